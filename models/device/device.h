@@ -1,0 +1,113 @@
+/** @file device.h
+ * A device description: compute units, memories, links, runtime costs and model constants, each number with its source.
+ *
+ * Plain data. Read from configs/devices/NAME.yaml by device_yaml.c; never derived from another number except where the file says so.
+ */
+#pragma once
+#include "sim/base/units.h"
+#include "sim/base/diag.h"
+
+typedef enum { ECH_MEM_HBM, ECH_MEM_VECTOR, ECH_MEM_COMMON, ECH_MEM_SCALAR, ECH_MEM_ACCUMULATOR, ECH_MEM_CACHE, ECH_MEM_HOST_PINNED, ECH_MEM_HOST_PAGEABLE, ECH_MEM_DISK, ECH_N_MEM_KINDS } EchMemoryKind;
+
+/** One point of a size curve: at @bytes per transfer the rate reached is @rate. Between points: linear in time. */
+typedef struct {
+    EchBytes bytes;
+    EchRate rate;
+} EchCurvePoint;
+
+typedef struct {
+    char *name;                 /**< "hbm", "vector", "common", "scalar", "accumulator", "l2", "host". */
+    EchMemoryKind kind;
+    int32_t space;              /**< XLA memory-space number (0 hbm, 1 vector, 5 host, ...), -1 none. */
+    EchBytes capacity;          /**< Data sheet. */
+    EchBytes available;         /**< What the runtime hands out; = capacity where not given. */
+    EchBytes assignment_limit;  /**< Where the compiler's heap falls back; = available where not given. */
+    EchBytes kernel_reserved;   /**< Kept by the compiler for kernels' own windows. */
+    EchRate read, write, both;  /**< Achievable bandwidth; both: mixed total. 0 = unlimited. */
+    EchRate nominal;            /**< Data-sheet bandwidth. */
+    EchTime latency;
+    EchBytes granule;           /**< Smallest access. */
+    bool assignable;            /**< The compiler may place values here. */
+    EchCurvePoint *curve;       /**< curve[n_curve], ascending bytes; may be empty. */
+    size_t n_curve;
+} EchMemory;
+
+typedef struct {
+    char *name;                 /**< "host", "ici", "nvlink". */
+    uint32_t from, to;          /**< Memory indices; to == from for links between devices. */
+    EchRate nominal;            /**< Each way, data sheet. */
+    EchRate to_device, from_device; /**< Achieved alone. */
+    EchRate both_ways;          /**< Total achieved when both directions run; 0 = sum of the two. */
+    EchTime latency;            /**< One way. */
+    EchTime setup;              /**< Per transfer. */
+    uint32_t engines_to, engines_from; /**< Transfers in flight per direction. */
+    uint32_t ports;             /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
+    EchCurvePoint *curve;
+    size_t n_curve;
+} EchLink;
+
+typedef enum { ECH_UNIT_MATRIX, ECH_UNIT_VECTOR, ECH_UNIT_TRANSCENDENTAL, ECH_UNIT_SCALAR, ECH_N_UNIT_KINDS } EchUnitKind;
+
+typedef struct {
+    char *dtype;      /**< "bf16", "f32", "s8", ... */
+    uint64_t ops;     /**< Peak operations per second of the whole device (all cores). */
+} EchPeak;
+
+typedef struct {
+    char *name;       /**< "matrix", "vector", "transcendental", "scalar". */
+    EchUnitKind kind;
+    uint32_t count;   /**< Per core. */
+    uint32_t rows, columns; /**< Systolic dimensions, or sublanes and lanes. */
+    uint64_t clock_hz;
+    EchPeak *peaks;   /**< peaks[n_peaks] */
+    size_t n_peaks;
+} EchUnit;
+
+/** A number of a model (kernel costs, runtime, layout), by dotted path. Values are what the file says, as double; integers up to 2^53 exact. */
+typedef struct {
+    char *path;   /**< "runtime.launch_ps", "kernel.step_overhead_cycles", ... */
+    double value;
+    char *source; /**< Where it comes from, or "assumed". */
+} EchDeviceNumber;
+
+typedef struct EchDevice {
+    char *name;         /**< "tpu-v5e" */
+    char *summary;      /**< One line. */
+    char *family;       /**< "tpu" or "gpu" */
+    char *compiler;     /**< Key of compiler rules: "v5e", "h100", ...; may be "". */
+    uint32_t cores;     /**< Cores that share one program's device (1 for v3 per-core devices). */
+    EchMemory *memories;
+    size_t n_memories;
+    EchLink *links;
+    size_t n_links;
+    EchUnit *units;
+    size_t n_units;
+    EchDeviceNumber *numbers; /**< Every number of the file, in file order, for `list --sources` and models. */
+    size_t n_numbers;
+    uint64_t hash;      /**< Of the canonical content. */
+} EchDevice;
+
+EchDevice *ech_device_new(void) G_GNUC_WARN_UNUSED_RESULT;
+void ech_device_free(EchDevice *device);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchDevice, ech_device_free)
+
+/** NULL where the device has none of that name or kind. Borrowed. */
+const EchMemory *ech_device_memory(const EchDevice *device, const char *name);
+const EchMemory *ech_device_memory_kind(const EchDevice *device, EchMemoryKind kind);
+const EchMemory *ech_device_space(const EchDevice *device, int32_t space);
+const EchLink *ech_device_link(const EchDevice *device, const char *name);
+/** The link that joins two memories (by index), or NULL; *ret_forward says whether from -> to is its to_device direction. */
+const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward);
+const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind);
+/** Peak of a unit for a dtype; falls back to the nearest wider dtype the unit lists, then to its first; 0 where the unit is NULL or lists none. */
+uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype);
+/** Model constant by path, or @fallback. */
+double ech_device_number(const EchDevice *device, const char *path, double fallback);
+bool ech_device_has_number(const EchDevice *device, const char *path);
+
+/** Loads a device: a name found in the device folders (ECHELON_DEVICES, then beside the program, then the install) or a path to a
+ * YAML file. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB", "links.host.to_device=x0.5"),
+ * NULL-terminated or NULL. */
+EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Names of all devices found, sorted, NULL-terminated; owned by the caller. */
+char **ech_device_list(void) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,0 +1,21 @@
+/** @file error.h
+ * The one GError domain of echelon. Input and output keep G_FILE_ERROR / G_IO_ERROR.
+ *
+ * Every message gives the place (file:line:column or byte offset), the value met and what was expected.
+ * A simulated out-of-memory is a result, never an error.
+ */
+#pragma once
+#include <glib.h>
+
+#define ECH_ERROR (ech_error_quark())
+
+/** What went wrong, for callers that must tell cases apart. */
+typedef enum {
+    ECH_ERROR_PARSE,       /**< Bytes that are not of the format they claim. */
+    ECH_ERROR_VERIFY,      /**< Well-formed input that breaks an invariant. */
+    ECH_ERROR_CONFIG,      /**< A device, experiment, parameter or command line that says something impossible. */
+    ECH_ERROR_UNSUPPORTED, /**< Valid input that echelon does not model. */
+    ECH_ERROR_BACKEND,     /**< An engine or a driver failed or is absent. */
+} EchError;
+
+GQuark ech_error_quark(void);

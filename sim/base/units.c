@@ -1,0 +1,255 @@
+#include "sim/base/units.h"
+
+#include "sim/base/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+__extension__ typedef unsigned __int128 u128;
+
+EchTime ech_time_for(uint64_t amount, EchRate rate)
+{
+    if (amount == 0)
+        return 0;
+    if (rate == 0)
+        return ECH_TIME_MAX;
+    u128 time = ((u128)amount * (u128)ECH_PS_PER_S + rate - 1) / rate;
+    return time > (u128)ECH_TIME_MAX ? ECH_TIME_MAX : (EchTime)time;
+}
+
+EchTime ech_time_add(EchTime a, EchTime b)
+{
+    return a > ECH_TIME_MAX - b ? ECH_TIME_MAX : a + b;
+}
+
+EchBytes ech_bytes_add(EchBytes a, EchBytes b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+EchBytes ech_bytes_mul(EchBytes a, EchBytes b)
+{
+    EchBytes product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+EchBytes ech_round_up(EchBytes value, EchBytes granule)
+{
+    g_assert(granule > 0);
+    EchBytes rest = value % granule;
+    if (rest == 0)
+        return value;
+    return value > UINT64_MAX - (granule - rest) ? UINT64_MAX - UINT64_MAX % granule : value + (granule - rest);
+}
+
+typedef struct {
+    const char *suffix;
+    uint64_t factor;
+} UnitRow;
+
+static const UnitRow byte_units[] = {
+    {"", 1},
+    {"B", 1},
+    {"kB", 1000},
+    {"KB", 1000},
+    {"MB", 1000000},
+    {"GB", 1000000000},
+    {"TB", 1000000000000},
+    {"K", UINT64_C(1) << 10},
+    {"M", UINT64_C(1) << 20},
+    {"G", UINT64_C(1) << 30},
+    {"T", UINT64_C(1) << 40},
+    {"KiB", UINT64_C(1) << 10},
+    {"MiB", UINT64_C(1) << 20},
+    {"GiB", UINT64_C(1) << 30},
+    {"TiB", UINT64_C(1) << 40},
+    {NULL, 0},
+};
+static const UnitRow time_units[] = {
+    {"", 1}, {"ps", 1}, {"ns", 1000}, {"us", 1000000}, {"µs", 1000000}, {"ms", 1000000000}, {"s", 1000000000000}, {NULL, 0},
+};
+static const UnitRow rate_units[] = {
+    {"", 1},
+    {"B/s", 1},
+    {"kB/s", 1000},
+    {"KB/s", 1000},
+    {"MB/s", 1000000},
+    {"GB/s", 1000000000},
+    {"TB/s", 1000000000000},
+    {"KiB/s", UINT64_C(1) << 10},
+    {"MiB/s", UINT64_C(1) << 20},
+    {"GiB/s", UINT64_C(1) << 30},
+    {"TiB/s", UINT64_C(1) << 40},
+    {"Bps", 1},
+    {"kBps", 1000},
+    {"MBps", 1000000},
+    {"GBps", 1000000000},
+    {"TBps", 1000000000000},
+    {NULL, 0},
+};
+static const UnitRow ops_units[] = {
+    {"", 1},
+    {"/s", 1},
+    {"k/s", 1000},
+    {"M/s", 1000000},
+    {"G/s", 1000000000},
+    {"T/s", 1000000000000},
+    {"P/s", 1000000000000000},
+    {"FLOP/s", 1},
+    {"MFLOP/s", 1000000},
+    {"GFLOP/s", 1000000000},
+    {"TFLOP/s", 1000000000000},
+    {"PFLOP/s", 1000000000000000},
+    {"OP/s", 1},
+    {"MOP/s", 1000000},
+    {"GOP/s", 1000000000},
+    {"TOP/s", 1000000000000},
+    {"POP/s", 1000000000000000},
+    {"Hz", 1},
+    {"kHz", 1000},
+    {"MHz", 1000000},
+    {"GHz", 1000000000},
+    {NULL, 0},
+};
+
+/* A decimal number exactly, as digits * 10^-scale: "3.35" is 335 with scale 2. At most 19 digits. */
+static bool scan_decimal(const char *text, uint64_t *ret_digits, unsigned *ret_scale, const char **ret_end)
+{
+    uint64_t digits = 0;
+    unsigned scale = 0, n = 0;
+    bool point = false;
+    const char *at = text;
+    for (; *at; at++) {
+        if (*at == '.' && !point) {
+            point = true;
+        } else if (g_ascii_isdigit(*at)) {
+            if (__builtin_mul_overflow(digits, UINT64_C(10), &digits) || __builtin_add_overflow(digits, (uint64_t)(*at - '0'), &digits))
+                return false;
+            n++;
+            scale += point;
+        } else {
+            break;
+        }
+    }
+    if (n == 0 || scale > 18 || (point && at[-1] == '.'))
+        return false;
+    *ret_digits = digits;
+    *ret_scale = scale;
+    *ret_end = at;
+    return true;
+}
+
+static bool parse_unit(const char *text, const UnitRow *units, const char *what, const char *example, uint64_t max, uint64_t *ret, GError **error)
+{
+    uint64_t digits;
+    unsigned scale;
+    const char *end;
+    if (text && scan_decimal(text, &digits, &scale, &end)) {
+        if (*end == ' ')
+            end++;
+        for (const UnitRow *unit = units; unit->suffix; unit++) {
+            if (strcmp(unit->suffix, end) != 0)
+                continue;
+            u128 value = (u128)digits * unit->factor;
+            uint64_t divisor = 1;
+            for (unsigned i = 0; i < scale; i++)
+                divisor *= 10;
+            value = (value + divisor / 2) / divisor;
+            if (value > max)
+                break;
+            *ret = (uint64_t)value;
+            return true;
+        }
+    }
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a %s; expected something like %s", text ? text : "", what, example);
+    return false;
+}
+
+bool ech_parse_bytes(const char *text, EchBytes *ret, GError **error)
+{
+    return parse_unit(text, byte_units, "size", "16GiB", UINT64_MAX, ret, error);
+}
+
+bool ech_parse_time(const char *text, EchTime *ret, GError **error)
+{
+    uint64_t value;
+    if (!parse_unit(text, time_units, "time", "1.5us", INT64_MAX, &value, error))
+        return false;
+    *ret = (EchTime)value;
+    return true;
+}
+
+bool ech_parse_rate(const char *text, EchRate *ret, GError **error)
+{
+    return parse_unit(text, rate_units, "rate", "819GB/s", UINT64_MAX, ret, error);
+}
+
+bool ech_parse_ops(const char *text, uint64_t *ret, GError **error)
+{
+    return parse_unit(text, ops_units, "rate of operations", "197TFLOP/s", UINT64_MAX, ret, error);
+}
+
+bool ech_parse_u64(const char *text, uint64_t *ret, GError **error)
+{
+    if (text && g_ascii_isdigit(*text) && g_ascii_string_to_unsigned(text, 10, 0, UINT64_MAX, ret, NULL))
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a whole number; expected something like 4096", text ? text : "");
+    return false;
+}
+
+bool ech_parse_double(const char *text, double *ret, GError **error)
+{
+    char *end = NULL;
+    double value = text && *text && !g_ascii_isspace(*text) ? g_ascii_strtod(text, &end) : 0;
+    if (!end || *end || end == text || !isfinite(value)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a number; expected something like 0.9", text ? text : "");
+        return false;
+    }
+    *ret = value;
+    return true;
+}
+
+/* Three digits after the leading ones are noise: 819, 81.9, 8.19. */
+static char *format_scaled(double value, const char *unit)
+{
+    int decimals = value >= 99.95 || value == floor(value) ? 0 : value >= 9.995 ? 1 : 2;
+    return g_strdup_printf("%.*f %s", decimals, value, unit);
+}
+
+char *ech_format_bytes(EchBytes bytes)
+{
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t i = 0;
+    for (; value >= 1024 && i + 1 < G_N_ELEMENTS(names); i++)
+        value /= 1024;
+    return format_scaled(value, names[i]);
+}
+
+char *ech_format_time(EchTime time)
+{
+    static const char *const names[] = {"ps", "ns", "us", "ms", "s"};
+    if (time == ECH_TIME_NONE)
+        return g_strdup("-");
+    double value = (double)time;
+    size_t i = 0;
+    for (; fabs(value) >= 1000 && i + 1 < G_N_ELEMENTS(names); i++)
+        value /= 1000;
+    return format_scaled(value, names[i]);
+}
+
+char *ech_format_count(double count, const char *unit)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t i = 0;
+    for (; count >= 1000 && i + 1 < G_N_ELEMENTS(prefixes); i++)
+        count /= 1000;
+    g_autofree char *full = g_strconcat(prefixes[i], unit, NULL);
+    return format_scaled(count, full);
+}
+
+char *ech_format_rate(EchRate rate)
+{
+    return ech_format_count((double)rate, "B/s");
+}

@@ -1,0 +1,54 @@
+/** @file units.h
+ * Integer time, bytes and rates; their one division; strict parsers and printers.
+ *
+ * Time is int64 picoseconds (106 days), sizes are uint64 bytes, rates are uint64 units per second.
+ * GB is 10^9 and GiB is 2^30 everywhere. Doubles appear only in printing.
+ */
+#pragma once
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef int64_t EchTime;   /**< Picoseconds. */
+typedef uint64_t EchBytes; /**< Bytes. */
+typedef uint64_t EchRate;  /**< Bytes (or operations) per second. */
+
+#define ECH_TIME_MAX INT64_MAX
+#define ECH_TIME_NONE INT64_MIN /**< "Not recorded". */
+#define ECH_PS_PER_NS INT64_C(1000)
+#define ECH_PS_PER_US INT64_C(1000000)
+#define ECH_PS_PER_MS INT64_C(1000000000)
+#define ECH_PS_PER_S INT64_C(1000000000000)
+
+/** Time to move @amount at @rate units per second: amount / rate, rounded up to a picosecond, in 128 bits,
+ * saturating at ECH_TIME_MAX; a rate of 0 gives ECH_TIME_MAX unless the amount is 0. */
+EchTime ech_time_for(uint64_t amount, EchRate rate);
+/** Sum of two non-negative times, saturating. */
+EchTime ech_time_add(EchTime a, EchTime b);
+/** Sum and product of byte counts, saturating at UINT64_MAX. */
+EchBytes ech_bytes_add(EchBytes a, EchBytes b);
+EchBytes ech_bytes_mul(EchBytes a, EchBytes b);
+/** @value rounded up to a multiple of @granule (any granule >= 1), saturating to the largest multiple. */
+EchBytes ech_round_up(EchBytes value, EchBytes granule);
+
+/** Strict parsers. The whole text must be one number and one unit; on failure they return false, leave *ret
+ * alone and set ECH_ERROR_CONFIG with a message of the form "'TEXT' is not a size; expected something like 16GiB".
+ * Sizes: plain integer bytes, or a decimal number with B, kB, KB, MB, GB, TB, KiB, MiB, GiB, TiB (K, M, G, T mean the binary ones). */
+bool ech_parse_bytes(const char *text, EchBytes *ret, GError **error);
+/** Times: number with ps, ns, us, ms, s; a plain integer is picoseconds. */
+bool ech_parse_time(const char *text, EchTime *ret, GError **error);
+/** Byte rates: number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s (or GBps and so on); plain integers are bytes/s. */
+bool ech_parse_rate(const char *text, EchRate *ret, GError **error);
+/** Operation rates and frequencies: number with /s, FLOP/s, OP/s or Hz after an SI prefix (197TFLOP/s, 1.5GHz); plain integers are per second. */
+bool ech_parse_ops(const char *text, uint64_t *ret, GError **error);
+/** An unsigned decimal integer (underscores not allowed, no sign, no leading or trailing space). */
+bool ech_parse_u64(const char *text, uint64_t *ret, GError **error);
+/** A finite decimal number. */
+bool ech_parse_double(const char *text, double *ret, GError **error);
+
+/** Printers for people: three or four significant digits and a unit. Owned by the caller. */
+char *ech_format_bytes(EchBytes bytes) G_GNUC_WARN_UNUSED_RESULT;
+char *ech_format_time(EchTime time) G_GNUC_WARN_UNUSED_RESULT;
+char *ech_format_rate(EchRate rate) G_GNUC_WARN_UNUSED_RESULT;
+/** An operation count or rate with an SI prefix and @unit ("197 TFLOP/s"). */
+char *ech_format_count(double count, const char *unit) G_GNUC_WARN_UNUSED_RESULT;

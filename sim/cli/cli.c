@@ -1,0 +1,96 @@
+#include "sim/cli/cli.h"
+
+#include "sim/base/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ECH_VERB(name, usage, summary) int ech_verb_##name(int argc, char **argv);
+#include "sim/cli/verbs.def"
+#undef ECH_VERB
+
+static const EchVerb verb_table[] = {
+#define ECH_VERB(name, usage, summary) {#name, usage, summary, ech_verb_##name},
+#include "sim/cli/verbs.def"
+#undef ECH_VERB
+    {NULL, NULL, NULL, NULL},
+};
+
+const EchVerb *ech_verbs(size_t *ret_n)
+{
+    *ret_n = G_N_ELEMENTS(verb_table) - 1;
+    return verb_table;
+}
+
+bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest)
+{
+    const EchVerb *verb = verb_table;
+    while (verb->name && strcmp(verb->name, argv[0]) != 0)
+        verb++;
+    g_autoptr(GOptionContext) context = g_option_context_new(verb->name ? verb->usage : "");
+    g_option_context_set_summary(context, verb->name ? verb->summary : "");
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_autofree char *program = g_strdup_printf("echelon %s", argv[0]);
+    char *prgname = g_strdup(g_get_prgname());
+    g_set_prgname(program);
+    /* The vector given to GOption is consumed; strings stay argv's own. */
+    char **args = g_new0(char *, (gsize)argc + 1);
+    args[0] = g_strdup(program);
+    for (int i = 1; i < argc; i++)
+        args[i] = g_strdup(argv[i]);
+    GError *error = NULL;
+    bool ok = g_option_context_parse_strv(context, &args, &error);
+    g_set_prgname(prgname);
+    g_free(prgname);
+    if (!ok) {
+        fprintf(stderr, "echelon %s: %s\nusage: echelon %s %s\n", argv[0], error->message, argv[0], verb->name ? verb->usage : "");
+        g_error_free(error);
+        g_strfreev(args);
+        return false;
+    }
+    g_free(args[0]);
+    memmove(args, args + 1, g_strv_length(args + 1) * sizeof *args + sizeof *args);
+    *ret_rest = args;
+    return true;
+}
+
+int ech_cli_fail(GError *error)
+{
+    int code = g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG) ? ECH_EXIT_USAGE : ECH_EXIT_FAILED;
+    fprintf(stderr, "echelon: %s\n", error->message);
+    g_error_free(error);
+    return code;
+}
+
+void ech_cli_progress(const char *label, guint64 done, guint64 total)
+{
+    static int terminal = -1;
+    static guint64 shown = G_MAXUINT64;
+    if (terminal < 0)
+        terminal = isatty(STDERR_FILENO);
+    if (!terminal || total == 0)
+        return;
+    guint64 percent = (guint64)((double)done * 100 / (double)total);
+    if (percent == shown && done != total)
+        return;
+    shown = percent;
+    char bar[31];
+    for (guint64 i = 0; i < 30; i++)
+        bar[i] = i < percent * 30 / 100 ? '#' : '.';
+    bar[30] = '\0';
+    fprintf(stderr, "\r%-24s [%s] %3" G_GUINT64_FORMAT "%%%s", label, bar, percent, done == total ? "\r\033[K" : "");
+    fflush(stderr);
+}
+
+void ech_cli_print(const char *text)
+{
+    size_t n = strlen(text);
+    if (fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0)
+        return;
+    if (errno != EPIPE)
+        fprintf(stderr, "echelon: standard output: %s\n", g_strerror(errno));
+    exit(ECH_EXIT_FAILED);
+}

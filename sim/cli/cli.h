@@ -1,0 +1,31 @@
+/** @file cli.h
+ * The command line: one file per verb, one table of verbs.
+ *
+ * To add a verb: write sim/cli/verb_NAME.c with `int ech_verb_NAME(int argc, char **argv)` and add a row to verbs.def.
+ * A verb prints results to stdout and everything else to stderr, and returns an exit code below.
+ */
+#pragma once
+#include <glib.h>
+#include <stdbool.h>
+
+enum { ECH_EXIT_DONE = 0, ECH_EXIT_FAILED = 1, ECH_EXIT_USAGE = 2, ECH_EXIT_DOES_NOT_FIT = 3 };
+
+/** A verb's row: argv[0] is the verb's name. */
+typedef struct {
+    const char *name;
+    const char *usage;   /**< Arguments, as in the help. */
+    const char *summary; /**< One sentence. */
+    int (*run)(int argc, char **argv);
+} EchVerb;
+
+const EchVerb *ech_verbs(size_t *ret_n);
+
+/** Parses options of a verb with GOption (allowing them anywhere); remaining arguments go to *ret_rest (owned, NULL-terminated).
+ * On failure prints the message and the verb's usage to stderr and returns false (exit code ECH_EXIT_USAGE). --help prints and exits 0. */
+bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest);
+/** Prints "echelon: MESSAGE" to stderr and returns ECH_EXIT_FAILED (ECH_EXIT_USAGE for ECH_ERROR_CONFIG). Frees the error. */
+int ech_cli_fail(GError *error);
+/** A progress bar on stderr if it is a terminal; @done of @total. Ends with done == total. */
+void ech_cli_progress(const char *label, guint64 done, guint64 total);
+/** Writes a string to stdout whole; exits 1 with a message if that fails (a closed pipe is silent). */
+void ech_cli_print(const char *text);

@@ -1,0 +1,48 @@
+/* echelon: finds the verb and runs it. */
+#include "sim/cli/cli.h"
+
+#include "sim/base/param.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    size_t n;
+    const EchVerb *verbs = ech_verbs(&n);
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (strcmp(name, "--version") == 0) {
+        ech_cli_print("echelon " ECH_VERSION "\n");
+        return ECH_EXIT_DONE;
+    }
+    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (help && argc > 2) {
+        name = argv[2];
+        for (size_t i = 0; i < n; i++) {
+            if (strcmp(verbs[i].name, name) == 0) {
+                char *args[] = {argv[2], (char[]){"--help"}, NULL};
+                return verbs[i].run(2, args);
+            }
+        }
+    } else if (help) {
+        g_autoptr(GString) out = g_string_new("echelon: what would it cost in bytes and time, if the memory, the link or the allocator were different?\n\n"
+                                              "usage: echelon VERB ...\n\n");
+        for (size_t i = 0; i < n; i++)
+            g_string_append_printf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+        g_string_append(out, "\n'echelon help VERB' tells the options of one.\n");
+        ech_cli_print(out->str);
+        return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            if (strcmp(verbs[i].name, name) == 0)
+                return verbs[i].run(argc - 1, argv + 1);
+        }
+    }
+    g_autofree const char **names = g_new0(const char *, n + 1);
+    for (size_t i = 0; i < n; i++)
+        names[i] = verbs[i].name;
+    const char *nearest = ech_nearest_name(name, names);
+    fprintf(stderr, "echelon: '%s' is no verb%s%s%s; 'echelon help' lists them\n", name, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    return ECH_EXIT_USAGE;
+}

@@ -1,0 +1,57 @@
+/** @file import.h
+ * Readers of captured formats: one file per format, one table, content sniffed (never the name), gzip unpacked by content.
+ *
+ * To add a reader: write sim/import/NAME.c with a const EchImportClass, and add a row to importers.def.
+ */
+#pragma once
+#include "sim/base/diag.h"
+#include "sim/program/program.h"
+#include "sim/trace/trace.h"
+
+/** Where bytes come from: a file, unpacked if it is gzip. Every read is bounded; a bomb gets ECH_ERROR_PARSE. */
+typedef struct EchSource EchSource;
+
+EchSource *ech_source_open(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** A source over memory, for fuzz targets and tests; @path is only used in messages and for files beside it (may be NULL). */
+EchSource *ech_source_new_memory(const uint8_t *data, size_t n, const char *path) G_GNUC_WARN_UNUSED_RESULT;
+void ech_source_free(EchSource *source);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchSource, ech_source_free)
+const char *ech_source_path(const EchSource *source);
+/** Up to the first 64 KiB of the unpacked bytes, for probing; borrowed. */
+const uint8_t *ech_source_head(EchSource *source, size_t *ret_n);
+/** The next bytes of the stream: up to @n into @buffer; 0 at the end, -1 and an error on failure. */
+gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error);
+/** The whole unpacked contents, at most @limit bytes (0: 4 GiB), from the beginning; a plain file is mapped. Owned by the caller. */
+GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+typedef struct {
+    const char *device;   /**< --device, or NULL: some formats need the chip. */
+    const char *beside;   /**< A second file of the same run to merge (memory snapshot beside a profile), or NULL. */
+    uint64_t loop_trips;  /**< Trip count for loops that tell none (default 1). */
+    bool ignore_beside;   /**< Do not pick up files beside the program (buffer assignment). */
+} EchImportOptions;
+
+/** What a reader found. Exactly one of trace and program is set. */
+typedef struct {
+    const char *format;   /**< Name of the reader's class; static. */
+    EchTrace *trace;
+    EchProgram *program;
+    EchDiag *diag;        /**< Counters and remarks of the import. */
+    EchDiag *records;     /**< The file's own record kinds under its own names (ech_diag_note), for info's `records`. */
+} EchImport;
+
+typedef struct {
+    const char *name;     /**< "memory_snapshot", "kineto", "hlo", ... */
+    const char *summary;  /**< One sentence: what writes this format. */
+    /** How sure: 0 no, 1 maybe, 2 yes. Sees up to 64 KiB of unpacked bytes. */
+    int (*probe)(const uint8_t *head, size_t n);
+    /** Fills trace or program, diag and records (both already there). ECH_ERROR_PARSE with path and offset. */
+    bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);
+} EchImportClass;
+
+const EchImportClass *const *ech_import_classes(size_t *ret_n);
+/** Opens, sniffs (or takes @format by name) and reads. Owned by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
+EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_import_free(EchImport *import);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchImport, ech_import_free)

@@ -1,0 +1,221 @@
+/** @file trace.h
+ * The trace: what a program did or will do, as operations on buffers, in a form every engine can replay.
+ *
+ * A trace is immutable and reference-counted. It is made by EchTraceBuilder, whose finish checks the numbered
+ * invariants V1..V14 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
+ * A trace is not a schedule of times: times exist in it only as what was *recorded*.
+ *
+ * Invariants:
+ *  V1  every id (name, string, memory, queue, buffer, op, use) is below its count, or ECH_NONE where allowed
+ *  V2  uses, dependencies and work of an op are a slice inside their arrays; slices do not overlap and are in op order
+ *  V3  a dependency with distance 0 points to an earlier op; with distance >= 1 both ops lie in one loop body
+ *  V4  LOOP regions nest properly: n_body ops follow the LOOP, and a region ends inside its parent's
+ *  V5  a dependency never points into a loop body from outside it (depend on the LOOP op: it ends with its last iteration)
+ *  V6  ALLOC and FREE name a buffer that is not an alias; per buffer and scope they alternate, beginning with ALLOC,
+ *      unless the buffer is resident at start
+ *  V7  an alias lies inside its parent: alias_offset + bytes <= parent's bytes; parents are not cyclic and come first
+ *  V8  a use names a buffer whose lifetime covers it: never before its ALLOC or after its FREE in program order
+ *  V9  COPY names two memories; a COPY with buffers reads use 0 and writes use 1
+ *  V10 recorded durations are not negative
+ *  V11 WAIT waits for ops through its dependencies, or for a SIGNAL with the same event id that comes earlier
+ *  V12 trip counts are at least 0, and the product of nested trip counts times body lengths fits in 63 bits
+ *  V13 a fixed offset is a multiple of nothing in particular, but offset + bytes does not overflow
+ *  V14 a loop-scoped buffer is used only inside its loop
+ */
+#pragma once
+#include "sim/base/diag.h"
+#include "sim/base/units.h"
+
+typedef uint32_t EchId;
+#define ECH_NONE UINT32_MAX
+#define ECH_OFFSET_NONE UINT64_MAX
+
+typedef enum {
+#define ECH_OP(NAME, text, doc) ECH_OP_##NAME,
+#include "sim/trace/ops.def"
+#undef ECH_OP
+    ECH_N_OP_KINDS
+} EchOpKind;
+
+/** How a field came to be known. Absent fields hold their "none" value. */
+typedef enum { ECH_ABSENT, ECH_KNOWN, ECH_INFERRED, ECH_ASSUMED } EchOrigin;
+
+/** Element types; the text names are XLA's ("bf16", "f32", "s8", "pred"...). */
+typedef enum {
+#define ECH_DTYPE(NAME, text, bits) ECH_DTYPE_##NAME,
+#include "sim/trace/dtypes.def"
+#undef ECH_DTYPE
+    ECH_N_DTYPES
+} EchDtype;
+
+typedef enum { ECH_ROLE_UNKNOWN, ECH_ROLE_PARAMETER, ECH_ROLE_ACTIVATION, ECH_ROLE_GRADIENT, ECH_ROLE_OPTIMIZER, ECH_ROLE_TEMPORARY, ECH_ROLE_KV_CACHE, ECH_ROLE_INPUT, ECH_ROLE_OUTPUT, ECH_N_ROLES } EchRole;
+
+typedef enum { ECH_READ, ECH_WRITE } EchAccess;
+typedef enum { ECH_PATTERN_STREAM, ECH_PATTERN_STRIDED, ECH_PATTERN_RANDOM, ECH_N_PATTERNS } EchPattern;
+
+/** Which unit does the work: multiply-accumulate arrays, lane arithmetic, or transcendental lanes. */
+typedef enum { ECH_WORK_MATRIX, ECH_WORK_VECTOR, ECH_WORK_TRANSCENDENTAL, ECH_N_WORK_UNITS } EchWorkUnit;
+
+typedef enum { ECH_COLLECTIVE_NONE, ECH_COLLECTIVE_ALL_REDUCE, ECH_COLLECTIVE_ALL_GATHER, ECH_COLLECTIVE_REDUCE_SCATTER, ECH_COLLECTIVE_ALL_TO_ALL, ECH_COLLECTIVE_PERMUTE, ECH_COLLECTIVE_BROADCAST, ECH_COLLECTIVE_SEND, ECH_COLLECTIVE_RECV, ECH_N_COLLECTIVES } EchCollective;
+
+/** One access of an op to a buffer. */
+typedef struct {
+    EchId buffer;
+    uint8_t access;  /**< EchAccess */
+    uint8_t pattern; /**< EchPattern */
+    uint8_t origin;  /**< EchOrigin of bytes */
+    uint8_t reserved;
+    EchBytes bytes; /**< Moved between the buffer's memory and the unit (or link). */
+} EchUse;
+
+/** Operations of one kind done by an op. A multiply-add counts as two. */
+typedef struct {
+    uint8_t unit;   /**< EchWorkUnit */
+    uint8_t dtype;  /**< EchDtype of the inputs */
+    uint8_t origin; /**< EchOrigin */
+    uint8_t reserved[5];
+    uint64_t count;
+} EchWork;
+
+/** The op may start when @op of the iteration @distance before this one has ended. Distance 0: this iteration, or
+ * an op outside the loop. Iterations before the first count as ended. */
+typedef struct {
+    EchId op;
+    uint32_t distance;
+} EchDep;
+
+/** How an op was written by the tool that captured it. Unset fields: ECH_TIME_NONE. Times are relative to the trace's start. */
+typedef struct {
+    EchTime start;    /**< Picoseconds since the trace's time zero. */
+    EchTime duration; /**< Picoseconds, >= 0. */
+} EchRecorded;
+
+typedef struct {
+    uint8_t kind;             /**< EchOpKind */
+    uint8_t collective;       /**< COLLECTIVE: EchCollective */
+    uint8_t bytes_origin;     /**< EchOrigin of bytes (or of trips for a LOOP) */
+    uint8_t estimate_origin;  /**< EchOrigin of estimate */
+    EchId name;               /**< String id. */
+    EchId queue;              /**< Ops of one queue run in order. */
+    EchId stack;              /**< String id of a stack (frames joined by newlines), or ECH_NONE. */
+    uint32_t first_use, n_uses;
+    uint32_t first_dep, n_deps;
+    uint32_t first_work, n_work;
+    /** COPY: memory ids. COLLECTIVE: memory_from is the group size (0 unknown), memory_to ECH_NONE. */
+    EchId memory_from, memory_to;
+    /** ALLOC, FREE: the buffer. SIGNAL, WAIT: event id or ECH_NONE. LOOP: number of ops in its body. */
+    EchId target;
+    /** COPY: bytes moved. COLLECTIVE: bytes of the operand on one device. ALLOC, FREE: bytes asked for.
+     * LOOP: trip count (its origin in bytes_origin). */
+    uint64_t bytes;
+    /** Kernel: the compiler's own estimate of the time, picoseconds, or ECH_TIME_NONE. */
+    EchTime estimate;
+    EchRecorded recorded;
+} EchOp;
+
+typedef struct {
+    EchId name;         /**< String id. */
+    EchId memory;       /**< Memory id. */
+    uint8_t role;       /**< EchRole */
+    uint8_t dtype;      /**< EchDtype, ECH_DTYPE_NONE where unknown */
+    uint8_t resident;   /**< 1: exists before the first op (no ALLOC needed). */
+    uint8_t upper_end;  /**< 1: asked for from the upper end (BFC two-ended). */
+    EchBytes bytes;     /**< Bytes the program asked for: padded size of an array, or the requested size. */
+    EchBytes rounded;   /**< What the recorded allocator gave, or 0 where not recorded. */
+    EchBytes dense;     /**< Unpadded bytes, or 0 where not known. */
+    uint64_t offset;    /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
+    uint64_t address;   /**< Recorded address, or ECH_OFFSET_NONE. */
+    EchId alias_of;     /**< Parent buffer or ECH_NONE. */
+    uint64_t alias_offset; /**< Inside the parent. */
+    EchId loop;         /**< LOOP op that makes one per iteration, or ECH_NONE. */
+    EchId queue;        /**< Stream it was allocated on, or ECH_NONE. */
+    EchId pool;         /**< String id of a private pool, or ECH_NONE. */
+    EchId segment;      /**< Recorded segment number, or ECH_NONE. */
+    EchId stack;        /**< String id, or ECH_NONE. */
+    EchId shape;        /**< String id "f32[8,128]{1,0:T(8,128)}", or ECH_NONE. */
+} EchBuffer;
+
+typedef enum { ECH_QUEUE_COMPUTE, ECH_QUEUE_COPY, ECH_QUEUE_HOST, ECH_QUEUE_COLLECTIVE, ECH_N_QUEUE_KINDS } EchQueueKind;
+typedef struct {
+    EchId name;    /**< String id: "core", "dma h2d", "stream 7". */
+    uint8_t kind;  /**< EchQueueKind */
+    uint8_t reserved[3];
+    uint32_t device; /**< Device ordinal in the capture. */
+} EchQueue;
+
+typedef struct EchTrace EchTrace;
+typedef struct EchTraceBuilder EchTraceBuilder;
+
+EchTrace *ech_trace_ref(EchTrace *trace);
+void ech_trace_unref(EchTrace *trace);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTrace, ech_trace_unref)
+
+/* Borrowed views; arrays live as long as the trace. */
+size_t ech_trace_n_ops(const EchTrace *trace);
+size_t ech_trace_n_uses(const EchTrace *trace);
+size_t ech_trace_n_deps(const EchTrace *trace);
+size_t ech_trace_n_work(const EchTrace *trace);
+size_t ech_trace_n_buffers(const EchTrace *trace);
+size_t ech_trace_n_queues(const EchTrace *trace);
+size_t ech_trace_n_memories(const EchTrace *trace);
+size_t ech_trace_n_strings(const EchTrace *trace);
+const EchOp *ech_trace_ops(const EchTrace *trace);
+const EchUse *ech_trace_uses(const EchTrace *trace);
+const EchDep *ech_trace_deps(const EchTrace *trace);
+const EchWork *ech_trace_work(const EchTrace *trace);
+const EchBuffer *ech_trace_buffers(const EchTrace *trace);
+const EchQueue *ech_trace_queues(const EchTrace *trace);
+/** Name of a memory ("hbm", "host", "vector", ...: a device's memory names). */
+const char *ech_trace_memory(const EchTrace *trace, EchId memory);
+/** An interned string; "" for ECH_NONE. */
+const char *ech_trace_string(const EchTrace *trace, EchId string);
+/** Id of a memory by name, or ECH_NONE. */
+EchId ech_trace_find_memory(const EchTrace *trace, const char *name);
+/** What it was imported from: "hlo", "memory_snapshot", ... or "ech". */
+const char *ech_trace_format(const EchTrace *trace);
+/** Free-form facts, in the order they were added: key i, value i; *ret_value borrowed. Returns NULL past the end. */
+const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret_value);
+/** Value of a property, or NULL. */
+const char *ech_trace_get_property(const EchTrace *trace, const char *key);
+/** 64-bit content hash (FNV-1a over the canonical file form). */
+uint64_t ech_trace_hash(const EchTrace *trace);
+
+const char *ech_op_kind_name(EchOpKind kind);
+const char *ech_dtype_name(EchDtype dtype);
+/** Bits of an element (4 for s4); 0 for none, token and tuple. */
+unsigned ech_dtype_bits(EchDtype dtype);
+/** Dtype by name, ECH_DTYPE_NONE if unknown. */
+EchDtype ech_dtype_parse(const char *name, size_t length);
+const char *ech_role_name(EchRole role);
+const char *ech_collective_name(EchCollective collective);
+const char *ech_origin_name(EchOrigin origin);
+
+EchTraceBuilder *ech_trace_builder_new(const char *format) G_GNUC_WARN_UNUSED_RESULT;
+/** A builder filled with everything @trace holds, for passes that change a little. */
+EchTraceBuilder *ech_trace_builder_new_from(const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;
+void ech_trace_builder_free(EchTraceBuilder *builder);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTraceBuilder, ech_trace_builder_free)
+
+/** Interns (returns the same id for the same text). @length < 0 means strlen. */
+EchId ech_trace_builder_string(EchTraceBuilder *builder, const char *text, gssize length);
+/** Interns a memory by name. */
+EchId ech_trace_builder_memory(EchTraceBuilder *builder, const char *name);
+EchId ech_trace_builder_queue(EchTraceBuilder *builder, const char *name, EchQueueKind kind, uint32_t device);
+/** Initialisers with every "none" value set. */
+EchBuffer ech_buffer_init(void);
+EchOp ech_op_init(EchOpKind kind);
+/** Appends; slice fields of @op are set here, by the use/dep/work calls that follow it until the next op. */
+EchId ech_trace_builder_buffer(EchTraceBuilder *builder, EchBuffer buffer);
+EchId ech_trace_builder_op(EchTraceBuilder *builder, EchOp op);
+void ech_trace_builder_use(EchTraceBuilder *builder, EchId buffer, EchAccess access, EchBytes bytes, EchPattern pattern, EchOrigin origin);
+void ech_trace_builder_dep(EchTraceBuilder *builder, EchId op, uint32_t distance);
+void ech_trace_builder_work(EchTraceBuilder *builder, EchWorkUnit unit, EchDtype dtype, uint64_t count, EchOrigin origin);
+/** Borrowed until the next append: to fix up what is learnt later (a loop's body length, a buffer's address). */
+EchOp *ech_trace_builder_peek_op(EchTraceBuilder *builder, EchId op);
+EchBuffer *ech_trace_builder_peek_buffer(EchTraceBuilder *builder, EchId buffer);
+size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder);
+size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder);
+void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value);
+/** Verifies V1..V14 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
+ * must still be freed. */
+EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error) G_GNUC_WARN_UNUSED_RESULT;

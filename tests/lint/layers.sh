@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The layer rule of the README: which folder may include which. Foreign headers have one home each.
+set -u
+cd "$1" || exit 1
+bad=0
+allowed() { # allowed FROM TO
+  case "$1" in
+    sim/base) [[ $2 == sim/base ]] ;;
+    models/*) [[ $2 == sim/base || $2 == models/* ]] ;;
+    sim/trace) [[ $2 == sim/base || $2 == sim/trace ]] ;;
+    sim/program) [[ $2 == sim/base || $2 == sim/trace || $2 == models/* || $2 == sim/program ]] ;;
+    sim/import) [[ $2 == sim/base || $2 == sim/trace || $2 == models/* || $2 == sim/program || $2 == sim/import ]] ;;
+    sim/pass) [[ $2 == sim/base || $2 == sim/trace || $2 == models/* || $2 == sim/program || $2 == sim/pass ]] ;;
+    sim/replay) [[ $2 == sim/base || $2 == sim/trace || $2 == models/* || $2 == sim/program || $2 == sim/replay ]] ;;
+    sim/report) [[ $2 == sim/base || $2 == sim/trace || $2 == models/* || $2 == sim/program || $2 == sim/replay || $2 == sim/report ]] ;;
+    sim/experiment) [[ $2 != sim/cli ]] ;;
+    sim/cli) true ;;
+    *) false ;;
+  esac
+}
+while IFS=: read -r file include; do
+  from=$(dirname "$file"); to=$(dirname "$include")
+  allowed "$from" "$to" || { echo "$file includes $include: against the layer rule"; bad=1; }
+done < <(grep -rHoE '#include "(sim|models)/[^"]+"' sim models --include='*.[ch]' | sed -E 's/#include "([^"]+)"/\1/')
+home() { # home REGEX-OF-HEADER ALLOWED-FILES-REGEX
+  while read -r file; do
+    [[ $file =~ $2 ]] || { echo "$file includes $1: its home is $2"; bad=1; }
+  done < <(grep -rlE "#include <$1" sim models --include='*.[ch]')
+}
+home 'simgrid/' '^sim/replay/simgrid\.c$'
+home 'libfyaml' '^sim/base/yaml\.c$'
+home 'sqlite3' '^sim/(import/nsys|experiment/store)\.c$'
+home 'cuda' '^sim/replay/cuda'
+exit $bad

@@ -1,0 +1,132 @@
+/* Units, parameters, diagnostics. */
+#include "sim/base/diag.h"
+#include "sim/base/error.h"
+#include "sim/base/param.h"
+#include "sim/base/units.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+START_TEST(time_for_rounds_up_and_saturates)
+{
+    ck_assert_int_eq(ech_time_for(0, 0), 0);
+    ck_assert_int_eq(ech_time_for(1, 0), ECH_TIME_MAX);
+    ck_assert_int_eq(ech_time_for(1, 3), 333333333334);
+    ck_assert_int_eq(ech_time_for(UINT64_MAX, 1), ECH_TIME_MAX);
+    ck_assert_int_eq(ech_time_for(UINT64_C(1) << 40, UINT64_C(1) << 40), ECH_PS_PER_S);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    bool ok;
+    uint64_t value;
+} byte_cases[] = {
+    {"16GiB", true, UINT64_C(16) << 30},
+    {"15.75GiB", true, UINT64_C(63) << 28},
+    {"16GB", true, UINT64_C(16000000000)},
+    {"512", true, 512},
+    {"1.5 kB", true, 1500},
+    {"18446744073709551615", true, UINT64_MAX},
+    {"18446744073709551616", false, 0},
+    {"17179869184GiB", false, 0},
+    {"", false, 0},
+    {"fast", false, 0},
+    {"-1", false, 0},
+    {"1.GiB", false, 0},
+    {"1GiB ", false, 0},
+    {"1 GiBs", false, 0},
+};
+
+START_TEST(bytes_are_strict)
+{
+    EchBytes value = 42;
+    GError *error = NULL;
+    bool ok = ech_parse_bytes(byte_cases[_i].text, &value, &error);
+    ck_assert_int_eq(ok, byte_cases[_i].ok);
+    ck_assert_uint_eq(value, ok ? byte_cases[_i].value : 42);
+    ck_assert(ok == (error == NULL));
+    g_clear_error(&error);
+}
+END_TEST
+
+typedef struct {
+    uint64_t limit, growth, mode;
+    double fraction;
+    char *path;
+} Options;
+
+static const char *const modes[] = {"spatial", "temporal", NULL};
+static const EchParam params[] = {
+    {"limit", ECH_PARAM_BYTES, offsetof(Options, limit), "60GiB", "1", NULL, NULL, "bytes"},
+    {"growth", ECH_PARAM_BOOL, offsetof(Options, growth), "false", NULL, NULL, NULL, "flag"},
+    {"mode", ECH_PARAM_ENUM, offsetof(Options, mode), "spatial", NULL, NULL, modes, "mode"},
+    {"fraction", ECH_PARAM_RATIO, offsetof(Options, fraction), "0.5", "0", "1", NULL, "ratio"},
+    {"path", ECH_PARAM_STRING, offsetof(Options, path), NULL, NULL, NULL, NULL, "path"},
+    {0},
+};
+
+START_TEST(params_parse_print_and_refuse)
+{
+    Options options = {0};
+    g_autoptr(GError) error = NULL;
+    ech_params_defaults(params, &options);
+    ck_assert_uint_eq(options.limit, UINT64_C(60) << 30);
+    ck_assert(ech_params_parse(params, &options, "growth=true,mode=temporal,path=[a,b],fraction=0.25", &error));
+    ck_assert_uint_eq(options.growth, 1);
+    ck_assert_str_eq(options.path, "[a,b]");
+    g_autofree char *text = ech_params_print(params, &options);
+    ck_assert_str_eq(text, "growth=true,mode=temporal,fraction=0.25,path=[a,b]");
+    ck_assert(!ech_params_parse(params, &options, "limt=1", &error));
+    ck_assert_str_eq(error->message, "'limt' is no parameter here; did you mean 'limit'?");
+    g_clear_error(&error);
+    ck_assert(!ech_params_parse(params, &options, "fraction=1.5", &error));
+    ck_assert_str_eq(error->message, "fraction: '1.5' is out of range; expected 0 to 1");
+    ech_params_clear(params, &options);
+}
+END_TEST
+
+START_TEST(diag_counts_in_order)
+{
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    ech_diag_note(diag, "inferred_sizes", 3);
+    g_autoptr(GError) error = NULL;
+    ck_assert(ech_diag_check_strict(diag, &error));
+    ech_diag_dropped(diag, "bad_rows", 1, "line %d", 7);
+    ech_diag_dropped(diag, "bad_rows", 2, "line %d", 9);
+    ck_assert_uint_eq(ech_diag_count(diag, "bad_rows"), 3);
+    ck_assert(!ech_diag_check_strict(diag, &error));
+    ck_assert_str_eq(error->message, "line 7: 3 bad_rows; expected none with --strict");
+    ech_diag_remark(diag, "hello %d", 1);
+    ck_assert_str_eq(ech_diag_remarks(diag)[0], "hello 1");
+    ck_assert_ptr_null(ech_diag_remarks(diag)[1]);
+}
+END_TEST
+
+START_TEST(numbers_print_shortly)
+{
+    g_autofree char *bytes = ech_format_bytes(UINT64_C(63) << 28);
+    g_autofree char *time = ech_format_time(784120000000);
+    g_autofree char *rate = ech_format_rate(819000000000);
+    ck_assert_str_eq(bytes, "15.8 GiB");
+    ck_assert_str_eq(time, "784 ms");
+    ck_assert_str_eq(rate, "819 GB/s");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("base");
+    TCase *tests = tcase_create("base");
+    tcase_add_test(tests, time_for_rounds_up_and_saturates);
+    tcase_add_loop_test(tests, bytes_are_strict, 0, G_N_ELEMENTS(byte_cases));
+    tcase_add_test(tests, params_parse_print_and_refuse);
+    tcase_add_test(tests, diag_counts_in_order);
+    tcase_add_test(tests, numbers_print_shortly);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
