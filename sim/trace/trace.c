@@ -1,0 +1,434 @@
+#include "sim/trace/trace.h"
+
+#include "sim/base/error.h"
+#include "sim/trace/file.h"
+#include "sim/trace/verify.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Strings live in one arena; an id is an index into offsets. The table maps a hash to id + 1 by open addressing. */
+typedef struct {
+    GString *arena;
+    GArray *offsets; /* uint64_t */
+    uint32_t *table;
+    size_t mask; /* table size - 1; 0 where there is no table */
+} StringPool;
+
+struct EchTrace {
+    atomic_uint references;
+    char *format;
+    StringPool strings;
+    GPtrArray *memories; /* owned names */
+    GArray *ops, *uses, *deps, *work, *buffers, *queues;
+    GPtrArray *properties; /* key, value, key, value... */
+};
+
+struct EchTraceBuilder {
+    EchTrace *trace; /* NULL after a finish */
+};
+
+static const char *const op_names[] = {
+#define ECH_OP(NAME, text, doc) text,
+#include "sim/trace/ops.def"
+#undef ECH_OP
+};
+static const char *const dtype_names[] = {
+#define ECH_DTYPE(NAME, text, bits) text,
+#include "sim/trace/dtypes.def"
+#undef ECH_DTYPE
+};
+static const uint8_t dtype_bits[] = {
+#define ECH_DTYPE(NAME, text, bits) bits,
+#include "sim/trace/dtypes.def"
+#undef ECH_DTYPE
+};
+static const char *const role_names[] = {"unknown", "parameter", "activation", "gradient", "optimizer", "temporary", "kv_cache", "input", "output"};
+static const char *const collective_names[] = {"none",    "all-reduce", "all-gather", "reduce-scatter", "all-to-all",
+                                               "permute", "broadcast",  "send",       "recv"};
+static const char *const origin_names[] = {"absent", "known", "inferred", "assumed"};
+
+G_STATIC_ASSERT(G_N_ELEMENTS(role_names) == ECH_N_ROLES);
+G_STATIC_ASSERT(G_N_ELEMENTS(collective_names) == ECH_N_COLLECTIVES);
+
+const char *ech_op_kind_name(EchOpKind kind)
+{
+    return op_names[kind];
+}
+
+const char *ech_dtype_name(EchDtype dtype)
+{
+    return dtype_names[dtype];
+}
+
+unsigned ech_dtype_bits(EchDtype dtype)
+{
+    return dtype_bits[dtype];
+}
+
+EchDtype ech_dtype_parse(const char *name, size_t length)
+{
+    for (size_t i = 1; i < ECH_N_DTYPES; i++) {
+        if (strlen(dtype_names[i]) == length && memcmp(dtype_names[i], name, length) == 0)
+            return (EchDtype)i;
+    }
+    return ECH_DTYPE_NONE;
+}
+
+const char *ech_role_name(EchRole role)
+{
+    return role_names[role];
+}
+
+const char *ech_collective_name(EchCollective collective)
+{
+    return collective_names[collective];
+}
+
+const char *ech_origin_name(EchOrigin origin)
+{
+    return origin_names[origin];
+}
+
+static uint64_t hash_bytes(const char *text, size_t n)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)text[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static const char *pool_get(const StringPool *pool, EchId id)
+{
+    return pool->arena->str + g_array_index(pool->offsets, uint64_t, id);
+}
+
+static size_t pool_length(const StringPool *pool, EchId id)
+{
+    uint64_t end = id + 1 < pool->offsets->len ? g_array_index(pool->offsets, uint64_t, id + 1) : pool->arena->len;
+    return (size_t)(end - g_array_index(pool->offsets, uint64_t, id)) - 1;
+}
+
+static void pool_grow(StringPool *pool)
+{
+    size_t size = pool->mask ? (pool->mask + 1) * 2 : 256;
+    g_free(pool->table);
+    pool->table = g_new0(uint32_t, size);
+    pool->mask = size - 1;
+    for (uint32_t id = 0; id < pool->offsets->len; id++) {
+        size_t at = hash_bytes(pool_get(pool, id), pool_length(pool, id)) & pool->mask;
+        while (pool->table[at])
+            at = (at + 1) & pool->mask;
+        pool->table[at] = id + 1;
+    }
+}
+
+static EchId pool_intern(StringPool *pool, const char *text, size_t n)
+{
+    if (pool->offsets->len * 2 >= pool->mask)
+        pool_grow(pool);
+    size_t at = hash_bytes(text, n) & pool->mask;
+    for (; pool->table[at]; at = (at + 1) & pool->mask) {
+        EchId id = pool->table[at] - 1;
+        if (pool_length(pool, id) == n && memcmp(pool_get(pool, id), text, n) == 0)
+            return id;
+    }
+    uint64_t offset = pool->arena->len;
+    g_assert(pool->offsets->len < ECH_NONE - 1);
+    pool->table[at] = pool->offsets->len + 1;
+    g_array_append_val(pool->offsets, offset);
+    g_string_append_len(pool->arena, text, (gssize)n);
+    g_string_append_c(pool->arena, '\0');
+    return pool->offsets->len - 1;
+}
+
+static EchTrace *trace_new(const char *format)
+{
+    EchTrace *trace = g_new0(EchTrace, 1);
+    atomic_init(&trace->references, 1);
+    trace->format = g_strdup(format);
+    trace->strings.arena = g_string_new(NULL);
+    trace->strings.offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    trace->memories = g_ptr_array_new_with_free_func(g_free);
+    trace->ops = g_array_new(FALSE, FALSE, sizeof(EchOp));
+    trace->uses = g_array_new(FALSE, FALSE, sizeof(EchUse));
+    trace->deps = g_array_new(FALSE, FALSE, sizeof(EchDep));
+    trace->work = g_array_new(FALSE, FALSE, sizeof(EchWork));
+    trace->buffers = g_array_new(FALSE, FALSE, sizeof(EchBuffer));
+    trace->queues = g_array_new(FALSE, FALSE, sizeof(EchQueue));
+    trace->properties = g_ptr_array_new_with_free_func(g_free);
+    return trace;
+}
+
+EchTrace *ech_trace_ref(EchTrace *trace)
+{
+    atomic_fetch_add(&trace->references, 1);
+    return trace;
+}
+
+void ech_trace_unref(EchTrace *trace)
+{
+    if (!trace || atomic_fetch_sub(&trace->references, 1) != 1)
+        return;
+    g_free(trace->format);
+    g_string_free(trace->strings.arena, TRUE);
+    g_array_unref(trace->strings.offsets);
+    g_free(trace->strings.table);
+    g_ptr_array_unref(trace->memories);
+    g_array_unref(trace->ops);
+    g_array_unref(trace->uses);
+    g_array_unref(trace->deps);
+    g_array_unref(trace->work);
+    g_array_unref(trace->buffers);
+    g_array_unref(trace->queues);
+    g_ptr_array_unref(trace->properties);
+    g_free(trace);
+}
+
+#define TRACE_VIEW(field, type)                                                                                                                      \
+    size_t ech_trace_n_##field(const EchTrace *trace)                                                                                                \
+    {                                                                                                                                                \
+        return trace->field->len;                                                                                                                    \
+    }                                                                                                                                                \
+    const type *ech_trace_##field(const EchTrace *trace)                                                                                             \
+    {                                                                                                                                                \
+        return (const type *)(const void *)trace->field->data;                                                                                       \
+    }
+TRACE_VIEW(ops, EchOp)
+TRACE_VIEW(uses, EchUse)
+TRACE_VIEW(deps, EchDep)
+TRACE_VIEW(work, EchWork)
+TRACE_VIEW(buffers, EchBuffer)
+TRACE_VIEW(queues, EchQueue)
+#undef TRACE_VIEW
+
+size_t ech_trace_n_memories(const EchTrace *trace)
+{
+    return trace->memories->len;
+}
+
+size_t ech_trace_n_strings(const EchTrace *trace)
+{
+    return trace->strings.offsets->len;
+}
+
+const char *ech_trace_memory(const EchTrace *trace, EchId memory)
+{
+    return memory < trace->memories->len ? trace->memories->pdata[memory] : "";
+}
+
+const char *ech_trace_string(const EchTrace *trace, EchId string)
+{
+    return string < trace->strings.offsets->len ? pool_get(&trace->strings, string) : "";
+}
+
+EchId ech_trace_find_memory(const EchTrace *trace, const char *name)
+{
+    for (EchId i = 0; i < trace->memories->len; i++) {
+        if (strcmp(trace->memories->pdata[i], name) == 0)
+            return i;
+    }
+    return ECH_NONE;
+}
+
+const char *ech_trace_format(const EchTrace *trace)
+{
+    return trace->format;
+}
+
+const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret_value)
+{
+    if (i >= trace->properties->len / 2)
+        return NULL;
+    *ret_value = trace->properties->pdata[2 * i + 1];
+    return trace->properties->pdata[2 * i];
+}
+
+const char *ech_trace_get_property(const EchTrace *trace, const char *key)
+{
+    for (size_t i = 0; i + 1 < trace->properties->len; i += 2) {
+        if (strcmp(trace->properties->pdata[i], key) == 0)
+            return trace->properties->pdata[i + 1];
+    }
+    return NULL;
+}
+
+uint64_t ech_trace_hash(const EchTrace *trace)
+{
+    g_autoptr(GString) text = ech_trace_file_print(trace);
+    return hash_bytes(text->str, text->len);
+}
+
+EchTraceBuilder *ech_trace_builder_new(const char *format)
+{
+    EchTraceBuilder *builder = g_new0(EchTraceBuilder, 1);
+    builder->trace = trace_new(format);
+    return builder;
+}
+
+EchTraceBuilder *ech_trace_builder_new_from(const EchTrace *trace)
+{
+    EchTraceBuilder *builder = ech_trace_builder_new(trace->format);
+    EchTrace *copy = builder->trace;
+    for (EchId i = 0; i < trace->strings.offsets->len; i++)
+        pool_intern(&copy->strings, pool_get(&trace->strings, i), pool_length(&trace->strings, i));
+    for (size_t i = 0; i < trace->memories->len; i++)
+        g_ptr_array_add(copy->memories, g_strdup(trace->memories->pdata[i]));
+    for (size_t i = 0; i < trace->properties->len; i++)
+        g_ptr_array_add(copy->properties, g_strdup(trace->properties->pdata[i]));
+    g_array_append_vals(copy->ops, trace->ops->data, trace->ops->len);
+    g_array_append_vals(copy->uses, trace->uses->data, trace->uses->len);
+    g_array_append_vals(copy->deps, trace->deps->data, trace->deps->len);
+    g_array_append_vals(copy->work, trace->work->data, trace->work->len);
+    g_array_append_vals(copy->buffers, trace->buffers->data, trace->buffers->len);
+    g_array_append_vals(copy->queues, trace->queues->data, trace->queues->len);
+    return builder;
+}
+
+void ech_trace_builder_free(EchTraceBuilder *builder)
+{
+    if (!builder)
+        return;
+    ech_trace_unref(builder->trace);
+    g_free(builder);
+}
+
+EchId ech_trace_builder_string(EchTraceBuilder *builder, const char *text, gssize length)
+{
+    return pool_intern(&builder->trace->strings, text, length < 0 ? strlen(text) : (size_t)length);
+}
+
+EchId ech_trace_builder_memory(EchTraceBuilder *builder, const char *name)
+{
+    EchId found = ech_trace_find_memory(builder->trace, name);
+    if (found != ECH_NONE)
+        return found;
+    g_ptr_array_add(builder->trace->memories, g_strdup(name));
+    return builder->trace->memories->len - 1;
+}
+
+EchId ech_trace_builder_queue(EchTraceBuilder *builder, const char *name, EchQueueKind kind, uint32_t device)
+{
+    EchQueue queue = {.name = ech_trace_builder_string(builder, name, -1), .kind = (uint8_t)kind, .device = device};
+    g_array_append_val(builder->trace->queues, queue);
+    return builder->trace->queues->len - 1;
+}
+
+EchBuffer ech_buffer_init(void)
+{
+    return (EchBuffer){.name = ECH_NONE,
+                       .memory = ECH_NONE,
+                       .offset = ECH_OFFSET_NONE,
+                       .address = ECH_OFFSET_NONE,
+                       .alias_of = ECH_NONE,
+                       .loop = ECH_NONE,
+                       .queue = ECH_NONE,
+                       .pool = ECH_NONE,
+                       .segment = ECH_NONE,
+                       .stack = ECH_NONE,
+                       .shape = ECH_NONE};
+}
+
+EchOp ech_op_init(EchOpKind kind)
+{
+    return (EchOp){.kind = (uint8_t)kind,
+                   .name = ECH_NONE,
+                   .queue = ECH_NONE,
+                   .stack = ECH_NONE,
+                   .memory_from = ECH_NONE,
+                   .memory_to = ECH_NONE,
+                   .target = ECH_NONE,
+                   .estimate = ECH_TIME_NONE,
+                   .recorded = {ECH_TIME_NONE, ECH_TIME_NONE}};
+}
+
+EchId ech_trace_builder_buffer(EchTraceBuilder *builder, EchBuffer buffer)
+{
+    g_array_append_val(builder->trace->buffers, buffer);
+    return builder->trace->buffers->len - 1;
+}
+
+EchId ech_trace_builder_op(EchTraceBuilder *builder, EchOp op)
+{
+    EchTrace *trace = builder->trace;
+    op.first_use = trace->uses->len;
+    op.first_dep = trace->deps->len;
+    op.first_work = trace->work->len;
+    op.n_uses = op.n_deps = op.n_work = 0;
+    g_array_append_val(trace->ops, op);
+    return trace->ops->len - 1;
+}
+
+static EchOp *last_op(EchTraceBuilder *builder)
+{
+    g_assert(builder->trace->ops->len > 0);
+    return &g_array_index(builder->trace->ops, EchOp, builder->trace->ops->len - 1);
+}
+
+void ech_trace_builder_use(EchTraceBuilder *builder, EchId buffer, EchAccess access, EchBytes bytes, EchPattern pattern, EchOrigin origin)
+{
+    EchUse use = {.buffer = buffer, .access = (uint8_t)access, .pattern = (uint8_t)pattern, .origin = (uint8_t)origin, .bytes = bytes};
+    g_array_append_val(builder->trace->uses, use);
+    last_op(builder)->n_uses++;
+}
+
+void ech_trace_builder_dep(EchTraceBuilder *builder, EchId op, uint32_t distance)
+{
+    EchDep dep = {op, distance};
+    g_array_append_val(builder->trace->deps, dep);
+    last_op(builder)->n_deps++;
+}
+
+void ech_trace_builder_work(EchTraceBuilder *builder, EchWorkUnit unit, EchDtype dtype, uint64_t count, EchOrigin origin)
+{
+    EchWork work = {.unit = (uint8_t)unit, .dtype = (uint8_t)dtype, .origin = (uint8_t)origin, .count = count};
+    g_array_append_val(builder->trace->work, work);
+    last_op(builder)->n_work++;
+}
+
+EchOp *ech_trace_builder_peek_op(EchTraceBuilder *builder, EchId op)
+{
+    g_assert(op < builder->trace->ops->len);
+    return &g_array_index(builder->trace->ops, EchOp, op);
+}
+
+EchBuffer *ech_trace_builder_peek_buffer(EchTraceBuilder *builder, EchId buffer)
+{
+    g_assert(buffer < builder->trace->buffers->len);
+    return &g_array_index(builder->trace->buffers, EchBuffer, buffer);
+}
+
+size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder)
+{
+    return builder->trace->ops->len;
+}
+
+size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder)
+{
+    return builder->trace->buffers->len;
+}
+
+void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value)
+{
+    GPtrArray *properties = builder->trace->properties;
+    for (size_t i = 0; i + 1 < properties->len; i += 2) {
+        if (strcmp(properties->pdata[i], key) == 0) {
+            g_free(properties->pdata[i + 1]);
+            properties->pdata[i + 1] = g_strdup(value);
+            return;
+        }
+    }
+    g_ptr_array_add(properties, g_strdup(key));
+    g_ptr_array_add(properties, g_strdup(value));
+}
+
+EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error)
+{
+    g_autoptr(EchTrace) trace = g_steal_pointer(&builder->trace);
+    if (!ech_trace_verify(trace, error))
+        return NULL;
+    g_clear_pointer(&trace->strings.table, g_free);
+    trace->strings.mask = 0;
+    return g_steal_pointer(&trace);
+}

@@ -1,0 +1,283 @@
+/* The trace: invariants at finish, the .ech file both ways, lifetimes. */
+#include "sim/base/error.h"
+#include "sim/trace/file.h"
+#include "sim/trace/lifetime.h"
+#include "sim/trace/trace.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    EchTraceBuilder *builder;
+    EchId hbm, host, core, dma;
+} Fixture;
+
+static Fixture fixture(void)
+{
+    Fixture f = {.builder = ech_trace_builder_new("test")};
+    f.hbm = ech_trace_builder_memory(f.builder, "hbm");
+    f.host = ech_trace_builder_memory(f.builder, "host");
+    f.core = ech_trace_builder_queue(f.builder, "core", ECH_QUEUE_COMPUTE, 0);
+    f.dma = ech_trace_builder_queue(f.builder, "dma to_device", ECH_QUEUE_COPY, 0);
+    return f;
+}
+
+static EchId add_buffer(Fixture *f, const char *name, EchBytes bytes, bool resident)
+{
+    EchBuffer b = ech_buffer_init();
+    b.name = ech_trace_builder_string(f->builder, name, -1);
+    b.memory = f->hbm;
+    b.bytes = bytes;
+    b.resident = resident;
+    return ech_trace_builder_buffer(f->builder, b);
+}
+
+static EchId add_op(Fixture *f, EchOpKind kind, EchId target)
+{
+    EchOp op = ech_op_init(kind);
+    op.queue = f->core;
+    op.target = target;
+    return ech_trace_builder_op(f->builder, op);
+}
+
+/* A loop that copies in, computes and frees, with every kind of field somewhere. */
+static EchTrace *sample(void)
+{
+    Fixture f = fixture();
+    EchId parameter = add_buffer(&f, "param \"0\"\n\\", 8192, true);
+    EchId temporary = add_buffer(&f, "temp", 4096, false);
+    EchBuffer alias = ech_buffer_init();
+    alias.memory = f.hbm;
+    alias.bytes = 1024;
+    alias.alias_of = parameter;
+    alias.alias_offset = 512;
+    alias.shape = ech_trace_builder_string(f.builder, "f32[8,128]{1,0:T(8,128)}", -1);
+    alias.dtype = ECH_DTYPE_F32;
+    alias.role = ECH_ROLE_PARAMETER;
+    EchId view = ech_trace_builder_buffer(f.builder, alias);
+    EchOp loop = ech_op_init(ECH_OP_LOOP);
+    loop.queue = f.core;
+    loop.target = 4;
+    loop.bytes = 10;
+    loop.bytes_origin = ECH_INFERRED;
+    ech_trace_builder_op(f.builder, loop);
+    ech_trace_builder_peek_buffer(f.builder, temporary)->loop = 0;
+    add_op(&f, ECH_OP_ALLOC, temporary);
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.queue = f.dma;
+    copy.memory_from = f.host;
+    copy.memory_to = f.hbm;
+    copy.bytes = 1024;
+    copy.bytes_origin = ECH_KNOWN;
+    copy.recorded = (EchRecorded){-5, 1000};
+    EchId copied = ech_trace_builder_op(f.builder, copy);
+    ech_trace_builder_dep(f.builder, copied + 1, 1);
+    EchId kernel = add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_peek_op(f.builder, kernel)->estimate = 77;
+    ech_trace_builder_peek_op(f.builder, kernel)->estimate_origin = ECH_KNOWN;
+    ech_trace_builder_use(f.builder, view, ECH_READ, 1024, ECH_PATTERN_RANDOM, ECH_INFERRED);
+    ech_trace_builder_use(f.builder, temporary, ECH_WRITE, 4096, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_work(f.builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, 1 << 20, ECH_KNOWN);
+    ech_trace_builder_dep(f.builder, copied, 0);
+    add_op(&f, ECH_OP_FREE, temporary);
+    ech_trace_builder_set_property(f.builder, "module", "jit f");
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(f.builder, &error);
+    if (!trace)
+        ck_abort_msg("%s", error->message);
+    ech_trace_builder_free(f.builder);
+    return trace;
+}
+
+START_TEST(file_round_trip)
+{
+    g_autoptr(EchTrace) trace = sample();
+    g_autoptr(GString) text = ech_trace_file_print(trace);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) again = ech_trace_file_read(text->str, text->len, "t.ech", &error);
+    ck_assert_msg(again != NULL, "%s", error ? error->message : "");
+    g_autoptr(GString) text2 = ech_trace_file_print(again);
+    ck_assert_str_eq(text->str, text2->str);
+    ck_assert_uint_eq(ech_trace_hash(trace), ech_trace_hash(again));
+    ck_assert_str_eq(ech_trace_string(again, ech_trace_buffers(again)[0].name), "param \"0\"\n\\");
+    ck_assert_int_eq(ech_trace_ops(again)[2].recorded.start, -5);
+    ck_assert_uint_eq(ech_trace_deps(again)[0].distance, 1);
+    ck_assert_str_eq(ech_trace_get_property(again, "module"), "jit f");
+}
+END_TEST
+
+START_TEST(copy_of_a_trace_is_equal)
+{
+    g_autoptr(EchTrace) trace = sample();
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+    g_autoptr(EchTrace) copy = ech_trace_builder_finish(builder, NULL);
+    ck_assert_uint_eq(ech_trace_hash(trace), ech_trace_hash(copy));
+}
+END_TEST
+
+/* Every cut of the text, and every byte damaged in turn, is read or refused, never a crash; refusals carry place and expectation. */
+START_TEST(file_damage_is_refused)
+{
+    g_autoptr(EchTrace) trace = sample();
+    g_autoptr(GString) text = ech_trace_file_print(trace);
+    for (size_t n = 0; n < text->len; n++) {
+        g_autoptr(GError) error = NULL;
+        g_autofree char *cut = g_memdup2(text->str, n ? n : 1);
+        EchTrace *got = ech_trace_file_read(cut, n, "t.ech", &error);
+        ck_assert_ptr_null(got);
+        ck_assert(g_str_has_prefix(error->message, "t.ech:"));
+    }
+    static const char damages[] = "0z \n\"$-\xff";
+    for (size_t n = 0; n < text->len; n++) {
+        for (size_t d = 0; d < sizeof damages; d++) {
+            g_autoptr(GError) error = NULL;
+            g_autofree char *bad = g_memdup2(text->str, text->len);
+            bad[n] = damages[d];
+            g_autoptr(EchTrace) got = ech_trace_file_read(bad, text->len, "t.ech", &error);
+            ck_assert((got == NULL) == (error != NULL));
+        }
+    }
+}
+END_TEST
+
+static void expect_refusal(Fixture *f, const char *invariant)
+{
+    g_autoptr(GError) error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(f->builder, &error);
+    ck_assert_msg(trace == NULL, "accepted against %s", invariant);
+    ck_assert_msg(g_str_has_prefix(error->message, invariant), "%s: %s", invariant, error->message);
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_VERIFY));
+    ech_trace_builder_free(f->builder);
+}
+
+START_TEST(invariants_hold)
+{
+    Fixture f = fixture();
+    add_op(&f, ECH_OP_ALLOC, 7);
+    expect_refusal(&f, "V1");
+
+    f = fixture();
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_dep(f.builder, 0, 0);
+    expect_refusal(&f, "V3");
+
+    f = fixture();
+    EchId loop = add_op(&f, ECH_OP_LOOP, 2);
+    ech_trace_builder_peek_op(f.builder, loop)->bytes = 2;
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    expect_refusal(&f, "V4");
+
+    f = fixture();
+    loop = add_op(&f, ECH_OP_LOOP, 1);
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_dep(f.builder, 1, 0);
+    expect_refusal(&f, "V5");
+
+    f = fixture();
+    EchId b = add_buffer(&f, "b", 64, false);
+    add_op(&f, ECH_OP_ALLOC, b);
+    add_op(&f, ECH_OP_ALLOC, b);
+    expect_refusal(&f, "V6");
+
+    f = fixture();
+    b = add_buffer(&f, "b", 64, false);
+    loop = add_op(&f, ECH_OP_LOOP, 1);
+    add_op(&f, ECH_OP_ALLOC, b);
+    expect_refusal(&f, "V6");
+
+    f = fixture();
+    b = add_buffer(&f, "b", 64, true);
+    EchBuffer alias = ech_buffer_init();
+    alias.memory = f.hbm;
+    alias.alias_of = b;
+    alias.alias_offset = 60;
+    alias.bytes = 5;
+    ech_trace_builder_buffer(f.builder, alias);
+    expect_refusal(&f, "V7");
+
+    f = fixture();
+    b = add_buffer(&f, "b", 64, false);
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_use(f.builder, b, ECH_READ, 64, ECH_PATTERN_STREAM, ECH_KNOWN);
+    expect_refusal(&f, "V8");
+
+    f = fixture();
+    add_op(&f, ECH_OP_COPY, ECH_NONE);
+    expect_refusal(&f, "V9");
+
+    f = fixture();
+    EchId op = add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_peek_op(f.builder, op)->recorded.duration = -7;
+    expect_refusal(&f, "V10");
+
+    f = fixture();
+    add_op(&f, ECH_OP_WAIT, 3);
+    expect_refusal(&f, "V11");
+
+    f = fixture();
+    loop = add_op(&f, ECH_OP_LOOP, 2);
+    ech_trace_builder_peek_op(f.builder, loop)->bytes = UINT64_C(1) << 40;
+    loop = add_op(&f, ECH_OP_LOOP, 1);
+    ech_trace_builder_peek_op(f.builder, loop)->bytes = UINT64_C(1) << 40;
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    expect_refusal(&f, "V12");
+
+    f = fixture();
+    b = add_buffer(&f, "b", 64, false);
+    ech_trace_builder_peek_buffer(f.builder, b)->offset = UINT64_MAX - 1;
+    expect_refusal(&f, "V13");
+
+    f = fixture();
+    b = add_buffer(&f, "b", 64, false);
+    ech_trace_builder_peek_buffer(f.builder, b)->loop = 0;
+    loop = add_op(&f, ECH_OP_LOOP, 0);
+    add_op(&f, ECH_OP_ALLOC, b);
+    expect_refusal(&f, "V14");
+}
+END_TEST
+
+START_TEST(lifetimes_and_peak)
+{
+    Fixture f = fixture();
+    EchId a = add_buffer(&f, "a", 100, true), b = add_buffer(&f, "b", 30, false), c = add_buffer(&f, "c", 50, false);
+    add_op(&f, ECH_OP_ALLOC, b);
+    add_op(&f, ECH_OP_ALLOC, c);
+    add_op(&f, ECH_OP_FREE, b);
+    add_op(&f, ECH_OP_FREE, a);
+    add_op(&f, ECH_OP_ALLOC, b);
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(f.builder, NULL);
+    ech_trace_builder_free(f.builder);
+    ck_assert_ptr_nonnull(trace);
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, ECH_NONE);
+    ck_assert_uint_eq(lifetimes->n, 4);
+    ck_assert_uint_eq(lifetimes->peak, 180);
+    ck_assert_uint_eq(lifetimes->peak_at, 1);
+    ck_assert_uint_eq(lifetimes->end_live, 80);
+    ck_assert_uint_eq(lifetimes->total, 210);
+    ck_assert_uint_eq(lifetimes->items[0].end, 3);
+    ck_assert_uint_eq(lifetimes->items[1].end, 2);
+    ck_assert_uint_eq(lifetimes->items[3].end, 5);
+    g_autoptr(EchLifetimes) host = ech_lifetimes_new(trace, ech_trace_find_memory(trace, "host"));
+    ck_assert_uint_eq(host->n, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("trace");
+    TCase *tests = tcase_create("trace");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, file_round_trip);
+    tcase_add_test(tests, copy_of_a_trace_is_equal);
+    tcase_add_test(tests, file_damage_is_refused);
+    tcase_add_test(tests, invariants_hold);
+    tcase_add_test(tests, lifetimes_and_peak);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
