@@ -1,0 +1,73 @@
+/** @file price.h
+ * What one instance of an op asks of the device when it runs alone: a fixed time, then amounts on resources.
+ *
+ * Kernels: the compiler's own estimate where the program carries one, a roofline of the device, or the recorded duration. Copies: their
+ * link's cost. Collectives: an algorithm over the device's links. The result says which, per op.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/base/diag.h"
+#include "sim/replay/fluid.h"
+#include "sim/trace/trace.h"
+
+typedef enum { ECH_KERNEL_TIME_AUTO, ECH_KERNEL_TIME_ROOFLINE, ECH_KERNEL_TIME_ESTIMATE, ECH_KERNEL_TIME_RECORDED, ECH_N_KERNEL_TIMES } EchKernelTime;
+
+/** Where an op's price came from. */
+typedef enum {
+    ECH_PRICE_FREE,            /**< Costs no time (signal, wait, mark, loop). */
+    ECH_PRICE_ROOFLINE,        /**< The device's peaks and bandwidths. */
+    ECH_PRICE_ESTIMATE,        /**< The compiler's estimate, spread over the roofline's resources. */
+    ECH_PRICE_RECORDED,        /**< As long as it was recorded. */
+    ECH_PRICE_RECORDED_SCALED, /**< Recorded on another device, scaled by the ratio of the two rooflines. */
+    ECH_PRICE_LINK,            /**< A copy over a link. */
+    ECH_PRICE_PORT,            /**< A copy inside the device: memory ports only. */
+    ECH_PRICE_COLLECTIVE,      /**< An algorithm over the device's links. */
+    ECH_PRICE_RUNTIME,         /**< A runtime cost of the device (allocation). */
+    ECH_PRICE_UNKNOWN,         /**< Nothing known: costs only the launch. */
+    ECH_N_PRICES,
+} EchPriceSource;
+/** "roofline", "estimate", "recorded", ... */
+const char *ech_price_name(EchPriceSource source);
+
+/** The price of one instance of an op. */
+typedef struct {
+    uint8_t source;      /**< EchPriceSource */
+    uint8_t forward;     /**< Copies over a link: 1 to the device, 0 from it. */
+    uint8_t reserved[2];
+    uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
+    uint32_t bound;      /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time). */
+    uint32_t link;       /**< Device link whose engine it occupies, or ECH_NONE. */
+    EchTime fixed;       /**< Set-up, launch, latency: passes before the amounts begin. */
+    EchTime minimum;     /**< The amounts take at least this long. */
+    EchTime alone;       /**< Whole time when nothing else runs. */
+} EchPrice;
+
+typedef enum { ECH_RESOURCE_PORT, ECH_RESOURCE_LINK_TO, ECH_RESOURCE_LINK_FROM, ECH_RESOURCE_LINK_BOTH, ECH_RESOURCE_UNIT } EchResourceKind;
+
+/** The prices of all ops of a trace on a device, and the resources they are in.
+ *
+ * Resources: a port per memory with a bandwidth (units: bytes at the full read rate; what is slower counts more), two directions per link and a
+ * both-ways total where the device gives one (bytes), a unit each (operations at its fastest dtype; what is slower counts more). */
+typedef struct {
+    EchFluidResource *resources;
+    uint8_t *kinds;          /**< EchResourceKind of each. */
+    uint32_t *owners;        /**< Memory, link or unit index in the device. */
+    uint32_t n_resources;
+    EchFluidPart *parts;
+    size_t n_parts;
+    EchPrice *prices;        /**< One per op of the trace. */
+    size_t n_prices;
+    uint64_t kernels[ECH_N_PRICES]; /**< Kernel ops by source. */
+} EchPrices;
+
+typedef struct {
+    EchKernelTime kernel_time;
+    bool overhead;           /**< Charge launch and set-up times. */
+    bool copy_curve;         /**< Size curves of links apply. */
+} EchPriceOptions;
+
+/** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. Remarks go to @diag.
+ * ECH_ERROR_CONFIG where the trace needs a memory or a link that the device does not have. */
+EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_prices_free(EchPrices *prices);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPrices, ech_prices_free)

@@ -1,0 +1,193 @@
+/** @file replay.h
+ * Replays a trace on a device: queues in order, dependencies, copies on their links' engines, memory ports shared by kernels and
+ * copies, allocation coupled to time. The result is a run: timeline, occupancy, traffic, waits, what did not fit.
+ *
+ * A workload that does not fit is a result, never an error. Same inputs give the same run.
+ */
+#pragma once
+#include "models/alloc/alloc.h"
+#include "models/device/device.h"
+#include "sim/base/diag.h"
+#include "sim/replay/price.h"
+#include "sim/trace/trace.h"
+
+typedef enum { ECH_ENGINE_AUTO, ECH_ENGINE_NATIVE, ECH_ENGINE_SIMGRID, ECH_N_ENGINES } EchEngine;
+
+/** Why an operation did not run, or ran slower than alone. */
+typedef enum {
+    ECH_WAIT_DEPENDENCY,  /**< Head of its queue, but something it depends on was still running. */
+    ECH_WAIT_QUEUE,       /**< Released by another queue, but its own queue was still busy. */
+    ECH_WAIT_LINK,        /**< Its link's engines were busy, or the link was shared. */
+    ECH_WAIT_MEMORY_PORT, /**< Ran slower than alone because a memory's port was shared. */
+    ECH_WAIT_COMPUTE,     /**< Ran slower than alone because a unit was shared. */
+    ECH_WAIT_SPACE,       /**< An allocation waited for space. */
+    ECH_N_WAITS,
+} EchWait;
+/** "dependency", "queue", "link", "memory_port", "compute", "space". */
+const char *ech_wait_name(EchWait wait);
+
+/** How to replay. Fill with ech_params_defaults(ech_replay_params, &options); the rows are what experiment files and --set accept. */
+typedef struct {
+    uint64_t engine;       /**< EchEngine. auto: simgrid up to auto_limit operations where its module is there, else native. */
+    uint64_t kernel_time;  /**< EchKernelTime (price.h). */
+    uint64_t overhead;     /**< 1: charge launch and set-up times of the device (default). */
+    uint64_t allocator_on; /**< 1: allocations go through an allocator (default); 0: only counted against the capacity. */
+    char *allocator;       /**< Spec for the device's memory (HBM); NULL: "best_fit" where buffers have no fixed offset. */
+    char *host_allocator;  /**< Spec for every other memory; NULL: counted only. */
+    uint64_t trips;        /**< Trip count for loops whose count is unknown (0 means as in the trace). */
+    uint64_t max_ops;      /**< Most operation instances executed one by one (steady loops are skipped exactly); more is ECH_ERROR_UNSUPPORTED. */
+    uint64_t max_spans;    /**< Most spans kept; the run counts what was left out. */
+    uint64_t max_points;   /**< Most points per occupancy series; beyond, neighbours are merged keeping their maximum. */
+    uint64_t skip_steady;  /**< 1: skip a loop's steady state exactly (default). */
+    uint64_t keep_going;   /**< 1: after an allocation that fails, go on as if it had fitted; 0: stop there as the program would. */
+    uint64_t auto_limit;   /**< For engine auto. */
+    uint64_t copy_curve;   /**< 1: size curves of links apply (default). */
+    EchTime start;         /**< Picoseconds added to every time of the run; 0. */
+} EchReplayOptions;
+extern const EchParam ech_replay_params[];
+
+/** One operation instance. Times are picoseconds since the run's start; half-open [start, end). */
+typedef struct {
+    EchId op;
+    EchId queue;
+    uint64_t iteration;       /**< Running number of the op's instances, 0 outside loops. */
+    EchTime start, end;       /**< end - start includes set-up. */
+    EchTime waits[ECH_N_WAITS]; /**< Before start: dependency, queue, link engine, space; inside: what sharing cost. */
+    uint32_t resource;        /**< What bounded it: index into resources, or ECH_NONE. */
+    uint32_t reserved;
+} EchSpan;
+
+/** Iterations of a loop that were skipped because they repeat exactly. Spans before @time show the repeating pattern. */
+typedef struct {
+    EchId loop;
+    uint64_t first, count;    /**< Iterations [first, first + count). */
+    EchTime time, period;     /**< They took [time, time + count * period). */
+} EchSkip;
+
+typedef struct {
+    EchTime time;
+    EchBytes live;            /**< Bytes of live buffers (rounded as the allocator rounds). */
+    EchBytes reserved;        /**< Taken from the device by the allocator, or the extent of fixed offsets. */
+} EchPoint;
+
+typedef struct {
+    char *name;
+    EchBytes capacity, available;  /**< 0: unlimited or not known to the device. */
+    EchBytes peak_live, peak_reserved;
+    EchTime peak_at;               /**< When peak_live was first reached. */
+    EchBytes end_live;
+    EchBytes fixed_extent;         /**< Highest end of a buffer with a fixed offset. */
+    EchBytes read, written;        /**< Traffic of kernels, copies and collectives. */
+    EchTime busy;                  /**< Port time at full rate: utilisation = busy / makespan. */
+    uint64_t allocs, frees, failed;
+    double fragmentation;          /**< 1 - peak_live / peak_reserved; 0 where nothing is reserved. */
+    EchAllocStats alloc;           /**< Of the allocator, zeros where there is none. */
+    char *allocator;               /**< Canonical spec, "fixed" (a compiler's plan), or "counted". */
+    EchPoint *series;              /**< series[n_series], ascending time. */
+    size_t n_series;
+} EchMemoryRun;
+
+typedef struct {
+    char *name;
+    EchBytes forward, backward;       /**< Bytes to the device, and from it (collectives: sent, received). */
+    EchTime busy_forward, busy_backward; /**< Time at least one transfer ran. */
+    EchTime busy;                     /**< Time at least one ran in either direction. */
+    double utilisation;               /**< Bytes over what both directions could carry in the makespan. */
+    uint64_t transfers;
+} EchLinkRun;
+
+typedef struct {
+    char *name;
+    EchTime busy;           /**< Time at full rate. */
+    double utilisation;
+    double flops;           /**< Operations done (multiply-add is two). */
+} EchUnitRun;
+
+typedef struct {
+    EchId queue;
+    EchTime busy;           /**< Time an operation of it ran. */
+    uint64_t ops;
+    EchTime waits[ECH_N_WAITS];
+} EchQueueRun;
+
+/** Where an allocation went. */
+typedef struct {
+    EchId op;               /**< The ALLOC, or ECH_NONE for buffers there from the start or placed by a plan. */
+    EchId buffer;
+    uint64_t iteration;
+    EchTime begin, end;     /**< Life; end is the makespan where it is never freed. */
+    EchPlacement place;
+} EchPlaced;
+
+typedef struct {
+    EchId buffer;
+    EchBytes bytes;
+    uint64_t address;
+} EchHolder;
+
+/** The first thing that did not fit. */
+typedef struct {
+    char *memory;
+    EchId op;               /**< Op that asked, or ECH_NONE for a plan that is too large from the start. */
+    EchId buffer;
+    EchTime time;
+    EchBytes asked;         /**< Bytes of the request, or the whole extent of a plan. */
+    EchBytes live, reserved, limit;
+    EchFit fit;             /**< FULL or FRAGMENTED. */
+    EchHolder *holders;     /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */
+    size_t n_holders;
+} EchFailure;
+
+typedef struct {
+    char *engine;           /**< "native" or "simgrid". */
+    char *engine_version;
+    uint64_t trace_hash, device_hash;
+    char *options;          /**< As key=value. */
+    uint64_t kernels[ECH_N_PRICES]; /**< Kernel ops (static) by how they were priced. */
+    uint64_t executed;      /**< Op instances executed one by one; ops - executed were skipped as steady. */
+    uint64_t events;        /**< Ends the engine reported. */
+} EchProvenance;
+
+/** The result. Owns everything below it. */
+typedef struct {
+    EchTime makespan;
+    uint64_t ops;               /**< Op instances, skipped ones included. */
+    bool completed;             /**< False when an allocation failed and the run stopped there. */
+    bool fits;
+    EchFailure failure;         /**< Valid where !fits. */
+    EchSpan *spans;             /**< spans[n_spans], in order of end; loops and zero-time ops (alloc, free, signal, mark) only where they waited. */
+    size_t n_spans;
+    uint64_t spans_left_out;
+    EchSkip *skips;
+    size_t n_skips;
+    char **resources;           /**< resources[n_resources]: names a span's resource points to. */
+    size_t n_resources;
+    EchMemoryRun *memories;
+    size_t n_memories;
+    EchLinkRun *links;
+    size_t n_links;
+    EchUnitRun *units;
+    size_t n_units;
+    EchQueueRun *queues;        /**< One per queue of the trace. */
+    size_t n_queues;
+    EchPlaced *placed;
+    size_t n_placed;
+    EchTime waits[ECH_N_WAITS]; /**< Sums over all instances. */
+    EchTime lower_bound;        /**< No schedule of this trace on this device is shorter: busiest queue and busiest resource. */
+    EchTime serial;             /**< Every instance alone, one after the other. */
+    EchPrice *prices;           /**< prices[n_ops of the trace]: what one instance costs alone, and where that came from. */
+    size_t n_prices;
+    EchProvenance provenance;
+    EchDiag *diag;              /**< Remarks and counters. */
+} EchRun;
+
+/** Replays @trace on @device. @reference is the device that the trace's estimates and recorded times hold for (normally @device before
+ * --set changed it; NULL means @device). ECH_ERROR_CONFIG (an allocator's spec, a memory the device does not have), ECH_ERROR_UNSUPPORTED (max_ops),
+ * ECH_ERROR_BACKEND (engine). */
+EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_run_free(EchRun *run);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchRun, ech_run_free)
+
+/** Called about ten times a second with instances done and an estimate of all; for a progress bar. NULL: none. Process-wide. */
+typedef void (*EchReplayProgress)(uint64_t done, uint64_t total, void *data);
+void ech_replay_set_progress(EchReplayProgress progress, void *data);
