@@ -1,0 +1,113 @@
+#include "models/layout/layout.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchLayout parse(const char *text)
+{
+    EchLayout layout;
+    g_autoptr(GError) error = NULL;
+    bool ok = ech_layout_parse(text, strlen(text), &layout, NULL, &error);
+    ck_assert_msg(ok, "%s: %s", text, error ? error->message : "");
+    return layout;
+}
+
+/* Worked examples: XLA's tiled layout document, JAX's Pallas guide, and sizes the TPU compiler printed. */
+static const struct {
+    const char *text;
+    EchBytes dense, padded;
+} sizes[] = {
+    {"f32[3,5]{1,0:T(2,2)}", 60, 96},
+    {"f32[8,128]{1,0:T(8,128)}", 4096, 4096},
+    {"f32[1,1]{1,0:T(8,128)}", 4, 4096},
+    {"f32[8,128,1,1]{3,2,1,0:T(8,128)}", 4096, 4194304},
+    {"f32[1000]{0:T(1024)}", 4000, 4096},
+    {"f32[1025]{0:T(1024)}", 4100, 8192},
+    {"bf16[4096,64]{1,0:T(8,128)(2,1)}", 524288, 1048576},
+    {"bf16[64,4096]{0,1:T(8,128)(2,1)}", 524288, 1048576},
+    {"s8[100,200]{1,0:T(32,128)(4,1)}", 20000, 32768},
+    {"s4[100,200]{1,0:T(64,128)(8,1)E(4)}", 10000, 16384},
+    {"s4[9,129]{1,0:T(8,128)(4,1)}", 1161, 4096},
+    {"f32[128,224,224,3]{0,3,2,1:T(4,128)}", 77070336, 102760448},
+    {"f32[1000,1000]{1,0:T(8,128)S(1)SC(0:504)}", 4000000, 2064384},
+    {"f32[2,9,17,65]{3,0,2,1:T(2,128)}", 79560, 156672},
+    {"bf16[]{:T(256)}", 2, 512},
+    {"pred[]{:S(6)}", 1, 1024},
+    {"u32[]{:S(2)}", 4, 4},
+    {"s32[2]{0:S(4)}", 8, 4096},
+    {"s32[3]{0:S(10)}", 12, 12},
+    {"f32[0,128]{1,0:T(8,128)}", 0, 0},
+    {"f32[2,3,128]{2,1,0:T(*,8,128)}", 3072, 4096},
+};
+
+START_TEST(padded_sizes_are_exact)
+{
+    EchLayout layout = parse(sizes[_i].text);
+    g_autofree char *printed = ech_layout_print(&layout);
+    ck_assert_str_eq(printed, sizes[_i].text);
+    ck_assert_uint_eq(ech_layout_dense_bytes(&layout), sizes[_i].dense);
+    ck_assert_uint_eq(ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU), sizes[_i].padded);
+}
+END_TEST
+
+START_TEST(gpu_arrays_are_dense)
+{
+    EchLayout layout = parse("s32[5]{0}");
+    ck_assert_uint_eq(ech_layout_padded_bytes(&layout, ECH_LAYOUT_DENSE), 20);
+    layout = parse("f32[<=7,3]");
+    ck_assert_uint_eq(layout.dynamic, 1);
+    ck_assert_uint_eq(ech_layout_padded_bytes(&layout, ECH_LAYOUT_DENSE), 84);
+}
+END_TEST
+
+static const char *const refused[] = {
+    "", "f32", "f32[", "f32[3", "f32[3]{", "f32[3]{0", "f32[3]{1}", "f32[3,3]{0,0}", "f32[3,3]{0}", "f32[3]{0:Q(1)}", "f32[3]{0:T(0)}", "f32[3]{0:T()}",
+    "f32[3]{0:SC(1:2)}", "f32[3]{0:SC(0:2,1)}", "f33[3]", "f32[99999999999999999999]", "f32[3] ", "f32[3]{0:S(70000)}", "f32[3]{0:#(u32}",
+};
+
+START_TEST(malformed_shapes_are_refused)
+{
+    EchLayout layout;
+    g_autoptr(GError) error = NULL;
+    ck_assert(!ech_layout_parse(refused[_i], strlen(refused[_i]), &layout, NULL, &error));
+    ck_assert_ptr_nonnull(error);
+}
+END_TEST
+
+static const struct {
+    const char *shape, *tiled;
+    unsigned generation;
+} choices[] = {
+    {"f32[8,128]{1,0}", "f32[8,128]{1,0:T(8,128)}", 5},       {"f32[1000,1]{0,1}", "f32[1000,1]{0,1:T(1,128)}", 5},
+    {"f32[1,1000]{1,0}", "f32[1,1000]{1,0:T(2,128)}", 3},     {"bf16[64,64]{1,0}", "bf16[64,64]{1,0:T(8,128)(2,1)}", 6},
+    {"bf16[1,64]{1,0}", "bf16[1,64]{1,0:T(2,128)(2,1)}", 6},  {"s8[64,64]{1,0}", "s8[64,64]{1,0:T(32,128)(4,1)}", 6},
+    {"s8[100,64]{1,0}", "s8[100,64]{1,0:T(8,128)(4,1)}", 6},  {"f32[]", "f32[]{:T(128)}", 5},
+    {"f32[]", "f32[]{:T(256)}", 3},                           {"f32[1000]{0}", "f32[1000]{0:T(1024)}", 5},
+    {"f32[300]{0}", "f32[300]{0:T(512)}", 5},                 {"f32[3,5,7]{2,0,1}", "f32[3,5,7]{2,0,1:T(4,128)}", 5},
+};
+
+START_TEST(tiles_are_chosen_as_the_compiler_does)
+{
+    EchLayout layout = parse(choices[_i].shape);
+    ech_layout_choose_tiles(&layout, choices[_i].generation);
+    g_autofree char *printed = ech_layout_print(&layout);
+    ck_assert_str_eq(printed, choices[_i].tiled);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("layout");
+    TCase *tests = tcase_create("layout");
+    tcase_add_loop_test(tests, padded_sizes_are_exact, 0, G_N_ELEMENTS(sizes));
+    tcase_add_test(tests, gpu_arrays_are_dense);
+    tcase_add_loop_test(tests, malformed_shapes_are_refused, 0, G_N_ELEMENTS(refused));
+    tcase_add_loop_test(tests, tiles_are_chosen_as_the_compiler_does, 0, G_N_ELEMENTS(choices));
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
