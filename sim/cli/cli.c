@@ -8,10 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ECH_VERB(name, usage, summary) int ech_verb_##name(int argc, char **argv);
-#include "sim/cli/verbs.def"
-#undef ECH_VERB
-
 static const EchVerb verb_table[] = {
 #define ECH_VERB(name, usage, summary) {#name, usage, summary, ech_verb_##name},
 #include "sim/cli/verbs.def"

@@ -20,6 +20,11 @@ typedef struct {
 
 const EchVerb *ech_verbs(size_t *ret_n);
 
+/* Every verb of the table: int ech_verb_NAME(int argc, char **argv). */
+#define ECH_VERB(name, usage, summary) int ech_verb_##name(int argc, char **argv);
+#include "sim/cli/verbs.def"
+#undef ECH_VERB
+
 /** Parses options of a verb with GOption (allowing them anywhere); remaining arguments go to *ret_rest (owned, NULL-terminated).
  * On failure prints the message and the verb's usage to stderr and returns false (exit code ECH_EXIT_USAGE). --help prints and exits 0. */
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest);

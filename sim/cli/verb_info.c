@@ -1,0 +1,410 @@
+/* echelon info: what is in a trace or in a captured file. */
+#include "sim/cli/cli.h"
+#include "sim/import/import.h"
+#include "sim/trace/lifetime.h"
+
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One name of recorded operations: how often, and how long. */
+typedef struct {
+    EchId name;
+    uint8_t kind;
+    GArray *durations; /* EchTime */
+    EchTime total;
+} NameRow;
+
+typedef struct {
+    uint64_t ops[ECH_N_OP_KINDS];
+    EchBytes allocated, h2d, d2h, d2d, h2h;
+    EchTime first, last; /* recorded */
+    EchTime kernel, copy;
+    /* Shares by EchOrigin: bytes of copies, uses of kernels, operation counts of kernels; kernels without any are absent. */
+    uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4];
+    uint64_t timed[ECH_N_OP_KINDS];
+    GPtrArray *names; /* NameRow, by total, longest first */
+} Summary;
+
+static void name_row_free(gpointer data)
+{
+    NameRow *row = data;
+    g_array_unref(row->durations);
+    g_free(row);
+}
+
+static bool is_host(const char *memory)
+{
+    return g_str_has_prefix(memory, "host") || strcmp(memory, "disk") == 0;
+}
+
+static gint compare_rows(gconstpointer a, gconstpointer b)
+{
+    const NameRow *x = *(NameRow *const *)a, *y = *(NameRow *const *)b;
+    if (x->total != y->total)
+        return x->total < y->total ? 1 : -1;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return x->kind - y->kind;
+}
+
+static gint compare_times(gconstpointer a, gconstpointer b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return x < y ? -1 : x > y;
+}
+
+static EchOrigin work_origin(const EchTrace *trace, const EchOp *op)
+{
+    EchOrigin origin = ECH_ABSENT;
+    const EchWork *work = ech_trace_work(trace);
+    for (uint32_t i = 0; i < op->n_work; i++)
+        origin = MAX(origin, (EchOrigin)work[op->first_work + i].origin);
+    return origin;
+}
+
+static EchOrigin uses_origin(const EchTrace *trace, const EchOp *op)
+{
+    EchOrigin origin = ECH_ABSENT;
+    const EchUse *uses = ech_trace_uses(trace);
+    for (uint32_t i = 0; i < op->n_uses; i++)
+        origin = MAX(origin, (EchOrigin)uses[op->first_use + i].origin);
+    return origin;
+}
+
+static void count_copy(const EchTrace *trace, const EchOp *op, Summary *sum)
+{
+    bool from = is_host(ech_trace_memory(trace, op->memory_from)), to = is_host(ech_trace_memory(trace, op->memory_to));
+    EchBytes *way = from && to ? &sum->h2h : from ? &sum->h2d : to ? &sum->d2h : &sum->d2d;
+    *way = ech_bytes_add(*way, op->bytes);
+    sum->copy_bytes[op->bytes_origin & 3]++;
+}
+
+static void summarise(const EchTrace *trace, Summary *sum)
+{
+    const EchOp *ops = ech_trace_ops(trace);
+    size_t n = ech_trace_n_ops(trace);
+    sum->first = ECH_TIME_MAX;
+    sum->last = ECH_TIME_NONE;
+    sum->names = g_ptr_array_new_with_free_func(name_row_free);
+    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+    for (size_t i = 0; i < n; i++) {
+        const EchOp *op = &ops[i];
+        sum->ops[op->kind]++;
+        if (op->kind == ECH_OP_ALLOC)
+            sum->allocated = ech_bytes_add(sum->allocated, op->bytes);
+        if (op->kind == ECH_OP_COPY)
+            count_copy(trace, op, sum);
+        if (op->kind == ECH_OP_KERNEL) {
+            sum->kernel_bytes[uses_origin(trace, op)]++;
+            sum->kernel_work[work_origin(trace, op)]++;
+        }
+        EchTime duration = op->recorded.duration;
+        if (op->recorded.start != ECH_TIME_NONE) {
+            sum->first = MIN(sum->first, op->recorded.start);
+            sum->last = MAX(sum->last, duration == ECH_TIME_NONE ? op->recorded.start : ech_time_add(MAX(op->recorded.start, 0), duration));
+        }
+        if (duration == ECH_TIME_NONE)
+            continue;
+        sum->timed[op->kind]++;
+        if (op->kind == ECH_OP_KERNEL)
+            sum->kernel = ech_time_add(sum->kernel, duration);
+        if (op->kind == ECH_OP_COPY)
+            sum->copy = ech_time_add(sum->copy, duration);
+        gpointer key = GSIZE_TO_POINTER(((gsize)op->name << 4 | op->kind) + 1);
+        NameRow *row = g_hash_table_lookup(index, key);
+        if (!row) {
+            row = g_new0(NameRow, 1);
+            row->name = op->name;
+            row->kind = op->kind;
+            row->durations = g_array_new(FALSE, FALSE, sizeof(EchTime));
+            g_hash_table_insert(index, key, row);
+            g_ptr_array_add(sum->names, row);
+        }
+        g_array_append_val(row->durations, duration);
+        row->total = ech_time_add(row->total, duration);
+    }
+    g_ptr_array_sort(sum->names, compare_rows);
+    for (guint i = 0; i < sum->names->len; i++)
+        g_array_sort(((NameRow *)sum->names->pdata[i])->durations, compare_times);
+}
+
+static EchTime median(const GArray *durations)
+{
+    EchTime low = g_array_index(durations, EchTime, (durations->len - 1) / 2), high = g_array_index(durations, EchTime, durations->len / 2);
+    return low + (high - low) / 2;
+}
+
+static void add_int(JsonBuilder *b, const char *name, uint64_t value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_int_value(b, value > G_MAXINT64 ? G_MAXINT64 : (gint64)value);
+}
+
+static void add_string(JsonBuilder *b, const char *name, const char *value)
+{
+    g_autofree char *valid = g_utf8_make_valid(value, -1);
+    json_builder_set_member_name(b, name);
+    json_builder_add_string_value(b, valid);
+}
+
+static void begin(JsonBuilder *b, const char *name)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_begin_object(b);
+}
+
+static void add_rows(JsonBuilder *b, const char *name, const EchDiag *diag, bool dropped)
+{
+    size_t n;
+    const EchDiagRow *rows = ech_diag_rows(diag, &n);
+    begin(b, name);
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].fatal_if_strict != dropped)
+            continue;
+        g_autofree char *valid = g_utf8_make_valid(rows[i].name, -1);
+        add_int(b, valid, rows[i].count);
+    }
+    json_builder_end_object(b);
+}
+
+static void add_shares(JsonBuilder *b, const char *name, const uint64_t shares[4])
+{
+    begin(b, name);
+    for (EchOrigin o = ECH_ABSENT; o <= ECH_ASSUMED; o++)
+        add_int(b, ech_origin_name(o), shares[o]);
+    json_builder_end_object(b);
+}
+
+/* A figure the reader took from the file ("end_reserved_bytes"), or what the trace itself adds up to. */
+static uint64_t figure(const EchTrace *trace, const char *key, uint64_t fallback)
+{
+    const char *text = ech_trace_get_property(trace, key);
+    uint64_t value;
+    return text && ech_parse_u64(text, &value, NULL) ? value : fallback;
+}
+
+static EchId main_memory(const EchTrace *trace)
+{
+    EchId hbm = ech_trace_find_memory(trace, "hbm");
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; hbm != ECH_NONE && i < ech_trace_n_buffers(trace); i++) {
+        if (buffers[i].memory == hbm)
+            return hbm;
+    }
+    return ECH_NONE;
+}
+
+static void json_trace(JsonBuilder *b, const EchTrace *trace)
+{
+    Summary sum = {0};
+    summarise(trace, &sum);
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
+    add_string(b, "source_format", ech_trace_format(trace));
+    add_int(b, "events", ech_trace_n_ops(trace));
+    begin(b, "ops");
+    for (int k = 0; k < ECH_N_OP_KINDS; k++)
+        add_int(b, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
+    json_builder_end_object(b);
+    add_int(b, "buffers", ech_trace_n_buffers(trace));
+    add_int(b, "queues", ech_trace_n_queues(trace));
+    begin(b, "bytes");
+    add_int(b, "allocated", sum.allocated);
+    add_int(b, "peak_live", lifetimes->peak);
+    add_int(b, "h2d", sum.h2d);
+    add_int(b, "d2h", sum.d2h);
+    add_int(b, "d2d", sum.d2d);
+    add_int(b, "h2h", sum.h2h);
+    add_int(b, "end_allocated", figure(trace, "end_allocated_bytes", lifetimes->end_live));
+    add_int(b, "end_reserved", figure(trace, "end_reserved_bytes", 0));
+    json_builder_end_object(b);
+    add_int(b, "span_ps", sum.last == ECH_TIME_NONE ? 0 : (uint64_t)(sum.last - sum.first));
+    begin(b, "recorded_ps");
+    add_int(b, "kernel", (uint64_t)sum.kernel);
+    add_int(b, "copy", (uint64_t)sum.copy);
+    json_builder_end_object(b);
+    begin(b, "origins");
+    add_shares(b, "copy_bytes", sum.copy_bytes);
+    add_shares(b, "kernel_bytes", sum.kernel_bytes);
+    add_shares(b, "kernel_work", sum.kernel_work);
+    json_builder_end_object(b);
+    begin(b, "memories");
+    for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
+        g_autoptr(EchLifetimes) own = ech_lifetimes_new(trace, m);
+        begin(b, ech_trace_memory(trace, m));
+        add_int(b, "allocations", own->n);
+        add_int(b, "peak_live_bytes", own->peak);
+        add_int(b, "end_live_bytes", own->end_live);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    json_builder_set_member_name(b, "names");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < MIN(sum.names->len, 500u); i++) {
+        const NameRow *row = sum.names->pdata[i];
+        json_builder_begin_object(b);
+        add_string(b, "name", ech_trace_string(trace, row->name));
+        add_string(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
+        add_int(b, "count", row->durations->len);
+        add_int(b, "median_ps", (uint64_t)median(row->durations));
+        add_int(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));
+        add_int(b, "max_ps", (uint64_t)g_array_index(row->durations, EchTime, row->durations->len - 1));
+        add_int(b, "total_ps", (uint64_t)row->total);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+    begin(b, "properties");
+    const char *value, *key;
+    for (size_t i = 0; (key = ech_trace_property(trace, i, &value)) != NULL; i++)
+        add_string(b, key, value);
+    json_builder_end_object(b);
+    g_ptr_array_unref(sum.names);
+}
+
+static int print_json(const EchImport *import)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    add_string(b, "format", import->format);
+    if (import->trace)
+        json_trace(b, import->trace);
+    add_rows(b, "records", import->records, false);
+    add_rows(b, "dropped", import->diag, true);
+    add_rows(b, "notes", import->diag, false);
+    json_builder_set_member_name(b, "remarks");
+    json_builder_begin_array(b);
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
+        json_builder_add_string_value(b, *remark);
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+    g_autoptr(JsonNode) root = json_builder_get_root(b);
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    json_generator_set_pretty(generator, TRUE);
+    json_generator_set_root(generator, root);
+    g_autofree char *text = json_generator_to_data(generator, NULL);
+    ech_cli_print(text);
+    ech_cli_print("\n");
+    return ECH_EXIT_DONE;
+}
+
+static void text_bytes(GString *out, const char *label, EchBytes bytes)
+{
+    g_autofree char *text = ech_format_bytes(bytes);
+    g_string_append_printf(out, "  %-22s %12s  (%" G_GUINT64_FORMAT ")\n", label, text, bytes);
+}
+
+static void text_shares(GString *out, const char *label, const uint64_t shares[4])
+{
+    uint64_t total = shares[0] + shares[1] + shares[2] + shares[3];
+    if (total == 0)
+        return;
+    g_string_append_printf(out, "  %-22s", label);
+    for (EchOrigin o = ECH_ABSENT; o <= ECH_ASSUMED; o++) {
+        if (shares[o])
+            g_string_append_printf(out, " %s %.1f %%", ech_origin_name(o), 100.0 * (double)shares[o] / (double)total);
+    }
+    g_string_append_c(out, '\n');
+}
+
+static void text_trace(GString *out, const EchTrace *trace)
+{
+    Summary sum = {0};
+    summarise(trace, &sum);
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
+    g_string_append_printf(out, "%zu operations on %zu queues, %zu buffers\n ", ech_trace_n_ops(trace), ech_trace_n_queues(trace), ech_trace_n_buffers(trace));
+    for (int k = 0; k < ECH_N_OP_KINDS; k++) {
+        if (sum.ops[k])
+            g_string_append_printf(out, " %s %" G_GUINT64_FORMAT, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
+    }
+    g_string_append(out, "\nbytes\n");
+    text_bytes(out, "allocated in all", sum.allocated);
+    text_bytes(out, "live at the peak", lifetimes->peak);
+    text_bytes(out, "live at the end", figure(trace, "end_allocated_bytes", lifetimes->end_live));
+    if (ech_trace_get_property(trace, "end_reserved_bytes"))
+        text_bytes(out, "reserved at the end", figure(trace, "end_reserved_bytes", 0));
+    if (sum.ops[ECH_OP_COPY]) {
+        text_bytes(out, "host to device", sum.h2d);
+        text_bytes(out, "device to host", sum.d2h);
+        text_bytes(out, "device to device", sum.d2d);
+    }
+    if (sum.last != ECH_TIME_NONE) {
+        g_autofree char *span = ech_format_time(sum.last - sum.first), *kernel = ech_format_time(sum.kernel), *copy = ech_format_time(sum.copy);
+        g_string_append_printf(out, "recorded: %s from first to last; kernels %s, copies %s\n", span, kernel, copy);
+    }
+    g_string_append(out, "what was said, what was inferred\n");
+    text_shares(out, "bytes of copies", sum.copy_bytes);
+    text_shares(out, "bytes of kernels", sum.kernel_bytes);
+    text_shares(out, "operations of kernels", sum.kernel_work);
+    if (sum.names->len)
+        g_string_append(out, "longest by name\n       count       median        total  name\n");
+    for (guint i = 0; i < MIN(sum.names->len, 20u); i++) {
+        const NameRow *row = sum.names->pdata[i];
+        g_autofree char *middle = ech_format_time(median(row->durations)), *total = ech_format_time(row->total);
+        g_autofree char *name = g_utf8_make_valid(ech_trace_string(trace, row->name), -1);
+        if (g_utf8_strlen(name, -1) > 90)
+            *g_utf8_offset_to_pointer(name, 90) = '\0';
+        g_string_append_printf(out, "  %10u %12s %12s  %s %s\n", row->durations->len, middle, total, ech_op_kind_name((EchOpKind)row->kind), name);
+    }
+    g_ptr_array_unref(sum.names);
+}
+
+static void text_rows(GString *out, const char *title, const EchDiag *diag, bool dropped)
+{
+    size_t n;
+    const EchDiagRow *rows = ech_diag_rows(diag, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].fatal_if_strict != dropped)
+            continue;
+        if (title)
+            g_string_append_printf(out, "%s\n", title);
+        title = NULL;
+        g_autofree char *name = g_utf8_make_valid(rows[i].name, -1);
+        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT "  %s%s%s\n", rows[i].count, name, rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
+    }
+}
+
+static int print_text(const EchImport *import, const char *path)
+{
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "%s: %s\n", path, import->format);
+    if (import->trace)
+        text_trace(out, import->trace);
+    text_rows(out, "records of the file", import->records, false);
+    text_rows(out, "dropped or repaired", import->diag, true);
+    text_rows(out, "notes", import->diag, false);
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
+        g_string_append_printf(out, "%s\n", *remark);
+    ech_cli_print(out->str);
+    g_string_free(out, TRUE);
+    return ECH_EXIT_DONE;
+}
+
+int ech_verb_info(int argc, char **argv)
+{
+    g_autofree char *format = NULL, *device = NULL, *beside = NULL;
+    gboolean json = FALSE, strict = FALSE, ignore = FALSE;
+    gint64 trips = 1;
+    const GOptionEntry entries[] = {
+        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge (a memory snapshot beside a profile)", "FILE"},
+        {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
+        {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
+        {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "One JSON document on standard output", NULL},
+        G_OPTION_ENTRY_NULL,
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    if (g_strv_length(rest) != 1 || trips < 0) {
+        fprintf(stderr, "echelon info: one FILE is needed%s\n", trips < 0 ? " and --loop-trips must not be negative" : "");
+        return ECH_EXIT_USAGE;
+    }
+    GError *error = NULL;
+    EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
+    g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
+    if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))
+        return ech_cli_fail(error);
+    return json ? print_json(import) : print_text(import, rest[0]);
+}

@@ -1,0 +1,333 @@
+#include "sim/import/import.h"
+
+#include "sim/base/error.h"
+#include "sim/base/param.h"
+
+#include <string.h>
+#define ZLIB_CONST
+#include <zlib.h>
+
+#define ECH_IMPORTER(name) extern const EchImportClass ech_import_##name;
+#include "sim/import/importers.def"
+#undef ECH_IMPORTER
+
+/* Until the program model is linked in, nothing makes a program that would have to be released. */
+#pragma weak ech_program_unref
+
+static const EchImportClass *const class_table[] = {
+#define ECH_IMPORTER(name) &ech_import_##name,
+#include "sim/import/importers.def"
+#undef ECH_IMPORTER
+    NULL,
+};
+
+#define HEAD_SIZE ((size_t)64 << 10)
+#define DEFAULT_LIMIT ((size_t)4 << 30)
+#define STREAM_LIMIT ((uint64_t)256 << 30)
+/* Deflate packs at most 1032 to 1, real traces 10 to 40: past BOMB_FLOOR a higher ratio than this is a bomb. */
+#define BOMB_FLOOR ((uint64_t)64 << 20)
+#define BOMB_RATIO UINT64_C(400)
+
+struct EchSource {
+    char *path;
+    GMappedFile *mapped; /* NULL for memory */
+    const uint8_t *raw;
+    size_t n_raw;
+    bool gzip;
+    uint8_t *head; /* of a gzip source, else NULL */
+    size_t n_head;
+    size_t position; /* plain: next raw byte; gzip: next compressed byte is in stream.next_in */
+    z_stream stream;
+    bool stream_open, stream_done;
+    uint64_t produced;
+};
+
+static bool is_gzip(const uint8_t *data, size_t n)
+{
+    return n >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
+}
+
+static EchSource *source_new(const uint8_t *data, size_t n, const char *path)
+{
+    EchSource *source = g_new0(EchSource, 1);
+    source->path = g_strdup(path);
+    source->raw = data;
+    source->n_raw = n;
+    source->gzip = is_gzip(data, n);
+    return source;
+}
+
+EchSource *ech_source_open(const char *path, GError **error)
+{
+    GMappedFile *mapped = g_mapped_file_new(path, FALSE, error);
+    if (!mapped)
+        return NULL;
+    EchSource *source = source_new((const uint8_t *)g_mapped_file_get_contents(mapped), g_mapped_file_get_length(mapped), path);
+    source->mapped = mapped;
+    return source;
+}
+
+EchSource *ech_source_new_memory(const uint8_t *data, size_t n, const char *path)
+{
+    return source_new(data, n, path);
+}
+
+void ech_source_free(EchSource *source)
+{
+    if (!source)
+        return;
+    if (source->stream_open)
+        inflateEnd(&source->stream);
+    g_clear_pointer(&source->mapped, g_mapped_file_unref);
+    g_free(source->head);
+    g_free(source->path);
+    g_free(source);
+}
+
+const char *ech_source_path(const EchSource *source)
+{
+    return source->path ? source->path : "(memory)";
+}
+
+static bool stream_start(EchSource *source, z_stream *stream, GError **error)
+{
+    memset(stream, 0, sizeof *stream);
+    if (inflateInit2(stream, 15 + 16) == Z_OK)
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: cannot start unpacking", ech_source_path(source));
+    return false;
+}
+
+/* Fills up to n bytes; short only at the end of the data. -1 and an error on damage. */
+static gssize stream_read(EchSource *source, z_stream *stream, bool *done, uint64_t *produced, uint8_t *buffer, size_t n, GError **error)
+{
+    size_t got = 0;
+    while (got < n && !*done) {
+        uInt room = (uInt)MIN(n - got, (size_t)1 << 30);
+        size_t consumed = stream->next_in ? (size_t)(stream->next_in - source->raw) : 0;
+        stream->next_in = source->raw + consumed;
+        stream->avail_in = (uInt)MIN(source->n_raw - consumed, (size_t)1 << 30);
+        stream->next_out = buffer + got;
+        stream->avail_out = room;
+        uInt in_before = stream->avail_in;
+        int status = inflate(stream, Z_NO_FLUSH);
+        size_t made = room - stream->avail_out;
+        got += made;
+        *produced += made;
+        consumed += in_before - stream->avail_in;
+        if (*produced > STREAM_LIMIT || (*produced > BOMB_FLOOR && *produced / BOMB_RATIO > consumed)) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: gzip data grow to %" G_GUINT64_FORMAT " bytes from %zu, which no trace does; refusing to unpack further",
+                        ech_source_path(source), consumed, *produced, consumed);
+            return -1;
+        }
+        if (status == Z_STREAM_END) {
+            /* Members may follow each other; anything else after the last one is padding. */
+            if (is_gzip(source->raw + consumed, source->n_raw - consumed) && inflateReset(stream) == Z_OK)
+                continue;
+            *done = true;
+        } else if (status == Z_BUF_ERROR || (status == Z_OK && made == 0 && in_before == 0)) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: gzip data end in the middle (%" G_GUINT64_FORMAT " bytes unpacked); the file is cut", ech_source_path(source), consumed,
+                        *produced);
+            return -1;
+        } else if (status != Z_OK) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: damaged gzip data: %s", ech_source_path(source), consumed, stream->msg ? stream->msg : "unknown cause");
+            return -1;
+        }
+    }
+    return (gssize)got;
+}
+
+const uint8_t *ech_source_head(EchSource *source, size_t *ret_n)
+{
+    if (!source->gzip) {
+        *ret_n = MIN(source->n_raw, HEAD_SIZE);
+        return source->raw;
+    }
+    if (!source->head) {
+        source->head = g_malloc(HEAD_SIZE);
+        z_stream stream;
+        if (stream_start(source, &stream, NULL)) {
+            bool done = false;
+            uint64_t produced = 0;
+            /* Byte by chunk, so that what comes before a damage can still be sniffed. */
+            while (source->n_head < HEAD_SIZE && !done) {
+                gssize got = stream_read(source, &stream, &done, &produced, source->head + source->n_head, MIN((size_t)512, HEAD_SIZE - source->n_head), NULL);
+                if (got <= 0)
+                    break;
+                source->n_head += (size_t)got;
+            }
+            inflateEnd(&stream);
+        }
+    }
+    *ret_n = source->n_head;
+    return source->head;
+}
+
+gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error)
+{
+    if (!source->gzip) {
+        size_t got = MIN(n, source->n_raw - source->position);
+        if (got)
+            memcpy(buffer, source->raw + source->position, got);
+        source->position += got;
+        return (gssize)got;
+    }
+    if (!source->stream_open) {
+        if (!stream_start(source, &source->stream, error))
+            return -1;
+        source->stream_open = true;
+    }
+    return stream_read(source, &source->stream, &source->stream_done, &source->produced, buffer, n, error);
+}
+
+GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error)
+{
+    if (limit == 0)
+        limit = DEFAULT_LIMIT;
+    if (!source->gzip) {
+        if (source->n_raw > limit) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %zu bytes; at most %zu are read of this format", ech_source_path(source), source->n_raw, limit);
+            return NULL;
+        }
+        return source->mapped ? g_mapped_file_get_bytes(source->mapped) : g_bytes_new(source->raw, source->n_raw);
+    }
+    z_stream stream;
+    if (!stream_start(source, &stream, error))
+        return NULL;
+    bool done = false;
+    uint64_t produced = 0;
+    size_t room = CLAMP(source->n_raw * 4, (size_t)4096, (size_t)64 << 20), used = 0;
+    g_autofree uint8_t *data = g_malloc(room);
+    bool ok = true;
+    while (ok && !done) {
+        gssize got = stream_read(source, &stream, &done, &produced, data + used, room - used, error);
+        ok = got >= 0;
+        if (ok)
+            used += (size_t)got;
+        if (ok && used > limit) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: more than %zu bytes unpacked; no more are read of this format", ech_source_path(source), limit);
+            ok = false;
+        }
+        if (ok && used == room) {
+            room *= 2;
+            data = g_realloc(data, room);
+        }
+    }
+    inflateEnd(&stream);
+    return ok ? g_bytes_new_take(g_steal_pointer(&data), used) : NULL;
+}
+
+const EchImportClass *const *ech_import_classes(size_t *ret_n)
+{
+    *ret_n = G_N_ELEMENTS(class_table) - 1;
+    return class_table;
+}
+
+/* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
+static char *describe(const uint8_t *head, size_t n)
+{
+    static const struct {
+        const char *magic;
+        size_t n;
+        const char *what;
+    } known[] = {
+        {"SQLite format 3", 15, "an SQLite database without the tables of an Nsight Systems export"},
+        {"\xfd" "7zXZ", 5, "xz; unpack it first"},
+        {"PK\x03\x04", 4, "a zip archive; unpack it first"},
+        {"BZh", 3, "bzip2; unpack it first"},
+        {"\x28\xb5\x2f\xfd", 4, "zstd; unpack it first"},
+        {"\x7f" "ELF", 4, "an ELF program"},
+        {"\x89" "HDF", 4, "HDF5"},
+        {"\x93NUMPY", 6, "a NumPy array"},
+        {"GIF8", 4, "an image"},
+        {"\x89PNG", 4, "an image"},
+        {"%PDF", 4, "a PDF document"},
+    };
+    if (n == 0)
+        return g_strdup("the file is empty");
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (n >= known[i].n && memcmp(head, known[i].magic, known[i].n) == 0)
+            return g_strdup_printf("the bytes look like %s", known[i].what);
+    }
+    size_t mangled = 0, high = 0, control = 0;
+    for (size_t i = 0; i < n; i++) {
+        high += head[i] >= 0x80;
+        control += head[i] < 9;
+        mangled += i + 2 < n && head[i] == 0xef && head[i + 1] == 0xbf && head[i + 2] == 0xbd;
+    }
+    if (mangled > 8 && control > 8 && mangled * 3 + 64 >= high)
+        return g_strdup("the bytes look like a binary file that was saved as UTF-8 text: every byte above 127 has become EF BF BD, and the contents are lost");
+    if (control > n / 64)
+        return g_strdup_printf("the bytes look binary and begin %02x %02x %02x %02x", head[0], n > 1 ? head[1] : 0, n > 2 ? head[2] : 0, n > 3 ? head[3] : 0);
+    g_autofree char *text = g_strndup((const char *)head, MIN(n, (size_t)40));
+    g_autofree char *escaped = g_strescape(text, NULL);
+    return g_strdup_printf("the text begins \"%s\"", escaped);
+}
+
+static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
+{
+    size_t n_classes;
+    const EchImportClass *const *classes = ech_import_classes(&n_classes);
+    if (format) {
+        g_autofree const char **names = g_new0(const char *, n_classes + 1);
+        for (size_t i = 0; i < n_classes; i++) {
+            if (strcmp(classes[i]->name, format) == 0)
+                return classes[i];
+            names[i] = classes[i]->name;
+        }
+        const char *nearest = ech_nearest_name(format, names);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no format%s%s%s; 'echelon list formats' shows them", format, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                    nearest ? "'?" : "");
+        return NULL;
+    }
+    size_t n;
+    const uint8_t *head = ech_source_head(source, &n);
+    const EchImportClass *best = NULL;
+    int best_score = 0;
+    for (size_t i = 0; i < n_classes; i++) {
+        int score = classes[i]->probe && n ? classes[i]->probe(head, n) : 0;
+        if (score > best_score) {
+            best = classes[i];
+            best_score = score;
+        }
+    }
+    if (!best) {
+        g_autofree char *looks = describe(head, n);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no captured format that echelon knows: %s", ech_source_path(source), looks);
+    }
+    return best;
+}
+
+void ech_import_free(EchImport *import)
+{
+    if (!import)
+        return;
+    g_clear_pointer(&import->trace, ech_trace_unref);
+    if (import->program)
+        ech_program_unref(import->program);
+    g_clear_pointer(&import->diag, ech_diag_free);
+    g_clear_pointer(&import->records, ech_diag_free);
+    g_free(import);
+}
+
+EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error)
+{
+    static const EchImportOptions defaults = {.loop_trips = 1};
+    const EchImportClass *class = find_class(source, format, error);
+    if (!class)
+        return NULL;
+    g_autoptr(EchImport) import = g_new0(EchImport, 1);
+    import->format = class->name;
+    import->diag = ech_diag_new();
+    import->records = ech_diag_new();
+    if (!class->read(source, options ? options : &defaults, import, error))
+        return NULL;
+    g_assert((import->trace != NULL) != (import->program != NULL));
+    return g_steal_pointer(&import);
+}
+
+EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_open(path, error);
+    return source ? ech_import_source(source, format, options, error) : NULL;
+}
