@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Compile a JAX program for a TPU or GPU that is not there, and keep what the compiler decided.
+
+  pip install jax libtpu                      # any TPU from v2 to tpu7x      (pip install 'jax[cuda13]' for a100, h100, b200)
+  python compile.py examples/gpt_step.py --chip v5e -o gpt_step
+  echelon run --trace gpt_step --device tpu-v5e
+
+FILE.py defines `build(target)` and returns (jitted function, tuple of arguments). `target.array(shape, dtype, host=False)`
+describes an argument and where it lives; `target.device` and `target.host` are shardings for jax.device_put; nothing is run and
+nothing is allocated. `--set name=value` passes a keyword to build (numbers are numbers).
+
+The folder then holds
+  program.hlo.txt.gz                  the scheduled module
+  program.buffer-assignment.txt.gz    every buffer, its memory and offset
+  program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command
+"""
+import argparse
+import glob
+import gzip
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+# chip: (topology, TPU_ACCELERATOR_TYPE). One chip each; chips whose cores are devices of their own use one of them.
+TPUS = {
+    "v2": ("v2:2x2", "v2-8"),
+    "v3": ("v3:2x2", "v3-8"),
+    "v4": ("v4:2x2x1", "v4-8"),
+    "v5e": ("v5e:1x1", "v5litepod-1"),
+    "v5p": ("v5p:2x2x1", "v5p-8"),
+    "v6e": ("v6e:1x1", "v6e-1"),
+    "tpu7x": ("tpu7x:2x2x1", "tpu7x-8"),
+}
+# XLA's own figures for its targets (openxla/xla xla/backends/gpu/target_config/specs): SMs, FP32 lanes per SM, memory bytes/s,
+# L2 bytes, clock GHz, memory bytes, shared memory per SM, shared memory per block (opt-in), compute capability, PCIe bytes/s.
+GPUS = {
+    "a100": ("NVIDIA A100-SXM4-80GB", 108, 64, 2039040000000, 41943040, 1.41, 85100068864, 167936, 166912, (8, 0), 17179869184),
+    "h100": ("NVIDIA H100 80GB HBM3", 132, 128, 3352320000000, 52428800, 1.98, 84942979072, 233472, 232448, (9, 0), 34359738368),
+    "b200": ("NVIDIA B200", 148, 128, 7672320000000, 132644864, 1.965, 191514411008, 233472, 232448, (10, 0), 68719476736),
+}
+GPU_TARGET = """
+gpu_device_info {{
+  threads_per_block_limit: 1024  threads_per_warp: 32  shared_memory_per_block: 49152  threads_per_core_limit: 2048
+  block_dim_limit_x: 2147483647  block_dim_limit_y: 65535  block_dim_limit_z: 65535
+  thread_dim_limit_x: 1024  thread_dim_limit_y: 1024  thread_dim_limit_z: 64
+  registers_per_core_limit: 65536  registers_per_block_limit: 65536
+  core_count: {sms}  fpus_per_core: {lanes}  memory_bandwidth: {bandwidth}  l2_cache_size: {l2}  clock_rate_ghz: {clock}
+  device_memory_size: {memory}  shared_memory_per_core: {shared}  shared_memory_per_block_optin: {optin}
+  cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}
+  pcie_bandwidth: {pcie}  name: "{name}"  device_vendor: "NVIDIA Corporation"  device_address_bits: 64  ecc_enabled: true
+  driver_version: "13.0.0"  runtime_version: "12.8.0"  compile_time_toolkit_version: "12.8.0"  dnn_version: "9.10.0"
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
+runtime_version {{ major: 12 minor: 8 }}
+device_description_str: "{name}"
+"""
+
+
+class Target:
+    """One described chip: shardings on its memories, and arguments that live there."""
+
+    def __init__(self, chip):
+        import jax
+        import numpy as np
+        from jax.experimental import topologies
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+        self.chip, self.jax = chip, jax
+        self.is_gpu = chip in GPUS
+        if self.is_gpu:
+            name, sms, lanes, bandwidth, l2, clock, memory, shared, optin, (major, minor), pcie = GPUS[chip]
+            text = GPU_TARGET.format(name=name, sms=sms, lanes=lanes, bandwidth=bandwidth, l2=l2, clock=clock, memory=memory, shared=shared, optin=optin,
+                                     major=major, minor=minor, extension="ACCELERATED_FEATURES" if major >= 9 else "NONE", pcie=pcie)
+            topology = topologies.get_topology_desc(platform="cuda", target_config=text, topology="1x1x1")
+        else:
+            topology = topologies.get_topology_desc(platform="tpu", topology_name=TPUS[chip][0])
+        mesh = Mesh(np.array(topology.devices[:1]), ("x",))
+
+        class Described(NamedSharding):
+            """Described GPUs list no memories, and NamedSharding drops a memory kind that is not listed: keep it."""
+            memory_kind = property(lambda sharding: sharding.kept_kind)
+
+            def __eq__(self, other):
+                return type(self) is type(other) and NamedSharding.__eq__(self, other)
+
+            def __hash__(self):
+                return hash((type(self).__name__, NamedSharding.__hash__(self)))
+
+        if self.is_gpu:
+            self.device = type("OnDevice", (Described,), {"kept_kind": "device"})(mesh, PartitionSpec())
+            self.host = type("OnHost", (Described,), {"kept_kind": "pinned_host"})(mesh, PartitionSpec())
+        else:
+            self.device = NamedSharding(mesh, PartitionSpec(), memory_kind="device")
+            self.host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+
+    def array(self, shape, dtype="float32", host=False):
+        """An argument of this shape in device or pinned host memory."""
+        return self.jax.ShapeDtypeStruct(shape, dtype, sharding=self.host if host else self.device)
+
+    def arrays(self, tree, host=False):
+        """The same for every array (or ShapeDtypeStruct) of a tree."""
+        return self.jax.tree.map(lambda leaf: self.array(leaf.shape, leaf.dtype, host), tree)
+
+
+def number(text):
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def newest(dump, patterns):
+    """The largest dump of the first pattern that matches: the program itself, not the modules extracted from it."""
+    for pattern in patterns:
+        found = glob.glob(os.path.join(dump, pattern))
+        if found:
+            return max(found, key=os.path.getsize)
+    return None
+
+
+def keep(source, path):
+    """Copy a dump, gzipped; in its table of file names a path stays only below the current folder (elsewhere its last two parts)."""
+    def shorten(line):
+        name = re.fullmatch(r'(\d+ ")(/[^"]*)("\s*)', line)
+        if not name:
+            return line
+        inside = os.path.relpath(name[2])
+        return name[1] + ("/".join(name[2].split("/")[-2:]) if inside.startswith("..") else inside) + name[3]
+
+    in_names = False
+    with open(source, encoding="utf-8", errors="surrogateescape") as text, open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
+        for line in text:
+            in_names = line.strip() == "FileNames" or (in_names and line.strip() != "")
+            out.write((shorten(line) if in_names else line).encode("utf-8", "surrogateescape"))
+
+
+def main():
+    chips = sorted(TPUS) + sorted(GPUS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", help="Python file that defines build(target)")
+    parser.add_argument("--chip", required=True, choices=chips)
+    parser.add_argument("-o", "--out", required=True, help="folder to write")
+    parser.add_argument("--name", default="program", help="stem of the files (default: program)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="keyword argument of build")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option (xla_...)")
+    args = parser.parse_args()
+
+    dump = tempfile.mkdtemp(prefix="echelon-compile-")
+    os.environ["JAX_PLATFORMS"] = "cpu"  # nothing is run here; the target is described, not present
+    if args.chip in TPUS:
+        os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=TPUS[args.chip][1], TPU_WORKER_HOSTNAMES="localhost")
+        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text"
+    import jax
+
+    spec = importlib.util.spec_from_file_location("program", args.file)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(args.file)))
+    spec.loader.exec_module(module)
+    target = Target(args.chip)
+    function, arguments = module.build(target, **{k: number(v) for k, v in (s.split("=", 1) for s in args.set)})
+
+    options = {k: number(v) for k, v in (s.split("=", 1) for s in args.option)}
+    if target.is_gpu:  # no device to time candidates on
+        options = {"xla_gpu_autotune_level": 0, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
+    traced = function.trace(*arguments)
+    lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
+    analysis, failure = {}, None
+    try:
+        compiled = lowered.compile(compiler_options=options or None)
+        memory = compiled.memory_analysis()
+        analysis = {n: getattr(memory, n) for n in dir(memory) if n.endswith("_in_bytes") and isinstance(getattr(memory, n), int)}
+    except jax.errors.JaxRuntimeError as error:  # a program that does not fit still leaves its program and assignment
+        failure = str(error).splitlines()[0]
+
+    scheduled = newest(dump, ["*after_codegen.txt", "*gpu_after_optimizations.txt", "*after_optimizations.txt"])
+    assignment = newest(dump, ["*after_optimizations-buffer-assignment.txt", "*buffer-assignment.txt"])
+    if not scheduled:
+        sys.exit(f"the compiler left no program in {dump}: {failure or 'no message'}")
+    os.makedirs(args.out, exist_ok=True)
+    stem = os.path.join(args.out, args.name)
+    keep(scheduled, stem + ".hlo.txt.gz")
+    if assignment:
+        keep(assignment, stem + ".buffer-assignment.txt.gz")
+    with open(stem + ".json", "w") as out:
+        json.dump({"chip": args.chip, "command": " ".join([os.path.basename(sys.argv[0])] + sys.argv[1:]), "jax": jax.__version__,
+                   "error": failure, "memory_analysis": analysis}, out, indent=1)
+        out.write("\n")
+    shutil.rmtree(dump)
+    device = args.chip if args.chip == "tpu7x" else {"a100": "a100-80", "h100": "h100-sxm"}.get(args.chip, args.chip if target.is_gpu else "tpu-" + args.chip)
+    print(f"{stem}.hlo.txt.gz written{' (does not fit: ' + failure + ')' if failure else ''}; now: echelon run --trace {args.out} --device {device}")
+
+
+if __name__ == "__main__":
+    main()

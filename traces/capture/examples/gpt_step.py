@@ -1,0 +1,49 @@
+"""A training step (loss, gradients, SGD) of a small GPT, layers under jax.lax.scan.
+
+save = everything | nothing | offload (the layer's input goes to pinned host memory and comes back)
+"""
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+
+def build(target, layers=4, width=256, heads=4, vocabulary=1024, batch=4, length=256, save="everything"):
+    bf16 = "bfloat16"
+    stacked = {
+        "qkv": target.array((layers, width, 3 * width), bf16),
+        "out": target.array((layers, width, width), bf16),
+        "up": target.array((layers, width, 4 * width), bf16),
+        "down": target.array((layers, 4 * width, width), bf16),
+    }
+    weights = {"embedding": target.array((vocabulary, width), bf16), "layers": stacked}
+
+    def normalise(x):
+        x32 = x.astype(jnp.float32)
+        return (x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, -1, keepdims=True) + 1e-6)).astype(x.dtype)
+
+    def layer(x, w):
+        x = checkpoint_name(x, "layer_input")
+        q, k, v = jnp.split(normalise(x) @ w["qkv"], 3, -1)
+        q, k, v = (a.reshape(batch, length, heads, width // heads) for a in (q, k, v))
+        scores = jnp.einsum("bthd,bshd->bhts", q, k).astype(jnp.float32) * (width // heads) ** -0.5
+        scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e30)
+        mixed = jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores).astype(x.dtype), v).reshape(batch, length, width)
+        x = x + mixed @ w["out"]
+        return x + jax.nn.gelu(normalise(x) @ w["up"]) @ w["down"], None
+
+    if save == "nothing":
+        layer = jax.checkpoint(layer, prevent_cse=False)
+    elif save == "offload":
+        layer = jax.checkpoint(layer, prevent_cse=False, policy=jax.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=[], names_which_can_be_offloaded=["layer_input"], offload_src="device", offload_dst="pinned_host"))
+
+    def loss(w, tokens):
+        x = jax.lax.scan(layer, w["embedding"][tokens[:, :-1]], w["layers"])[0]
+        logits = (normalise(x) @ w["embedding"].T).astype(jnp.float32)
+        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, 1:, None], -1))
+
+    def step(w, tokens):
+        value, gradients = jax.value_and_grad(loss)(w, tokens)
+        return jax.tree.map(lambda p, g: p - 1e-3 * g, w, gradients), value
+
+    return jax.jit(step, donate_argnums=0), (weights, target.array((batch, length + 1), "int32"))
