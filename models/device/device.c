@@ -1,0 +1,157 @@
+#include "models/device/device.h"
+
+#include <string.h>
+
+EchDevice *ech_device_new(void)
+{
+    EchDevice *device = g_new0(EchDevice, 1);
+    device->cores = 1;
+    return device;
+}
+
+void ech_device_free(EchDevice *device)
+{
+    if (!device)
+        return;
+    for (size_t i = 0; i < device->n_memories; i++) {
+        g_free(device->memories[i].name);
+        g_free(device->memories[i].curve);
+    }
+    for (size_t i = 0; i < device->n_links; i++) {
+        g_free(device->links[i].name);
+        g_free(device->links[i].curve);
+    }
+    for (size_t i = 0; i < device->n_units; i++) {
+        for (size_t j = 0; j < device->units[i].n_peaks; j++)
+            g_free(device->units[i].peaks[j].dtype);
+        g_free(device->units[i].peaks);
+        g_free(device->units[i].name);
+    }
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        g_free(device->numbers[i].path);
+        g_free(device->numbers[i].source);
+    }
+    g_free(device->memories);
+    g_free(device->links);
+    g_free(device->units);
+    g_free(device->numbers);
+    g_free(device->name);
+    g_free(device->summary);
+    g_free(device->family);
+    g_free(device->compiler);
+    g_free(device);
+}
+
+const EchMemory *ech_device_memory(const EchDevice *device, const char *name)
+{
+    for (size_t i = 0; i < device->n_memories; i++) {
+        if (strcmp(device->memories[i].name, name) == 0)
+            return &device->memories[i];
+    }
+    return NULL;
+}
+
+const EchMemory *ech_device_memory_kind(const EchDevice *device, EchMemoryKind kind)
+{
+    for (size_t i = 0; i < device->n_memories; i++) {
+        if (device->memories[i].kind == kind)
+            return &device->memories[i];
+    }
+    return NULL;
+}
+
+const EchMemory *ech_device_space(const EchDevice *device, int32_t space)
+{
+    for (size_t i = 0; space >= 0 && i < device->n_memories; i++) {
+        if (device->memories[i].space == space)
+            return &device->memories[i];
+    }
+    return NULL;
+}
+
+const EchLink *ech_device_link(const EchDevice *device, const char *name)
+{
+    for (size_t i = 0; i < device->n_links; i++) {
+        if (strcmp(device->links[i].name, name) == 0)
+            return &device->links[i];
+    }
+    return NULL;
+}
+
+const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward)
+{
+    if (!from || !to)
+        return NULL;
+    size_t a = (size_t)(from - device->memories), b = (size_t)(to - device->memories);
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *link = &device->links[i];
+        bool forward = link->from == a && link->to == b;
+        if (forward || (link->from == b && link->to == a)) {
+            *ret_forward = forward;
+            return link;
+        }
+    }
+    return NULL;
+}
+
+const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind)
+{
+    for (size_t i = 0; i < device->n_units; i++) {
+        if (device->units[i].kind == kind)
+            return &device->units[i];
+    }
+    return NULL;
+}
+
+/* Width of a dtype by its name: the digits after the letters, "pred" 8. Floats and integers are different families. */
+static unsigned width_of(const char *dtype, bool *ret_float)
+{
+    *ret_float = strchr("fbt", dtype[0]) != NULL;
+    if (g_str_has_prefix(dtype, "tf"))
+        return 32;
+    const char *at = dtype;
+    while (*at && !g_ascii_isdigit(*at))
+        at++;
+    return *at ? (unsigned)g_ascii_strtoull(at, NULL, 10) : 8;
+}
+
+uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype)
+{
+    if (!unit || unit->n_peaks == 0)
+        return 0;
+    bool is_float;
+    unsigned width = width_of(dtype, &is_float), best_width = UINT32_MAX;
+    const EchPeak *best = NULL;
+    for (size_t i = 0; i < unit->n_peaks; i++) {
+        const EchPeak *peak = &unit->peaks[i];
+        if (strcmp(peak->dtype, dtype) == 0)
+            return peak->ops;
+        bool peak_float;
+        unsigned peak_width = width_of(peak->dtype, &peak_float);
+        if (peak_float == is_float && peak_width >= width && peak_width < best_width) {
+            best = peak;
+            best_width = peak_width;
+        }
+    }
+    return best ? best->ops : unit->peaks[0].ops;
+}
+
+static const EchDeviceNumber *find_number(const EchDevice *device, const char *path)
+{
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        if (strcmp(device->numbers[i].path, path) == 0)
+            return &device->numbers[i];
+    }
+    return NULL;
+}
+
+double ech_device_number(const EchDevice *device, const char *path, double fallback)
+{
+    const EchDeviceNumber *number = find_number(device, path);
+    return number ? number->value : fallback;
+}
+
+bool ech_device_has_number(const EchDevice *device, const char *path)
+{
+    return find_number(device, path) != NULL;
+}

@@ -1,0 +1,725 @@
+/* Device files: YAML to EchDevice, and the folders they are looked for in. */
+#include "models/device/device_yaml.h"
+
+#include "sim/base/error.h"
+#include "sim/base/param.h"
+
+#include <string.h>
+
+static const char *const memory_kinds[] = {"hbm", "vector", "common", "scalar", "accumulator", "cache", "host-pinned", "host-pageable", "disk", NULL};
+static const char *const unit_kinds[] = {"matrix", "vector", "transcendental", "scalar", NULL};
+
+typedef enum { FIELD_BYTES, FIELD_RATE, FIELD_TIME, FIELD_OPS, FIELD_U32, FIELD_SPACE, FIELD_BOOL } FieldType;
+
+/* One number of a section: its key, its type and where it goes. */
+typedef struct {
+    const char *key;
+    FieldType type;
+    size_t offset;
+} Field;
+
+static const Field memory_fields[] = {
+    {"space", FIELD_SPACE, offsetof(EchMemory, space)},
+    {"capacity", FIELD_BYTES, offsetof(EchMemory, capacity)},
+    {"available", FIELD_BYTES, offsetof(EchMemory, available)},
+    {"assignment_limit", FIELD_BYTES, offsetof(EchMemory, assignment_limit)},
+    {"kernel_reserved", FIELD_BYTES, offsetof(EchMemory, kernel_reserved)},
+    {"read", FIELD_RATE, offsetof(EchMemory, read)},
+    {"write", FIELD_RATE, offsetof(EchMemory, write)},
+    {"both", FIELD_RATE, offsetof(EchMemory, both)},
+    {"nominal", FIELD_RATE, offsetof(EchMemory, nominal)},
+    {"latency", FIELD_TIME, offsetof(EchMemory, latency)},
+    {"granule", FIELD_BYTES, offsetof(EchMemory, granule)},
+    {"assignable", FIELD_BOOL, offsetof(EchMemory, assignable)},
+    {NULL, FIELD_U32, 0},
+};
+static const Field link_fields[] = {
+    {"nominal", FIELD_RATE, offsetof(EchLink, nominal)},
+    {"to_device", FIELD_RATE, offsetof(EchLink, to_device)},
+    {"from_device", FIELD_RATE, offsetof(EchLink, from_device)},
+    {"both_ways", FIELD_RATE, offsetof(EchLink, both_ways)},
+    {"latency", FIELD_TIME, offsetof(EchLink, latency)},
+    {"setup", FIELD_TIME, offsetof(EchLink, setup)},
+    {"engines_to", FIELD_U32, offsetof(EchLink, engines_to)},
+    {"engines_from", FIELD_U32, offsetof(EchLink, engines_from)},
+    {"ports", FIELD_U32, offsetof(EchLink, ports)},
+    {NULL, FIELD_U32, 0},
+};
+static const Field unit_fields[] = {
+    {"count", FIELD_U32, offsetof(EchUnit, count)},
+    {"rows", FIELD_U32, offsetof(EchUnit, rows)},
+    {"columns", FIELD_U32, offsetof(EchUnit, columns)},
+    {"clock", FIELD_OPS, offsetof(EchUnit, clock_hz)},
+    {NULL, FIELD_U32, 0},
+};
+
+typedef struct {
+    EchDevice *device;
+    GArray *numbers; /* EchDeviceNumber */
+} Loader;
+
+static void number_clear(void *data)
+{
+    EchDeviceNumber *number = data;
+    g_free(number->path);
+    g_free(number->source);
+}
+
+static void add_number(Loader *loader, char *path, double value, const char *source)
+{
+    EchDeviceNumber number = {.path = path, .value = value, .source = g_strdup(source)};
+    g_array_append_val(loader->numbers, number);
+}
+
+/* A number stands as VALUE or as {value: VALUE, source: TEXT}; without a source, the one of the section around it. */
+static const EchYamlNode *number_node(const EchYamlNode *node, const char *path, const char *section_source, const char **ret_source, GError **error)
+{
+    static const char *const keys[] = {"value", "source", NULL};
+    *ret_source = section_source ? section_source : "assumed";
+    if (node->kind == ECH_YAML_MAP) {
+        if (!ech_yaml_check_keys(node, path, keys, error))
+            return NULL;
+        const EchYamlNode *source = ech_yaml_get(node, "source");
+        if (source && (source->kind != ECH_YAML_SCALAR || !*source->text)) {
+            ech_yaml_error(source, error, "%s: a source is a text, or 'assumed'", path);
+            return NULL;
+        }
+        if (source)
+            *ret_source = source->text;
+        const EchYamlNode *value = ech_yaml_get(node, "value");
+        if (!value) {
+            ech_yaml_error(node, error, "%s: expected a value beside the source", path);
+            return NULL;
+        }
+        node = value;
+    }
+    if (node->kind != ECH_YAML_SCALAR) {
+        ech_yaml_error(node, error, "%s: expected a number, or {value: ..., source: ...}", path);
+        return NULL;
+    }
+    return node;
+}
+
+typedef union {
+    uint64_t u64;
+    EchTime time;
+    uint32_t u32;
+    int32_t space;
+    bool flag;
+} FieldValue;
+
+static bool parse_field(FieldType type, const char *text, FieldValue *ret, double *ret_value, GError **error)
+{
+    uint64_t u64 = 0;
+    switch (type) {
+    case FIELD_BYTES:
+    case FIELD_RATE:
+    case FIELD_OPS:
+        if (!(type == FIELD_BYTES  ? ech_parse_bytes(text, &u64, error)
+              : type == FIELD_RATE ? ech_parse_rate(text, &u64, error)
+                                   : ech_parse_ops(text, &u64, error)))
+            return false;
+        ret->u64 = u64;
+        break;
+    case FIELD_TIME: {
+        EchTime time;
+        if (!ech_parse_time(text, &time, error))
+            return false;
+        ret->time = time;
+        *ret_value = (double)time;
+        return true;
+    }
+    case FIELD_U32:
+    case FIELD_SPACE:
+        if (!ech_parse_u64(text, &u64, error))
+            return false;
+        if (u64 > (type == FIELD_SPACE ? 255U : 1000000U)) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is too large; expected at most %s", text, type == FIELD_SPACE ? "255" : "1000000");
+            return false;
+        }
+        if (type == FIELD_SPACE)
+            ret->space = (int32_t)u64;
+        else
+            ret->u32 = (uint32_t)u64;
+        break;
+    case FIELD_BOOL:
+        if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is neither true nor false", text);
+            return false;
+        }
+        u64 = text[0] == 't';
+        ret->flag = u64 != 0;
+        break;
+    }
+    *ret_value = (double)u64;
+    return true;
+}
+
+static size_t field_size(FieldType type)
+{
+    return type == FIELD_BOOL ? sizeof(bool) : type == FIELD_U32 || type == FIELD_SPACE ? sizeof(uint32_t) : sizeof(uint64_t);
+}
+
+static const Field *find_field(const Field *fields, const char *key)
+{
+    for (; fields->key; fields++) {
+        if (strcmp(fields->key, key) == 0)
+            return fields;
+    }
+    return NULL;
+}
+
+/* Reads one entry of a section by its table. The path is what --set takes below `device.`. */
+static bool read_field(Loader *loader, const Field *field, const EchYamlNode *node, const char *section, const char *section_source, void *object, GError **error)
+{
+    g_autofree char *path = g_strdup_printf("%s.%s", section, field->key);
+    const char *source;
+    const EchYamlNode *number = number_node(node, path, section_source, &source, error);
+    if (!number)
+        return false;
+    FieldValue value;
+    double as_double;
+    if (!parse_field(field->type, number->text, &value, &as_double, error)) {
+        g_prefix_error(error, "%s: ", path);
+        ech_yaml_prefix(number, error);
+        return false;
+    }
+    memcpy((char *)object + field->offset, &value, field_size(field->type));
+    add_number(loader, g_steal_pointer(&path), as_double, source);
+    return true;
+}
+
+static bool read_curve(Loader *loader, const EchYamlNode *node, const char *section, const char *section_source, EchCurvePoint **ret, size_t *ret_n, GError **error)
+{
+    g_autofree char *path = g_strdup_printf("%s.curve", section);
+    if (node->kind != ECH_YAML_MAP) {
+        ech_yaml_error(node, error, "%s: expected sizes with their rates, like {64KiB: 2GB/s, 1MiB: 9GB/s}", path);
+        return false;
+    }
+    EchCurvePoint *points = g_new0(EchCurvePoint, node->n + 1);
+    g_clear_pointer(ret, g_free);
+    *ret = points;
+    *ret_n = node->n;
+    for (size_t i = 0; i < node->n; i++) {
+        g_autofree char *step = g_strdup_printf("%s.%s", path, node->keys[i]);
+        const char *source;
+        const EchYamlNode *number = number_node(node->items[i], step, section_source, &source, error);
+        if (!number)
+            return false;
+        if (!ech_parse_bytes(node->keys[i], &points[i].bytes, error) || !ech_parse_rate(number->text, &points[i].rate, error)) {
+            g_prefix_error(error, "%s: ", path);
+            ech_yaml_prefix(number, error);
+            return false;
+        }
+        if (points[i].rate == 0 || (i && points[i].bytes <= points[i - 1].bytes)) {
+            ech_yaml_error(number, error, "%s: sizes must ascend and rates must be above 0", path);
+            return false;
+        }
+        add_number(loader, g_steal_pointer(&step), (double)points[i].rate, source);
+    }
+    return true;
+}
+
+static const char *text_of(const EchYamlNode *map, const char *key)
+{
+    const EchYamlNode *node = ech_yaml_get(map, key);
+    return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
+}
+
+/* Index of @text in @names, or an error at the node that says it. */
+static bool read_name(const EchYamlNode *node, const char *path, const char *const *names, size_t *ret, GError **error)
+{
+    const char *text = node->kind == ECH_YAML_SCALAR ? node->text : "";
+    for (size_t i = 0; names[i]; i++) {
+        if (strcmp(names[i], text) == 0) {
+            *ret = i;
+            return true;
+        }
+    }
+    const char *nearest = ech_nearest_name(text, names);
+    g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
+    ech_yaml_error(node, error, "%s: '%s' is unknown; %s%s%s", path, text, nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
+    return false;
+}
+
+static bool check_section(const EchYamlNode *node, const char *section, const Field *fields, const char *const *others, GError **error)
+{
+    g_autoptr(GPtrArray) keys = g_ptr_array_new();
+    for (; fields->key; fields++)
+        g_ptr_array_add(keys, (char *)(uintptr_t)fields->key);
+    for (; *others; others++)
+        g_ptr_array_add(keys, (char *)(uintptr_t)*others);
+    g_ptr_array_add(keys, NULL);
+    return ech_yaml_check_keys(node, section, (const char *const *)keys->pdata, error);
+}
+
+static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memory, GError **error)
+{
+    static const char *const others[] = {"kind", "curve", "source", NULL};
+    g_autofree char *section = g_strdup_printf("memories.%s", memory->name);
+    if (!check_section(node, section, memory_fields, others, error))
+        return false;
+    memory->space = -1;
+    memory->granule = 1;
+    const EchYamlNode *kind = ech_yaml_get(node, "kind");
+    if (!kind) {
+        ech_yaml_error(node, error, "%s: expected a kind", section);
+        return false;
+    }
+    size_t index;
+    if (!read_name(kind, section, memory_kinds, &index, error))
+        return false;
+    memory->kind = (EchMemoryKind)index;
+    const char *source = text_of(node, "source");
+    for (size_t i = 0; i < node->n; i++) {
+        const Field *field = find_field(memory_fields, node->keys[i]);
+        if (field && !read_field(loader, field, node->items[i], section, source, memory, error))
+            return false;
+        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, source, &memory->curve, &memory->n_curve, error))
+            return false;
+    }
+    if (!ech_yaml_get(node, "capacity")) {
+        ech_yaml_error(node, error, "%s: expected a capacity", section);
+        return false;
+    }
+    if (!ech_yaml_get(node, "available"))
+        memory->available = memory->capacity;
+    if (!ech_yaml_get(node, "assignment_limit"))
+        memory->assignment_limit = memory->available;
+    if (memory->granule == 0) {
+        ech_yaml_error(ech_yaml_get(node, "granule"), error, "%s.granule: must be at least 1", section);
+        return false;
+    }
+    return true;
+}
+
+static bool read_end(const EchDevice *device, const EchYamlNode *node, const char *section, const char *key, uint32_t *ret, GError **error)
+{
+    g_autofree char *path = g_strdup_printf("%s.%s", section, key);
+    const EchYamlNode *end = ech_yaml_get(node, key);
+    if (!end) {
+        ech_yaml_error(node, error, "%s: expected '%s', a memory's name", section, key);
+        return false;
+    }
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    for (size_t i = 0; i < device->n_memories; i++)
+        g_ptr_array_add(names, device->memories[i].name);
+    g_ptr_array_add(names, NULL);
+    size_t index;
+    if (!read_name(end, path, (const char *const *)names->pdata, &index, error))
+        return false;
+    *ret = (uint32_t)index;
+    return true;
+}
+
+static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GError **error)
+{
+    static const char *const others[] = {"from", "to", "curve", "source", NULL};
+    g_autofree char *section = g_strdup_printf("links.%s", link->name);
+    if (!check_section(node, section, link_fields, others, error))
+        return false;
+    link->engines_to = link->engines_from = link->ports = 1;
+    if (!read_end(loader->device, node, section, "from", &link->from, error) || !read_end(loader->device, node, section, "to", &link->to, error))
+        return false;
+    const char *source = text_of(node, "source");
+    for (size_t i = 0; i < node->n; i++) {
+        const Field *field = find_field(link_fields, node->keys[i]);
+        if (field && !read_field(loader, field, node->items[i], section, source, link, error))
+            return false;
+        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, source, &link->curve, &link->n_curve, error))
+            return false;
+    }
+    if (link->to_device == 0 || link->from_device == 0) {
+        ech_yaml_error(node, error, "%s: expected to_device and from_device, rates above 0", section);
+        return false;
+    }
+    if (link->engines_to == 0 || link->engines_from == 0 || link->ports == 0) {
+        ech_yaml_error(node, error, "%s: engines and ports must be at least 1", section);
+        return false;
+    }
+    return true;
+}
+
+static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GError **error)
+{
+    static const char *const others[] = {"kind", "peaks", "source", NULL};
+    g_autofree char *section = g_strdup_printf("units.%s", unit->name);
+    if (!check_section(node, section, unit_fields, others, error))
+        return false;
+    unit->count = 1;
+    const EchYamlNode *kind = ech_yaml_get(node, "kind");
+    size_t index = 0;
+    if (kind && !read_name(kind, section, unit_kinds, &index, error))
+        return false;
+    for (size_t i = 0; !kind && unit_kinds[i]; i++) {
+        if (strcmp(unit_kinds[i], unit->name) == 0) {
+            index = i;
+            break;
+        }
+        if (!unit_kinds[i + 1]) {
+            ech_yaml_error(node, error, "%s: expected a kind, one of matrix, vector, transcendental, scalar", section);
+            return false;
+        }
+    }
+    unit->kind = (EchUnitKind)index;
+    const char *source = text_of(node, "source");
+    for (size_t i = 0; i < node->n; i++) {
+        const Field *field = find_field(unit_fields, node->keys[i]);
+        if (field && !read_field(loader, field, node->items[i], section, source, unit, error))
+            return false;
+        if (strcmp(node->keys[i], "peaks") != 0)
+            continue;
+        const EchYamlNode *peaks = node->items[i];
+        if (peaks->kind != ECH_YAML_MAP) {
+            ech_yaml_error(peaks, error, "%s.peaks: expected element types with their rates, like {bf16: 197TFLOP/s}", section);
+            return false;
+        }
+        unit->peaks = g_new0(EchPeak, peaks->n + 1);
+        for (size_t j = 0; j < peaks->n; j++) {
+            const Field peak = {peaks->keys[j], FIELD_OPS, offsetof(EchPeak, ops)};
+            g_autofree char *peak_section = g_strdup_printf("%s.peaks", section);
+            unit->peaks[j].dtype = g_strdup(peaks->keys[j]);
+            unit->n_peaks = j + 1;
+            if (!read_field(loader, &peak, peaks->items[j], peak_section, source, &unit->peaks[j], error))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Numbers of the models: any depth, any names; plain numbers, or with a unit (times in ps, sizes in bytes, rates per second). */
+static bool read_numbers(Loader *loader, const EchYamlNode *node, const char *path, const char *source, GError **error)
+{
+    bool is_number = node->kind == ECH_YAML_SCALAR || ech_yaml_get(node, "value");
+    if (!is_number) {
+        const char *own = text_of(node, "source");
+        for (size_t i = 0; i < node->n; i++) {
+            if (node->keys && strcmp(node->keys[i], "source") == 0)
+                continue;
+            g_autofree char *step = node->keys ? g_strdup_printf("%s.%s", path, node->keys[i]) : g_strdup_printf("%s.%zu", path, i);
+            if (!read_numbers(loader, node->items[i], step, own ? own : source, error))
+                return false;
+        }
+        return true;
+    }
+    const char *number_source;
+    const EchYamlNode *number = number_node(node, path, source, &number_source, error);
+    if (!number)
+        return false;
+    double value = 0;
+    uint64_t u64;
+    EchTime time;
+    const char *text = number->text;
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        value = text[0] == 't';
+    else if (ech_parse_double(text, &value, NULL))
+        ;
+    else if (ech_parse_time(text, &time, NULL))
+        value = (double)time;
+    else if (ech_parse_bytes(text, &u64, NULL) || ech_parse_rate(text, &u64, NULL) || ech_parse_ops(text, &u64, NULL))
+        value = (double)u64;
+    else {
+        ech_yaml_error(number, error, "%s: '%s' is not a number; expected something like 0.9, 5us or 4MiB", path, text);
+        return false;
+    }
+    add_number(loader, g_strdup(path), value, number_source);
+    return true;
+}
+
+static bool read_list(Loader *loader, const EchYamlNode *root, const char *key, GError **error)
+{
+    EchDevice *device = loader->device;
+    const EchYamlNode *list = ech_yaml_get(root, key);
+    if (!list || list->kind != ECH_YAML_MAP || list->n == 0 || list->n > 64) {
+        if (!list && strcmp(key, "links") == 0)
+            return true;
+        ech_yaml_error(list ? list : root, error, "%s: expected names with what each is, at most 64", key);
+        return false;
+    }
+    if (strcmp(key, "memories") == 0) {
+        device->memories = g_new0(EchMemory, list->n);
+        for (size_t i = 0; i < list->n; i++) {
+            device->memories[i].name = g_strdup(list->keys[i]);
+            device->n_memories = i + 1;
+            if (!read_memory(loader, list->items[i], &device->memories[i], error))
+                return false;
+        }
+    } else if (strcmp(key, "links") == 0) {
+        device->links = g_new0(EchLink, list->n);
+        for (size_t i = 0; i < list->n; i++) {
+            device->links[i].name = g_strdup(list->keys[i]);
+            device->n_links = i + 1;
+            if (!read_link(loader, list->items[i], &device->links[i], error))
+                return false;
+        }
+    } else {
+        device->units = g_new0(EchUnit, list->n);
+        for (size_t i = 0; i < list->n; i++) {
+            device->units[i].name = g_strdup(list->keys[i]);
+            device->n_units = i + 1;
+            if (!read_unit(loader, list->items[i], &device->units[i], error))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool read_text(const EchYamlNode *root, const char *key, bool required, char **ret, GError **error)
+{
+    const EchYamlNode *node = ech_yaml_get(root, key);
+    if (!node && !required) {
+        *ret = g_strdup("");
+        return true;
+    }
+    if (!node || node->kind != ECH_YAML_SCALAR || (required && !*node->text)) {
+        ech_yaml_error(node ? node : root, error, "%s: expected a text", key);
+        return false;
+    }
+    *ret = g_strdup(node->text);
+    return true;
+}
+
+EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
+{
+    static const char *const keys[] = {"name", "summary", "family", "compiler", "cores", "memories", "links", "units", "kernel", "runtime", "layout", NULL};
+    static const char *const families[] = {"tpu", "gpu", "other", NULL};
+    if (!ech_yaml_check_keys(root, "device", keys, error))
+        return NULL;
+    g_autoptr(EchDevice) device = ech_device_new();
+    g_autoptr(GArray) numbers = g_array_new(FALSE, FALSE, sizeof(EchDeviceNumber));
+    g_array_set_clear_func(numbers, number_clear);
+    Loader loader = {.device = device, .numbers = numbers};
+    size_t family;
+    if (!read_text(root, "name", true, &device->name, error) || !read_text(root, "summary", false, &device->summary, error) ||
+        !read_text(root, "family", true, &device->family, error) || !read_text(root, "compiler", false, &device->compiler, error) ||
+        !read_name(ech_yaml_get(root, "family"), "family", families, &family, error))
+        return NULL;
+    const EchYamlNode *cores = ech_yaml_get(root, "cores");
+    if (cores) {
+        const char *source;
+        const EchYamlNode *number = number_node(cores, "cores", NULL, &source, error);
+        if (!number)
+            return NULL;
+        uint64_t n;
+        if (!ech_parse_u64(number->text, &n, NULL) || n == 0 || n > 1024) {
+            ech_yaml_error(number, error, "cores: '%s' is no number of cores; expected 1 to 1024", number->text);
+            return NULL;
+        }
+        device->cores = (uint32_t)n;
+        add_number(&loader, g_strdup("cores"), (double)n, source);
+    }
+    if (!read_list(&loader, root, "memories", error) || !read_list(&loader, root, "links", error) || !read_list(&loader, root, "units", error))
+        return NULL;
+    static const char *const models[] = {"kernel", "runtime", "layout", NULL};
+    for (const char *const *model = models; *model; model++) {
+        const EchYamlNode *node = ech_yaml_get(root, *model);
+        if (node && node->kind == ECH_YAML_SCALAR && *node->text) {
+            ech_yaml_error(node, error, "%s: expected names with numbers", *model);
+            return NULL;
+        }
+        if (node && node->kind != ECH_YAML_SCALAR && !read_numbers(&loader, node, *model, NULL, error))
+            return NULL;
+    }
+    if (!ech_device_memory(device, "hbm")) {
+        ech_yaml_error(ech_yaml_get(root, "memories"), error, "memories: expected one named 'hbm'");
+        return NULL;
+    }
+    g_autofree char *canonical = ech_yaml_print(root);
+    device->hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = canonical; *at; at++)
+        device->hash = (device->hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    device->n_numbers = numbers->len;
+    g_array_set_clear_func(numbers, NULL);
+    device->numbers = (EchDeviceNumber *)(void *)g_array_steal(numbers, NULL);
+    return g_steal_pointer(&device);
+}
+
+/* Settings */
+
+static bool is_set(const char *const *settings, const char *section, const char *name, const char *key)
+{
+    g_autofree char *path = g_strdup_printf("%s.%s.%s", section, name, key);
+    size_t n = strlen(path);
+    for (; *settings; settings++) {
+        if (strncmp(*settings, path, n) == 0 && ((*settings)[n] == '=' || (*settings)[n] == '.'))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t scale(uint64_t value, double factor)
+{
+    double scaled = (double)value * factor;
+    return scaled >= 18e18 ? G_MAXUINT64 : (uint64_t)(scaled + 0.5);
+}
+
+static void scale_curve(EchCurvePoint *curve, size_t n, double factor)
+{
+    for (size_t i = 0; i < n; i++)
+        curve[i].rate = MAX(scale(curve[i].rate, factor), 1);
+}
+
+/* What hangs together with an edited number and was not edited itself: documented at ech_device_load_yaml. */
+static void follow_settings(EchDevice *device, const EchDevice *base, const char *const *settings)
+{
+    for (size_t i = 0; i < device->n_memories; i++) {
+        EchMemory *memory = &device->memories[i];
+        const EchMemory *was = ech_device_memory(base, memory->name);
+        if (!was)
+            continue;
+        if (memory->capacity != was->capacity && !is_set(settings, "memories", memory->name, "available")) {
+            EchBytes kept = was->capacity > was->available ? was->capacity - was->available : 0;
+            memory->available = memory->capacity > kept ? memory->capacity - kept : 0;
+        }
+        if (memory->available != was->available && !is_set(settings, "memories", memory->name, "assignment_limit")) {
+            EchBytes kept = was->available > was->assignment_limit ? was->available - was->assignment_limit : 0;
+            memory->assignment_limit = memory->available > kept ? memory->available - kept : 0;
+        }
+        double before = (double)was->read + (double)was->write, after = (double)memory->read + (double)memory->write;
+        if (before > 0 && after != before && was->read && was->write) {
+            if (!is_set(settings, "memories", memory->name, "both"))
+                memory->both = scale(memory->both, after / before);
+            if (!is_set(settings, "memories", memory->name, "curve"))
+                scale_curve(memory->curve, memory->n_curve, after / before);
+        }
+    }
+    for (size_t i = 0; i < device->n_links; i++) {
+        EchLink *link = &device->links[i];
+        const EchLink *was = ech_device_link(base, link->name);
+        if (!was)
+            continue;
+        double factor = ((double)link->to_device + (double)link->from_device) / ((double)was->to_device + (double)was->from_device);
+        if (factor != 1 && !is_set(settings, "links", link->name, "both_ways"))
+            link->both_ways = scale(link->both_ways, factor);
+        if (factor != 1 && !is_set(settings, "links", link->name, "curve"))
+            scale_curve(link->curve, link->n_curve, factor);
+    }
+    /* The listed numbers say what is in force. */
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        EchDeviceNumber *number = &device->numbers[i];
+        g_auto(GStrv) steps = g_strsplit(number->path, ".", 3);
+        if (g_strv_length(steps) != 3)
+            continue;
+        const Field *field = NULL;
+        const void *object = NULL;
+        if (strcmp(steps[0], "memories") == 0) {
+            field = find_field(memory_fields, steps[2]);
+            object = ech_device_memory(device, steps[1]);
+        } else if (strcmp(steps[0], "links") == 0) {
+            field = find_field(link_fields, steps[2]);
+            object = ech_device_link(device, steps[1]);
+        }
+        if (!field || !object || field_size(field->type) != sizeof(uint64_t) || field->type == FIELD_TIME)
+            continue;
+        uint64_t value;
+        memcpy(&value, (const char *)object + field->offset, sizeof value);
+        if ((double)value != number->value) {
+            number->value = (double)value;
+            char *source = g_strdup_printf("follows --set; was %s", number->source);
+            g_free(number->source);
+            number->source = source;
+        }
+    }
+}
+
+EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error)
+{
+    if (!settings || !*settings)
+        return ech_device_from_yaml(root, error);
+    g_autoptr(EchDevice) base = ech_device_from_yaml(root, error);
+    if (!base)
+        return NULL;
+    g_autoptr(EchYamlNode) edited = ech_yaml_copy(root);
+    g_autoptr(GPtrArray) plain = g_ptr_array_new();
+    for (const char *const *setting = settings; *setting; setting++) {
+        const char *edit = g_str_has_prefix(*setting, "device.") ? *setting + strlen("device.") : *setting;
+        g_ptr_array_add(plain, (char *)(uintptr_t)edit);
+        if (!ech_yaml_edit(edited, edit, error))
+            return NULL;
+    }
+    g_ptr_array_add(plain, NULL);
+    EchDevice *device = ech_device_from_yaml(edited, error);
+    if (device)
+        follow_settings(device, base, (const char *const *)plain->pdata);
+    return device;
+}
+
+/* Folders */
+
+static char **device_folders(void)
+{
+    g_autoptr(GPtrArray) folders = g_ptr_array_new();
+    const char *own = g_getenv("ECHELON_DEVICES");
+    if (own && *own) {
+        g_auto(GStrv) parts = g_strsplit(own, ":", -1);
+        for (char **part = parts; *part; part++) {
+            if (**part)
+                g_ptr_array_add(folders, g_strdup(*part));
+        }
+    }
+    g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
+    if (program) {
+        g_autofree char *folder = g_path_get_dirname(program);
+        g_ptr_array_add(folders, g_build_filename(folder, "configs", "devices", NULL));
+        g_ptr_array_add(folders, g_build_filename(folder, "..", ECH_INSTALL_DATA, "devices", NULL));
+    }
+    g_ptr_array_add(folders, g_build_filename(ECH_SOURCE_CONFIGS, "devices", NULL));
+    g_ptr_array_add(folders, NULL);
+    return (char **)g_ptr_array_steal(folders, NULL);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char **ech_device_list(void)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    g_auto(GStrv) folders = device_folders();
+    for (char **folder = folders; *folder; folder++) {
+        g_autoptr(GDir) dir = g_dir_open(*folder, 0, NULL);
+        const char *file;
+        while (dir && (file = g_dir_read_name(dir))) {
+            if (g_str_has_suffix(file, ".yaml") && file[0] != '.')
+                g_ptr_array_add(names, g_strndup(file, strlen(file) - strlen(".yaml")));
+        }
+    }
+    g_ptr_array_sort(names, compare_names);
+    for (guint i = 1; i < names->len;) {
+        if (strcmp(names->pdata[i - 1], names->pdata[i]) == 0)
+            g_free(g_ptr_array_remove_index(names, i));
+        else
+            i++;
+    }
+    g_ptr_array_add(names, NULL);
+    return (char **)g_ptr_array_steal(names, NULL);
+}
+
+char *ech_device_find(const char *name_or_path, GError **error)
+{
+    if (strchr(name_or_path, '/') || g_str_has_suffix(name_or_path, ".yaml"))
+        return g_strdup(name_or_path);
+    g_auto(GStrv) folders = device_folders();
+    for (char **folder = folders; *folder; folder++) {
+        g_autofree char *file = g_strconcat(name_or_path, ".yaml", NULL);
+        g_autofree char *path = g_build_filename(*folder, file, NULL);
+        if (g_file_test(path, G_FILE_TEST_IS_REGULAR))
+            return g_steal_pointer(&path);
+    }
+    g_auto(GStrv) names = ech_device_list();
+    const char *nearest = ech_nearest_name(name_or_path, (const char *const *)names);
+    g_autofree char *all = g_strjoinv(", ", names);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; %s%s%s", name_or_path, nearest ? "did you mean '" : *all ? "expected a file or one of " : "no device files were found",
+                nearest ? nearest : all, nearest ? "'?" : "");
+    return NULL;
+}
+
+EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error)
+{
+    g_autofree char *path = ech_device_find(name_or_path, error);
+    if (!path)
+        return NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_load(path, error);
+    return root ? ech_device_load_yaml(root, settings, error) : NULL;
+}

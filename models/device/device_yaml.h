@@ -1,0 +1,34 @@
+/** @file device_yaml.h
+ * Device descriptions from YAML trees, for those who have the tree already (experiments, fuzz targets). Everyone else calls ech_device_load().
+ *
+ * A device file:
+ *
+ *     name: my-chip
+ *     summary: one line
+ *     family: tpu                      # tpu, gpu or other
+ *     compiler: v5e                    # whose compiler rules hold; may be left out
+ *     cores: 1
+ *     memories:
+ *       hbm: {kind: hbm, space: 0, capacity: {value: 16GiB, source: "data sheet"}, read: 737GB/s, ...}
+ *       host: {kind: host-pinned, space: 5, capacity: 512GiB}
+ *     links:
+ *       host: {from: host, to: hbm, to_device: {value: 15GB/s, source: assumed}, from_device: 15GB/s}
+ *     units:
+ *       matrix: {count: 4, rows: 128, columns: 128, clock: 1.5GHz, peaks: {bf16: 197TFLOP/s}}
+ *     kernel: {step_overhead: 500}     # and runtime:, layout: any dotted numbers, for the models
+ *
+ * Every number stands as a value or as {value: ..., source: ...}; a `source:` of a section holds for its numbers that have none; without either a number
+ * is `assumed`.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/base/yaml.h"
+
+/** The device a tree describes. ECH_ERROR_CONFIG with FILE:line:column. */
+EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The same after @settings ("PATH=VALUE", with or without "device." in front; NULL-terminated or NULL). What hangs together with an edited number follows it
+ * unless it is edited too: available keeps its distance from capacity and assignment_limit from available (what runtime and compiler keep is theirs,
+ * whatever the size); both, both_ways and curves keep their ratio to the sum of the two directions. */
+EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Path of the file of a device by name, or @name_or_path itself where it is a path. ECH_ERROR_CONFIG with the nearest name. Owned by the caller. */
+char *ech_device_find(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,0 +1,192 @@
+/* Device files: every shipped one loads, carries sources, and answers to --set; bad ones say where and what. */
+#include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char small[] = "name: t\nfamily: tpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 16GiB, available: 15GiB, read: 800GB/s, write: 800GB/s, both: 700GB/s}\n"
+                            "  host: {kind: host-pinned, space: 5, capacity: 64GiB, source: a shop}\n"
+                            "links:\n  host: {from: host, to: hbm, to_device: {value: 10GB/s, source: measured}, from_device: 20GB/s, both_ways: 24GB/s}\n"
+                            "units:\n  matrix: {count: 4, clock: 1.5GHz, peaks: {bf16: 100TFLOP/s, s8: 200TOP/s, f32: 50TFLOP/s}}\n"
+                            "kernel:\n  step: 12.5\n  deep: {er: [1, 2us]}\n";
+
+static EchDevice *load(const char *text, const char *const *settings, GError **error)
+{
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "t.yaml", error);
+    return root ? ech_device_load_yaml(root, settings, error) : NULL;
+}
+
+START_TEST(test_small)
+{
+    GError *error = NULL;
+    g_autoptr(EchDevice) device = load(small, NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    const EchMemory *hbm = ech_device_memory(device, "hbm");
+    ck_assert_uint_eq(hbm->capacity, UINT64_C(16) << 30);
+    ck_assert_uint_eq(hbm->assignment_limit, UINT64_C(15) << 30);
+    ck_assert_ptr_eq(ech_device_space(device, 5), ech_device_memory(device, "host"));
+    ck_assert_ptr_null(ech_device_memory_kind(device, ECH_MEM_VECTOR));
+    bool forward = true;
+    ck_assert_ptr_eq(ech_device_link_between(device, hbm, ech_device_memory(device, "host"), &forward), ech_device_link(device, "host"));
+    ck_assert(!forward);
+    const EchUnit *matrix = ech_device_unit(device, ECH_UNIT_MATRIX);
+    ck_assert_uint_eq(ech_unit_peak(matrix, "bf16"), UINT64_C(100000000000000));
+    ck_assert_uint_eq(ech_unit_peak(matrix, "f8e4m3fn"), UINT64_C(100000000000000));
+    ck_assert_uint_eq(ech_unit_peak(matrix, "s4"), UINT64_C(200000000000000));
+    ck_assert_uint_eq(ech_unit_peak(matrix, "f64"), UINT64_C(100000000000000));
+    ck_assert(ech_device_number(device, "kernel.step", 0) == 12.5);
+    ck_assert(ech_device_number(device, "kernel.deep.er.1", 0) == 2e6);
+    ck_assert(ech_device_number(device, "kernel.none", 7) == 7);
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        if (strcmp(device->numbers[i].path, "memories.host.capacity") == 0)
+            ck_assert_str_eq(device->numbers[i].source, "a shop");
+        if (strcmp(device->numbers[i].path, "links.host.to_device") == 0)
+            ck_assert_str_eq(device->numbers[i].source, "measured");
+        if (strcmp(device->numbers[i].path, "memories.hbm.capacity") == 0)
+            ck_assert_str_eq(device->numbers[i].source, "assumed");
+    }
+}
+END_TEST
+
+START_TEST(test_settings)
+{
+    GError *error = NULL;
+    const char *const settings[] = {"device.memories.hbm.capacity=x2", "links.host.to_device=x0.5", "device.links.host.from_device=x0.5", "memories.hbm.read=x0.5", "kernel.step=3", NULL};
+    g_autoptr(EchDevice) device = load(small, settings, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    const EchMemory *hbm = ech_device_memory(device, "hbm");
+    ck_assert_uint_eq(hbm->capacity, UINT64_C(32) << 30);
+    ck_assert_uint_eq(hbm->available, UINT64_C(31) << 30);
+    ck_assert_uint_eq(hbm->assignment_limit, UINT64_C(31) << 30);
+    ck_assert_uint_eq(hbm->both, UINT64_C(525000000000));
+    const EchLink *link = ech_device_link(device, "host");
+    ck_assert_uint_eq(link->to_device, UINT64_C(5000000000));
+    ck_assert_uint_eq(link->from_device, UINT64_C(10000000000));
+    ck_assert_uint_eq(link->both_ways, UINT64_C(12000000000));
+    ck_assert(ech_device_number(device, "kernel.step", 0) == 3);
+    ck_assert(ech_device_number(device, "links.host.both_ways", 0) == 12e9);
+}
+END_TEST
+
+typedef struct {
+    const char *from, *to, *message;
+} Bad;
+static const Bad bads[] = {
+    {"read: 800GB/s", "raed: 800GB/s", "t.yaml:4:71: memories.hbm: 'raed' is no key here; did you mean 'read'?"},
+    {"read: 800GB/s", "read: fast", "t.yaml:4:71: memories.hbm.read: 'fast' is not a rate; expected something like 819GB/s"},
+    {"kind: hbm", "kind: hdm", "t.yaml:4:15: memories.hbm: 'hdm' is unknown; did you mean 'hbm'?"},
+    {"from: host", "from: hst", "t.yaml:7:16: links.host.from: 'hst' is unknown; did you mean 'host'?"},
+    {"family: tpu", "family: cpu", "t.yaml:2:9: family: 'cpu' is unknown; did you mean 'tpu'?"},
+    {"source: measured", "sauce: measured", "t.yaml:7:65: links.host.to_device: 'sauce' is no key here; did you mean 'source'?"},
+    {"step: 12.5", "step: {a: b}", "t.yaml:11:13: kernel.step.a: 'b' is not a number; expected something like 0.9, 5us or 4MiB"},
+    {"name: t", "name: &a t", "t.yaml:1:10: anchors and tags are not used here; write the value out"},
+    {"name: t", "name: t\nname: u", "t.yaml:2:7: 'name' stands here twice"},
+};
+
+START_TEST(test_bad)
+{
+    const Bad *bad = &bads[_i];
+    const char *at = strstr(small, bad->from);
+    ck_assert_ptr_nonnull(at);
+    g_autofree char *text = g_strdup_printf("%.*s%s%s", (int)(at - small), small, bad->to, at + strlen(bad->from));
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = load(text, NULL, &error);
+    ck_assert_ptr_null(device);
+    ck_assert_str_eq(error->message, bad->message);
+}
+END_TEST
+
+static const Bad bad_settings[] = {
+    {"memories.hbm.capcity=3", NULL, "--set memories.hbm.capcity=3: memories.hbm: 'capcity' is no key here; did you mean 'capacity'?"},
+    {"memories.hbm.capacity=many", NULL, "--set memories.hbm.capacity=many: memories.hbm.capacity: 'many' is not a size; expected something like 16GiB"},
+    {"memories.hbm.latency=x2", NULL, "--set memories.hbm.latency=x2: no number stands there that could be multiplied"},
+    {"memories..x=1", NULL, "--set memories..x=1: an empty step in the path"},
+    {"memories", NULL, "--set memories: expected PATH=VALUE"},
+};
+
+START_TEST(test_bad_settings)
+{
+    const char *const settings[] = {bad_settings[_i].from, NULL};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = load(small, settings, &error);
+    ck_assert_ptr_null(device);
+    ck_assert_str_eq(error->message, bad_settings[_i].message);
+}
+END_TEST
+
+START_TEST(test_scale)
+{
+    static const struct {
+        const char *text, *factor, *result;
+    } cases[] = {
+        {"819GB/s", "0.5", "409.5GB/s"}, {"16GiB", "2", "32GiB"}, {"1.5GHz", "0.1", "0.15GHz"}, {"14224981504", "2", "28449963008"}, {"10", "0.05", "0.5"}, {"fast", "2", NULL}, {"3", "y", NULL}, {"1", "0", "0"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *result = ech_yaml_scale(cases[i].text, cases[i].factor);
+        ck_assert_pstr_eq(result, cases[i].result);
+    }
+}
+END_TEST
+
+/* Every shipped device: loads, its name is its file's, no number without a source, and doubling a number by hand equals doubling it by --set. */
+START_TEST(test_shipped)
+{
+    g_auto(GStrv) names = ech_device_list();
+    ck_assert_uint_ge(g_strv_length(names), 3);
+    for (char **name = names; *name; name++) {
+        GError *error = NULL;
+        g_autoptr(EchDevice) device = ech_device_load(*name, NULL, &error);
+        ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+        ck_assert_str_eq(device->name, *name);
+        ck_assert_ptr_nonnull(ech_device_memory(device, "host"));
+        ck_assert_ptr_nonnull(ech_device_link(device, "host"));
+        ck_assert_ptr_nonnull(ech_device_unit(device, ECH_UNIT_MATRIX));
+        ck_assert_ptr_nonnull(ech_device_unit(device, ECH_UNIT_VECTOR));
+        for (size_t i = 0; i < device->n_numbers; i++)
+            ck_assert_msg(strlen(device->numbers[i].source) >= 6, "%s: %s has no source", *name, device->numbers[i].path);
+        for (size_t i = 0; i < device->n_memories; i++) {
+            const EchMemory *memory = &device->memories[i];
+            ck_assert_uint_le(memory->available, memory->capacity);
+            ck_assert_uint_le(memory->assignment_limit, memory->available);
+            ck_assert(memory->nominal == 0 || memory->read <= memory->nominal);
+        }
+        for (size_t i = 0; i < device->n_links; i++)
+            ck_assert_uint_le(device->links[i].both_ways, device->links[i].to_device + device->links[i].from_device);
+        const char *const settings[] = {"device.memories.hbm.capacity=x2", NULL};
+        g_autoptr(EchDevice) twice = ech_device_load(*name, settings, &error);
+        ck_assert_msg(twice != NULL, "%s", error ? error->message : "");
+        ck_assert_uint_eq(ech_device_memory(twice, "hbm")->capacity, 2 * ech_device_memory(device, "hbm")->capacity);
+        ck_assert(device->hash != twice->hash);
+    }
+}
+END_TEST
+
+START_TEST(test_unknown_name)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("tpu-v5x", NULL, &error);
+    ck_assert_ptr_null(device);
+    ck_assert_ptr_nonnull(strstr(error->message, "'tpu-v5x' is no device; did you mean 'tpu-v"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("device");
+    TCase *tcase = tcase_create("all");
+    tcase_add_test(tcase, test_small);
+    tcase_add_test(tcase, test_settings);
+    tcase_add_loop_test(tcase, test_bad, 0, G_N_ELEMENTS(bads));
+    tcase_add_loop_test(tcase, test_bad_settings, 0, G_N_ELEMENTS(bad_settings));
+    tcase_add_test(tcase, test_scale);
+    tcase_add_test(tcase, test_shipped);
+    tcase_add_test(tcase, test_unknown_name);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
