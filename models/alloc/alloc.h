@@ -2,7 +2,11 @@
  * Online allocators: what a runtime does at alloc and free, one file per allocator, one class table.
  *
  * Plain numbers in and out; knows no traces and no clock. Addresses are in the simulated device's virtual space. A request that does
- * not fit is a result (EchFit), never an error. To add an allocator: one file with a const EchAllocClass, one row in allocators.def.
+ * not fit is a result (EchFit), never an error. To add an allocator: one file with a const EchAllocClass (class.h), one row in
+ * allocators.def.
+ *
+ * A spec is "name", "name:key=value,..." or a framework's own words: "jax", "XLA_PYTHON_CLIENT_MEM_FRACTION=.9", "tensorflow:allow_growth",
+ * "pytorch:" followed by PYTORCH_CUDA_ALLOC_CONF as it stands, "PYTORCH_CUDA_ALLOC_CONF=...".
  */
 #pragma once
 #include "sim/base/param.h"
@@ -26,9 +30,12 @@ typedef struct {
     bool upper_end;   /**< BFC two-ended: from the upper end. */
 } EchAllocRequest;
 
+#define ECH_ADDRESS_NONE UINT64_MAX
+
 typedef struct {
-    EchBytes rounded;    /**< Bytes the block takes. */
-    uint64_t address;    /**< In the device's virtual space; VMM reservations start at reservation << 48. */
+    EchBytes rounded;    /**< Bytes the block takes; 0 for a request of 0 bytes. */
+    uint64_t address;    /**< In the device's virtual space; reservation k of a VMM allocator starts at (k + 1) << 48. A request of 0 bytes
+                              that the framework answers with a null pointer has ECH_ADDRESS_NONE. */
     uint32_t segment;    /**< Running number of the region or segment it lies in. */
     uint64_t offset;     /**< In that segment. */
     int32_t reservation; /**< VMM reservation number k of "E<k>+offset", or -1. */
@@ -67,3 +74,54 @@ void ech_allocator_stats(const EchAllocator *allocator, EchAllocStats *ret);
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *allocator, size_t *ret_n);
 /** Canonical spec, for reports; borrowed. */
 const char *ech_allocator_name(const EchAllocator *allocator);
+/** What a reader of its placements must know ("placement is a model: ..."), or NULL; static. */
+const char *ech_allocator_note(const EchAllocator *allocator);
+/** Why the last call failed for a reason that is not memory (a plugin crashed or placed illegally), or NULL; borrowed. */
+const char *ech_allocator_fault(const EchAllocator *allocator);
+/** Gives everything back at once, if the allocator is one that resets (arena); otherwise false. */
+bool ech_allocator_reset(EchAllocator *allocator);
+/** A block that exists before the first request, for traces that start mid-run. */
+typedef struct {
+    uint32_t id;             /**< Allocation, or UINT32_MAX for a free block. */
+    uint64_t address;        /**< As recorded. */
+    EchBytes bytes;          /**< Of the block. */
+    EchBytes requested;      /**< As asked for; 0 for a free block. */
+    uint64_t segment_address;
+    EchBytes segment_bytes;
+    uint32_t stream;
+    bool small_pool, expandable;
+} EchSeedBlock;
+/** Blocks of one segment tile it and come in address order, all segments' blocks together in @blocks. ECH_ERROR_CONFIG where a seed makes
+ * no sense, ECH_ERROR_UNSUPPORTED where the allocator takes none. Call once, before the first request. */
+bool ech_allocator_seed(EchAllocator *allocator, const EchSeedBlock *blocks, size_t n, GError **error);
+/** The next @n device allocations (or page mappings) after @skip successful ones are refused, as a driver would. For tests. */
+void ech_allocator_inject_failure(EchAllocator *allocator, uint64_t skip, uint64_t n);
+
+typedef enum {
+    ECH_BLOCK_USED,
+    ECH_BLOCK_FREE,
+    ECH_BLOCK_PENDING, /**< Freed, waiting for another stream. */
+} EchBlockState;
+
+/** One block of the reserved memory. The blocks of a segment tile it. */
+typedef struct {
+    uint32_t segment; /**< Running number. */
+    EchBlockState state;
+    uint64_t address;
+    EchBytes bytes;
+    EchBytes requested; /**< Used blocks. */
+    uint32_t id;        /**< Used blocks; otherwise UINT32_MAX. */
+    uint32_t stream;
+} EchAllocBlock;
+/** Every block, by address; @ret_n of them, owned by the caller (g_free). */
+EchAllocBlock *ech_allocator_blocks(const EchAllocator *allocator, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+
+/** One allocator's row. */
+typedef struct {
+    const char *name;    /**< First word of a spec. */
+    const char *summary; /**< One sentence. */
+    const char *source;  /**< Where the behaviour was read, or "own design". */
+    const EchParam *params;
+} EchAllocInfo;
+/** All online allocators, in the order of the table; borrowed. */
+const EchAllocInfo *ech_alloc_infos(size_t *ret_n);

@@ -1,0 +1,357 @@
+#include "models/alloc/class.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+#define ECH_ALLOCATOR(symbol) extern const EchAllocClass ech_alloc_##symbol;
+#include "models/alloc/allocators.def"
+#undef ECH_ALLOCATOR
+
+static const EchAllocClass *const classes[] = {
+#define ECH_ALLOCATOR(symbol) &ech_alloc_##symbol,
+#include "models/alloc/allocators.def"
+#undef ECH_ALLOCATOR
+};
+
+/* The table of live allocations: pages that exist only while something in them is live, so that memory follows the live blocks. */
+enum { PAGE_BITS = 9, PAGE_ITEMS = 1 << PAGE_BITS };
+struct EchLivePage {
+    uint32_t n;
+    EchLive items[PAGE_ITEMS];
+};
+
+const EchAllocInfo *ech_alloc_infos(size_t *ret_n)
+{
+    static EchAllocInfo infos[G_N_ELEMENTS(classes)];
+    static gsize once;
+    if (g_once_init_enter(&once)) {
+        for (size_t i = 0; i < G_N_ELEMENTS(classes); i++)
+            infos[i] = (EchAllocInfo){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params};
+        g_once_init_leave(&once, 1);
+    }
+    *ret_n = G_N_ELEMENTS(classes);
+    return infos;
+}
+
+/* Frameworks' environment variables stand for their allocator: the class and what text it gets. */
+static const struct {
+    const char *prefix, *name;
+    bool whole; /* the class reads the variable's name too */
+} variables[] = {
+    {"XLA_", "jax", true},
+    {"TF_", "tensorflow", true},
+    {"PYTORCH_CUDA_ALLOC_CONF=", "pytorch", false},
+    {"PYTORCH_ALLOC_CONF=", "pytorch", false},
+    {"PYTORCH_HIP_ALLOC_CONF=", "pytorch", false},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING=", "pytorch", true},
+};
+
+static const EchAllocClass *find_class(const char *spec, char **ret_text, GError **error)
+{
+    g_autofree char *name = NULL;
+    g_autofree char *text = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(variables); i++) {
+        if (g_str_has_prefix(spec, variables[i].prefix)) {
+            name = g_strdup(variables[i].name);
+            text = g_strdup(variables[i].whole ? spec : spec + strlen(variables[i].prefix));
+            break;
+        }
+    }
+    if (!name)
+        ech_spec_split(spec, &name, &text);
+    const char *names[G_N_ELEMENTS(classes) + 1] = {NULL};
+    for (size_t i = 0; i < G_N_ELEMENTS(classes); i++) {
+        if (strcmp(classes[i]->name, name) == 0) {
+            *ret_text = g_steal_pointer(&text);
+            return classes[i];
+        }
+        names[i] = classes[i]->name;
+    }
+    const char *nearest = ech_nearest_name(name, names);
+    if (nearest) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no allocator; did you mean '%s'?", name, nearest);
+    } else {
+        g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no allocator; expected one of %s", name, all);
+    }
+    return NULL;
+}
+
+EchAllocator *ech_allocator_new(const char *spec, const EchAllocDevice *device, GError **error)
+{
+    g_autofree char *text = NULL;
+    const EchAllocClass *class = find_class(spec, &text, error);
+    if (!class)
+        return NULL;
+    g_autoptr(EchAllocator) self = g_malloc0(class->size);
+    self->class = class;
+    self->name = g_strdup(spec);
+    self->limit = device->capacity;
+    ech_device_memory_init(&self->memory, device->capacity, device->granule);
+    if (class->params)
+        ech_params_defaults(class->params, self);
+    bool ok = class->configure ? class->configure(self, text, error) : ech_params_parse(class->params, self, text, error);
+    if (ok && class->init)
+        ok = class->init(self, error);
+    if (!ok) {
+        g_prefix_error(error, "%s: ", spec);
+        return NULL;
+    }
+    return g_steal_pointer(&self);
+}
+
+void ech_allocator_free(EchAllocator *self)
+{
+    if (!self)
+        return;
+    if (self->class->done)
+        self->class->done(self);
+    if (self->class->params)
+        ech_params_clear(self->class->params, self);
+    for (size_t i = 0; i < self->n_pages; i++)
+        g_free(self->pages[i]);
+    g_free(self->pages);
+    ech_device_memory_clear(&self->memory);
+    g_free(self->name);
+    g_free(self->fault);
+    g_clear_pointer(&self->own, g_array_unref);
+    g_free(self);
+}
+
+EchLive *ech_alloc_live(EchAllocator *self, uint32_t id)
+{
+    size_t page = id >> PAGE_BITS;
+    if (page >= self->n_pages || !self->pages[page])
+        return NULL;
+    EchLive *live = &self->pages[page]->items[id & (PAGE_ITEMS - 1)];
+    return live->rounded ? live : NULL;
+}
+
+/* The slot of an id that is not live; NULL if it is. */
+static EchLive *slot(EchAllocator *self, uint32_t id)
+{
+    size_t page = id >> PAGE_BITS;
+    if (G_UNLIKELY(page >= self->n_pages)) {
+        size_t n = MAX(page + 1, self->n_pages * 2);
+        self->pages = g_renew(EchLivePage *, self->pages, n);
+        memset(self->pages + self->n_pages, 0, (n - self->n_pages) * sizeof *self->pages);
+        self->n_pages = n;
+    }
+    if (G_UNLIKELY(!self->pages[page]))
+        self->pages[page] = g_new0(EchLivePage, 1);
+    EchLive *live = &self->pages[page]->items[id & (PAGE_ITEMS - 1)];
+    return live->rounded ? NULL : live;
+}
+
+static void count_live(EchAllocator *self, const EchLive *live)
+{
+    EchAllocStats *stats = &self->stats;
+    stats->live += live->rounded;
+    stats->peak_live = MAX(stats->peak_live, stats->live);
+    stats->requested += live->requested;
+    stats->peak_requested = MAX(stats->peak_requested, stats->requested);
+}
+
+static void drop_page_if_empty(EchAllocator *self, uint32_t id)
+{
+    size_t page = id >> PAGE_BITS;
+    if (self->pages[page]->n == 0)
+        g_clear_pointer(&self->pages[page], g_free);
+}
+
+EchFit ech_allocator_alloc(EchAllocator *self, const EchAllocRequest *request, EchPlacement *ret)
+{
+    if (request->bytes == 0) {
+        *ret = (EchPlacement){.address = ECH_ADDRESS_NONE, .segment = UINT32_MAX, .reservation = -1};
+        return ECH_FIT_OK;
+    }
+    EchLive *live = slot(self, request->id);
+    if (!live)
+        return ECH_FIT_FULL;
+    EchPlacement placement;
+    placement.reservation = -1;
+    if (!self->class->alloc(self, request, live, &placement)) {
+        live->rounded = 0;
+        drop_page_if_empty(self, request->id);
+        self->stats.failed++;
+        EchBytes room = self->limit > self->stats.live ? self->limit - self->stats.live : 0;
+        return request->bytes > room ? ECH_FIT_FULL : ECH_FIT_FRAGMENTED;
+    }
+    live->requested = request->bytes;
+    self->pages[request->id >> PAGE_BITS]->n++;
+    self->stats.allocs++;
+    count_live(self, live);
+    placement.rounded = live->rounded;
+    placement.address = live->address;
+    placement.segment = live->segment;
+    *ret = placement;
+    return ECH_FIT_OK;
+}
+
+bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live)
+{
+    EchLive *mine = slot(self, id);
+    if (!mine)
+        return false;
+    *mine = *live;
+    self->pages[id >> PAGE_BITS]->n++;
+    count_live(self, live);
+    return true;
+}
+
+bool ech_allocator_release(EchAllocator *self, uint32_t id)
+{
+    EchLive *live = ech_alloc_live(self, id);
+    if (!live)
+        return false;
+    self->stats.frees++;
+    self->stats.live -= live->rounded;
+    self->stats.requested -= live->requested;
+    self->class->release(self, id, live);
+    live->rounded = 0;
+    EchLivePage *page = self->pages[id >> PAGE_BITS];
+    if (--page->n == 0)
+        g_clear_pointer(&self->pages[id >> PAGE_BITS], g_free);
+    return true;
+}
+
+void ech_allocator_record_stream(EchAllocator *self, uint32_t id, uint32_t stream)
+{
+    const EchLive *live = self->class->record_stream ? ech_alloc_live(self, id) : NULL;
+    if (live)
+        self->class->record_stream(self, live, stream);
+}
+
+void ech_allocator_stream_done(EchAllocator *self, uint32_t stream)
+{
+    if (self->class->stream_done)
+        self->class->stream_done(self, stream);
+}
+
+bool ech_allocator_reset(EchAllocator *self)
+{
+    if (!self->class->reset || !self->class->reset(self))
+        return false;
+    for (size_t i = 0; i < self->n_pages; i++) {
+        if (self->pages[i])
+            self->stats.frees += self->pages[i]->n;
+        g_clear_pointer(&self->pages[i], g_free);
+    }
+    self->stats.live = self->stats.requested = 0;
+    return true;
+}
+
+void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)
+{
+    *ret = self->stats;
+    if (self->class->largest_free)
+        ret->largest_free = self->class->largest_free(self);
+}
+
+const EchAllocStat *ech_allocator_own_stats(EchAllocator *self, size_t *ret_n)
+{
+    if (!self->own)
+        self->own = g_array_new(FALSE, FALSE, sizeof(EchAllocStat));
+    g_array_set_size(self->own, 0);
+    if (self->class->own_stats)
+        self->class->own_stats(self, self->own);
+    *ret_n = self->own->len;
+    return (const EchAllocStat *)(const void *)self->own->data;
+}
+
+void ech_alloc_add_stat(GArray *out, const char *name, int64_t value)
+{
+    EchAllocStat stat = {name, value};
+    g_array_append_val(out, stat);
+}
+
+const char *ech_allocator_name(const EchAllocator *self)
+{
+    return self->name;
+}
+
+const char *ech_allocator_note(const EchAllocator *self)
+{
+    return self->class->note;
+}
+
+const char *ech_allocator_fault(const EchAllocator *self)
+{
+    return self->fault;
+}
+
+bool ech_allocator_seed(EchAllocator *self, const EchSeedBlock *blocks, size_t n, GError **error)
+{
+    if (!self->class->seed) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "allocator %s takes no recorded start state", self->class->name);
+        return false;
+    }
+    return self->class->seed(self, blocks, n, error);
+}
+
+void ech_allocator_inject_failure(EchAllocator *self, uint64_t skip, uint64_t n)
+{
+    self->memory.fail_skip = skip;
+    self->memory.fail = n;
+}
+
+void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data)
+{
+    for (size_t i = 0; i < self->n_pages; i++) {
+        if (!self->pages[i])
+            continue;
+        for (uint32_t j = 0; j < PAGE_ITEMS; j++) {
+            if (self->pages[i]->items[j].rounded)
+                fn((uint32_t)(i << PAGE_BITS) + j, &self->pages[i]->items[j], data);
+        }
+    }
+}
+
+static void add_used(uint32_t id, const EchLive *live, void *data)
+{
+    EchAllocBlock block = {.segment = live->segment, .state = ECH_BLOCK_USED, .address = live->address, .bytes = live->rounded, .requested = live->requested, .id = id};
+    g_array_append_val((GArray *)data, block);
+}
+
+static int compare_blocks(const void *a, const void *b)
+{
+    const EchAllocBlock *x = a, *y = b;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+EchAllocBlock *ech_allocator_blocks(const EchAllocator *self, size_t *ret_n)
+{
+    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
+    ech_alloc_each_live(self, add_used, out);
+    if (self->class->walk_free)
+        self->class->walk_free(self, out);
+    if (out->len)
+        qsort(out->data, out->len, sizeof(EchAllocBlock), compare_blocks);
+    *ret_n = out->len;
+    return (EchAllocBlock *)(void *)g_array_free(out, FALSE);
+}
+
+bool ech_alloc_take_segment(EchAllocator *self, EchBytes bytes, uint64_t *ret_address, uint32_t *ret_segment)
+{
+    if (!ech_device_memory_take(&self->memory, bytes, ret_address))
+        return false;
+    *ret_segment = self->n_segments++;
+    self->stats.segments_allocated++;
+    ech_alloc_count_reserved(self, bytes, 0);
+    return true;
+}
+
+void ech_alloc_give_segment(EchAllocator *self, uint64_t address, EchBytes bytes)
+{
+    ech_device_memory_give(&self->memory, address, bytes);
+    self->stats.segments_freed++;
+    ech_alloc_count_reserved(self, 0, bytes);
+}
+
+void ech_alloc_count_reserved(EchAllocator *self, EchBytes added, EchBytes removed)
+{
+    self->stats.reserved += added;
+    self->stats.reserved -= removed;
+    self->stats.peak_reserved = MAX(self->stats.peak_reserved, self->stats.reserved);
+}

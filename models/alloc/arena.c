@@ -1,0 +1,114 @@
+/* A bump arena: addresses only grow; the space comes back when everything has been freed or at a reset. */
+#include "models/alloc/class.h"
+
+typedef struct {
+    EchAllocator base;
+    EchBytes limit, alignment;
+    EchBytes top;
+    uint64_t n_live;
+} Arena;
+
+static const EchParam params[] = {
+    {"limit", ECH_PARAM_BYTES, offsetof(Arena, limit), NULL, NULL, NULL, NULL, "bytes of the range; the device's capacity if not given"},
+    {"alignment", ECH_PARAM_BYTES, offsetof(Arena, alignment), "256", "1", "1GiB", NULL, "sizes are rounded up to a multiple of it"},
+    {0},
+};
+
+static bool arena_init(EchAllocator *base, GError **error)
+{
+    (void)error;
+    Arena *self = (Arena *)base;
+    if (self->limit == 0 || self->limit > base->limit)
+        self->limit = base->limit;
+    base->limit = self->limit;
+    base->n_segments = 1;
+    return true;
+}
+
+static bool arena_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
+{
+    Arena *self = (Arena *)base;
+    EchBytes bytes = ech_round_up(request->bytes, self->alignment);
+    if (bytes < request->bytes || bytes > self->limit - self->top)
+        return false;
+    live->address = ret->offset = self->top;
+    live->rounded = bytes;
+    live->segment = 0;
+    self->top += bytes;
+    self->n_live++;
+    if (self->top > base->stats.reserved)
+        ech_alloc_count_reserved(base, self->top - base->stats.reserved, 0);
+    return true;
+}
+
+static void arena_release(EchAllocator *base, uint32_t id, const EchLive *live)
+{
+    (void)id;
+    (void)live;
+    Arena *self = (Arena *)base;
+    if (--self->n_live == 0)
+        self->top = 0;
+}
+
+static bool arena_reset(EchAllocator *base)
+{
+    Arena *self = (Arena *)base;
+    self->top = 0;
+    self->n_live = 0;
+    return true;
+}
+
+static EchBytes arena_largest(const EchAllocator *base)
+{
+    const Arena *self = (const Arena *)base;
+    return base->stats.reserved - self->top;
+}
+
+static void collect(uint32_t id, const EchLive *live, void *data)
+{
+    (void)id;
+    EchAllocBlock block = {.address = live->address, .bytes = live->rounded};
+    g_array_append_val((GArray *)data, block);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const EchAllocBlock *x = a, *y = b;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+/* Freed space below the top is stranded, above it is usable: two kinds of free blocks, told apart by their place only. */
+static void arena_walk(const EchAllocator *base, GArray *out)
+{
+    const Arena *self = (const Arena *)base;
+    g_autoptr(GArray) used = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
+    ech_alloc_each_live(base, collect, used);
+    if (used->len)
+        qsort(used->data, used->len, sizeof(EchAllocBlock), by_address);
+    uint64_t at = 0;
+    for (unsigned i = 0; i <= used->len; i++) {
+        const EchAllocBlock *next = i < used->len ? &g_array_index(used, EchAllocBlock, i) : NULL;
+        uint64_t end = next ? next->address : self->top;
+        EchAllocBlock hole = {.state = ECH_BLOCK_FREE, .address = at, .bytes = end - at, .id = UINT32_MAX};
+        if (hole.bytes)
+            g_array_append_val(out, hole);
+        at = next ? next->address + next->bytes : end;
+    }
+    EchAllocBlock rest = {.state = ECH_BLOCK_FREE, .address = self->top, .bytes = base->stats.reserved - self->top, .id = UINT32_MAX};
+    if (rest.bytes)
+        g_array_append_val(out, rest);
+}
+
+const EchAllocClass ech_alloc_arena = {
+    .name = "arena",
+    .summary = "bump arena: freed space returns when nothing is live, or at a reset",
+    .source = "own design",
+    .size = sizeof(Arena),
+    .params = params,
+    .init = arena_init,
+    .alloc = arena_alloc,
+    .release = arena_release,
+    .reset = arena_reset,
+    .largest_free = arena_largest,
+    .walk_free = arena_walk,
+};

@@ -1,0 +1,72 @@
+/** @file class.h
+ * What one allocator implements. This is the guide to adding one: a file with a struct that begins with EchAllocator, a parameter table,
+ * and a const EchAllocClass; one row in allocators.def.
+ *
+ * The base (alloc.c) keeps the table of live allocations, the statistics every allocator has, and the simulated device; a class
+ * decides where blocks go. A class never sees a request of 0 bytes, an id that is live, or the release of one that is not.
+ */
+#pragma once
+#include "models/alloc/alloc.h"
+#include "models/alloc/memory.h"
+
+/** A live allocation, one cache line half: the base's record of it. */
+typedef struct {
+    EchBytes requested;
+    EchBytes rounded; /**< 0: not live. */
+    uint64_t address;
+    uint32_t handle;  /**< The class's own number of the block. */
+    uint32_t segment;
+} EchLive;
+
+typedef struct EchLivePage EchLivePage;
+
+typedef struct EchAllocClass {
+    const char *name, *summary, *source;
+    const char *note;       /**< Said beside its results, or NULL. */
+    size_t size;            /**< Of the object; zeroed, defaults of params filled in. */
+    const EchParam *params; /**< May be NULL. */
+    /** Reads the text after "name:" (NULL: none) where params do not do it all, or NULL for ech_params_parse. */
+    bool (*configure)(EchAllocator *self, const char *text, GError **error);
+    /** Sets up; parameters are known. May be NULL. */
+    bool (*init)(EchAllocator *self, GError **error);
+    void (*done)(EchAllocator *self);
+    /** Places. True: address, rounded, handle, segment of @live and offset, reservation of @ret are set (the base copies the rest). */
+    bool (*alloc)(EchAllocator *self, const EchAllocRequest *request, EchLive *live, EchPlacement *ret);
+    void (*release)(EchAllocator *self, uint32_t id, const EchLive *live);
+    /* The rest is optional. */
+    void (*record_stream)(EchAllocator *self, const EchLive *live, uint32_t stream);
+    void (*stream_done)(EchAllocator *self, uint32_t stream);
+    bool (*reset)(EchAllocator *self);
+    EchBytes (*largest_free)(const EchAllocator *self);
+    /** Adds every block that is not in use to @out (EchAllocBlock). */
+    void (*walk_free)(const EchAllocator *self, GArray *out);
+    void (*own_stats)(EchAllocator *self, GArray *out);
+    bool (*seed)(EchAllocator *self, const EchSeedBlock *blocks, size_t n, GError **error);
+} EchAllocClass;
+
+struct EchAllocator {
+    const EchAllocClass *class;
+    EchDeviceMemory memory;
+    EchBytes limit;       /**< Most bytes it may hold; the capacity unless the class says less. */
+    EchAllocStats stats;  /**< largest_free is filled on demand. */
+    uint32_t n_segments;  /**< Next running number. */
+    EchLivePage **pages;
+    size_t n_pages;
+    char *name;
+    char *fault;
+    GArray *own;
+};
+
+/** A range of the device, counted as a segment; false where refused. */
+bool ech_alloc_take_segment(EchAllocator *self, EchBytes bytes, uint64_t *ret_address, uint32_t *ret_segment);
+void ech_alloc_give_segment(EchAllocator *self, uint64_t address, EchBytes bytes);
+/** Counts reserved bytes that a class keeps itself. */
+void ech_alloc_count_reserved(EchAllocator *self, EchBytes added, EchBytes removed);
+/** The record of a live allocation, or NULL. */
+EchLive *ech_alloc_live(EchAllocator *self, uint32_t id);
+/** Registers an allocation that exists at start (seed). */
+bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live);
+/** Every live allocation in order of id. */
+void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data);
+/** For own_stats. */
+void ech_alloc_add_stat(GArray *out, const char *name, int64_t value);

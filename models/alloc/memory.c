@@ -1,0 +1,85 @@
+#include "models/alloc/memory.h"
+
+/* Virtual space is never short: 47 bits, as on x86-64 Linux. */
+static const uint64_t VIRTUAL_BYTES = UINT64_C(1) << 47;
+
+void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes granule)
+{
+    *memory = (EchDeviceMemory){.capacity = MIN(capacity, VIRTUAL_BYTES / 2), .granule = granule ? granule : ECH_GRANULE};
+    ech_gaps_add(&memory->space, 0, VIRTUAL_BYTES);
+}
+
+void ech_device_memory_clear(EchDeviceMemory *memory)
+{
+    ech_gaps_clear(&memory->space);
+}
+
+static bool refuse(EchDeviceMemory *memory)
+{
+    if (memory->fail == 0)
+        return false;
+    if (memory->fail_skip > 0) {
+        memory->fail_skip--;
+        return false;
+    }
+    memory->fail--;
+    return true;
+}
+
+static bool account(EchDeviceMemory *memory, EchBytes bytes)
+{
+    if (bytes > memory->capacity - memory->used || refuse(memory))
+        return false;
+    memory->used += bytes;
+    memory->peak = MAX(memory->peak, memory->used);
+    memory->takes++;
+    return true;
+}
+
+bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address)
+{
+    if (bytes > memory->capacity)
+        return false;
+    EchBytes whole = ech_round_up(bytes, memory->granule);
+    uint64_t address;
+    if (whole == 0 || whole > memory->capacity - memory->used || !ech_gaps_find(&memory->space, 0, whole, &address) || !account(memory, whole))
+        return false;
+    ech_gaps_take(&memory->space, address, whole);
+    *ret_address = address;
+    return true;
+}
+
+bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes)
+{
+    uint64_t start, length;
+    EchBytes whole = ech_round_up(bytes, memory->granule);
+    if (whole == 0 || !ech_gaps_at(&memory->space, address, &start, &length) || address - start > length || length - (address - start) < whole || !account(memory, whole))
+        return false;
+    ech_gaps_take(&memory->space, address, whole);
+    return true;
+}
+
+void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes bytes)
+{
+    EchBytes whole = ech_round_up(bytes, memory->granule);
+    memory->used -= whole;
+    memory->gives++;
+    ech_gaps_add(&memory->space, address, whole);
+}
+
+bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n)
+{
+    return account(memory, ech_bytes_mul(page, n));
+}
+
+void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n)
+{
+    memory->used -= page * n;
+    memory->gives++;
+}
+
+uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number)
+{
+    *ret_number = memory->n_reservations++;
+    return (uint64_t)(*ret_number + 1) << 48;
+}

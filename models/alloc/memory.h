@@ -1,0 +1,35 @@
+/** @file memory.h
+ * The simulated device below an allocator: cudaMalloc-like ranges and VMM pages against one capacity.
+ *
+ * A range takes whole granules at the lowest virtual address where it fits (first fit); the request fails when the sum would exceed the
+ * capacity. This is the device the real allocators were run on when their placements were recorded; the real driver does not document
+ * its placement.
+ */
+#pragma once
+#include "models/alloc/gaps.h"
+#include "sim/base/units.h"
+
+/** Granule of cudaMalloc and of VMM pages: 2 MiB (CUDA driver, granularity of cuMemCreate). */
+#define ECH_GRANULE (UINT64_C(2) << 20)
+
+typedef struct {
+    EchBytes capacity, granule;
+    EchBytes used, peak;      /**< Physical bytes handed out. */
+    uint64_t takes, gives;    /**< Device calls that worked. */
+    uint64_t fail_skip, fail; /**< Injected failures: after fail_skip more successes, fail refusals. */
+    uint32_t n_reservations;
+    EchGaps space;            /**< Free virtual ranges. */
+} EchDeviceMemory;
+
+void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes granule);
+void ech_device_memory_clear(EchDeviceMemory *memory);
+/** A contiguous range; false where it does not fit. */
+bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address);
+void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
+/** The range at @address, for start states; false where it is taken or too large. */
+bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
+/** @n physical pages of @page bytes; all or none. */
+bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n);
+void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n);
+/** Start of a new virtual reservation, and its number. */
+uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number);

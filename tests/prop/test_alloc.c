@@ -1,0 +1,240 @@
+/* Properties that every allocator of the table must have, under random sequences: a new allocator is tested by being registered. */
+#include "models/alloc/alloc.h"
+#include "models/alloc/check.h"
+#include "sim/base/error.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_EVENTS = 6000, N_ROUNDS = 4 };
+
+/* Specs beside the bare names: the options that change the behaviour. */
+static const char *const more_specs[] = {
+    "best_fit:limit=64MiB,alignment=64",
+    "arena:limit=64MiB",
+    "first_fit:alignment=4096",
+};
+
+static GPtrArray *specs;
+
+static void fill_specs(void)
+{
+    size_t n;
+    const EchAllocInfo *infos = ech_alloc_infos(&n);
+    specs = g_ptr_array_new();
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(infos[i].name, "plugin") != 0)
+            g_ptr_array_add(specs, g_strdup(infos[i].name));
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(more_specs); i++)
+        g_ptr_array_add(specs, g_strdup(more_specs[i]));
+}
+
+static uint64_t state;
+
+static uint64_t draw(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static uint64_t seed_of(int round)
+{
+    const char *given = g_getenv("ECH_SEED");
+    uint64_t seed = given ? g_ascii_strtoull(given, NULL, 0) : UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(round + 1);
+    return seed ? seed : 1;
+}
+
+/* Sizes around every threshold that the allocators have. */
+static EchBytes draw_bytes(void)
+{
+    uint64_t kind = draw() % 8;
+    if (kind < 4)
+        return 1 + draw() % 4096;
+    if (kind < 6)
+        return 1 + draw() % (UINT64_C(1) << 20);
+    if (kind == 6)
+        return (UINT64_C(1) << (draw() % 24)) + draw() % 3;
+    return 1 + draw() % (UINT64_C(40) << 20);
+}
+
+typedef struct {
+    uint64_t hash, failed, peak_bound;
+    EchAllocStats stats;
+} Outcome;
+
+static void check_blocks(const EchAllocator *allocator, const char *spec, uint64_t seed)
+{
+    size_t n;
+    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(allocator, &n);
+    EchAllocStats stats;
+    ech_allocator_stats(allocator, &stats);
+    EchBytes used = 0, all = 0, largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        all += blocks[i].bytes;
+        used += blocks[i].state == ECH_BLOCK_USED ? blocks[i].bytes : 0;
+        if (blocks[i].state == ECH_BLOCK_FREE)
+            largest = MAX(largest, blocks[i].bytes);
+        ck_assert_msg(i == 0 || blocks[i - 1].address + blocks[i - 1].bytes <= blocks[i].address, "%s seed %" G_GUINT64_FORMAT ": blocks overlap", spec, seed);
+    }
+    ck_assert_msg(used == stats.live, "%s seed %" G_GUINT64_FORMAT ": blocks in use %" G_GUINT64_FORMAT ", live %" G_GUINT64_FORMAT, spec, seed, used, stats.live);
+    ck_assert_msg(all == stats.reserved, "%s seed %" G_GUINT64_FORMAT ": blocks tile %" G_GUINT64_FORMAT ", reserved %" G_GUINT64_FORMAT, spec, seed, all, stats.reserved);
+    ck_assert_msg(stats.largest_free <= largest, "%s seed %" G_GUINT64_FORMAT ": largest free", spec, seed);
+}
+
+static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inject)
+{
+    g_autoptr(GError) error = NULL;
+    EchAllocDevice device = {.capacity = capacity};
+    g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, &error);
+    ck_assert_msg(allocator != NULL, "%s: %s", spec, error ? error->message : "");
+    g_autoptr(EchPlacementChecker) checker = ech_placement_checker_new();
+    g_autofree uint32_t *live = g_new(uint32_t, N_EVENTS);
+    g_autofree EchPlacement *placed = g_new0(EchPlacement, N_EVENTS);
+    g_autofree EchBytes *asked = g_new0(EchBytes, N_EVENTS);
+    uint32_t n_live = 0, next = 0;
+    EchBytes requested = 0, rounded = 0, bound = 0;
+    uint64_t allocs = 0, frees = 0;
+    Outcome outcome = {.hash = UINT64_C(14695981039346656037)};
+    state = seed;
+    for (int i = 0; i < N_EVENTS; i++) {
+        uint64_t dice = draw() % 100;
+        if (inject && dice == 0)
+            ech_allocator_inject_failure(allocator, draw() % 3, 1 + draw() % 3);
+        if (dice >= 95 && n_live) {
+            ech_allocator_record_stream(allocator, live[draw() % n_live], (uint32_t)(draw() % 3));
+        } else if (dice >= 92) {
+            ech_allocator_stream_done(allocator, (uint32_t)(draw() % 3));
+        } else if (dice >= 50 - (n_live > 400 ? 20 : 0) && n_live) {
+            uint32_t pick = (uint32_t)(draw() % n_live), id = live[pick];
+            live[pick] = live[--n_live];
+            ck_assert(ech_allocator_release(allocator, id));
+            ck_assert(!ech_allocator_release(allocator, id));
+            ech_placement_checker_remove(checker, placed[id].address);
+            requested -= asked[id];
+            rounded -= placed[id].rounded;
+            frees++;
+        } else {
+            uint32_t id = next++;
+            EchAllocRequest request = {.id = id, .bytes = draw() % 200 == 0 ? 0 : draw_bytes(), .stream = (uint32_t)(draw() % 3), .upper_end = draw() % 2};
+            EchFit fit = ech_allocator_alloc(allocator, &request, &placed[id]);
+            if (request.bytes == 0) {
+                ck_assert_int_eq(fit, ECH_FIT_OK);
+                ck_assert_uint_eq(placed[id].address, ECH_ADDRESS_NONE);
+            } else if (fit == ECH_FIT_OK) {
+                ck_assert_uint_ge(placed[id].rounded, request.bytes);
+                bool legal = ech_placement_checker_add(checker, id, placed[id].address, placed[id].rounded, &error);
+                ck_assert_msg(legal, "%s seed %" G_GUINT64_FORMAT ": %s", spec, seed, error ? error->message : "");
+                asked[id] = request.bytes;
+                live[n_live++] = id;
+                requested += request.bytes;
+                rounded += placed[id].rounded;
+                bound = MAX(bound, requested);
+                allocs++;
+            } else {
+                ck_assert_uint_eq(placed[id].address, 0);
+                ck_assert(!ech_allocator_release(allocator, id));
+                outcome.failed++;
+            }
+            outcome.hash = (outcome.hash ^ placed[id].address ^ (uint64_t)fit) * UINT64_C(1099511628211);
+        }
+        EchAllocStats stats;
+        if (i % 64 == 0 || i == N_EVENTS - 1) {
+            ech_allocator_stats(allocator, &stats);
+            ck_assert_uint_eq(stats.requested, requested);
+            ck_assert_uint_eq(stats.live, rounded);
+            ck_assert_uint_eq(stats.allocs, allocs);
+            ck_assert_uint_eq(stats.frees, frees);
+            ck_assert_uint_eq(stats.failed, outcome.failed);
+            ck_assert_uint_ge(stats.reserved, stats.live);
+            ck_assert_uint_ge(stats.peak_reserved, stats.reserved);
+            ck_assert_uint_le(stats.reserved, capacity);
+        }
+        if (i % 512 == 0)
+            check_blocks(allocator, spec, seed);
+    }
+    ech_allocator_stats(allocator, &outcome.stats);
+    ck_assert_uint_ge(outcome.stats.peak_reserved, bound);
+    ck_assert_uint_eq(outcome.stats.peak_requested, bound);
+    ck_assert_uint_ge(outcome.stats.peak_live, bound);
+    while (n_live)
+        ck_assert(ech_allocator_release(allocator, live[--n_live]));
+    check_blocks(allocator, spec, seed);
+    ech_allocator_stats(allocator, &outcome.stats);
+    ck_assert_uint_eq(outcome.stats.live, 0);
+    ck_assert_uint_eq(outcome.stats.requested, 0);
+    return outcome;
+}
+
+START_TEST(registry_keeps_its_promises)
+{
+    const char *spec = g_ptr_array_index(specs, (guint)(_i / N_ROUNDS));
+    uint64_t seed = seed_of(_i % N_ROUNDS);
+    EchBytes capacity = _i % 2 ? UINT64_C(64) << 30 : UINT64_C(1) << 30;
+    Outcome once = run(spec, seed, capacity, false);
+    Outcome again = run(spec, seed, capacity, false);
+    ck_assert_msg(once.hash == again.hash, "%s seed %" G_GUINT64_FORMAT ": two runs differ", spec, seed);
+    run(spec, seed, capacity, true);
+    run(spec, seed, UINT64_C(100) << 20, true);
+    run(spec, seed, 3 << 20, false);
+}
+END_TEST
+
+START_TEST(checker_sees_overlaps)
+{
+    g_autoptr(GError) error = NULL;
+    const EchPlaced good[] = {{0, 10, 0, 5}, {10, 5, 0, 5}, {0, 15, 5, 9}, {3, 0, 0, 9}};
+    ck_assert(ech_placement_check(good, 4, 15, &error));
+    ck_assert(!ech_placement_check(good, 4, 14, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_VERIFY));
+    g_clear_error(&error);
+    const EchPlaced bad[] = {{0, 100, 0, 5}, {200, 5, 1, 5}, {99, 2, 4, 9}};
+    ck_assert(!ech_placement_check(bad, 3, 0, &error));
+    ck_assert_str_eq(error->message, "placement of 2 at [99, 101) overlaps 0 at [0, 100)");
+    g_clear_error(&error);
+    const EchPlaced inside[] = {{50, 2, 0, 5}, {0, 100, 1, 5}};
+    ck_assert(!ech_placement_check(inside, 2, 0, &error));
+}
+END_TEST
+
+START_TEST(specs_are_refused_with_reasons)
+{
+    static const struct {
+        const char *spec, *message;
+    } cases[] = {
+        {"best_fti", "'best_fti' is no allocator; did you mean 'best_fit'?"},
+        {"best_fit:limt=1", "best_fit:limt=1: 'limt' is no parameter here; did you mean 'limit'?"},
+        {"best_fit:alignment=0", "best_fit:alignment=0: alignment: '0' is out of range; expected 1 to 1GiB"},
+    };
+    EchAllocDevice device = {.capacity = 1 << 20};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(GError) error = NULL;
+        ck_assert_ptr_null(ech_allocator_new(cases[i].spec, &device, &error));
+        ck_assert_str_eq(error->message, cases[i].message);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    fill_specs();
+    for (int i = 0; i < N_ROUNDS; i++)
+        printf("seed of round %d: %" G_GUINT64_FORMAT " (ECH_SEED sets it)\n", i, seed_of(i));
+    fflush(stdout);
+    Suite *suite = suite_create("alloc properties");
+    TCase *tests = tcase_create("registry");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, registry_keeps_its_promises, 0, (int)specs->len * N_ROUNDS);
+    tcase_add_test(tests, checker_sees_overlaps);
+    tcase_add_test(tests, specs_are_refused_with_reasons);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
