@@ -1,0 +1,30 @@
+/** @file heap_fit.h
+ * Best fit over address x time: which gap of the address line is free during whole spans of time.
+ *
+ * A segment tree over time; each node keeps two sets of disjoint address runs: what is used by anything that touches the node's
+ * time, and what is used during all of it. A query intersects the free space of a few nodes, sparsest first, so its cost follows the
+ * gaps that remain and not the number of buffers alive. Not thread-safe; knows no planners.
+ */
+#pragma once
+#include "sim/base/units.h"
+
+#include <stddef.h>
+
+typedef struct EchFitHeap EchFitHeap;
+
+/** A half-open span of time slots. */
+typedef struct {
+    uint32_t begin, end;
+} EchFitSpan;
+
+/** A heap over @n_slots time slots. Gaps that cannot hold @smallest bytes at a multiple of @alignment are forgotten. */
+EchFitHeap *ech_fit_heap_new(uint32_t n_slots, EchBytes smallest, uint64_t alignment) G_GNUC_WARN_UNUSED_RESULT;
+void ech_fit_heap_free(EchFitHeap *heap);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFitHeap, ech_fit_heap_free)
+/** Marks [offset, offset + bytes) as used during @span (not empty). */
+void ech_fit_heap_use(EchFitHeap *heap, EchFitSpan span, uint64_t offset, EchBytes bytes);
+/** The offset (a multiple of @alignment, itself a multiple of the heap's) at which @bytes are free during all @spans: in the tightest
+ * gap, measured from the aligned start, or with @lowest in the lowest; the lowest on ties. The last gap is endless. */
+uint64_t ech_fit_heap_find(EchFitHeap *heap, const EchFitSpan *spans, size_t n_spans, EchBytes bytes, uint64_t alignment, bool lowest);
+/** Runs looked at by queries so far: the work done. */
+uint64_t ech_fit_heap_work(const EchFitHeap *heap);
