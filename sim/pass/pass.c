@@ -1,0 +1,113 @@
+#include "sim/pass/pass.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+#pragma weak ech_program_ref
+#pragma weak ech_program_unref
+
+#define ECH_PASS(name) extern const EchPassClass ech_pass_##name;
+#include "sim/pass/passes.def"
+#undef ECH_PASS
+
+static const EchPassClass *const classes[] = {
+#define ECH_PASS(name) &ech_pass_##name,
+#include "sim/pass/passes.def"
+#undef ECH_PASS
+};
+
+struct EchPass {
+    const EchPassClass *class;
+    void *options;
+};
+
+const EchPassClass *const *ech_pass_classes(size_t *ret_n)
+{
+    *ret_n = G_N_ELEMENTS(classes);
+    return classes;
+}
+
+EchPass *ech_pass_new(const char *spec, GError **error)
+{
+    g_autofree char *name = NULL;
+    g_autofree char *rest = NULL;
+    ech_spec_split(spec, &name, &rest);
+    g_autoptr(EchPass) pass = g_new0(EchPass, 1);
+    const char *names[G_N_ELEMENTS(classes) + 1] = {NULL};
+    for (size_t i = 0; i < G_N_ELEMENTS(classes); i++) {
+        names[i] = classes[i]->name;
+        if (strcmp(classes[i]->name, name) == 0)
+            pass->class = classes[i];
+    }
+    if (!pass->class) {
+        const char *nearest = ech_nearest_name(name, names);
+        g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no pass; %s%s%s", name, nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
+        return NULL;
+    }
+    pass->options = g_malloc0(MAX(pass->class->options_size, 1));
+    ech_params_defaults(pass->class->params, pass->options);
+    if (!ech_params_parse(pass->class->params, pass->options, rest, error)) {
+        g_prefix_error(error, "pass %s: ", name);
+        return NULL;
+    }
+    return g_steal_pointer(&pass);
+}
+
+void ech_pass_free(EchPass *pass)
+{
+    if (!pass)
+        return;
+    if (pass->options)
+        ech_params_clear(pass->class->params, pass->options);
+    g_free(pass->options);
+    g_free(pass);
+}
+
+bool ech_pass_is_program(const EchPass *pass)
+{
+    return pass->class->program != NULL;
+}
+
+char *ech_pass_print(const EchPass *pass)
+{
+    g_autofree char *options = ech_params_print(pass->class->params, pass->options);
+    return *options ? g_strdup_printf("%s:%s", pass->class->name, options) : g_strdup(pass->class->name);
+}
+
+EchProgram *ech_passes_run_program(const GPtrArray *passes, const EchDevice *device, EchProgram *in, EchDiag *diag, GError **error)
+{
+    g_autoptr(EchProgram) program = ech_program_ref(in);
+    for (guint i = 0; passes && i < passes->len; i++) {
+        const EchPass *pass = passes->pdata[i];
+        if (!pass->class->program)
+            continue;
+        EchProgram *next = pass->class->program(pass->options, device, program, diag, error);
+        if (!next) {
+            g_prefix_error(error, "pass %s: ", pass->class->name);
+            return NULL;
+        }
+        ech_program_unref(program);
+        program = next;
+    }
+    return g_steal_pointer(&program);
+}
+
+EchTrace *ech_passes_run_trace(const GPtrArray *passes, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    g_autoptr(EchTrace) trace = ech_trace_ref(in);
+    for (guint i = 0; passes && i < passes->len; i++) {
+        const EchPass *pass = passes->pdata[i];
+        if (!pass->class->trace)
+            continue;
+        EchTrace *next = pass->class->trace(pass->options, device, trace, diag, error);
+        if (!next) {
+            g_prefix_error(error, "pass %s: ", pass->class->name);
+            return NULL;
+        }
+        ech_trace_unref(trace);
+        trace = next;
+    }
+    return g_steal_pointer(&trace);
+}
