@@ -1,0 +1,514 @@
+/* XLA's and TensorFlow's BFC allocator: best fit with coalescing over regions taken from the device.
+ *
+ * The free chunks of all bins together are ordered by (bytes, address), because bins split that order into ranges; so one ordered
+ * tree gives the same choice as the scan over bins. Host memory follows the chunks, not the pool. */
+#include "models/alloc/chunks.h"
+#include "models/alloc/class.h"
+#include "models/alloc/tree.h"
+#include "sim/base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+/* xla/tsl/framework/bfc_allocator.h:152; bfc_allocator.cc:94-117 (OpenXLA 183fa00c). */
+enum { UNIT = 256 };
+static const EchBytes MAX_INTERNAL_WASTE = UINT64_C(128) << 20;
+static const EchBytes FIRST_REGION = UINT64_C(2) << 20;
+
+enum { TAG_LOWER, TAG_UPPER, TAG_GAP, N_TREES = 2 };
+
+typedef struct {
+    uint64_t address;
+    EchBytes bytes;      /* 0: given back, next is the next spare slot */
+    uint32_t first, next;
+    uint32_t in_use;     /* chunks */
+    uint32_t number;
+} Region;
+
+typedef struct {
+    EchAllocator base;
+    EchBytes limit, alignment;
+    uint64_t growth, coalesce_regions, garbage_collection, two_ended;
+    double fragmentation_fraction;
+    EchBytes pool, next_region, max_waste;
+    EchBytes largest_alloc;
+    EchChunks chunks;
+    EchTree free[N_TREES]; /* (bytes, address) by tag; only the first without two_ended */
+    uint32_t gap;          /* the free chunk between the ends, or 0 */
+    Region *regions;
+    uint32_t n_regions, spare_region; /* spare: number + 1, or 0 */
+} Bfc;
+
+static const EchParam params[] = {
+    {"limit", ECH_PARAM_BYTES, offsetof(Bfc, limit), NULL, NULL, NULL, NULL, "bytes the pool may take from the device; the capacity if not given"},
+    {"growth", ECH_PARAM_BOOL, offsetof(Bfc, growth), "false", NULL, NULL, NULL, "take regions of 2, 4, 8... MiB as needed, not the whole limit at once"},
+    {"coalesce_regions", ECH_PARAM_BOOL, offsetof(Bfc, coalesce_regions), "false", NULL, NULL, NULL, "a region that begins where another ends extends it"},
+    {"garbage_collection", ECH_PARAM_BOOL, offsetof(Bfc, garbage_collection), "false", NULL, NULL, NULL, "give regions without chunks in use back before failing"},
+    {"fragmentation_fraction", ECH_PARAM_RATIO, offsetof(Bfc, fragmentation_fraction), "0", "0", "1", NULL,
+     "share of the limit that one chunk may waste before it is split; 0: 128 MiB"},
+    {"alignment", ECH_PARAM_BYTES, offsetof(Bfc, alignment), "256", "1", "1GiB", NULL, "of every request, bytes; a power of two, raised to 256"},
+    {"two_ended", ECH_PARAM_BOOL, offsetof(Bfc, two_ended), "false", NULL, NULL, NULL, "spatial partitioning: requests from the upper end too"},
+    {0},
+};
+
+static bool bfc_init(EchAllocator *base, GError **error)
+{
+    Bfc *self = (Bfc *)base;
+    if (self->limit == 0)
+        self->limit = base->memory.capacity;
+    if (self->alignment & (self->alignment - 1)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "alignment: '%" G_GUINT64_FORMAT "' is no power of two", self->alignment);
+        return false;
+    }
+    self->alignment = MAX(self->alignment, (EchBytes)UNIT);
+    self->limit = MIN(self->limit, UINT64_C(1) << 46);
+    base->limit = self->limit;
+    self->next_region = ech_round_up(self->growth ? MIN(self->limit, FIRST_REGION) : self->limit, UNIT);
+    self->max_waste = self->fragmentation_fraction > 0 ? (EchBytes)(int64_t)(self->fragmentation_fraction * (double)self->limit) : MAX_INTERNAL_WASTE;
+    return true;
+}
+
+static void bfc_done(EchAllocator *base)
+{
+    Bfc *self = (Bfc *)base;
+    ech_chunks_clear(&self->chunks);
+    for (unsigned i = 0; i < N_TREES; i++)
+        ech_tree_clear(&self->free[i]);
+    g_free(self->regions);
+}
+
+static void put(Bfc *self, uint32_t at)
+{
+    const EchChunk *chunk = &self->chunks.items[at];
+    if (chunk->tag == TAG_GAP)
+        self->gap = at;
+    else
+        ech_tree_insert(&self->free[chunk->tag], ech_tree_key(chunk->bytes, chunk->address), at);
+}
+
+static void pull(Bfc *self, uint32_t at)
+{
+    const EchChunk *chunk = &self->chunks.items[at];
+    if (chunk->tag == TAG_GAP)
+        self->gap = 0;
+    else
+        ech_tree_remove(&self->free[chunk->tag], ech_tree_key(chunk->bytes, chunk->address));
+}
+
+/* Joins a free chunk with its free neighbours and puts the result into its tree. */
+static void coalesce(Bfc *self, uint32_t at)
+{
+    EchChunk *items = self->chunks.items;
+    uint32_t next = items[at].next, prev = items[at].prev;
+    if (next && !items[next].used) {
+        pull(self, next);
+        items[at].tag = items[at].tag == items[next].tag ? items[at].tag : TAG_GAP;
+        ech_chunks_absorb_next(&self->chunks, at);
+    }
+    if (prev && !items[prev].used) {
+        pull(self, prev);
+        items[prev].tag = items[at].tag == items[prev].tag ? items[at].tag : TAG_GAP;
+        ech_chunks_absorb_next(&self->chunks, prev);
+        at = prev;
+    }
+    put(self, at);
+}
+
+static uint32_t add_region(Bfc *self, uint64_t address, EchBytes bytes, uint32_t number)
+{
+    uint32_t at;
+    if (self->spare_region) {
+        at = self->spare_region - 1;
+        self->spare_region = self->regions[at].next;
+    } else {
+        at = self->n_regions++;
+        if ((at & (at - 1)) == 0) /* grow at powers of two */
+            self->regions = g_renew(Region, self->regions, at ? at * 2 : 2);
+    }
+    uint32_t first = ech_chunks_add(&self->chunks, address, bytes, at);
+    self->regions[at] = (Region){.address = address, .bytes = bytes, .first = first, .number = number};
+    return first;
+}
+
+/* bfc_allocator.cc:169-279. */
+static bool extend(Bfc *self, EchBytes rounded)
+{
+    EchBytes available = self->limit - self->pool;
+    available -= available % UNIT;
+    if (rounded > available)
+        return false;
+    bool increased = false;
+    while (rounded > self->next_region) {
+        self->next_region *= 2;
+        increased = true;
+    }
+    EchBytes bytes = MIN(self->next_region, available);
+    uint64_t address;
+    uint32_t number;
+    while (!ech_alloc_take_segment(&self->base, bytes, &address, &number)) {
+        /* The product is a float's, as in the real code. */
+        EchBytes smaller = ech_round_up((EchBytes)((float)bytes * 0.9f), UNIT);
+        if (smaller >= bytes) {
+            if (bytes < UNIT)
+                return false;
+            smaller = bytes - UNIT;
+        }
+        bytes = smaller;
+        if (bytes < rounded)
+            return false;
+    }
+    if (!increased)
+        self->next_region *= 2;
+    self->pool += bytes;
+    for (uint32_t i = 0; self->coalesce_regions && i < self->n_regions; i++) {
+        Region *region = &self->regions[i];
+        if (region->bytes == 0 || region->address + region->bytes != address)
+            continue;
+        uint32_t last = region->first;
+        while (self->chunks.items[last].next)
+            last = self->chunks.items[last].next;
+        region->bytes += bytes;
+        uint32_t at = ech_chunks_add(&self->chunks, address, bytes, i);
+        self->chunks.items[at].prev = last;
+        self->chunks.items[last].next = at;
+        coalesce(self, at);
+        return true;
+    }
+    uint32_t at = add_region(self, address, bytes, number);
+    if (self->two_ended)
+        self->chunks.items[at].tag = TAG_GAP;
+    put(self, at);
+    return true;
+}
+
+/* Gives every region without a chunk in use back; false if that cannot help (bfc_allocator.cc:430-519). */
+static bool collect_garbage(Bfc *self, EchBytes rounded)
+{
+    EchBytes total = 0;
+    for (uint32_t i = 0; i < self->n_regions; i++)
+        total += self->regions[i].in_use ? 0 : self->regions[i].bytes;
+    if (total == 0 || rounded > self->limit - self->pool + total)
+        return false;
+    for (uint32_t i = 0; i < self->n_regions; i++) {
+        Region *region = &self->regions[i];
+        if (region->in_use || region->bytes == 0)
+            continue;
+        /* Free neighbours are always joined: one chunk. */
+        pull(self, region->first);
+        ech_chunks_drop(&self->chunks, region->first);
+        ech_alloc_give_segment(&self->base, region->address, region->bytes);
+        self->pool -= region->bytes;
+        *region = (Region){.next = self->spare_region};
+        self->spare_region = i + 1;
+    }
+    return true;
+}
+
+/* Cuts @rounded bytes from the low end of a chunk that is in no tree; what is split off goes to a tree. */
+static uint32_t carve_lower(Bfc *self, uint32_t at, EchBytes rounded, EchBytes pad)
+{
+    if (pad) {
+        uint32_t rest = ech_chunks_split(&self->chunks, at, pad);
+        self->chunks.items[at].tag = TAG_LOWER;
+        put(self, at);
+        at = rest;
+    }
+    EchBytes bytes = self->chunks.items[at].bytes;
+    if (bytes - rounded >= rounded || bytes - rounded >= self->max_waste) {
+        if (bytes > rounded)
+            put(self, ech_chunks_split(&self->chunks, at, rounded));
+    }
+    self->chunks.items[at].tag = TAG_LOWER;
+    return at;
+}
+
+/* The same from the high end. */
+static uint32_t carve_upper(Bfc *self, uint32_t at, EchBytes rounded)
+{
+    const EchChunk *chunk = &self->chunks.items[at];
+    uint64_t end = chunk->address + chunk->bytes;
+    uint64_t start = (end - rounded) & ~(self->alignment - 1);
+    if (start > chunk->address) {
+        uint32_t rest = ech_chunks_split(&self->chunks, at, start - chunk->address);
+        put(self, at);
+        at = rest;
+    }
+    self->chunks.items[at].tag = TAG_UPPER;
+    if (start + rounded < end)
+        put(self, ech_chunks_split(&self->chunks, at, rounded));
+    return at;
+}
+
+static EchBytes pad_of(const Bfc *self, uint64_t address)
+{
+    return ech_round_up(ech_round_up(address, self->alignment) - address, UNIT);
+}
+
+static bool fits_upper(const Bfc *self, const EchChunk *chunk, EchBytes rounded)
+{
+    return chunk->bytes >= rounded && ((chunk->address + chunk->bytes - rounded) & ~(self->alignment - 1)) >= chunk->address;
+}
+
+static uint32_t find(Bfc *self, EchBytes rounded, bool upper)
+{
+    EchTree *tree = &self->free[upper ? TAG_UPPER : TAG_LOWER];
+    for (EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(rounded, 0)); it.leaf; it = ech_tree_next(it)) {
+        uint32_t at = ech_tree_iter_value(it);
+        const EchChunk *chunk = &self->chunks.items[at];
+        if (upper) {
+            if (!fits_upper(self, chunk, rounded))
+                continue;
+            ech_tree_remove_at(tree, it);
+            return carve_upper(self, at, rounded);
+        }
+        EchBytes pad = self->alignment == UNIT ? 0 : pad_of(self, chunk->address);
+        if (chunk->bytes < rounded + pad)
+            continue;
+        ech_tree_remove_at(tree, it);
+        return carve_lower(self, at, rounded, pad);
+    }
+    if (!self->gap)
+        return 0;
+    const EchChunk *chunk = &self->chunks.items[self->gap];
+    EchBytes pad = pad_of(self, chunk->address);
+    if (upper ? !fits_upper(self, chunk, rounded) : chunk->bytes < rounded + pad)
+        return 0;
+    uint32_t at = self->gap;
+    self->gap = 0;
+    return upper ? carve_upper(self, at, rounded) : carve_lower(self, at, rounded, pad);
+}
+
+static bool bfc_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
+{
+    Bfc *self = (Bfc *)base;
+    if (request->bytes > self->limit)
+        return false;
+    EchBytes rounded = ech_round_up(request->bytes, UNIT);
+    bool upper = self->two_ended && request->upper_end;
+    uint32_t at = find(self, rounded, upper);
+    if (!at && extend(self, rounded))
+        at = find(self, rounded, upper);
+    if (!at && self->garbage_collection && collect_garbage(self, rounded) && extend(self, rounded))
+        at = find(self, rounded, upper);
+    if (!at)
+        return false;
+    EchChunk *chunk = &self->chunks.items[at];
+    Region *region = &self->regions[chunk->segment];
+    chunk->used = 1;
+    region->in_use++;
+    self->largest_alloc = MAX(self->largest_alloc, chunk->bytes);
+    live->address = chunk->address;
+    live->rounded = chunk->bytes;
+    live->handle = at;
+    live->segment = region->number;
+    ret->offset = chunk->address - region->address;
+    return true;
+}
+
+static void bfc_release(EchAllocator *base, uint32_t id, const EchLive *live)
+{
+    (void)id;
+    Bfc *self = (Bfc *)base;
+    EchChunk *items = self->chunks.items;
+    uint32_t at = live->handle;
+    EchChunk *chunk = &items[at];
+    chunk->used = 0;
+    self->regions[chunk->segment].in_use--;
+    if (self->two_ended) {
+        /* What borders on the gap, or on the other end, belongs to the gap (bfc_allocator.cc:1086-1105). */
+        if (chunk->tag == TAG_LOWER && (!chunk->next || items[chunk->next].tag != TAG_LOWER))
+            chunk->tag = TAG_GAP;
+        else if (chunk->tag == TAG_UPPER && (!chunk->prev || items[chunk->prev].tag != TAG_UPPER))
+            chunk->tag = TAG_GAP;
+    }
+    coalesce(self, at);
+}
+
+static EchBytes bfc_largest(const EchAllocator *base)
+{
+    const Bfc *self = (const Bfc *)base;
+    EchBytes largest = self->gap ? self->chunks.items[self->gap].bytes : 0;
+    for (unsigned i = 0; i < N_TREES; i++) {
+        EchTreeIter it = ech_tree_last(&self->free[i]);
+        if (it.leaf)
+            largest = MAX(largest, self->chunks.items[ech_tree_iter_value(it)].bytes);
+    }
+    return largest;
+}
+
+static void bfc_walk(const EchAllocator *base, GArray *out)
+{
+    const Bfc *self = (const Bfc *)base;
+    for (uint32_t i = 0; i < self->n_regions; i++) {
+        for (uint32_t at = self->regions[i].bytes ? self->regions[i].first : 0; at; at = self->chunks.items[at].next) {
+            const EchChunk *chunk = &self->chunks.items[at];
+            EchAllocBlock block = {.segment = self->regions[i].number, .state = ECH_BLOCK_FREE, .address = chunk->address, .bytes = chunk->bytes, .id = UINT32_MAX};
+            if (!chunk->used)
+                g_array_append_val(out, block);
+        }
+    }
+}
+
+/* Names of tsl::AllocatorStats (xla/tsl/framework/allocator.h:94-135). */
+static void bfc_own_stats(EchAllocator *base, GArray *out)
+{
+    const Bfc *self = (const Bfc *)base;
+    const EchAllocStats *stats = &base->stats;
+    ech_alloc_add_stat(out, "num_allocs", (int64_t)stats->allocs);
+    ech_alloc_add_stat(out, "bytes_in_use", (int64_t)stats->live);
+    ech_alloc_add_stat(out, "peak_bytes_in_use", (int64_t)stats->peak_live);
+    ech_alloc_add_stat(out, "largest_alloc_size", (int64_t)self->largest_alloc);
+    ech_alloc_add_stat(out, "bytes_limit", (int64_t)self->limit);
+    ech_alloc_add_stat(out, "largest_free_block_bytes", (int64_t)bfc_largest(base));
+    ech_alloc_add_stat(out, "pool_bytes", (int64_t)stats->reserved);
+    ech_alloc_add_stat(out, "peak_pool_bytes", (int64_t)stats->peak_reserved);
+}
+
+/* The words of the frameworks that use BFC. */
+
+static bool ratio_of(const char *name, const char *text, double max, double *ret, GError **error)
+{
+    char *end;
+    double value = g_ascii_strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value <= 0 || value > max) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is no fraction of the memory; expected something like .75", name, text);
+        return false;
+    }
+    *ret = value;
+    return true;
+}
+
+static bool flag_of(const char *name, const char *text, uint64_t *ret, GError **error)
+{
+    bool yes = g_ascii_strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    if (!yes && g_ascii_strcasecmp(text, "false") != 0 && strcmp(text, "0") != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is neither true nor false", name, text);
+        return false;
+    }
+    *ret = yes;
+    return true;
+}
+
+/* Calls @set for each key=value (or bare key, value NULL) between commas, blanks or semicolons. */
+static bool each_setting(const char *text, bool (*set)(Bfc *self, const char *name, const char *value, GError **error), Bfc *self, GError **error)
+{
+    g_auto(GStrv) items = g_strsplit_set(text ? text : "", ", ;", -1);
+    for (char **item = items; *item; item++) {
+        if (!**item)
+            continue;
+        char *equals = strchr(*item, '=');
+        if (equals)
+            *equals = '\0';
+        if (!set(self, *item, equals ? equals + 1 : NULL, error))
+            return false;
+    }
+    return true;
+}
+
+static bool unknown(const char *name, const char *const *names, GError **error)
+{
+    const char *nearest = ech_nearest_name(name, names);
+    g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
+    if (nearest)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no setting here; did you mean '%s'?", name, nearest);
+    else
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no setting here; expected %s", name, all);
+    return false;
+}
+
+static const char *const jax_names[] = {"mem_fraction", "preallocate", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
+                                        "XLA_PYTHON_CLIENT_ALLOCATOR", NULL};
+
+static bool jax_set(Bfc *self, const char *name, const char *value, GError **error)
+{
+    const char *given = value ? value : "true";
+    if (strcmp(name, "mem_fraction") == 0 || g_str_has_suffix(name, "_CLIENT_MEM_FRACTION")) {
+        double fraction;
+        if (!ratio_of(name, given, 1, &fraction, error))
+            return false;
+        self->limit = (EchBytes)(fraction * (double)self->base.memory.capacity);
+        return true;
+    }
+    if (strcmp(name, "preallocate") == 0 || strcmp(name, "XLA_PYTHON_CLIENT_PREALLOCATE") == 0) {
+        uint64_t preallocate;
+        if (!flag_of(name, given, &preallocate, error))
+            return false;
+        self->growth = !preallocate;
+        return true;
+    }
+    if (strcmp(name, "XLA_PYTHON_CLIENT_ALLOCATOR") == 0)
+        return true; /* chose this class */
+    return unknown(name, jax_names, error);
+}
+
+/* xla/pjrt/plugin/xla_gpu/xla_gpu_allocator_config.h:45-66 and gpu_helpers.cc:155-175: 0.75 of the memory, rounded up to 2 MiB, preallocated. */
+static bool jax_configure(EchAllocator *base, const char *text, GError **error)
+{
+    Bfc *self = (Bfc *)base;
+    self->limit = (EchBytes)(0.75 * (double)base->memory.capacity);
+    if (!each_setting(text, jax_set, self, error))
+        return false;
+    self->limit = ech_round_up(self->limit, UINT64_C(2) << 20);
+    return true;
+}
+
+static const char *const tensorflow_names[] = {"allow_growth", "per_process_gpu_memory_fraction", "internal_fragmentation_fraction", "garbage_collection",
+                                               "gpu_system_memory_size_in_mb", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_GPU_GARBAGE_COLLECTION", NULL};
+
+static bool tensorflow_set(Bfc *self, const char *name, const char *value, GError **error)
+{
+    const char *given = value ? value : "true";
+    if (strcmp(name, "allow_growth") == 0 || strcmp(name, "TF_FORCE_GPU_ALLOW_GROWTH") == 0)
+        return flag_of(name, given, &self->growth, error);
+    if (strcmp(name, "garbage_collection") == 0 || strcmp(name, "TF_ENABLE_GPU_GARBAGE_COLLECTION") == 0)
+        return flag_of(name, given, &self->garbage_collection, error);
+    if (strcmp(name, "internal_fragmentation_fraction") == 0)
+        return ratio_of(name, given, 1, &self->fragmentation_fraction, error);
+    if (strcmp(name, "per_process_gpu_memory_fraction") == 0) {
+        double fraction;
+        if (!ratio_of(name, given, 1, &fraction, error))
+            return false;
+        self->limit = (EchBytes)(fraction * (double)self->base.memory.capacity);
+        return true;
+    }
+    if (strcmp(name, "gpu_system_memory_size_in_mb") == 0) {
+        uint64_t reserve;
+        if (!ech_parse_u64(given, &reserve, error))
+            return false;
+        reserve = ech_bytes_mul(reserve, UINT64_C(1) << 20);
+        self->limit = reserve < self->base.memory.capacity ? self->base.memory.capacity - reserve : 0;
+        return true;
+    }
+    return unknown(name, tensorflow_names, error);
+}
+
+/* Defaults of GPUOptions: all memory but max(300 MiB, 5 %) (assumed, facts of the documentation), garbage collection on. */
+static bool tensorflow_configure(EchAllocator *base, const char *text, GError **error)
+{
+    Bfc *self = (Bfc *)base;
+    EchBytes total = base->memory.capacity, reserve = MAX(UINT64_C(300) << 20, total / 20);
+    self->limit = total > reserve ? total - reserve : total;
+    self->garbage_collection = 1;
+    return each_setting(text, tensorflow_set, self, error);
+}
+
+#define BFC(symbol, text, conf, table)                                                                                                                         \
+    const EchAllocClass ech_alloc_##symbol = {                                                                                                                 \
+        .name = #symbol,                                                                                                                                       \
+        .summary = text,                                                                                                                                       \
+        .source = "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}",                                                                              \
+        .size = sizeof(Bfc),                                                                                                                                   \
+        .params = table,                                                                                                                                       \
+        .configure = conf,                                                                                                                                     \
+        .init = bfc_init,                                                                                                                                      \
+        .done = bfc_done,                                                                                                                                      \
+        .alloc = bfc_alloc,                                                                                                                                    \
+        .release = bfc_release,                                                                                                                                \
+        .largest_free = bfc_largest,                                                                                                                           \
+        .walk_free = bfc_walk,                                                                                                                                 \
+        .own_stats = bfc_own_stats,                                                                                                                            \
+    }
+
+BFC(bfc, "XLA's and TensorFlow's best fit with coalescing", NULL, params);
+BFC(jax, "BFC as JAX sets it up: .75 of the memory, preallocated; XLA_PYTHON_CLIENT_* accepted", jax_configure, params);
+BFC(tensorflow, "BFC as TensorFlow sets it up; GPUOptions by name accepted", tensorflow_configure, params);
