@@ -148,9 +148,12 @@ static void count_live(EchAllocator *self, const EchLive *live)
 {
     EchAllocStats *stats = &self->stats;
     stats->live += live->rounded;
-    stats->peak_live = MAX(stats->peak_live, stats->live);
     stats->requested += live->requested;
     stats->peak_requested = MAX(stats->peak_requested, stats->requested);
+    if (stats->live > stats->peak_live) {
+        stats->peak_live = stats->live;
+        stats->waste_at_peak = stats->live - stats->requested;
+    }
 }
 
 static void drop_page_if_empty(EchAllocator *self, uint32_t id)
@@ -247,6 +250,11 @@ void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)
     *ret = self->stats;
     if (self->class->largest_free)
         ret->largest_free = self->class->largest_free(self);
+}
+
+void ech_allocator_counters(const EchAllocator *self, EchAllocStats *ret)
+{
+    *ret = self->stats;
 }
 
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *self, size_t *ret_n)

@@ -52,6 +52,7 @@ typedef struct {
     EchBytes live, peak_live;           /**< Rounded bytes in use. */
     EchBytes requested, peak_requested; /**< As asked. */
     EchBytes reserved, peak_reserved;   /**< Taken from the device. */
+    EchBytes waste_at_peak;             /**< Rounded minus requested bytes when the rounded ones peaked. */
     EchBytes largest_free;              /**< Largest free block inside what is reserved. */
     uint64_t segments_allocated, segments_freed;
 } EchAllocStats;
@@ -70,6 +71,8 @@ bool ech_allocator_release(EchAllocator *allocator, uint32_t id);
 void ech_allocator_record_stream(EchAllocator *allocator, uint32_t id, uint32_t stream);
 void ech_allocator_stream_done(EchAllocator *allocator, uint32_t stream);
 void ech_allocator_stats(const EchAllocator *allocator, EchAllocStats *ret);
+/** The same without largest_free, which some allocators have to search for. */
+void ech_allocator_counters(const EchAllocator *allocator, EchAllocStats *ret);
 /** The framework's own statistics; borrowed until the next call. */
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *allocator, size_t *ret_n);
 /** Canonical spec, for reports; borrowed. */

@@ -12,6 +12,15 @@ enum { N_EVENTS = 6000, N_ROUNDS = 4 };
 
 /* Specs beside the bare names: the options that change the behaviour. */
 static const char *const more_specs[] = {
+    "bfc:growth=true",
+    "bfc:growth=true,coalesce_regions=true,garbage_collection=true",
+    "bfc:growth=true,garbage_collection=true,fragmentation_fraction=0.0001",
+    "bfc:alignment=4096",
+    "bfc:limit=512MiB,two_ended=true",
+    "bfc:limit=300MiB,two_ended=true,alignment=1024",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION=.9",
+    "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+    "tensorflow:allow_growth",
     "best_fit:limit=64MiB,alignment=64",
     "arena:limit=64MiB",
     "first_fit:alignment=4096",

@@ -1,0 +1,511 @@
+/* echelon alloc: a trace's allocations under one allocator or several, without a clock. */
+#include "models/alloc/report.h"
+#include "sim/base/error.h"
+#include "sim/cli/cli.h"
+#include "sim/import/alloc_text.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Where no --capacity is given: the H100 and A100 of 80 GB, and the device the recorded placements were made on. */
+static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
+
+typedef struct {
+    GArray *events;     /* EchAllocEvent */
+    EchTrace *trace;    /* for names, or NULL */
+    char *format;
+    EchDiag *diag;
+} Input;
+
+/* One allocator's results. */
+typedef struct {
+    const char *spec;
+    EchAllocOutcome outcome;
+    EchAllocReport *report; /* or NULL */
+    GArray *own;            /* EchAllocStat */
+    char *note, *fault;
+    EchBytes smallest;      /* 0: not searched, or none */
+} Result;
+
+static void input_clear(Input *input)
+{
+    g_clear_pointer(&input->events, g_array_unref);
+    g_clear_pointer(&input->trace, ech_trace_unref);
+    g_clear_pointer(&input->diag, ech_diag_free);
+    g_free(input->format);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Input, input_clear)
+
+static void result_clear(gpointer data)
+{
+    Result *result = data;
+    g_clear_pointer(&result->report, ech_alloc_report_free);
+    g_clear_pointer(&result->own, g_array_unref);
+    g_free(result->note);
+    g_free(result->fault);
+}
+
+/* Text of events is read straight into the array; everything else through its importer. */
+static bool load(const char *path, const char *format, const char *memory, Input *input, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_open(path, error);
+    if (!source)
+        return false;
+    size_t n;
+    const uint8_t *head = ech_source_head(source, &n);
+    if ((!format || strcmp(format, "alloc_text") == 0) && ech_alloc_text_probe(head, n)) {
+        input->diag = ech_diag_new();
+        input->format = g_strdup("alloc_text");
+        input->events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+        g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
+        if (!bytes)
+            return false;
+        gsize size;
+        const char *data = g_bytes_get_data(bytes, &size);
+        return ech_alloc_text_read(data, size, path, input->events, input->diag, error);
+    }
+    EchImportOptions options = {.loop_trips = 1};
+    g_autoptr(EchImport) import = ech_import_source(source, format, &options, error);
+    if (!import)
+        return false;
+    if (!import->trace) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a %s file has no allocations yet", path, import->format);
+        return false;
+    }
+    input->format = g_strdup(import->format);
+    input->trace = ech_trace_ref(import->trace);
+    input->diag = g_steal_pointer(&import->diag);
+    EchId id = memory ? ech_trace_find_memory(input->trace, memory) : ech_alloc_main_memory(input->trace);
+    if (memory && id == ECH_NONE) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--memory: the trace has no memory '%s'", memory);
+        return false;
+    }
+    input->events = ech_alloc_events_of_trace(input->trace, id);
+    return true;
+}
+
+/* ---- placements ---- */
+
+static char *put_u64(char *at, uint64_t value)
+{
+    char digits[20];
+    unsigned n = 0;
+    do {
+        digits[n++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
+    while (n)
+        *at++ = digits[--n];
+    return at;
+}
+
+/* Lines are made by hand: 10^6 of them should take no longer than placing them. */
+static bool write_placements(const char *path, const Input *input, const GArray *placed, GError **error)
+{
+    FILE *file = g_fopen(path, "w");
+    if (!file) {
+        g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: %s", path, g_strerror(errno));
+        return false;
+    }
+    enum { LINE = 192, SIZE = 1 << 18 };
+    g_autofree char *buffer = g_malloc(SIZE);
+    char *at = buffer;
+    bool ok = true;
+    at += g_snprintf(at, LINE, "event,id,requested,rounded,segment,offset,address\n");
+    for (guint i = 0; i < placed->len; i++) {
+        const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
+        const EchAllocEvent *event = &g_array_index(input->events, EchAllocEvent, item->event);
+        const EchPlacement *p = &item->placement;
+        at = put_u64(at, item->event);
+        *at++ = ',';
+        at = put_u64(at, event->id);
+        *at++ = ',';
+        at = put_u64(at, event->bytes);
+        *at++ = ',';
+        if (item->fit == ECH_FIT_OK && p->address != ECH_ADDRESS_NONE) {
+            at = put_u64(at, p->rounded);
+            *at++ = ',';
+            at = put_u64(at, p->segment);
+            *at++ = ',';
+            at = put_u64(at, p->offset);
+            *at++ = ',';
+            if (p->reservation >= 0) {
+                *at++ = 'E';
+                at = put_u64(at, (uint64_t)p->reservation);
+                *at++ = '+';
+                at = put_u64(at, p->address - ((uint64_t)(p->reservation + 1) << 48));
+            } else {
+                at = put_u64(at, p->address);
+            }
+        } else {
+            *at++ = ',';
+            *at++ = ',';
+            *at++ = ',';
+        }
+        *at++ = '\n';
+        if (at > buffer + SIZE - LINE) {
+            ok = ok && fwrite(buffer, 1, (size_t)(at - buffer), file) == (size_t)(at - buffer);
+            at = buffer;
+        }
+    }
+    ok = ok && fwrite(buffer, 1, (size_t)(at - buffer), file) == (size_t)(at - buffer);
+    ok = (fclose(file) == 0) && ok;
+    if (!ok)
+        g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: %s", path, g_strerror(errno));
+    return ok;
+}
+
+/* ---- output ---- */
+
+static void add_int(JsonBuilder *b, const char *name, uint64_t value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_int_value(b, value > G_MAXINT64 ? G_MAXINT64 : (gint64)value);
+}
+
+static void add_double(JsonBuilder *b, const char *name, double value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_double_value(b, value);
+}
+
+static void add_string(JsonBuilder *b, const char *name, const char *value)
+{
+    g_autofree char *valid = g_utf8_make_valid(value, -1);
+    json_builder_set_member_name(b, name);
+    json_builder_add_string_value(b, valid);
+}
+
+static double fragmentation(const EchAllocStats *stats)
+{
+    return stats->peak_reserved ? 1 - (double)stats->peak_live / (double)stats->peak_reserved : 0;
+}
+
+static const char *const moment_names[] = {"peak", "failure", "end"};
+static const char *const fit_names[] = {"ok", "full", "fragmented"};
+
+static const EchBuffer *buffer_of(const Input *input, uint32_t id)
+{
+    return input->trace && id < ech_trace_n_buffers(input->trace) ? &ech_trace_buffers(input->trace)[id] : NULL;
+}
+
+/* What people call an allocation. Owned by the caller. */
+static char *name_of(const Input *input, uint32_t id)
+{
+    const EchBuffer *buffer = buffer_of(input, id);
+    const char *name = buffer ? ech_trace_string(input->trace, buffer->name) : "";
+    return *name ? g_strdup(name) : g_strdup_printf("#%u", id);
+}
+
+static void json_moment(JsonBuilder *b, const Input *input, const EchMoment *moment, unsigned top)
+{
+    json_builder_begin_object(b);
+    add_string(b, "moment", moment_names[moment->kind]);
+    add_int(b, "event", moment->event);
+    if (moment->kind == ECH_MOMENT_FAILURE) {
+        add_int(b, "asked_bytes", moment->asked);
+        add_int(b, "asked_id", moment->asked_id);
+        add_string(b, "why", fit_names[moment->fit]);
+    }
+    add_int(b, "reserved_bytes", moment->stats.reserved);
+    add_int(b, "allocated_bytes", moment->stats.live);
+    add_int(b, "requested_bytes", moment->stats.requested);
+    add_int(b, "internal_waste_bytes", moment->internal_waste);
+    add_int(b, "largest_free_bytes", moment->stats.largest_free);
+    add_int(b, "stranded_bytes", moment->stranded);
+    add_int(b, "cached_bytes", moment->cached);
+    add_int(b, "pending_bytes", moment->pending);
+    add_string(b, "picture", moment->picture);
+    json_builder_set_member_name(b, "segments");
+    json_builder_begin_array(b);
+    for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
+        const EchSegmentReport *segment = &moment->segments[i];
+        json_builder_begin_object(b);
+        add_int(b, "segment", segment->segment);
+        add_int(b, "address", segment->address);
+        add_int(b, "bytes", segment->bytes);
+        add_int(b, "used_bytes", segment->used);
+        add_int(b, "stranded_bytes", segment->bytes - segment->used);
+        add_int(b, "largest_free_bytes", segment->largest_free);
+        add_int(b, "live_blocks", segment->n_blocks);
+        json_builder_set_member_name(b, "pinned_by");
+        json_builder_begin_array(b);
+        for (uint32_t j = 0; j < MIN(segment->n_blocks, top); j++) {
+            const EchPin *pin = &moment->pins[segment->first_block + j];
+            const EchBuffer *buffer = buffer_of(input, pin->id);
+            g_autofree char *name = name_of(input, pin->id);
+            json_builder_begin_object(b);
+            add_int(b, "id", pin->id);
+            add_string(b, "name", name);
+            add_int(b, "bytes", pin->bytes);
+            add_int(b, "requested_bytes", pin->requested);
+            add_int(b, "age_events", moment->event - MIN(moment->event, (uint64_t)pin->born));
+            if (buffer && buffer->stack != ECH_NONE)
+                add_string(b, "stack", ech_trace_string(input->trace, buffer->stack));
+            json_builder_end_object(b);
+        }
+        json_builder_end_array(b);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+}
+
+static void json_report(JsonBuilder *b, const Input *input, const EchAllocReport *report, unsigned top)
+{
+    json_builder_set_member_name(b, "moments");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < report->moments->len; i++)
+        json_moment(b, input, &g_array_index(report->moments, EchMoment, i), top);
+    json_builder_end_array(b);
+    json_builder_set_member_name(b, "series");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < report->samples->len; i++) {
+        const EchAllocSample *sample = &g_array_index(report->samples, EchAllocSample, i);
+        json_builder_begin_array(b);
+        json_builder_add_int_value(b, (gint64)sample->event);
+        json_builder_add_int_value(b, (gint64)sample->requested);
+        json_builder_add_int_value(b, (gint64)sample->live);
+        json_builder_add_int_value(b, (gint64)sample->reserved);
+        json_builder_end_array(b);
+    }
+    json_builder_end_array(b);
+}
+
+static void json_result(JsonBuilder *b, const Input *input, const Result *result, unsigned top, bool searched)
+{
+    const EchAllocOutcome *outcome = &result->outcome;
+    const EchAllocStats *stats = &outcome->stats;
+    json_builder_begin_object(b);
+    add_string(b, "name", result->spec);
+    add_int(b, "events", outcome->events);
+    add_int(b, "failed", stats->failed);
+    if (outcome->first_failed != UINT64_MAX)
+        add_int(b, "first_failed_event", outcome->first_failed);
+    add_int(b, "peak_live_bytes", stats->peak_live);
+    add_int(b, "peak_requested_bytes", stats->peak_requested);
+    add_int(b, "peak_reserved_bytes", stats->peak_reserved);
+    add_int(b, "end_live_bytes", stats->live);
+    add_int(b, "end_reserved_bytes", stats->reserved);
+    add_int(b, "largest_free_bytes", stats->largest_free);
+    add_double(b, "fragmentation", fragmentation(stats));
+    add_int(b, "internal_waste_bytes", stats->waste_at_peak);
+    add_int(b, "segments_allocated", stats->segments_allocated);
+    add_int(b, "segments_freed", stats->segments_freed);
+    add_double(b, "events_per_second", outcome->seconds > 0 ? (double)outcome->events / outcome->seconds : 0);
+    if (searched)
+        add_int(b, "smallest_capacity_bytes", result->smallest);
+    if (result->note)
+        add_string(b, "note", result->note);
+    if (result->fault)
+        add_string(b, "fault", result->fault);
+    json_builder_set_member_name(b, "statistics");
+    json_builder_begin_object(b);
+    for (guint i = 0; i < result->own->len; i++) {
+        const EchAllocStat *stat = &g_array_index(result->own, EchAllocStat, i);
+        json_builder_set_member_name(b, stat->name);
+        json_builder_add_int_value(b, stat->value);
+    }
+    json_builder_end_object(b);
+    if (result->report)
+        json_report(b, input, result->report, top);
+    json_builder_end_object(b);
+}
+
+static void print_json(const Input *input, const GArray *results, EchBytes capacity, EchBytes bound, unsigned top, bool searched)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    add_string(b, "format", input->format);
+    add_int(b, "events", input->events->len);
+    add_int(b, "capacity_bytes", capacity);
+    add_int(b, "lower_bound_bytes", bound);
+    json_builder_set_member_name(b, "allocators");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < results->len; i++)
+        json_result(b, input, &g_array_index(results, Result, i), top, searched);
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+    g_autoptr(JsonNode) root = json_builder_get_root(b);
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    json_generator_set_pretty(generator, TRUE);
+    json_generator_set_root(generator, root);
+    g_autofree char *text = json_generator_to_data(generator, NULL);
+    ech_cli_print(text);
+    ech_cli_print("\n");
+}
+
+static void text_moment(GString *out, const Input *input, const EchMoment *moment, unsigned top)
+{
+    g_autofree char *reserved = ech_format_bytes(moment->stats.reserved), *live = ech_format_bytes(moment->stats.live), *waste = ech_format_bytes(moment->internal_waste);
+    g_autofree char *largest = ech_format_bytes(moment->stats.largest_free), *stranded = ech_format_bytes(moment->stranded), *asked = ech_format_bytes(moment->asked);
+    g_string_append_printf(out, "  %s, event %" G_GUINT64_FORMAT, moment_names[moment->kind], moment->event);
+    if (moment->kind == ECH_MOMENT_FAILURE)
+        g_string_append_printf(out, ": %s asked, memory is %s", asked, fit_names[moment->fit]);
+    g_string_append_printf(out, "\n    reserved %s, allocated %s (%s of it waste), largest free %s, stranded %s\n    [%s]\n", reserved, live, waste, largest, stranded, moment->picture);
+    for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
+        const EchSegmentReport *segment = &moment->segments[i];
+        g_autofree char *bytes = ech_format_bytes(segment->bytes), *free_bytes = ech_format_bytes(segment->bytes - segment->used);
+        g_string_append_printf(out, "    segment %u: %s of %s stranded by %u live block%s:", segment->segment, free_bytes, bytes, segment->n_blocks, segment->n_blocks == 1 ? "" : "s");
+        for (uint32_t j = 0; j < MIN(segment->n_blocks, 3u); j++) {
+            const EchPin *pin = &moment->pins[segment->first_block + j];
+            g_autofree char *name = name_of(input, pin->id), *size = ech_format_bytes(pin->bytes);
+            g_string_append_printf(out, "%s %.40s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size, moment->event - MIN(moment->event, (uint64_t)pin->born));
+        }
+        g_string_append(out, segment->n_blocks > 3 ? ", ...\n" : "\n");
+    }
+}
+
+static void print_text(const Input *input, const char *path, const GArray *results, EchBytes capacity, EchBytes bound, unsigned top, bool searched)
+{
+    g_autoptr(GString) out = g_string_new(NULL);
+    g_autofree char *room = ech_format_bytes(capacity), *least = ech_format_bytes(bound);
+    g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n\n", path, input->format, input->events->len, room, least);
+    g_string_append_printf(out, "%-28s %8s %11s %11s %7s %11s %11s %9s%s %9s\n", "allocator", "failed", "peak live", "reserved", "frag", "waste", "largest", "segments",
+                           searched ? "    smallest" : "", "events/s");
+    for (guint i = 0; i < results->len; i++) {
+        const Result *result = &g_array_index(results, Result, i);
+        const EchAllocStats *stats = &result->outcome.stats;
+        g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *waste = ech_format_bytes(stats->waste_at_peak);
+        g_autofree char *largest = ech_format_bytes(stats->largest_free), *smallest = ech_format_bytes(result->smallest);
+        g_autofree char *rate = ech_format_count(result->outcome.seconds > 0 ? (double)result->outcome.events / result->outcome.seconds : 0, "");
+        g_string_append_printf(out, "%-28s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, result->spec, stats->failed, live, reserved, 100 * fragmentation(stats), waste,
+                               largest, stats->segments_allocated);
+        if (searched)
+            g_string_append_printf(out, " %11s", result->smallest ? smallest : "none");
+        g_string_append_printf(out, " %9s\n", rate);
+    }
+    for (guint i = 0; i < results->len; i++) {
+        const Result *result = &g_array_index(results, Result, i);
+        if (result->note)
+            g_string_append_printf(out, "\n%s: %s\n", result->spec, result->note);
+        if (result->fault)
+            g_string_append_printf(out, "\n%s: %s\n", result->spec, result->fault);
+        for (guint j = 0; result->report && j < result->report->moments->len; j++) {
+            if (j == 0)
+                g_string_append_printf(out, "\n%s\n", result->spec);
+            text_moment(out, input, &g_array_index(result->report->moments, EchMoment, j), top);
+        }
+    }
+    ech_cli_print(out->str);
+}
+
+/* ---- the verb ---- */
+
+static void progress(uint64_t done, uint64_t total)
+{
+    ech_cli_progress("allocations", done, total);
+}
+
+typedef struct {
+    EchBytes capacity;
+    const char *placements;
+    bool report, search;
+    unsigned n_series;
+} Job;
+
+static bool run_one(const Input *input, const char *spec, unsigned number, const Job *job, Result *ret, GError **error)
+{
+    EchAllocDevice device = {.capacity = job->capacity};
+    g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, error);
+    if (!allocator)
+        return false;
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)input->events->data;
+    size_t n = input->events->len;
+    g_autoptr(GArray) placed = job->placements ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), (guint)n) : NULL;
+    EchAllocRunOptions options = {.placed = placed, .watch_peaks = job->report, .progress = progress};
+    ret->spec = spec;
+    ret->outcome = ech_alloc_run(allocator, events, n, &options);
+    ech_cli_progress("allocations", 1, 1);
+    if (placed) {
+        g_autofree char *path = number == 0 ? g_strdup(job->placements) : g_strdup_printf("%s.%u", job->placements, number + 1);
+        if (!write_placements(path, input, placed, error))
+            return false;
+    }
+    size_t n_own;
+    const EchAllocStat *own = ech_allocator_own_stats(allocator, &n_own);
+    ret->own = g_array_new(FALSE, FALSE, sizeof(EchAllocStat));
+    g_array_append_vals(ret->own, own, (guint)n_own);
+    ret->note = g_strdup(ech_allocator_note(allocator));
+    ret->fault = g_strdup(ech_allocator_fault(allocator));
+    g_clear_pointer(&allocator, ech_allocator_free);
+    if (job->report) {
+        EchAllocReportOptions look = {.peak_at = ret->outcome.peak_reserved_at, .max_failures = 5, .n_samples = job->n_series};
+        ret->report = ech_alloc_report_new(spec, &device, events, n, &look, error);
+        if (!ret->report)
+            return false;
+    }
+    if (job->search) {
+        GError *problem = NULL;
+        ret->smallest = ech_alloc_smallest_capacity(spec, events, n, UINT64_C(2) << 20, &problem);
+        if (problem) {
+            g_propagate_error(error, problem);
+            return false;
+        }
+    }
+    return true;
+}
+
+int ech_verb_alloc(int argc, char **argv)
+{
+    g_auto(GStrv) specs = NULL;
+    g_autofree char *capacity = NULL, *placements = NULL, *format = NULL, *memory = NULL;
+    gboolean json = FALSE, report = FALSE, search = FALSE, strict = FALSE;
+    gint top = 5;
+    const GOptionEntry entries[] = {
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs, "Allocator: NAME, NAME:KEY=VALUE,... or a framework's own settings; may be repeated", "SPEC"},
+        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "Bytes of device memory (default 80GiB)", "BYTES"},
+        {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "Write where each allocation went; the second allocator's go to OUT.csv.2, and so on", "OUT.csv"},
+        {"report", 'r', 0, G_OPTION_ARG_NONE, &report, "Explain fragmentation at the peak, at failures and at the end (with --json: a time series too)", NULL},
+        {"smallest", 's', 0, G_OPTION_ARG_NONE, &search, "Search the smallest capacity at which nothing fails", NULL},
+        {"top", 0, 0, G_OPTION_ARG_INT, &top, "Segments and blocks to name in the report (default 5)", "N"},
+        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "Which of the trace's memories (default: the device's main one)", "NAME"},
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
+        {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired on reading", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "One JSON document on standard output", NULL},
+        G_OPTION_ENTRY_NULL,
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    if (g_strv_length(rest) != 1 || top < 0) {
+        fprintf(stderr, "echelon alloc: %s\n", top < 0 ? "--top must not be negative" : "one FILE is needed");
+        return ECH_EXIT_USAGE;
+    }
+    GError *error = NULL;
+    Job job = {.capacity = DEFAULT_CAPACITY, .placements = placements, .report = report, .search = search, .n_series = json ? 500 : 0};
+    if (capacity && !ech_parse_bytes(capacity, &job.capacity, &error)) {
+        g_prefix_error(&error, "--capacity: ");
+        return ech_cli_fail(error);
+    }
+    g_auto(Input) input = {0};
+    if (!load(rest[0], format, memory, &input, &error) || (strict && !ech_diag_check_strict(input.diag, &error)))
+        return ech_cli_fail(error);
+    char *default_specs[] = {(char[]){"bfc"}, (char[]){"best_fit"}, NULL};
+    char **wanted = specs ? specs : default_specs;
+    g_autoptr(GArray) results = g_array_new(FALSE, TRUE, sizeof(Result));
+    g_array_set_clear_func(results, result_clear);
+    bool fit = true;
+    for (unsigned i = 0; wanted[i]; i++) {
+        g_array_set_size(results, i + 1);
+        Result *result = &g_array_index(results, Result, i);
+        if (!run_one(&input, wanted[i], i, &job, result, &error))
+            return ech_cli_fail(error);
+        fit = fit && result->outcome.stats.failed == 0;
+    }
+    EchBytes bound = ech_alloc_lower_bound((const EchAllocEvent *)(const void *)input.events->data, input.events->len, NULL);
+    size_t n_rows;
+    const EchDiagRow *rows = ech_diag_rows(input.diag, &n_rows);
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].fatal_if_strict)
+            fprintf(stderr, "echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", rest[0], rows[i].count, rows[i].name, rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
+    }
+    if (json)
+        print_json(&input, results, job.capacity, bound, (unsigned)top, search);
+    else
+        print_text(&input, rest[0], results, job.capacity, bound, (unsigned)top, search);
+    return fit ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}

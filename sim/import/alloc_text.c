@@ -1,0 +1,294 @@
+/* Allocator events as text: a line an event, read at memory speed. */
+#include "sim/import/alloc_text.h"
+
+#include "sim/base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Skips blanks, reads a number; NULL if there is none or it does not fit. */
+static const char *number(const char *at, const char *end, uint64_t *ret)
+{
+    while (at < end && *at == ' ')
+        at++;
+    const char *begin = at;
+    uint64_t value = 0;
+    for (; at < end; at++) {
+        unsigned digit = (unsigned)(unsigned char)*at - '0';
+        if (digit > 9)
+            break;
+        if (value > (UINT64_MAX - digit) / 10)
+            return NULL;
+        value = value * 10 + digit;
+    }
+    if (at == begin || (at < end && *at != ' ' && *at != '\n' && *at != '\r'))
+        return NULL;
+    *ret = value;
+    return at;
+}
+
+static bool at_end(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\r'))
+        at++;
+    return at == end || *at == '\n';
+}
+
+/* One line of [at, end), '\n' excluded or at end. False where it is none of ours. */
+static bool parse_line(const char *at, const char *end, EchAllocEvent *ret)
+{
+    uint64_t first, second = 0, stream = 0;
+    char letter = *at;
+    const char *next = number(at + 1, end, &first);
+    if (!next || at[1] != ' ')
+        return false;
+    *ret = (EchAllocEvent){0};
+    switch (letter) {
+    case 'a':
+    case 'u':
+        next = number(next, end, &second);
+        if (!next || second > G_MAXINT64)
+            return false;
+        if (!at_end(next, end) && !(next = number(next, end, &stream)))
+            return false;
+        ret->kind = ECH_EVENT_ALLOC;
+        ret->upper_end = letter == 'u';
+        ret->bytes = second;
+        break;
+    case 'f': ret->kind = ECH_EVENT_FREE; break;
+    case 'r':
+        if (!(next = number(next, end, &stream)))
+            return false;
+        ret->kind = ECH_EVENT_RECORD_STREAM;
+        break;
+    case 'e':
+        stream = first;
+        first = 0;
+        ret->kind = ECH_EVENT_STREAM_DONE;
+        break;
+    default: return false;
+    }
+    if (!at_end(next, end) || first >= UINT32_MAX || stream > ECH_EVENT_MAX_STREAM)
+        return false;
+    ret->id = (uint32_t)first;
+    ret->stream = (uint32_t)stream & ECH_EVENT_MAX_STREAM;
+    return true;
+}
+
+bool ech_alloc_text_probe(const uint8_t *head, size_t n)
+{
+    const char *at = (const char *)head, *end = at + n;
+    for (unsigned lines = 0; at < end && lines < 8;) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        if (!line_end) {
+            /* The last line of a short file counts, a cut one does not. */
+            if (n == (size_t)64 << 10)
+                return lines > 0;
+            line_end = end;
+        }
+        EchAllocEvent event;
+        if (line_end > at && *at != '#' && *at != '\r') {
+            if (line_end - at > 80 || !parse_line(at, line_end, &event))
+                return false;
+            lines++;
+        }
+        at = line_end + (line_end < end);
+        if (at == end)
+            return lines > 0;
+    }
+    return at < end;
+}
+
+bool ech_alloc_text_read(const char *data, size_t n, const char *where, GArray *events, EchDiag *diag, GError **error)
+{
+    const char *at = data, *end = data + n;
+    g_autoptr(GByteArray) live = g_byte_array_new(); /* a bit per id of [0, next_id) */
+    uint64_t next_id = 0, line = 1;
+    for (; at < end; line++) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        if (!line_end)
+            line_end = end;
+        if (line_end > at && *at != '#' && *at != '\r') {
+            EchAllocEvent event;
+            if (!parse_line(at, line_end, &event)) {
+                g_autofree char *text = g_strndup(at, (gsize)MIN(line_end - at, 60));
+                g_autofree char *shown = g_utf8_make_valid(text, -1);
+                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ": '%s' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'f ID', 'r ID STREAM' or 'e STREAM'",
+                            where, line, shown);
+                return false;
+            }
+            bool known = event.id < next_id && (live->data[event.id / 8] >> event.id % 8 & 1);
+            if (event.kind == ECH_EVENT_ALLOC) {
+                /* Gaps are fine, but the table of ids must stay in proportion to the file. */
+                if (event.id < next_id || event.id > next_id + 8 * n) {
+                    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ": id %u does not follow; ids ascend, expected %" G_GUINT64_FORMAT, where, line, event.id, next_id);
+                    return false;
+                }
+                next_id = (uint64_t)event.id + 1;
+                if (live->len < next_id / 8 + 1) {
+                    guint before = live->len;
+                    g_byte_array_set_size(live, (guint)(next_id / 8 + 1) * 2);
+                    memset(live->data + before, 0, live->len - before);
+                }
+                live->data[event.id / 8] |= (guint8)(1u << event.id % 8);
+            } else if (event.kind == ECH_EVENT_FREE && known) {
+                live->data[event.id / 8] &= (guint8)~(1u << event.id % 8);
+            }
+            if (event.kind == ECH_EVENT_FREE && !known)
+                ech_diag_dropped(diag, "frees_of_unknown_ids", 1, "%s:%" G_GUINT64_FORMAT, where, line);
+            else if (event.kind == ECH_EVENT_RECORD_STREAM && !known)
+                ech_diag_dropped(diag, "streams_of_unknown_ids", 1, "%s:%" G_GUINT64_FORMAT, where, line);
+            else
+                g_array_append_val(events, event);
+        }
+        at = line_end + (line_end < end);
+    }
+    if (events->len >= UINT32_MAX - 1) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: more than 2^32 events", where);
+        return false;
+    }
+    return true;
+}
+
+static int probe(const uint8_t *head, size_t n)
+{
+    return ech_alloc_text_probe(head, n) ? 2 : 0;
+}
+
+static EchId stream_queue(EchTraceBuilder *builder, GArray *queues, uint32_t stream)
+{
+    for (guint i = 0; i < queues->len; i += 2) {
+        if (g_array_index(queues, uint32_t, i) == stream)
+            return g_array_index(queues, uint32_t, i + 1);
+    }
+    g_autofree char *name = g_strdup_printf("stream %u", stream);
+    EchId queue = ech_trace_builder_queue(builder, name, ECH_QUEUE_COMPUTE, 0);
+    g_array_append_val(queues, stream);
+    g_array_append_val(queues, queue);
+    return queue;
+}
+
+static bool read_text(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
+{
+    (void)options;
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
+    if (!bytes)
+        return false;
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    if (!ech_alloc_text_read(data, n, ech_source_path(source), events, ret->diag, error))
+        return false;
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("alloc_text");
+    EchId memory = ech_trace_builder_memory(builder, "hbm"), host = ech_trace_builder_queue(builder, "host", ECH_QUEUE_HOST, 0);
+    g_autoptr(GArray) queues = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autoptr(GArray) buffer_of = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (guint i = 0; i < events->len; i++) {
+        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, i);
+        if (event->kind == ECH_EVENT_RECORD_STREAM || event->kind == ECH_EVENT_STREAM_DONE) {
+            bool records = event->kind == ECH_EVENT_RECORD_STREAM;
+            g_autofree char *text = records ? g_strdup_printf("record_stream buffer=%u stream=%u", g_array_index(buffer_of, EchId, event->id), event->stream)
+                                            : g_strdup_printf("stream_done stream=%u", event->stream);
+            EchOp mark = ech_op_init(ECH_OP_MARK);
+            mark.name = ech_trace_builder_string(builder, text, -1);
+            mark.queue = host;
+            ech_trace_builder_op(builder, mark);
+            ech_diag_note(ret->records, records ? "record_stream" : "stream_done", 1);
+            continue;
+        }
+        EchOp op = ech_op_init(event->kind == ECH_EVENT_ALLOC ? ECH_OP_ALLOC : ECH_OP_FREE);
+        if (event->kind == ECH_EVENT_ALLOC) {
+            g_autofree char *name = g_strdup_printf("%u", event->id);
+            EchBuffer buffer = ech_buffer_init();
+            buffer.name = ech_trace_builder_string(builder, name, -1);
+            buffer.memory = memory;
+            buffer.bytes = event->bytes;
+            buffer.upper_end = event->upper_end;
+            buffer.queue = stream_queue(builder, queues, event->stream);
+            EchId id = ech_trace_builder_buffer(builder, buffer), none = ECH_NONE;
+            while (buffer_of->len < event->id)
+                g_array_append_val(buffer_of, none);
+            g_array_append_val(buffer_of, id);
+        }
+        op.target = g_array_index(buffer_of, EchId, event->id);
+        op.name = ech_trace_builder_string(builder, event->kind == ECH_EVENT_ALLOC ? "alloc" : "free", -1);
+        op.bytes = ech_trace_builder_peek_buffer(builder, op.target)->bytes;
+        op.bytes_origin = ECH_KNOWN;
+        op.queue = host;
+        ech_trace_builder_op(builder, op);
+        ech_diag_note(ret->records, event->kind == ECH_EVENT_FREE ? "free" : event->upper_end ? "upper" : "alloc", 1);
+    }
+    ret->trace = ech_trace_builder_finish(builder, error);
+    return ret->trace != NULL;
+}
+
+const EchImportClass ech_import_alloc_text = {"alloc_text", "allocator events as text: a line for each allocation and each free", probe, read_text};
+
+EchId ech_alloc_main_memory(const EchTrace *trace)
+{
+    size_t n_memories = ech_trace_n_memories(trace), n = ech_trace_n_buffers(trace);
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autofree EchBytes *bytes = g_new0(EchBytes, n_memories + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (buffers[i].memory < n_memories && buffers[i].alias_of == ECH_NONE)
+            bytes[buffers[i].memory] = ech_bytes_add(bytes[buffers[i].memory], buffers[i].bytes);
+    }
+    EchId best = ech_trace_find_memory(trace, "hbm");
+    if (best != ECH_NONE && bytes[best])
+        return best;
+    best = ECH_NONE;
+    for (EchId i = 0; i < n_memories; i++) {
+        if (bytes[i] && (best == ECH_NONE || bytes[i] > bytes[best]))
+            best = i;
+    }
+    return best;
+}
+
+/* A number per stream: its own where the queue is named after one, so that the null stream comes first. */
+static uint32_t stream_of(const EchTrace *trace, EchId queue)
+{
+    unsigned stream;
+    if (queue == ECH_NONE)
+        return 0;
+    const char *name = ech_trace_string(trace, ech_trace_queues(trace)[queue].name);
+    if (sscanf(name, "stream %u", &stream) == 1)
+        return stream & ECH_EVENT_MAX_STREAM;
+    return queue & ECH_EVENT_MAX_STREAM;
+}
+
+GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory)
+{
+    GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    const EchOp *ops = ech_trace_ops(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (!buffers[i].resident || buffers[i].memory != memory || buffers[i].alias_of != ECH_NONE)
+            continue;
+        EchAllocEvent event = {.bytes = buffers[i].bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffers[i].upper_end & 1};
+        event.stream = stream_of(trace, buffers[i].queue) & ECH_EVENT_MAX_STREAM;
+        g_array_append_val(events, event);
+    }
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ops[i];
+        if (op->kind == ECH_OP_MARK) {
+            uint32_t buffer, stream;
+            const char *name = ech_trace_string(trace, op->name);
+            EchAllocEvent event = {0};
+            if (sscanf(name, "record_stream buffer=%u stream=%u", &buffer, &stream) == 2 && buffer < ech_trace_n_buffers(trace) && buffers[buffer].memory == memory)
+                event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
+            else if (sscanf(name, "stream_done stream=%u", &stream) == 1)
+                event = (EchAllocEvent){.kind = ECH_EVENT_STREAM_DONE, .stream = stream & ECH_EVENT_MAX_STREAM};
+            else
+                continue;
+            g_array_append_val(events, event);
+            continue;
+        }
+        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
+            continue;
+        const EchBuffer *buffer = &buffers[op->target];
+        EchAllocEvent event = {.bytes = buffer->bytes, .id = op->target, .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end & 1};
+        event.stream = stream_of(trace, buffer->queue) & ECH_EVENT_MAX_STREAM;
+        g_array_append_val(events, event);
+    }
+    return events;
+}
