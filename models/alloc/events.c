@@ -3,7 +3,7 @@
 EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *events, size_t n, const EchAllocRunOptions *options)
 {
     EchAllocOutcome outcome = {.events = n, .first_failed = UINT64_MAX};
-    EchBytes peak_reserved = 0, peak_requested = 0;
+    EchBytes peak_reserved = 0, live_then = 0, peak_requested = 0;
     gint64 begin = g_get_monotonic_time();
     for (size_t i = 0; i < n; i++) {
         const EchAllocEvent *event = &events[i];
@@ -29,8 +29,10 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
         if (options->watch_peaks) {
             EchAllocStats stats;
             ech_allocator_counters(allocator, &stats);
-            if (stats.reserved > peak_reserved) {
+            /* Of the events at the highest level, the one with the most in use. */
+            if (stats.reserved > peak_reserved || (stats.reserved == peak_reserved && stats.live > live_then)) {
                 peak_reserved = stats.reserved;
+                live_then = stats.live;
                 outcome.peak_reserved_at = i;
             }
             if (stats.requested > peak_requested) {

@@ -264,7 +264,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory)
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         if (!buffers[i].resident || buffers[i].memory != memory || buffers[i].alias_of != ECH_NONE)
             continue;
-        EchAllocEvent event = {.bytes = buffers[i].bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffers[i].upper_end & 1};
+        EchAllocEvent event = {.bytes = buffers[i].bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffers[i].upper_end != 0};
         event.stream = stream_of(trace, buffers[i].queue) & ECH_EVENT_MAX_STREAM;
         g_array_append_val(events, event);
     }
@@ -286,7 +286,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory)
         if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
             continue;
         const EchBuffer *buffer = &buffers[op->target];
-        EchAllocEvent event = {.bytes = buffer->bytes, .id = op->target, .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end & 1};
+        EchAllocEvent event = {.bytes = buffer->bytes, .id = op->target, .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end != 0};
         event.stream = stream_of(trace, buffer->queue) & ECH_EVENT_MAX_STREAM;
         g_array_append_val(events, event);
     }
