@@ -22,7 +22,7 @@ static const EchParam xla_params[] = {
     {"algorithm", ECH_PARAM_ENUM, offsetof(Xla, algorithm), "best", NULL, NULL, algorithm_names,
      "Order and fit: spatial (largest first), temporal (longest first), best (lower of the two), phase, phase_end, fast_merge, fast_split."},
     {"alignment", ECH_PARAM_BYTES, offsetof(Xla, base.alignment), "256", "1", "1TiB", NULL, "Every offset is a multiple of it, in bytes."},
-    {"limit", ECH_PARAM_BYTES, offsetof(Xla, limit), NULL, "0", NULL, NULL, "Size of a heap in bytes; what does not fit goes to the next heap. 0: one heap."},
+    {"limit", ECH_PARAM_BYTES, offsetof(Xla, limit), "0", "0", NULL, NULL, "Size of a heap in bytes; what does not fit goes to the next heap. 0: one heap."},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 

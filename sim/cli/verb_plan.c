@@ -1,0 +1,237 @@
+/* echelon plan: offline placement of a trace's or a CSV's buffers. */
+#include "models/alloc/plan.h"
+#include "sim/base/error.h"
+#include "sim/cli/cli.h"
+#include "sim/import/alloc_text.h"
+#include "sim/import/import.h"
+#include "sim/import/minimalloc.h"
+#include "sim/report/minimalloc_csv.h"
+#include "sim/trace/lifetime.h"
+
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+/** What is to be placed: rows as they are written, items as they are planned; item i is row i, more items belong to rows with gaps. */
+typedef struct {
+    GArray *rows;  /* EchMinimallocCsvRow; ids live in @names */
+    GArray *items; /* EchPlanItem */
+    GStringChunk *names;
+    bool has_alignment;
+} Input;
+
+static void input_clear(Input *input)
+{
+    g_array_unref(input->rows);
+    g_array_unref(input->items);
+    g_string_chunk_free(input->names);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Input, input_clear)
+
+static void input_init(Input *input)
+{
+    input->rows = g_array_new(FALSE, TRUE, sizeof(EchMinimallocCsvRow));
+    input->items = g_array_new(FALSE, TRUE, sizeof(EchPlanItem));
+    input->names = g_string_chunk_new(4096);
+    input->has_alignment = false;
+}
+
+static bool read_csv(EchSource *source, Input *input, GError **error)
+{
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)1 << 30, error);
+    if (!bytes)
+        return false;
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(data, n, ech_source_path(source), error);
+    if (!table)
+        return false;
+    g_array_unref(input->items);
+    input->items = ech_minimalloc_items(table);
+    input->has_alignment = table->has_alignment;
+    for (size_t i = 0; i < table->n; i++) {
+        const EchMinimallocRow *row = &table->rows[i];
+        EchMinimallocCsvRow out = {g_string_chunk_insert(input->names, row->id), row->lower, row->upper, row->size, row->alignment, 0, 0};
+        g_array_append_val(input->rows, out);
+    }
+    return true;
+}
+
+/** The memory asked for, else the one the allocations are about. */
+static bool choose_memory(const EchTrace *trace, const char *name, EchId *ret, GError **error)
+{
+    EchId found = name ? ech_trace_find_memory(trace, name) : ech_alloc_main_memory(trace);
+    if (found != ECH_NONE) {
+        *ret = found;
+        return true;
+    }
+    g_autoptr(GString) all = g_string_new(NULL);
+    for (EchId m = 0; m < ech_trace_n_memories(trace); m++)
+        g_string_append_printf(all, "%s%s", m ? ", " : "", ech_trace_memory(trace, m));
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a memory of this trace; it has %s", name ? name : "", all->len ? all->str : "none");
+    return false;
+}
+
+/** Lives are op indices, half-open; what is never freed ends after the last op, in buffer order. */
+static bool read_trace(const EchTrace *trace, const char *memory_name, Input *input, GError **error)
+{
+    EchId memory;
+    if (!choose_memory(trace, memory_name, &memory, error))
+        return false;
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, memory);
+    for (size_t i = 0; i < lifetimes->n; i++) {
+        const EchLifetime *life = &lifetimes->items[i];
+        char id[16];
+        g_snprintf(id, sizeof id, "%u", life->buffer);
+        EchMinimallocCsvRow row = {g_string_chunk_insert(input->names, id), life->begin, life->end, life->bytes, 0, 0, 0};
+        EchPlanItem item = {life->begin, life->end, life->bytes, 0, 0, ECH_PLAN_ALONE};
+        g_array_append_val(input->rows, row);
+        g_array_append_val(input->items, item);
+    }
+    return true;
+}
+
+static bool read_input(const char *path, const char *format, const EchImportOptions *options, const char *memory, Input *input, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_open(path, error);
+    if (!source)
+        return false;
+    size_t n;
+    const uint8_t *head = ech_source_head(source, &n);
+    if (format ? strcmp(format, "minimalloc") == 0 : ech_minimalloc_probe(head, n) == 2)
+        return read_csv(source, input, error);
+    g_autoptr(EchImport) import = ech_import_source(source, format, options, error);
+    if (!import)
+        return false;
+    if (!import->trace) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s holds a program, not a trace; import it first", path, import->format);
+        return false;
+    }
+    return read_trace(import->trace, memory, input, error);
+}
+
+static void add_int(JsonBuilder *b, const char *name, uint64_t value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_int_value(b, (gint64)MIN(value, (uint64_t)G_MAXINT64));
+}
+
+static void add_bool(JsonBuilder *b, const char *name, bool value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_boolean_value(b, value);
+}
+
+static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, double seconds, EchBytes capacity)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    json_builder_set_member_name(b, "planner");
+    json_builder_add_string_value(b, ech_planner_name(planner));
+    add_int(b, "buffers", n_rows);
+    add_int(b, "height_bytes", plan->height);
+    add_int(b, "lower_bound_bytes", plan->lower_bound);
+    json_builder_set_member_name(b, "seconds");
+    json_builder_add_double_value(b, seconds);
+    add_bool(b, "proved_optimal", plan->proved_optimal);
+    add_bool(b, "out_of_time", plan->out_of_time);
+    add_int(b, "steps", plan->steps);
+    if (capacity)
+        add_int(b, "capacity_bytes", capacity);
+    add_bool(b, "fits", plan->fits);
+    json_builder_set_member_name(b, "heap_bytes");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < plan->n_heaps; i++)
+        json_builder_add_int_value(b, (gint64)plan->heap_bytes[i]);
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+    g_autoptr(JsonNode) root = json_builder_get_root(b);
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    json_generator_set_pretty(generator, TRUE);
+    json_generator_set_root(generator, root);
+    g_autofree char *text = json_generator_to_data(generator, NULL);
+    ech_cli_print(text);
+    ech_cli_print("\n");
+}
+
+static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, double seconds, EchBytes capacity)
+{
+    g_autofree char *height = ech_format_bytes(plan->height), *bound = ech_format_bytes(plan->lower_bound);
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "%s: %zu buffers\n", ech_planner_name(planner), n_rows);
+    g_string_append_printf(out, "  height       %s (%" G_GUINT64_FORMAT " bytes)%s\n", height, plan->height, plan->proved_optimal ? ", proved lowest" : plan->out_of_time ? ", time is up" : "");
+    g_string_append_printf(out, "  lower bound  %s (%" G_GUINT64_FORMAT " bytes)", bound, plan->lower_bound);
+    if (plan->lower_bound > 0)
+        g_string_append_printf(out, ", %.2f %% below the height", 100.0 * (1.0 - (double)plan->lower_bound / (double)plan->height));
+    g_string_append_c(out, '\n');
+    if (plan->n_heaps > 1)
+        g_string_append_printf(out, "  heaps        %zu\n", plan->n_heaps);
+    if (capacity)
+        g_string_append_printf(out, "  capacity     %s\n", plan->fits ? "fits" : "does not fit");
+    g_string_append_printf(out, "  time         %.3f s, %.0f buffers/s\n", seconds, seconds > 0 ? (double)n_rows / seconds : 0);
+    ech_cli_print(out->str);
+    g_string_free(out, TRUE);
+}
+
+int ech_verb_plan(int argc, char **argv)
+{
+    g_autofree char *spec = NULL, *capacity_text = NULL, *out = NULL, *format = NULL, *device = NULL, *memory = NULL;
+    gboolean json = FALSE;
+    const GOptionEntry entries[] = {
+        {"planner", 0, 0, G_OPTION_ARG_STRING, &spec, "Planner and its parameters: xla:algorithm=best, exact:time_limit=30s, greedy (the default)", "SPEC"},
+        {"capacity", 0, 0, G_OPTION_ARG_STRING, &capacity_text, "Bytes there are; exit code 3 if the plan is higher", "BYTES"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write id,lower,upper,size,offset here", "OUT.csv"},
+        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "Memory of a trace whose buffers are placed (default: hbm, or the one with most bytes)", "NAME"},
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
+        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
+        G_OPTION_ENTRY_NULL,
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    if (g_strv_length(rest) != 1) {
+        fprintf(stderr, "echelon plan: one FILE is needed\n");
+        return ECH_EXIT_USAGE;
+    }
+    GError *error = NULL;
+    EchBytes capacity = 0;
+    if (capacity_text && !ech_parse_bytes(capacity_text, &capacity, &error)) {
+        g_prefix_error(&error, "--capacity: ");
+        return ech_cli_fail(error);
+    }
+    g_autoptr(EchPlanner) planner = ech_planner_new(spec ? spec : "greedy", &error);
+    if (!planner) {
+        g_prefix_error(&error, "--planner: ");
+        return ech_cli_fail(error);
+    }
+    g_auto(Input) input;
+    input_init(&input);
+    EchImportOptions options = {.device = device, .loop_trips = 1};
+    if (!read_input(rest[0], format, &options, memory, &input, &error))
+        return ech_cli_fail(error);
+    const EchPlanItem *items = (const EchPlanItem *)(const void *)input.items->data;
+    gint64 start = g_get_monotonic_time();
+    g_autoptr(EchPlan) plan = ech_planner_run(planner, items, input.items->len, capacity, &error);
+    double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
+    if (!plan || !ech_plan_check(items, input.items->len, plan, &error))
+        return ech_cli_fail(error);
+    if (out) {
+        EchMinimallocCsvRow *rows = (EchMinimallocCsvRow *)(void *)input.rows->data;
+        for (guint i = 0; i < input.rows->len; i++) {
+            rows[i].offset = plan->offsets[i];
+            rows[i].heap = plan->heaps[i];
+        }
+        g_autoptr(GString) text = g_string_new(NULL);
+        bool heaps = spec && strstr(ech_planner_name(planner), "limit=") != NULL && g_str_has_prefix(spec, "xla");
+        ech_minimalloc_csv_print(text, rows, input.rows->len, input.has_alignment, heaps);
+        if (!g_file_set_contents(out, text->str, (gssize)text->len, &error))
+            return ech_cli_fail(error);
+    }
+    if (json)
+        print_json(planner, plan, input.rows->len, seconds, capacity);
+    else
+        print_text(planner, plan, input.rows->len, seconds, capacity);
+    return plan->fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}

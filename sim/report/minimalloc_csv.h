@@ -1,0 +1,16 @@
+/** @file minimalloc_csv.h
+ * Writes placements as MiniMalloc's CSV: id,lower,upper,size[,alignment],offset.
+ */
+#pragma once
+#include "sim/base/units.h"
+
+typedef struct {
+    const char *id;       /**< Borrowed; quoted where it holds a comma or a quote. */
+    int64_t lower, upper; /**< Half-open. */
+    EchBytes size, alignment;
+    uint64_t offset;
+    uint32_t heap;
+} EchMinimallocCsvRow;
+
+/** Appends header and rows to @out. @alignment: with that column. @heaps: offsets are written H<heap>+<offset>. */
+void ech_minimalloc_csv_print(GString *out, const EchMinimallocCsvRow *rows, size_t n, bool alignment, bool heaps);
