@@ -1,12 +1,310 @@
 /** @file program.h
  * The XLA program as its own model: computations, instructions in schedule order, values, live ranges, buffer assignment.
+ *
+ * A program is what a compiler says about one chip's work; it has no clock. Readers and passes fill an EchProgramBuilder; its finish
+ * checks ids and shapes and derives everything below "derived". The struct is public and read-only for everyone but sim/program;
+ * ids are indices, ECH_NONE means none; strings are NUL-terminated and live as long as the program.
+ *
+ * Words: a *position* is one place in an instruction's shape tree, numbered in pre-order (0 is the whole, `{}`); a *value* is what one
+ * position defines; several positions may hold the same value (tuples, bitcasts, loops). A *buffer* is the set of values that must
+ * lie in one place (loops, in-place updates, donation). The *flat schedule* is the entry computation with the bodies of loops,
+ * conditionals, calls and async computations inline, before the instruction that runs them; times of live ranges are its positions.
  */
 #pragma once
+#include "models/layout/layout.h"
 #include "sim/base/diag.h"
 #include "sim/trace/trace.h"
 
-typedef struct EchProgram EchProgram;
+typedef enum {
+#define ECH_HLO(NAME, text, class, cost) ECH_HLO_##NAME,
+#include "sim/program/opcodes.def"
+#undef ECH_HLO
+    ECH_N_HLO
+} EchHlo;
+
+typedef enum { ECH_PLATFORM_UNKNOWN, ECH_PLATFORM_TPU, ECH_PLATFORM_GPU } EchPlatform;
+
+/** XLA's memory space numbers, as layouts print them: S(n). TPU v4's common memory is 3; the others of 7 and above are the SparseCore's. */
+enum { ECH_SPACE_HBM = 0, ECH_SPACE_VECTOR = 1, ECH_SPACE_FLAGS = 2, ECH_SPACE_COMMON = 3, ECH_SPACE_HOST = 5, ECH_SPACE_SCALAR = 6 };
+
+/** An array or a tuple; interned: equal shapes have equal ids. */
+typedef struct {
+    uint8_t dtype;             /**< EchDtype; ECH_DTYPE_TUPLE for tuples. */
+    uint8_t is_tuple;
+    int32_t space;             /**< Memory space number; 0 for tuples. */
+    uint32_t first_element, n_elements; /**< Tuple members: shape ids in EchProgram.elements. */
+    uint32_t n_positions;      /**< Of the tree, itself included. */
+    uint32_t layout;           /**< Arrays: index into EchProgram.layouts; else ECH_NONE. */
+    uint64_t count;            /**< Array elements. */
+    EchBytes dense;            /**< Bytes without padding; a tuple's table is not counted. */
+    EchBytes bytes;            /**< As the compiler sizes it on the program's platform: padded array, or a tuple's own pointer table. */
+} EchShape;
+
+/** One instruction. */
+typedef struct {
+    uint16_t opcode;           /**< EchHlo; ECH_HLO_UNKNOWN keeps its text in opcode_name. */
+    uint8_t is_root;
+    uint8_t fusion_kind;       /**< 'L' kLoop, 'I' kInput, 'O' kOutput, 'C' kCustom, 0 none. */
+    EchId computation;
+    EchId shape;
+    const char *name;          /**< Without '%'. */
+    const char *opcode_name;   /**< As the file says: "fusion", "async-start"; static or the program's. */
+    uint32_t first_operand, n_operands; /**< Instruction ids in EchProgram.operands. */
+    uint32_t first_called, n_called;    /**< Computation ids in EchProgram.called: body/condition of a while in the order condition, body; branches in order. */
+    uint32_t first_control, n_control;  /**< Control predecessors: instruction ids in EchProgram.control. */
+    uint32_t first_position;   /**< Of its positions in EchProgram.positions. */
+    int64_t number;            /**< parameter: its number. get-tuple-element: the index. constant: an integer scalar's value (valid if has_literal). */
+    uint8_t has_literal;
+    const char *attributes;    /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */
+    uint32_t attributes_n;
+    const char *op_name;       /**< metadata op_name, or NULL. */
+    const char *target;        /**< custom_call_target, or NULL. */
+    uint64_t id;               /**< HloProto: the instruction's unique id; else 0. */
+    uint32_t schedule;         /**< Derived: position in the flat schedule, or ECH_NONE. */
+} EchInstruction;
+
+typedef struct {
+    const char *name;
+    uint32_t first, n;         /**< Instructions [first, first + n), in schedule (file) order. */
+    EchId root;
+    EchId caller;              /**< Derived: the instruction that runs it in the flat schedule, or ECH_NONE. */
+    uint32_t begin, end;       /**< Derived: span in the flat schedule, half-open; begin == end when it is not in it. */
+    const char *thread;        /**< Execution thread, or NULL for main. */
+    uint32_t loop_depth;       /**< Derived: while loops around it. */
+} EchComputation;
+
+/** A place that holds a value. */
+typedef struct {
+    EchId instruction;
+    uint32_t position;
+} EchPosition;
+
+/** A use of a value: @user reads it at position @position of operand number @operand. */
+typedef struct {
+    EchId user;
+    uint32_t operand, position;
+} EchValueUse;
+
+/** What one position of one instruction defines (derived). */
+typedef struct {
+    EchPosition defined;
+    uint8_t is_phi;            /**< Born by a loop: parameter of a body or condition, or the loop's result. */
+    int32_t space;
+    EchBytes bytes;
+    uint32_t first_holder, n_holders; /**< EchProgram.holders: all positions with this value, its definition first. */
+    uint32_t first_use, n_uses;       /**< EchProgram.uses, in flat-schedule order. */
+    int64_t start, end;        /**< Live range in flat-schedule positions, both inclusive; -1, -1 where it is not in the flat schedule. */
+    EchId buffer;
+    uint32_t order;            /**< The rank that stands for XLA's value id in ties. */
+} EchValue;
+
+/** Values that must share one place (derived). */
+typedef struct {
+    uint32_t first_value, n_values;   /**< EchProgram.buffer_values */
+    EchBytes bytes;            /**< The largest. */
+    int32_t space;
+    uint8_t live_out, is_parameter, is_constant, is_tuple, in_flat;
+} EchValueBuffer;
+
+/** One allocation of the buffer assignment. */
+typedef struct {
+    EchBytes bytes;
+    int32_t space;
+    uint8_t is_parameter, is_constant, is_thread_local, is_live_out, is_tuple, is_temp;
+    int64_t parameter;         /**< Parameter number, or -1. */
+    uint32_t first_assigned, n_assigned; /**< EchProgramAssignment.assigned */
+} EchAllocation;
+
+/** A value inside an allocation. */
+typedef struct {
+    EchId value;               /**< ECH_NONE if the file names one that the program does not have. */
+    EchBytes offset, bytes;
+} EchAssigned;
+
+/** Where every value lies: read from beside (or inside) the program, or made by echelon. */
+typedef struct {
+    EchAllocation *allocations;
+    size_t n_allocations;
+    EchAssigned *assigned;
+    size_t n_assigned;
+    bool made;                 /**< By echelon's own rules. */
+    EchBytes peak;             /**< peak_memory_in_bytes; 0 where unknown. */
+    /** Per memory space: size and largest live sum of its heap. heaps[n_heaps], ascending space. */
+    struct EchHeapFigures {
+        int32_t space;
+        EchBytes allocation_bytes, peak_live_bytes;
+    } *heaps;
+    size_t n_heaps;
+    bool fell_back;            /**< The first choice of algorithm did not fit the limit. */
+} EchProgramAssignment;
+
+/** input_output_alias: output position (pre-order in the entry root's shape) and the parameter position it shares with. */
+typedef struct {
+    uint32_t output_position;
+    int64_t parameter;
+    uint32_t parameter_position;
+    bool must;
+} EchDonation;
+
+/** What an instruction costs the chip, counted from its shape and, for a fusion, its body (see ech_program_work). */
+typedef struct {
+    uint64_t matrix;           /**< Operations of dots and convolutions (a multiply-add is two). */
+    uint64_t vector;           /**< Element-wise and reduction operations. */
+    uint64_t transcendental;
+    uint8_t matrix_dtype, vector_dtype; /**< EchDtype of the inputs. */
+} EchHloWork;
+
+typedef struct EchProgram {
+    gatomicrefcount refs;
+    const char *name;
+    EchPlatform platform;
+    EchBytes tuple_granule;    /**< Of a tuple's table: 8 bytes a member on GPU (granule 8); TPU: 1024, 512 or 32 by chip. */
+    const char *chip;          /**< Device name the sizes hold for ("tpu-v5e"), or NULL where it was not needed or not known. */
+    bool scheduled;
+    EchId entry;
+    EchShape *shapes;
+    EchId *elements;
+    EchLayout *layouts;
+    EchInstruction *instructions;
+    EchComputation *computations;
+    EchId *operands, *called, *control;
+    EchDonation *donations;
+    size_t n_shapes, n_elements, n_layouts, n_instructions, n_computations, n_operands, n_called, n_control, n_donations;
+    /* derived */
+    EchId *flat;               /**< flat[n_flat]: instruction ids, the flat schedule. */
+    size_t n_flat;
+    EchId *positions;          /**< positions[n_positions]: value held by each position of each instruction, or ECH_NONE (fusion bodies). */
+    size_t n_positions;
+    EchValue *values;
+    EchPosition *holders;
+    EchValueUse *uses;
+    EchValueBuffer *buffers;
+    EchId *buffer_values;
+    size_t n_values, n_holders, n_uses, n_buffers;
+    EchProgramAssignment *assignment; /**< NULL until read or made. */
+    const char *assignment_source;    /**< "inside the program", a path, or "made by echelon"; NULL while there is none. */
+    GPtrArray *keep;           /**< GBytes that strings point into. */
+    GStringChunk *strings;
+} EchProgram;
 
 EchProgram *ech_program_ref(EchProgram *program);
 void ech_program_unref(EchProgram *program);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchProgram, ech_program_unref)
+
+/** "fusion", "copy-start", ... */
+const char *ech_hlo_name(EchHlo opcode);
+/** Opcode by name; ECH_HLO_UNKNOWN for a new one. */
+EchHlo ech_hlo_parse(const char *name, size_t length);
+/** What kind of work an opcode is. */
+typedef enum { ECH_CLASS_OTHER, ECH_CLASS_ELEMENTWISE, ECH_CLASS_DATA, ECH_CLASS_CONTROL, ECH_CLASS_MATRIX, ECH_CLASS_REDUCE, ECH_CLASS_COLLECTIVE } EchHloClass;
+EchHloClass ech_hlo_class(EchHlo opcode);
+bool ech_hlo_is_elementwise(EchHlo opcode);
+/** 1 for a transcendental element function (exp, tanh, sqrt...), else 0. */
+bool ech_hlo_is_transcendental(EchHlo opcode);
+
+static inline EchId ech_program_operand(const EchProgram *p, const EchInstruction *i, uint32_t k)
+{
+    return p->operands[i->first_operand + k];
+}
+static inline EchId ech_program_called(const EchProgram *p, const EchInstruction *i, uint32_t k)
+{
+    return p->called[i->first_called + k];
+}
+/** The value at a position, or ECH_NONE. */
+static inline EchId ech_program_value(const EchProgram *p, EchId instruction, uint32_t position)
+{
+    return p->positions[p->instructions[instruction].first_position + position];
+}
+/** Shape id at a pre-order position of a shape tree. */
+EchId ech_program_subshape(const EchProgram *program, EchId shape, uint32_t position);
+/** Pre-order position of tuple member @member of @shape (not nested). */
+uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uint32_t member);
+/** Layout of an array shape, or NULL for a tuple. */
+const EchLayout *ech_program_layout(const EchProgram *program, EchId shape);
+/** A shape's text with layouts; owned by the caller. */
+char *ech_program_shape_text(const EchProgram *program, EchId shape) G_GNUC_WARN_UNUSED_RESULT;
+/** An attribute's raw text ("{0,1}" for "dimensions={0,1}"), or NULL; borrowed, *ret_n bytes, not terminated. */
+const char *ech_program_attribute(const EchInstruction *instruction, const char *name, size_t *ret_n);
+/** One attribute of a line: name and raw value, slices of the line. */
+typedef struct {
+    const char *name, *value;
+    size_t name_n, value_n;
+} EchAttribute;
+/** Steps through ", name=value, ..." from *at; false at the end. */
+bool ech_program_next_attribute(const char **at, const char *end, EchAttribute *ret);
+/** A number or string in backend_config JSON, by dotted path of keys ("window_config.estimated_cycles", "known_trip_count.n"): the raw
+ * text of the first match, quotes removed; NULL if absent. Keys not given in full match at any depth. Borrowed. */
+const char *ech_program_config(const EchInstruction *instruction, const char *key, size_t *ret_n);
+/** The same as an unsigned integer; false if absent or not a number. */
+bool ech_program_config_u64(const EchInstruction *instruction, const char *key, uint64_t *ret);
+/** The numbers inside an attribute like "{0,1}" or a config list like ["8","16"]; at most @max; returns how many there were. */
+size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max);
+/** VMEM (space 1) bytes a kernel keeps for itself: used_scoped_memory_configs; 0 where it says nothing. */
+EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t space);
+/** Trip count of a while: known_trip_count, else from its induction variable (*ret_origin says which); false where neither tells. */
+bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
+/** Operations of an instruction, bodies of fusions included. Integers saturate. */
+EchHloWork ech_program_work(const EchProgram *program, EchId instruction);
+/** Bytes operand @k of an instruction reads (slices count what they touch, in-place destinations nothing), and what position 0..n of its
+ * result writes; counted in padded bytes. */
+EchBytes ech_program_operand_bytes(const EchProgram *program, EchId instruction, uint32_t k);
+EchBytes ech_program_result_bytes(const EchProgram *program, EchId instruction, uint32_t position);
+
+/** Makes a program; used by readers and by passes that change one. */
+typedef struct EchProgramBuilder EchProgramBuilder;
+EchProgramBuilder *ech_program_builder_new(const char *name) G_GNUC_WARN_UNUSED_RESULT;
+/** A builder holding all of @program but what is derived and its assignment: change it, then finish. */
+EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program) G_GNUC_WARN_UNUSED_RESULT;
+void ech_program_builder_free(EchProgramBuilder *builder);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchProgramBuilder, ech_program_builder_free)
+/** The program being made: its arrays may be read and their entries changed between calls (they move when something is added). */
+EchProgram *ech_program_builder_peek(EchProgramBuilder *builder);
+/** Copies a string into the program. @length < 0 means strlen. */
+const char *ech_program_builder_string(EchProgramBuilder *builder, const char *text, gssize length);
+/** Interns an array shape, or a tuple of shapes. ECH_NONE when there are more than 2^31. */
+EchId ech_program_builder_array(EchProgramBuilder *builder, const EchLayout *layout);
+EchId ech_program_builder_tuple(EchProgramBuilder *builder, const EchId *members, uint32_t n);
+/** Parses and interns a printed shape, tuples included ("(f32[2]{0}, (s32[], pred[]))"); *ret_used bytes were taken. */
+bool ech_program_builder_shape(EchProgramBuilder *builder, const char *text, size_t n, EchId *ret, size_t *ret_used, GError **error);
+/** Opens a computation; the instructions added next are its, in schedule order. */
+EchId ech_program_builder_computation(EchProgramBuilder *builder, const char *name);
+/** Appends an instruction to the open computation. Slices are set by the operand/called/control calls that follow it. */
+EchId ech_program_builder_instruction(EchProgramBuilder *builder, EchInstruction instruction);
+void ech_program_builder_operand(EchProgramBuilder *builder, EchId operand);
+void ech_program_builder_called(EchProgramBuilder *builder, EchId computation);
+void ech_program_builder_control(EchProgramBuilder *builder, EchId predecessor);
+void ech_program_builder_donation(EchProgramBuilder *builder, EchDonation donation);
+void ech_program_builder_keep(EchProgramBuilder *builder, GBytes *bytes);
+/** Checks and derives: shapes' bytes, flat schedule, values, uses, live ranges, must-share buffers. @device_name ("tpu-v5e") settles chip
+ * sizes where the program does not tell (may be NULL). Consumes the builder's contents; it must still be freed. ECH_ERROR_VERIFY. */
+EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *device_name, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/** Takes an assignment a compiler wrote (ownership passes). Computes heap figures it does not say. */
+void ech_program_set_assignment(EchProgram *program, EchProgramAssignment *assignment, const char *source);
+void ech_program_assignment_free(EchProgramAssignment *assignment);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchProgramAssignment, ech_program_assignment_free)
+/** Assigns buffers as XLA would (TPU or GPU rules), from nothing but the program. @hbm_limit: where the TPU's heap falls back to the
+ * default algorithm; 0 for none. ECH_ERROR_CONFIG if a TPU program's chip is not known. Owned by the caller. */
+EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm_limit, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The chip a TPU program's sizes hold for must be known for tuple tables: sets it. ECH_ERROR_CONFIG for a name that is no TPU. */
+bool ech_program_set_chip(EchProgram *program, const char *device_name, GError **error);
+
+/** Bytes as `compiled.memory_analysis()` counts them. */
+typedef struct {
+    EchBytes argument, output, temp, alias;
+    EchBytes host_argument, host_output, host_temp, host_alias;
+    EchBytes constant;         /**< Constants in space 0 (not in any of the above). */
+    EchBytes peak;             /**< peak_memory_in_bytes; 0 where unknown. */
+} EchMemoryAnalysis;
+/** From the program's assignment; all zero without one. */
+EchMemoryAnalysis ech_program_memory_analysis(const EchProgram *program);
+/** Total bytes of all allocations in a space. */
+EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space);
+
+struct EchDevice;
+typedef struct {
+    uint64_t loop_trips;       /**< Trip count of loops that tell none; 0 means 1. */
+} EchLowerOptions;
+/** The trace of a program: buffers with fixed offsets where there is an assignment, kernels, copies, loops. @device may be NULL (then no
+ * estimates in picoseconds, and memories get their usual names). Remarks about what was inferred go to @diag. */
+EchTrace *ech_program_lower(const EchProgram *program, const struct EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,0 +1,28 @@
+/** @file private.h
+ * Inside sim/program: the builder's arrays and the steps of its finish.
+ */
+#pragma once
+#include "sim/program/program.h"
+
+/** Flat schedule, values, uses, live ranges, buffers. ECH_ERROR_VERIFY for cyclic computations or more than 2^31 positions. */
+bool ech_program_derive(EchProgram *program, EchDiag *diag, GError **error);
+/** Live ranges and buffers' sizes again, after the chip became known. */
+void ech_program_size_values(EchProgram *program);
+/** Bytes of every shape for the program's platform and tuple granule. */
+void ech_program_size_shapes(EchProgram *program);
+/** Per space: size of the temporaries' allocation and its largest live sum, from live ranges. */
+void ech_program_heap_figures(const EchProgram *program, EchProgramAssignment *assignment);
+/** Operand @operand at its position @position must share its place with result position @result. */
+typedef struct {
+    uint32_t operand, position, result;
+} EchSharePair;
+/** Appends (EchSharePair) what @user must do in place. */
+void ech_program_must_share(const EchProgram *program, EchId user, GArray *ret);
+/** Follows a value inside a fusion back through tuple-free no-ops: bitcast, and reshape on a GPU. */
+EchId ech_program_look_through(const EchProgram *program, EchId instruction);
+/** True for a computation that is a fusion's body. */
+bool ech_program_is_fused(const EchProgram *program, EchId computation);
+/** Rank of every instruction in XLA's post order; computations by size, or in reverse print order. Owned by the caller. */
+uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
+/** A shape index like {0,1} as a pre-order position of @shape; UINT32_MAX if it is none. */
+uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);
