@@ -1,0 +1,590 @@
+/* One price rule for every kernel that walks its arrays in windows; the choice of windows is in blocks.c. */
+#include "models/kernel/kernel_internal.h"
+
+#include "sim/base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+#define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
+
+const char *ech_kernel_class_name(EchKernelClass kind)
+{
+    static const char *const names[ECH_N_KERNEL_CLASSES] = {"stream", "contraction", "copy", "gather"};
+    return (unsigned)kind < ECH_N_KERNEL_CLASSES ? names[kind] : "unknown";
+}
+
+static double number(const EchDevice *device, const char *prefix, const char *name, double fallback)
+{
+    char path[96];
+    g_snprintf(path, sizeof path, "%s%s", prefix, name);
+    if (ech_device_has_number(device, path))
+        return ech_device_number(device, path, fallback);
+    g_snprintf(path, sizeof path, "kernel.%s", name);
+    return ech_device_number(device, path, fallback);
+}
+
+bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKernelView view, GError **error)
+{
+    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
+    const EchMemory *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
+    if (unit == NULL || unit->clock_hz == 0 || hbm == NULL || (hbm->read == 0 && hbm->nominal == 0)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: kernels cannot be priced: the device needs a matrix unit with a clock and an hbm memory with a bandwidth",
+                    device->name != NULL ? device->name : "device");
+        return false;
+    }
+    EchRate rate = hbm->read > 0 ? hbm->read : hbm->nominal;
+    /* A number for one view only overrides the common one: "kernel.hardware.step_cycles". */
+    const char *prefix = view == ECH_KERNEL_COMPILER ? "kernel.compiler." : "kernel.hardware.";
+#define NUMBER(name, fallback) number(device, prefix, name, fallback)
+    EchKernelModel model = {.view = view, .unit = unit, .clock_hz = (double)unit->clock_hz};
+    /* Fallbacks: what the six chips of the compiler's tables have in common, so that a chip without a table follows from its data sheet. */
+    double cycles_per_us = model.clock_hz / 1e6;
+    model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
+    model.step = NUMBER("step_cycles", 1.2 * cycles_per_us);
+    model.fixed = NUMBER("fixed_cycles", 24);
+    model.simple = NUMBER("simple_cycles", 0.4);
+    model.transcendental = NUMBER("transcendental_cycles", 0.5);
+    model.divide = NUMBER("divide_cycles", 3);
+    model.broadcast = NUMBER("broadcast_cycles", 0.6);
+    model.reduce = NUMBER("reduce_cycles", 1.4);
+    model.start = NUMBER("start_cycles", 3 * model.step);
+    model.matrix_step = NUMBER("matrix_step_cycles", 1.7 * model.step);
+    model.matrix_overhead = NUMBER("matrix_overhead_cycles", 0);
+    model.matrix_store = NUMBER("matrix_store_cycles", 0);
+    model.accumulate = NUMBER("accumulate_cycles", 0);
+    model.transpose = NUMBER("transpose_cycles", 0.2);
+    model.weights = NUMBER("weights_cycles", 0);
+    model.split_store = NUMBER("split_store", 1);
+    model.overlap = NUMBER("overlap", 12);
+    model.int8_start = NUMBER("int8_start_cycles", 0);
+    model.int8 = NUMBER("int8_efficiency", 1);
+    model.matrix = NUMBER("matrix_efficiency", 1);
+    model.gather = NUMBER("gather_cycles", 8);
+    model.vmem = vector != NULL && vector->read > 0 ? (double)vector->read / model.clock_hz : 22 * model.hbm;
+    EchBytes budget = vector == NULL ? 16u << 20 : vector->kernel_reserved > 0 ? vector->kernel_reserved : vector->capacity;
+    model.budget = (EchBytes)NUMBER("window_bytes", (double)budget);
+    model.lanes = 128;
+    model.sublanes = 8;
+#undef NUMBER
+    *ret = model;
+    return true;
+}
+
+double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)
+{
+    /* f32 at default precision is one pass of bf16. */
+    const char *unit_dtype = strcmp(dtype, "f32") == 0 || strcmp(dtype, "f16") == 0 ? "bf16" : strcmp(dtype, "u8") == 0 ? "s8" : dtype;
+    double rate = (double)ech_unit_peak(model->unit, unit_dtype) / 2 / model->clock_hz * model->matrix;
+    return strcmp(unit_dtype, "s8") == 0 ? rate * model->int8 / model->matrix : rate;
+}
+
+double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits)
+{
+    double bytes = registers * REGISTER * bits / 8;
+    if (model->view == ECH_KERNEL_HARDWARE)
+        return bytes;
+    return bits >= 32 ? bytes : registers * REGISTER * 6; /* narrowing costs a pass over the 32-bit registers */
+}
+
+/* Work on one thing while the next moves: a maximum, less than perfect where the exponent is small. */
+static double overlap(double compute, double move, double exponent)
+{
+    double most = MAX(compute, move), least = MIN(compute, move);
+    return most > 0 ? most * pow(1 + pow(least / most, exponent), 1 / exponent) : 0;
+}
+
+/* Adds @times steps to the cost, splitting their time between what bounds them. */
+static void add_steps(EchKernelSums *sums, const EchKernelModel *model, double times, double compute, double latency, double move, double exposed)
+{
+    double step = overlap(compute, latency + move, model->overlap);
+    sums->total += times * (step + exposed);
+    sums->busy_compute += times * compute;
+    sums->busy_hbm += times * (move + exposed);
+    sums->hbm += times * exposed;
+    if (compute >= latency + move) {
+        sums->compute += times * compute;
+        sums->hbm += times * (step - compute);
+    } else {
+        sums->latency += times * latency;
+        sums->hbm += times * move;
+        sums->compute += times * (step - latency - move);
+    }
+}
+
+static EchTime picoseconds(const EchKernelModel *model, double cycles)
+{
+    double time = cycles / model->clock_hz * 1e12;
+    return time >= 9e18 ? ECH_TIME_MAX : (EchTime)llround(MAX(time, 0));
+}
+
+static void finish(const EchKernelModel *model, const EchKernelSums *sums, EchKernelCost *ret)
+{
+    ret->time = picoseconds(model, sums->total);
+    ret->compute = picoseconds(model, sums->compute);
+    ret->hbm = picoseconds(model, sums->hbm);
+    ret->latency = picoseconds(model, sums->latency);
+    ret->overhead = picoseconds(model, sums->overhead);
+    ret->busy_compute = picoseconds(model, sums->busy_compute);
+    ret->busy_hbm = picoseconds(model, sums->busy_hbm);
+    ret->fill = ret->time - ret->compute - ret->hbm - ret->latency - ret->overhead;
+}
+
+/* -- arrays ---------------------------------------------------------------- */
+
+static bool on_chip(const EchLayout *layout)
+{
+    return layout->space == 1 || layout->space == 3;
+}
+
+double ech_kernel_padded(const EchLayout *layout)
+{
+    unsigned bits = ech_layout_element_bits(layout);
+    return bits == 0 ? 0 : (double)ech_layout_padded_bytes(layout, ECH_LAYOUT_DENSE) * 8 / bits;
+}
+
+/* Traffic of the whole kernel, each operand read once. */
+static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
+{
+    EchKernelTraffic traffic = {0};
+    for (size_t i = 0; i < kernel->n_operands; i++) {
+        const EchLayout *operand = &kernel->operands[i];
+        EchBytes bytes = ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
+        if (operand->rank == 0)
+            continue;
+        traffic.widest = MAX(traffic.widest, ech_kernel_padded(operand));
+        if (on_chip(operand)) {
+            ret->vmem_read = ech_bytes_add(ret->vmem_read, bytes);
+        } else {
+            ret->hbm_read = ech_bytes_add(ret->hbm_read, bytes);
+            traffic.window_bits += ech_layout_element_bits(operand) * (operand->rank > 1 ? 1.0 : 0.0);
+        }
+    }
+    for (size_t i = 0; i < kernel->n_results; i++) {
+        const EchLayout *result = &kernel->results[i];
+        if (result->rank == 0)
+            continue;
+        double elements = ech_kernel_padded(result);
+        traffic.widest = MAX(traffic.widest, elements);
+        EchBytes bytes = ech_layout_padded_bytes(result, ECH_LAYOUT_DENSE);
+        if (on_chip(result)) {
+            ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
+        } else {
+            ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
+            traffic.stored += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
+            traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
+        }
+    }
+    return traffic;
+}
+
+/* -- streaming kernels ----------------------------------------------------- */
+
+static double iterations(const EchKernelWindows *windows)
+{
+    double n = 1;
+    for (unsigned i = 0; i < windows->n_iterations; i++)
+        n *= MAX(windows->iterations[i], 1u);
+    return n;
+}
+
+static double body_cycles(const EchKernelModel *model, const EchKernelBody *body, bool fused)
+{
+    double cycles = model->simple * body->simple;
+    /* A lone instruction's arithmetic hides under its many small windows. */
+    if (fused)
+        cycles += model->transcendental * body->transcendental + model->divide * body->divide + model->broadcast * body->broadcast + model->reduce * body->reduce;
+    return cycles;
+}
+
+double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
+                                EchKernelSums *sums)
+{
+    double registers = traffic->widest / REGISTER;
+    double moved = ((double)cost->hbm_read + traffic->stored) / model->hbm;
+    if (model->view == ECH_KERNEL_COMPILER && kernel->body.reduce > 0)
+        moved += registers * REGISTER * 4 / model->hbm;
+    moved += (double)(cost->vmem_read + cost->vmem_written) / model->vmem;
+    double compute = registers / steps * body_cycles(model, &kernel->body, kernel->fused);
+    /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
+    double excess = MAX(0, compute - (moved / steps + model->step)) * (steps - 1);
+    double total = model->fixed + steps * model->step + moved + compute + excess;
+    if (sums != NULL)
+        *sums = (EchKernelSums){.total = total, .latency = steps * model->step, .hbm = moved, .compute = compute + excess, .busy_compute = compute * steps, .busy_hbm = moved};
+    return total;
+}
+
+static void price_stream(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
+{
+    EchKernelTraffic traffic = traffic_of(model, kernel, ret);
+    EchKernelSums sums = {0};
+    if (traffic.widest == 0) { /* scalars only: registers and scalar memory */
+        sums.total = sums.overhead = model->step / 8;
+        finish(model, &sums, ret);
+        return;
+    }
+    double steps;
+    if (kernel->windows.n_iterations == 0 || own_tiles) {
+        ech_kernel_choose_stream(model, kernel, &traffic, ret);
+        steps = (double)ret->blocks.steps;
+    } else {
+        steps = iterations(&kernel->windows);
+        ret->blocks.steps = (uint64_t)steps;
+        ret->blocks.buffers = kernel->windows.buffers;
+        ret->blocks.bm = (uint64_t)ceil(traffic.widest / REGISTER / steps);
+        ech_kernel_stream_vmem(kernel, ret, false);
+    }
+    ech_kernel_stream_cycles(model, kernel, &traffic, ret, steps, &sums);
+    finish(model, &sums, ret);
+}
+
+/* -- contractions ---------------------------------------------------------- */
+
+static uint64_t up(uint64_t value, uint64_t granule)
+{
+    return ech_round_up(value, granule);
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* One block's numbers; the last block of an axis is smaller. */
+typedef struct {
+    double full, last;
+    uint64_t n;
+} Axis;
+
+static Axis axis(uint64_t extent, uint64_t block, uint64_t granule)
+{
+    uint64_t n = MAX(ceil_div(extent, MAX(block, 1u)), 1u);
+    uint64_t rest = extent - (n - 1) * MIN(block, extent);
+    return (Axis){.full = (double)up(MIN(block, extent), granule), .last = (double)up(MAX(rest, 1u), granule), .n = n};
+}
+
+static double at(const Axis *a, uint64_t i)
+{
+    return i + 1 == a->n ? a->last : a->full;
+}
+
+EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel)
+{
+    const EchKernelContraction *c = &kernel->contraction;
+    const EchLayout *lhs = &kernel->operands[kernel->lhs], *rhs = &kernel->operands[kernel->rhs];
+    const EchLayout *result = &kernel->results[0];
+    for (size_t i = 1; i < kernel->n_results; i++) /* a fused product may also return a reduction: the widest is its own */
+        if (ech_layout_elements(&kernel->results[i]) > ech_layout_elements(result))
+            result = &kernel->results[i];
+    EchKernelShape shape = {
+        .c = c,
+        .lhs_bytes = ech_layout_element_bits(lhs) / 8.0,
+        .rhs_bytes = ech_layout_element_bits(rhs) / 8.0,
+        .out_bits = ech_layout_element_bits(result),
+        .lhs_hbm = !on_chip(lhs),
+        .rhs_hbm = !on_chip(rhs),
+        .out_hbm = !on_chip(result),
+        .eight = ech_layout_element_bits(lhs) == 8,
+    };
+    shape.rate = ech_kernel_macs_per_cycle(model, lhs->dtype) / MAX(c->passes, 1u);
+    if (!(shape.rate > 0))
+        shape.rate = 1;
+    bool swapped_rows = c->lhs_transposed || c->out_transposed;
+    shape.m_granule = swapped_rows ? 128 : 8;
+    shape.n_granule = c->rhs_transposed || c->out_transposed ? 8 : 128;
+    /* Extra operands of a fused epilogue or prologue are fetched with the result's blocks. */
+    for (size_t i = 0; i < kernel->n_operands; i++)
+        if (i != kernel->lhs && i != kernel->rhs && kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i]))
+            shape.extra_bytes += (double)ech_layout_padded_bytes(&kernel->operands[i], ECH_LAYOUT_DENSE);
+    for (size_t i = 0; i < kernel->n_results; i++)
+        if (&kernel->results[i] != result && kernel->results[i].rank > 0 && !on_chip(&kernel->results[i]))
+            shape.extra_bytes += (double)ech_layout_padded_bytes(&kernel->results[i], ECH_LAYOUT_DENSE);
+    /* What the arrays really take, against which blocks with halos and padding are scaled. */
+    shape.lhs_total = (double)ech_layout_padded_bytes(lhs, ECH_LAYOUT_DENSE);
+    shape.rhs_total = (double)ech_layout_padded_bytes(rhs, ECH_LAYOUT_DENSE);
+    shape.out_registers = ech_kernel_padded(result) / REGISTER;
+    return shape;
+}
+
+/* A product with its steps one by one: [n][m][k], k innermost; a window is fetched only when its index changes. */
+static void walk_product(const EchKernelModel *model, const EchKernelShape *s, const EchKernelBlocks *blocks, EchKernelSums *sums)
+{
+    const EchKernelContraction *c = s->c;
+    Axis rows = axis(c->m, blocks->bm, s->m_granule), columns = axis(c->n, blocks->bn, s->n_granule), depth = axis(c->k, blocks->bk, 8);
+    bool split = depth.n > 1;
+    double lhs_unit = s->lhs_hbm ? s->lhs_bytes / model->hbm : s->lhs_bytes / model->vmem;
+    double rhs_unit = s->rhs_hbm ? s->rhs_bytes / model->hbm : s->rhs_bytes / model->vmem;
+    double extra = s->extra_bytes / model->hbm / (double)(rows.n * columns.n) / (double)c->batch;
+    *sums = (EchKernelSums){.total = model->start + (s->eight ? model->int8_start : 0)};
+    double fill = 0;
+    for (uint64_t group = 0; group < c->batch; group++) {
+        for (uint64_t n = 0; n < columns.n; n++) {
+            double bn = at(&columns, n), bn_lanes = (double)up((uint64_t)bn, s->n_granule == 8 ? 8 : 128);
+            for (uint64_t m = 0; m < rows.n; m++) {
+                double bm = at(&rows, m);
+                double registers = s->out_hbm ? bm * bn_lanes / REGISTER : 0;
+                double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm : bm * bn * s->out_bits / 8 / model->vmem;
+                store += extra + model->matrix_store;
+                bool last_tile = group + 1 == c->batch && n + 1 == columns.n && m + 1 == rows.n;
+                /* Two kinds of step at most: full ones and the last of k. */
+                for (unsigned part = 0; part < 2; part++) {
+                    double times = part == 0 ? (double)(depth.n - 1) : 1;
+                    if (times == 0)
+                        continue;
+                    double bk = part == 0 ? depth.full : depth.last;
+                    double bk_lanes = (double)up((uint64_t)bk, 128);
+                    double compute = (double)up((uint64_t)bm, s->c->out_transposed ? 128 : 8) * (double)up((uint64_t)bn, s->n_granule) * bk_lanes / s->rate + model->matrix_overhead;
+                    if (split)
+                        compute += model->accumulate * bm * (double)up((uint64_t)bn, 128) / REGISTER;
+                    compute += model->transpose * ((c->lhs_transposed ? bm * bk : 0) + (c->rhs_transposed ? bn * bk : 0)) / REGISTER;
+                    compute += model->weights * bn * bk_lanes / REGISTER;
+                    sums->macs += times * bm * bn * bk_lanes;
+                    double lhs_block = bm * (c->lhs_transposed ? bk : bk_lanes) * lhs_unit;
+                    double rhs_block = bn * (c->rhs_transposed ? bk_lanes : bk) * rhs_unit;
+                    if (group == 0 && n == 0 && m == 0 && (part == 0 || depth.n == 1))
+                        fill = lhs_block + rhs_block;
+                    if (part == 1 && last_tile) {
+                        sums->total += compute + store - model->matrix_store; /* nothing follows that could wait for it */
+                        sums->busy_compute += compute;
+                        sums->busy_hbm += store;
+                        continue;
+                    }
+                    if (part == 0) {
+                        /* Inside a tile both windows change every step; the step before the last fetches a shorter block. */
+                        double last_k = depth.last, last_lanes = (double)up((uint64_t)last_k, 128);
+                        double next_last = bm * (c->lhs_transposed ? last_k : last_lanes) * lhs_unit + bn * (c->rhs_transposed ? last_lanes : last_k) * rhs_unit;
+                        add_steps(sums, model, times - 1, compute, model->matrix_step, lhs_block + rhs_block, 0);
+                        add_steps(sums, model, 1, compute, model->matrix_step, next_last, 0);
+                        continue;
+                    }
+                    bool next_column = m + 1 == rows.n;
+                    double next_bm = at(&rows, next_column ? 0 : m + 1), next_bn = next_column ? at(&columns, n + 1 == columns.n ? 0 : n + 1) : bn;
+                    double first_k = depth.full, first_lanes = (double)up((uint64_t)first_k, 128);
+                    bool lhs_moves = split || rows.n > 1 || (next_column && n + 1 == columns.n);
+                    bool rhs_moves = split || next_column;
+                    double next = (lhs_moves ? next_bm * (c->lhs_transposed ? first_k : first_lanes) * lhs_unit : 0) +
+                                  (rhs_moves ? next_bn * (c->rhs_transposed ? first_lanes : first_k) * rhs_unit : 0);
+                    double latency = next > 0 ? model->matrix_step : 0;
+                    if (split)
+                        add_steps(sums, model, 1, compute, latency, next, model->split_store * store);
+                    else
+                        add_steps(sums, model, 1, compute, latency, next + store, 0);
+                }
+            }
+        }
+    }
+    sums->total += fill;
+    sums->busy_hbm += fill;
+}
+
+/* Many equal steps: batches and convolutions, and products too long to walk. */
+static void sum_product(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWalk *walk, EchKernelSums *sums)
+{
+    double steps = MAX(walk->steps, 1);
+    double compute = walk->macs / steps / s->rate + model->matrix_overhead;
+    double in = walk->in_bytes / steps / model->hbm;
+    double registers = s->out_hbm ? s->out_registers : 0;
+    double tiles = MAX(walk->tiles, 1);
+    double store = (ech_kernel_store_bytes(model, registers, s->out_bits) + s->extra_bytes) / model->hbm + tiles * model->matrix_store;
+    bool split = walk->tiles < walk->steps;
+    *sums = (EchKernelSums){.total = model->start + (s->eight ? model->int8_start : 0), .macs = walk->macs};
+    sums->total += in + compute + store / tiles - model->matrix_store;
+    sums->busy_compute += compute;
+    sums->busy_hbm += in + store / tiles;
+    if (split) {
+        add_steps(sums, model, steps - tiles, compute, model->matrix_step, in, 0);
+        add_steps(sums, model, tiles - 1, compute, model->matrix_step, in, model->split_store * store / tiles);
+    } else {
+        add_steps(sums, model, steps - 1, compute, in > 0 ? model->matrix_step : 0, in + store / tiles, 0);
+    }
+}
+
+double ech_kernel_walk_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelWalk *walk)
+{
+    EchKernelSums sums;
+    sum_product(model, shape, walk, &sums);
+    return sums.total;
+}
+
+double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelBlocks *blocks, EchKernelSums *ret)
+{
+    EchKernelSums sums;
+    const EchKernelContraction *c = shape->c;
+    uint64_t m = ceil_div(c->m, MAX(blocks->bm, 1u)), n = ceil_div(c->n, MAX(blocks->bn, 1u)), k = ceil_div(c->k, MAX(blocks->bk, 1u));
+    if (!c->convolution && (double)m * (double)n * (double)c->batch <= 65536) {
+        walk_product(model, shape, blocks, &sums);
+    } else {
+        EchKernelWalk walk = ech_kernel_walk(shape, blocks, m, n, k);
+        sum_product(model, shape, &walk, &sums);
+    }
+    if (ret != NULL)
+        *ret = sums;
+    return sums.total;
+}
+
+EchKernelWalk ech_kernel_walk(const EchKernelShape *s, const EchKernelBlocks *blocks, uint64_t m, uint64_t n, uint64_t k)
+{
+    const EchKernelContraction *c = s->c;
+    double groups = (double)c->batch;
+    EchKernelWalk walk = {.steps = groups * (double)m * (double)n * (double)k, .tiles = groups * (double)m * (double)n};
+    /* The unit works on whole lanes of k and n. */
+    double rows = (double)m * (double)up(MIN(blocks->bm, c->m), s->m_granule), columns = (double)n * (double)up(MIN(blocks->bn, c->n), s->n_granule);
+    rows = MIN(rows, (double)up(c->m, s->m_granule));
+    columns = MIN(columns, (double)up(c->n, s->n_granule));
+    walk.macs = groups * rows * columns * (double)up(c->k * c->taps, 128);
+    double lhs = s->lhs_total * (k > 1 ? (double)n : m > 1 ? (double)n : 1);
+    double rhs = s->rhs_total * (k > 1 ? (double)m : 1);
+    walk.in_bytes = (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0);
+    return walk;
+}
+
+/* Blocks in elements from windows counted in tiles; false where the windows do not describe a plain product. */
+static bool blocks_of_windows(const EchKernelWindows *w, const EchKernelContraction *c, EchKernelBlocks *ret)
+{
+    if (c->convolution || c->batch != 1 || w->n_iterations != 3 || w->n_output != 2 || w->n_input != 2)
+        return false;
+    ret->bm = c->out_transposed ? (uint64_t)w->output[1] * 128 : (uint64_t)w->output[0] * 8;
+    ret->bn = c->out_transposed ? (uint64_t)w->output[0] * 8 : (uint64_t)w->output[1] * 128;
+    ret->bk = c->lhs_transposed ? (uint64_t)w->input[0] * 8 : (uint64_t)w->input[1] * 128;
+    /* The bounds may cover more than the axis: what counts is into how many blocks it is cut. */
+    uint64_t *block[3] = {&ret->bn, &ret->bm, &ret->bk}, extent[3] = {c->n, c->m, c->k};
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t n = MAX(w->iterations[i], 1u);
+        if (*block[i] == 0 || ceil_div(extent[i], *block[i]) != n)
+            *block[i] = ceil_div(extent[i], n);
+    }
+    return true;
+}
+
+/* Tiles of a window times a tile's elements. */
+static double window_elements(const uint32_t *window, unsigned n)
+{
+    double product = n > 0 ? REGISTER : 0;
+    for (unsigned i = 0; i < n; i++)
+        product *= MAX(window[i], 1u);
+    return product;
+}
+
+/* A walk from the windows of a batch or a convolution: iterations [n or batch, pixels..., taps..., k]. */
+static EchKernelWalk walk_of_windows(const EchKernelShape *s, const EchKernelWindows *w)
+{
+    const EchKernelContraction *c = s->c;
+    double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = MAX(w->iterations[w->n_iterations - 1], 1u);
+    double middle = steps / outer / inner;
+    EchKernelWalk walk = {.steps = steps, .tiles = steps / inner};
+    /* The array counts whole lanes of channels; a convolution with few of them packs its taps. */
+    uint64_t depth = up(c->k, 128) * c->taps;
+    if (c->taps > 1 && c->k < 128)
+        depth = up(c->k * c->taps, 128);
+    walk.macs = (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, s->n_granule) * (double)depth;
+    double lhs_window = window_elements(w->input, w->n_input) * s->lhs_bytes, rhs_window = window_elements(w->kernel, w->n_kernel) * s->rhs_bytes;
+    double rhs_loads = inner > 1 || c->batch > 1 ? outer * (c->batch > 1 ? 1 : middle) * inner : outer;
+    double lhs_loads = middle * inner > 1 || c->batch > 1 ? steps : 1;
+    /* Halos are fetched again with every window; a partial last block is not fetched whole. */
+    double lhs = MIN(lhs_window * lhs_loads, s->lhs_total * (c->batch > 1 ? 1 : outer) * 2), rhs = MIN(rhs_window * rhs_loads, s->rhs_total * (c->batch > 1 || inner == 1 ? 1 : middle));
+    walk.in_bytes = (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0);
+    return walk;
+}
+
+static void price_contraction(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
+{
+    EchKernelShape shape = ech_kernel_shape(model, kernel);
+    traffic_of(model, kernel, ret);
+    EchKernelSums sums;
+    EchKernelBlocks blocks = {0};
+    bool known = !own_tiles && kernel->windows.n_iterations >= 2;
+    if (known && blocks_of_windows(&kernel->windows, &kernel->contraction, &blocks)) {
+        blocks.buffers = kernel->windows.buffers;
+        ret->vmem = ech_kernel_product_vmem(&shape, &blocks);
+        ech_kernel_product_cycles(model, &shape, &blocks, &sums);
+    } else if (known) {
+        EchKernelWalk walk = walk_of_windows(&shape, &kernel->windows);
+        sum_product(model, &shape, &walk, &sums);
+        blocks.buffers = kernel->windows.buffers;
+        ret->vmem = ech_kernel_windows_vmem(&shape, &kernel->windows);
+    } else {
+        ech_kernel_choose_product(model, kernel, &shape, &blocks);
+        ret->chosen = true;
+        ret->vmem = ech_kernel_product_vmem(&shape, &blocks);
+        ech_kernel_product_cycles(model, &shape, &blocks, &sums);
+    }
+    const EchKernelContraction *c = &kernel->contraction;
+    blocks.steps = blocks.bm == 0 ? (uint64_t)iterations(&kernel->windows)
+                                  : c->batch * ceil_div(c->m, blocks.bm) * ceil_div(c->n, blocks.bn) * ceil_div(c->k, blocks.bk);
+    ret->blocks = blocks;
+    ret->macs = sums.macs;
+    /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */
+    double tiles = MAX(1, (double)blocks.steps);
+    double tail = shape.out_registers / tiles * body_cycles(model, &kernel->body, kernel->fused);
+    sums.total += tail;
+    sums.busy_compute += tail * tiles;
+    finish(model, &sums, ret);
+}
+
+/* -- copies and gathers ---------------------------------------------------- */
+
+static void price_copy(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
+{
+    EchKernelTraffic traffic = traffic_of(model, kernel, ret);
+    EchKernelSums sums = {0};
+    double moved = ((double)ret->hbm_read + (double)ret->hbm_written) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem;
+    double registers = traffic.widest / REGISTER;
+    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / 1024));
+    bool same_order = kernel->n_results == 1 && kernel->n_operands >= 1 && kernel->results[0].rank == kernel->operands[0].rank &&
+                      memcmp(kernel->results[0].order, kernel->operands[0].order, kernel->results[0].rank) == 0;
+    double shuffle = same_order ? 0 : registers * 8; /* a transposed register goes through the cross-lane unit row by row */
+    if (kernel->windows.buffers == 0 && !same_order) {
+        sums.total = steps * model->step + moved + shuffle; /* not pipelined */
+        sums.compute = shuffle;
+    } else {
+        sums.total = steps * model->step + MAX(moved, shuffle);
+        sums.compute = MAX(0, shuffle - moved);
+    }
+    sums.latency = steps * model->step;
+    sums.hbm = moved;
+    sums.busy_hbm = moved;
+    sums.busy_compute = shuffle;
+    ret->blocks.steps = (uint64_t)steps;
+    finish(model, &sums, ret);
+}
+
+static void price_gather(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
+{
+    /* Only the picked rows are read, not the table. */
+    EchKernelTraffic traffic = {0};
+    (void)traffic_of(model, kernel, ret);
+    for (size_t i = 0; i < kernel->n_results; i++)
+        traffic.stored += (double)ech_layout_padded_bytes(&kernel->results[i], ECH_LAYOUT_DENSE);
+    EchBytes rows = (EchBytes)traffic.stored;
+    EchBytes indices = kernel->n_operands > 1 ? ech_layout_padded_bytes(&kernel->operands[1], ECH_LAYOUT_DENSE) : 0;
+    ret->hbm_read = MIN(ret->hbm_read, ech_bytes_add(rows, indices));
+    double moved = ((double)ret->hbm_read + (double)ret->hbm_written) / model->hbm;
+    double issue = (double)kernel->gathered_rows * model->gather;
+    EchKernelSums sums = {.total = model->step + MAX(moved, issue), .latency = model->step, .hbm = moved, .overhead = MAX(0, issue - moved), .busy_hbm = moved};
+    finish(model, &sums, ret);
+}
+
+void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
+{
+    EchKernelCost cost = {0};
+    switch (kernel->kind) {
+    case ECH_KERNEL_CONTRACTION:
+        if (kernel->n_results > 0 && kernel->lhs < kernel->n_operands && kernel->rhs < kernel->n_operands)
+            price_contraction(model, kernel, own_tiles, &cost);
+        else
+            price_stream(model, kernel, own_tiles, &cost);
+        break;
+    case ECH_KERNEL_COPY:
+        price_copy(model, kernel, own_tiles, &cost);
+        break;
+    case ECH_KERNEL_GATHER:
+        price_gather(model, kernel, &cost);
+        break;
+    case ECH_KERNEL_STREAM:
+    case ECH_N_KERNEL_CLASSES:
+        price_stream(model, kernel, own_tiles, &cost);
+        break;
+    }
+    *ret = cost;
+}

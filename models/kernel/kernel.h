@@ -1,0 +1,134 @@
+/** @file kernel.h
+ * What one kernel of a program costs on a device: its time with a breakdown, and the on-chip bytes its windows take.
+ *
+ * Plain arrays in, numbers out: a kernel is shapes with layouts, the work of its body and, where the program says them, its windows.
+ * Every kernel walks its arrays in windows: fetch a window, compute on it, store the result, the next fetch running under the compute.
+ * So one rule serves all of them:
+ *
+ *     time = start + first fetch + sum over steps of overlap(compute, step latency + next fetch + store) + last compute + last store
+ *
+ * Element-wise kernels and reductions compute less than they move, so their sum is additive (every byte in, every byte out, a latency a step,
+ * and the arithmetic of one window); matrix products overlap. Sources: libtpu 0.0.51's own estimates over some 300 kernels a chip
+ * (constants listed in the device files below `kernel:`), data sheets for what is not listed there.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "models/layout/layout.h"
+
+#define ECH_KERNEL_MAX_WINDOW 8 /**< Longest list of window or iteration bounds. */
+
+typedef enum {
+    ECH_KERNEL_STREAM,      /**< Element-wise work, reductions, and the passes of normalisation and softmax. */
+    ECH_KERNEL_CONTRACTION, /**< Matrix products and convolutions, whatever is fused around them. */
+    ECH_KERNEL_COPY,        /**< Moves or transposes data without arithmetic. */
+    ECH_KERNEL_GATHER,      /**< Reads or writes rows picked by indices. */
+    ECH_N_KERNEL_CLASSES,
+} EchKernelClass;
+
+/** Whose arithmetic is wanted. */
+typedef enum {
+    ECH_KERNEL_HARDWARE, /**< What the chip does: a stored byte is a byte, a reduction costs its reads. */
+    ECH_KERNEL_COMPILER, /**< How the compiler prices it: a 16-bit result costs one and a half times a 32-bit one of as many elements, a reduced
+                          * register as much as a stored one. For holding the model against the compiler's own table. */
+} EchKernelView;
+
+/** Bounds as the compiler writes them, in tiles of 8 rows by 128 lanes whatever the type. */
+typedef struct {
+    uint8_t n_kernel, n_output, n_input, n_iterations; /**< Lengths; n_iterations 0: not known. */
+    uint8_t buffers;                                   /**< Buffers per window in HBM; 0: not pipelined or not known. */
+    uint32_t kernel[ECH_KERNEL_MAX_WINDOW], output[ECH_KERNEL_MAX_WINDOW], input[ECH_KERNEL_MAX_WINDOW], iterations[ECH_KERNEL_MAX_WINDOW];
+} EchKernelWindows;
+
+/** Operations of the body, applied to every element of the widest array. */
+typedef struct {
+    uint32_t simple;         /**< add, multiply, compare, select... */
+    uint32_t transcendental; /**< exp, tanh, log, rsqrt... */
+    uint32_t divide;
+    uint32_t broadcast;      /**< Of something that is not a constant. */
+    uint32_t reduce;         /**< Reductions along a dimension. */
+} EchKernelBody;
+
+/** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
+typedef struct {
+    uint64_t batch, m, n, k;  /**< >= 1. */
+    uint64_t taps;            /**< Positions of a convolution's window; 1 for products. */
+    uint64_t input_pixels;    /**< Pixels of a convolution's input; 0 for products (then m). */
+    uint32_t passes;          /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
+    bool convolution;
+    bool lhs_transposed, rhs_transposed, out_transposed; /**< The contracted dimension of lhs lies on rows; of rhs on lanes; rows of the result on lanes. */
+} EchKernelContraction;
+
+typedef struct {
+    EchKernelClass kind;
+    const EchLayout *results;  /**< results[n_results]; borrowed. */
+    size_t n_results;
+    const EchLayout *operands; /**< operands[n_operands]; borrowed. */
+    size_t n_operands;
+    size_t lhs, rhs;           /**< Operands of the contraction. */
+    EchKernelBody body;
+    EchKernelContraction contraction;
+    EchKernelWindows windows;
+    bool fused;                /**< A fusion; false: one instruction of the compiler's library, with its smaller windows. */
+    uint64_t gathered_rows;    /**< ECH_KERNEL_GATHER: rows picked. */
+} EchKernel;
+
+/** Blocks of a contraction in elements, and of a stream in registers of 1024 elements (then @bm). */
+typedef struct {
+    uint64_t bm, bn, bk;
+    uint64_t steps;
+    uint32_t buffers;
+} EchKernelBlocks;
+
+/** A kernel's price; times in picoseconds. The parts add up to the whole. */
+typedef struct {
+    EchTime time;
+    EchTime compute;  /**< Not hidden under data movement. */
+    EchTime hbm;      /**< Data movement not hidden under compute. */
+    EchTime latency;  /**< Step latency of copies that is not hidden. */
+    EchTime fill;     /**< Start, first fetch; last compute and last store. */
+    EchTime overhead; /**< Cost of steps themselves. */
+    EchTime busy_compute, busy_hbm; /**< What each would take alone. */
+    EchBytes hbm_read, hbm_written; /**< Real bytes. */
+    EchBytes vmem_read, vmem_written; /**< By operands and results placed on chip. */
+    EchBytes vmem;    /**< Windows and accumulators on chip. */
+    double macs;      /**< Padded multiply-accumulates done. */
+    EchKernelBlocks blocks;
+    bool chosen;      /**< The blocks are our own choice. */
+} EchKernelCost;
+
+/** Constants of one device, in cycles of its core clock. From device numbers `kernel.*`, else from the data sheet. */
+typedef struct {
+    EchKernelView view;
+    double clock_hz;
+    double hbm;             /**< Bytes a cycle. */
+    double fixed;           /**< Start of a streaming kernel. */
+    double step;            /**< Latency of a streaming step. */
+    double simple, transcendental, divide, broadcast, reduce; /**< Cycles a register of 1024 elements. */
+    double start;           /**< Before a contraction's first fetch is issued, and all latency of a single step. */
+    double matrix_step;     /**< Latency of a contraction's fetch that is not under compute. */
+    double matrix_overhead; /**< Cycles of compute a step. */
+    double matrix_store;    /**< Latency of storing a block of the result. */
+    double accumulate;      /**< Cycles a register of the accumulator, where k is split. */
+    double transpose;       /**< Cycles a register of an operand transposed in memory. */
+    double weights;         /**< Cycles a register of the stationary operand. */
+    double split_store;     /**< Share of a result's store that is exposed where k is split. */
+    double overlap;         /**< Exponent of overlap(compute, movement): large is a true maximum. */
+    double int8_start;      /**< Added to start for 8-bit products. */
+    double int8;            /**< Efficiency of the matrix unit at 8-bit operands. */
+    double matrix;          /**< Efficiency of the matrix unit. */
+    double vmem;            /**< Bytes a cycle of on-chip operands. */
+    double gather;          /**< Cycles a gathered row. */
+    EchBytes budget;        /**< On-chip bytes of a kernel's own windows. */
+    uint32_t lanes, sublanes;
+    const EchUnit *unit;    /**< Matrix unit; borrowed from the device. */
+} EchKernelModel;
+
+/** Fills @ret from a device. False (ECH_ERROR_UNSUPPORTED) where it has no HBM or no matrix unit with a clock. */
+bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKernelView view, GError **error);
+/** Prices a kernel with the windows that it gives, or with windows of our own choice where it gives none or @own_tiles. Never fails: a kernel
+ * with no array costs nothing. */
+void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret);
+/** The matrix unit's multiply-accumulates a cycle for operands of @dtype. */
+double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype);
+/** "stream", "contraction", "copy", "gather". */
+const char *ech_kernel_class_name(EchKernelClass kind);

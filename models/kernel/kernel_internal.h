@@ -1,0 +1,49 @@
+/** @file kernel_internal.h
+ * What kernel.c and blocks.c share. */
+#pragma once
+#include "models/kernel/kernel.h"
+
+/** Cycles, by what they are spent on. */
+typedef struct {
+    double total, compute, hbm, latency, overhead, busy_compute, busy_hbm, macs;
+} EchKernelSums;
+
+/** Traffic of a streaming kernel. */
+typedef struct {
+    double widest;      /**< Elements of the widest array, padded. */
+    double stored;      /**< Bytes stored to HBM, as the view counts them. */
+    double window_bits; /**< Bits of one element of every wide array in HBM: what a window takes. */
+} EchKernelTraffic;
+
+/** A contraction with what its price needs of its arrays. */
+typedef struct {
+    const EchKernelContraction *c;
+    double lhs_bytes, rhs_bytes; /**< Of an element. */
+    unsigned out_bits;
+    bool lhs_hbm, rhs_hbm, out_hbm, eight;
+    uint64_t m_granule, n_granule; /**< Block sizes are multiples of these. */
+    double rate;                   /**< Multiply-accumulates a cycle. */
+    double extra_bytes;            /**< Of further operands and results. */
+    double lhs_total, rhs_total, out_registers;
+} EchKernelShape;
+
+/** A contraction in equal steps. */
+typedef struct {
+    double steps, tiles, macs, in_bytes;
+} EchKernelWalk;
+
+double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits);
+double ech_kernel_padded(const EchLayout *layout);
+EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel);
+double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
+                                EchKernelSums *sums);
+double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelBlocks *blocks, EchKernelSums *ret);
+double ech_kernel_walk_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelWalk *walk);
+EchKernelWalk ech_kernel_walk(const EchKernelShape *shape, const EchKernelBlocks *blocks, uint64_t m, uint64_t n, uint64_t k);
+
+/* blocks.c */
+EchBytes ech_kernel_product_vmem(const EchKernelShape *shape, const EchKernelBlocks *blocks);
+EchBytes ech_kernel_windows_vmem(const EchKernelShape *shape, const EchKernelWindows *windows);
+void ech_kernel_stream_vmem(const EchKernel *kernel, EchKernelCost *cost, bool chosen);
+void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *kernel, const EchKernelShape *shape, EchKernelBlocks *ret);
+void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, EchKernelCost *ret);

@@ -1,0 +1,310 @@
+/* A table of kernels with what the compiler thinks each costs: a row becomes a kernel, the kernel a price. */
+#include "sim/experiment/validate.h"
+
+#include "sim/base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_COLUMNS 64
+#define MAX_ARRAYS 64
+
+enum { MODE, CASE, KIND, INSTR, OPCODE, FUSION, OUT, OPERANDS, BODY, CYCLES, KERNEL_WINDOW, OUTPUT_WINDOW, INPUT_WINDOW, ITERATIONS, BUFFERING, VMEM, N_FIELDS };
+static const char *const field_names[N_FIELDS] = {"mode",          "case",          "kind",         "instr",      "opcode",    "fusion",     "out", "operands", "body", "estimated_cycles",
+                                                  "kernel_window", "output_window", "input_window", "iterations", "buffering", "scoped_vmem"};
+
+/* Reads one line of comma-separated fields into @cells; returns the rest of the text. Quotes may enclose a field, doubled inside. */
+static const char *read_line(const char *at, const char *end, GPtrArray *cells)
+{
+    g_ptr_array_set_size(cells, 0);
+    GString *cell = g_string_new(NULL);
+    bool quoted = false;
+    for (; at < end; at++) {
+        if (quoted) {
+            if (*at == '"' && at + 1 < end && at[1] == '"')
+                g_string_append_c(cell, *at++);
+            else if (*at == '"')
+                quoted = false;
+            else
+                g_string_append_c(cell, *at);
+        } else if (*at == '"') {
+            quoted = true;
+        } else if (*at == ',') {
+            g_ptr_array_add(cells, g_string_free(cell, FALSE));
+            cell = g_string_new(NULL);
+        } else if (*at == '\n') {
+            at++;
+            break;
+        } else if (*at != '\r') {
+            g_string_append_c(cell, *at);
+        }
+    }
+    g_ptr_array_add(cells, g_string_free(cell, FALSE));
+    return at;
+}
+
+bool ech_validate_is_table(const char *data, size_t size)
+{
+    static const char start[] = "chip,mode,case,";
+    return size > sizeof start && memcmp(data, start, sizeof start - 1) == 0;
+}
+
+void ech_validation_free(EchValidation *validation)
+{
+    if (validation == NULL)
+        return;
+    for (size_t i = 0; i < validation->n_pairs; i++) {
+        g_free(validation->pairs[i].name);
+        g_free(validation->pairs[i].kind);
+    }
+    g_free(validation->pairs);
+    g_free(validation);
+}
+
+static bool read_bounds(const char *text, uint32_t *ret, uint8_t *ret_n, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, " ", -1);
+    uint8_t n = 0;
+    for (char **word = words; *word != NULL; word++) {
+        uint64_t value;
+        if (**word == '\0')
+            continue;
+        if (n == ECH_KERNEL_MAX_WINDOW) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "'%s' has more than %d bounds", text, ECH_KERNEL_MAX_WINDOW);
+            return false;
+        }
+        if (!ech_parse_u64(*word, &value, error))
+            return false;
+        if (value == 0 || value > UINT32_MAX) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "'%s' is not a bound; expected 1 to %u", *word, UINT32_MAX);
+            return false;
+        }
+        ret[n++] = (uint32_t)value;
+    }
+    *ret_n = n;
+    return true;
+}
+
+/* Array shapes separated by spaces, or a tuple of them. */
+static bool read_arrays(const char *text, GArray *ret, GError **error)
+{
+    const char *at = text;
+    while (*at != '\0') {
+        if (*at == ' ' || *at == '(' || *at == ')' || *at == ',' || *at == '?') {
+            at++;
+            continue;
+        }
+        EchLayout layout;
+        size_t used;
+        if (!ech_layout_parse(at, strlen(at), &layout, &used, error))
+            return false;
+        if (ret->len == MAX_ARRAYS) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "more than %d arrays", MAX_ARRAYS);
+            return false;
+        }
+        g_array_append_val(ret, layout);
+        at += used;
+    }
+    return true;
+}
+
+/* "add:2 broadcast:4 tanh:1" */
+static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contractions, GError **error)
+{
+    static const char *const transcendental[] = {"tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "rsqrt", "sqrt", "logistic", "power", "erf", "sine", "cosine", NULL};
+    static const char *const free_ops[] = {"constant", "convert", "copy", "bitcast", "iota", "parameter", "tuple", "get-tuple-element", "reshape", NULL};
+    g_auto(GStrv) words = g_strsplit_set(text, " ", -1);
+    EchKernelBody body = {0};
+    uint32_t constants = 0;
+    for (char **word = words; *word != NULL; word++) {
+        char *colon = strrchr(*word, ':');
+        uint64_t count;
+        if (**word == '\0')
+            continue;
+        if (colon == NULL || !ech_parse_u64(colon + 1, &count, NULL) || count > 1000000) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "'%s' is not an operation count; expected NAME:COUNT", *word);
+            return false;
+        }
+        *colon = '\0';
+        uint32_t n = (uint32_t)count;
+        if (g_strv_contains(transcendental, *word))
+            body.transcendental += n;
+        else if (strcmp(*word, "divide") == 0)
+            body.divide += n;
+        else if (strcmp(*word, "broadcast") == 0)
+            body.broadcast += n;
+        else if (strcmp(*word, "reduce") == 0)
+            body.reduce += n;
+        else if (strcmp(*word, "convolution") == 0 || strcmp(*word, "dot") == 0)
+            *ret_contractions += n;
+        else if (strcmp(*word, "constant") == 0)
+            constants += n;
+        else if (!g_strv_contains(free_ops, *word))
+            body.simple += n;
+    }
+    /* Broadcasting a constant is a register filled once. */
+    body.broadcast -= MIN(body.broadcast, constants);
+    *ret = body;
+    return true;
+}
+
+/* -- contractions ---------------------------------------------------------- */
+
+static bool rows_are(const EchLayout *layout, unsigned dim)
+{
+    return layout->rank >= 2 && layout->order[1] == dim;
+}
+
+/* Which operand is which, and m, n, k, from shapes alone: [b..., m, k] x [b..., k, n] -> [b..., m, n], or an image by a filter. */
+static bool read_product(const EchLayout *out, const GArray *operands, EchKernel *kernel, GError **error)
+{
+    EchKernelContraction *c = &kernel->contraction;
+    if (operands->len < 2 || out->rank < 2) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "a product needs two operands of at least two dimensions");
+        return false;
+    }
+    const EchLayout *a = &g_array_index(operands, EchLayout, 0), *b = &g_array_index(operands, EchLayout, 1);
+    kernel->lhs = 0;
+    kernel->rhs = 1;
+    c->batch = c->taps = c->passes = 1;
+    if (out->rank == 4 && a->rank == 4 && b->rank == 4) {
+        /* The filter is [height, width, in, out]; the image [batch, y, x, in]. */
+        if (!(b->dims[3] == out->dims[3] && b->dims[2] == a->dims[3] && a->dims[0] == out->dims[0])) {
+            const EchLayout *swap = a;
+            a = b;
+            b = swap;
+            kernel->lhs = 1;
+            kernel->rhs = 0;
+        }
+        c->convolution = true;
+        c->batch = 1;
+        c->m = out->dims[0] * out->dims[1] * out->dims[2];
+        c->n = out->dims[3];
+        c->k = b->dims[2];
+        c->taps = MAX(b->dims[0] * b->dims[1], 1u);
+        c->input_pixels = a->dims[0] * a->dims[1] * a->dims[2];
+    } else {
+        unsigned m = out->rank - 2u, n = out->rank - 1u;
+        for (unsigned i = 0; i < m; i++)
+            c->batch *= out->dims[i];
+        c->m = out->dims[m];
+        c->n = out->dims[n];
+        uint64_t product = ech_layout_elements(a) / MAX(c->batch, 1u) / MAX(c->m, 1u);
+        c->k = product;
+        if (a->rank >= 2)
+            c->lhs_transposed = rows_are(a, a->rank - 1u) && a->rank == 2;
+        c->rhs_transposed = b->rank == 2 && rows_are(b, 1);
+        c->out_transposed = out->rank == 2 && rows_are(out, 1);
+    }
+    if (c->batch == 0 || c->m == 0 || c->n == 0 || c->k == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "a product with an empty dimension");
+        return false;
+    }
+    return true;
+}
+
+static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles, EchValidatePair *ret, GError **error)
+{
+    g_autoptr(GArray) results = g_array_new(FALSE, FALSE, sizeof(EchLayout));
+    g_autoptr(GArray) operands = g_array_new(FALSE, FALSE, sizeof(EchLayout));
+    EchKernel kernel = {.kind = ECH_KERNEL_STREAM, .fused = cells[FUSION][0] != '\0'};
+    uint32_t contractions = 0;
+    if (!read_arrays(cells[OUT], results, error) || !read_arrays(cells[OPERANDS], operands, error) || !read_body(cells[BODY], &kernel.body, &contractions, error))
+        return false;
+    kernel.results = (const EchLayout *)(void *)results->data;
+    kernel.n_results = results->len;
+    kernel.operands = (const EchLayout *)(void *)operands->data;
+    kernel.n_operands = operands->len;
+    EchKernelWindows *w = &kernel.windows;
+    if (!read_bounds(cells[KERNEL_WINDOW], w->kernel, &w->n_kernel, error) || !read_bounds(cells[OUTPUT_WINDOW], w->output, &w->n_output, error) ||
+        !read_bounds(cells[INPUT_WINDOW], w->input, &w->n_input, error) || !read_bounds(cells[ITERATIONS], w->iterations, &w->n_iterations, error))
+        return false;
+    uint64_t cycles, buffers = 0, vmem = 0;
+    if (!ech_parse_u64(cells[CYCLES], &cycles, error) || (cells[BUFFERING][0] != '\0' && !ech_parse_u64(cells[BUFFERING], &buffers, error)) ||
+        (cells[VMEM][0] != '\0' && !ech_parse_u64(cells[VMEM], &vmem, error)))
+        return false;
+    w->buffers = (uint8_t)MIN(buffers, 255u);
+    if (contractions > 0 && results->len > 0) {
+        kernel.kind = ECH_KERNEL_CONTRACTION;
+        kernel.body = (EchKernelBody){0};
+        if (!read_product(&g_array_index(results, EchLayout, 0), operands, &kernel, error))
+            return false;
+        if (strstr(cells[KIND], "highest") != NULL)
+            kernel.contraction.passes = 6;
+    } else if (strcmp(cells[OPCODE], "copy") == 0 || strcmp(cells[OPCODE], "transpose") == 0) {
+        kernel.kind = ECH_KERNEL_COPY;
+    }
+    ech_kernel_price(model, &kernel, own_tiles, &ret->cost);
+    ret->name = g_strdup_printf("%s/%s/%s", cells[MODE], cells[CASE], cells[INSTR]);
+    ret->kind = g_strdup(cells[KIND]);
+    ret->measured = ech_time_for(cycles, (EchRate)model->clock_hz);
+    ret->predicted = ret->cost.time;
+    ret->vmem_measured = vmem;
+    ret->vmem_predicted = ret->cost.vmem;
+    return true;
+}
+
+EchValidation *ech_validate_table(const char *path, const char *data, size_t size, const EchDevice *device, bool own_tiles, GError **error)
+{
+    EchKernelModel model;
+    if (!ech_kernel_model_init(&model, device, ECH_KERNEL_COMPILER, error))
+        return NULL;
+    const char *at = data, *end = data + size;
+    g_autoptr(GPtrArray) cells = g_ptr_array_new_with_free_func(g_free);
+    at = read_line(at, end, cells);
+    if (cells->len > MAX_COLUMNS) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: more than %d columns", path, MAX_COLUMNS);
+        return NULL;
+    }
+    size_t n_columns = cells->len, column[N_FIELDS];
+    for (unsigned f = 0; f < N_FIELDS; f++) {
+        column[f] = SIZE_MAX;
+        for (size_t i = 0; i < n_columns; i++)
+            if (strcmp(g_ptr_array_index(cells, i), field_names[f]) == 0)
+                column[f] = i;
+        if (column[f] == SIZE_MAX) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: the column '%s' is missing", path, field_names[f]);
+            return NULL;
+        }
+    }
+    g_autoptr(EchValidation) validation = g_new0(EchValidation, 1);
+    validation->makespan_measured = validation->makespan_predicted = ECH_TIME_NONE;
+    g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
+    for (uint64_t line = 2; at < end; line++) {
+        at = read_line(at, end, cells);
+        if (cells->len == 1 && *(char *)g_ptr_array_index(cells, 0) == '\0')
+            continue;
+        EchValidatePair pair = {0};
+        char *row[N_FIELDS];
+        bool fine = cells->len == n_columns;
+        if (!fine)
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%u fields; the header has %zu", cells->len, n_columns);
+        for (unsigned f = 0; fine && f < N_FIELDS; f++)
+            row[f] = g_ptr_array_index(cells, column[f]);
+        if (!fine || !price_row(row, &model, own_tiles, &pair, error)) {
+            g_prefix_error(error, "%s:%" G_GUINT64_FORMAT ": ", path, line);
+            validation->pairs = (EchValidatePair *)(void *)pairs->data; /* freed with the validation */
+            validation->n_pairs = pairs->len;
+            (void)g_array_free(g_steal_pointer(&pairs), FALSE);
+            return NULL;
+        }
+        g_array_append_val(pairs, pair);
+    }
+    validation->n_pairs = pairs->len;
+    validation->pairs = (EchValidatePair *)(void *)g_array_free(g_steal_pointer(&pairs), FALSE);
+    return g_steal_pointer(&validation);
+}
+
+double ech_validation_mape(const EchValidation *validation, const char *kind)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < validation->n_pairs; i++) {
+        const EchValidatePair *pair = &validation->pairs[i];
+        if (pair->measured <= 0 || (kind != NULL && strcmp(pair->kind, kind) != 0))
+            continue;
+        sum += fabs((double)pair->predicted / (double)pair->measured - 1);
+        n++;
+    }
+    return n > 0 ? sum / (double)n : -1;
+}

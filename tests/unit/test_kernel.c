@@ -1,0 +1,155 @@
+/* The kernel model: what a price is made of, that it moves the right way, and that it never breaks. */
+#include "models/kernel/kernel.h"
+#include "sim/experiment/validate.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchLayout layout(const char *text)
+{
+    EchLayout ret;
+    GError *error = NULL;
+    ck_assert_msg(ech_layout_parse(text, strlen(text), &ret, NULL, &error), "%s", error ? error->message : "");
+    return ret;
+}
+
+static EchDevice *device(const char *name, const char *setting)
+{
+    const char *settings[] = {setting, NULL};
+    GError *error = NULL;
+    EchDevice *ret = ech_device_load(name, settings, &error);
+    ck_assert_msg(ret != NULL, "%s", error ? error->message : "");
+    return ret;
+}
+
+static EchKernelCost price_product(const EchDevice *chip, uint64_t m, uint64_t k, uint64_t n, const char *dtype)
+{
+    EchKernelModel model;
+    ck_assert(ech_kernel_model_init(&model, chip, ECH_KERNEL_HARDWARE, NULL));
+    g_autofree char *a = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, m, k);
+    g_autofree char *b = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, k, n);
+    g_autofree char *c = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, m, n);
+    EchLayout operands[] = {layout(a), layout(b)}, result = layout(c);
+    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &result, .n_results = 1, .operands = operands, .n_operands = 2, .lhs = 0, .rhs = 1, .fused = true,
+                        .contraction = {.batch = 1, .m = m, .n = n, .k = k, .taps = 1, .passes = 1}};
+    EchKernelCost cost;
+    ech_kernel_price(&model, &kernel, true, &cost);
+    return cost;
+}
+
+START_TEST(parts_add_up)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    static const uint64_t sizes[] = {8, 100, 128, 1000, 4096};
+    for (size_t i = 0; i < 5; i++) {
+        for (size_t j = 0; j < 5; j++) {
+            EchKernelCost cost = price_product(chip, sizes[i], sizes[j], sizes[4 - i], "bf16");
+            ck_assert_int_eq(cost.time, cost.compute + cost.hbm + cost.latency + cost.fill + cost.overhead);
+            ck_assert_int_gt(cost.time, 0);
+            ck_assert_int_ge(cost.fill, 0);
+            ck_assert_uint_le(cost.vmem, UINT64_C(16) << 20);
+        }
+    }
+}
+END_TEST
+
+/* A large product comes near the unit's peak and never above what the fit allows; a thin one is bound by its weights. */
+START_TEST(bounds)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    EchKernelCost cost = price_product(chip, 8192, 8192, 8192, "bf16");
+    double ideal = 2.0 * 8192 * 8192 * 8192 / 197e12 * 1e12;
+    ck_assert_double_gt((double)cost.time, 0.97 * ideal);
+    ck_assert_double_lt((double)cost.time, 1.25 * ideal);
+    EchKernelCost thin = price_product(chip, 8, 8192, 8192, "bf16");
+    double bytes = 2.0 * 8192 * 8192 / 819e9 * 1e12;
+    ck_assert_double_gt((double)thin.time, bytes);
+    ck_assert_double_lt((double)thin.time, 1.6 * bytes);
+}
+END_TEST
+
+/* More bandwidth never makes a kernel slower; half of it makes a thin product almost twice as slow. */
+START_TEST(counterfactuals)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    g_autoptr(EchDevice) half = device("tpu-v5e", "memories.hbm.read=x0.5");
+    EchKernelCost base = price_product(chip, 8, 8192, 8192, "bf16"), slow = price_product(half, 8, 8192, 8192, "bf16");
+    double ratio = (double)slow.time / (double)base.time;
+    ck_assert_double_gt(ratio, 1.7);
+    ck_assert_double_lt(ratio, 2.05);
+    g_autoptr(EchDevice) small = device("tpu-v5e", "memories.vector.kernel_reserved=4MiB");
+    EchKernelCost wide = price_product(chip, 4096, 4096, 4096, "bf16"), narrow = price_product(small, 4096, 4096, 4096, "bf16");
+    ck_assert_int_gt(narrow.time, wide.time);
+    ck_assert_uint_le(narrow.vmem, UINT64_C(4) << 20);
+}
+END_TEST
+
+/* A stream's time grows by its bytes, and its view decides what 16-bit results cost. */
+START_TEST(streams)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v6e", NULL);
+    EchKernelModel hardware, compiler;
+    ck_assert(ech_kernel_model_init(&hardware, chip, ECH_KERNEL_HARDWARE, NULL));
+    ck_assert(ech_kernel_model_init(&compiler, chip, ECH_KERNEL_COMPILER, NULL));
+    EchLayout wide = layout("bf16[8192,4096]{1,0:T(8,128)(2,1)}");
+    EchKernel kernel = {.kind = ECH_KERNEL_STREAM, .results = &wide, .n_results = 1, .operands = &wide, .n_operands = 1, .fused = true, .body = {.simple = 1}};
+    EchKernelCost real, estimate;
+    ech_kernel_price(&hardware, &kernel, true, &real);
+    ech_kernel_price(&compiler, &kernel, true, &estimate);
+    ck_assert_int_lt(real.time, estimate.time);
+    ck_assert_uint_eq(real.hbm_read, UINT64_C(8192) * 4096 * 2);
+    ck_assert_uint_eq(real.hbm_written, real.hbm_read);
+    EchLayout scalar = layout("f32[]");
+    kernel.results = kernel.operands = &scalar;
+    ech_kernel_price(&hardware, &kernel, false, &real);
+    ck_assert_uint_eq(real.hbm_read, 0);
+    ck_assert_int_gt(real.time, 0);
+}
+END_TEST
+
+START_TEST(tables)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    static const char header[] = "chip,mode,case,kind,flops,instr,opcode,fusion,out,operands,body,estimated_cycles,kernel_window,output_window,input_window,iterations,buffering,"
+                                 "scoped_vmem,emitter,cost_model\n";
+    static const char *const bad[] = {
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128\",,add:1,1,,,,,2,0,,\n",  "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:x,1,,,,,2,0,,\n", "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,x,,,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,0 1,,,2,0,,\n", "short,row\n", "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,convolution:1,1,,,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,1 1 1 1 1 1 1 1 1,,,2,0,,\n",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autofree char *text = g_strconcat(header, bad[i], NULL);
+        g_autoptr(GError) error = NULL;
+        ck_assert(ech_validate_is_table(text, strlen(text)));
+        ck_assert_ptr_null(ech_validate_table("t.csv", text, strlen(text), chip, false, &error));
+        ck_assert_msg(g_str_has_prefix(error->message, "t.csv:2: "), "%s", error->message);
+    }
+    static const char good[] = "v5e,hbm,a,b,0,i,add,,\"f32[8,128]{1,0:T(8,128)}\",\"f32[8,128]{1,0:T(8,128)}\",add:1,2000,,1 1,,1 1,2,8192,,\n";
+    g_autofree char *text = g_strconcat(header, good, NULL);
+    GError *error = NULL;
+    g_autoptr(EchValidation) validation = ech_validate_table("t.csv", text, strlen(text), chip, false, &error);
+    ck_assert_ptr_nonnull(validation);
+    ck_assert_uint_eq(validation->n_pairs, 1);
+    ck_assert_str_eq(validation->pairs[0].name, "hbm/a/i");
+    ck_assert_uint_eq(validation->pairs[0].vmem_predicted, 8192);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kernel");
+    TCase *test = tcase_create("kernel");
+    tcase_add_test(test, parts_add_up);
+    tcase_add_test(test, bounds);
+    tcase_add_test(test, counterfactuals);
+    tcase_add_test(test, streams);
+    tcase_add_test(test, tables);
+    suite_add_tcase(suite, test);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
