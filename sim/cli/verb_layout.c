@@ -1,0 +1,165 @@
+/* echelon layout: padded bytes and waste of shapes, and what would avoid it. */
+#include "models/device/device.h"
+#include "models/layout/advice.h"
+#include "sim/base/error.h"
+#include "sim/cli/cli.h"
+
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    EchLayout layout;
+    EchLayoutAdvice advice;
+} Row;
+
+static void member_int(JsonBuilder *json, const char *name, uint64_t value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_int_value(json, (gint64)MIN(value, (uint64_t)INT64_MAX));
+}
+
+static void member_text(JsonBuilder *json, const char *name, const char *value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_string_value(json, value);
+}
+
+static void add_json(JsonBuilder *json, const Row *row, bool gpu)
+{
+    const EchLayoutAdvice *advice = &row->advice;
+    g_autofree char *text = ech_layout_print(&row->layout);
+    json_builder_begin_object(json);
+    member_text(json, "text", text);
+    member_int(json, "dense_bytes", advice->dense);
+    member_int(json, "padded_bytes", advice->padded);
+    json_builder_set_member_name(json, "waste");
+    json_builder_add_double_value(json, advice->waste);
+    json_builder_set_member_name(json, "dimensions");
+    json_builder_begin_array(json);
+    for (unsigned i = 0; i < advice->rank; i++) {
+        json_builder_begin_object(json);
+        member_int(json, "size", advice->dims[i].size);
+        member_int(json, "padded", advice->dims[i].padded);
+        member_int(json, "lost_bytes", advice->dims[i].lost);
+        json_builder_end_object(json);
+    }
+    json_builder_end_array(json);
+    if (advice->has_better) {
+        g_autofree char *better = ech_layout_print(&advice->better);
+        member_text(json, "better", better);
+        member_int(json, "better_bytes", advice->better_bytes);
+    }
+    if (gpu && row->layout.rank > 0) {
+        EchGpuAlignment alignment = ech_gpu_alignment(row->layout.dims[row->layout.order[0]], ech_layout_element_bits(&row->layout));
+        json_builder_set_member_name(json, "tensor_cores");
+        json_builder_begin_object(json);
+        json_builder_set_member_name(json, "usable");
+        json_builder_add_boolean_value(json, alignment.usable);
+        json_builder_set_member_name(json, "best");
+        json_builder_add_boolean_value(json, alignment.best);
+        member_int(json, "next_usable", alignment.next_usable);
+        member_int(json, "next_best", alignment.next_best);
+        json_builder_end_object(json);
+    }
+    json_builder_end_object(json);
+}
+
+static void add_text(GString *out, const Row *row, bool gpu)
+{
+    const EchLayoutAdvice *advice = &row->advice;
+    g_autofree char *text = ech_layout_print(&row->layout), *dense = ech_format_bytes(advice->dense), *padded = ech_format_bytes(advice->padded);
+    g_string_append_printf(out, "%s\n  %" G_GUINT64_FORMAT " bytes dense (%s), %" G_GUINT64_FORMAT " padded (%s): %.1f%% waste, %.3fx\n", text, advice->dense, dense, advice->padded, padded,
+                           100 * advice->waste, advice->dense > 0 ? (double)advice->padded / (double)advice->dense : 1.0);
+    const EchLayoutDimension *worst = NULL;
+    unsigned at = 0;
+    for (unsigned i = 0; i < advice->rank; i++) {
+        const EchLayoutDimension *d = &advice->dims[i];
+        if (d->lost == 0)
+            continue;
+        g_autofree char *lost = ech_format_bytes(d->lost);
+        g_string_append_printf(out, "  dimension %u: %" G_GUINT64_FORMAT " takes %" G_GUINT64_FORMAT ", which alone costs %s\n", i, d->size, d->padded, lost);
+        if (worst == NULL || d->lost > worst->lost) {
+            worst = d;
+            at = i;
+        }
+    }
+    if (advice->has_better) {
+        g_autofree char *better = ech_layout_print(&advice->better), *bytes = ech_format_bytes(advice->better_bytes);
+        g_string_append_printf(out, "  cheapest order: %s takes %s\n", better, bytes);
+    } else if (worst != NULL) {
+        g_string_append_printf(out, "  cheapest change: dimension %u up to %" G_GUINT64_FORMAT " for free", at, worst->grow);
+        if (worst->shrink > 0)
+            g_string_append_printf(out, ", or down to %" G_GUINT64_FORMAT, worst->shrink);
+        g_string_append(out, "\n");
+    }
+    if (gpu && row->layout.rank > 0) {
+        EchGpuAlignment alignment = ech_gpu_alignment(row->layout.dims[row->layout.order[0]], ech_layout_element_bits(&row->layout));
+        g_string_append_printf(out, "  tensor cores: rows of %" G_GUINT64_FORMAT " bytes, %s", alignment.row_bytes,
+                               alignment.best ? "a multiple of 128: best" : alignment.usable ? "a multiple of 16: usable" : "not a multiple of 16: slow path");
+        if (!alignment.best)
+            g_string_append_printf(out, "; next best width %" G_GUINT64_FORMAT, alignment.next_best);
+        g_string_append(out, "\n");
+    }
+}
+
+int ech_verb_layout(int argc, char **argv)
+{
+    g_autofree char *device_name = NULL;
+    gboolean json = FALSE;
+    const GOptionEntry entries[] = {
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &device_name, "Device whose compiler chooses tiles where the shape gives none", "NAME"},
+        {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
+        G_OPTION_ENTRY_NULL,
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    if (rest[0] == NULL) {
+        fputs("echelon layout: at least one SHAPE is needed, such as 'f32[3,5]{1,0:T(8,128)}'\n", stderr);
+        return ECH_EXIT_USAGE;
+    }
+    GError *error = NULL;
+    g_autoptr(EchDevice) device = NULL;
+    if (device_name != NULL) {
+        device = ech_device_load(device_name, NULL, &error);
+        if (device == NULL)
+            return ech_cli_fail(error);
+    }
+    bool gpu = device != NULL && g_strcmp0(device->family, "gpu") == 0;
+    unsigned generation = device != NULL && !gpu ? ech_layout_generation(device->compiler != NULL && *device->compiler ? device->compiler : device->name) : 0;
+    EchLayoutRules rules = generation > 0 ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE;
+    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(Row));
+    for (char **shape = rest; *shape != NULL; shape++) {
+        Row row = {0};
+        if (!ech_layout_parse(*shape, strlen(*shape), &row.layout, NULL, &error))
+            return ech_cli_fail(error);
+        /* A tile the user wrote is what is asked about. */
+        if (generation > 0 && row.layout.n_tiles == 0 && !(row.layout.has_layout && row.layout.rank == 0))
+            ech_layout_choose_tiles(&row.layout, generation);
+        ech_layout_advise(&row.layout, rules, generation, &row.advice);
+        g_array_append_val(rows, row);
+    }
+    if (json) {
+        g_autoptr(JsonBuilder) builder = json_builder_new();
+        json_builder_begin_object(builder);
+        json_builder_set_member_name(builder, "shapes");
+        json_builder_begin_array(builder);
+        for (guint i = 0; i < rows->len; i++)
+            add_json(builder, &g_array_index(rows, Row, i), gpu);
+        json_builder_end_array(builder);
+        json_builder_end_object(builder);
+        g_autoptr(JsonGenerator) generator = json_generator_new();
+        g_autoptr(JsonNode) root = json_builder_get_root(builder);
+        json_generator_set_root(generator, root);
+        json_generator_set_pretty(generator, TRUE);
+        g_autofree char *text = json_generator_to_data(generator, NULL), *line = g_strconcat(text, "\n", NULL);
+        ech_cli_print(line);
+    } else {
+        g_autoptr(GString) text = g_string_new(NULL);
+        for (guint i = 0; i < rows->len; i++)
+            add_text(text, &g_array_index(rows, Row, i), gpu);
+        ech_cli_print(text->str);
+    }
+    return ECH_EXIT_DONE;
+}
