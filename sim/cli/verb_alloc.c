@@ -484,7 +484,7 @@ int ech_verb_alloc(int argc, char **argv)
     g_auto(Input) input = {0};
     if (!load(rest[0], format, memory, &input, &error) || (strict && !ech_diag_check_strict(input.diag, &error)))
         return ech_cli_fail(error);
-    char *default_specs[] = {(char[]){"bfc"}, (char[]){"best_fit"}, NULL};
+    char *default_specs[] = {(char[]){"bfc"}, (char[]){"pytorch"}, NULL};
     char **wanted = specs ? specs : default_specs;
     g_autoptr(GArray) results = g_array_new(FALSE, TRUE, sizeof(Result));
     g_array_set_clear_func(results, result_clear);
