@@ -17,9 +17,10 @@ typedef struct {
 
 typedef struct {
     uint64_t ops[ECH_N_OP_KINDS];
+    uint64_t memsets; /* kernels of the runtime that fill; counted apart from the program's own */
     EchBytes allocated, h2d, d2h, d2d, h2h;
     EchTime first, last; /* recorded */
-    EchTime kernel, copy;
+    EchTime kernel, copy, memset;
     /* Shares by EchOrigin: bytes of copies, uses of kernels, operation counts of kernels; kernels without any are absent. */
     uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4];
     uint64_t timed[ECH_N_OP_KINDS];
@@ -72,6 +73,11 @@ static EchOrigin uses_origin(const EchTrace *trace, const EchOp *op)
     return origin;
 }
 
+static bool is_memset(const EchTrace *trace, const EchOp *op)
+{
+    return op->kind == ECH_OP_KERNEL && g_ascii_strncasecmp(ech_trace_string(trace, op->name), "memset", 6) == 0 && op->n_work == 0;
+}
+
 static void count_copy(const EchTrace *trace, const EchOp *op, Summary *sum)
 {
     bool from = is_host(ech_trace_memory(trace, op->memory_from)), to = is_host(ech_trace_memory(trace, op->memory_to));
@@ -90,12 +96,16 @@ static void summarise(const EchTrace *trace, Summary *sum)
     g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
     for (size_t i = 0; i < n; i++) {
         const EchOp *op = &ops[i];
-        sum->ops[op->kind]++;
+        bool memset = is_memset(trace, op);
+        if (memset)
+            sum->memsets++;
+        else
+            sum->ops[op->kind]++;
         if (op->kind == ECH_OP_ALLOC)
             sum->allocated = ech_bytes_add(sum->allocated, op->bytes);
         if (op->kind == ECH_OP_COPY)
             count_copy(trace, op, sum);
-        if (op->kind == ECH_OP_KERNEL) {
+        if (op->kind == ECH_OP_KERNEL && !memset) {
             sum->kernel_bytes[uses_origin(trace, op)]++;
             sum->kernel_work[work_origin(trace, op)]++;
         }
@@ -107,7 +117,9 @@ static void summarise(const EchTrace *trace, Summary *sum)
         if (duration == ECH_TIME_NONE)
             continue;
         sum->timed[op->kind]++;
-        if (op->kind == ECH_OP_KERNEL)
+        if (memset)
+            sum->memset = ech_time_add(sum->memset, duration);
+        else if (op->kind == ECH_OP_KERNEL)
             sum->kernel = ech_time_add(sum->kernel, duration);
         if (op->kind == ECH_OP_COPY)
             sum->copy = ech_time_add(sum->copy, duration);
@@ -205,6 +217,7 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     begin(b, "ops");
     for (int k = 0; k < ECH_N_OP_KINDS; k++)
         add_int(b, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
+    add_int(b, "memset", sum.memsets);
     json_builder_end_object(b);
     add_int(b, "buffers", ech_trace_n_buffers(trace));
     add_int(b, "queues", ech_trace_n_queues(trace));
@@ -222,6 +235,7 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     begin(b, "recorded_ps");
     add_int(b, "kernel", (uint64_t)sum.kernel);
     add_int(b, "copy", (uint64_t)sum.copy);
+    add_int(b, "memset", (uint64_t)sum.memset);
     json_builder_end_object(b);
     begin(b, "origins");
     add_shares(b, "copy_bytes", sum.copy_bytes);
@@ -316,6 +330,8 @@ static void text_trace(GString *out, const EchTrace *trace)
         if (sum.ops[k])
             g_string_append_printf(out, " %s %" G_GUINT64_FORMAT, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
     }
+    if (sum.memsets)
+        g_string_append_printf(out, " memset %" G_GUINT64_FORMAT, sum.memsets);
     g_string_append(out, "\nbytes\n");
     text_bytes(out, "allocated in all", sum.allocated);
     text_bytes(out, "live at the peak", lifetimes->peak);

@@ -299,6 +299,11 @@ EchId ech_trace_builder_string(EchTraceBuilder *builder, const char *text, gssiz
     return pool_intern(&builder->trace->strings, text, length < 0 ? strlen(text) : (size_t)length);
 }
 
+const char *ech_trace_builder_peek_string(const EchTraceBuilder *builder, EchId string)
+{
+    return ech_trace_string(builder->trace, string);
+}
+
 EchId ech_trace_builder_memory(EchTraceBuilder *builder, const char *name)
 {
     EchId found = ech_trace_find_memory(builder->trace, name);

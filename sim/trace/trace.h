@@ -198,6 +198,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTraceBuilder, ech_trace_builder_free)
 
 /** Interns (returns the same id for the same text). @length < 0 means strlen. */
 EchId ech_trace_builder_string(EchTraceBuilder *builder, const char *text, gssize length);
+/** Text of an interned string; "" for ECH_NONE. Borrowed until the next string is interned. */
+const char *ech_trace_builder_peek_string(const EchTraceBuilder *builder, EchId string);
 /** Interns a memory by name. */
 EchId ech_trace_builder_memory(EchTraceBuilder *builder, const char *name);
 EchId ech_trace_builder_queue(EchTraceBuilder *builder, const char *name, EchQueueKind kind, uint32_t device);

@@ -1,0 +1,616 @@
+#include "sim/import/capture.h"
+
+#include <string.h>
+
+typedef struct {
+    char *name;
+    EchQueueKind kind;
+    uint32_t device;
+    EchId id;        /* in the builder, ECH_NONE until used */
+    GArray *ops;     /* Issued: in order */
+    EchId host_wait; /* the newest wait its next op must follow, or ECH_NONE */
+} Queue;
+
+typedef struct {
+    EchTime issued;
+    EchId op;
+} Issued;
+
+typedef struct {
+    uint8_t tier;
+    uint32_t device;
+    EchBytes baseline;
+    EchId memory, traffic, queue;
+} Memory;
+
+struct EchCapture {
+    EchImport *import;
+    EchTraceBuilder *builder;
+    GArray *items, *queues, *work, *memories; /* EchItem, Queue, EchItemWork, Memory */
+    GHashTable *queue_index; /* "kind device name" -> index + 1 */
+    GHashTable *live;        /* key -> buffer + 1 */
+    EchTrace *foreign;
+    EchTime foreign_zero;
+    EchTime zero;
+};
+
+/* An address of one memory, packed for the hash table. */
+typedef struct {
+    uint64_t address;
+    uint32_t memory;
+} LiveKey;
+
+static void clear_queue(gpointer data)
+{
+    Queue *queue = data;
+    g_free(queue->name);
+    g_clear_pointer(&queue->ops, g_array_unref);
+}
+
+static guint live_hash(gconstpointer p)
+{
+    const LiveKey *key = p;
+    uint64_t h = (key->address ^ (uint64_t)key->memory << 56) * UINT64_C(0x9e3779b97f4a7c15);
+    return (guint)(h >> 32) ^ (guint)(h >> 7);
+}
+
+static gboolean live_equal(gconstpointer a, gconstpointer b)
+{
+    const LiveKey *x = a, *y = b;
+    return x->address == y->address && x->memory == y->memory;
+}
+
+EchCapture *ech_capture_new(EchImport *import, const char *format)
+{
+    EchCapture *capture = g_new0(EchCapture, 1);
+    capture->import = import;
+    capture->builder = ech_trace_builder_new(format);
+    capture->items = g_array_new(FALSE, FALSE, sizeof(EchItem));
+    capture->queues = g_array_new(FALSE, FALSE, sizeof(Queue));
+    g_array_set_clear_func(capture->queues, clear_queue);
+    capture->work = g_array_new(FALSE, FALSE, sizeof(EchItemWork));
+    capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
+    capture->queue_index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
+    return capture;
+}
+
+void ech_capture_free(EchCapture *capture)
+{
+    if (!capture)
+        return;
+    ech_trace_builder_free(capture->builder);
+    g_array_unref(capture->items);
+    g_array_unref(capture->queues);
+    g_array_unref(capture->work);
+    g_array_unref(capture->memories);
+    g_hash_table_unref(capture->queue_index);
+    g_hash_table_unref(capture->live);
+    g_clear_pointer(&capture->foreign, ech_trace_unref);
+    g_free(capture);
+}
+
+EchTraceBuilder *ech_capture_builder(EchCapture *capture)
+{
+    return capture->builder;
+}
+
+static Queue *queue_at(EchCapture *capture, uint32_t i)
+{
+    return &g_array_index(capture->queues, Queue, i);
+}
+
+uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind kind, uint32_t device)
+{
+    g_autofree char *key = g_strdup_printf("%d %u %s", (int)kind, device, name);
+    uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(capture->queue_index, key));
+    if (found)
+        return found - 1;
+    Queue queue = {.name = g_strdup(name), .kind = kind, .device = device, .id = ECH_NONE, .host_wait = ECH_NONE};
+    g_array_append_val(capture->queues, queue);
+    g_hash_table_insert(capture->queue_index, g_steal_pointer(&key), GUINT_TO_POINTER(capture->queues->len));
+    return capture->queues->len - 1;
+}
+
+uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue)
+{
+    return g_array_index(capture->queues, Queue, queue).device;
+}
+
+EchItem ech_item_init(EchItemKind kind)
+{
+    return (EchItem){.start = ECH_TIME_NONE, .duration = ECH_TIME_NONE, .name = ECH_NONE, .stack = ECH_NONE, .queue = ECH_NONE, .other = ECH_NONE, .work = ECH_NONE, .kind = (uint8_t)kind};
+}
+
+void ech_capture_add(EchCapture *capture, const EchItem *item)
+{
+    g_array_append_val(capture->items, *item);
+}
+
+size_t ech_capture_n_items(const EchCapture *capture)
+{
+    return capture->items->len;
+}
+
+EchItem *ech_capture_item(EchCapture *capture, size_t i)
+{
+    return &g_array_index(capture->items, EchItem, i);
+}
+
+uint32_t ech_capture_work(EchCapture *capture, EchItemWork work)
+{
+    g_array_append_val(capture->work, work);
+    return capture->work->len - 1;
+}
+
+/* The row of a memory; made when first named. */
+static uint32_t memory_index(EchCapture *capture, EchTier tier, uint32_t device)
+{
+    if (tier == ECH_TIER_HOST)
+        device = 0;
+    for (guint i = 0; i < capture->memories->len; i++) {
+        const Memory *m = &g_array_index(capture->memories, Memory, i);
+        if (m->tier == tier && m->device == device)
+            return i;
+    }
+    Memory memory = {.tier = (uint8_t)tier, .device = device, .memory = ECH_NONE, .traffic = ECH_NONE, .queue = ECH_NONE};
+    g_array_append_val(capture->memories, memory);
+    return capture->memories->len - 1;
+}
+
+void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes)
+{
+    uint32_t i = memory_index(capture, tier, device);
+    g_array_index(capture->memories, Memory, i).baseline = bytes;
+}
+
+void ech_capture_merge(EchCapture *capture, EchTrace *trace, EchTime zero)
+{
+    g_clear_pointer(&capture->foreign, ech_trace_unref);
+    capture->foreign = ech_trace_ref(trace);
+    capture->foreign_zero = zero;
+}
+
+/* ---- finishing ---- */
+
+static int compare_items(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    const EchItem *x = a, *y = b;
+    return x->issued < y->issued ? -1 : x->issued > y->issued;
+}
+
+static bool is_sorted(const GArray *items)
+{
+    for (guint i = 1; i < items->len; i++) {
+        if (g_array_index(items, EchItem, i).issued < g_array_index(items, EchItem, i - 1).issued)
+            return false;
+    }
+    return true;
+}
+
+static EchTime relative(const EchCapture *capture, EchTime time)
+{
+    return time == ECH_TIME_NONE ? ECH_TIME_NONE : time - capture->zero;
+}
+
+static EchId queue_id(EchCapture *capture, uint32_t i)
+{
+    Queue *queue = queue_at(capture, i);
+    if (queue->id == ECH_NONE)
+        queue->id = ech_trace_builder_queue(capture->builder, queue->name, queue->kind, queue->device);
+    return queue->id;
+}
+
+/* Names: the device's memory is "hbm"; with several devices the lowest has that name and the others "hbm:N". */
+static void name_memories(EchCapture *capture)
+{
+    uint32_t lowest = UINT32_MAX;
+    for (guint i = 0; i < capture->memories->len; i++) {
+        const Memory *m = &g_array_index(capture->memories, Memory, i);
+        if (m->tier == ECH_TIER_DEVICE)
+            lowest = MIN(lowest, m->device);
+    }
+    for (guint i = 0; i < capture->memories->len; i++) {
+        Memory *m = &g_array_index(capture->memories, Memory, i);
+        char name[32];
+        g_snprintf(name, sizeof name, m->tier == ECH_TIER_HOST ? "host" : m->device == lowest ? "hbm" : "hbm:%u", m->device);
+        m->memory = ech_trace_builder_memory(capture->builder, name);
+    }
+}
+
+static EchId memory_queue(EchCapture *capture, Memory *m)
+{
+    if (m->queue == ECH_NONE)
+        m->queue = ech_trace_builder_queue(capture->builder, m->tier == ECH_TIER_HOST ? "host allocator" : "allocator", ECH_QUEUE_HOST, m->device);
+    return m->queue;
+}
+
+/* A resident buffer of no bytes that stands for data whose place is not recorded. */
+static EchId traffic_buffer(EchCapture *capture, Memory *m)
+{
+    if (m->traffic == ECH_NONE) {
+        EchBuffer b = ech_buffer_init();
+        b.name = ech_trace_builder_string(capture->builder, "(data of unknown place)", -1);
+        b.memory = m->memory;
+        b.resident = 1;
+        m->traffic = ech_trace_builder_buffer(capture->builder, b);
+    }
+    return m->traffic;
+}
+
+static EchId add_buffer(EchCapture *capture, const EchItem *item, const Memory *m, bool resident)
+{
+    EchBuffer b = ech_buffer_init();
+    b.name = item->name;
+    b.stack = item->stack;
+    b.memory = m->memory;
+    b.resident = resident;
+    b.bytes = item->bytes;
+    b.rounded = item->origin == ECH_KNOWN ? item->bytes : 0;
+    b.address = item->address;
+    b.queue = item->queue == ECH_NONE ? ECH_NONE : queue_id(capture, item->queue);
+    return ech_trace_builder_buffer(capture->builder, b);
+}
+
+static void set_live(EchCapture *capture, uint32_t memory, uint64_t address, EchId buffer)
+{
+    LiveKey *key = g_new(LiveKey, 1);
+    *key = (LiveKey){address, memory};
+    g_hash_table_insert(capture->live, key, GUINT_TO_POINTER(buffer + 1));
+}
+
+static bool get_live(EchCapture *capture, uint32_t memory, uint64_t address, EchId *ret)
+{
+    LiveKey key = {address, memory};
+    guint value = GPOINTER_TO_UINT(g_hash_table_lookup(capture->live, &key));
+    *ret = value - 1;
+    return value != 0;
+}
+
+static uint32_t item_memory(EchCapture *capture, const EchItem *item)
+{
+    return memory_index(capture, (EchTier)item->to, ech_capture_queue_device(capture, item->queue));
+}
+
+/* Buffers that were there before the first event. */
+static void add_residents(EchCapture *capture)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
+    g_autofree EchBytes *explained = g_new0(EchBytes, capture->memories->len + 1);
+    uint64_t n = 0;
+    for (guint i = 0; i < capture->items->len; i++) {
+        const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        if (item->kind != ECH_ITEM_ALLOC && item->kind != ECH_ITEM_FREE)
+            continue;
+        LiveKey *key = g_new(LiveKey, 1);
+        *key = (LiveKey){item->address, item_memory(capture, item)};
+        uint32_t memory = key->memory;
+        if (!g_hash_table_add(seen, key) || item->kind == ECH_ITEM_ALLOC)
+            continue;
+        set_live(capture, memory, item->address, add_buffer(capture, item, &g_array_index(capture->memories, Memory, memory), true));
+        explained[memory] = ech_bytes_add(explained[memory], item->bytes);
+        n++;
+    }
+    ech_diag_note(capture->import->diag, "start_state_from_frees", n);
+    for (guint i = 0; i < capture->memories->len; i++) {
+        const Memory *m = &g_array_index(capture->memories, Memory, i);
+        if (m->baseline <= explained[i])
+            continue;
+        EchBuffer b = ech_buffer_init();
+        b.name = ech_trace_builder_string(capture->builder, "(in use before the capture)", -1);
+        b.memory = m->memory;
+        b.resident = 1;
+        b.bytes = m->baseline - explained[i];
+        ech_trace_builder_buffer(capture->builder, b);
+        ech_diag_note(capture->import->diag, "start_state_baseline", 1);
+    }
+}
+
+static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, EchId queue)
+{
+    EchOp op = ech_op_init(kind);
+    op.name = item->name;
+    op.stack = item->stack;
+    op.queue = queue;
+    op.bytes = item->bytes;
+    op.bytes_origin = item->origin;
+    op.recorded.start = relative(capture, item->start);
+    op.recorded.duration = item->duration;
+    return op;
+}
+
+/* Dependencies of work issued on a queue, and its place in the queue. */
+static void issue(EchCapture *capture, uint32_t q, EchId op, EchTime issued)
+{
+    Queue *queue = queue_at(capture, q);
+    if (queue->host_wait != ECH_NONE) {
+        ech_trace_builder_dep(capture->builder, queue->host_wait, 0);
+        queue->host_wait = ECH_NONE;
+    }
+    if (!queue->ops)
+        queue->ops = g_array_new(FALSE, FALSE, sizeof(Issued));
+    Issued row = {issued, op};
+    g_array_append_val(queue->ops, row);
+}
+
+static void kernel(EchCapture *capture, const EchItem *item)
+{
+    Memory *m = &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, ech_capture_queue_device(capture, item->queue)));
+    EchItemWork work = {0};
+    if (item->kind == ECH_ITEM_MEMSET)
+        work = (EchItemWork){.write = item->bytes, .origin = item->origin};
+    else if (item->work != ECH_NONE)
+        work = g_array_index(capture->work, EchItemWork, item->work);
+    if (item->kind == ECH_ITEM_MEMSET && item->to == ECH_TIER_HOST)
+        m = &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_HOST, 0));
+    EchId traffic = work.read || work.write ? traffic_buffer(capture, m) : ECH_NONE;
+    EchOp op = op_of(capture, item, ECH_OP_KERNEL, queue_id(capture, item->queue));
+    op.bytes = 0;
+    op.bytes_origin = ECH_ABSENT;
+    EchId id = ech_trace_builder_op(capture->builder, op);
+    if (work.read)
+        ech_trace_builder_use(capture->builder, traffic, ECH_READ, work.read, ECH_PATTERN_STREAM, (EchOrigin)work.origin);
+    if (work.write)
+        ech_trace_builder_use(capture->builder, traffic, ECH_WRITE, work.write, ECH_PATTERN_STREAM, (EchOrigin)work.origin);
+    if (work.ops)
+        ech_trace_builder_work(capture->builder, (EchWorkUnit)work.unit, (EchDtype)work.dtype, work.ops, (EchOrigin)work.origin);
+    issue(capture, item->queue, id, item->issued);
+}
+
+static void copy(EchCapture *capture, const EchItem *item)
+{
+    uint32_t device = ech_capture_queue_device(capture, item->queue);
+    uint32_t from = memory_index(capture, (EchTier)item->from, device);
+    uint32_t to = memory_index(capture, (EchTier)item->to, item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device);
+    EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
+    op.memory_from = g_array_index(capture->memories, Memory, from).memory;
+    op.memory_to = g_array_index(capture->memories, Memory, to).memory;
+    issue(capture, item->queue, ech_trace_builder_op(capture->builder, op), item->issued);
+}
+
+static void memory_event(EchCapture *capture, const EchItem *item)
+{
+    uint32_t at = item_memory(capture, item);
+    Memory *m = &g_array_index(capture->memories, Memory, at);
+    EchId queue = memory_queue(capture, m), old;
+    bool live = get_live(capture, at, item->address, &old);
+    if (item->kind == ECH_ITEM_FREE && !live) {
+        ech_diag_dropped(capture->import->diag, "frees_of_unknown_addresses", 1, "address 0x%" G_GINT64_MODIFIER "x", item->address);
+        return;
+    }
+    if (live) {
+        if (item->kind == ECH_ITEM_ALLOC)
+            ech_diag_dropped(capture->import->diag, "allocs_of_live_addresses", 1, "address 0x%" G_GINT64_MODIFIER "x", item->address);
+        EchOp op = op_of(capture, item, ECH_OP_FREE, queue);
+        op.target = old;
+        op.bytes = ech_trace_builder_peek_buffer(capture->builder, old)->bytes;
+        op.name = ech_trace_builder_peek_buffer(capture->builder, old)->name;
+        ech_trace_builder_op(capture->builder, op);
+        LiveKey key = {item->address, at};
+        g_hash_table_remove(capture->live, &key);
+    }
+    if (item->kind == ECH_ITEM_FREE)
+        return;
+    EchOp op = op_of(capture, item, ECH_OP_ALLOC, queue);
+    op.target = add_buffer(capture, item, m, false);
+    ech_trace_builder_op(capture->builder, op);
+    set_live(capture, at, item->address, op.target);
+}
+
+/* The newest op of a queue issued no later than @time, or ECH_NONE. */
+static EchId newest(const Queue *queue, EchTime time)
+{
+    guint low = 0, high = queue->ops ? queue->ops->len : 0;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(queue->ops, Issued, middle).issued <= time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? g_array_index(queue->ops, Issued, low - 1).op : ECH_NONE;
+}
+
+static void wait_op(EchCapture *capture, const EchItem *item)
+{
+    uint32_t device = ech_capture_queue_device(capture, item->queue);
+    EchOp op = op_of(capture, item, ECH_OP_WAIT, queue_id(capture, item->queue));
+    op.bytes = 0;
+    op.bytes_origin = ECH_ABSENT;
+    op.target = ECH_NONE;
+    EchId id = ech_trace_builder_op(capture->builder, op);
+    EchTime time = (EchTime)item->address;
+    for (guint q = 0; q < capture->queues->len; q++) {
+        const Queue *queue = queue_at(capture, q);
+        if (q == item->queue || queue->device != device || (item->other != ECH_NONE && item->other != q))
+            continue;
+        EchId op_before = newest(queue, time);
+        if (op_before != ECH_NONE)
+            ech_trace_builder_dep(capture->builder, op_before, 0);
+    }
+    if (item->kind == ECH_ITEM_STREAM_WAIT) {
+        issue(capture, item->queue, id, item->issued);
+        return;
+    }
+    for (guint q = 0; q < capture->queues->len; q++) {
+        if (q != item->queue && queue_at(capture, q)->device == device)
+            queue_at(capture, q)->host_wait = id;
+    }
+}
+
+static void mark(EchCapture *capture, const EchItem *item)
+{
+    ech_trace_builder_op(capture->builder, op_of(capture, item, ECH_OP_MARK, queue_id(capture, item->queue)));
+}
+
+/* ---- a snapshot's events ---- */
+
+typedef struct {
+    EchId *strings, *memories, *queues; /* of the foreign trace, in ours; ECH_NONE where not yet needed */
+    EchId first_buffer;
+} Foreign;
+
+static EchId foreign_string(EchCapture *capture, const Foreign *f, EchId id)
+{
+    if (id == ECH_NONE)
+        return ECH_NONE;
+    if (f->strings[id] == ECH_NONE)
+        f->strings[id] = ech_trace_builder_string(capture->builder, ech_trace_string(capture->foreign, id), -1);
+    return f->strings[id];
+}
+
+static EchId *none_table(size_t n)
+{
+    EchId *table = g_new(EchId, n + 1);
+    memset(table, 0xff, (n + 1) * sizeof *table);
+    return table;
+}
+
+static EchId foreign_queue(EchCapture *capture, const Foreign *f, EchId id)
+{
+    if (id == ECH_NONE)
+        return ECH_NONE;
+    const EchQueue *queue = &ech_trace_queues(capture->foreign)[id];
+    if (f->queues[id] == ECH_NONE)
+        f->queues[id] = ech_trace_builder_queue(capture->builder, ech_trace_string(capture->foreign, queue->name), (EchQueueKind)queue->kind, queue->device);
+    return f->queues[id];
+}
+
+static void foreign_begin(EchCapture *capture, Foreign *f)
+{
+    const EchTrace *t = capture->foreign;
+    f->strings = none_table(ech_trace_n_strings(t));
+    f->queues = none_table(ech_trace_n_queues(t));
+    f->memories = none_table(ech_trace_n_memories(t));
+    for (EchId m = 0; m < ech_trace_n_memories(t); m++)
+        f->memories[m] = ech_trace_builder_memory(capture->builder, ech_trace_memory(t, m));
+    f->first_buffer = (EchId)ech_trace_builder_n_buffers(capture->builder);
+    for (size_t i = 0; i < ech_trace_n_buffers(t); i++) {
+        EchBuffer b = ech_trace_buffers(t)[i];
+        b.name = foreign_string(capture, f, b.name);
+        b.stack = foreign_string(capture, f, b.stack);
+        b.pool = foreign_string(capture, f, b.pool);
+        b.shape = foreign_string(capture, f, b.shape);
+        b.queue = foreign_queue(capture, f, b.queue);
+        b.memory = f->memories[b.memory];
+        if (b.alias_of != ECH_NONE)
+            b.alias_of += f->first_buffer;
+        b.loop = ECH_NONE;
+        ech_trace_builder_buffer(capture->builder, b);
+    }
+}
+
+static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *item)
+{
+    EchOp op = ech_trace_ops(capture->foreign)[item->address];
+    op.name = foreign_string(capture, f, op.name);
+    op.stack = foreign_string(capture, f, op.stack);
+    op.queue = foreign_queue(capture, f, op.queue);
+    op.recorded.start = relative(capture, item->start);
+    if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
+        op.target += f->first_buffer;
+    ech_trace_builder_op(capture->builder, op);
+}
+
+/* The snapshot's events replace the profiler's own of the device. */
+static void merge_items(EchCapture *capture)
+{
+    guint kept = 0, replaced = 0;
+    for (guint i = 0; i < capture->items->len; i++) {
+        const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        if ((item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_DEVICE)
+            replaced++;
+        else
+            g_array_index(capture->items, EchItem, kept++) = *item;
+    }
+    g_array_set_size(capture->items, kept);
+    ech_diag_note(capture->import->diag, "memory_events_replaced_by_the_snapshot", replaced);
+    for (guint i = 0; i < capture->memories->len; i++) {
+        if (g_array_index(capture->memories, Memory, i).tier == ECH_TIER_DEVICE)
+            g_array_index(capture->memories, Memory, i).baseline = 0;
+    }
+    const EchOp *ops = ech_trace_ops(capture->foreign);
+    EchTime last = INT64_MIN / 2;
+    for (size_t i = 0; i < ech_trace_n_ops(capture->foreign); i++) {
+        if (ops[i].kind != ECH_OP_ALLOC && ops[i].kind != ECH_OP_FREE && ops[i].kind != ECH_OP_MARK)
+            continue;
+        EchItem item = ech_item_init(ECH_ITEM_FOREIGN);
+        if (ops[i].recorded.start != ECH_TIME_NONE)
+            last = item.start = capture->foreign_zero + ops[i].recorded.start;
+        item.issued = last;
+        item.address = i;
+        ech_capture_add(capture, &item);
+    }
+    const char *key, *value;
+    for (size_t i = 0; (key = ech_trace_property(capture->foreign, i, &value)) != NULL; i++)
+        ech_trace_builder_set_property(capture->builder, key, value);
+}
+
+static void settle_zero(EchCapture *capture)
+{
+    capture->zero = ECH_TIME_MAX;
+    for (guint i = 0; i < capture->items->len; i++) {
+        const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        if (item->start != ECH_TIME_NONE)
+            capture->zero = MIN(capture->zero, item->start);
+        bool host_only = (item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_HOST;
+        if (item->kind != ECH_ITEM_FOREIGN && item->kind != ECH_ITEM_MARK && !host_only)
+            memory_index(capture, ECH_TIER_DEVICE, ech_capture_queue_device(capture, item->queue));
+        if (item->kind == ECH_ITEM_COPY && item->from == ECH_TIER_DEVICE && item->to == ECH_TIER_DEVICE && item->other != ECH_NONE)
+            memory_index(capture, ECH_TIER_DEVICE, item->other);
+        if (item->kind <= ECH_ITEM_FREE && (item->from == ECH_TIER_HOST || item->to == ECH_TIER_HOST))
+            memory_index(capture, ECH_TIER_HOST, 0);
+    }
+    if (capture->zero == ECH_TIME_MAX)
+        capture->zero = 0;
+    char text[24];
+    g_snprintf(text, sizeof text, "%" G_GINT64_FORMAT, capture->zero);
+    ech_trace_builder_set_property(capture->builder, "time_zero_ps", text);
+}
+
+bool ech_capture_finish(EchCapture *capture, GError **error)
+{
+    if (capture->foreign)
+        merge_items(capture);
+    if (!is_sorted(capture->items))
+        g_array_sort_with_data(capture->items, compare_items, NULL);
+    settle_zero(capture);
+    name_memories(capture);
+    Foreign foreign = {0};
+    if (capture->foreign)
+        foreign_begin(capture, &foreign);
+    add_residents(capture);
+    for (guint i = 0; i < capture->items->len; i++) {
+        const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        switch ((EchItemKind)item->kind) {
+        case ECH_ITEM_KERNEL:
+        case ECH_ITEM_MEMSET:
+            kernel(capture, item);
+            break;
+        case ECH_ITEM_COPY:
+            copy(capture, item);
+            break;
+        case ECH_ITEM_ALLOC:
+        case ECH_ITEM_FREE:
+            memory_event(capture, item);
+            break;
+        case ECH_ITEM_MARK:
+            mark(capture, item);
+            break;
+        case ECH_ITEM_STREAM_WAIT:
+        case ECH_ITEM_HOST_WAIT:
+            wait_op(capture, item);
+            break;
+        case ECH_ITEM_FOREIGN:
+            foreign_op(capture, &foreign, item);
+            break;
+        }
+    }
+    g_free(foreign.strings);
+    g_free(foreign.memories);
+    g_free(foreign.queues);
+    g_array_set_size(capture->items, 0);
+    capture->import->trace = ech_trace_builder_finish(capture->builder, error);
+    return capture->import->trace != NULL;
+}

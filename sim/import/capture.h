@@ -1,0 +1,64 @@
+/** @file capture.h
+ * What every profiler of a GPU tells, gathered in any order and turned into a trace: kernels and copies on streams,
+ * allocator events, marks, and who waited for whom. Readers of Kineto, Nsight Systems, XPlane and CUPTI files fill it.
+ *
+ * The trace's program order is the order in which the host issued the work. Rules, each counted in the import's notes:
+ *  - an address whose first event is a free was live before the capture (start_state_from_frees);
+ *  - bytes in use before the capture that no later free explains become one resident buffer (start_state_baseline);
+ *  - a stream wait depends on the newest operation of the other stream issued before the event was recorded;
+ *  - whatever is issued after a host wait depends on it.
+ */
+#pragma once
+#include "sim/import/import.h"
+
+typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_N_TIERS } EchTier;
+typedef enum { ECH_ITEM_KERNEL, ECH_ITEM_MEMSET, ECH_ITEM_COPY, ECH_ITEM_ALLOC, ECH_ITEM_FREE, ECH_ITEM_MARK, ECH_ITEM_STREAM_WAIT, ECH_ITEM_HOST_WAIT, ECH_ITEM_FOREIGN } EchItemKind;
+
+/** One event. Times are picoseconds from any zero that the whole capture shares. */
+typedef struct {
+    EchTime issued;    /**< When the host asked for it; = start where that is not known. */
+    EchTime start;     /**< ECH_TIME_NONE where not recorded. */
+    EchTime duration;  /**< ECH_TIME_NONE where not recorded. */
+    uint64_t bytes;    /**< COPY, MEMSET, ALLOC, FREE, MARK. */
+    uint64_t address;  /**< ALLOC, FREE: address. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was recorded at. FOREIGN: op index. */
+    EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
+    uint32_t queue;    /**< ech_capture_queue. */
+    uint32_t other;    /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE. */
+    uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. */
+    uint8_t kind;      /**< EchItemKind */
+    uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. */
+    uint8_t origin;    /**< EchOrigin of bytes. */
+} EchItem;
+
+/** Traffic and operations of a kernel, where the file lets one tell. */
+typedef struct {
+    EchBytes read, write;
+    uint64_t ops;
+    uint8_t unit, dtype; /**< EchWorkUnit, EchDtype */
+    uint8_t origin;      /**< EchOrigin */
+} EchItemWork;
+
+typedef struct EchCapture EchCapture;
+
+EchCapture *ech_capture_new(EchImport *import, const char *format) G_GNUC_WARN_UNUSED_RESULT;
+void ech_capture_free(EchCapture *capture);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCapture, ech_capture_free)
+
+/** For strings and properties. */
+EchTraceBuilder *ech_capture_builder(EchCapture *capture);
+/** Index of the queue of this name on a device; made when first named. */
+uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind kind, uint32_t device);
+uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue);
+EchItem ech_item_init(EchItemKind kind);
+void ech_capture_add(EchCapture *capture, const EchItem *item);
+size_t ech_capture_n_items(const EchCapture *capture);
+/** Borrowed until the next add. */
+EchItem *ech_capture_item(EchCapture *capture, size_t i);
+uint32_t ech_capture_work(EchCapture *capture, EchItemWork work);
+/** Bytes in use in a memory just before the first event of it. */
+void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes);
+/** Takes the allocator events of @trace (a memory snapshot of the same run) at @zero picoseconds of the capture's time instead of
+ * the capture's own device ALLOC and FREE items. Keeps a reference. */
+void ech_capture_merge(EchCapture *capture, EchTrace *trace, EchTime zero);
+/** Sets import->trace. Recorded times become relative to the first; property "time_zero_ps" tells what was subtracted. */
+bool ech_capture_finish(EchCapture *capture, GError **error);

@@ -1,0 +1,1255 @@
+/* PyTorch profiler (Kineto) traces: Chrome JSON of 2021 to today, CUDA, ROCm and CPU only.
+ *
+ * One pass over a streaming tokenizer. Kept of an event: what ran on the device, allocator events, waits, annotations. CPU
+ * operators and Python functions become the stacks of what they launched; runtime calls become the times of issue, joined
+ * by correlation. Kernels get traffic and operation counts from the recorded shapes of the operator that launched them.
+ */
+#include "sim/import/capture.h"
+#include "sim/import/json_stream.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+typedef enum { CAT_OTHER, CAT_KERNEL, CAT_MEMCPY, CAT_MEMSET, CAT_RUNTIME, CAT_CPU_OP, CAT_PYTHON, CAT_ANNOTATION, CAT_GPU_ANNOTATION, CAT_INSTANT, CAT_SYNC, CAT_FLOW } Category;
+
+/* All names a kind of record has had, in lower case. */
+static const struct {
+    const char *name;
+    Category category;
+} categories[] = {
+    {"kernel", CAT_KERNEL},
+    {"gpu_memcpy", CAT_MEMCPY},
+    {"memcpy", CAT_MEMCPY},
+    {"gpu_memset", CAT_MEMSET},
+    {"memset", CAT_MEMSET},
+    {"cuda_runtime", CAT_RUNTIME},
+    {"cuda_driver", CAT_RUNTIME},
+    {"hip_runtime", CAT_RUNTIME},
+    {"runtime", CAT_RUNTIME},
+    {"xpu_runtime", CAT_RUNTIME},
+    {"xpu_driver", CAT_RUNTIME},
+    {"mtia_runtime", CAT_RUNTIME},
+    {"privateuse1_runtime", CAT_RUNTIME},
+    {"privateuse1_driver", CAT_RUNTIME},
+    {"cpu_op", CAT_CPU_OP},
+    {"operator", CAT_CPU_OP},
+    {"python_function", CAT_PYTHON},
+    {"user_annotation", CAT_ANNOTATION},
+    {"gpu_user_annotation", CAT_GPU_ANNOTATION},
+    {"cpu_instant_event", CAT_INSTANT},
+    {"cuda_sync", CAT_SYNC},
+    {"ac2g", CAT_FLOW},
+    {"async", CAT_FLOW},
+    {"async_cpu_to_gpu", CAT_FLOW},
+    {"async_gpu", CAT_FLOW},
+    {"fwdbwd", CAT_FLOW},
+};
+
+/* An interval of a CPU thread that may enclose launches. */
+typedef struct {
+    EchTime start, duration;
+    EchId name;
+    uint32_t thread;
+} Span;
+
+/* A runtime or driver call. */
+typedef struct {
+    int64_t correlation;
+    EchTime start, end;
+    uint32_t thread;
+    uint8_t role; /* SYNC_..., else 0 */
+} Launch;
+enum { SYNC_NONE, SYNC_STREAM, SYNC_DEVICE, SYNC_EVENT };
+
+/* What a reader's own items need besides. */
+typedef struct {
+    int64_t correlation; /* -1 none */
+    int64_t external;    /* -1 none */
+    uint32_t thread;
+    uint32_t reserved;
+} Side;
+
+/* Traffic of a CPU operator, by "External id". */
+typedef struct {
+    int64_t external;
+    EchItemWork work;
+    EchTime kernels; /* recorded time of its kernels together */
+    uint32_t n_kernels;
+} Shape;
+
+enum { MAX_INPUTS = 24, MAX_RANK = 8, MAX_SPACES = 128 };
+
+typedef struct {
+    uint64_t numel;
+    int64_t dims[MAX_RANK];
+    uint8_t rank, dtype;
+    bool list, known;
+} Input;
+
+/* Total Allocated before the first and Total Reserved after the last event of a memory. */
+typedef struct {
+    uint8_t tier;
+    uint32_t device;
+    EchTime first, last;
+    uint64_t baseline, reserved, peak_reserved;
+} Use;
+
+typedef struct {
+    char phase;
+    Category category;
+    bool has_time, has_duration, in_args;
+    EchTime start, duration;
+    int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record, from_device, to_device;
+    uint8_t has_bytes, has_address, has_reserved, has_allocated;
+    GString *name, *raw_category, *kind, *sync;
+    size_t n_inputs, n_types;
+    Input inputs[MAX_INPUTS];
+    bool inputs_cut;
+} Event;
+
+typedef struct {
+    EchImport *ret;
+    EchJson *json;
+    EchCapture *capture;
+    EchTraceBuilder *builder;
+    GArray *spans, *launches, *sides, *shapes, *uses; /* Span, Launch, Side, Shape, Use */
+    GHashTable *threads; /* tid -> index + 1 */
+    GHashTable *counts;  /* category -> GUINT count */
+    GPtrArray *count_names;
+    Event e;
+    bool has_base;
+    int64_t base_us;
+    int64_t base_ns; /* baseTimeNanoseconds */
+    uint64_t n_events, n_syncs, n_host_syncs;
+    bool events_seen;
+    const char *where;
+} Reader;
+
+/* ---- small things ---- */
+
+static bool is(const char *text, size_t n, const char *what)
+{
+    return strlen(what) == n && memcmp(text, what, n) == 0;
+}
+
+static Category category_of(const char *text, size_t n)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(categories); i++) {
+        if (strlen(categories[i].name) == n && g_ascii_strncasecmp(categories[i].name, text, n) == 0)
+            return categories[i].category;
+    }
+    return CAT_OTHER;
+}
+
+static void count(Reader *r, const char *name)
+{
+    guint *n = g_hash_table_lookup(r->counts, name);
+    if (!n) {
+        if (r->count_names->len >= 256)
+            name = "(others)";
+        n = g_hash_table_lookup(r->counts, name);
+    }
+    if (!n) {
+        n = g_new0(guint, 1);
+        char *key = g_strdup(name);
+        g_ptr_array_add(r->count_names, key);
+        g_hash_table_insert(r->counts, key, n);
+    }
+    ++*n;
+}
+
+static uint32_t thread_of(Reader *r, int64_t tid)
+{
+    gpointer key = GSIZE_TO_POINTER((gsize)tid);
+    uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(r->threads, key));
+    if (!found) {
+        found = g_hash_table_size(r->threads) + 1;
+        g_hash_table_insert(r->threads, key, GUINT_TO_POINTER(found));
+    }
+    return found - 1;
+}
+
+/* An integer that may be quoted, with text around it: 7, "7", "stream 7". */
+static int64_t loose_integer(const char *text, size_t n)
+{
+    int64_t value;
+    if (ech_json_parse_i64(text, n, &value))
+        return value;
+    size_t at = n;
+    while (at > 0 && g_ascii_isdigit(text[at - 1]))
+        at--;
+    if (at < n && ech_json_parse_i64(text + at, n - at, &value))
+        return value;
+    return -1;
+}
+
+static EchDtype dtype_of(const char *text, size_t n)
+{
+    static const struct {
+        const char *name;
+        EchDtype dtype;
+    } names[] = {
+        {"float", ECH_DTYPE_F32}, {"double", ECH_DTYPE_F64}, {"c10::Half", ECH_DTYPE_F16}, {"c10::BFloat16", ECH_DTYPE_BF16}, {"long int", ECH_DTYPE_S64}, {"long", ECH_DTYPE_S64},
+        {"long long", ECH_DTYPE_S64}, {"int", ECH_DTYPE_S32}, {"short", ECH_DTYPE_S16}, {"signed char", ECH_DTYPE_S8}, {"unsigned char", ECH_DTYPE_U8}, {"bool", ECH_DTYPE_PRED},
+        {"c10::complex<float>", ECH_DTYPE_C64}, {"c10::complex<double>", ECH_DTYPE_C128}, {"c10::Float8_e4m3fn", ECH_DTYPE_F8E4M3FN}, {"c10::Float8_e5m2", ECH_DTYPE_F8E5M2},
+        {"c10::Float8_e4m3fnuz", ECH_DTYPE_F8E4M3FNUZ}, {"c10::Float8_e5m2fnuz", ECH_DTYPE_F8E5M2FNUZ},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (is(text, n, names[i].name))
+            return names[i].dtype;
+    }
+    return ECH_DTYPE_NONE;
+}
+
+/* ---- one event ---- */
+
+static bool read_time(Reader *r, const char *text, size_t n, bool absolute, EchTime *ret)
+{
+    int64_t us;
+    int32_t ps;
+    if (!ech_json_parse_us(text, n, &us, &ps))
+        return false;
+    if (absolute && !r->has_base) {
+        r->base_us = us;
+        r->has_base = true;
+    }
+    int64_t base = absolute ? r->base_us : 0;
+    int64_t difference;
+    if (__builtin_sub_overflow(us, base, &difference) || difference > INT64_MAX / ECH_PS_PER_US / 4 || difference < -(INT64_MAX / ECH_PS_PER_US / 4)) {
+        ech_diag_dropped(r->ret->diag, "times_out_of_range", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
+        return false;
+    }
+    *ret = difference * ECH_PS_PER_US + ps;
+    return true;
+}
+
+/* The value after a key, as text; containers are skipped and give "". False on damage. */
+static bool scalar(Reader *r, const char **ret, size_t *ret_n)
+{
+    *ret = "";
+    *ret_n = 0;
+    switch (ech_json_next(r->json)) {
+    case ECH_JSON_STRING:
+    case ECH_JSON_NUMBER:
+        *ret = ech_json_text(r->json, ret_n);
+        return true;
+    case ECH_JSON_TRUE:
+    case ECH_JSON_FALSE:
+    case ECH_JSON_NULL:
+        return true;
+    case ECH_JSON_OBJECT:
+    case ECH_JSON_ARRAY: {
+        unsigned depth = ech_json_depth(r->json);
+        EchJsonToken token;
+        do
+            token = ech_json_next(r->json);
+        while (token != ECH_JSON_BAD && ech_json_depth(r->json) >= depth);
+        return token != ECH_JSON_BAD;
+    }
+    case ECH_JSON_END:
+    case ECH_JSON_BAD:
+    case ECH_JSON_OBJECT_END:
+    case ECH_JSON_ARRAY_END:
+    case ECH_JSON_KEY:
+        break;
+    }
+    return false;
+}
+
+/* "Input Dims": [[64,256],[],[[2,3],[4,5]]]: one entry per input, lists of tensors one level deeper. */
+static bool read_dims(Reader *r)
+{
+    Event *e = &r->e;
+    e->n_inputs = 0;
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD;
+    unsigned base = ech_json_depth(r->json);
+    Input scratch = {0}, *input = &scratch;
+    uint64_t product = 1;
+    bool open = false;
+    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
+        unsigned depth = ech_json_depth(r->json);
+        if (token == ECH_JSON_ARRAY_END && depth < base)
+            return true;
+        if (token == ECH_JSON_ARRAY && depth == base + 1) {
+            input = e->n_inputs < MAX_INPUTS ? &e->inputs[e->n_inputs++] : &scratch;
+            e->inputs_cut |= input == &scratch;
+            uint8_t dtype = input->dtype;
+            *input = (Input){.dtype = dtype};
+        }
+        if (token == ECH_JSON_ARRAY) {
+            input->list |= depth > base + 1;
+            product = 1;
+            open = false;
+        } else if (token == ECH_JSON_NUMBER) {
+            size_t n;
+            const char *text = ech_json_text(r->json, &n);
+            int64_t dim;
+            if (ech_json_parse_i64(text, n, &dim) && dim >= 0) {
+                product = ech_bytes_mul(product, (uint64_t)dim);
+                open = true;
+                if (!input->list && input->rank < MAX_RANK)
+                    input->dims[input->rank++] = dim;
+            }
+        } else if (token == ECH_JSON_ARRAY_END && open) {
+            input->numel = ech_bytes_add(input->numel, product);
+            input->known = true;
+            open = false;
+        } else if (token == ECH_JSON_OBJECT) {
+            return false;
+        }
+    }
+    return false;
+}
+
+/* "Input type": ["float", "c10::BFloat16", ""], in step with the dims; either may come first. */
+static bool read_types(Reader *r)
+{
+    Event *e = &r->e;
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD;
+    unsigned base = ech_json_depth(r->json);
+    size_t at = 0;
+    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
+        unsigned depth = ech_json_depth(r->json);
+        if (token == ECH_JSON_ARRAY_END && depth < base)
+            break;
+        if (token == ECH_JSON_STRING && depth == base) {
+            size_t n;
+            const char *text = ech_json_text(r->json, &n);
+            if (at < MAX_INPUTS)
+                e->inputs[at].dtype = (uint8_t)dtype_of(text, n);
+            at++;
+        } else if (token == ECH_JSON_ARRAY && depth == base + 1) {
+            at++;
+        }
+    }
+    e->n_types = MIN(at, (size_t)MAX_INPUTS);
+    return token != ECH_JSON_BAD;
+}
+
+static bool read_args(Reader *r)
+{
+    Event *e = &r->e;
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_OBJECT)
+        return token != ECH_JSON_BAD && ech_json_depth(r->json) < 500;
+    while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
+        size_t n;
+        const char *key = ech_json_text(r->json, &n);
+        int64_t *field = NULL;
+        uint8_t *has = NULL;
+        GString *text_field = NULL;
+        switch (n) {
+        case 4:
+            if (is(key, n, "Addr")) {
+                field = &e->address;
+                has = &e->has_address;
+            } else if (is(key, n, "kind")) {
+                text_field = e->kind;
+            }
+            break;
+        case 5:
+            if (g_ascii_strncasecmp(key, "bytes", 5) == 0) {
+                field = &e->bytes;
+                has = &e->has_bytes;
+            }
+            break;
+        case 6:
+            field = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL;
+            break;
+        case 8:
+            field = is(key, n, "toDevice") ? &e->to_device : NULL;
+            break;
+        case 9:
+            field = is(key, n, "Device Id") ? &e->device_id : NULL;
+            break;
+        case 10:
+            if (is(key, n, "Input Dims")) {
+                if (!read_dims(r))
+                    return false;
+                continue;
+            }
+            if (is(key, n, "Input type")) {
+                if (!read_types(r))
+                    return false;
+                continue;
+            }
+            field = is(key, n, "fromDevice") ? &e->from_device : NULL;
+            break;
+        case 11:
+            field = is(key, n, "correlation") ? &e->correlation : g_ascii_strncasecmp(key, "external id", 11) == 0 ? &e->external : is(key, n, "Device Type") ? &e->device_type : NULL;
+            break;
+        case 14:
+            if (is(key, n, "Total Reserved")) {
+                field = &e->total_reserved;
+                has = &e->has_reserved;
+            } else if (is(key, n, "cuda_sync_kind")) {
+                text_field = e->sync;
+            } else if (is(key, n, "wait_on_stream")) {
+                field = &e->wait_stream;
+            }
+            break;
+        case 15:
+            if (is(key, n, "Total Allocated")) {
+                field = &e->total_allocated;
+                has = &e->has_allocated;
+            }
+            break;
+        case 33:
+            field = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL;
+            break;
+        default:
+            break;
+        }
+        if (!field && !text_field) {
+            if (!ech_json_skip(r->json))
+                return false;
+            continue;
+        }
+        const char *text;
+        if (!scalar(r, &text, &n))
+            return false;
+        int64_t value;
+        if (text_field) {
+            g_string_truncate(text_field, 0);
+            g_string_append_len(text_field, text, (gssize)n);
+        } else if (ech_json_parse_i64(text, n, &value)) {
+            *field = value;
+            if (has)
+                *has = 1;
+        } else if (field == &e->stream || field == &e->device) {
+            *field = loose_integer(text, n);
+        }
+    }
+    return token == ECH_JSON_OBJECT_END;
+}
+
+static void reset(Event *e)
+{
+    GString *name = e->name, *raw = e->raw_category, *kind = e->kind, *sync = e->sync;
+    g_string_truncate(name, 0);
+    g_string_truncate(raw, 0);
+    g_string_truncate(kind, 0);
+    g_string_truncate(sync, 0);
+    /* Inputs are only read up to n_inputs and cleared as they are filled. */
+    for (size_t i = 0; i < MAX(e->n_inputs, e->n_types); i++)
+        e->inputs[i] = (Input){0};
+    memset(e, 0, offsetof(Event, inputs));
+    e->inputs_cut = false;
+    e->name = name;
+    e->raw_category = raw;
+    e->kind = kind;
+    e->sync = sync;
+    e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id = -1;
+}
+
+/* ---- what an event becomes ---- */
+
+static uint32_t event_device(const Event *e)
+{
+    int64_t device = e->device >= 0 ? e->device : e->pid;
+    return device >= 0 && device < MAX_SPACES ? (uint32_t)device : 0;
+}
+
+static uint32_t stream_queue(Reader *r, uint32_t device, int64_t stream, bool copy)
+{
+    char name[40];
+    (void)copy;
+    g_snprintf(name, sizeof name, "stream %" G_GINT64_FORMAT, stream);
+    return ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, device);
+}
+
+static void add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread)
+{
+    Side side = {correlation, external, thread, 0};
+    ech_capture_add(r->capture, item);
+    g_array_append_val(r->sides, side);
+}
+
+static EchItem base_item(Reader *r, EchItemKind kind)
+{
+    const Event *e = &r->e;
+    EchItem item = ech_item_init(kind);
+    item.name = ech_trace_builder_string(r->builder, e->name->str, (gssize)e->name->len);
+    item.issued = item.start = e->start;
+    if (e->has_duration)
+        item.duration = e->duration;
+    return item;
+}
+
+static bool has(const GString *text, const char *what)
+{
+    return strstr(text->str, what) != NULL;
+}
+
+/* Tiers from "Memcpy HtoD (Pageable -> Device)", AMD's kind "HtoD", or the old "CopyHostToDevice". */
+static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
+{
+    static const struct {
+        const char *mark;
+        uint8_t from, to;
+    } marks[] = {
+        {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"PtoP", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"HtoH", ECH_TIER_HOST, ECH_TIER_HOST}, {"HostToDevice", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"DeviceToHost", ECH_TIER_DEVICE, ECH_TIER_HOST},
+        {"DeviceToDevice", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoA", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"AtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"M2D", ECH_TIER_HOST, ECH_TIER_DEVICE},
+        {"D2M", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"AtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"DtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"AtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+    };
+    const GString *texts[] = {e->name, e->kind};
+    for (size_t t = 0; t < G_N_ELEMENTS(texts); t++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+            if (has(texts[t], marks[i].mark)) {
+                *ret_from = marks[i].from;
+                *ret_to = marks[i].to;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void device_event(Reader *r)
+{
+    Event *e = &r->e;
+    EchItem item = base_item(r, e->category == CAT_KERNEL ? ECH_ITEM_KERNEL : e->category == CAT_MEMCPY ? ECH_ITEM_COPY : ECH_ITEM_MEMSET);
+    item.queue = stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, e->category == CAT_MEMCPY);
+    if (e->category != CAT_KERNEL) {
+        item.origin = e->has_bytes && e->bytes >= 0 ? ECH_KNOWN : ECH_ABSENT;
+        item.bytes = item.origin == ECH_KNOWN ? (uint64_t)e->bytes : 0;
+        if (item.origin == ECH_ABSENT)
+            ech_diag_note(r->ret->diag, e->category == CAT_MEMCPY ? "copies_without_bytes" : "memsets_without_bytes", 1);
+    }
+    if (e->category == CAT_MEMCPY && !direction(e, &item.from, &item.to))
+        ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%s': taken as device to device", e->name->str);
+    if (e->category == CAT_MEMCPY && e->to_device >= 0 && e->to_device < MAX_SPACES && e->from_device >= 0 && e->from_device != e->to_device)
+        item.other = (uint32_t)e->to_device;
+    if (!e->has_duration)
+        ech_diag_dropped(r->ret->diag, "device_events_without_duration", 1, "'%s'", e->name->str);
+    add_item(r, &item, e->correlation, e->external, UINT32_MAX);
+}
+
+static Use *use_of(Reader *r, uint8_t tier, uint32_t device)
+{
+    for (guint i = 0; i < r->uses->len; i++) {
+        Use *use = &g_array_index(r->uses, Use, i);
+        if (use->tier == tier && use->device == device)
+            return use;
+    }
+    Use use = {.tier = tier, .device = device, .first = ECH_TIME_MAX, .last = INT64_MIN};
+    g_array_append_val(r->uses, use);
+    return &g_array_index(r->uses, Use, r->uses->len - 1);
+}
+
+static void memory_event(Reader *r)
+{
+    const Event *e = &r->e;
+    if (!e->has_bytes || e->bytes == 0 || e->bytes == INT64_MIN)
+        return;
+    uint8_t tier = e->device_type == 0 ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+    uint32_t device = tier == ECH_TIER_DEVICE && e->device_id > 0 && e->device_id < MAX_SPACES ? (uint32_t)e->device_id : 0;
+    Use *use = use_of(r, tier, device);
+    if (e->has_allocated && e->start < use->first) {
+        use->first = e->start;
+        use->baseline = e->total_allocated > e->bytes ? (uint64_t)(e->total_allocated - e->bytes) : 0;
+    }
+    if (e->has_reserved && e->total_reserved >= 0) {
+        if (e->start >= use->last) {
+            use->last = e->start;
+            use->reserved = (uint64_t)e->total_reserved;
+        }
+        use->peak_reserved = MAX(use->peak_reserved, (uint64_t)e->total_reserved);
+    }
+    if (!e->has_address) {
+        ech_diag_dropped(r->ret->diag, "memory_events_without_address", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
+        return;
+    }
+    EchItem item = base_item(r, e->bytes > 0 ? ECH_ITEM_ALLOC : ECH_ITEM_FREE);
+    item.bytes = e->bytes > 0 ? (uint64_t)e->bytes : 0 - (uint64_t)e->bytes;
+    item.origin = ECH_KNOWN;
+    item.address = (uint64_t)e->address;
+    item.to = tier;
+    item.from = tier;
+    item.duration = ECH_TIME_NONE;
+    item.queue = ech_capture_queue(r->capture, tier == ECH_TIER_HOST ? "host" : "allocator", ECH_QUEUE_HOST, device);
+    add_item(r, &item, -1, e->external, thread_of(r, e->tid));
+}
+
+static void sync_event(Reader *r)
+{
+    const Event *e = &r->e;
+    uint32_t device = event_device(e);
+    bool stream_wait = strcmp(e->sync->str, "Stream Wait Event") == 0;
+    EchItem item = base_item(r, stream_wait ? ECH_ITEM_STREAM_WAIT : ECH_ITEM_HOST_WAIT);
+    int64_t waited = strcmp(e->sync->str, "Stream Sync") == 0 ? e->stream : e->wait_stream;
+    if (stream_wait && e->stream < 0) {
+        ech_diag_dropped(r->ret->diag, "stream_waits_without_stream", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
+        return;
+    }
+    /* A wait for an event that was never recorded waits for nothing. */
+    if (waited < 0 && strcmp(e->sync->str, "Context Sync") != 0) {
+        ech_diag_note(r->ret->diag, "waits_for_nothing", 1);
+        return;
+    }
+    item.queue = stream_wait ? stream_queue(r, device, e->stream, false) : ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.other = waited < 0 ? ECH_NONE : stream_queue(r, device, waited, false);
+    item.address = (uint64_t)e->start;
+    r->n_syncs++;
+    /* The external slot carries the call that recorded the event. */
+    add_item(r, &item, e->correlation, e->wait_record, UINT32_MAX);
+}
+
+static void runtime_event(Reader *r)
+{
+    const Event *e = &r->e;
+    Launch launch = {.correlation = e->correlation, .start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
+    if (has(e->name, "Synchronize"))
+        launch.role = has(e->name, "Device") || has(e->name, "Ctx") ? SYNC_DEVICE : has(e->name, "Stream") ? SYNC_STREAM : SYNC_EVENT;
+    if (launch.correlation >= 0 || launch.role)
+        g_array_append_val(r->launches, launch);
+}
+
+static void annotation(Reader *r)
+{
+    const Event *e = &r->e;
+    EchItem item = base_item(r, ECH_ITEM_MARK);
+    char name[40];
+    g_snprintf(name, sizeof name, "thread %" G_GINT64_FORMAT, e->tid);
+    item.queue = e->category == CAT_GPU_ANNOTATION ? stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, false) : ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
+    add_item(r, &item, -1, -1, UINT32_MAX);
+}
+
+/* Traffic by shapes: inputs are read once; the output of a product has its dimensions, any other that of the largest input. */
+static void shape_event(Reader *r)
+{
+    const Event *e = &r->e;
+    if (e->external < 0 || e->n_inputs == 0)
+        return;
+    Shape shape = {.external = e->external};
+    uint64_t largest = 0, numel = 0;
+    const Input *tensors[3] = {0};
+    size_t n_tensors = 0;
+    for (size_t i = 0; i < e->n_inputs; i++) {
+        const Input *in = &e->inputs[i];
+        unsigned bits = ech_dtype_bits((EchDtype)in->dtype);
+        if (!in->known || bits == 0)
+            continue;
+        uint64_t bytes = ech_bytes_mul(in->numel, bits / 8);
+        shape.work.read = ech_bytes_add(shape.work.read, bytes);
+        if (bytes > largest) {
+            largest = bytes;
+            numel = in->numel;
+            shape.work.dtype = in->dtype;
+        }
+        if (n_tensors < 3 && !in->list)
+            tensors[n_tensors++] = in;
+    }
+    if (shape.work.read == 0)
+        return;
+    shape.work.write = largest;
+    shape.work.ops = numel;
+    shape.work.unit = ECH_WORK_VECTOR;
+    shape.work.origin = ECH_INFERRED;
+    const char *name = e->name->str;
+    bool plain = !strcmp(name, "aten::mm") || !strcmp(name, "aten::bmm") || !strcmp(name, "aten::linear");
+    bool added = !strcmp(name, "aten::addmm") || !strcmp(name, "aten::baddbmm");
+    size_t first = added ? 1 : 0;
+    if ((plain || added) && n_tensors >= first + 2 && tensors[first]->rank >= 2 && tensors[first + 1]->rank >= 2) {
+        const Input *a = tensors[first], *b = tensors[first + 1];
+        uint64_t k = (uint64_t)a->dims[a->rank - 1], columns = (uint64_t)b->dims[strcmp(name, "aten::linear") == 0 ? 0 : b->rank - 1];
+        uint64_t out = ech_bytes_mul(k ? a->numel / k : 0, columns);
+        shape.work.ops = ech_bytes_mul(2, ech_bytes_mul(out, k));
+        shape.work.unit = ECH_WORK_MATRIX;
+        shape.work.dtype = a->dtype;
+        shape.work.write = ech_bytes_mul(out, ech_dtype_bits((EchDtype)a->dtype) / 8);
+    }
+    g_array_append_val(r->shapes, shape);
+}
+
+static void use_event(Reader *r)
+{
+    Event *e = &r->e;
+    count(r, e->raw_category->len ? e->raw_category->str : "None");
+    r->n_events++;
+    if (!e->has_time || e->category == CAT_OTHER || e->category == CAT_FLOW)
+        return;
+    if (e->phase == 'i' || e->phase == 'I') {
+        if (e->category == CAT_INSTANT && strcmp(e->name->str, "[memory]") == 0)
+            memory_event(r);
+        return;
+    }
+    if (e->phase != 'X')
+        return;
+    switch (e->category) {
+    case CAT_KERNEL:
+    case CAT_MEMCPY:
+    case CAT_MEMSET:
+        device_event(r);
+        break;
+    case CAT_RUNTIME:
+        runtime_event(r);
+        break;
+    case CAT_SYNC:
+        sync_event(r);
+        break;
+    case CAT_ANNOTATION:
+    case CAT_GPU_ANNOTATION:
+        annotation(r);
+        break;
+    case CAT_CPU_OP:
+        shape_event(r);
+        G_GNUC_FALLTHROUGH;
+    case CAT_PYTHON: {
+        Span span = {e->start, e->has_duration ? e->duration : 0, ech_trace_builder_string(r->builder, e->name->str, (gssize)e->name->len), thread_of(r, e->tid)};
+        g_array_append_val(r->spans, span);
+        break;
+    }
+    case CAT_OTHER:
+    case CAT_INSTANT:
+    case CAT_FLOW:
+        break;
+    }
+}
+
+static bool read_event(Reader *r)
+{
+    Event *e = &r->e;
+    reset(e);
+    EchJsonToken token;
+    while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
+        size_t n;
+        const char *key = ech_json_text(r->json, &n), *text;
+        if (n == 4 && memcmp(key, "args", 4) == 0) {
+            if (e->category == CAT_PYTHON || e->category == CAT_FLOW ? !ech_json_skip(r->json) : !read_args(r))
+                return false;
+            continue;
+        }
+        char which = 0;
+        if (n == 2 && memcmp(key, "ph", 2) == 0)
+            which = 'p';
+        else if (n == 2 && memcmp(key, "ts", 2) == 0)
+            which = 't';
+        else if (n == 3)
+            which = memcmp(key, "cat", 3) == 0 ? 'c' : memcmp(key, "dur", 3) == 0 ? 'd' : memcmp(key, "pid", 3) == 0 ? 'P' : memcmp(key, "tid", 3) == 0 ? 'T' : 0;
+        else if (n == 4 && memcmp(key, "name", 4) == 0)
+            which = 'n';
+        if (!which) {
+            if (!ech_json_skip(r->json))
+                return false;
+            continue;
+        }
+        if (!scalar(r, &text, &n))
+            return false;
+        switch (which) {
+        case 'p':
+            e->phase = n ? text[0] : 0;
+            break;
+        case 't':
+            e->has_time = read_time(r, text, n, true, &e->start);
+            break;
+        case 'd':
+            e->has_duration = read_time(r, text, n, false, &e->duration);
+            if (e->has_duration && e->duration < 0) {
+                ech_diag_dropped(r->ret->diag, "negative_durations", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
+                e->duration = 0;
+            }
+            break;
+        case 'c':
+            g_string_truncate(e->raw_category, 0);
+            g_string_append_len(e->raw_category, text, (gssize)MIN(n, (size_t)256));
+            e->category = category_of(text, n);
+            break;
+        case 'n':
+            g_string_truncate(e->name, 0);
+            g_string_append_len(e->name, text, (gssize)MIN(n, (size_t)65536));
+            break;
+        default:
+            *(which == 'P' ? &e->pid : &e->tid) = loose_integer(text, n);
+        }
+    }
+    if (token != ECH_JSON_OBJECT_END)
+        return false;
+    use_event(r);
+    return true;
+}
+
+static bool read_events(Reader *r)
+{
+    EchJsonToken token;
+    r->events_seen = true;
+    while ((token = ech_json_next(r->json)) != ECH_JSON_ARRAY_END) {
+        if (token != ECH_JSON_OBJECT || !read_event(r))
+            return false;
+    }
+    return true;
+}
+
+/* "deviceProperties": [{"id": 0, "name": ..., "totalGlobalMem": ...}] */
+static bool read_devices(Reader *r)
+{
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD;
+    unsigned base = ech_json_depth(r->json);
+    unsigned device = 0;
+    char key[96];
+    g_snprintf(key, sizeof key, "%s", "");
+    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
+        unsigned depth = ech_json_depth(r->json);
+        if (token == ECH_JSON_ARRAY_END && depth < base)
+            return true;
+        if (token == ECH_JSON_OBJECT_END && depth == base)
+            device++;
+        size_t n;
+        const char *text = ech_json_text(r->json, &n);
+        if (token == ECH_JSON_KEY && depth == base + 1) {
+            g_snprintf(key, sizeof key, "device.%u.%.40s", device, text);
+            continue;
+        }
+        if ((token == ECH_JSON_STRING || token == ECH_JSON_NUMBER) && depth == base + 1 && key[0] && device < 64)
+            ech_trace_builder_set_property(r->builder, key, text);
+        key[0] = '\0';
+    }
+    return false;
+}
+
+static bool read_top(Reader *r)
+{
+    EchJsonToken token = ech_json_next(r->json);
+    if (token == ECH_JSON_ARRAY)
+        return read_events(r) && ech_json_next(r->json) == ECH_JSON_END;
+    if (token != ECH_JSON_OBJECT)
+        return false;
+    unsigned kept = 0;
+    while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
+        size_t n;
+        const char *key = ech_json_text(r->json, &n);
+        if (is(key, n, "traceEvents")) {
+            if (ech_json_next(r->json) != ECH_JSON_ARRAY || !read_events(r))
+                return false;
+            continue;
+        }
+        if (is(key, n, "deviceProperties")) {
+            if (!read_devices(r))
+                return false;
+            continue;
+        }
+        g_autofree char *name = g_strndup(key, MIN(n, (size_t)64));
+        EchJsonToken kind = ech_json_next(r->json);
+        if (kind == ECH_JSON_STRING || kind == ECH_JSON_NUMBER) {
+            const char *text = ech_json_text(r->json, &n);
+            if (strcmp(name, "baseTimeNanoseconds") == 0)
+                ech_json_parse_i64(text, n, &r->base_ns);
+            if (kept++ < 64 && n < 1024)
+                ech_trace_builder_set_property(r->builder, name, text);
+        } else if (kind == ECH_JSON_OBJECT || kind == ECH_JSON_ARRAY) {
+            unsigned depth = ech_json_depth(r->json);
+            while (kind != ECH_JSON_BAD && ech_json_depth(r->json) >= depth)
+                kind = ech_json_next(r->json);
+        }
+        if (kind == ECH_JSON_BAD)
+            return false;
+    }
+    return token == ECH_JSON_OBJECT_END && ech_json_next(r->json) == ECH_JSON_END;
+}
+
+/* ---- joining ---- */
+
+static int compare_launches(gconstpointer a, gconstpointer b)
+{
+    const Launch *x = a, *y = b;
+    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
+}
+
+static const Launch *find_launch(const Reader *r, int64_t correlation)
+{
+    guint low = 0, high = r->launches->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(r->launches, Launch, middle).correlation < correlation)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == r->launches->len || g_array_index(r->launches, Launch, low).correlation != correlation)
+        return NULL;
+    return &g_array_index(r->launches, Launch, low);
+}
+
+/* Times of issue from the runtime calls, and the moments at which awaited events were recorded. */
+static void join_launches(Reader *r)
+{
+    g_array_sort(r->launches, compare_launches);
+    uint64_t without = 0;
+    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+        EchItem *item = ech_capture_item(r->capture, i);
+        Side *side = &g_array_index(r->sides, Side, i);
+        if (item->kind == ECH_ITEM_STREAM_WAIT || item->kind == ECH_ITEM_HOST_WAIT) {
+            const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
+            const Launch *record = side->external >= 0 ? find_launch(r, side->external) : NULL;
+            if (call)
+                item->issued = call->start;
+            item->address = (uint64_t)(record ? record->start : item->issued);
+            side->external = -1;
+            continue;
+        }
+        if (item->kind != ECH_ITEM_KERNEL && item->kind != ECH_ITEM_COPY && item->kind != ECH_ITEM_MEMSET)
+            continue;
+        const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
+        if (call && call->start <= item->start) {
+            item->issued = call->start;
+            side->thread = call->thread;
+        } else {
+            without++;
+        }
+    }
+    ech_diag_note(r->ret->diag, "device_events_without_launch", without);
+}
+
+/* Without recorded synchronisation, calls of the runtime that wait tell what the host waited for: whatever had ended by then. */
+static void infer_host_waits(Reader *r)
+{
+    if (r->n_syncs)
+        return;
+    guint n = r->launches->len;
+    size_t n_items = ech_capture_n_items(r->capture);
+    if (n_items == 0)
+        return;
+    bool any[MAX_SPACES] = {false};
+    for (size_t i = 0; i < n_items; i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        if (item->kind <= ECH_ITEM_COPY)
+            any[MIN(ech_capture_queue_device(r->capture, item->queue), (uint32_t)MAX_SPACES - 1)] = true;
+    }
+    uint32_t device = 0, n_devices = 0;
+    for (uint32_t d = 0; d < MAX_SPACES; d++) {
+        n_devices += any[d];
+        device = any[d] && n_devices == 1 ? d : device;
+    }
+    if (n_devices != 1)
+        return;
+    for (guint i = 0; i < n; i++) {
+        const Launch *call = &g_array_index(r->launches, Launch, i);
+        /* A wait for one stream or event of several cannot be told apart: only those for all of the device are sure. */
+        if (call->role != SYNC_DEVICE)
+            continue;
+        EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
+        item.name = ech_trace_builder_string(r->builder, "Device Sync", -1);
+        item.issued = item.start = call->start;
+        item.duration = call->end - call->start;
+        item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+        item.address = (uint64_t)call->start;
+        add_item(r, &item, -1, -1, UINT32_MAX);
+        r->n_host_syncs++;
+    }
+    ech_diag_note(r->ret->diag, "inferred_host_waits", r->n_host_syncs);
+}
+
+static int compare_shapes(gconstpointer a, gconstpointer b)
+{
+    const Shape *x = a, *y = b;
+    return x->external < y->external ? -1 : x->external > y->external;
+}
+
+static Shape *find_shape(Reader *r, int64_t external)
+{
+    guint low = 0, high = r->shapes->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(r->shapes, Shape, middle).external < external)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
+}
+
+static uint64_t share(uint64_t amount, EchTime part, EchTime whole, uint32_t n)
+{
+    if (whole <= 0)
+        return amount / MAX(n, 1u);
+    __extension__ typedef unsigned __int128 Wide;
+    return (uint64_t)((Wide)amount * (uint64_t)part / (uint64_t)whole);
+}
+
+/* An operator's traffic is divided among its kernels by their recorded time. */
+static void infer_traffic(Reader *r)
+{
+    if (r->shapes->len == 0)
+        return;
+    g_array_sort(r->shapes, compare_shapes);
+    size_t n = ech_capture_n_items(r->capture);
+    for (size_t i = 0; i < n; i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, g_array_index(r->sides, Side, i).external) : NULL;
+        if (!shape)
+            continue;
+        shape->kernels = ech_time_add(shape->kernels, MAX(item->duration, 0));
+        shape->n_kernels++;
+    }
+    uint64_t inferred = 0;
+    for (size_t i = 0; i < n; i++) {
+        EchItem *item = ech_capture_item(r->capture, i);
+        const Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, g_array_index(r->sides, Side, i).external) : NULL;
+        if (!shape)
+            continue;
+        EchItemWork work = shape->work;
+        EchTime part = MAX(item->duration, 0);
+        work.read = share(work.read, part, shape->kernels, shape->n_kernels);
+        work.write = share(work.write, part, shape->kernels, shape->n_kernels);
+        work.ops = share(work.ops, part, shape->kernels, shape->n_kernels);
+        item->work = ech_capture_work(r->capture, work);
+        inferred++;
+    }
+    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", inferred);
+}
+
+/* ---- stacks ---- */
+
+typedef struct {
+    EchTime time;
+    uint32_t thread, item;
+} Lookup;
+
+/* A path of enclosing spans, shared by all launches below it. */
+typedef struct {
+    uint32_t parent; /* path index, UINT32_MAX at the outermost */
+    EchId name, text;
+} Path;
+
+static int compare_spans(gconstpointer a, gconstpointer b)
+{
+    const Span *x = a, *y = b;
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->duration > y->duration ? -1 : x->duration < y->duration;
+}
+
+static int compare_lookups(gconstpointer a, gconstpointer b)
+{
+    const Lookup *x = a, *y = b;
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    return x->item < y->item ? -1 : x->item > y->item;
+}
+
+static uint32_t path_of(GArray *paths, GHashTable *index, uint32_t parent, EchId name)
+{
+    gpointer key = GSIZE_TO_POINTER((gsize)parent << 32 | name);
+    gpointer found;
+    if (g_hash_table_lookup_extended(index, key, NULL, &found))
+        return GPOINTER_TO_UINT(found);
+    Path path = {parent, name, ECH_NONE};
+    g_array_append_val(paths, path);
+    g_hash_table_insert(index, key, GUINT_TO_POINTER(paths->len - 1));
+    return paths->len - 1;
+}
+
+static EchId path_text(Reader *r, GArray *paths, uint32_t at, GString *scratch, uint64_t *budget)
+{
+    Path *path = &g_array_index(paths, Path, at);
+    if (path->text != ECH_NONE)
+        return path->text;
+    g_string_truncate(scratch, 0);
+    for (uint32_t i = at; i != UINT32_MAX; i = g_array_index(paths, Path, i).parent) {
+        if (scratch->len > *budget) {
+            ech_diag_dropped(r->ret->diag, "stacks_cut", 1, NULL);
+            break;
+        }
+        if (scratch->len)
+            g_string_append_c(scratch, '\n');
+        g_string_append(scratch, ech_trace_builder_peek_string(r->builder, g_array_index(paths, Path, i).name));
+    }
+    *budget -= MIN(*budget, scratch->len);
+    path->text = ech_trace_builder_string(r->builder, scratch->str, (gssize)scratch->len);
+    return path->text;
+}
+
+/* Each launch and allocation gets the operators and Python functions that enclose it on its thread, innermost first. */
+static void join_stacks(Reader *r)
+{
+    g_autoptr(GArray) lookups = g_array_new(FALSE, FALSE, sizeof(Lookup));
+    size_t n = ech_capture_n_items(r->capture);
+    for (size_t i = 0; i < n; i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        Lookup lookup = {item->issued, g_array_index(r->sides, Side, i).thread, (uint32_t)i};
+        if (lookup.thread != UINT32_MAX)
+            g_array_append_val(lookups, lookup);
+    }
+    g_array_sort(lookups, compare_lookups);
+    g_array_sort(r->spans, compare_spans);
+    g_autoptr(GArray) paths = g_array_new(FALSE, FALSE, sizeof(Path));
+    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) open = g_array_new(FALSE, FALSE, sizeof(uint32_t)); /* spans and their paths in turn */
+    g_autoptr(GString) scratch = g_string_new(NULL);
+    /* Written out, shared stacks can be far longer than the file: an eighth of it is kept. */
+    uint64_t budget = MAX((uint64_t)16 << 20, ech_json_offset(r->json) / 8);
+    guint s = 0;
+    for (guint l = 0; l < lookups->len; l++) {
+        const Lookup *lookup = &g_array_index(lookups, Lookup, l);
+        if (l && lookup->thread != g_array_index(lookups, Lookup, l - 1).thread)
+            g_array_set_size(open, 0);
+        for (; s < r->spans->len; s++) {
+            const Span *span = &g_array_index(r->spans, Span, s);
+            if (span->thread > lookup->thread || (span->thread == lookup->thread && span->start > lookup->time))
+                break;
+            if (span->thread < lookup->thread)
+                continue;
+            while (open->len) {
+                const Span *top = &g_array_index(r->spans, Span, g_array_index(open, uint32_t, open->len - 2));
+                if (top->start + top->duration > span->start || (top->duration == 0 && top->start == span->start))
+                    break;
+                g_array_set_size(open, open->len - 2);
+            }
+            if (open->len >= 2 * 512)
+                continue;
+            uint32_t path = path_of(paths, index, open->len ? g_array_index(open, uint32_t, open->len - 1) : UINT32_MAX, span->name);
+            g_array_append_val(open, s);
+            g_array_append_val(open, path);
+        }
+        while (open->len) {
+            const Span *top = &g_array_index(r->spans, Span, g_array_index(open, uint32_t, open->len - 2));
+            if (top->start + top->duration >= lookup->time)
+                break;
+            g_array_set_size(open, open->len - 2);
+        }
+        if (open->len)
+            ech_capture_item(r->capture, lookup->item)->stack = path_text(r, paths, g_array_index(open, uint32_t, open->len - 1), scratch, &budget);
+    }
+    ech_diag_note(r->ret->diag, "cpu_spans_kept_as_stacks", r->spans->len);
+    g_array_set_size(r->spans, 0);
+}
+
+static void set_u64_property(Reader *r, const char *key, uint64_t value)
+{
+    char text[24];
+    g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, value);
+    ech_trace_builder_set_property(r->builder, key, text);
+}
+
+static bool merge_snapshot(Reader *r, const char *path, GError **error)
+{
+    g_autoptr(EchImport) other = ech_import_file(path, "memory_snapshot", NULL, error);
+    if (!other)
+        return false;
+    const char *zero = ech_trace_get_property(other->trace, "time_zero_unix_us");
+    uint64_t unix_us;
+    if (!zero || !ech_parse_u64(zero, &unix_us, NULL)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: this snapshot tells no times; it cannot be merged with a profile", path);
+        return false;
+    }
+    /* The profile's clock: microseconds after baseTimeNanoseconds, or of the Unix epoch before 2024. */
+    int64_t own_us = r->base_ns / 1000 + (r->has_base ? r->base_us : 0);
+    int64_t difference = (int64_t)unix_us - own_us;
+    if (difference > INT64_C(86400000000) || difference < INT64_C(-86400000000)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: begins %" G_GINT64_FORMAT " s away from the profile; they are not of the same run", path, difference / 1000000);
+        return false;
+    }
+    ech_capture_merge(r->capture, other->trace, difference * ECH_PS_PER_US);
+    return true;
+}
+
+static bool finish(Reader *r, const EchImportOptions *options, GError **error)
+{
+    if (!r->events_seen) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents", r->where);
+        return false;
+    }
+    for (guint i = 0; i < r->count_names->len; i++) {
+        const char *name = r->count_names->pdata[i];
+        ech_diag_note(r->ret->records, name, *(guint *)g_hash_table_lookup(r->counts, name));
+    }
+    ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
+    if (r->has_base)
+        set_u64_property(r, "time_base_us", (uint64_t)r->base_us);
+    uint64_t reserved = 0, peak_reserved = 0;
+    for (guint i = 0; i < r->uses->len; i++) {
+        const Use *use = &g_array_index(r->uses, Use, i);
+        ech_capture_baseline(r->capture, (EchTier)use->tier, use->device, use->baseline);
+        reserved += use->tier == ECH_TIER_DEVICE ? use->reserved : 0;
+        peak_reserved += use->tier == ECH_TIER_DEVICE ? use->peak_reserved : 0;
+    }
+    if (r->uses->len) {
+        set_u64_property(r, "end_reserved_bytes", reserved);
+        set_u64_property(r, "peak_reserved_bytes", peak_reserved);
+    }
+    join_launches(r);
+    infer_host_waits(r);
+    infer_traffic(r);
+    join_stacks(r);
+    if (options->beside && !merge_snapshot(r, options->beside, error))
+        return false;
+    g_array_set_size(r->launches, 0);
+    g_array_set_size(r->sides, 0);
+    return ech_capture_finish(r->capture, error);
+}
+
+static bool kineto_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
+{
+    g_autoptr(EchJson) json = ech_json_new(source);
+    g_autoptr(EchCapture) capture = ech_capture_new(ret, "kineto");
+    Reader *r = g_new0(Reader, 1);
+    r->ret = ret;
+    r->json = json;
+    r->where = ech_source_path(source);
+    r->capture = capture;
+    r->builder = ech_capture_builder(capture);
+    r->spans = g_array_new(FALSE, FALSE, sizeof(Span));
+    r->launches = g_array_new(FALSE, FALSE, sizeof(Launch));
+    r->sides = g_array_new(FALSE, FALSE, sizeof(Side));
+    r->shapes = g_array_new(FALSE, TRUE, sizeof(Shape));
+    r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
+    r->threads = g_hash_table_new(NULL, NULL);
+    r->counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    r->count_names = g_ptr_array_new();
+    r->e.name = g_string_new(NULL);
+    r->e.raw_category = g_string_new(NULL);
+    r->e.kind = g_string_new(NULL);
+    r->e.sync = g_string_new(NULL);
+    bool ok = read_top(r) ? finish(r, options, error) : ech_json_error(json, error);
+    g_string_free(r->e.name, TRUE);
+    g_string_free(r->e.raw_category, TRUE);
+    g_string_free(r->e.kind, TRUE);
+    g_string_free(r->e.sync, TRUE);
+    g_ptr_array_unref(r->count_names);
+    g_hash_table_unref(r->counts);
+    g_hash_table_unref(r->threads);
+    g_array_unref(r->uses);
+    g_array_unref(r->shapes);
+    g_array_unref(r->sides);
+    g_array_unref(r->launches);
+    g_array_unref(r->spans);
+    g_free(r);
+    return ok;
+}
+
+static bool contains(const uint8_t *head, size_t n, const char *text)
+{
+    return memmem(head, n, text, strlen(text)) != NULL;
+}
+
+static int probe(const uint8_t *head, size_t n)
+{
+    size_t i = 0;
+    while (i < n && g_ascii_isspace(head[i]))
+        i++;
+    if (i == n || (head[i] != '{' && head[i] != '['))
+        return 0;
+    if (contains(head, n, "\"traceEvents\"") || contains(head, n, "\"schemaVersion\"") || contains(head, n, "\"deviceProperties\"") || contains(head, n, "\"ph\""))
+        return 2;
+    /* Users' own metadata may come first and be long. */
+    return head[i] == '{' ? 1 : 0;
+}
+
+const EchImportClass ech_import_kineto = {
+    .name = "kineto",
+    .summary = "PyTorch profiler trace (Kineto, Chrome JSON), with its memory events and synchronisation",
+    .probe = probe,
+    .read = kineto_read,
+};
