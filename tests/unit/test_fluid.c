@@ -1,0 +1,213 @@
+/* The engine seam: closed forms for both engines, and the two against each other on random cases. */
+#include "sim/replay/fluid.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_DEMANDS = 64, MAX_RESOURCES = 8 };
+
+/* All start together; ends[i] in picoseconds. */
+typedef struct {
+    EchFluidResource resources[MAX_RESOURCES];
+    uint32_t n_resources;
+    EchFluidPart parts[MAX_DEMANDS][MAX_RESOURCES];
+    uint32_t n_parts[MAX_DEMANDS];
+    EchTime min_time[MAX_DEMANDS];
+    uint32_t n_demands;
+    EchTime *ends;
+    bool *done;
+} Case;
+
+static void drive_case(const EchFluidClass *class, void *engine, void *data)
+{
+    Case *c = data;
+    for (uint32_t i = 0; i < c->n_demands; i++)
+        class->start(engine, i, c->parts[i], c->n_parts[i], c->min_time[i]);
+    uint32_t tokens[MAX_DEMANDS], n;
+    EchTime now;
+    while ((n = class->next(engine, tokens, &now)) > 0)
+        for (uint32_t k = 0; k < n; k++)
+            c->ends[tokens[k]] = now;
+    *c->done = true;
+}
+
+static void run_native(Case *c)
+{
+    g_autoptr(EchNative) engine = ech_native_new(c->resources, c->n_resources, MAX_DEMANDS);
+    drive_case(&ech_native_class, engine, c);
+}
+
+/* In a child, as the replay does. False where the child died (its solver gave up). */
+static bool run_simgrid(Case *c, const EchFluidModule *module)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(1);
+        module->run(c->resources, c->n_resources, MAX_DEMANDS, drive_case, c);
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    return *c->done;
+}
+
+static void share_results(Case *c)
+{
+    char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(shared, MAP_FAILED);
+    c->ends = (EchTime *)(void *)shared;
+    c->done = (bool *)(shared + sizeof(EchTime) * MAX_DEMANDS);
+}
+
+static void part(Case *c, uint32_t demand, uint32_t resource, double amount)
+{
+    c->parts[demand][c->n_parts[demand]++] = (EchFluidPart){.resource = resource, .amount = amount};
+}
+
+/* The four demands of the design: three resources of 10^6/s. */
+static void four_demands(Case *c)
+{
+    static const double amounts[4][3] = {{1, 1, 0}, {1, .001, 0}, {.5, 0, 1}, {.2, .9, .3}};
+    c->n_resources = 3;
+    for (uint32_t j = 0; j < 3; j++)
+        c->resources[j].capacity = 1e6;
+    c->n_demands = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t j = 0; j < 3; j++)
+            part(c, i, j, amounts[i][j] * 1e6);
+}
+
+START_TEST(four_demands_share_by_bottleneck)
+{
+    static const double want[4] = {2.7, 2.7, 1.7, 1.250525263};
+    Case c = {0};
+    four_demands(&c);
+    share_results(&c);
+    run_native(&c);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_double_lt(fabs((double)c.ends[i] * 1e-12 - want[i]), 1e-9);
+    /* 2.7 and 1.7 are exact: nothing idles. */
+    ck_assert_int_le(llabs(c.ends[0] - INT64_C(2700000000000)), 1);
+    ck_assert_int_le(llabs(c.ends[2] - INT64_C(1700000000000)), 1);
+    g_autoptr(GError) error = NULL;
+    const EchFluidModule *module = ech_simgrid_module(&error);
+    if (!module) {
+        printf("skipped on simgrid: %s\n", error->message);
+        return;
+    }
+    ck_assert(run_simgrid(&c, module));
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_double_lt(fabs((double)c.ends[i] * 1e-12 - want[i]), 2.7e-9);
+}
+END_TEST
+
+/* A chain of 10^4 demands of an amount that no picosecond divides: within 1 ps of n * a / c. */
+START_TEST(chain_does_not_drift)
+{
+    EchFluidResource resource = {.capacity = 819e9};
+    g_autoptr(EchNative) engine = ech_native_new(&resource, 1, 2);
+    EchTime now = 0;
+    for (uint32_t i = 0; i < 10000; i++) {
+        EchFluidPart one = {.resource = 0, .amount = 1000003};
+        ech_native_class.start(engine, 0, &one, 1, 0);
+        uint32_t tokens[2];
+        ck_assert_uint_eq(ech_native_class.next(engine, tokens, &now), 1);
+    }
+    ck_assert_int_le(llabs(now - ech_time_for(UINT64_C(10000030000), UINT64_C(819000000000))), 1);
+}
+END_TEST
+
+START_TEST(minimum_times_cap_and_free_capacity)
+{
+    Case c = {0};
+    share_results(&c);
+    c.n_resources = 1;
+    c.resources[0].capacity = 1e12;
+    c.n_demands = 4;
+    part(&c, 0, 0, 1e6); /* Needs at least 4 us: draws a quarter of the rate. */
+    c.min_time[0] = 4 * ECH_PS_PER_US;
+    part(&c, 1, 0, 3e6); /* Gets the other three quarters: 4 us. */
+    c.min_time[2] = 5 * ECH_PS_PER_US;
+    run_native(&c);
+    ck_assert_int_eq(c.ends[0], 4 * ECH_PS_PER_US);
+    ck_assert_int_eq(c.ends[1], 4 * ECH_PS_PER_US);
+    ck_assert_int_eq(c.ends[2], 5 * ECH_PS_PER_US);
+    ck_assert_int_eq(c.ends[3], 0);
+    const EchFluidModule *module = ech_simgrid_module(NULL);
+    if (!module)
+        return;
+    memset(c.ends, 0xff, 4 * sizeof *c.ends);
+    ck_assert(run_simgrid(&c, module));
+    for (uint32_t i = 0; i < 2; i++)
+        ck_assert_int_le(llabs(c.ends[i] - 4 * ECH_PS_PER_US), 1);
+    ck_assert_int_le(llabs(c.ends[2] - 5 * ECH_PS_PER_US), 1);
+    ck_assert_int_eq(c.ends[3], 0);
+}
+END_TEST
+
+static void random_case(Case *c, GRand *rand)
+{
+    c->n_resources = (uint32_t)g_rand_int_range(rand, 2, 7);
+    c->n_demands = (uint32_t)g_rand_int_range(rand, 2, 17);
+    for (uint32_t j = 0; j < c->n_resources; j++)
+        c->resources[j].capacity = 1e6;
+    for (uint32_t i = 0; i < c->n_demands; i++) {
+        for (uint32_t j = 0; j < c->n_resources; j++)
+            if (g_rand_double(rand) < 0.5)
+                part(c, i, j, pow(10, g_rand_double_range(rand, -2, 0)) * 1e6);
+        if (g_rand_double(rand) < 0.3 || c->n_parts[i] == 0)
+            c->min_time[i] = (EchTime)(g_rand_double_range(rand, 0.1, 2) * 1e12);
+    }
+}
+
+START_TEST(random_cases_agree)
+{
+    const EchFluidModule *module = ech_simgrid_module(NULL);
+    if (!module) {
+        printf("skipped: no simgrid module\n");
+        return;
+    }
+    guint32 seed = 20240 + (guint32)_i;
+    Case c = {0};
+    g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
+    random_case(&c, rand);
+    share_results(&c);
+    if (!run_simgrid(&c, module)) {
+        printf("seed %u: simgrid's solver gave up\n", seed);
+        return;
+    }
+    EchTime reference[MAX_DEMANDS];
+    memcpy(reference, c.ends, sizeof reference);
+    run_native(&c);
+    for (uint32_t i = 0; i < c.n_demands; i++)
+        ck_assert_msg(fabs((double)(c.ends[i] - reference[i])) <= 1e-9 * (double)reference[i] + 1, "seed %u, demand %u: native %" G_GINT64_FORMAT ", simgrid %" G_GINT64_FORMAT,
+                      seed, i, c.ends[i], reference[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fluid");
+    TCase *tests = tcase_create("fluid");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, four_demands_share_by_bottleneck);
+    tcase_add_test(tests, chain_does_not_drift);
+    tcase_add_test(tests, minimum_times_cap_and_free_capacity);
+    const char *cases = g_getenv("ECHELON_TEST_CASES");
+    tcase_add_loop_test(tests, random_cases_agree, 0, cases ? atoi(cases) : 40);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
