@@ -363,9 +363,7 @@ static void solve(EchNative *e)
         for (n = 0; n < n_now; n++) {
             Resource *r = &e->resources[todo[n]];
             double level = fill(e, r);
-            bool same = level == r->level || fabs(level - r->level) <= tolerance * level;
-            if (level == INFINITY && r->level == INFINITY)
-                same = true;
+            bool same = level == r->level || (level < INFINITY && fabs(level - r->level) <= tolerance * level);
             if (same && pass > 0)
                 continue;
             r->level = level;
