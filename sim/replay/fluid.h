@@ -36,6 +36,8 @@ typedef struct {
     uint32_t (*next)(void *engine, uint32_t *ret_tokens, EchTime *ret_now);
     /** Share of a live demand that is still to be done, 0..1. */
     double (*remaining)(void *engine, uint32_t token);
+    /** The engine's clock below a picosecond: now is *ret_ps + the result, which lies in [0, 1). */
+    double (*clock)(void *engine, EchTime *ret_ps);
 } EchFluidClass;
 
 /** What runs on an engine: the replay state machine. Returns when it is done. */

@@ -467,9 +467,17 @@ static double native_remaining(void *engine, uint32_t token)
     return left < 0 ? 0 : left;
 }
 
+static double native_clock(void *engine, EchTime *ret_ps)
+{
+    const EchNative *e = engine;
+    *ret_ps = (EchTime)(e->now >> TICK_BITS);
+    return (double)(uint32_t)(e->now & UINT32_MAX) * (1.0 / 4294967296.0);
+}
+
 const EchFluidClass ech_native_class = {
     .name = "native",
     .start = native_start,
     .next = native_next,
     .remaining = native_remaining,
+    .clock = native_clock,
 };

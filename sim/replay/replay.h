@@ -78,7 +78,8 @@ typedef struct {
     EchBytes end_live;
     EchBytes fixed_extent;         /**< Highest end of a buffer with a fixed offset. */
     EchBytes read, written;        /**< Traffic of kernels, copies and collectives. */
-    EchTime busy;                  /**< Port time at full rate: utilisation = busy / makespan. */
+    EchTime busy;                  /**< Port time at full rate. */
+    double utilisation;            /**< busy / makespan. */
     uint64_t allocs, frees, failed;
     double fragmentation;          /**< 1 - peak_live / peak_reserved; 0 where nothing is reserved. */
     EchAllocStats alloc;           /**< Of the allocator, zeros where there is none. */

@@ -125,11 +125,20 @@ static double engine_remaining(void *object, uint32_t token)
     return e->live[token].exec ? sg_exec_get_remaining_ratio(e->live[token].exec) : 0;
 }
 
+static double engine_clock(void *object, EchTime *ret_ps)
+{
+    (void)object;
+    double ps = simgrid_get_clock() * PS_PER_SIMULATED_SECOND;
+    *ret_ps = (EchTime)floor(ps);
+    return ps - floor(ps);
+}
+
 static const EchFluidClass engine_class = {
     .name = "simgrid",
     .start = engine_start,
     .next = engine_next,
     .remaining = engine_remaining,
+    .clock = engine_clock,
 };
 
 /* Actors take no pointer that survives as such: there is one engine per process anyway. */

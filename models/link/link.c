@@ -1,0 +1,146 @@
+#include "models/link/link.h"
+
+#include <math.h>
+
+__extension__ typedef unsigned __int128 u128;
+
+static EchTime scale(EchTime time, EchRate num, EchRate den)
+{
+    if (num == den || den == 0)
+        return time;
+    u128 scaled = (u128)time * num / den;
+    return scaled > (u128)ECH_TIME_MAX ? ECH_TIME_MAX : (EchTime)scaled;
+}
+
+static EchTime curve_time(const EchLink *link, EchBytes bytes)
+{
+    const EchCurvePoint *curve = link->curve;
+    size_t n = link->n_curve;
+    if (bytes <= curve[0].bytes)
+        return ech_time_for(curve[0].bytes, curve[0].rate);
+    for (size_t i = 1; i < n; i++) {
+        if (bytes > curve[i].bytes)
+            continue;
+        EchTime low = ech_time_for(curve[i - 1].bytes, curve[i - 1].rate), high = ech_time_for(curve[i].bytes, curve[i].rate);
+        if (high <= low)
+            return high;
+        u128 part = (u128)(uint64_t)(high - low) * (bytes - curve[i - 1].bytes) / (curve[i].bytes - curve[i - 1].bytes);
+        return low + (EchTime)part;
+    }
+    return ech_time_for(bytes, curve[n - 1].rate);
+}
+
+EchCopyCost ech_link_copy_cost(const EchLink *link, EchBytes bytes, bool curve, EchRate scale_num, EchRate scale_den)
+{
+    if (curve && link->n_curve > 0 && bytes > 0)
+        return (EchCopyCost){.fixed = 0, .minimum = scale(curve_time(link, bytes), scale_num, scale_den)};
+    return (EchCopyCost){.fixed = ech_time_add(link->setup, link->latency), .minimum = 0};
+}
+
+const char *ech_algorithm_name(EchAlgorithm algorithm)
+{
+    static const char *const names[] = {"none", "ring", "tree", "direct", "torus"};
+    return names[algorithm];
+}
+
+/* Sides of the torus part that @group devices make, near-square, at most @axes of them. */
+static uint32_t torus_sides(uint32_t group, uint32_t axes, uint32_t sides[3])
+{
+    uint32_t n = 0, rest = group;
+    for (uint32_t left = MIN(axes, 3); left > 1 && rest > 1; left--) {
+        uint32_t side = (uint32_t)(pow(rest, 1.0 / left) + 1e-9), best = 1;
+        for (uint32_t s = side; s >= 2 && best == 1; s--)
+            if (rest % s == 0)
+                best = s;
+        if (best > 1) {
+            sides[n++] = best;
+            rest /= best;
+        }
+    }
+    if (rest > 1)
+        sides[n++] = rest;
+    return n;
+}
+
+static EchCollectiveCost torus_cost(EchComm comm, uint32_t group, double bytes, uint32_t ports)
+{
+    uint32_t sides[3];
+    uint32_t n = torus_sides(group, MAX(ports / 2, 1u), sides);
+    uint32_t used = 0, hops = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        used += sides[i] > 2 ? 2 : 1;
+        hops += sides[i] > 2 ? sides[i] / 2 : 1;
+    }
+    used = MIN(used, MAX(ports, 1u));
+    double share = (double)(group - 1) / group;
+    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_TORUS, .steps = hops, .ports = used};
+    switch (comm) {
+    case ECH_COMM_ALL_GATHER: cost.bytes = bytes * (group - 1); break;
+    case ECH_COMM_REDUCE_SCATTER: cost.bytes = bytes * share; break;
+    case ECH_COMM_ALL_REDUCE:
+        cost.bytes = 2 * bytes * share;
+        cost.steps = 2 * hops;
+        break;
+    case ECH_COMM_ALL_TO_ALL: {
+        /* Byte-hops over directed links: an axis of side s moves every byte s/4 hops on average over both directions (1/2 where s is 2). */
+        double worst = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            double load = sides[i] > 2 ? bytes * sides[i] / 8.0 : bytes / 2.0;
+            worst = MAX(worst, load);
+        }
+        cost.bytes = worst * used;
+        break;
+    }
+    case ECH_COMM_PERMUTE:
+        cost.bytes = bytes;
+        cost.ports = 1;
+        cost.steps = 1;
+        break;
+    case ECH_COMM_BROADCAST: cost.bytes = bytes; break;
+    }
+    return cost;
+}
+
+EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, uint32_t ports, bool torus, EchRate rate, EchTime latency)
+{
+    if (group <= 1 || operand == 0)
+        return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
+    ports = MAX(ports, 1u);
+    double bytes = (double)operand;
+    if (torus)
+        return torus_cost(comm, group, bytes, ports);
+    double share = (double)(group - 1) / group;
+    uint32_t log2n = 0;
+    while ((1u << log2n) < group && log2n < 31)
+        log2n++;
+    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_RING, .ports = ports, .steps = group - 1};
+    switch (comm) {
+    case ECH_COMM_ALL_GATHER: cost.bytes = bytes * (group - 1); break;
+    case ECH_COMM_REDUCE_SCATTER: cost.bytes = bytes * share; break;
+    case ECH_COMM_ALL_REDUCE: {
+        cost.bytes = 2 * bytes * share;
+        cost.steps = 2 * (group - 1);
+        EchCollectiveCost tree = {.algorithm = ECH_ALGORITHM_TREE, .ports = ports, .steps = 2 * log2n, .bytes = 2 * bytes};
+        double seconds_per_byte = rate > 0 ? 1.0 / ((double)rate * ports) : 0, step = (double)latency * 1e-12;
+        if (tree.bytes * seconds_per_byte + tree.steps * step < cost.bytes * seconds_per_byte + cost.steps * step)
+            cost = tree;
+        break;
+    }
+    case ECH_COMM_ALL_TO_ALL:
+        cost.algorithm = ECH_ALGORITHM_DIRECT;
+        cost.bytes = bytes * share;
+        cost.steps = 1;
+        break;
+    case ECH_COMM_PERMUTE:
+        cost.algorithm = ECH_ALGORITHM_DIRECT;
+        cost.bytes = bytes;
+        cost.steps = 1;
+        break;
+    case ECH_COMM_BROADCAST:
+        cost.algorithm = ECH_ALGORITHM_TREE;
+        cost.bytes = bytes;
+        cost.steps = log2n;
+        break;
+    }
+    return cost;
+}

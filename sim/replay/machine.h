@@ -1,0 +1,66 @@
+/** @file machine.h
+ * The replay state machine: one for all engines. Inside sim/replay only; replay.c makes a run of what it leaves behind.
+ *
+ * A queue's operations are compiled to entries, with begin and end entries for loops, and a cursor with loop counters walks over them: loops
+ * expand as they run. What an op waits for is known by counts: op j of iteration k is over when done[j] > k, for queues run in order.
+ */
+#pragma once
+#include "sim/replay/replay.h"
+
+typedef struct EchMachine EchMachine;
+
+/** Sums that a skipped iteration repeats, as one flat array; see acc_* in machine.c. */
+typedef struct {
+    EchTime makespan;
+    double makespan_fraction;
+    uint64_t ops, executed, events, spans, spans_left_out, n_skips, n_placed;
+    uint32_t stuck;          /**< Op that never became ready, or ECH_NONE: an invalid trace or too many ops. */
+    bool completed, fits, too_many;
+    EchFailure failure;      /**< memory is not set; see failed_memory. */
+    uint32_t failed_memory;  /**< Trace memory index. */
+    EchHolder holders[16];
+} EchOutcome;
+
+/** Per memory of the trace. */
+typedef struct {
+    EchBytes live, peak_live, reserved, peak_reserved, fixed_live, fixed_extent;
+    EchTime peak_at;
+    uint64_t allocs, frees, failed;
+    EchAllocStats alloc;
+    GArray *series; /**< EchPoint */
+} EchMemoryState;
+
+/** Where spans go as they end; @user of ech_machine_drive's. */
+typedef void (*EchSpanSink)(const EchSpan *span, void *user);
+
+/** Compiles @trace. ECH_ERROR_CONFIG for an allocator's spec. Borrows everything. */
+EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, const EchPrices *prices, const EchReplayOptions *options, EchDiag *diag, GError **error)
+    G_GNUC_WARN_UNUSED_RESULT;
+void ech_machine_free(EchMachine *machine);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMachine, ech_machine_free)
+
+/** Where spans go, and a counter that is kept up to date for a progress bar (may be shared memory). Before drive. */
+void ech_machine_set_sink(EchMachine *machine, EchSpanSink sink, void *user, uint64_t *progress);
+/** Runs to the end: an EchFluidDrive, @data is the machine. */
+void ech_machine_drive(const EchFluidClass *class, void *engine, void *data);
+
+/* What it leaves behind; borrowed. */
+EchOutcome *ech_machine_outcome(EchMachine *machine);
+EchMemoryState *ech_machine_memories(EchMachine *machine);
+GArray *ech_machine_skips(EchMachine *machine);  /**< EchSkip */
+GArray *ech_machine_placed(EchMachine *machine); /**< EchPlaced */
+int64_t *ech_machine_sums(EchMachine *machine, size_t *ret_n);
+double *ech_machine_amounts(EchMachine *machine, size_t *ret_n);
+/** Most demands alive at one time. */
+uint32_t ech_machine_max_live(const EchMachine *machine);
+/** Op instances of the whole trace, saturating. */
+uint64_t ech_machine_total(const EchMachine *machine);
+/** Name of the allocator of a memory: canonical spec, "fixed" or "counted". Borrowed. */
+const char *ech_machine_allocator(const EchMachine *machine, uint32_t memory);
+/** Times the ops of the trace alone, instances counted: the busiest queue or resource, and the sum. */
+void ech_machine_bounds(const EchMachine *machine, EchTime *ret_lower, EchTime *ret_serial);
+
+/* Places in the sums (int64): waits, then queues, memories, links; and in the amounts (double): resource units done, then unit operations. */
+enum { ECH_SUM_QUEUE_BUSY, ECH_SUM_QUEUE_OPS, ECH_SUM_QUEUE_WAITS, ECH_SUMS_PER_QUEUE = ECH_SUM_QUEUE_WAITS + ECH_N_WAITS };
+enum { ECH_SUM_MEMORY_READ, ECH_SUM_MEMORY_WRITTEN, ECH_SUMS_PER_MEMORY };
+enum { ECH_SUM_LINK_FORWARD, ECH_SUM_LINK_BACKWARD, ECH_SUM_LINK_BUSY_FORWARD, ECH_SUM_LINK_BUSY_BACKWARD, ECH_SUM_LINK_BUSY, ECH_SUM_LINK_TRANSFERS, ECH_SUMS_PER_LINK };

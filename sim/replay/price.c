@@ -1,0 +1,506 @@
+#include "sim/replay/price.h"
+
+#include "models/link/link.h"
+#include "sim/base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Fill and drain of a kernel that no bandwidth hides: what an estimate or a recording has above its roofline, up to this, is a fixed time; the rest is inefficiency
+ * that scales with the resources. 2,300 cycles at 940 MHz: a 256 x 256 x 256 product on a TPU v3 against its bound (PyTorchSim's baseline_cycle.csv). */
+#define FIXED_SHARE_MAX (INT64_C(2446) * ECH_PS_PER_NS)
+
+const char *ech_price_name(EchPriceSource source)
+{
+    static const char *const names[] = {"free", "roofline", "estimate", "recorded", "recorded_scaled", "link", "port", "collective", "runtime", "unknown"};
+    return names[source];
+}
+
+/* Resources of one device by what they belong to; NOWHERE where there is none. */
+#define NOWHERE UINT32_MAX
+typedef struct {
+    const EchDevice *device;
+    uint32_t *port;              /* By device memory. */
+    uint32_t *link[3];           /* To, from, both; by device link. */
+    uint32_t *unit;              /* By device unit. */
+    uint32_t kind_unit[ECH_N_WORK_UNITS];
+    const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
+    EchFluidResource *resources; /* Only capacities are used here. */
+    uint32_t n_resources;
+    uint8_t *kinds;
+    uint32_t *owners;
+} Map;
+
+static uint32_t add_resource(Map *map, EchResourceKind kind, size_t owner, double capacity, char *name)
+{
+    if (!(capacity > 0)) {
+        g_free(name);
+        return NOWHERE;
+    }
+    map->resources[map->n_resources] = (EchFluidResource){.name = name, .capacity = capacity};
+    map->kinds[map->n_resources] = (uint8_t)kind;
+    map->owners[map->n_resources] = (uint32_t)owner;
+    return map->n_resources++;
+}
+
+static uint64_t best_peak(const EchUnit *unit)
+{
+    uint64_t best = 0;
+    for (size_t i = 0; i < unit->n_peaks; i++)
+        best = MAX(best, unit->peaks[i].ops);
+    return best;
+}
+
+static double port_capacity(const EchMemory *memory)
+{
+    return (double)MAX(memory->read, memory->write);
+}
+
+static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
+{
+    size_t room = device->n_memories + 3 * device->n_links + device->n_units + 1;
+    *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
+    map->port = g_new(uint32_t, device->n_memories + 1);
+    for (size_t i = 0; i < device->n_memories; i++)
+        map->port[i] = add_resource(map, ECH_RESOURCE_PORT, i, port_capacity(&device->memories[i]), g_strdup(device->memories[i].name));
+    for (size_t d = 0; d < 3; d++)
+        map->link[d] = g_new(uint32_t, device->n_links + 1);
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *link = &device->links[i];
+        double ports = MAX(link->ports, 1u);
+        map->link[0][i] = add_resource(map, ECH_RESOURCE_LINK_TO, i, (double)link->to_device * ports, g_strconcat(link->name, ".to_device", NULL));
+        map->link[1][i] = add_resource(map, ECH_RESOURCE_LINK_FROM, i, (double)link->from_device * ports, g_strconcat(link->name, ".from_device", NULL));
+        /* A total that the two directions cannot exceed anyway is no resource. */
+        bool binds = link->both_ways > 0 && link->both_ways < link->to_device + link->from_device;
+        map->link[2][i] = add_resource(map, ECH_RESOURCE_LINK_BOTH, i, binds ? (double)link->both_ways * ports : 0, g_strconcat(link->name, ".both_ways", NULL));
+    }
+    map->unit = g_new(uint32_t, device->n_units + 1);
+    for (size_t i = 0; i < ECH_N_WORK_UNITS; i++)
+        map->kind_unit[i] = NOWHERE;
+    for (size_t i = 0; i < device->n_units; i++) {
+        const EchUnit *unit = &device->units[i];
+        map->unit[i] = add_resource(map, ECH_RESOURCE_UNIT, i, (double)best_peak(unit), g_strdup(unit->name));
+        if ((int)unit->kind < (int)ECH_N_WORK_UNITS && map->unit[i] != NOWHERE)
+            map->kind_unit[unit->kind] = (uint32_t)i;
+    }
+    /* Special functions without lanes of their own run on the vector lanes; matrix products without an array too. */
+    if (map->kind_unit[ECH_WORK_TRANSCENDENTAL] == NOWHERE)
+        map->kind_unit[ECH_WORK_TRANSCENDENTAL] = map->kind_unit[ECH_WORK_VECTOR];
+    if (map->kind_unit[ECH_WORK_MATRIX] == NOWHERE)
+        map->kind_unit[ECH_WORK_MATRIX] = map->kind_unit[ECH_WORK_VECTOR];
+    size_t n = ech_trace_n_memories(trace);
+    map->memory = g_new(const EchMemory *, n + 1);
+    for (size_t i = 0; i < n; i++)
+        map->memory[i] = ech_device_memory(device, ech_trace_memory(trace, (EchId)i));
+}
+
+static void map_clear(Map *map)
+{
+    for (uint32_t i = 0; map->resources && i < map->n_resources; i++)
+        g_free(map->resources[i].name);
+    g_free(map->resources);
+    g_free(map->kinds);
+    g_free(map->owners);
+    g_free(map->port);
+    for (size_t d = 0; d < 3; d++)
+        g_free(map->link[d]);
+    g_free(map->unit);
+    g_free(map->memory);
+}
+
+/* The parts of one op while they are added up: a dense row of amounts. */
+typedef struct {
+    double *amounts;
+    uint32_t *used;
+    uint32_t n_used;
+} Row;
+
+static void row_add(Row *row, uint32_t resource, double amount)
+{
+    if (resource == NOWHERE || !(amount > 0))
+        return;
+    if (row->amounts[resource] == 0)
+        row->used[row->n_used++] = resource;
+    row->amounts[resource] += amount;
+}
+
+static void row_clear(Row *row)
+{
+    for (uint32_t i = 0; i < row->n_used; i++)
+        row->amounts[row->used[i]] = 0;
+    row->n_used = 0;
+}
+
+/* Port amount of @read and @written bytes: what is moved at less than the full rate counts more. Reads and writes in equal parts run at the mixed rate. */
+static double port_amount(const EchMemory *memory, double read, double written)
+{
+    double full = port_capacity(memory), mixed = MIN(read, written);
+    double r = memory->read ? (double)memory->read : full, w = memory->write ? (double)memory->write : full;
+    double amount = (read - mixed) * (full / r) + (written - mixed) * (full / w);
+    return amount + (memory->both ? 2 * mixed * (full / (double)memory->both) : mixed * (full / r) + mixed * (full / w));
+}
+
+static uint32_t memory_index(const Map *map, const EchMemory *memory)
+{
+    return (uint32_t)(memory - map->device->memories);
+}
+
+static bool is_host(const EchMemory *memory)
+{
+    return memory->kind == ECH_MEM_HOST_PINNED || memory->kind == ECH_MEM_HOST_PAGEABLE || memory->kind == ECH_MEM_DISK;
+}
+
+static void add_link(const Map *map, Row *row, const EchLink *link, bool forward, double bytes)
+{
+    size_t i = (size_t)(link - map->device->links);
+    row_add(row, map->link[forward ? 0 : 1][i], bytes);
+    row_add(row, map->link[2][i], bytes);
+}
+
+/* Traffic of @read and @written bytes between a unit of the device and a memory. */
+static void add_traffic(const Map *map, Row *row, const EchMemory *memory, double read, double written)
+{
+    uint32_t at = memory_index(map, memory);
+    if (map->port[at] != NOWHERE)
+        row_add(row, map->port[at], port_amount(memory, read, written));
+    if (!is_host(memory))
+        return;
+    const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
+    bool forward;
+    const EchLink *link = hbm ? ech_device_link_between(map->device, memory, hbm, &forward) : NULL;
+    if (!link)
+        return;
+    add_link(map, row, link, forward, read);
+    add_link(map, row, link, !forward, written);
+}
+
+typedef struct {
+    const EchTrace *trace;
+    double *read, *written; /* Scratch by trace memory. */
+    const EchPriceOptions *options;
+    EchDiag *diag;
+} Pricer;
+
+static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
+{
+    const EchUse *uses = ech_trace_uses(pricer->trace);
+    const EchBuffer *buffers = ech_trace_buffers(pricer->trace);
+    size_t n = ech_trace_n_memories(pricer->trace);
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        EchId memory = buffers[uses[u].buffer].memory;
+        if (uses[u].access == ECH_WRITE)
+            pricer->written[memory] += (double)uses[u].bytes;
+        else
+            pricer->read[memory] += (double)uses[u].bytes;
+    }
+    for (size_t m = 0; op->n_uses > 0 && m < n; m++) {
+        if (map->memory[m] && (pricer->read[m] > 0 || pricer->written[m] > 0))
+            add_traffic(map, row, map->memory[m], pricer->read[m], pricer->written[m]);
+        pricer->read[m] = pricer->written[m] = 0;
+    }
+}
+
+static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
+{
+    const EchWork *work = ech_trace_work(pricer->trace);
+    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++) {
+        uint32_t at = map->kind_unit[work[w].unit];
+        if (at == NOWHERE)
+            continue;
+        const EchUnit *unit = &map->device->units[at];
+        uint64_t peak = ech_unit_peak(unit, ech_dtype_name((EchDtype)work[w].dtype));
+        if (peak > 0)
+            row_add(row, map->unit[at], (double)work[w].count * ((double)best_peak(unit) / (double)peak));
+    }
+}
+
+/* Seconds of the row alone, as picoseconds, and which resource bounds it. */
+static double row_time(const Map *map, const Row *row, uint32_t *ret_bound)
+{
+    double worst = 0;
+    uint32_t bound = NOWHERE;
+    for (uint32_t i = 0; i < row->n_used; i++) {
+        double time = row->amounts[row->used[i]] * (double)ECH_PS_PER_S / map->resources[row->used[i]].capacity;
+        if (time > worst || (time == worst && row->used[i] < bound)) {
+            worst = time;
+            bound = row->used[i];
+        }
+    }
+    if (ret_bound)
+        *ret_bound = bound;
+    return worst;
+}
+
+static double kernel_roofline(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
+{
+    add_work(pricer, map, row, op);
+    add_uses(pricer, map, row, op);
+    return row_time(map, row, NULL);
+}
+
+static EchTime whole_ps(double ps)
+{
+    return ps < 9e18 ? (EchTime)ceil(ps - 1e-6) : ECH_TIME_MAX;
+}
+
+static EchTime launch_time(const Pricer *pricer, const EchDevice *device)
+{
+    return pricer->options->overhead ? (EchTime)ech_device_number(device, "runtime.launch_ps", 0) : 0;
+}
+
+/* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */
+static void spread_known(EchPrice *price, Row *row, const Row *reference_row, double reference_roofline, EchTime time)
+{
+    if (!(reference_roofline > 0) || row->n_used == 0) {
+        price->fixed = time;
+        row_clear(row);
+        return;
+    }
+    (void)reference_row;
+    double rest = (double)time - reference_roofline;
+    double fixed = rest > 0 ? MIN(rest, (double)FIXED_SHARE_MAX) : 0;
+    price->fixed = (EchTime)fixed;
+    double factor = ((double)time - (double)price->fixed) / reference_roofline;
+    for (uint32_t i = 0; i < row->n_used; i++)
+        row->amounts[row->used[i]] *= factor;
+}
+
+static bool estimate_holds(const EchTrace *trace, const EchDevice *reference)
+{
+    const char *chip = ech_trace_get_property(trace, "chip");
+    return !chip || !*chip || !reference->compiler || !*reference->compiler || strcmp(chip, reference->compiler) == 0 || strcmp(chip, reference->name) == 0;
+}
+
+static void price_kernel(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
+{
+    double roofline = kernel_roofline(pricer, map, row, op);
+    double base = roofline;
+    if (reference != map) {
+        base = kernel_roofline(pricer, reference, scratch, op);
+        row_clear(scratch);
+    }
+    bool estimate = op->estimate != ECH_TIME_NONE && op->estimate >= 0 && op->estimate_origin != ECH_ABSENT && estimate_holds(pricer->trace, reference->device);
+    bool recorded = op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0;
+    bool counted = op->n_work > 0 || (roofline > 0 && !recorded);
+    EchPriceSource source = ECH_PRICE_UNKNOWN;
+    switch (pricer->options->kernel_time) {
+    case ECH_KERNEL_TIME_ESTIMATE:
+    case ECH_KERNEL_TIME_AUTO: source = estimate ? ECH_PRICE_ESTIMATE : counted ? ECH_PRICE_ROOFLINE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
+    case ECH_KERNEL_TIME_RECORDED: source = recorded ? ECH_PRICE_RECORDED : roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : ECH_PRICE_UNKNOWN; break;
+    case ECH_KERNEL_TIME_ROOFLINE: source = roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
+    case ECH_N_KERNEL_TIMES: break;
+    }
+    EchTime launch = launch_time(pricer, map->device);
+    if (source == ECH_PRICE_ESTIMATE) {
+        spread_known(price, row, scratch, base, op->estimate);
+        price->fixed = ech_time_add(price->fixed, launch);
+    } else if (source == ECH_PRICE_RECORDED) {
+        /* Recorded durations begin when the kernel does: no launch. */
+        if (reference != map)
+            source = ECH_PRICE_RECORDED_SCALED;
+        if (base > 0) {
+            spread_known(price, row, scratch, base, op->recorded.duration);
+        } else {
+            row_clear(row);
+            const EchMemory *here = ech_device_memory_kind(map->device, ECH_MEM_HBM), *there = ech_device_memory_kind(reference->device, ECH_MEM_HBM);
+            double ratio = here && there && here->read && there->read ? (double)there->read / (double)here->read : 1;
+            price->minimum = whole_ps((double)op->recorded.duration * ratio);
+        }
+    } else {
+        price->fixed = launch;
+        if (source == ECH_PRICE_UNKNOWN)
+            row_clear(row);
+    }
+    price->source = (uint8_t)source;
+}
+
+static bool price_copy(const Pricer *pricer, const Map *map, const Map *reference, Row *row, const EchOp *op, EchPrice *price)
+{
+    const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
+    double bytes = (double)op->bytes;
+    bool forward = true;
+    const EchLink *link = from && to && from != to ? ech_device_link_between(map->device, from, to, &forward) : NULL;
+    price->source = ECH_PRICE_PORT;
+    if (from && from == to) {
+        if (map->port[memory_index(map, from)] != NOWHERE)
+            row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, bytes));
+    } else {
+        if (from && map->port[memory_index(map, from)] != NOWHERE)
+            row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, 0));
+        if (to && map->port[memory_index(map, to)] != NOWHERE)
+            row_add(row, map->port[memory_index(map, to)], port_amount(to, 0, bytes));
+    }
+    if (link) {
+        price->source = ECH_PRICE_LINK;
+        price->link = (uint32_t)(link - map->device->links);
+        price->forward = forward;
+        add_link(map, row, link, forward, bytes);
+        EchRate now = forward ? link->to_device : link->from_device, before = now;
+        const EchLink *old = ech_device_link(reference->device, link->name);
+        if (old)
+            before = forward ? old->to_device : old->from_device;
+        EchCopyCost cost = ech_link_copy_cost(link, op->bytes, pricer->options->copy_curve, before, now);
+        price->minimum = cost.minimum;
+        if (pricer->options->overhead)
+            price->fixed = cost.fixed;
+        return true;
+    }
+    /* A copy engine inside the device starts with an access to where it reads. */
+    if (pricer->options->overhead && from && from->latency > 0 && from != to)
+        price->fixed = from->latency;
+    else if (pricer->options->overhead && from == to)
+        price->fixed = launch_time(pricer, map->device);
+    return row->n_used > 0 || op->bytes == 0;
+}
+
+static void price_collective(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
+{
+    static const EchComm comms[ECH_N_COLLECTIVES] = {
+        [ECH_COLLECTIVE_NONE] = ECH_COMM_PERMUTE,
+        [ECH_COLLECTIVE_ALL_REDUCE] = ECH_COMM_ALL_REDUCE,
+        [ECH_COLLECTIVE_ALL_GATHER] = ECH_COMM_ALL_GATHER,
+        [ECH_COLLECTIVE_REDUCE_SCATTER] = ECH_COMM_REDUCE_SCATTER,
+        [ECH_COLLECTIVE_ALL_TO_ALL] = ECH_COMM_ALL_TO_ALL,
+        [ECH_COLLECTIVE_PERMUTE] = ECH_COMM_PERMUTE,
+        [ECH_COLLECTIVE_BROADCAST] = ECH_COMM_BROADCAST,
+        [ECH_COLLECTIVE_SEND] = ECH_COMM_PERMUTE,
+        [ECH_COLLECTIVE_RECV] = ECH_COMM_PERMUTE,
+    };
+    price->source = ECH_PRICE_COLLECTIVE;
+    const EchDevice *device = map->device;
+    const EchLink *link = ech_device_link(device, "ici");
+    if (!link)
+        link = ech_device_link(device, "nvlink");
+    for (size_t i = 0; !link && i < device->n_links; i++)
+        if (device->links[i].from == device->links[i].to)
+            link = &device->links[i];
+    add_uses(pricer, map, row, op);
+    if (!link) {
+        ech_diag_note(pricer->diag, "collectives_without_a_link", 1);
+        price->source = ECH_PRICE_UNKNOWN;
+        return;
+    }
+    uint32_t group = op->memory_from;
+    if (group == 0 || group == ECH_NONE) {
+        ech_diag_note(pricer->diag, "collectives_of_unknown_group", 1);
+        group = 2;
+    }
+    bool torus = device->family && strcmp(device->family, "tpu") == 0;
+    EchRate rate = link->to_device;
+    EchCollectiveCost cost = ech_collective_cost(comms[op->collective], group, op->bytes, link->ports, torus, rate, link->latency);
+    /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it. */
+    double amount = cost.bytes * MAX(link->ports, 1u) / cost.ports;
+    size_t i = (size_t)(link - device->links);
+    if (op->collective != ECH_COLLECTIVE_RECV)
+        row_add(row, map->link[1][i], amount);
+    if (op->collective != ECH_COLLECTIVE_SEND)
+        row_add(row, map->link[0][i], amount);
+    row_add(row, map->link[2][i], amount);
+    price->link = (uint32_t)i;
+    price->forward = op->collective == ECH_COLLECTIVE_RECV;
+    EchTime steps = ech_bytes_mul((EchBytes)link->latency, cost.steps) > (EchBytes)ECH_TIME_MAX ? ECH_TIME_MAX : link->latency * (EchTime)cost.steps;
+    if (pricer->options->overhead && cost.algorithm != ECH_ALGORITHM_NONE)
+        price->fixed = ech_time_add(steps, (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
+}
+
+static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)
+{
+    const char *path = op->kind == ECH_OP_ALLOC ? "runtime.alloc_ps" : "runtime.free_ps";
+    price->fixed = pricer->options->overhead ? (EchTime)ech_device_number(map->device, path, 0) : 0;
+    price->source = price->fixed > 0 ? ECH_PRICE_RUNTIME : ECH_PRICE_FREE;
+}
+
+EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag, GError **error)
+{
+    (void)error;
+    size_t n_ops = ech_trace_n_ops(trace), n_memories = ech_trace_n_memories(trace);
+    Map map, base;
+    map_init(&map, trace, device);
+    bool same = !reference || reference == device || reference->hash == device->hash;
+    if (!same)
+        map_init(&base, trace, reference);
+    const Map *old = same ? &map : &base;
+    for (size_t m = 0; m < n_memories; m++)
+        if (!map.memory[m])
+            ech_diag_remark(diag, "%s has no memory '%s': its traffic costs nothing and its capacity is not checked", device->name, ech_trace_memory(trace, (EchId)m));
+
+    g_autofree double *read = g_new0(double, n_memories + 1), *written = g_new0(double, n_memories + 1);
+    uint32_t room = MAX(map.n_resources, old->n_resources) + 1;
+    g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room);
+    g_autofree uint32_t *used = g_new0(uint32_t, room), *more_used = g_new0(uint32_t, room);
+    Row row = {amounts, used, 0}, scratch = {more_amounts, more_used, 0};
+    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag};
+
+    EchPrices *prices = g_new0(EchPrices, 1);
+    prices->prices = g_new0(EchPrice, n_ops + 1);
+    prices->n_prices = n_ops;
+    g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(EchFluidPart));
+    const EchOp *ops = ech_trace_ops(trace);
+    uint64_t free_copies = 0;
+    for (size_t i = 0; i < n_ops; i++) {
+        EchPrice *price = &prices->prices[i];
+        price->link = ECH_NONE;
+        price->forward = 1;
+        price->source = ECH_PRICE_FREE;
+        switch ((EchOpKind)ops[i].kind) {
+        case ECH_OP_KERNEL:
+            price_kernel(&pricer, &map, old, &row, &scratch, &ops[i], price);
+            prices->kernels[price->source]++;
+            break;
+        case ECH_OP_COPY: free_copies += !price_copy(&pricer, &map, old, &row, &ops[i], price); break;
+        case ECH_OP_COLLECTIVE: price_collective(&pricer, &map, &row, &ops[i], price); break;
+        case ECH_OP_ALLOC:
+        case ECH_OP_FREE: price_alloc(&pricer, &map, &ops[i], price); break;
+        case ECH_OP_LOOP:
+        case ECH_OP_SIGNAL:
+        case ECH_OP_WAIT:
+        case ECH_OP_MARK:
+        case ECH_N_OP_KINDS: break;
+        }
+        uint32_t bound;
+        double time = row_time(&map, &row, &bound);
+        bool capped = (double)price->minimum >= time;
+        price->bound = capped ? ECH_NONE : bound;
+        price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
+        g_assert(parts->len <= UINT32_MAX - room);
+        price->first_part = parts->len;
+        price->n_parts = row.n_used;
+        for (uint32_t k = 0; k < row.n_used; k++) {
+            EchFluidPart part = {.resource = row.used[k], .amount = row.amounts[row.used[k]]};
+            g_array_append_val(parts, part);
+        }
+        row_clear(&row);
+    }
+    if (free_copies > 0)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start", free_copies, device->name);
+    if (ech_diag_count(diag, "collectives_without_a_link") > 0)
+        ech_diag_remark(diag, "%s has no link between devices: collectives cost only their memory traffic", device->name);
+    if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices", ech_diag_count(diag, "collectives_of_unknown_group"));
+    if (!estimate_holds(trace, old->device) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
+        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"), old->device->name);
+    prices->n_parts = parts->len;
+    prices->parts = (EchFluidPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
+    prices->resources = g_steal_pointer(&map.resources);
+    prices->kinds = g_steal_pointer(&map.kinds);
+    prices->owners = g_steal_pointer(&map.owners);
+    prices->n_resources = map.n_resources;
+    map_clear(&map);
+    if (!same)
+        map_clear(&base);
+    return prices;
+}
+
+void ech_prices_free(EchPrices *prices)
+{
+    if (!prices)
+        return;
+    for (uint32_t i = 0; i < prices->n_resources; i++)
+        g_free(prices->resources[i].name);
+    g_free(prices->resources);
+    g_free(prices->kinds);
+    g_free(prices->owners);
+    g_free(prices->parts);
+    g_free(prices->prices);
+    g_free(prices);
+}

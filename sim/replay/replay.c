@@ -1,0 +1,532 @@
+#include "sim/replay/replay.h"
+
+#include "sim/base/error.h"
+#include "sim/replay/machine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const engine_names[] = {"auto", "native", "simgrid", NULL};
+static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", "recorded", NULL};
+
+#define FIELD(name) offsetof(EchReplayOptions, name)
+const EchParam ech_replay_params[] = {
+    {"engine", ECH_PARAM_ENUM, FIELD(engine), "auto", NULL, NULL, engine_names, "what shares the resources: simgrid is the reference, native the fast one; auto takes simgrid for one short run"},
+    {"kernel_time", ECH_PARAM_ENUM, FIELD(kernel_time), "auto", NULL, NULL, kernel_time_names,
+     "where kernel times come from; auto: the compiler's estimate, else the device's roofline, else what was recorded"},
+    {"overhead", ECH_PARAM_BOOL, FIELD(overhead), "true", NULL, NULL, NULL, "charge launch, set-up and latency of the device"},
+    {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL, "allocations go through an allocator; false: only counted against the capacity"},
+    {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL, "allocator of the device's memory, for buffers without a fixed offset (best_fit)"},
+    {"host_allocator", ECH_PARAM_STRING, FIELD(host_allocator), NULL, NULL, NULL, NULL, "allocator of the other memories; none: only counted"},
+    {"trips", ECH_PARAM_U64, FIELD(trips), "0", NULL, NULL, NULL, "iterations of loops that do not say how many; 0: as the trace assumes"},
+    {"max_ops", ECH_PARAM_U64, FIELD(max_ops), "200000000", "1", NULL, NULL, "most operation instances run one by one"},
+    {"max_spans", ECH_PARAM_U64, FIELD(max_spans), "4000000", NULL, "100000000", NULL, "most timeline spans kept"},
+    {"max_points", ECH_PARAM_U64, FIELD(max_points), "1000000", "16", "100000000", NULL, "most points of an occupancy series"},
+    {"skip_steady", ECH_PARAM_BOOL, FIELD(skip_steady), "true", NULL, NULL, NULL, "skip iterations that repeat exactly"},
+    {"keep_going", ECH_PARAM_BOOL, FIELD(keep_going), "false", NULL, NULL, NULL, "go on after an allocation that does not fit, as if it had"},
+    {"auto_limit", ECH_PARAM_U64, FIELD(auto_limit), "100000", NULL, NULL, NULL, "engine auto: most operation instances for simgrid"},
+    {"copy_curve", ECH_PARAM_BOOL, FIELD(copy_curve), "true", NULL, NULL, NULL, "size curves of links apply"},
+    {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
+    {0},
+};
+
+const char *ech_wait_name(EchWait wait)
+{
+    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space"};
+    return names[wait];
+}
+
+static EchReplayProgress progress_call;
+static void *progress_data;
+
+void ech_replay_set_progress(EchReplayProgress progress, void *data)
+{
+    progress_call = progress;
+    progress_data = data;
+}
+
+/* Spans of the native engine go straight into the run. */
+static void keep_span(const EchSpan *span, void *user)
+{
+    g_array_append_vals(user, span, 1);
+}
+
+/* The worker: a fork of this process runs the machine on SimGrid and leaves everything in two files that exist nowhere. */
+
+typedef struct {
+    int fd;
+    bool failed;
+    size_t n;
+    char buffer[1 << 16];
+} Writer;
+
+static bool write_all(int fd, const void *data, size_t n)
+{
+    const char *at = data;
+    while (n > 0) {
+        ssize_t done = write(fd, at, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        at += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static void writer_flush(Writer *writer)
+{
+    if (writer->n > 0 && !write_all(writer->fd, writer->buffer, writer->n))
+        writer->failed = true;
+    writer->n = 0;
+}
+
+static void writer_put(Writer *writer, const void *data, size_t n)
+{
+    if (writer->n + n > sizeof writer->buffer)
+        writer_flush(writer);
+    if (n > sizeof writer->buffer) {
+        if (!write_all(writer->fd, data, n))
+            writer->failed = true;
+        return;
+    }
+    if (n > 0)
+        memcpy(writer->buffer + writer->n, data, n);
+    writer->n += n;
+}
+
+static void put_span(const EchSpan *span, void *user)
+{
+    writer_put(user, span, sizeof *span);
+}
+
+static void put_array(Writer *writer, const GArray *array)
+{
+    uint64_t n = array->len;
+    writer_put(writer, &n, sizeof n);
+    writer_put(writer, array->data, n * g_array_get_element_size((GArray *)(uintptr_t)array));
+}
+
+/* Everything a machine leaves behind, except spans, in one order for both sides. */
+static void put_machine(Writer *writer, EchMachine *machine, uint32_t n_memories)
+{
+    size_t n;
+    writer_put(writer, ech_machine_outcome(machine), sizeof(EchOutcome));
+    int64_t *sums = ech_machine_sums(machine, &n);
+    writer_put(writer, sums, n * sizeof *sums);
+    double *amounts = ech_machine_amounts(machine, &n);
+    writer_put(writer, amounts, n * sizeof *amounts);
+    for (uint32_t i = 0; i < n_memories; i++) {
+        EchMemoryState state = ech_machine_memories(machine)[i];
+        writer_put(writer, &state, sizeof state);
+        put_array(writer, state.series);
+    }
+    put_array(writer, ech_machine_skips(machine));
+    put_array(writer, ech_machine_placed(machine));
+}
+
+static bool take(const char **at, const char *end, void *into, size_t n)
+{
+    if ((size_t)(end - *at) < n)
+        return false;
+    if (n > 0)
+        memcpy(into, *at, n);
+    *at += n;
+    return true;
+}
+
+static bool take_array(const char **at, const char *end, GArray *array)
+{
+    uint64_t n;
+    size_t size = g_array_get_element_size(array);
+    if (!take(at, end, &n, sizeof n) || n > (size_t)(end - *at) / size || n > UINT32_MAX)
+        return false;
+    g_array_set_size(array, 0);
+    g_array_append_vals(array, *at, (guint)n);
+    *at += n * size;
+    return true;
+}
+
+static bool take_machine(EchMachine *machine, uint32_t n_memories, const char *at, size_t length)
+{
+    const char *end = at + length;
+    size_t n;
+    if (!take(&at, end, ech_machine_outcome(machine), sizeof(EchOutcome)))
+        return false;
+    int64_t *sums = ech_machine_sums(machine, &n);
+    if (!take(&at, end, sums, n * sizeof *sums))
+        return false;
+    double *amounts = ech_machine_amounts(machine, &n);
+    if (!take(&at, end, amounts, n * sizeof *amounts))
+        return false;
+    for (uint32_t i = 0; i < n_memories; i++) {
+        EchMemoryState *state = &ech_machine_memories(machine)[i];
+        GArray *series = state->series;
+        bool ok = take(&at, end, state, sizeof *state);
+        state->series = series;
+        if (!ok || !take_array(&at, end, series))
+            return false;
+    }
+    return take_array(&at, end, ech_machine_skips(machine)) && take_array(&at, end, ech_machine_placed(machine)) && at == end;
+}
+
+static char *map_file(int fd, size_t *ret_n)
+{
+    off_t n = lseek(fd, 0, SEEK_END);
+    *ret_n = n > 0 ? (size_t)n : 0;
+    return n > 0 ? mmap(NULL, (size_t)n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+}
+
+/* The last line a dying worker wrote, for the message. */
+static char *last_words(int fd)
+{
+    char text[4096];
+    off_t n = lseek(fd, 0, SEEK_END);
+    ssize_t got = n > 0 ? pread(fd, text, sizeof text - 1, MAX(n - (off_t)(sizeof text - 1), 0)) : 0;
+    text[MAX(got, 0)] = '\0';
+    g_strchomp(text);
+    const char *line = strrchr(text, '\n');
+    return g_utf8_make_valid(line ? line + 1 : text, -1);
+}
+
+typedef enum { WORKER_DONE, WORKER_GAVE_UP, WORKER_FAILED } WorkerEnd;
+
+G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchPrices *prices, EchMachine *machine, uint32_t n_memories, const int fds[3], uint64_t *progress, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(3);
+    dup2(fds[2], STDERR_FILENO);
+    dup2(fds[2], STDOUT_FILENO);
+    Writer *spans = g_new0(Writer, 1);
+    spans->fd = fds[0];
+    ech_machine_set_sink(machine, put_span, spans, progress);
+    module->run(prices->resources, prices->n_resources, ech_machine_max_live(machine), ech_machine_drive, machine);
+    writer_flush(spans);
+    Writer *rest = g_new0(Writer, 1);
+    rest->fd = fds[1];
+    put_machine(rest, machine, n_memories);
+    writer_flush(rest);
+    _exit(spans->failed || rest->failed ? 2 : 0);
+}
+
+static void tell_progress(const EchMachine *machine, uint64_t done)
+{
+    if (progress_call)
+        progress_call(done, ech_machine_total(machine), progress_data);
+}
+
+static WorkerEnd run_worker(const EchFluidModule *module, const EchPrices *prices, EchMachine *machine, uint32_t n_memories, GArray *spans, char **ret_why)
+{
+    uint64_t *progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int fds[3] = {memfd_create("spans", MFD_CLOEXEC), memfd_create("run", MFD_CLOEXEC), memfd_create("words", MFD_CLOEXEC)};
+    WorkerEnd end = WORKER_FAILED;
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = progress == MAP_FAILED || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ? -1 : fork();
+    if (pid == 0)
+        worker_main(module, prices, machine, n_memories, fds, progress, parent);
+    if (pid < 0) {
+        *ret_why = g_strdup_printf("no worker could be started: %s", g_strerror(errno));
+    } else {
+        int status = 0;
+        pid_t got;
+        while ((got = waitpid(pid, &status, progress_call ? WNOHANG : 0)) == 0 || (got < 0 && errno == EINTR)) {
+            if (got == 0) {
+                tell_progress(machine, __atomic_load_n(progress, __ATOMIC_RELAXED));
+                g_usleep(20000);
+            }
+        }
+        size_t n_spans, n_rest;
+        char *span_bytes = map_file(fds[0], &n_spans), *rest_bytes = map_file(fds[1], &n_rest);
+        if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && span_bytes != MAP_FAILED && rest_bytes && rest_bytes != MAP_FAILED &&
+            take_machine(machine, n_memories, rest_bytes, n_rest)) {
+            g_array_append_vals(spans, span_bytes, (guint)(n_spans / sizeof(EchSpan)));
+            end = WORKER_DONE;
+        } else {
+            g_autofree char *words = last_words(fds[2]);
+            bool gave_up = got > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+            end = gave_up ? WORKER_GAVE_UP : WORKER_FAILED;
+            if (got > 0 && WIFSIGNALED(status))
+                *ret_why = g_strdup_printf("the worker died of signal %d (%s)%s%s", WTERMSIG(status), g_strsignal(WTERMSIG(status)), *words ? ": " : "", words);
+            else
+                *ret_why = g_strdup_printf("the worker ended with status %d%s%s", WIFEXITED(status) ? WEXITSTATUS(status) : -1, *words ? ": " : "", words);
+        }
+        if (span_bytes && span_bytes != MAP_FAILED)
+            munmap(span_bytes, n_spans);
+        if (rest_bytes && rest_bytes != MAP_FAILED)
+            munmap(rest_bytes, n_rest);
+    }
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (progress != MAP_FAILED)
+        munmap(progress, sizeof *progress);
+    return end;
+}
+
+static void run_native(const EchPrices *prices, EchMachine *machine, GArray *spans)
+{
+    g_autoptr(EchNative) engine = ech_native_new(prices->resources, prices->n_resources, ech_machine_max_live(machine));
+    ech_machine_set_sink(machine, keep_span, spans, NULL);
+    ech_machine_drive(&ech_native_class, engine, machine);
+}
+
+/* From what the machine left to a run */
+
+static double share(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+static EchTime to_ps(double ps)
+{
+    return ps < 9e18 ? (EchTime)llrint(ps) : ECH_TIME_MAX;
+}
+
+static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *device, const EchPrices *prices, EchMachine *machine, const int64_t *sums, const double *amounts)
+{
+    size_t n = ech_trace_n_memories(trace), extra = 0;
+    run->memories = g_new0(EchMemoryRun, n + device->n_memories);
+    for (size_t i = 0; i < n; i++) {
+        EchMemoryRun *out = &run->memories[i];
+        EchMemoryState *state = &ech_machine_memories(machine)[i];
+        const EchMemory *memory = ech_device_memory(device, ech_trace_memory(trace, (EchId)i));
+        out->name = g_strdup(ech_trace_memory(trace, (EchId)i));
+        out->capacity = memory ? memory->capacity : 0;
+        out->available = memory ? (memory->available ? memory->available : memory->capacity) : 0;
+        out->peak_live = state->peak_live;
+        out->peak_reserved = state->peak_reserved;
+        out->peak_at = state->peak_at;
+        out->end_live = state->live;
+        out->fixed_extent = state->fixed_extent;
+        out->read = (EchBytes)sums[i * ECH_SUMS_PER_MEMORY + ECH_SUM_MEMORY_READ];
+        out->written = (EchBytes)sums[i * ECH_SUMS_PER_MEMORY + ECH_SUM_MEMORY_WRITTEN];
+        out->allocs = state->allocs;
+        out->frees = state->frees;
+        out->failed = state->failed;
+        out->fragmentation = state->peak_reserved > 0 && state->peak_live <= state->peak_reserved ? 1 - (double)state->peak_live / (double)state->peak_reserved : 0;
+        out->alloc = state->alloc;
+        out->allocator = g_strdup(ech_machine_allocator(machine, (uint32_t)i));
+        out->n_series = state->series->len;
+        out->series = g_memdup2(state->series->data, state->series->len * sizeof(EchPoint));
+        for (uint32_t r = 0; memory && r < prices->n_resources; r++)
+            if (prices->kinds[r] == ECH_RESOURCE_PORT && &device->memories[prices->owners[r]] == memory)
+                out->busy = to_ps(amounts[r] * (double)ECH_PS_PER_S / prices->resources[r].capacity);
+    }
+    /* Memories of the device that the trace does not use appear too, empty. */
+    for (size_t i = 0; i < device->n_memories; i++) {
+        if (ech_trace_find_memory(trace, device->memories[i].name) != ECH_NONE)
+            continue;
+        EchMemoryRun *out = &run->memories[n + extra++];
+        out->name = g_strdup(device->memories[i].name);
+        out->capacity = device->memories[i].capacity;
+        out->available = device->memories[i].available ? device->memories[i].available : device->memories[i].capacity;
+        out->allocator = g_strdup("counted");
+    }
+    run->n_memories = n + extra;
+}
+
+static void fill_links(EchRun *run, const EchDevice *device, const int64_t *sums)
+{
+    run->n_links = device->n_links;
+    run->links = g_new0(EchLinkRun, device->n_links + 1);
+    for (size_t i = 0; i < device->n_links; i++) {
+        const int64_t *s = sums + i * ECH_SUMS_PER_LINK;
+        const EchLink *link = &device->links[i];
+        EchLinkRun *out = &run->links[i];
+        out->name = g_strdup(link->name);
+        out->forward = (EchBytes)s[ECH_SUM_LINK_FORWARD];
+        out->backward = (EchBytes)s[ECH_SUM_LINK_BACKWARD];
+        out->busy_forward = s[ECH_SUM_LINK_BUSY_FORWARD];
+        out->busy_backward = s[ECH_SUM_LINK_BUSY_BACKWARD];
+        out->busy = s[ECH_SUM_LINK_BUSY];
+        out->transfers = (uint64_t)s[ECH_SUM_LINK_TRANSFERS];
+        double rate = (link->both_ways ? (double)link->both_ways : (double)link->to_device + (double)link->from_device) * MAX(link->ports, 1u);
+        out->utilisation = share((double)out->forward + (double)out->backward, rate * (double)run->makespan / (double)ECH_PS_PER_S);
+    }
+}
+
+/* Operations per unit: from the work of the ops, by instances done. */
+static void fill_units(EchRun *run, const EchDevice *device, const EchPrices *prices, const double *amounts)
+{
+    run->n_units = device->n_units;
+    run->units = g_new0(EchUnitRun, device->n_units + 1);
+    for (size_t i = 0; i < device->n_units; i++)
+        run->units[i].name = g_strdup(device->units[i].name);
+    for (uint32_t r = 0; r < prices->n_resources; r++) {
+        if (prices->kinds[r] != ECH_RESOURCE_UNIT)
+            continue;
+        EchUnitRun *out = &run->units[prices->owners[r]];
+        out->busy = to_ps(amounts[r] * (double)ECH_PS_PER_S / prices->resources[r].capacity);
+        out->utilisation = share((double)out->busy, (double)run->makespan);
+        out->flops = amounts[prices->n_resources + prices->owners[r]];
+    }
+}
+
+static void fill_failure(EchRun *run, const EchTrace *trace, const EchOutcome *out)
+{
+    run->fits = out->fits;
+    if (out->fits)
+        return;
+    run->failure = out->failure;
+    run->failure.memory = g_strdup(ech_trace_memory(trace, out->failed_memory));
+    run->failure.n_holders = MIN(out->failure.n_holders, G_N_ELEMENTS(out->holders));
+    run->failure.holders = g_memdup2(out->holders, run->failure.n_holders * sizeof *out->holders);
+}
+
+static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device, EchPrices *prices, EchMachine *machine, GArray *spans)
+{
+    const EchOutcome *out = ech_machine_outcome(machine);
+    size_t n_sums, n_amounts, n_memories = ech_trace_n_memories(trace);
+    const int64_t *sums = ech_machine_sums(machine, &n_sums);
+    const double *amounts = ech_machine_amounts(machine, &n_amounts);
+    run->makespan = out->makespan;
+    run->ops = out->ops;
+    run->completed = out->completed;
+    fill_failure(run, trace, out);
+    run->n_spans = spans->len;
+    run->spans_left_out = out->spans_left_out;
+    run->spans = g_memdup2(spans->data, spans->len * sizeof(EchSpan));
+    run->n_skips = ech_machine_skips(machine)->len;
+    run->skips = g_memdup2(ech_machine_skips(machine)->data, run->n_skips * sizeof(EchSkip));
+    run->n_placed = ech_machine_placed(machine)->len;
+    run->placed = g_memdup2(ech_machine_placed(machine)->data, run->n_placed * sizeof(EchPlaced));
+    run->n_resources = prices->n_resources;
+    run->resources = g_new0(char *, prices->n_resources + 1);
+    for (uint32_t r = 0; r < prices->n_resources; r++)
+        run->resources[r] = g_strdup(prices->resources[r].name);
+    memcpy(run->waits, sums, sizeof run->waits);
+    sums += ECH_N_WAITS;
+    run->n_queues = ech_trace_n_queues(trace);
+    run->queues = g_new0(EchQueueRun, run->n_queues + 1);
+    for (size_t q = 0; q < run->n_queues; q++, sums += ECH_SUMS_PER_QUEUE) {
+        run->queues[q].queue = (EchId)q;
+        run->queues[q].busy = sums[ECH_SUM_QUEUE_BUSY];
+        run->queues[q].ops = (uint64_t)sums[ECH_SUM_QUEUE_OPS];
+        memcpy(run->queues[q].waits, sums + ECH_SUM_QUEUE_WAITS, sizeof run->queues[q].waits);
+    }
+    sums += ECH_SUMS_PER_QUEUE; /* Ops without a queue. */
+    fill_memories(run, trace, device, prices, machine, sums, amounts);
+    fill_links(run, device, sums + n_memories * ECH_SUMS_PER_MEMORY);
+    fill_units(run, device, prices, amounts);
+    for (size_t i = 0; i < run->n_memories; i++)
+        run->memories[i].utilisation = share((double)run->memories[i].busy, (double)run->makespan);
+    ech_machine_bounds(machine, &run->lower_bound, &run->serial);
+    memcpy(run->provenance.kernels, prices->kernels, sizeof run->provenance.kernels);
+    run->provenance.executed = out->executed;
+    run->provenance.events = out->events;
+    run->provenance.trace_hash = ech_trace_hash(trace);
+    run->provenance.device_hash = device->hash;
+    run->n_prices = prices->n_prices;
+    run->prices = g_steal_pointer(&prices->prices);
+}
+
+static bool check_outcome(const EchTrace *trace, EchMachine *machine, const EchReplayOptions *options, GError **error)
+{
+    const EchOutcome *out = ech_machine_outcome(machine);
+    if (out->too_many) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "the trace expands to %" G_GUINT64_FORMAT " operations, more than max_ops = %" G_GUINT64_FORMAT "; raise it, or set trips for loops that do not say their count",
+                    ech_machine_total(machine), options->max_ops);
+        return false;
+    }
+    if (out->stuck != ECH_NONE) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "op %u ('%s') never becomes ready: it waits for something that waits for it", out->stuck,
+                    ech_trace_string(trace, ech_trace_ops(trace)[out->stuck].name));
+        return false;
+    }
+    return true;
+}
+
+EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
+{
+    g_autoptr(EchRun) run = g_new0(EchRun, 1);
+    run->diag = ech_diag_new();
+    EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time, .overhead = options->overhead != 0, .copy_curve = options->copy_curve != 0};
+    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag, error);
+    if (!prices)
+        return NULL;
+    g_autoptr(EchMachine) machine = ech_machine_new(trace, device, prices, options, run->diag, error);
+    if (!machine)
+        return NULL;
+
+    const EchFluidModule *module = NULL;
+    bool want = options->engine == ECH_ENGINE_SIMGRID || (options->engine == ECH_ENGINE_AUTO && ech_machine_total(machine) <= options->auto_limit);
+    if (want) {
+        g_autoptr(GError) why = NULL;
+        module = ech_simgrid_module(&why);
+        if (!module && options->engine == ECH_ENGINE_SIMGRID) {
+            g_propagate_error(error, g_steal_pointer(&why));
+            return NULL;
+        }
+        if (!module)
+            ech_diag_remark(run->diag, "native engine: %s", why->message);
+    }
+    g_autoptr(GArray) spans = g_array_new(FALSE, FALSE, sizeof(EchSpan));
+    bool native = !module;
+    if (module) {
+        g_autofree char *why = NULL;
+        switch (run_worker(module, prices, machine, (uint32_t)ech_trace_n_memories(trace), spans, &why)) {
+        case WORKER_DONE: break;
+        case WORKER_GAVE_UP:
+            ech_diag_remark(run->diag, "SimGrid's solver gave up (%s): this run is the native engine's", why);
+            native = true;
+            break;
+        case WORKER_FAILED: g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "the SimGrid engine failed: %s; --engine native needs no worker", why); return NULL;
+        }
+    }
+    if (native)
+        run_native(prices, machine, spans);
+    if (!check_outcome(trace, machine, options, error))
+        return NULL;
+    fill_run(run, trace, device, prices, machine, spans);
+    run->provenance.engine = g_strdup(native ? "native" : "simgrid");
+    run->provenance.engine_version = g_strdup(native ? ECH_VERSION : module->version);
+    run->provenance.options = ech_params_print(ech_replay_params, options);
+    tell_progress(machine, ech_machine_total(machine));
+    return g_steal_pointer(&run);
+}
+
+void ech_run_free(EchRun *run)
+{
+    if (!run)
+        return;
+    for (size_t i = 0; i < run->n_memories; i++) {
+        g_free(run->memories[i].name);
+        g_free(run->memories[i].allocator);
+        g_free(run->memories[i].series);
+    }
+    for (size_t i = 0; i < run->n_links; i++)
+        g_free(run->links[i].name);
+    for (size_t i = 0; i < run->n_units; i++)
+        g_free(run->units[i].name);
+    for (size_t i = 0; i < run->n_resources; i++)
+        g_free(run->resources[i]);
+    g_free(run->failure.memory);
+    g_free(run->failure.holders);
+    g_free(run->spans);
+    g_free(run->skips);
+    g_free(run->resources);
+    g_free(run->memories);
+    g_free(run->links);
+    g_free(run->units);
+    g_free(run->queues);
+    g_free(run->placed);
+    g_free(run->prices);
+    g_free(run->provenance.engine);
+    g_free(run->provenance.engine_version);
+    g_free(run->provenance.options);
+    if (run->diag)
+        ech_diag_free(run->diag);
+    g_free(run);
+}

@@ -1,0 +1,613 @@
+/* The replay: closed forms on hand-made traces and devices, both engines; loops, space, waits, what does not fit. */
+#include "sim/replay/replay.h"
+
+#include "sim/base/error.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KB UINT64_C(1000)
+#define MB UINT64_C(1000000)
+#define GB UINT64_C(1000000000)
+
+static const EchEngine engines[] = {ECH_ENGINE_NATIVE, ECH_ENGINE_SIMGRID};
+
+/* hbm 1 TB/s, 100 MB; host; a link of 100 GB/s each way; a matrix unit of 1 TFLOP/s. */
+static EchDevice *make_device(EchRate both_ways)
+{
+    EchDevice *device = ech_device_new();
+    device->name = g_strdup("test");
+    device->summary = g_strdup("");
+    device->family = g_strdup("gpu");
+    device->compiler = g_strdup("");
+    device->cores = 1;
+    device->n_memories = 2;
+    device->memories = g_new0(EchMemory, 2);
+    device->memories[0] = (EchMemory){.name = g_strdup("hbm"), .kind = ECH_MEM_HBM, .capacity = 100 * MB, .available = 100 * MB, .read = 1000 * GB, .write = 1000 * GB, .both = 1000 * GB};
+    device->memories[1] = (EchMemory){.name = g_strdup("host"), .kind = ECH_MEM_HOST_PINNED, .space = 5, .capacity = 1000 * GB, .available = 1000 * GB};
+    device->n_links = 1;
+    device->links = g_new0(EchLink, 1);
+    device->links[0] = (EchLink){.name = g_strdup("host"), .from = 1, .to = 0, .nominal = 100 * GB, .to_device = 100 * GB, .from_device = 100 * GB, .both_ways = both_ways, .engines_to = 1, .engines_from = 1, .ports = 1};
+    device->n_units = 1;
+    device->units = g_new0(EchUnit, 1);
+    device->units[0] = (EchUnit){.name = g_strdup("matrix"), .kind = ECH_UNIT_MATRIX, .count = 1, .n_peaks = 1, .peaks = g_new0(EchPeak, 1)};
+    device->units[0].peaks[0] = (EchPeak){.dtype = g_strdup("bf16"), .ops = 1000 * GB};
+    return device;
+}
+
+typedef struct {
+    EchTraceBuilder *b;
+    EchId hbm, host, core, in, out;
+} Maker;
+
+static Maker maker_new(void)
+{
+    Maker m = {.b = ech_trace_builder_new("test")};
+    m.hbm = ech_trace_builder_memory(m.b, "hbm");
+    m.host = ech_trace_builder_memory(m.b, "host");
+    m.core = ech_trace_builder_queue(m.b, "core", ECH_QUEUE_COMPUTE, 0);
+    m.in = ech_trace_builder_queue(m.b, "dma in", ECH_QUEUE_COPY, 0);
+    m.out = ech_trace_builder_queue(m.b, "dma out", ECH_QUEUE_COPY, 0);
+    return m;
+}
+
+static EchId add_op(Maker *m, EchOpKind kind, EchId queue)
+{
+    EchOp op = ech_op_init(kind);
+    op.name = ech_trace_builder_string(m->b, ech_op_kind_name(kind), -1);
+    op.queue = queue;
+    return ech_trace_builder_op(m->b, op);
+}
+
+static EchId add_kernel(Maker *m, EchId queue, uint64_t flops)
+{
+    EchId id = add_op(m, ECH_OP_KERNEL, queue);
+    if (flops > 0)
+        ech_trace_builder_work(m->b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, flops, ECH_KNOWN);
+    return id;
+}
+
+static EchId add_copy(Maker *m, EchId queue, EchId from, EchId to, EchBytes bytes)
+{
+    EchId id = add_op(m, ECH_OP_COPY, queue);
+    EchOp *op = ech_trace_builder_peek_op(m->b, id);
+    op->memory_from = from;
+    op->memory_to = to;
+    op->bytes = bytes;
+    op->bytes_origin = ECH_KNOWN;
+    return id;
+}
+
+static EchId add_buffer(Maker *m, EchId memory, EchBytes bytes, bool resident)
+{
+    EchBuffer buffer = ech_buffer_init();
+    buffer.name = ech_trace_builder_string(m->b, "buffer", -1);
+    buffer.memory = memory;
+    buffer.bytes = bytes;
+    buffer.resident = resident;
+    return ech_trace_builder_buffer(m->b, buffer);
+}
+
+static EchId add_target(Maker *m, EchOpKind kind, EchId queue, EchId target)
+{
+    EchId id = add_op(m, kind, queue);
+    ech_trace_builder_peek_op(m->b, id)->target = target;
+    return id;
+}
+
+static EchId add_loop(Maker *m, EchId queue, uint32_t body, uint64_t trips)
+{
+    EchId id = add_target(m, ECH_OP_LOOP, queue, body);
+    ech_trace_builder_peek_op(m->b, id)->bytes = trips;
+    ech_trace_builder_peek_op(m->b, id)->bytes_origin = ECH_KNOWN;
+    return id;
+}
+
+static EchTrace *finish(Maker *m)
+{
+    g_autoptr(GError) error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(m->b, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ech_trace_builder_free(m->b);
+    return trace;
+}
+
+static EchReplayOptions default_options(EchEngine engine)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = engine;
+    return options;
+}
+
+static EchRun *replay(const EchTrace *trace, const EchDevice *device, EchReplayOptions options)
+{
+    g_autoptr(GError) error = NULL;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ech_params_clear(ech_replay_params, &options);
+    /* Holds for every complete run. */
+    if (run->completed) {
+        EchTime slack = 1 + (EchTime)run->ops;
+        ck_assert_int_le(run->lower_bound, run->makespan + slack);
+        ck_assert_int_le(run->makespan, run->serial + slack);
+    }
+    return run;
+}
+
+static bool have(EchEngine engine)
+{
+    g_autoptr(GError) error = NULL;
+    if (engine != ECH_ENGINE_SIMGRID || ech_simgrid_module(&error))
+        return true;
+    printf("skipped on simgrid: %s\n", error->message);
+    return false;
+}
+
+static void near(EchTime got, EchTime want, uint64_t ops, EchEngine engine)
+{
+    EchTime slack = engine == ECH_ENGINE_SIMGRID ? want / 1000000000 + 1 : (EchTime)(ops / 10000) + 1;
+    ck_assert_msg(llabs(got - want) <= slack, "got %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, got, want);
+}
+
+START_TEST(serial_chain)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    for (int i = 0; i < 3000; i++) {
+        add_copy(&m, m.in, m.host, m.hbm, 1000003);
+        EchId copy = (EchId)ech_trace_builder_n_ops(m.b) - 1;
+        add_kernel(&m, m.core, 777);
+        ech_trace_builder_dep(m.b, copy, 0);
+        EchId kernel = (EchId)ech_trace_builder_n_ops(m.b) - 1;
+        add_copy(&m, m.out, m.hbm, m.host, 13);
+        ech_trace_builder_dep(m.b, kernel, 0);
+        if (i > 0)
+            ech_trace_builder_dep(m.b, copy - 1, 0);
+        /* The next copy in waits for this copy out. */
+        if (i < 2999) {
+            add_op(&m, ECH_OP_WAIT, m.in);
+            ech_trace_builder_dep(m.b, kernel + 1, 0);
+        }
+    }
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    /* Per turn 10000030 + 777 + 130 ps. */
+    near(run->makespan, INT64_C(3000) * 10000937, 9000, engine);
+    ck_assert_uint_eq(run->links[0].forward, 3000 * UINT64_C(1000003));
+    ck_assert_uint_eq(run->links[0].backward, 3000 * UINT64_C(13));
+    ck_assert_str_eq(run->provenance.engine, engine == ECH_ENGINE_NATIVE ? "native" : "simgrid");
+}
+END_TEST
+
+/* Two copies in the same direction on a link with two engines share it; with one they queue. */
+START_TEST(two_fair_copies)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    for (uint32_t n = 1; n <= 2; n++) {
+        Maker m = maker_new();
+        add_copy(&m, m.in, m.host, m.hbm, 10 * MB);
+        add_copy(&m, m.out, m.host, m.hbm, 30 * MB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->links[0].engines_to = n;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+        near(run->makespan, 400 * ECH_PS_PER_US, 2, engine);
+        ck_assert_uint_eq(run->n_spans, 2);
+        near(run->spans[0].end, n == 2 ? 200 * ECH_PS_PER_US : 100 * ECH_PS_PER_US, 2, engine);
+        near(run->waits[ECH_WAIT_LINK], n == 2 ? 200 * ECH_PS_PER_US : 100 * ECH_PS_PER_US, 2, engine);
+        near(run->links[0].busy, 400 * ECH_PS_PER_US, 2, engine);
+    }
+}
+END_TEST
+
+/* A kernel that streams 40 MB of memory beside a copy of 10 MB over a link as fast as the port: both at half rate until the copy ends. */
+START_TEST(compute_against_copy_on_one_port)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId buffer = add_buffer(&m, m.hbm, 40 * MB, true);
+    add_kernel(&m, m.core, 1000);
+    ech_trace_builder_use(m.b, buffer, ECH_READ, 40 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    add_copy(&m, m.in, m.host, m.hbm, 10 * MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    device->links[0].to_device = 1000 * GB;
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    near(run->spans[0].end, 20 * ECH_PS_PER_US, 2, engine);
+    near(run->makespan, 50 * ECH_PS_PER_US, 2, engine);
+    near(run->waits[ECH_WAIT_MEMORY_PORT], 20 * ECH_PS_PER_US, 2, engine);
+    ck_assert_uint_eq(run->memories[0].read, 40 * MB);
+    ck_assert_uint_eq(run->memories[0].written, 10 * MB);
+    near(run->memories[0].busy, 50 * ECH_PS_PER_US, 2, engine);
+    ck_assert_str_eq(run->resources[run->spans[0].resource], "hbm");
+}
+END_TEST
+
+/* Both directions together reach 150 GB/s, not 200. */
+START_TEST(both_ways_share_a_total)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    add_copy(&m, m.in, m.host, m.hbm, 15 * MB);
+    add_copy(&m, m.out, m.hbm, m.host, 30 * MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(150 * GB);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    /* 75 GB/s each for 200 us, then the rest of 15 MB at 100 GB/s. */
+    near(run->spans[0].end, 200 * ECH_PS_PER_US, 2, engine);
+    near(run->makespan, 350 * ECH_PS_PER_US, 2, engine);
+    near(run->links[0].busy_forward, 200 * ECH_PS_PER_US, 2, engine);
+    near(run->links[0].busy_backward, 350 * ECH_PS_PER_US, 2, engine);
+}
+END_TEST
+
+/* L layers, copies one ahead of computing with two buffers: copy + (L - 1) max(copy, compute) + compute. */
+static EchTrace *pipeline(uint64_t layers, EchBytes bytes, uint64_t flops)
+{
+    Maker m = maker_new();
+    EchId loop = add_loop(&m, m.core, 2, layers);
+    EchId copy = add_copy(&m, m.in, m.host, m.hbm, bytes);
+    ech_trace_builder_dep(m.b, loop + 2, 2); /* The buffer of two layers ago must be free. */
+    add_kernel(&m, m.core, flops);
+    ech_trace_builder_dep(m.b, copy, 0);
+    add_kernel(&m, m.core, 0);
+    return finish(&m);
+}
+
+START_TEST(double_buffered_pipeline)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    static const struct {
+        uint64_t layers;
+        EchBytes bytes;
+        uint64_t flops;
+    } cases[] = {{1, MB, 5 * MB}, {7, MB, 20 * MB}, {7, MB, 3 * MB}, {100, 1000003, 7777777}, {1000, 333333, 7777777}, {0, MB, MB}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchTrace) trace = pipeline(cases[i].layers, cases[i].bytes, cases[i].flops);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(engine);
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        EchTime copy = (EchTime)cases[i].bytes * 10, compute = (EchTime)cases[i].flops;
+        EchTime want = cases[i].layers ? copy + (EchTime)(cases[i].layers - 1) * MAX(copy, compute) + compute : 0;
+        near(run->makespan, want, 2 * cases[i].layers, engine);
+        ck_assert_uint_eq(run->ops, 2 * cases[i].layers + 2);
+        if (cases[i].layers >= 100)
+            ck_assert_uint_lt(run->provenance.executed, 60);
+        options = default_options(engine);
+        options.skip_steady = 0;
+        g_autoptr(EchRun) slow = replay(trace, device, options);
+        near(slow->makespan, want, 2 * cases[i].layers, engine);
+        ck_assert_uint_eq(slow->provenance.executed, slow->ops);
+        ck_assert_uint_eq(run->links[0].forward, slow->links[0].forward);
+        ck_assert_uint_eq(run->memories[0].written, slow->memories[0].written);
+        near(run->links[0].busy, slow->links[0].busy, 2 * cases[i].layers, engine);
+        ck_assert(run->units[0].flops == slow->units[0].flops);
+    }
+}
+END_TEST
+
+/* 10^6 iterations of copies that share the port with computing, an odd number of picoseconds each: skipping changes nothing. */
+START_TEST(steady_loops_are_skipped_exactly)
+{
+    EchTime makespans[2];
+    uint64_t executed[2];
+    for (uint64_t skip = 0; skip < 2; skip++) {
+        Maker m = maker_new();
+        EchId weights = add_buffer(&m, m.hbm, 8 * MB, true);
+        EchId loop = add_loop(&m, m.core, 3, 200000);
+        EchId in = add_copy(&m, m.in, m.host, m.hbm, 1234567);
+        ech_trace_builder_dep(m.b, loop + 2, 2);
+        add_kernel(&m, m.core, 3333);
+        ech_trace_builder_dep(m.b, in, 0);
+        ech_trace_builder_use(m.b, weights, ECH_READ, 7654321, ECH_PATTERN_STREAM, ECH_KNOWN);
+        add_copy(&m, m.out, m.hbm, m.host, 1111111);
+        ech_trace_builder_dep(m.b, loop + 2, 0);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(150 * GB);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.skip_steady = skip;
+        options.max_spans = 100;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        makespans[skip] = run->makespan;
+        executed[skip] = run->provenance.executed;
+        ck_assert_uint_eq(run->ops, 600001);
+        ck_assert_uint_eq(run->memories[0].read, UINT64_C(200000) * (7654321 + 1111111));
+        if (skip)
+            ck_assert_uint_eq(run->n_skips, 1);
+    }
+    ck_assert_int_le(llabs(makespans[0] - makespans[1]), 60);
+    ck_assert_uint_eq(executed[0], 600001);
+    ck_assert_uint_lt(executed[1], 200);
+}
+END_TEST
+
+START_TEST(nested_loops_and_inner_steady_states)
+{
+    EchTime makespans[2];
+    for (uint64_t skip = 0; skip < 2; skip++) {
+        Maker m = maker_new();
+        add_loop(&m, m.core, 5, 40);
+        EchId in = add_copy(&m, m.in, m.host, m.hbm, 50001);
+        EchId inner = add_loop(&m, m.core, 2, 30);
+        ech_trace_builder_dep(m.b, in, 0);
+        add_kernel(&m, m.core, 100001);
+        add_copy(&m, m.out, m.hbm, m.host, 10007);
+        ech_trace_builder_dep(m.b, inner + 1, 0);
+        add_kernel(&m, m.core, 1009);
+        ech_trace_builder_dep(m.b, inner, 0);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(150 * GB);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.skip_steady = skip;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        makespans[skip] = run->makespan;
+        ck_assert_uint_eq(run->ops, 1 + 40 * (3 + 30 * 2));
+        ck_assert_uint_eq(run->links[0].backward, 40 * 30 * UINT64_C(10007));
+        if (skip)
+            ck_assert_uint_lt(run->provenance.executed, 1000);
+    }
+    ck_assert_int_le(llabs(makespans[0] - makespans[1]), 2);
+}
+END_TEST
+
+/* Memory is free when its last transfer ends, not when FREE is reached; who needs it waits for that. */
+START_TEST(allocation_waits_for_a_transfer)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId a = add_buffer(&m, m.hbm, 60 * MB, false), b = add_buffer(&m, m.hbm, 60 * MB, false);
+    EchId alloc = add_target(&m, ECH_OP_ALLOC, m.core, a);
+    EchId there = add_buffer(&m, m.host, 60 * MB, true);
+    add_copy(&m, m.out, m.hbm, m.host, 60 * MB);
+    ech_trace_builder_dep(m.b, alloc, 0);
+    ech_trace_builder_use(m.b, a, ECH_READ, 60 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(m.b, there, ECH_WRITE, 60 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    add_target(&m, ECH_OP_FREE, m.core, a);
+    add_target(&m, ECH_OP_ALLOC, m.core, b);
+    add_kernel(&m, m.core, MB);
+    ech_trace_builder_use(m.b, b, ECH_WRITE, MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    ck_assert(run->fits && run->completed);
+    near(run->makespan, 601 * ECH_PS_PER_US, 5, engine);
+    near(run->waits[ECH_WAIT_SPACE], 600 * ECH_PS_PER_US, 5, engine);
+    ck_assert_uint_ge(run->memories[0].peak_live, 60 * MB);
+    ck_assert_uint_lt(run->memories[0].peak_live, 61 * MB);
+    ck_assert_uint_eq(run->n_placed, 3);
+    near(run->placed[1].end, 600 * ECH_PS_PER_US, 5, engine);
+    ck_assert_uint_eq(run->memories[0].n_series, 2); /* The second begins as the first ends. */
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_a_result)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId a = add_buffer(&m, m.hbm, 30 * MB, true), b = add_buffer(&m, m.hbm, 50 * MB, false), c = add_buffer(&m, m.hbm, 40 * MB, false);
+    add_kernel(&m, m.core, 5 * MB);
+    EchId alloc = add_target(&m, ECH_OP_ALLOC, m.core, b);
+    (void)alloc;
+    EchId fails = add_target(&m, ECH_OP_ALLOC, m.core, c);
+    add_kernel(&m, m.core, 5 * MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    ck_assert(!run->fits && !run->completed);
+    ck_assert_str_eq(run->failure.memory, "hbm");
+    ck_assert_uint_eq(run->failure.op, fails);
+    ck_assert_uint_eq(run->failure.buffer, c);
+    near(run->failure.time, 5 * ECH_PS_PER_US, 4, engine);
+    ck_assert_uint_eq(run->failure.asked, 40 * MB);
+    ck_assert_uint_eq(run->failure.n_holders, 2);
+    ck_assert_uint_eq(run->failure.holders[0].buffer, b);
+    ck_assert_uint_eq(run->failure.holders[1].buffer, a);
+    EchReplayOptions options = default_options(engine);
+    options.keep_going = 1;
+    g_autoptr(EchRun) on = replay(trace, device, options);
+    ck_assert(!on->fits && on->completed);
+    near(on->makespan, 10 * ECH_PS_PER_US, 4, engine);
+}
+END_TEST
+
+START_TEST(fixed_offsets_are_checked_against_what_is_available)
+{
+    for (int i = 0; i < 2; i++) {
+        Maker m = maker_new();
+        EchId a = add_buffer(&m, m.hbm, 30 * MB, true);
+        ech_trace_builder_peek_buffer(m.b, a)->offset = i ? 80 * MB : 70 * MB;
+        add_kernel(&m, m.core, 1);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert(run->fits == (i == 0) && run->completed);
+        ck_assert_uint_eq(run->memories[0].fixed_extent, i ? 110 * MB : 100 * MB);
+        ck_assert_str_eq(run->memories[0].allocator, "fixed");
+    }
+}
+END_TEST
+
+/* n copies of b bytes on one queue take n max(set-up, b / rate), after the first set-up. */
+START_TEST(copies_are_submitted_ahead)
+{
+    for (int i = 0; i < 2; i++) {
+        EchBytes bytes = i ? 100 * KB : 2 * MB;
+        Maker m = maker_new();
+        for (int k = 0; k < 50; k++)
+            add_copy(&m, m.in, m.host, m.hbm, bytes);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->links[0].setup = 6 * ECH_PS_PER_US;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        EchTime transfer = (EchTime)bytes * 10, setup = 6 * ECH_PS_PER_US;
+        near(run->makespan, i ? 50 * setup + transfer : setup + 50 * transfer, 50, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
+static EchTrace *random_trace(guint32 seed)
+{
+    g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
+    Maker m = maker_new();
+    EchId queues[4] = {m.core, m.in, m.out, ech_trace_builder_queue(m.b, "second core", ECH_QUEUE_COMPUTE, 0)};
+    EchId buffers[6];
+    for (int i = 0; i < 6; i++)
+        buffers[i] = add_buffer(&m, m.hbm, (EchBytes)g_rand_int_range(rand, 1000, 5000000), true);
+    uint32_t n = (uint32_t)g_rand_int_range(rand, 5, 60);
+    uint32_t loop_end = 0;
+    uint32_t loop = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        EchId queue = queues[g_rand_int_range(rand, 0, 4)], id;
+        if (i >= loop_end && i + 6 < n && g_rand_int_range(rand, 0, 8) == 0) {
+            loop = i;
+            loop_end = i + 1 + (uint32_t)g_rand_int_range(rand, 1, 6);
+            add_loop(&m, queue, loop_end - i - 1, (uint64_t)g_rand_int_range(rand, 0, 30));
+            continue;
+        }
+        int kind = g_rand_int_range(rand, 0, 4);
+        if (kind == 0) {
+            id = add_copy(&m, queue, m.host, m.hbm, (EchBytes)g_rand_int_range(rand, 1, 3000000));
+        } else if (kind == 1) {
+            id = add_copy(&m, queue, m.hbm, m.host, (EchBytes)g_rand_int_range(rand, 1, 3000000));
+        } else {
+            id = add_kernel(&m, queue, (uint64_t)g_rand_int_range(rand, 1, 30000000));
+            ech_trace_builder_use(m.b, buffers[g_rand_int_range(rand, 0, 6)], kind == 2 ? ECH_READ : ECH_WRITE, (EchBytes)g_rand_int_range(rand, 1, 30000000), ECH_PATTERN_STREAM, ECH_KNOWN);
+        }
+        bool body = i < loop_end;
+        uint32_t first = body ? loop + 1 : 0;
+        if (i > first && g_rand_boolean(rand)) {
+            uint32_t on = (uint32_t)g_rand_int_range(rand, (gint32)first, (gint32)i);
+            if (body || loop_end == 0 || on >= loop_end || on < loop || on == loop)
+                ech_trace_builder_dep(m.b, on, body && g_rand_boolean(rand) ? 1 : 0);
+        }
+        (void)id;
+    }
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(m.b, &error);
+    ech_trace_builder_free(m.b);
+    g_clear_error(&error); /* A dependency into an earlier loop's body: not a case. */
+    return trace;
+}
+
+START_TEST(random_traces_agree)
+{
+    guint32 seed = 77000 + (guint32)_i;
+    g_autoptr(EchTrace) trace = random_trace(seed);
+    if (!trace)
+        return;
+    g_autoptr(EchDevice) device = make_device(_i % 2 ? 150 * GB : 0);
+    device->links[0].setup = _i % 3 ? 0 : 2 * ECH_PS_PER_US;
+    device->links[0].engines_to = 1 + (uint32_t)_i % 2;
+    g_autoptr(EchRun) native = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+    g_autoptr(EchRun) again = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+    ck_assert_uint_eq(native->n_spans, again->n_spans);
+    ck_assert_int_eq(memcmp(native->spans, again->spans, native->n_spans * sizeof *native->spans), 0);
+    EchReplayOptions whole = default_options(ECH_ENGINE_NATIVE);
+    whole.skip_steady = 0;
+    g_autoptr(EchRun) slow = replay(trace, device, whole);
+    ck_assert_msg(llabs(native->makespan - slow->makespan) <= 1 + (EchTime)slow->ops / 1000, "seed %u: %" G_GINT64_FORMAT " with skipping, %" G_GINT64_FORMAT " without", seed,
+                  native->makespan, slow->makespan);
+    ck_assert_uint_eq(native->ops, slow->ops);
+    if (!have(ECH_ENGINE_SIMGRID))
+        return;
+    EchReplayOptions options = default_options(ECH_ENGINE_SIMGRID);
+    options.skip_steady = 0;
+    g_autoptr(EchRun) reference = replay(trace, device, options);
+    ck_assert_msg(llabs(slow->makespan - reference->makespan) <= 2 + reference->makespan / 1000000000, "seed %u: native %" G_GINT64_FORMAT ", simgrid %" G_GINT64_FORMAT, seed,
+                  slow->makespan, reference->makespan);
+}
+END_TEST
+
+START_TEST(too_many_operations_are_refused)
+{
+    Maker m = maker_new();
+    add_loop(&m, m.core, 1, 1000000);
+    add_kernel(&m, m.core, 7);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    options.max_ops = 1000;
+    options.skip_steady = 0;
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_replay_run(trace, device, NULL, &options, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+    options.skip_steady = 1;
+    g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
+    ck_assert_ptr_nonnull(run);
+    near(run->makespan, 7000000, 1000000, ECH_ENGINE_NATIVE);
+}
+END_TEST
+
+/* An estimate becomes amounts, so that a faster memory shows. */
+START_TEST(estimates_follow_the_device)
+{
+    Maker m = maker_new();
+    EchId a = add_buffer(&m, m.hbm, 30 * MB, true);
+    EchId kernel = add_kernel(&m, m.core, 1000);
+    ech_trace_builder_use(m.b, a, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_peek_op(m.b, kernel)->estimate = 40 * ECH_PS_PER_US;
+    ech_trace_builder_peek_op(m.b, kernel)->estimate_origin = ECH_KNOWN;
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0), twice = make_device(0);
+    twice->memories[0].read *= 2;
+    twice->memories[0].write *= 2;
+    twice->memories[0].both *= 2;
+    twice->hash = 1;
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
+    near(run->makespan, 40 * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    ck_assert_uint_eq(run->provenance.kernels[ECH_PRICE_ESTIMATE], 1);
+    g_autoptr(EchRun) fast = ech_replay_run(trace, twice, device, &options, NULL);
+    /* 2.446 us are fill and drain, the rest halves. */
+    near(fast->makespan, INT64_C(2446000) + (40 * ECH_PS_PER_US - 2446000) / 2, 1, ECH_ENGINE_NATIVE);
+    options.kernel_time = ECH_KERNEL_TIME_ROOFLINE;
+    g_autoptr(EchRun) roofline = ech_replay_run(trace, device, NULL, &options, NULL);
+    near(roofline->makespan, 30 * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("replay");
+    TCase *tests = tcase_create("replay");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, serial_chain, 0, 2);
+    tcase_add_loop_test(tests, two_fair_copies, 0, 2);
+    tcase_add_loop_test(tests, compute_against_copy_on_one_port, 0, 2);
+    tcase_add_loop_test(tests, both_ways_share_a_total, 0, 2);
+    tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
+    tcase_add_test(tests, steady_loops_are_skipped_exactly);
+    tcase_add_test(tests, nested_loops_and_inner_steady_states);
+    tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
+    tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
+    tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
+    tcase_add_test(tests, copies_are_submitted_ahead);
+    tcase_add_test(tests, too_many_operations_are_refused);
+    tcase_add_test(tests, estimates_follow_the_device);
+    const char *cases = g_getenv("ECHELON_TEST_CASES");
+    tcase_add_loop_test(tests, random_traces_agree, 0, cases ? atoi(cases) : 40);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
