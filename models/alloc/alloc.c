@@ -60,6 +60,26 @@ static const EchAllocClass *find_class(const char *spec, char **ret_text, GError
     }
     if (!name)
         ech_spec_split(spec, &name, &text);
+    /* Some of these words choose another allocator altogether. */
+    static const struct {
+        const char *name, *word, *instead;
+        bool keep_text;
+    } choices[] = {
+        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "platform", false},
+        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", false},
+        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", false},
+        {"pytorch", "backend:cudaMallocAsync", "cuda_async", true},
+        {"pytorch", "PYTORCH_NO_CUDA_MEMORY_CACHING=", "platform", false},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(choices); i++) {
+        if (strcmp(name, choices[i].name) != 0 || !text || !strstr(text, choices[i].word))
+            continue;
+        g_free(name);
+        name = g_strdup(choices[i].instead);
+        if (!choices[i].keep_text)
+            g_clear_pointer(&text, g_free);
+        break;
+    }
     const char *names[G_N_ELEMENTS(classes) + 1] = {NULL};
     for (size_t i = 0; i < G_N_ELEMENTS(classes); i++) {
         if (strcmp(classes[i]->name, name) == 0) {

@@ -1,0 +1,347 @@
+/* cudaMallocAsync's pool as documented (CUDA runtime API, stream ordered memory allocator): reuse in stream order, across streams after
+ * completion or by an inserted wait, memory above the release threshold given back at a synchronisation.
+ *
+ * The placement policy, the granularity and the growth step are not documented. Here: best fit by (bytes, address), 512 bytes, ranges of at
+ * least 32 MiB (assumed). */
+#include "models/alloc/class.h"
+#include "models/alloc/tree.h"
+#include "sim/base/error.h"
+
+#include <string.h>
+
+enum { COMMON = 0 }; /* pool 0: free for every stream; pool k: freed on a stream, not yet complete there */
+
+typedef struct {
+    uint64_t address;
+    EchBytes bytes;
+    uint32_t prev, next;
+    uint32_t segment; /* of segments */
+    uint32_t pool;    /* free: where; used: the stream's pool */
+    bool used;
+} Block;
+
+typedef struct {
+    uint64_t address;
+    EchBytes bytes;
+    uint32_t number, next;
+} Segment;
+
+typedef struct {
+    uint32_t stream;
+    EchTree free; /* (bytes, address) */
+} Pool;
+
+typedef struct {
+    EchAllocator base;
+    EchBytes release_threshold, growth;
+    uint64_t opportunistic, internal;
+    Block *blocks;
+    uint32_t n_blocks, allocated_blocks, spare_block;
+    Segment *segments;
+    uint32_t n_segments, spare_segment;
+    Pool *pools;
+    uint32_t n_pools, last_pool;
+    EchTree pool_index;
+    int64_t waits, trims;
+} Async;
+
+static const EchParam params[] = {
+    {"release_threshold", ECH_PARAM_BYTES, offsetof(Async, release_threshold), "0", NULL, NULL, NULL, "bytes kept at a synchronisation (cudaMemPoolAttrReleaseThreshold)"},
+    {"reuse_opportunistic", ECH_PARAM_BOOL, offsetof(Async, opportunistic), "true", NULL, NULL, NULL, "another stream may reuse what is complete (cudaMemPoolReuseAllowOpportunistic)"},
+    {"reuse_internal_dependencies", ECH_PARAM_BOOL, offsetof(Async, internal), "true", NULL, NULL, NULL,
+     "the driver may insert a wait to reuse (cudaMemPoolReuseAllowInternalDependencies)"},
+    {"growth", ECH_PARAM_BYTES, offsetof(Async, growth), "32MiB", "2MiB", "1TiB", NULL, "least bytes taken from the device at once (assumed)"},
+    {0},
+};
+
+static uint32_t pool_of(Async *self, uint32_t stream)
+{
+    if (self->last_pool && self->pools[self->last_pool].stream == stream)
+        return self->last_pool;
+    EchTreeKey key = ech_tree_key(stream, 0);
+    EchTreeIter it = ech_tree_lower_bound(&self->pool_index, key);
+    uint32_t at;
+    if (it.leaf && ech_tree_iter_key(it) == key) {
+        at = ech_tree_iter_value(it);
+    } else {
+        at = self->n_pools++;
+        if ((at & (at - 1)) == 0)
+            self->pools = g_renew(Pool, self->pools, at ? at * 2 : 2);
+        self->pools[at] = (Pool){.stream = stream};
+        ech_tree_insert(&self->pool_index, key, at);
+    }
+    self->last_pool = at;
+    return at;
+}
+
+static bool async_init(EchAllocator *base, GError **error)
+{
+    (void)error;
+    Async *self = (Async *)base;
+    self->pools = g_new0(Pool, 2);
+    self->n_pools = 1;
+    return true;
+}
+
+/* PYTORCH_CUDA_ALLOC_CONF with backend:cudaMallocAsync keeps everything (CUDAMallocAsyncAllocator.cpp). */
+static bool async_configure(EchAllocator *base, const char *text, GError **error)
+{
+    Async *self = (Async *)base;
+    if (text && strstr(text, "backend:cudaMallocAsync")) {
+        self->release_threshold = UINT64_MAX;
+        return true;
+    }
+    return ech_params_parse(params, self, text, error);
+}
+
+static void async_done(EchAllocator *base)
+{
+    Async *self = (Async *)base;
+    for (uint32_t i = 0; i < self->n_pools; i++)
+        ech_tree_clear(&self->pools[i].free);
+    ech_tree_clear(&self->pool_index);
+    g_free(self->pools);
+    g_free(self->blocks);
+    g_free(self->segments);
+}
+
+static uint32_t new_block(Async *self, Block block)
+{
+    uint32_t at = self->spare_block;
+    if (at) {
+        self->spare_block = self->blocks[at].next;
+    } else {
+        if (self->n_blocks == self->allocated_blocks) {
+            self->allocated_blocks = self->allocated_blocks ? self->allocated_blocks * 2 : 256;
+            self->blocks = g_renew(Block, self->blocks, self->allocated_blocks);
+            if (self->n_blocks == 0)
+                self->blocks[self->n_blocks++] = (Block){0};
+        }
+        at = self->n_blocks++;
+    }
+    self->blocks[at] = block;
+    return at;
+}
+
+static void drop_block(Async *self, uint32_t at)
+{
+    self->blocks[at] = (Block){.next = self->spare_block};
+    self->spare_block = at;
+}
+
+static EchTreeKey key_of(const Block *block)
+{
+    return ech_tree_key(block->bytes, block->address);
+}
+
+/* Joins a free block with free neighbours of its pool and puts it there. */
+static void put(Async *self, uint32_t at)
+{
+    Block *blocks = self->blocks;
+    uint32_t pool = blocks[at].pool, next = blocks[at].next, prev = blocks[at].prev;
+    blocks[at].used = false;
+    if (next && !blocks[next].used && blocks[next].pool == pool) {
+        ech_tree_remove(&self->pools[pool].free, key_of(&blocks[next]));
+        blocks[at].bytes += blocks[next].bytes;
+        blocks[at].next = blocks[next].next;
+        if (blocks[at].next)
+            blocks[blocks[at].next].prev = at;
+        drop_block(self, next);
+    }
+    if (prev && !blocks[prev].used && blocks[prev].pool == pool) {
+        ech_tree_remove(&self->pools[pool].free, key_of(&blocks[prev]));
+        blocks[prev].bytes += blocks[at].bytes;
+        blocks[prev].next = blocks[at].next;
+        if (blocks[prev].next)
+            blocks[blocks[prev].next].prev = prev;
+        drop_block(self, at);
+        at = prev;
+    }
+    ech_tree_insert(&self->pools[pool].free, key_of(&self->blocks[at]), at);
+}
+
+/* What was freed on a stream is complete: free for all. */
+static void complete(Async *self, uint32_t pool)
+{
+    EchTree *tree = &self->pools[pool].free;
+    for (EchTreeIter it = ech_tree_first(tree); it.leaf; it = ech_tree_first(tree)) {
+        uint32_t at = ech_tree_iter_value(it);
+        ech_tree_remove_at(tree, it);
+        self->blocks[at].pool = COMMON;
+        put(self, at);
+    }
+}
+
+/* Gives whole free segments back until no more than @keep bytes are reserved; the largest first. */
+static void trim(Async *self, EchBytes keep)
+{
+    EchTree *tree = &self->pools[COMMON].free;
+    for (EchTreeIter it = ech_tree_last(tree); it.leaf && self->base.stats.reserved > keep;) {
+        uint32_t at = ech_tree_iter_value(it);
+        Block block = self->blocks[at];
+        if (block.prev || block.next) {
+            it = ech_tree_prev(it);
+            continue;
+        }
+        EchTreeKey key = ech_tree_iter_key(it);
+        ech_tree_remove_at(tree, it);
+        ech_alloc_give_segment(&self->base, block.address, block.bytes);
+        self->segments[block.segment] = (Segment){.next = self->spare_segment};
+        self->spare_segment = block.segment + 1;
+        drop_block(self, at);
+        self->trims++;
+        it = ech_tree_lower_bound(tree, key);
+        it = it.leaf ? ech_tree_prev(it) : ech_tree_last(tree);
+    }
+}
+
+static void async_stream_done(EchAllocator *base, uint32_t stream)
+{
+    Async *self = (Async *)base;
+    if (self->opportunistic)
+        complete(self, pool_of(self, stream));
+    trim(self, self->release_threshold);
+}
+
+static uint32_t take_from(Async *self, uint32_t pool, EchBytes bytes)
+{
+    EchTree *tree = &self->pools[pool].free;
+    EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(bytes, 0));
+    if (!it.leaf)
+        return 0;
+    uint32_t at = ech_tree_iter_value(it);
+    ech_tree_remove_at(tree, it);
+    return at;
+}
+
+static uint32_t grow(Async *self, EchBytes bytes, uint32_t pool)
+{
+    EchBytes whole = ech_round_up(MAX(bytes, self->growth), self->base.memory.granule);
+    uint64_t address;
+    uint32_t number, at;
+    if (!ech_alloc_take_segment(&self->base, whole, &address, &number)) {
+        whole = ech_round_up(bytes, self->base.memory.granule);
+        if (!ech_alloc_take_segment(&self->base, whole, &address, &number))
+            return 0;
+    }
+    if (self->spare_segment) {
+        at = self->spare_segment - 1;
+        self->spare_segment = self->segments[at].next;
+    } else {
+        at = self->n_segments++;
+        if ((at & (at - 1)) == 0)
+            self->segments = g_renew(Segment, self->segments, at ? at * 2 : 2);
+    }
+    self->segments[at] = (Segment){.address = address, .bytes = whole, .number = number};
+    return new_block(self, (Block){.address = address, .bytes = whole, .segment = at, .pool = pool});
+}
+
+static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
+{
+    Async *self = (Async *)base;
+    if (request->bytes > base->memory.capacity)
+        return false;
+    EchBytes bytes = ech_round_up(request->bytes, 512);
+    uint32_t pool = pool_of(self, request->stream);
+    uint32_t at = take_from(self, pool, bytes);
+    if (!at)
+        at = take_from(self, COMMON, bytes);
+    for (uint32_t other = 1; !at && self->internal && other < self->n_pools; other++) {
+        at = take_from(self, other, bytes);
+        self->waits += at != 0;
+    }
+    if (!at)
+        at = grow(self, bytes, COMMON);
+    if (!at) {
+        /* Out of memory: everything is synchronised and given back before failing. */
+        for (uint32_t other = 1; other < self->n_pools; other++)
+            complete(self, other);
+        at = take_from(self, COMMON, bytes);
+        if (!at) {
+            trim(self, 0);
+            at = grow(self, bytes, COMMON);
+        }
+        if (!at)
+            return false;
+    }
+    Block block = self->blocks[at];
+    self->blocks[at].used = true;
+    if (block.bytes > bytes) {
+        Block rest = {.address = block.address + bytes, .bytes = block.bytes - bytes, .prev = at, .next = block.next, .segment = block.segment, .pool = block.pool};
+        self->blocks[at].bytes = bytes;
+        uint32_t tail = new_block(self, rest);
+        self->blocks[at].next = tail;
+        if (block.next)
+            self->blocks[block.next].prev = tail;
+        put(self, tail);
+    }
+    self->blocks[at].pool = pool;
+    const Segment *segment = &self->segments[block.segment];
+    live->address = block.address;
+    live->rounded = bytes;
+    live->handle = at;
+    live->segment = segment->number;
+    ret->offset = block.address - segment->address;
+    return true;
+}
+
+static void async_release(EchAllocator *base, uint32_t id, const EchLive *live)
+{
+    (void)id;
+    put((Async *)base, live->handle);
+}
+
+static EchBytes async_largest(const EchAllocator *base)
+{
+    const Async *self = (const Async *)base;
+    EchBytes largest = 0;
+    for (uint32_t i = 0; i < self->n_pools; i++) {
+        EchTreeIter it = ech_tree_last(&self->pools[i].free);
+        if (it.leaf)
+            largest = MAX(largest, self->blocks[ech_tree_iter_value(it)].bytes);
+    }
+    return largest;
+}
+
+static void async_walk(const EchAllocator *base, GArray *out)
+{
+    const Async *self = (const Async *)base;
+    for (uint32_t i = 0; i < self->n_pools; i++) {
+        for (EchTreeIter it = ech_tree_first(&self->pools[i].free); it.leaf; it = ech_tree_next(it)) {
+            const Block *block = &self->blocks[ech_tree_iter_value(it)];
+            EchAllocBlock found = {.segment = self->segments[block->segment].number, .address = block->address, .bytes = block->bytes, .id = UINT32_MAX};
+            found.state = ECH_BLOCK_FREE;
+            found.stream = self->pools[i].stream;
+            g_array_append_val(out, found);
+        }
+    }
+}
+
+static void async_own_stats(EchAllocator *base, GArray *out)
+{
+    const Async *self = (const Async *)base;
+    ech_alloc_add_stat(out, "cudaMemPoolAttrReservedMemCurrent", (int64_t)base->stats.reserved);
+    ech_alloc_add_stat(out, "cudaMemPoolAttrReservedMemHigh", (int64_t)base->stats.peak_reserved);
+    ech_alloc_add_stat(out, "cudaMemPoolAttrUsedMemCurrent", (int64_t)base->stats.live);
+    ech_alloc_add_stat(out, "cudaMemPoolAttrUsedMemHigh", (int64_t)base->stats.peak_live);
+    ech_alloc_add_stat(out, "inserted_waits", self->waits);
+    ech_alloc_add_stat(out, "ranges_given_back", self->trims);
+}
+
+const EchAllocClass ech_alloc_cuda_async = {
+    .name = "cuda_async",
+    .summary = "cudaMallocAsync's stream-ordered pool; its placement is a model",
+    .source = "CUDA runtime API, stream ordered memory allocator and cudaMemPoolAttr",
+    .note = "placement is a model: the driver's policy and growth step are not documented; reuse and release follow the documentation",
+    .size = sizeof(Async),
+    .params = params,
+    .configure = async_configure,
+    .init = async_init,
+    .done = async_done,
+    .alloc = async_alloc,
+    .release = async_release,
+    .stream_done = async_stream_done,
+    .largest_free = async_largest,
+    .walk_free = async_walk,
+    .own_stats = async_own_stats,
+};
