@@ -1,0 +1,788 @@
+#include "sim/replay/cuda.h"
+
+#include "models/alloc/alloc.h"
+#include "sim/base/error.h"
+#include "sim/replay/price.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATTERN UINT32_C(0x5ca1ab1e)
+
+static const char *const alloc_names[] = {"malloc", "async", "arena", NULL};
+
+const EchParam ech_cuda_params[] = {
+    {"gpu", ECH_PARAM_U64, offsetof(EchCudaOptions, gpu), "0", NULL, "1023", NULL, "ordinal of the GPU"},
+    {"warmups", ECH_PARAM_U64, offsetof(EchCudaOptions, warmups), "2", NULL, "1000", NULL, "replays before those that count"},
+    {"repeats", ECH_PARAM_U64, offsetof(EchCudaOptions, repeats), "10", "1", "10000", NULL, "replays measured"},
+    {"alloc", ECH_PARAM_ENUM, offsetof(EchCudaOptions, alloc), "malloc", NULL, NULL, alloc_names, "who allocates: cuMemAlloc, cuMemAllocAsync, or ours over an arena"},
+    {"allocator", ECH_PARAM_STRING, offsetof(EchCudaOptions, allocator), NULL, NULL, NULL, NULL, "allocator of the arena"},
+    {"release_threshold", ECH_PARAM_BYTES, offsetof(EchCudaOptions, release_threshold), "0", NULL, NULL, NULL, "bytes the driver's pool keeps"},
+    {"graph", ECH_PARAM_BOOL, offsetof(EchCudaOptions, graph), "false", NULL, NULL, NULL, "replay as one CUDA graph"},
+    {"scale", ECH_PARAM_BOOL, offsetof(EchCudaOptions, scale), "false", NULL, NULL, NULL, "scale down what is larger than the card"},
+    {"verify", ECH_PARAM_BOOL, offsetof(EchCudaOptions, verify), "true", NULL, NULL, NULL, "check buffers that nothing writes"},
+    {"max_ops", ECH_PARAM_U64, offsetof(EchCudaOptions, max_ops), "100000", "1", "10000000", NULL, "most op instances"},
+    {0},
+};
+
+/* A buffer of the trace on the machine. */
+typedef struct {
+    EchCuPointer device; /* 0: none */
+    void *host;          /* Pinned or pageable */
+    EchBytes bytes;      /* After scaling */
+    uint8_t is_host, pinned, written, live;
+} Place;
+
+/* End events of the newest instances of an op: ring[instance % depth]. */
+typedef struct {
+    EchCuEvent *begin, *end; /* One per instance, in order of issue */
+    uint64_t n, room;
+} Instances;
+
+typedef struct {
+    const EchTrace *trace;
+    const EchCudaOptions *options;
+    const EchCuDriver *cu;
+    EchCuGpu gpu;
+    EchPrices *prices;
+    EchCuModule module;
+    EchCuFunction stream_kernel, fma_kernel, mma_kernel, spin_kernel, verify_kernel;
+    EchCuStream *streams; /* One per queue */
+    size_t n_streams;
+    Place *places; /* One per buffer */
+    Instances *instances;
+    bool *needed; /* Ops that another queue waits for: their end needs an event in graph mode too */
+    EchCuEvent base;
+    EchCuEvent *done;    /* Per stream, for the end of a replay */
+    EchCuPointer scratch; /* Traffic of kernels without buffers, and of copies without buffers: two halves */
+    EchBytes scratch_bytes;
+    void *host_scratch;
+    EchCuPointer sink;
+    EchCuPointer arena;
+    EchAllocator *allocator;
+    size_t free_before;
+    EchCudaRun *run;
+    GArray **durations; /* Per op: EchTime, one a repeat */
+    GArray **starts;
+    uint64_t issued;
+} Engine;
+
+#define CU(e, member, what, error, ...) ech_cuda_check((e)->cu, (e)->cu->member(__VA_ARGS__), #member, what, error)
+
+static bool synchronize(Engine *e, GError **error)
+{
+    return ech_cuda_check(e->cu, e->cu->context_synchronize(), "cuCtxSynchronize", "waiting for the GPU", error);
+}
+
+void ech_cuda_run_free(EchCudaRun *run)
+{
+    if (!run)
+        return;
+    g_free(run->ops);
+    g_free(run->makespans);
+    g_free(run->gpu);
+    ech_diag_free(run->diag);
+    g_free(run);
+}
+
+static EchBytes scaled(const Engine *e, EchBytes bytes)
+{
+    if (e->run->scale >= 1)
+        return bytes;
+    EchBytes small = (EchBytes)((double)bytes * e->run->scale);
+    return MAX(small, (EchBytes)16);
+}
+
+static EchId root_of(const EchBuffer *buffers, EchId id, uint64_t *ret_offset)
+{
+    uint64_t offset = 0;
+    for (; buffers[id].alias_of != ECH_NONE; id = buffers[id].alias_of)
+        offset += buffers[id].alias_offset;
+    if (ret_offset)
+        *ret_offset = offset;
+    return id;
+}
+
+static bool name_is_host(const char *name)
+{
+    return g_str_has_prefix(name, "host") || g_str_has_prefix(name, "pinned") || g_str_has_prefix(name, "pageable");
+}
+
+/* ---- memory ---- */
+
+static bool place_buffer(Engine *e, EchId id, EchCuStream stream, GError **error)
+{
+    Place *p = &e->places[id];
+    if (p->live || p->bytes == 0)
+        return true;
+    if (p->is_host) {
+        if (p->pinned) {
+            if (!CU(e, host_allocate, "allocating pinned memory", error, &p->host, p->bytes, 0))
+                return false;
+        } else {
+            p->host = g_try_malloc(p->bytes);
+            if (!p->host) {
+                g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no %" G_GUINT64_FORMAT " bytes of host memory", p->bytes);
+                return false;
+            }
+            memset(p->host, 0, p->bytes);
+        }
+        p->live = 1;
+        return true;
+    }
+    switch ((EchCudaAlloc)e->options->alloc) {
+    case ECH_CUDA_ALLOC_MALLOC:
+        if (!CU(e, allocate, "allocating a buffer", error, &p->device, p->bytes))
+            return false;
+        break;
+    case ECH_CUDA_ALLOC_ASYNC:
+        if (!CU(e, allocate_async, "allocating a buffer from the pool", error, &p->device, p->bytes, stream))
+            return false;
+        break;
+    case ECH_CUDA_ALLOC_ARENA: {
+        EchAllocRequest request = {.id = id, .bytes = p->bytes};
+        EchPlacement placement;
+        if (ech_allocator_alloc(e->allocator, &request, &placement) != ECH_FIT_OK) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "buffer %u of %" G_GUINT64_FORMAT " bytes does not fit the arena under %s", id, p->bytes,
+                        ech_allocator_name(e->allocator));
+            return false;
+        }
+        p->device = e->arena + placement.address;
+        break;
+    }
+    case ECH_N_CUDA_ALLOCS: g_assert_not_reached();
+    }
+    p->live = 1;
+    return true;
+}
+
+/* Gives a buffer back in whatever state it is; used by FREE ops and by the clean-up. */
+static bool release_buffer(Engine *e, EchId id, EchCuStream stream, GError **error)
+{
+    Place *p = &e->places[id];
+    if (!p->live)
+        return true;
+    p->live = 0;
+    if (p->is_host) {
+        void *host = g_steal_pointer(&p->host);
+        if (p->pinned)
+            return CU(e, host_release, "freeing pinned memory", error, host);
+        g_free(host);
+        return true;
+    }
+    EchCuPointer pointer = p->device;
+    p->device = 0;
+    switch ((EchCudaAlloc)e->options->alloc) {
+    case ECH_CUDA_ALLOC_MALLOC: return CU(e, release, "freeing a buffer", error, pointer);
+    case ECH_CUDA_ALLOC_ASYNC: return CU(e, release_async, "freeing a buffer to the pool", error, pointer, stream);
+    case ECH_CUDA_ALLOC_ARENA: ech_allocator_release(e->allocator, id); return true;
+    case ECH_N_CUDA_ALLOCS: break;
+    }
+    g_assert_not_reached();
+}
+
+static bool note_memory(Engine *e, GError **error)
+{
+    size_t available, total;
+    if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
+        return false;
+    if (e->free_before > available)
+        e->run->peak_used = MAX(e->run->peak_used, (EchBytes)(e->free_before - available));
+    return true;
+}
+
+/* ---- issuing ---- */
+
+static bool launch(Engine *e, EchCuFunction function, unsigned blocks, unsigned threads, EchCuStream stream, void **parameters, GError **error)
+{
+    return CU(e, launch, "launching a kernel", error, function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL);
+}
+
+/* Streams bytes read and written: over the op's largest buffers where it has any on the device, else over scratch. */
+static bool issue_stream(Engine *e, const EchOp *op, EchCuStream stream, GError **error)
+{
+    const EchUse *uses = ech_trace_uses(e->trace) + op->first_use;
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    uint64_t reads = 0, writes = 0;
+    for (uint32_t i = 0; i < op->n_uses; i++) {
+        if (e->places[root_of(buffers, uses[i].buffer, NULL)].is_host)
+            continue;
+        *(uses[i].access == ECH_READ ? &reads : &writes) += scaled(e, uses[i].bytes) / 16;
+    }
+    EchCuPointer source = e->scratch, target = e->scratch + e->scratch_bytes / 2, sink = e->sink;
+    uint64_t half = e->scratch_bytes / 2 / 16;
+    reads = MIN(reads, half);
+    writes = MIN(writes, half);
+    if (reads + writes == 0)
+        return true;
+    void *parameters[] = {&source, &target, &reads, &writes, &sink};
+    return launch(e, e->stream_kernel, (unsigned)e->gpu.multiprocessors * 8, 512, stream, parameters, error);
+}
+
+static bool issue_arithmetic(Engine *e, const EchOp *op, EchCuStream stream, GError **error)
+{
+    const EchWork *work = ech_trace_work(e->trace) + op->first_work;
+    uint64_t matrix = 0, vector = 0;
+    for (uint32_t i = 0; i < op->n_work; i++)
+        *(work[i].unit == ECH_WORK_MATRIX ? &matrix : &vector) += work[i].count;
+    unsigned blocks = (unsigned)e->gpu.multiprocessors * 4, threads = 256;
+    EchCuPointer sink = e->sink;
+    if (matrix > 0) {
+        /* A warp's round is 4 products of 16x8x16: 16384 operations. */
+        uint64_t rounds = matrix / ((uint64_t)blocks * (threads / 32) * 16384) + 1;
+        void *parameters[] = {&rounds, &sink};
+        if (!launch(e, e->mma_kernel, blocks, threads, stream, parameters, error))
+            return false;
+    }
+    if (vector > 0 && matrix == 0) {
+        uint64_t rounds = vector / ((uint64_t)blocks * threads * 32) + 1;
+        float factor = 0.999F;
+        void *parameters[] = {&rounds, &factor, &sink};
+        return launch(e, e->fma_kernel, blocks, threads, stream, parameters, error);
+    }
+    return true;
+}
+
+static bool issue_spin(Engine *e, EchTime time, EchCuStream stream, GError **error)
+{
+    uint64_t nanoseconds = (uint64_t)(time / ECH_PS_PER_NS);
+    void *parameters[] = {&nanoseconds};
+    return launch(e, e->spin_kernel, 1, 1, stream, parameters, error);
+}
+
+static bool issue_kernel(Engine *e, EchId at, const EchOp *op, EchCuStream stream, GError **error)
+{
+    const EchPrice *price = &e->prices->prices[at];
+    if (price->source == ECH_PRICE_ROOFLINE && price->bound != ECH_NONE) {
+        bool unit = e->prices->kinds[price->bound] == ECH_RESOURCE_UNIT;
+        return unit ? issue_arithmetic(e, op, stream, error) : issue_stream(e, op, stream, error);
+    }
+    return issue_spin(e, price->alone, stream, error);
+}
+
+static bool issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **error)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    const EchUse *uses = ech_trace_uses(e->trace) + op->first_use;
+    bool from_host = name_is_host(ech_trace_memory(e->trace, op->memory_from));
+    bool to_host = name_is_host(ech_trace_memory(e->trace, op->memory_to));
+    EchBytes bytes = MIN(scaled(e, op->bytes), e->scratch_bytes / 2);
+    EchCuPointer source = e->scratch, target = e->scratch + e->scratch_bytes / 2;
+    void *host_source = e->host_scratch, *host_target = e->host_scratch;
+    for (uint32_t i = 0; i < MIN(op->n_uses, 2u); i++) {
+        uint64_t offset;
+        Place *p = &e->places[root_of(buffers, uses[i].buffer, &offset)];
+        if (!p->live || offset + bytes > p->bytes)
+            continue;
+        if (p->is_host)
+            *(i == 0 ? &host_source : &host_target) = (char *)p->host + offset;
+        else
+            *(i == 0 ? &source : &target) = p->device + offset;
+    }
+    if (bytes == 0)
+        return true;
+    if (from_host && to_host) {
+        memmove(host_target, host_source, bytes);
+        return true;
+    }
+    if (from_host)
+        return CU(e, copy_to_device, "copying to the device", error, target, host_source, bytes, stream);
+    if (to_host)
+        return CU(e, copy_from_device, "copying from the device", error, host_target, source, bytes, stream);
+    return CU(e, copy_on_device, "copying on the device", error, target, source, bytes, stream);
+}
+
+/* The events around the next instance of an op; made once and used again in every replay. */
+static bool instance_events(Engine *e, EchId at, EchCuEvent **ret_begin, EchCuEvent **ret_end, GError **error)
+{
+    Instances *in = &e->instances[at];
+    if (in->n == in->room) {
+        in->room = MAX(in->room * 2, 1);
+        in->begin = g_renew(EchCuEvent, in->begin, in->room);
+        in->end = g_renew(EchCuEvent, in->end, in->room);
+        memset(in->begin + in->n, 0, (in->room - in->n) * sizeof *in->begin);
+        memset(in->end + in->n, 0, (in->room - in->n) * sizeof *in->end);
+    }
+    if (!in->begin[in->n] && !CU(e, event_create, "making an event", error, &in->begin[in->n], ECH_CU_EVENT_DEFAULT))
+        return false;
+    if (!in->end[in->n] && !CU(e, event_create, "making an event", error, &in->end[in->n], ECH_CU_EVENT_DEFAULT))
+        return false;
+    *ret_begin = &in->begin[in->n];
+    *ret_end = &in->end[in->n];
+    in->n++;
+    return true;
+}
+
+static bool wait_for(Engine *e, EchId at, GError **error)
+{
+    const EchOp *ops = ech_trace_ops(e->trace), *op = &ops[at];
+    const EchDep *deps = ech_trace_deps(e->trace) + op->first_dep;
+    for (uint32_t i = 0; i < op->n_deps; i++) {
+        if (ops[deps[i].op].queue == op->queue)
+            continue;
+        const Instances *in = &e->instances[deps[i].op];
+        /* An op later in the body has not been issued in this iteration yet: its newest instance is one iteration back. */
+        uint64_t back = deps[i].distance - (deps[i].distance > 0 && deps[i].op >= at ? 1 : 0);
+        if (in->n <= back)
+            continue;
+        if (!CU(e, stream_wait, "making a queue wait", error, e->streams[op->queue], in->end[in->n - 1 - back], 0))
+            return false;
+    }
+    return true;
+}
+
+static bool issue_op(Engine *e, EchId at, GError **error)
+{
+    const EchOp *op = &ech_trace_ops(e->trace)[at];
+    EchCuStream stream = e->streams[op->queue];
+    if (++e->issued > e->options->max_ops) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "more than %" G_GUINT64_FORMAT " op instances; expected max_ops to allow them", e->options->max_ops);
+        return false;
+    }
+    if (!wait_for(e, at, error))
+        return false;
+    switch ((EchOpKind)op->kind) {
+    case ECH_OP_ALLOC: return e->options->graph || (place_buffer(e, op->target, stream, error) && note_memory(e, error));
+    case ECH_OP_FREE: return e->options->graph || release_buffer(e, op->target, stream, error);
+    case ECH_OP_KERNEL:
+    case ECH_OP_COPY:
+    case ECH_OP_COLLECTIVE:
+    case ECH_OP_WAIT:
+    case ECH_OP_SIGNAL: break;
+    case ECH_OP_LOOP:
+    case ECH_OP_MARK: return true;
+    case ECH_N_OP_KINDS: g_assert_not_reached();
+    }
+    EchCuEvent *begin, *end;
+    if (!instance_events(e, at, &begin, &end, error))
+        return false;
+    if (!e->options->graph && !CU(e, event_record, "recording an event", error, *begin, stream))
+        return false;
+    bool ok = true;
+    if (op->kind == ECH_OP_KERNEL)
+        ok = issue_kernel(e, at, op, stream, error);
+    else if (op->kind == ECH_OP_COPY)
+        ok = issue_copy(e, op, stream, error);
+    else if (op->kind == ECH_OP_COLLECTIVE)
+        ok = issue_spin(e, e->prices->prices[at].alone, stream, error);
+    if (!ok)
+        return false;
+    return (e->options->graph && !e->needed[at]) || CU(e, event_record, "recording an event", error, *end, stream);
+}
+
+/* Issues [first, end), loops expanded. */
+static bool issue_range(Engine *e, EchId first, EchId end, GError **error)
+{
+    const EchOp *ops = ech_trace_ops(e->trace);
+    for (EchId at = first; at < end; at++) {
+        if (ops[at].kind != ECH_OP_LOOP) {
+            if (!issue_op(e, at, error))
+                return false;
+            continue;
+        }
+        for (uint64_t trip = 0; trip < ops[at].bytes; trip++) {
+            if (!issue_range(e, at + 1, at + 1 + ops[at].target, error))
+                return false;
+        }
+        at += ops[at].target;
+    }
+    return true;
+}
+
+/* Every stream waits for the base event, so that all start together; afterwards the first stream waits for all. */
+static bool fork_streams(Engine *e, GError **error)
+{
+    if (!CU(e, event_record, "starting the clock", error, e->base, e->streams[0]))
+        return false;
+    for (size_t i = 1; i < e->n_streams; i++) {
+        if (!CU(e, stream_wait, "starting the queues together", error, e->streams[i], e->base, 0))
+            return false;
+    }
+    return true;
+}
+
+static bool join_streams(Engine *e, GError **error)
+{
+    for (size_t i = 1; i < e->n_streams; i++) {
+        if (!CU(e, event_record, "ending a queue", error, e->done[i], e->streams[i]) ||
+            !CU(e, stream_wait, "ending the queues together", error, e->streams[0], e->done[i], 0))
+            return false;
+    }
+    return true;
+}
+
+static bool elapsed(Engine *e, EchCuEvent begin, EchCuEvent end, EchTime *ret, GError **error)
+{
+    float ms = 0;
+    if (!CU(e, event_elapsed, "reading a time", error, &ms, begin, end))
+        return false;
+    *ret = (EchTime)((double)ms * 1e9);
+    return true;
+}
+
+static bool collect(Engine *e, GError **error)
+{
+    for (EchId at = 0; at < ech_trace_n_ops(e->trace); at++) {
+        Instances *in = &e->instances[at];
+        EchTime total = 0, start = ECH_TIME_NONE;
+        for (uint64_t i = 0; i < in->n; i++) {
+            EchTime time, from;
+            if (!elapsed(e, in->begin[i], in->end[i], &time, error))
+                return false;
+            if (i == 0) {
+                if (!elapsed(e, e->base, in->begin[i], &from, error))
+                    return false;
+                start = from;
+            }
+            total += time;
+        }
+        if (in->n > 0) {
+            g_array_append_val(e->durations[at], total);
+            g_array_append_val(e->starts[at], start);
+            e->run->ops[at].instances = in->n;
+        }
+    }
+    return true;
+}
+
+static void forget_instances(Engine *e)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++)
+        e->instances[i].n = 0;
+    e->issued = 0;
+}
+
+static bool reset_buffers(Engine *e, bool resident, GError **error)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
+        if (buffers[i].alias_of != ECH_NONE)
+            continue;
+        if (!resident) {
+            if (!release_buffer(e, i, e->streams[0], error))
+                return false;
+            continue;
+        }
+        if (!buffers[i].resident && !e->options->graph)
+            continue;
+        if (!place_buffer(e, i, e->streams[0], error))
+            return false;
+        Place *p = &e->places[i];
+        if (p->live && !p->is_host && !p->written && e->options->verify &&
+            !CU(e, fill, "filling a buffer", error, p->device, PATTERN, p->bytes / 4, e->streams[0]))
+            return false;
+    }
+    return synchronize(e, error) && note_memory(e, error);
+}
+
+static bool verify_buffers(Engine *e, GError **error)
+{
+    uint32_t differing = 0;
+    if (!CU(e, fill, "clearing a counter", error, e->sink, 0, 1, e->streams[0]))
+        return false;
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
+        Place *p = &e->places[i];
+        if (!p->live || p->is_host || p->written || !ech_trace_buffers(e->trace)[i].resident)
+            continue;
+        uint64_t words = p->bytes / 4;
+        uint32_t pattern = PATTERN;
+        EchCuPointer data = p->device, counter = e->sink;
+        void *parameters[] = {&data, &words, &pattern, &counter};
+        if (!launch(e, e->verify_kernel, (unsigned)e->gpu.multiprocessors * 4, 256, e->streams[0], parameters, error))
+            return false;
+    }
+    if (!CU(e, copy_from_device, "reading a counter", error, &differing, e->sink, sizeof differing, e->streams[0]) ||
+        !CU(e, stream_synchronize, "waiting for the GPU", error, e->streams[0]))
+        return false;
+    e->run->differing += differing;
+    return true;
+}
+
+static bool replay_once(Engine *e, bool measured, GError **error)
+{
+    EchTime makespan;
+    forget_instances(e);
+    if (!reset_buffers(e, true, error))
+        return false;
+    if (e->options->graph) {
+        EchCuGraph graph = NULL;
+        EchCuGraphExec exec = NULL;
+        bool ok = CU(e, capture_begin, "capturing a graph", error, e->streams[0], ECH_CU_CAPTURE_RELAXED) && fork_streams(e, error) &&
+                  issue_range(e, 0, (EchId)ech_trace_n_ops(e->trace), error) && join_streams(e, error);
+        /* A capture must be ended even if issuing failed; the first error is the one to tell. */
+        EchCuResult ended = e->cu->capture_end(e->streams[0], &graph);
+        ok = ok && ech_cuda_check(e->cu, ended, "cuStreamEndCapture", "capturing a graph", error) &&
+             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) &&
+             CU(e, graph_launch, "launching a graph", error, exec, e->streams[0]) && CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) &&
+             CU(e, event_synchronize, "waiting for a graph", error, e->done[0]) && elapsed(e, e->base, e->done[0], &makespan, error);
+        if (exec)
+            e->cu->graph_exec_destroy(exec);
+        if (graph)
+            e->cu->graph_destroy(graph);
+        if (!ok)
+            return false;
+    } else {
+        if (!fork_streams(e, error) || !issue_range(e, 0, (EchId)ech_trace_n_ops(e->trace), error) || !join_streams(e, error) ||
+            !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) ||
+            !CU(e, event_synchronize, "waiting for the replay", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &makespan, error) ||
+            (measured && !collect(e, error)))
+            return false;
+    }
+    if (measured) {
+        e->run->makespans[e->run->n_makespans++] = makespan;
+        if (e->options->verify && !verify_buffers(e, error))
+            return false;
+    }
+    return synchronize(e, error) && reset_buffers(e, false, error) && synchronize(e, error);
+}
+
+/* ---- set-up ---- */
+
+static int by_time(const void *a, const void *b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return (x > y) - (x < y);
+}
+
+static EchTime median(EchTime *times, size_t n)
+{
+    qsort(times, n, sizeof *times, by_time);
+    return n % 2 ? times[n / 2] : times[n / 2 - 1] + (times[n / 2] - times[n / 2 - 1]) / 2;
+}
+
+static void summarise(Engine *e)
+{
+    EchCudaRun *run = e->run;
+    g_autofree EchTime *sorted = g_memdup2(run->makespans, run->n_makespans * sizeof *run->makespans);
+    run->makespan = median(sorted, run->n_makespans);
+    /* Ranks n/2 -+ 0.98 sqrt(n): about 95 % for the median of independent repeats. */
+    size_t half = 0;
+    while ((half + 1) * (half + 1) * 100 <= run->n_makespans * 96)
+        half++;
+    size_t low = run->n_makespans / 2 > half ? run->n_makespans / 2 - half : 0;
+    size_t high = MIN(run->n_makespans / 2 + half, run->n_makespans - 1);
+    run->low = sorted[low];
+    run->high = sorted[high];
+    for (size_t i = 0; i < run->n_ops; i++) {
+        run->ops[i].start = run->ops[i].duration = ECH_TIME_NONE;
+        if (e->durations[i]->len == 0)
+            continue;
+        run->ops[i].duration = median((EchTime *)(void *)e->durations[i]->data, e->durations[i]->len);
+        run->ops[i].start = median((EchTime *)(void *)e->starts[i]->data, e->starts[i]->len);
+    }
+}
+
+static bool load_kernels(Engine *e, GError **error)
+{
+    return CU(e, module_load, "loading kernels", error, &e->module, ech_cuda_kernels_ptx) &&
+           CU(e, module_function, "loading kernels", error, &e->stream_kernel, e->module, "echelon_stream") &&
+           CU(e, module_function, "loading kernels", error, &e->fma_kernel, e->module, "echelon_fma") &&
+           CU(e, module_function, "loading kernels", error, &e->mma_kernel, e->module, "echelon_mma") &&
+           CU(e, module_function, "loading kernels", error, &e->spin_kernel, e->module, "echelon_spin") &&
+           CU(e, module_function, "loading kernels", error, &e->verify_kernel, e->module, "echelon_verify");
+}
+
+/* Sizes of everything: buffers, the scratch that kernels stream over, the arena; the scale that makes them fit. */
+static bool plan_memory(Engine *e, GError **error)
+{
+    const EchTrace *trace = e->trace;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    const EchOp *ops = ech_trace_ops(trace);
+    EchBytes live = 0, peak = 0, largest = 1 << 20, arena = 0;
+    size_t available, total;
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const char *memory = ech_trace_memory(trace, buffers[i].memory);
+        Place *p = &e->places[i];
+        p->is_host = name_is_host(memory);
+        p->pinned = p->is_host && !strstr(memory, "pageable");
+        if (buffers[i].alias_of == ECH_NONE && !p->is_host && (buffers[i].resident || e->options->graph))
+            live = ech_bytes_add(live, ech_round_up(buffers[i].bytes, 512));
+    }
+    peak = live;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchBytes traffic = ops[i].kind == ECH_OP_COPY ? ops[i].bytes : 0;
+        EchBytes reads = 0, writes = 0;
+        for (uint32_t u = ops[i].first_use; u < ops[i].first_use + ops[i].n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(trace)[u];
+            *(use->access == ECH_READ ? &reads : &writes) += use->bytes;
+            if (use->access == ECH_WRITE)
+                e->places[root_of(buffers, use->buffer, NULL)].written = 1;
+        }
+        largest = MAX(largest, MAX(traffic, MAX(reads, writes)));
+        if ((ops[i].kind != ECH_OP_ALLOC && ops[i].kind != ECH_OP_FREE) || e->places[ops[i].target].is_host || e->options->graph)
+            continue;
+        EchBytes bytes = ech_round_up(buffers[ops[i].target].bytes, 512);
+        live = ops[i].kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
+        peak = MAX(peak, live);
+    }
+    if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
+        return false;
+    e->free_before = available;
+    EchBytes scratch = MIN(ech_round_up(largest, 4096), (EchBytes)available / 8) * 2;
+    EchBytes room = (EchBytes)available - (EchBytes)available / 20;
+    room = room > scratch ? room - scratch : 0;
+    arena = peak + peak / 4 + (1 << 21);
+    EchBytes wanted = e->options->alloc == ECH_CUDA_ALLOC_ARENA ? arena : peak + (1 << 21);
+    e->run->scale = 1;
+    if (wanted > room) {
+        if (!e->options->scale) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                        "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT " free; expected less, or scale=true", wanted,
+                        room);
+            return false;
+        }
+        e->run->scale = (double)room / (double)wanted;
+        ech_diag_remark(e->run->diag, "every size was scaled by %.4f to fit the GPU", e->run->scale);
+    }
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++)
+        e->places[i].bytes = buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 ? scaled(e, buffers[i].bytes) : 0;
+    e->scratch_bytes = ech_round_up(scaled(e, scratch), 8192);
+    if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
+        !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, e->scratch_bytes / 2, 0))
+        return false;
+    if (e->options->alloc == ECH_CUDA_ALLOC_ARENA) {
+        EchBytes bytes = ech_round_up(scaled(e, arena), 1 << 21);
+        if (!CU(e, allocate, "allocating the arena", error, &e->arena, bytes))
+            return false;
+        EchAllocDevice device = {.capacity = bytes, .granule = 0};
+        e->allocator = ech_allocator_new(e->options->allocator ? e->options->allocator : "best_fit", &device, error);
+        if (!e->allocator)
+            return false;
+    }
+    return true;
+}
+
+static bool set_up(Engine *e, GError **error)
+{
+    const EchTrace *trace = e->trace;
+    if (!load_kernels(e, error) || !plan_memory(e, error))
+        return false;
+    for (e->n_streams = 0; e->n_streams < MAX(ech_trace_n_queues(trace), 1); e->n_streams++) {
+        if (!CU(e, stream_create, "making a stream", error, &e->streams[e->n_streams], ECH_CU_STREAM_NON_BLOCKING) ||
+            !CU(e, event_create, "making an event", error, &e->done[e->n_streams], ECH_CU_EVENT_DEFAULT))
+            return false;
+    }
+    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
+        EchCuPool pool;
+        uint64_t threshold = e->options->release_threshold;
+        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||
+            !CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RELEASE_THRESHOLD, &threshold))
+            return false;
+    }
+    const EchOp *ops = ech_trace_ops(trace);
+    for (EchId at = 0; at < ech_trace_n_ops(trace); at++) {
+        for (uint32_t d = ops[at].first_dep; d < ops[at].first_dep + ops[at].n_deps; d++) {
+            EchId on = ech_trace_deps(trace)[d].op;
+            e->needed[on] |= ops[on].queue != ops[at].queue;
+        }
+    }
+    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT);
+}
+
+/* Gives everything back, whatever was reached. Errors here come after the one worth telling, so they are dropped. */
+static void tear_down(Engine *e)
+{
+    if (e->gpu.context) {
+        e->cu->context_synchronize();
+        for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++)
+            release_buffer(e, i, e->n_streams > 0 ? e->streams[0] : NULL, NULL);
+        for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
+            for (uint64_t k = 0; k < e->instances[i].room; k++) {
+                if (e->instances[i].begin[k])
+                    e->cu->event_destroy(e->instances[i].begin[k]);
+                if (e->instances[i].end[k])
+                    e->cu->event_destroy(e->instances[i].end[k]);
+            }
+        }
+        for (size_t i = 0; i < MAX(ech_trace_n_queues(e->trace), 1); i++) {
+            if (e->done[i])
+                e->cu->event_destroy(e->done[i]);
+            if (e->streams[i])
+                e->cu->stream_destroy(e->streams[i]);
+        }
+        if (e->base)
+            e->cu->event_destroy(e->base);
+        if (e->scratch)
+            e->cu->release(e->scratch);
+        if (e->sink)
+            e->cu->release(e->sink);
+        if (e->arena)
+            e->cu->release(e->arena);
+        if (e->host_scratch)
+            e->cu->host_release(e->host_scratch);
+        if (e->module)
+            e->cu->module_unload(e->module);
+        ech_cuda_close(e->cu, &e->gpu);
+    }
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
+        g_free(e->instances[i].begin);
+        g_free(e->instances[i].end);
+        g_array_unref(e->durations[i]);
+        g_array_unref(e->starts[i]);
+    }
+    ech_allocator_free(e->allocator);
+    ech_prices_free(e->prices);
+    g_free(e->durations);
+    g_free(e->starts);
+    g_free(e->instances);
+    g_free(e->places);
+    g_free(e->streams);
+    g_free(e->done);
+    g_free(e->needed);
+}
+
+static bool replay_all(Engine *e, GError **error)
+{
+    for (uint64_t i = 0; i < e->options->warmups; i++) {
+        if (!replay_once(e, false, error))
+            return false;
+    }
+    for (uint64_t i = 0; i < e->options->repeats; i++) {
+        if (!replay_once(e, true, error))
+            return false;
+    }
+    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
+        EchCuPool pool;
+        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||
+            !CU(e, pool_get, "reading the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &e->run->pool_reserved))
+            return false;
+    }
+    summarise(e);
+    return true;
+}
+
+EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchCudaOptions *options, GError **error)
+{
+    size_t n_ops = ech_trace_n_ops(trace), n_queues = MAX(ech_trace_n_queues(trace), 1);
+    Engine e = {.trace = trace, .options = options, .cu = ech_cuda_driver(error)};
+    if (!e.cu)
+        return NULL;
+    g_autoptr(EchCudaRun) run = e.run = g_new0(EchCudaRun, 1);
+    run->diag = ech_diag_new();
+    run->ops = g_new0(EchCudaOp, n_ops + 1);
+    run->n_ops = n_ops;
+    run->makespans = g_new0(EchTime, options->repeats);
+    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_AUTO, .overhead = true, .copy_curve = true};
+    e.prices = ech_prices_new(trace, device, NULL, &pricing, run->diag, error);
+    if (!e.prices)
+        return NULL;
+    e.places = g_new0(Place, ech_trace_n_buffers(trace) + 1);
+    e.instances = g_new0(Instances, n_ops + 1);
+    e.durations = g_new0(GArray *, n_ops + 1);
+    e.starts = g_new0(GArray *, n_ops + 1);
+    e.needed = g_new0(bool, n_ops + 1);
+    e.streams = g_new0(EchCuStream, n_queues);
+    e.done = g_new0(EchCuEvent, n_queues);
+    for (size_t i = 0; i < n_ops; i++) {
+        e.durations[i] = g_array_new(FALSE, FALSE, sizeof(EchTime));
+        e.starts[i] = g_array_new(FALSE, FALSE, sizeof(EchTime));
+    }
+    bool ok = ech_cuda_open(e.cu, (int)options->gpu, &e.gpu, error);
+    if (ok) {
+        run->gpu = g_strdup(e.gpu.name);
+        run->driver_version = e.gpu.driver_version;
+        ok = set_up(&e, error) && replay_all(&e, error);
+    }
+    tear_down(&e);
+    return ok ? g_steal_pointer(&run) : NULL;
+}

@@ -1,0 +1,59 @@
+/** @file cuda.h
+ * The CUDA engine: replays a trace for real. Queues become streams, dependencies events, copies real copies between pinned, pageable and
+ * device memory, kernels the traffic or the arithmetic that bounds them (cuda_kernels.cu), allocations the driver's own or one of our
+ * allocators over an arena. It measures; it predicts nothing.
+ *
+ * A kernel does what bounds it by its price (price.h): memory port -> that many bytes streamed, unit -> that many operations,
+ * recorded or estimated -> a spin of that length. Collectives, which one GPU cannot do, spin for their modelled time.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/base/diag.h"
+#include "sim/base/param.h"
+#include "sim/replay/cuda_driver.h"
+#include "sim/trace/trace.h"
+
+typedef enum { ECH_CUDA_ALLOC_MALLOC, ECH_CUDA_ALLOC_ASYNC, ECH_CUDA_ALLOC_ARENA, ECH_N_CUDA_ALLOCS } EchCudaAlloc;
+
+/** Fill with ech_params_defaults(ech_cuda_params, &options). */
+typedef struct {
+    uint64_t gpu;               /**< Ordinal. */
+    uint64_t warmups, repeats;  /**< Whole replays before, and measured. */
+    uint64_t alloc;             /**< EchCudaAlloc: cuMemAlloc, cuMemAllocAsync, or an echelon allocator over one arena. */
+    char *allocator;            /**< alloc=arena: spec; NULL is best_fit. */
+    uint64_t release_threshold; /**< alloc=async: bytes the pool keeps. */
+    uint64_t graph;             /**< 1: the whole replay as one CUDA graph (allocations before it; only the makespan is measured). */
+    uint64_t scale;             /**< 1: a trace larger than the card is scaled down, and the factor reported; 0: refused. */
+    uint64_t verify;            /**< 1: buffers that nothing writes are filled with a pattern and checked after the run. */
+    uint64_t max_ops;           /**< Most op instances after loop expansion. */
+} EchCudaOptions;
+extern const EchParam ech_cuda_params[];
+
+/** What was measured of one op of the trace (its instances together). Medians over the repeats. */
+typedef struct {
+    EchTime start;    /**< First instance, since the replay's start; ECH_TIME_NONE where not measured. */
+    EchTime duration; /**< Sum over instances. */
+    uint64_t instances;
+} EchCudaOp;
+
+typedef struct {
+    EchCudaOp *ops;         /**< ops[n_ops of the trace] */
+    size_t n_ops;
+    EchTime *makespans;     /**< makespans[n_makespans]: one a repeat, in order. */
+    size_t n_makespans;
+    EchTime makespan;       /**< Median. */
+    EchTime low, high;      /**< 95 % confidence interval of the median (order statistics). */
+    EchBytes peak_used;     /**< Most bytes the driver had given out more than before the replay. */
+    EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
+    uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */
+    double scale;           /**< 1, or the factor of every size. */
+    char *gpu;              /**< Name as the driver gives it. */
+    int driver_version;
+    EchDiag *diag;
+} EchCudaRun;
+
+/** Replays @trace on a GPU. @device prices kernels (what bounds them). ECH_ERROR_BACKEND: no driver, no GPU, a call failed (every
+ * return code is checked and everything is released); ECH_ERROR_UNSUPPORTED: too large, too many ops. */
+EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchCudaOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_cuda_run_free(EchCudaRun *run);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaRun, ech_cuda_run_free)

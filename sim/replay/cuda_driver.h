@@ -1,0 +1,151 @@
+/** @file cuda_driver.h
+ * The CUDA driver API by dlopen: a table of the functions echelon calls. Building needs no toolkit; a machine without a driver gets one
+ * clear error. Types are the driver's ABI (handles are opaque pointers, CUdeviceptr is 64 bits).
+ *
+ * ECHELON_LIBCUDA names another library to load: the tests' fake driver.
+ */
+#pragma once
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int EchCuResult; /**< 0 is success. */
+typedef int EchCuDevice;
+typedef uint64_t EchCuPointer;
+typedef struct EchCuContextOpaque *EchCuContext;
+typedef struct EchCuStreamOpaque *EchCuStream;
+typedef struct EchCuEventOpaque *EchCuEvent;
+typedef struct EchCuModuleOpaque *EchCuModule;
+typedef struct EchCuFunctionOpaque *EchCuFunction;
+typedef struct EchCuGraphOpaque *EchCuGraph;
+typedef struct EchCuGraphExecOpaque *EchCuGraphExec;
+typedef struct EchCuPoolOpaque *EchCuPool;
+
+enum {
+    ECH_CU_ERROR_OUT_OF_MEMORY = 2,
+    ECH_CU_STREAM_NON_BLOCKING = 1,
+    ECH_CU_EVENT_DEFAULT = 0,
+    ECH_CU_EVENT_DISABLE_TIMING = 2,
+    ECH_CU_CAPTURE_RELAXED = 2,
+    ECH_CU_ATTRIBUTE_MULTIPROCESSORS = 16,
+    ECH_CU_ATTRIBUTE_CLOCK_KHZ = 13,
+    ECH_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ = 36,
+    ECH_CU_ATTRIBUTE_BUS_BITS = 37,
+    ECH_CU_ATTRIBUTE_L2_BYTES = 38,
+    ECH_CU_ATTRIBUTE_ASYNC_ENGINES = 40,
+    ECH_CU_ATTRIBUTE_MAJOR = 75,
+    ECH_CU_ATTRIBUTE_MINOR = 76,
+    ECH_CU_ATTRIBUTE_VMM = 102,
+    ECH_CU_ATTRIBUTE_POOLS = 115,
+    ECH_CU_POOL_RELEASE_THRESHOLD = 4,
+    ECH_CU_POOL_RESERVED_CURRENT = 5,
+    ECH_CU_POOL_RESERVED_HIGH = 6,
+    ECH_CU_POOL_USED_CURRENT = 7,
+    ECH_CU_POOL_USED_HIGH = 8,
+};
+
+/** CUmemLocation and CUmemAllocationProp, for VMM. */
+typedef struct {
+    int type, id;
+} EchCuLocation;
+typedef struct {
+    int type, handle_types;
+    EchCuLocation location;
+    void *win32;
+    struct {
+        unsigned char compression, rdma;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+} EchCuAllocationProp;
+typedef struct {
+    EchCuLocation location;
+    int flags;
+} EchCuAccess;
+
+/* ECH_CU(result, member, symbol, parameters): every driver function in use. */
+#define ECH_CU_FUNCTIONS(X)                                                                                                                          \
+    X(init, cuInit, (unsigned flags))                                                                                                                \
+    X(driver_version, cuDriverGetVersion, (int *ret))                                                                                                \
+    X(device_count, cuDeviceGetCount, (int *ret))                                                                                                    \
+    X(device_get, cuDeviceGet, (EchCuDevice *ret, int ordinal))                                                                                      \
+    X(device_name, cuDeviceGetName, (char *ret, int length, EchCuDevice device))                                                                     \
+    X(device_total_memory, cuDeviceTotalMem_v2, (size_t * ret, EchCuDevice device))                                                                  \
+    X(device_attribute, cuDeviceGetAttribute, (int *ret, int attribute, EchCuDevice device))                                                         \
+    X(context_retain, cuDevicePrimaryCtxRetain, (EchCuContext * ret, EchCuDevice device))                                                            \
+    X(context_release, cuDevicePrimaryCtxRelease_v2, (EchCuDevice device))                                                                           \
+    X(context_set, cuCtxSetCurrent, (EchCuContext context))                                                                                          \
+    X(context_synchronize, cuCtxSynchronize, (void))                                                                                                 \
+    X(memory_info, cuMemGetInfo_v2, (size_t * ret_free, size_t *ret_total))                                                                          \
+    X(allocate, cuMemAlloc_v2, (EchCuPointer * ret, size_t bytes))                                                                                   \
+    X(release, cuMemFree_v2, (EchCuPointer pointer))                                                                                                 \
+    X(host_allocate, cuMemHostAlloc, (void **ret, size_t bytes, unsigned flags))                                                                     \
+    X(host_release, cuMemFreeHost, (void *pointer))                                                                                                  \
+    X(allocate_async, cuMemAllocAsync, (EchCuPointer * ret, size_t bytes, EchCuStream stream))                                                       \
+    X(release_async, cuMemFreeAsync, (EchCuPointer pointer, EchCuStream stream))                                                                     \
+    X(default_pool, cuDeviceGetDefaultMemPool, (EchCuPool * ret, EchCuDevice device))                                                                \
+    X(pool_get, cuMemPoolGetAttribute, (EchCuPool pool, int attribute, void *ret))                                                                   \
+    X(pool_set, cuMemPoolSetAttribute, (EchCuPool pool, int attribute, void *value))                                                                 \
+    X(pool_trim, cuMemPoolTrimTo, (EchCuPool pool, size_t keep))                                                                                     \
+    X(copy_to_device, cuMemcpyHtoDAsync_v2, (EchCuPointer target, const void *source, size_t bytes, EchCuStream stream))                             \
+    X(copy_from_device, cuMemcpyDtoHAsync_v2, (void *target, EchCuPointer source, size_t bytes, EchCuStream stream))                                 \
+    X(copy_on_device, cuMemcpyDtoDAsync_v2, (EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream))                            \
+    X(fill, cuMemsetD32Async, (EchCuPointer target, unsigned value, size_t words, EchCuStream stream))                                               \
+    X(stream_create, cuStreamCreate, (EchCuStream * ret, unsigned flags))                                                                            \
+    X(stream_destroy, cuStreamDestroy_v2, (EchCuStream stream))                                                                                      \
+    X(stream_synchronize, cuStreamSynchronize, (EchCuStream stream))                                                                                 \
+    X(stream_wait, cuStreamWaitEvent, (EchCuStream stream, EchCuEvent event, unsigned flags))                                                        \
+    X(capture_begin, cuStreamBeginCapture_v2, (EchCuStream stream, int mode))                                                                        \
+    X(capture_end, cuStreamEndCapture, (EchCuStream stream, EchCuGraph *ret))                                                                        \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, (EchCuGraphExec * ret, EchCuGraph graph, unsigned long long flags))                            \
+    X(graph_launch, cuGraphLaunch, (EchCuGraphExec graph, EchCuStream stream))                                                                       \
+    X(graph_exec_destroy, cuGraphExecDestroy, (EchCuGraphExec graph))                                                                                \
+    X(graph_destroy, cuGraphDestroy, (EchCuGraph graph))                                                                                             \
+    X(event_create, cuEventCreate, (EchCuEvent * ret, unsigned flags))                                                                               \
+    X(event_destroy, cuEventDestroy_v2, (EchCuEvent event))                                                                                          \
+    X(event_record, cuEventRecord, (EchCuEvent event, EchCuStream stream))                                                                           \
+    X(event_synchronize, cuEventSynchronize, (EchCuEvent event))                                                                                     \
+    X(event_elapsed, cuEventElapsedTime, (float *ret_ms, EchCuEvent begin, EchCuEvent end))                                                          \
+    X(module_load, cuModuleLoadData, (EchCuModule * ret, const void *image))                                                                         \
+    X(module_unload, cuModuleUnload, (EchCuModule module))                                                                                           \
+    X(module_function, cuModuleGetFunction, (EchCuFunction * ret, EchCuModule module, const char *name))                                             \
+    X(launch, cuLaunchKernel,                                                                                                                        \
+      (EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,              \
+       unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra))                                                                  \
+    X(error_name, cuGetErrorName, (EchCuResult result, const char **ret))                                                                            \
+    X(granularity, cuMemGetAllocationGranularity, (size_t * ret, const EchCuAllocationProp *prop, int option))                                       \
+    X(address_reserve, cuMemAddressReserve, (EchCuPointer * ret, size_t bytes, size_t alignment, EchCuPointer hint, unsigned long long flags))       \
+    X(address_free, cuMemAddressFree, (EchCuPointer pointer, size_t bytes))                                                                          \
+    X(physical_create, cuMemCreate, (unsigned long long *ret, size_t bytes, const EchCuAllocationProp *prop, unsigned long long flags))              \
+    X(physical_release, cuMemRelease, (unsigned long long handle))                                                                                   \
+    X(map, cuMemMap, (EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags))                       \
+    X(unmap, cuMemUnmap, (EchCuPointer pointer, size_t bytes))                                                                                       \
+    X(set_access, cuMemSetAccess, (EchCuPointer pointer, size_t bytes, const EchCuAccess *access, size_t n))
+
+typedef struct {
+#define ECH_CU_MEMBER(member, symbol, parameters) EchCuResult(*member) parameters;
+    ECH_CU_FUNCTIONS(ECH_CU_MEMBER)
+#undef ECH_CU_MEMBER
+} EchCuDriver;
+
+/** Facts of an open GPU. */
+typedef struct {
+    char name[128];
+    EchCuDevice device;
+    EchCuContext context;
+    int driver_version; /**< 13000 for 13.0. */
+    size_t total_memory;
+    int multiprocessors, clock_khz, memory_clock_khz, bus_bits, l2_bytes, async_engines, major, minor, has_vmm, has_pools;
+} EchCuGpu;
+
+/** The driver's functions, loaded once; ECH_ERROR_BACKEND says which library or symbol is missing. Borrowed, never unloaded. */
+const EchCuDriver *ech_cuda_driver(GError **error);
+/** Initialises the driver, retains the primary context of GPU @ordinal and makes it current. ECH_ERROR_BACKEND. */
+bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError **error);
+/** Releases the context. */
+void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu);
+/** True on success; otherwise ECH_ERROR_BACKEND "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2) while WHAT". */
+bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error);
+/** PTX of our kernels (cuda_kernels.cu), NUL-terminated. */
+extern const char ech_cuda_kernels_ptx[];

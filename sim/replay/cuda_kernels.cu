@@ -1,0 +1,114 @@
+// Kernels of the CUDA engine: one that moves bytes, one that does arithmetic, one that does tensor-core arithmetic, one that waits.
+// The program embeds cuda_kernels.ptx, which `nvcc -ptx -arch=compute_80 cuda_kernels.cu` makes; a test compares them where nvcc is.
+#include <stdint.h>
+
+// Reads `reads` and writes `writes` 16-byte words, all of the grid together. `sink` keeps the reads alive.
+extern "C" __global__ void echelon_stream(const uint4 *__restrict__ source, uint4 *__restrict__ target, uint64_t reads, uint64_t writes, uint32_t *sink)
+{
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x, first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    uint4 sum = make_uint4(0, 0, 0, 0);
+    uint64_t both = reads < writes ? reads : writes;
+    uint64_t i = first;
+    for (; i < both; i += step) {
+        uint4 word = source[i];
+        target[i] = word;
+    }
+#pragma unroll 4
+    for (uint64_t r = i; r < reads; r += step) {
+        uint4 word = source[r];
+        sum.x ^= word.x;
+        sum.y ^= word.y;
+        sum.z ^= word.z;
+        sum.w ^= word.w;
+    }
+    for (uint64_t w = i; w < writes; w += step)
+        target[w] = make_uint4((uint32_t)w, 1, 2, 3);
+    if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x9e3779b9u)
+        *sink = sum.x;
+}
+
+// Reads 16-byte words `stride` words apart, wrapping at `words`: strided access.
+extern "C" __global__ void echelon_strided(const uint4 *__restrict__ source, uint64_t words, uint64_t stride, uint64_t reads, uint32_t *sink)
+{
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    uint32_t sum = 0;
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step)
+        sum ^= source[i * stride % words].x;
+    if (sum == 0x9e3779b9u)
+        *sink = sum;
+}
+
+// Reads 16-byte words at hashed places: random access.
+extern "C" __global__ void echelon_random(const uint4 *__restrict__ source, uint64_t words, uint64_t reads, uint32_t *sink)
+{
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    uint32_t sum = 0;
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step) {
+        uint64_t x = i * 0x9e3779b97f4a7c15ull;
+        x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
+        sum ^= source[(x ^ (x >> 29)) % words].x;
+    }
+    if (sum == 0x9e3779b9u)
+        *sink = sum;
+}
+
+// `rounds` rounds of 16 float32 multiply-adds (32 operations) in every thread.
+extern "C" __global__ void echelon_fma(uint64_t rounds, float factor, float *sink)
+{
+    float a[16];
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        a[k] = (float)(threadIdx.x + k);
+    for (uint64_t i = 0; i < rounds; i++) {
+#pragma unroll
+        for (int k = 0; k < 16; k++)
+            a[k] = a[k] * factor + 0.5f;
+    }
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        sum += a[k];
+    if (sum == 0.12345f)
+        *sink = sum;
+}
+
+// `rounds` rounds of 4 independent bf16 16x8x16 tensor-core products (4 x 4096 operations) in every warp.
+extern "C" __global__ void echelon_mma(uint64_t rounds, float *sink)
+{
+    float c[4][4] = {};
+    uint32_t a0 = 0x3f803f80u ^ threadIdx.x, a1 = a0 + 1, a2 = a0 + 2, a3 = a0 + 3, b0 = 0x3f003f00u, b1 = b0 + threadIdx.x;
+    for (uint64_t i = 0; i < rounds; i++) {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                         : "+f"(c[k][0]), "+f"(c[k][1]), "+f"(c[k][2]), "+f"(c[k][3])
+                         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];
+    if (sum == 0.12345f)
+        *sink = sum;
+}
+
+// Runs for `nanoseconds` by the device's own clock: a recorded duration.
+extern "C" __global__ void echelon_spin(uint64_t nanoseconds)
+{
+    uint64_t begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - begin < nanoseconds);
+}
+
+// Counts words that differ from `pattern`.
+extern "C" __global__ void echelon_verify(const uint32_t *data, uint64_t words, uint32_t pattern, uint32_t *differing)
+{
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    uint32_t count = 0;
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step)
+        count += data[i] != pattern;
+    if (count)
+        atomicAdd(differing, count);
+}

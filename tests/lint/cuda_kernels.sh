@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The PTX in the tree is what nvcc makes of cuda_kernels.cu, and ptxas takes it for every GPU we name. Skipped without nvcc.
+set -u
+cd "$1" || exit 1
+command -v nvcc >/dev/null && command -v ptxas >/dev/null || { echo "no nvcc here"; exit 77; }
+made=$(mktemp) || exit 1
+trap 'rm -f "$made"' EXIT
+nvcc -ptx -arch=compute_80 sim/replay/cuda_kernels.cu -o "$made" || exit 1
+# Instructions only: comments and the version line tell of the compiler.
+body() { grep -vE '^//|^\.version|^$' "$1"; }
+if [ "$(grep 'Compiler Build ID' "$made")" = "$(grep 'Compiler Build ID' sim/replay/cuda_kernels.ptx)" ]; then
+  diff <(body "$made") <(body sim/replay/cuda_kernels.ptx) || exit 1
+fi
+for arch in sm_80 sm_86 sm_89 sm_90 sm_100; do
+  ptxas -arch=$arch sim/replay/cuda_kernels.ptx -o /dev/null || exit 1
+done

@@ -1,0 +1,222 @@
+/* The CUDA engine over a fake driver: what it issues, what it gives back, and every call failing in turn. Nothing here ran on a GPU. */
+#include "models/device/device.h"
+#include "sim/base/error.h"
+#include "sim/replay/cuda.h"
+#include "sim/trace/trace.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
+
+static long (*held)(void), (*calls)(void);
+static void (*reset)(void);
+
+static void load_fake(void)
+{
+    g_setenv("ECHELON_LIBCUDA", FAKE, TRUE);
+    void *library = dlopen(FAKE, RTLD_NOW);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    const char *const names[] = {"fake_cuda_held", "fake_cuda_calls", "fake_cuda_reset"};
+    void *found[3];
+    for (int i = 0; i < 3; i++) {
+        found[i] = dlsym(library, names[i]);
+        ck_assert_ptr_nonnull(found[i]);
+    }
+    memcpy(&held, &found[0], sizeof(void *));
+    memcpy(&calls, &found[1], sizeof(void *));
+    memcpy(&reset, &found[2], sizeof(void *));
+}
+
+/* Three trips of: allocate, copy in, compute on another queue, copy out, free. A resident buffer is only read. */
+static EchTrace *streaming_trace(EchBytes bytes)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0);
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = hbm;
+    buffer.bytes = bytes;
+    buffer.resident = 1;
+    EchId weights = ech_trace_builder_buffer(b, buffer);
+    buffer.memory = host;
+    EchId source = ech_trace_builder_buffer(b, buffer);
+    buffer.memory = hbm;
+    buffer.resident = 0;
+    EchId tile = ech_trace_builder_buffer(b, buffer);
+    EchOp op = ech_op_init(ECH_OP_LOOP);
+    op.queue = core;
+    op.target = 5;
+    op.bytes = 3;
+    op.bytes_origin = ECH_KNOWN;
+    ech_trace_builder_op(b, op);
+    op = ech_op_init(ECH_OP_ALLOC);
+    op.queue = in;
+    op.target = tile;
+    ech_trace_builder_op(b, op);
+    op = ech_op_init(ECH_OP_COPY);
+    op.queue = in;
+    op.memory_from = host;
+    op.memory_to = hbm;
+    op.bytes = bytes;
+    op.bytes_origin = ECH_KNOWN;
+    EchId copy = ech_trace_builder_op(b, op);
+    ech_trace_builder_use(b, source, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, tile, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(b, copy + 1, 1);
+    op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = core;
+    ech_trace_builder_op(b, op);
+    ech_trace_builder_use(b, weights, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, tile, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(b, copy, 0);
+    op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = core;
+    ech_trace_builder_op(b, op);
+    ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, 1000000000, ECH_KNOWN);
+    op = ech_op_init(ECH_OP_FREE);
+    op.queue = in;
+    op.target = tile;
+    ech_trace_builder_op(b, op);
+    ech_trace_builder_dep(b, copy + 2, 0);
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(b, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    return trace;
+}
+
+static EchDevice *load_device(void)
+{
+    GError *error = NULL;
+    EchDevice *device = ech_device_load("h200", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    return device;
+}
+
+static const char *const settings[] = {"alloc=malloc,warmups=1,repeats=3", "alloc=async,warmups=0,repeats=2", "alloc=arena,allocator=best_fit,warmups=0,repeats=2",
+                                       "graph=true,warmups=0,repeats=2"};
+
+START_TEST(replays_and_gives_everything_back)
+{
+    load_fake();
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
+    g_autoptr(EchDevice) device = load_device();
+    EchCudaOptions options = {0};
+    ech_params_defaults(ech_cuda_params, &options);
+    g_autoptr(GError) error = NULL;
+    ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], &error));
+    g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(held(), 0);
+    ck_assert_uint_eq(run->n_makespans, options.repeats);
+    ck_assert_int_gt(run->makespan, 0);
+    ck_assert_uint_eq(run->differing, 0);
+    ck_assert_str_eq(run->gpu, "Fake GPU 0");
+    if (!options.graph) {
+        ck_assert_uint_eq(run->ops[2].instances, 3);
+        /* The fake's copy: 5 us and 20 bytes a nanosecond, three times. */
+        EchTime expected = 3 * (5000 + (1 << 20) / 20) * ECH_PS_PER_NS;
+        ck_assert_int_le(llabs(run->ops[2].duration - expected), expected / 1000);
+        ck_assert_uint_ge(run->peak_used, (EchBytes)1 << 21);
+    }
+    ech_params_clear(ech_cuda_params, &options);
+}
+END_TEST
+
+/* Whatever call fails, the error names a driver function and nothing is kept. */
+START_TEST(every_call_fails_cleanly)
+{
+    load_fake();
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 16);
+    g_autoptr(EchDevice) device = load_device();
+    EchCudaOptions options = {0};
+    ech_params_defaults(ech_cuda_params, &options);
+    ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], NULL));
+    options.warmups = 0;
+    options.repeats = 1;
+    reset();
+    g_autoptr(EchCudaRun) whole = ech_cuda_replay(trace, device, &options, NULL);
+    ck_assert_ptr_nonnull(whole);
+    long n = calls();
+    ck_assert_int_gt(n, 50);
+    long failures = 0;
+    for (long i = 1; i <= n; i++) {
+        g_autofree char *number = g_strdup_printf("%ld", i);
+        g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
+        reset();
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, &options, &error);
+        g_unsetenv("ECH_FAKE_CUDA_FAIL");
+        ck_assert((run == NULL) == (error != NULL));
+        if (error) {
+            failures++;
+            ck_assert_msg(g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), "%s", error->message);
+        }
+        ck_assert_msg(held() == 0, "call %ld of %ld failed and left %ld things held", i, n, held());
+    }
+    /* Only releases after the measurement may fail unseen. */
+    ck_assert_int_gt(failures, n / 2);
+    ech_params_clear(ech_cuda_params, &options);
+}
+END_TEST
+
+START_TEST(too_large_is_refused_or_scaled)
+{
+    load_fake();
+    g_setenv("ECH_FAKE_CUDA_BYTES", "16777216", TRUE);
+    g_autoptr(EchTrace) trace = streaming_trace(16 << 20);
+    g_autoptr(EchDevice) device = load_device();
+    EchCudaOptions options = {0};
+    ech_params_defaults(ech_cuda_params, &options);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCudaRun) refused = ech_cuda_replay(trace, device, &options, &error);
+    ck_assert_ptr_null(refused);
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+    g_clear_error(&error);
+    options.scale = 1;
+    g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert(run->scale < 0.5 && run->scale > 0);
+    ck_assert_int_eq(held(), 0);
+}
+END_TEST
+
+START_TEST(no_driver_is_one_clear_error)
+{
+    g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_cuda_driver(&error));
+    ck_assert(g_str_has_prefix(error->message, "no NVIDIA driver here: "));
+}
+END_TEST
+
+START_TEST(no_gpu_is_one_clear_error)
+{
+    load_fake();
+    g_setenv("ECH_FAKE_CUDA_NONE", "1", TRUE);
+    g_autoptr(GError) error = NULL;
+    EchCuGpu gpu;
+    ck_assert(!ech_cuda_open(ech_cuda_driver(NULL), 0, &gpu, &error));
+    ck_assert_str_eq(error->message, "GPU 0: the driver sees 0; expected an ordinal below that");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cuda");
+    TCase *tests = tcase_create("cuda");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, replays_and_gives_everything_back, 0, G_N_ELEMENTS(settings));
+    tcase_add_loop_test(tests, every_call_fails_cleanly, 0, G_N_ELEMENTS(settings));
+    tcase_add_test(tests, too_large_is_refused_or_scaled);
+    tcase_add_test(tests, no_driver_is_one_clear_error);
+    tcase_add_test(tests, no_gpu_is_one_clear_error);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
