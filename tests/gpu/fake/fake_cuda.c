@@ -12,6 +12,10 @@
 #define EXPORT __attribute__((visibility("default")))
 #define CARD_BYTES (getenv("ECH_FAKE_CUDA_BYTES") ? strtoull(getenv("ECH_FAKE_CUDA_BYTES"), NULL, 10) : (size_t)1 << 28)
 
+#define PROTOTYPE(member, symbol, parameters) EchCuResult symbol parameters;
+ECH_CU_FUNCTIONS(PROTOTYPE)
+#undef PROTOTYPE
+
 enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
 
 typedef struct Block {
