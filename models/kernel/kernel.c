@@ -144,16 +144,24 @@ double ech_kernel_padded(const EchLayout *layout)
     return bits == 0 ? 0 : (double)ech_layout_padded_bytes(layout, ECH_LAYOUT_DENSE) * 8 / bits;
 }
 
+/* Elements an array moves, padded. */
+static double moved_elements(const EchLayout *layout, const EchBytes *bytes)
+{
+    unsigned bits = ech_layout_element_bits(layout);
+    return bytes == NULL ? ech_kernel_padded(layout) : bits > 0 ? (double)*bytes * 8 / bits : 0;
+}
+
 /* Traffic of the whole kernel, each operand read once. */
 static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
 {
     EchKernelTraffic traffic = {0};
     for (size_t i = 0; i < kernel->n_operands; i++) {
         const EchLayout *operand = &kernel->operands[i];
-        EchBytes bytes = ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
         if (operand->rank == 0)
             continue;
-        traffic.widest = MAX(traffic.widest, ech_kernel_padded(operand));
+        const EchBytes *real = kernel->operand_bytes != NULL ? &kernel->operand_bytes[i] : NULL;
+        EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
+        traffic.widest = MAX(traffic.widest, moved_elements(operand, real));
         if (on_chip(operand)) {
             ret->vmem_read = ech_bytes_add(ret->vmem_read, bytes);
         } else {
@@ -165,9 +173,10 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         const EchLayout *result = &kernel->results[i];
         if (result->rank == 0)
             continue;
-        double elements = ech_kernel_padded(result);
+        const EchBytes *real = kernel->result_bytes != NULL ? &kernel->result_bytes[i] : NULL;
+        EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(result, ECH_LAYOUT_DENSE);
+        double elements = moved_elements(result, real);
         traffic.widest = MAX(traffic.widest, elements);
-        EchBytes bytes = ech_layout_padded_bytes(result, ECH_LAYOUT_DENSE);
         if (on_chip(result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
         } else {

@@ -64,6 +64,8 @@ typedef struct {
     size_t n_results;
     const EchLayout *operands; /**< operands[n_operands]; borrowed. */
     size_t n_operands;
+    /** Bytes that are really read of each operand and written of each result (slices, in-place updates); NULL: whole padded arrays. Borrowed. */
+    const EchBytes *operand_bytes, *result_bytes;
     size_t lhs, rhs;           /**< Operands of the contraction. */
     EchKernelBody body;
     EchKernelContraction contraction;
