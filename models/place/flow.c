@@ -1,0 +1,860 @@
+#include "models/place/flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Nesting of a result: an array is a leaf. */
+typedef struct EchFlowTree Tree;
+struct EchFlowTree {
+    Tree **children;
+    uint32_t n_children;
+    uint32_t n_leaves;
+    bool array;
+};
+
+typedef struct {
+    const EchFlowInstruction *in;
+    uint32_t n;
+    EchFlow *flow;
+    uint32_t *first_step, *last_step, *root, *caller; /* per computation */
+    uint32_t n_computations;
+} Build;
+
+EchFlowOp ech_flow_op(const char *opcode)
+{
+    static const struct {
+        const char *name;
+        EchFlowOp op;
+    } table[] = {
+        {"parameter", ECH_FLOW_PARAMETER}, {"constant", ECH_FLOW_CONSTANT}, {"tuple", ECH_FLOW_TUPLE}, {"get-tuple-element", ECH_FLOW_ELEMENT},
+        {"bitcast", ECH_FLOW_BITCAST}, {"while", ECH_FLOW_WHILE}, {"conditional", ECH_FLOW_CONDITIONAL}, {"call", ECH_FLOW_CALL},
+        {"async-start", ECH_FLOW_ASYNC_START}, {"async-update", ECH_FLOW_ASYNC_UPDATE}, {"async-done", ECH_FLOW_ASYNC_DONE},
+        {"copy-start", ECH_FLOW_COPY_START}, {"copy-done", ECH_FLOW_COPY_DONE}, {"copy", ECH_FLOW_COPY}, {"slice", ECH_FLOW_SLICE},
+        {"dynamic-slice", ECH_FLOW_SLICE}, {"all-reduce-done", ECH_FLOW_FORWARD}, {"opt-barrier", ECH_FLOW_FORWARD},
+        {"optimization-barrier", ECH_FLOW_FORWARD}, {"add-dependency", ECH_FLOW_FORWARD},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(table); i++)
+        if (strcmp(opcode, table[i].name) == 0)
+            return table[i].op;
+    return ECH_FLOW_OTHER;
+}
+
+/* ---- nesting ---- */
+
+static void tree_free(gpointer data)
+{
+    Tree *tree = data;
+    g_free(tree->children);
+    g_free(tree);
+}
+
+static Tree *tree_new(Build *b, uint32_t n_children)
+{
+    Tree *tree = g_new0(Tree, 1);
+    tree->n_children = n_children;
+    tree->children = g_new0(Tree *, MAX(n_children, 1));
+    g_ptr_array_add(b->flow->all_trees, tree);
+    return tree;
+}
+
+static Tree *tree_leaf(Build *b)
+{
+    Tree *tree = tree_new(b, 0);
+    tree->array = true;
+    tree->n_leaves = 1;
+    return tree;
+}
+
+static Tree *tree_sum(Tree *tree)
+{
+    tree->n_leaves = 0;
+    for (uint32_t i = 0; i < tree->n_children; i++)
+        tree->n_leaves += tree->children[i]->n_leaves;
+    return tree;
+}
+
+static Tree *tree_flat(Build *b, const EchFlowInstruction *in)
+{
+    if (in->n_leaves == 1 && !in->tuple)
+        return tree_leaf(b);
+    Tree *tree = tree_new(b, in->n_leaves);
+    for (uint32_t i = 0; i < in->n_leaves; i++)
+        tree->children[i] = tree_leaf(b);
+    return tree_sum(tree);
+}
+
+static Tree *operand_tree(Build *b, const EchFlowInstruction *in, uint32_t k)
+{
+    return k < in->n_operands && in->operands[k] != ECH_PLACE_NONE ? b->flow->trees[in->operands[k]] : NULL;
+}
+
+/* The operand of the caller that a parameter stands for. */
+static bool parameter_source(const Build *b, uint32_t step, uint32_t *ret_caller, uint32_t *ret_operand)
+{
+    const EchFlowInstruction *in = &b->in[step];
+    uint32_t caller = in->entry ? ECH_PLACE_NONE : b->caller[in->computation];
+    if (caller == ECH_PLACE_NONE)
+        return false;
+    const EchFlowInstruction *call = &b->in[caller];
+    uint32_t k = in->number;
+    if (call->op == ECH_FLOW_WHILE)
+        k = 0;
+    else if (call->op == ECH_FLOW_CONDITIONAL)
+    {
+        k = 0;
+        for (uint32_t i = 0; i < call->n_called; i++)
+            if (call->called[i] == in->computation)
+                k = i + 1;
+    }
+    if (k >= call->n_operands || call->operands[k] == ECH_PLACE_NONE || call->operands[k] >= step)
+        return false;
+    *ret_caller = caller;
+    *ret_operand = k;
+    return true;
+}
+
+/* Needs the trees of earlier steps only: a caller's operands come before its body. */
+static Tree *make_tree(Build *b, uint32_t step)
+{
+    const EchFlowInstruction *in = &b->in[step];
+    Tree *tree = NULL, *operand = operand_tree(b, in, 0);
+    uint32_t caller, k;
+    switch (in->op)
+    {
+    case ECH_FLOW_TUPLE:
+        tree = tree_new(b, in->n_operands);
+        for (uint32_t i = 0; i < in->n_operands; i++)
+        {
+            tree->children[i] = operand_tree(b, in, i);
+            if (tree->children[i] == NULL)
+                return tree_flat(b, in);
+        }
+        tree_sum(tree);
+        break;
+    case ECH_FLOW_ELEMENT:
+        if (operand != NULL && in->index < operand->n_children)
+            tree = operand->children[in->index];
+        break;
+    case ECH_FLOW_WHILE:
+    case ECH_FLOW_FORWARD:
+    case ECH_FLOW_ASYNC_UPDATE:
+        tree = operand;
+        break;
+    case ECH_FLOW_CONDITIONAL:
+        if (in->n_called > 0 && b->root[in->called[0]] < step)
+            tree = b->flow->trees[b->root[in->called[0]]];
+        break;
+    case ECH_FLOW_CALL:
+        if (in->n_called > 0 && b->root[in->called[0]] < step)
+            tree = b->flow->trees[b->root[in->called[0]]];
+        break;
+    case ECH_FLOW_PARAMETER:
+        if (parameter_source(b, step, &caller, &k))
+            tree = b->flow->trees[b->in[caller].operands[k]];
+        break;
+    case ECH_FLOW_ASYNC_START:
+    {
+        Tree *inputs = tree_new(b, in->n_operands);
+        bool whole = in->n_called > 0 && b->root[in->called[0]] < step;
+        for (uint32_t i = 0; i < in->n_operands && whole; i++)
+        {
+            inputs->children[i] = operand_tree(b, in, i);
+            if (inputs->children[i] == NULL)
+                inputs->children[i] = tree_leaf(b);
+        }
+        if (!whole)
+            break;
+        tree_sum(inputs);
+        Tree *output = b->flow->trees[b->root[in->called[0]]];
+        uint32_t rest = in->n_leaves > inputs->n_leaves + output->n_leaves ? in->n_leaves - inputs->n_leaves - output->n_leaves : 0;
+        tree = tree_new(b, 2 + rest);
+        tree->children[0] = inputs;
+        tree->children[1] = output;
+        for (uint32_t i = 0; i < rest; i++)
+            tree->children[2 + i] = tree_leaf(b);
+        tree_sum(tree);
+        break;
+    }
+    case ECH_FLOW_ASYNC_DONE:
+        if (operand != NULL && operand->n_children > 1)
+            tree = operand->children[1];
+        break;
+    case ECH_FLOW_OTHER:
+    case ECH_FLOW_CONSTANT:
+    case ECH_FLOW_BITCAST:
+    case ECH_FLOW_COPY_START:
+    case ECH_FLOW_COPY_DONE:
+    case ECH_FLOW_COPY:
+    case ECH_FLOW_SLICE:
+        break;
+    }
+    return tree != NULL && tree->n_leaves == in->n_leaves ? tree : tree_flat(b, in);
+}
+
+static uint32_t child_start(const Tree *tree, uint32_t child)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < child && i < tree->n_children; i++)
+        at += tree->children[i]->n_leaves;
+    return at;
+}
+
+uint32_t ech_flow_leaf(const EchFlow *flow, uint32_t step, const char *index)
+{
+    const Tree *tree = flow->trees[step];
+    uint32_t at = 0;
+    while (*index != '\0')
+    {
+        char *end;
+        guint64 k = g_ascii_strtoull(index, &end, 10);
+        if (end == index || k >= tree->n_children)
+            return ECH_PLACE_NONE;
+        at += child_start(tree, (uint32_t)k);
+        tree = tree->children[k];
+        index = *end == ',' ? end + 1 : end;
+        if (*end != ',' && *end != '\0')
+            return ECH_PLACE_NONE;
+    }
+    return tree->array ? at : ECH_PLACE_NONE;
+}
+
+char *ech_flow_index(const EchFlow *flow, uint32_t step, uint32_t leaf)
+{
+    const Tree *tree = flow->trees[step];
+    if (tree->array)
+        return g_strdup("");
+    GString *text = g_string_new("{");
+    while (!tree->array)
+    {
+        uint32_t k = 0;
+        while (k < tree->n_children && leaf >= tree->children[k]->n_leaves)
+            leaf -= tree->children[k++]->n_leaves;
+        if (k == tree->n_children)
+            break;
+        g_string_append_printf(text, text->len > 1 ? ",%u" : "%u", k);
+        tree = tree->children[k];
+    }
+    g_string_append_c(text, '}');
+    return g_string_free(text, FALSE);
+}
+
+/* ---- values ---- */
+
+static uint32_t leaf_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
+{
+    return flow->leaf_start[step] + leaf;
+}
+
+/* Sets value_of for every leaf of every step. An entry of its own means: a value is defined here. @fresh marks loop leaves that the loop changes. */
+static void resolve(Build *b, const bool *fresh)
+{
+    EchFlow *flow = b->flow;
+    for (uint32_t step = 0; step < b->n; step++)
+    {
+        const EchFlowInstruction *in = &b->in[step];
+        uint32_t base = flow->leaf_start[step], operand = in->n_operands > 0 ? in->operands[0] : ECH_PLACE_NONE;
+        uint32_t caller, k, at = 0;
+        for (uint32_t l = 0; l < in->n_leaves; l++)
+            flow->value_of[base + l] = base + l;
+        switch (in->op)
+        {
+        case ECH_FLOW_TUPLE:
+            for (uint32_t i = 0; i < in->n_operands; i++)
+            {
+                if (in->operands[i] == ECH_PLACE_NONE)
+                    break;
+                for (uint32_t l = 0; l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
+                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, in->operands[i], l)];
+            }
+            break;
+        case ECH_FLOW_ELEMENT:
+            if (operand == ECH_PLACE_NONE)
+                break;
+            at = child_start(flow->trees[operand], in->index);
+            for (uint32_t l = 0; l < in->n_leaves && at + l < b->in[operand].n_leaves; l++)
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, at + l)];
+            break;
+        case ECH_FLOW_BITCAST:
+        case ECH_FLOW_FORWARD:
+        case ECH_FLOW_ASYNC_UPDATE:
+            for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
+            break;
+        case ECH_FLOW_WHILE:
+            for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
+                if (!fresh[base + l])
+                    flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
+            break;
+        case ECH_FLOW_CALL:
+            for (uint32_t l = 0; in->n_called > 0 && b->root[in->called[0]] < step && l < MIN(in->n_leaves, b->in[b->root[in->called[0]]].n_leaves); l++)
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->root[in->called[0]], l)];
+            break;
+        case ECH_FLOW_CONDITIONAL:
+            for (uint32_t l = 0; l < in->n_leaves && in->n_called > 0; l++)
+            {
+                uint32_t one = ECH_PLACE_NONE;
+                bool same = true;
+                for (uint32_t c = 0; c < in->n_called && same; c++)
+                {
+                    uint32_t root = b->root[in->called[c]];
+                    if (root >= step || l >= b->in[root].n_leaves)
+                        same = false;
+                    else if (one == ECH_PLACE_NONE)
+                        one = flow->value_of[leaf_at(flow, root, l)];
+                    else
+                        same = one == flow->value_of[leaf_at(flow, root, l)];
+                }
+                if (same && one != ECH_PLACE_NONE)
+                    flow->value_of[base + l] = one;
+            }
+            break;
+        case ECH_FLOW_PARAMETER:
+            if (!parameter_source(b, step, &caller, &k))
+                break;
+            for (uint32_t l = 0; l < MIN(in->n_leaves, b->in[b->in[caller].operands[k]].n_leaves); l++)
+                if (b->in[caller].op != ECH_FLOW_WHILE || !fresh[leaf_at(flow, caller, l)])
+                    flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->in[caller].operands[k], l)];
+            break;
+        case ECH_FLOW_ASYNC_START:
+            for (uint32_t i = 0; i < in->n_operands; i++)
+                for (uint32_t l = 0; in->operands[i] != ECH_PLACE_NONE && l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
+                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, in->operands[i], l)];
+            for (uint32_t l = 0; in->n_called > 0 && b->root[in->called[0]] < step && l < b->in[b->root[in->called[0]]].n_leaves && at < in->n_leaves; l++)
+                flow->value_of[base + at++] = flow->value_of[leaf_at(flow, b->root[in->called[0]], l)];
+            break;
+        case ECH_FLOW_ASYNC_DONE:
+            if (operand == ECH_PLACE_NONE)
+                break;
+            at = flow->trees[operand]->n_children > 1 ? child_start(flow->trees[operand], 1) : 0;
+            for (uint32_t l = 0; l < in->n_leaves && at + l < b->in[operand].n_leaves; l++)
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, at + l)];
+            break;
+        case ECH_FLOW_COPY_START:
+            if (operand != ECH_PLACE_NONE && in->n_leaves > 1)
+                flow->value_of[base + 1] = flow->value_of[leaf_at(flow, operand, 0)];
+            break;
+        case ECH_FLOW_COPY_DONE:
+            if (operand != ECH_PLACE_NONE)
+                flow->value_of[base] = flow->value_of[leaf_at(flow, operand, 0)];
+            break;
+        case ECH_FLOW_OTHER:
+        case ECH_FLOW_CONSTANT:
+        case ECH_FLOW_COPY:
+        case ECH_FLOW_SLICE:
+            break;
+        }
+    }
+}
+
+/* A loop leaf is new unless the body hands its parameter through. Starts from "none is" and adds until nothing changes. */
+static void find_values(Build *b)
+{
+    EchFlow *flow = b->flow;
+    g_autofree bool *fresh = g_new0(bool, MAX(flow->leaf_start[b->n], 1));
+    bool changed = true;
+    while (changed)
+    {
+        changed = false;
+        resolve(b, fresh);
+        for (uint32_t step = 0; step < b->n; step++)
+        {
+            const EchFlowInstruction *in = &b->in[step];
+            if (in->op != ECH_FLOW_WHILE || in->n_called == 0 || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE)
+                continue;
+            uint32_t root = b->root[in->called[0]];
+            for (uint32_t l = 0; l < in->n_leaves && root < step && l < b->in[root].n_leaves && l < b->in[in->operands[0]].n_leaves; l++)
+                if (!fresh[leaf_at(flow, step, l)] && flow->value_of[leaf_at(flow, root, l)] != flow->value_of[leaf_at(flow, in->operands[0], l)])
+                    fresh[leaf_at(flow, step, l)] = changed = true;
+        }
+    }
+}
+
+static uint32_t find(uint32_t *parent, uint32_t x)
+{
+    while (parent[x] != x)
+        x = parent[x] = parent[parent[x]];
+    return x;
+}
+
+static void join(uint32_t *parent, uint32_t a, uint32_t b)
+{
+    a = find(parent, a);
+    b = find(parent, b);
+    if (a != b)
+        parent[MAX(a, b)] = MIN(a, b);
+}
+
+static bool views(EchFlowOp op)
+{
+    return op == ECH_FLOW_TUPLE || op == ECH_FLOW_ELEMENT || op == ECH_FLOW_BITCAST;
+}
+
+static uint32_t parameter_of(const Build *b, uint32_t computation)
+{
+    uint32_t best = ECH_PLACE_NONE;
+    for (uint32_t t = b->first_step[computation]; t <= b->last_step[computation] && t < b->n; t++)
+        if (b->in[t].computation == computation && b->in[t].op == ECH_FLOW_PARAMETER && (best == ECH_PLACE_NONE || b->in[t].number < b->in[best].number))
+            best = t;
+    return best;
+}
+
+typedef struct {
+    uint32_t value;
+    EchFlowPlace place;
+} Found;
+
+static gint compare_found(gconstpointer a, gconstpointer b)
+{
+    const Found *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    if (x->place.step != y->place.step)
+        return x->place.step < y->place.step ? -1 : 1;
+    if (x->place.operand != y->place.operand)
+        return x->place.operand < y->place.operand ? -1 : 1;
+    return (x->place.leaf > y->place.leaf) - (x->place.leaf < y->place.leaf);
+}
+
+static uint64_t key_of(uint32_t step, uint32_t leaf)
+{
+    return (uint64_t)step << 32 | leaf;
+}
+
+static void fill_steps(Build *b)
+{
+    EchMsaProblem *p = &b->flow->problem;
+    p->n_steps = b->n;
+    p->steps = g_new0(EchMsaStep, MAX(b->n, 1));
+    for (uint32_t t = 0; t < b->n; t++)
+    {
+        const EchFlowInstruction *in = &b->in[t];
+        EchMsaStep *step = &p->steps[t];
+        step->seconds = in->seconds;
+        step->computation = in->computation;
+        step->called_from = step->corrected = t;
+        step->root = in->root;
+        step->parameter = in->op == ECH_FLOW_PARAMETER;
+        step->operand = step->result = ECH_PLACE_NONE;
+        if (views(in->op))
+            step->kind = ECH_MSA_TRIVIAL;
+        else if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE)
+            step->kind = ECH_MSA_ASYNC_START;
+        else if (in->op == ECH_FLOW_ASYNC_DONE)
+            step->kind = ECH_MSA_ASYNC_DONE;
+        else if (in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL)
+        {
+            step->kind = in->op == ECH_FLOW_WHILE ? ECH_MSA_WHILE : ECH_MSA_CONDITIONAL;
+            for (uint32_t c = 0; c < in->n_called; c++)
+            {
+                step->called_from = MIN(step->called_from, b->first_step[in->called[c]]);
+                uint32_t parameter = parameter_of(b, in->called[c]);
+                if (parameter != ECH_PLACE_NONE && (in->op == ECH_FLOW_CONDITIONAL || c == 0))
+                    step->corrected = MIN(step->corrected, parameter);
+            }
+        }
+        uint32_t computation = in->computation;
+        for (uint32_t depth = 0; depth < 64; depth++)
+        {
+            uint32_t caller = b->caller[computation];
+            if (caller == ECH_PLACE_NONE)
+                break;
+            step->nest++;
+            step->while_nest += b->in[caller].op == ECH_FLOW_WHILE;
+            computation = b->in[caller].computation;
+        }
+    }
+}
+
+static uint32_t position_of(const EchMsaProblem *p, const EchFlow *flow, uint32_t value, uint32_t step, uint32_t leaf)
+{
+    uint32_t low = 0, high = p->n_positions;
+    while (low < high)
+    {
+        uint32_t middle = (low + high) / 2;
+        const EchFlowPlace *place = &flow->position_places[middle];
+        uint32_t v = p->positions[middle].value;
+        if (v < value || (v == value && (place->step < step || (place->step == step && place->leaf < leaf))))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < p->n_positions && p->positions[low].value == value && flow->position_places[low].step == step && flow->position_places[low].leaf == leaf)
+        return low;
+    return ECH_PLACE_NONE;
+}
+
+static void add_alias(GArray *aliases, guint from, uint32_t value, uint32_t step, uint32_t leaf)
+{
+    EchMsaPosition alias = {value, step, key_of(step, leaf)};
+    for (guint i = from; i < aliases->len; i++)
+        if (g_array_index(aliases, EchMsaPosition, i).key == alias.key)
+            return;
+    g_array_append_val(aliases, alias);
+}
+
+/* Positions of the group at @step. */
+static void add_group_aliases(const Build *b, GArray *aliases, guint from, uint32_t group, uint32_t step)
+{
+    const EchFlow *flow = b->flow;
+    if (views(b->in[step].op))
+        return;
+    for (uint32_t l = 0; l < b->in[step].n_leaves; l++)
+    {
+        uint32_t v = flow->value_of[leaf_at(flow, step, l)];
+        if (flow->problem.values[v].group == group)
+            add_alias(aliases, from, v, step, l);
+    }
+}
+
+static void fill_uses(Build *b)
+{
+    EchFlow *flow = b->flow;
+    EchMsaProblem *p = &flow->problem;
+    g_autoptr(GArray) aliases = g_array_new(FALSE, FALSE, sizeof(EchMsaPosition));
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        const EchFlowPlace *place = &flow->use_places[u];
+        const EchFlowInstruction *in = &b->in[place->step];
+        EchMsaUse *use = &p->uses[u];
+        uint32_t group = p->values[use->value].group;
+        guint from = aliases->len;
+        use->step = place->step;
+        use->position = use->loop_position = use->loop_value = use->branch_value = ECH_PLACE_NONE;
+        use->tuple_key = UINT64_MAX;
+        use->first_alias = from;
+        if ((in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_ASYNC_UPDATE) && place->operand == 0)
+            use->position = position_of(p, flow, use->value, in->operands[0], place->leaf);
+        if (in->op == ECH_FLOW_TUPLE)
+        {
+            uint32_t at = place->leaf;
+            for (uint32_t i = 0; i < place->operand; i++)
+                at += b->in[in->operands[i]].n_leaves;
+            use->tuple_key = key_of(place->step, at);
+        }
+        add_group_aliases(b, aliases, from, group, place->step);
+        for (uint32_t c = 0; c < in->n_called; c++)
+        {
+            if (in->op == ECH_FLOW_OTHER)
+                continue;
+            for (uint32_t t = b->first_step[in->called[c]]; t <= b->last_step[in->called[c]] && t < b->n; t++)
+            {
+                const EchFlowInstruction *parameter = &b->in[t];
+                if (parameter->computation != in->called[c] || parameter->op != ECH_FLOW_PARAMETER)
+                    continue;
+                add_group_aliases(b, aliases, from, group, t);
+                uint32_t caller, k;
+                if (!parameter_source(b, t, &caller, &k) || k != place->operand || place->leaf >= parameter->n_leaves)
+                    continue;
+                uint32_t v = flow->value_of[leaf_at(flow, t, place->leaf)];
+                if (in->op == ECH_FLOW_WHILE && c == 0)
+                    use->loop_position = position_of(p, flow, v, t, place->leaf);
+                if (in->op == ECH_FLOW_CONDITIONAL)
+                {
+                    use->branch_value = v;
+                    use->loop_position = position_of(p, flow, v, t, place->leaf);
+                }
+            }
+        }
+        if (in->op == ECH_FLOW_WHILE && in->n_called > 0)
+        {
+            uint32_t root = b->root[in->called[0]];
+            if (place->leaf < in->n_leaves)
+                use->loop_value = flow->value_of[leaf_at(flow, place->step, place->leaf)];
+            if (root < b->n && place->leaf < b->in[root].n_leaves)
+                add_alias(aliases, from, flow->value_of[leaf_at(flow, root, place->leaf)], root, place->leaf);
+        }
+        uint32_t caller = b->caller[in->computation];
+        if (in->root && in->op == ECH_FLOW_TUPLE && caller != ECH_PLACE_NONE && b->in[caller].op == ECH_FLOW_CONDITIONAL)
+        {
+            uint32_t leaf = (uint32_t)(use->tuple_key & UINT32_MAX);
+            if (leaf < b->in[caller].n_leaves)
+                add_alias(aliases, from, flow->value_of[leaf_at(flow, caller, leaf)], caller, leaf);
+        }
+        use->n_aliases = aliases->len - from;
+    }
+    p->n_aliases = aliases->len;
+    p->aliases = (EchMsaPosition *)(void *)g_array_free(g_steal_pointer(&aliases), FALSE);
+}
+
+EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs, uint32_t n_pairs)
+{
+    EchFlow *flow = g_new0(EchFlow, 1);
+    Build build = {.in = instructions, .n = n, .flow = flow, .n_computations = n_computations}, *b = &build;
+    EchMsaProblem *p = &flow->problem;
+    ech_msa_options_default(&p->options);
+    flow->all_trees = g_ptr_array_new_with_free_func(tree_free);
+    flow->trees = g_new0(Tree *, MAX(n, 1));
+    flow->leaf_start = g_new0(uint32_t, n + 1);
+    g_autofree uint32_t *first = g_new(uint32_t, MAX(n_computations, 1)), *last = g_new0(uint32_t, MAX(n_computations, 1));
+    g_autofree uint32_t *root = g_new(uint32_t, MAX(n_computations, 1)), *caller = g_new(uint32_t, MAX(n_computations, 1));
+    for (uint32_t c = 0; c < n_computations; c++)
+        first[c] = root[c] = caller[c] = ECH_PLACE_NONE;
+    b->first_step = first;
+    b->last_step = last;
+    b->root = root;
+    b->caller = caller;
+    for (uint32_t t = 0; t < n; t++)
+    {
+        const EchFlowInstruction *in = &instructions[t];
+        flow->leaf_start[t + 1] = flow->leaf_start[t] + in->n_leaves;
+        first[in->computation] = MIN(first[in->computation], t);
+        last[in->computation] = MAX(last[in->computation], t);
+        if (in->root)
+            root[in->computation] = t;
+        for (uint32_t c = 0; in->op != ECH_FLOW_OTHER && c < in->n_called; c++)
+            caller[in->called[c]] = t;
+    }
+    for (uint32_t t = 0; t < n; t++)
+        flow->trees[t] = make_tree(b, t);
+    uint32_t n_leaves = flow->leaf_start[n];
+    flow->value_of = g_new0(uint32_t, MAX(n_leaves, 1));
+    find_values(b);
+
+    /* Number the values in the order of their definitions. */
+    g_autofree uint32_t *number = g_new(uint32_t, MAX(n_leaves, 1));
+    g_autofree uint32_t *parent = g_new(uint32_t, MAX(n_leaves, 1));
+    g_autoptr(GArray) positions = g_array_new(FALSE, FALSE, sizeof(Found)), uses = g_array_new(FALSE, FALSE, sizeof(Found));
+    uint32_t n_values = 0;
+    for (uint32_t l = 0; l < n_leaves; l++)
+        number[l] = flow->value_of[l] == l ? n_values++ : ECH_PLACE_NONE;
+    for (uint32_t l = 0; l < n_leaves; l++)
+        flow->value_of[l] = number[flow->value_of[l]];
+    p->n_values = n_values;
+    p->values = g_new0(EchMsaValue, MAX(n_values, 1));
+    flow->value_places = g_new0(EchFlowPlace, MAX(n_values, 1));
+    uint32_t next = 0;
+    for (uint32_t t = 0; t < n; t++)
+        for (uint32_t l = 0; l < instructions[t].n_leaves; l++)
+            if (number[leaf_at(flow, t, l)] == next && number[leaf_at(flow, t, l)] != ECH_PLACE_NONE)
+            {
+                const EchFlowLeaf *leaf = &instructions[t].leaves[l];
+                bool parameter = instructions[t].entry && instructions[t].op == ECH_FLOW_PARAMETER;
+                p->values[next] = (EchMsaValue){.bytes = leaf->bytes, .step = t, .first = parameter ? 0 : t, .last = parameter ? n : t, .major = leaf->major, .id = next,
+                                                .allowed = true};
+                flow->value_places[next++] = (EchFlowPlace){t, 0, l};
+            }
+    for (uint32_t v = 0; v < n_values; v++)
+        parent[v] = v;
+    for (uint32_t t = 0; t < n; t++)
+    {
+        const EchFlowInstruction *in = &instructions[t];
+        if (in->op == ECH_FLOW_WHILE && in->n_called > 0 && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE)
+            for (uint32_t l = 0; l < in->n_leaves && l < instructions[in->operands[0]].n_leaves; l++)
+            {
+                uint32_t v = flow->value_of[leaf_at(flow, t, l)];
+                join(parent, v, flow->value_of[leaf_at(flow, in->operands[0], l)]);
+                for (uint32_t c = 0; c < MIN(in->n_called, 2u); c++)
+                {
+                    uint32_t parameter = parameter_of(b, in->called[c]);
+                    if (parameter != ECH_PLACE_NONE && l < instructions[parameter].n_leaves)
+                        join(parent, v, flow->value_of[leaf_at(flow, parameter, l)]);
+                }
+                if (root[in->called[0]] < n && l < instructions[root[in->called[0]]].n_leaves)
+                    join(parent, v, flow->value_of[leaf_at(flow, root[in->called[0]], l)]);
+            }
+        if (in->op == ECH_FLOW_CONDITIONAL)
+            for (uint32_t c = 0; c < in->n_called; c++)
+                for (uint32_t l = 0; root[in->called[c]] < n && l < MIN(in->n_leaves, instructions[root[in->called[c]]].n_leaves); l++)
+                    join(parent, flow->value_of[leaf_at(flow, t, l)], flow->value_of[leaf_at(flow, root[in->called[c]], l)]);
+        for (uint32_t l = 0; l < in->n_leaves && !views(in->op); l++)
+        {
+            Found found = {flow->value_of[leaf_at(flow, t, l)], {t, 0, l}};
+            g_array_append_val(positions, found);
+        }
+        bool trivial = in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT;
+        uint32_t skip = in->op == ECH_FLOW_ELEMENT && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE ? child_start(flow->trees[in->operands[0]], in->index) : 0;
+        for (uint32_t k = 0; k < in->n_operands && (!trivial || in->root); k++)
+            for (uint32_t l = 0; in->operands[k] != ECH_PLACE_NONE && l < instructions[in->operands[k]].n_leaves; l++)
+            {
+                if (in->op == ECH_FLOW_ELEMENT && (l < skip || l >= skip + in->n_leaves))
+                    continue;
+                Found found = {flow->value_of[leaf_at(flow, in->operands[k], l)], {t, k, l}};
+                g_array_append_val(uses, found);
+            }
+    }
+    for (uint32_t i = 0; i < n_pairs; i++)
+        join(parent, flow->value_of[leaf_at(flow, pairs[i].step_a, pairs[i].leaf_a)], flow->value_of[leaf_at(flow, pairs[i].step_b, pairs[i].leaf_b)]);
+    for (uint32_t v = 0; v < n_values; v++)
+        p->values[v].group = find(parent, v);
+    g_array_sort(positions, compare_found);
+    g_array_sort(uses, compare_found);
+    p->n_positions = positions->len;
+    p->positions = g_new0(EchMsaPosition, MAX(positions->len, 1));
+    p->definition_bytes = g_new0(int64_t, MAX(positions->len, 1));
+    flow->position_places = g_new0(EchFlowPlace, MAX(positions->len, 1));
+    for (guint i = 0; i < positions->len; i++)
+    {
+        const Found *found = &g_array_index(positions, Found, i);
+        flow->position_places[i] = found->place;
+        p->positions[i] = (EchMsaPosition){found->value, found->place.step, key_of(found->place.step, found->place.leaf)};
+    }
+    p->n_uses = uses->len;
+    p->uses = g_new0(EchMsaUse, MAX(uses->len, 1));
+    flow->use_places = g_new0(EchFlowPlace, MAX(uses->len, 1));
+    for (guint i = 0; i < uses->len; i++)
+    {
+        const Found *found = &g_array_index(uses, Found, i);
+        flow->use_places[i] = found->place;
+        p->uses[i].value = found->value;
+        p->values[found->value].last = MAX(p->values[found->value].last, found->place.step);
+    }
+    fill_steps(b);
+    fill_uses(b);
+    return flow;
+}
+
+void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
+{
+    EchMsaProblem *p = &flow->problem;
+    g_autofree bool *at_root = g_new0(bool, MAX(p->n_values, 1));
+    g_autofree bool *async = g_new0(bool, MAX(p->n_values, 1));
+    g_autofree uint32_t *best = g_new(uint32_t, MAX(p->n_values, 1));
+    for (uint32_t v = 0; v < p->n_values; v++)
+        best[v] = ECH_PLACE_NONE;
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        uint32_t g = p->values[v].group;
+        if (best[g] == ECH_PLACE_NONE || (p->values[v].eligible && !p->values[best[g]].eligible) ||
+            (p->values[v].eligible == p->values[best[g]].eligible && p->values[v].first < p->values[best[g]].first))
+            best[g] = v;
+    }
+    for (uint32_t t = 0; t < p->n_steps; t++)
+    {
+        const EchFlowInstruction *in = &instructions[t];
+        for (uint32_t l = 0; in->root && l < in->n_leaves; l++)
+            if (p->values[flow->value_of[leaf_at(flow, t, l)]].step < p->n_steps &&
+                instructions[p->values[flow->value_of[leaf_at(flow, t, l)]].step].computation == in->computation)
+                at_root[flow->value_of[leaf_at(flow, t, l)]] = true;
+    }
+    for (uint32_t u = 0; u < p->n_uses; u++)
+        if (instructions[p->uses[u].step].op == ECH_FLOW_ASYNC_START)
+            async[p->uses[u].value] = true;
+    for (uint32_t t = 0; t < p->n_steps; t++)
+    {
+        const EchFlowInstruction *in = &instructions[t];
+        if ((in->op != ECH_FLOW_COPY && in->op != ECH_FLOW_SLICE) || in->root || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE || in->n_leaves != 1)
+            continue;
+        const EchFlowInstruction *from = &instructions[in->operands[0]];
+        if (from->n_leaves != 1 || from->leaves[0].space != 0 || in->leaves[0].space != 0)
+            continue;
+        if (in->op == ECH_FLOW_COPY && g_strcmp0(from->leaves[0].text, in->leaves[0].text) != 0)
+            continue;
+        uint32_t operand = flow->value_of[leaf_at(flow, in->operands[0], 0)], result = flow->value_of[leaf_at(flow, t, 0)];
+        if (at_root[result] || async[result] || best[p->values[operand].group] != operand || best[p->values[result].group] != result)
+            continue;
+        EchMsaStep *step = &p->steps[t];
+        step->kind = in->op == ECH_FLOW_COPY ? ECH_MSA_COPY : ECH_MSA_SLICE;
+        step->operand = operand;
+        step->result = result;
+        step->latest_operand = 0;
+        for (uint32_t k = 0; k < in->n_operands; k++)
+            if (in->operands[k] != ECH_PLACE_NONE)
+                step->latest_operand = MAX(step->latest_operand, in->operands[k]);
+    }
+}
+
+typedef struct {
+    EchMsaCandidate candidate;
+    uint64_t bytes, elements, id;
+} Ranked;
+
+static gint compare_ranked(gconstpointer a, gconstpointer b)
+{
+    const Ranked *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    if (x->elements != y->elements)
+        return x->elements > y->elements ? -1 : 1;
+    if (x->candidate.last_use != y->candidate.last_use)
+        return x->candidate.last_use < y->candidate.last_use ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+void ech_flow_finish(EchFlow *flow, const EchFlowInstruction *instructions)
+{
+    EchMsaProblem *p = &flow->problem;
+    g_autoptr(GArray) required = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
+    g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(Ranked));
+    g_autofree bool *live_out = g_new0(bool, MAX(p->n_values, 1)); /* per group */
+    g_autofree uint32_t *head = g_new(uint32_t, MAX(p->n_values, 1)), *next = g_new(uint32_t, MAX(p->n_values, 1));
+    for (uint32_t v = 0; v < p->n_values; v++)
+        head[v] = next[v] = ECH_PLACE_NONE;
+    for (uint32_t v = p->n_values; v > 0; v--)
+    {
+        next[v - 1] = head[p->values[v - 1].group];
+        head[p->values[v - 1].group] = v - 1;
+    }
+    g_array_append_vals(required, p->required, p->n_required);
+    for (uint32_t t = 0; t < p->n_steps; t++)
+    {
+        const EchFlowInstruction *in = &instructions[t];
+        bool input = in->entry && in->op == ECH_FLOW_PARAMETER, output = in->entry && in->root;
+        if (!input && !output && in->op != ECH_FLOW_CONSTANT)
+            continue;
+        for (uint32_t l = 0; l < in->n_leaves; l++)
+        {
+            uint32_t group = p->values[flow->value_of[leaf_at(flow, t, l)]].group;
+            live_out[group] = live_out[group] || output;
+            for (uint32_t v = head[group]; v != ECH_PLACE_NONE; v = next[v])
+            {
+                EchMsaRequired r = {v, t};
+                g_array_append_val(required, r);
+                p->values[v].output = p->values[v].output || output;
+            }
+        }
+    }
+    for (uint32_t u = 0; u < p->n_uses;)
+    {
+        uint32_t v = p->uses[u].value, end = u;
+        while (end < p->n_uses && p->uses[end].value == v)
+            end++;
+        const EchFlowInstruction *in = &instructions[p->values[v].step];
+        if (in->entry && in->op == ECH_FLOW_PARAMETER && !live_out[p->values[v].group] && p->values[v].bytes <= p->options.size)
+        {
+            Ranked r = {.candidate = {v, UINT32_MAX, 0}, .bytes = p->values[v].bytes, .id = p->values[v].id};
+            for (uint32_t k = u; k < end; k++)
+            {
+                const EchFlowInstruction *user = &instructions[p->uses[k].step];
+                r.candidate.first_use = MIN(r.candidate.first_use, p->uses[k].step);
+                r.candidate.last_use = MAX(r.candidate.last_use, p->uses[k].step);
+                for (uint32_t l = 0; l < user->n_leaves; l++)
+                    r.elements += user->leaves[l].elements;
+            }
+            g_array_append_val(ranked, r);
+        }
+        u = end;
+    }
+    g_array_sort(ranked, compare_ranked);
+    g_free(p->candidates);
+    p->n_candidates = ranked->len;
+    p->candidates = g_new0(EchMsaCandidate, MAX(ranked->len, 1));
+    for (guint i = 0; i < ranked->len; i++)
+        p->candidates[i] = g_array_index(ranked, Ranked, i).candidate;
+    g_free(p->required);
+    p->n_required = required->len;
+    p->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&required), FALSE);
+}
+
+void ech_flow_free(EchFlow *flow)
+{
+    if (flow == NULL)
+        return;
+    EchMsaProblem *p = &flow->problem;
+    g_free(p->steps);
+    g_free(p->values);
+    g_free(p->positions);
+    g_free(p->uses);
+    g_free(p->aliases);
+    g_free(p->required);
+    g_free(p->candidates);
+    g_free(p->scoped);
+    g_free(p->definition_bytes);
+    g_free(flow->value_places);
+    g_free(flow->position_places);
+    g_free(flow->use_places);
+    g_free(flow->leaf_start);
+    g_free(flow->value_of);
+    g_free(flow->trees);
+    g_ptr_array_unref(flow->all_trees);
+    g_free(flow);
+}

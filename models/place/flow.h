@@ -1,0 +1,93 @@
+/** @file flow.h
+ * From a flat schedule of instructions to the plain arrays of msa.h: values, positions, uses, aliases, requirements.
+ *
+ * Follows XLA's dataflow and alias analyses in SSA form: tuples, get-tuple-element and bitcasts hand values on; a loop's parameter and result are
+ * values of their own unless the loop leaves them as they are; arrays of one buffer form a group.
+ */
+#pragma once
+#include "models/place/msa.h"
+
+typedef enum {
+    ECH_FLOW_OTHER,
+    ECH_FLOW_PARAMETER,
+    ECH_FLOW_CONSTANT,
+    ECH_FLOW_TUPLE,
+    ECH_FLOW_ELEMENT, /**< get-tuple-element */
+    ECH_FLOW_BITCAST,
+    ECH_FLOW_FORWARD, /**< Result is the operand: all-reduce-done, opt-barrier, ... */
+    ECH_FLOW_WHILE,
+    ECH_FLOW_CONDITIONAL,
+    ECH_FLOW_CALL,
+    ECH_FLOW_ASYNC_START,
+    ECH_FLOW_ASYNC_UPDATE,
+    ECH_FLOW_ASYNC_DONE,
+    ECH_FLOW_COPY_START,
+    ECH_FLOW_COPY_DONE,
+    ECH_FLOW_COPY,
+    ECH_FLOW_SLICE, /**< slice and dynamic-slice */
+} EchFlowOp;
+
+/** The opcode's class by XLA's name. */
+EchFlowOp ech_flow_op(const char *opcode);
+
+/** One array of an instruction's result. */
+typedef struct {
+    EchBytes bytes;    /**< Padded. */
+    uint64_t elements; /**< Without padding. */
+    uint32_t major;    /**< Length of the most major dimension; 0 for scalars. */
+    int32_t space;     /**< Memory space in the layout. */
+    const char *text;  /**< Shape and layout; borrowed; tells whether a copy changes the layout. */
+} EchFlowLeaf;
+
+/** One instruction; the index in the array is its step. */
+typedef struct {
+    const char *name;      /**< Borrowed. */
+    EchFlowOp op;
+    uint32_t computation;  /**< Dense number. */
+    bool entry;            /**< In the entry computation. */
+    bool root;
+    const uint32_t *operands; /**< Steps; ECH_PLACE_NONE for one that is not scheduled. Borrowed. */
+    uint32_t n_operands;
+    const EchFlowLeaf *leaves; /**< Borrowed. */
+    uint32_t n_leaves;
+    bool tuple;            /**< The result is a tuple even if it has one leaf. */
+    uint32_t number;       /**< Of a parameter. */
+    uint32_t index;        /**< ELEMENT. */
+    const uint32_t *called; /**< Computations: WHILE body, condition; CONDITIONAL branches; CALL and ASYNC_START the one. Borrowed. */
+    uint32_t n_called;
+    double seconds;
+} EchFlowInstruction;
+
+/** Two arrays that share one buffer for a reason that the instructions alone do not tell (in-place operands). */
+typedef struct {
+    uint32_t step_a, leaf_a, step_b, leaf_b;
+} EchFlowPair;
+
+/** Where a use, a position or a value lies: step, operand (uses only), leaf of the operand or result. */
+typedef struct {
+    uint32_t step, operand, leaf;
+} EchFlowPlace;
+
+typedef struct {
+    EchMsaProblem problem;
+    EchFlowPlace *value_places;    /**< [n_values] where defined. */
+    EchFlowPlace *position_places; /**< [n_positions] */
+    EchFlowPlace *use_places;      /**< [n_uses] */
+    uint32_t *leaf_start;          /**< [n_steps + 1] first leaf number of a step. */
+    uint32_t *value_of;            /**< Per leaf number: the value there. */
+    struct EchFlowTree **trees;    /**< [n_steps] nesting of the result. */
+    GPtrArray *all_trees;
+} EchFlow;
+
+/** Analyses. Options are defaults; benefits and bytes accessed of uses are 0, nothing is eligible: the caller fills them in. */
+EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs, uint32_t n_pairs) G_GNUC_WARN_UNUSED_RESULT;
+void ech_flow_free(EchFlow *flow);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFlow, ech_flow_free)
+/** Leaf number inside the result of @step for an XLA index such as "0,1" ("" is the whole); ECH_PLACE_NONE if there is no such array. */
+uint32_t ech_flow_leaf(const EchFlow *flow, uint32_t step, const char *index);
+/** The XLA index of a leaf, "{0,1}" or "" for a result that is an array; owned by the caller. */
+char *ech_flow_index(const EchFlow *flow, uint32_t step, uint32_t leaf) G_GNUC_WARN_UNUSED_RESULT;
+/** After eligible and the allowed flags are set: which copies and slices may become prefetches. */
+void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions);
+/** Requires slow memory for entry parameters, results and constants, and lists the parameters that may be fetched before the program. */
+void ech_flow_finish(EchFlow *flow, const EchFlowInstruction *instructions);

@@ -1,0 +1,325 @@
+#include "models/place/xheap.h"
+
+#include "models/place/vmem.h"
+
+#include <stdlib.h>
+
+#define NONE UINT32_MAX
+
+typedef struct {
+    int64_t start, end; /* event clock, closed; end -1: not yet */
+    uint32_t group;
+    bool freed;
+} Life;
+
+typedef struct {
+    int64_t start, end;
+    EchBytes first_bytes, bytes; /* of the first member, of the largest */
+    uint64_t id;                 /* of the first member */
+    uint32_t group;
+} Group;
+
+static gint compare_group(gconstpointer a, gconstpointer b)
+{
+    const Group *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->first_bytes != y->first_bytes)
+        return x->first_bytes > y->first_bytes ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Lifetimes on the clock that ticks at every event. */
+static Life *lives(const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, uint32_t n, bool skip_empty, int64_t *ret_clock)
+{
+    Life *life = g_new0(Life, MAX(n, 1));
+    int64_t clock = 0;
+    for (uint32_t i = 0; i < n; i++)
+        life[i] = (Life){-1, -1, NONE, false};
+    for (uint32_t i = 0; i < n_events; i++)
+        if (events[i].kind == ECH_XHEAP_RELEASE)
+            life[events[i].buffer].freed = true;
+    for (uint32_t i = 0; i < n_events; i++)
+    {
+        const EchXheapEvent *e = &events[i];
+        Life *l = &life[e->buffer];
+        if (skip_empty && sizes[e->buffer] == 0)
+            continue;
+        if (e->kind == ECH_XHEAP_RELEASE)
+            l->end = l->start >= 0 ? clock : -1;
+        else
+        {
+            Life *other = e->kind == ECH_XHEAP_SHARE && e->with < n ? &life[e->with] : NULL;
+            if (other != NULL && other->start >= 0 && !other->freed && other->end < 0)
+                other->end = clock++; /* the operand ends before the one in its place begins */
+            l->start = clock;
+            l->group = other != NULL && other->start >= 0 ? other->group : e->buffer;
+        }
+        clock++;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (life[i].start >= 0 && life[i].end < 0)
+            life[i].end = clock++;
+    *ret_clock = clock;
+    return life;
+}
+
+typedef struct {
+    EchBytes start, end;
+} Free;
+
+typedef struct {
+    int64_t end;
+    EchBytes start, stop;
+} Taken;
+
+/* A binary heap by end. */
+static void taken_push(GArray *heap, Taken taken)
+{
+    g_array_append_val(heap, taken);
+    for (guint i = heap->len - 1; i > 0 && g_array_index(heap, Taken, (i - 1) / 2).end > g_array_index(heap, Taken, i).end; i = (i - 1) / 2)
+    {
+        Taken t = g_array_index(heap, Taken, i);
+        g_array_index(heap, Taken, i) = g_array_index(heap, Taken, (i - 1) / 2);
+        g_array_index(heap, Taken, (i - 1) / 2) = t;
+    }
+}
+
+static Taken taken_pop(GArray *heap)
+{
+    Taken top = g_array_index(heap, Taken, 0);
+    g_array_index(heap, Taken, 0) = g_array_index(heap, Taken, heap->len - 1);
+    g_array_set_size(heap, heap->len - 1);
+    for (guint i = 0;;)
+    {
+        guint k = 2 * i + 1;
+        if (k >= heap->len)
+            break;
+        if (k + 1 < heap->len && g_array_index(heap, Taken, k + 1).end < g_array_index(heap, Taken, k).end)
+            k++;
+        if (g_array_index(heap, Taken, i).end <= g_array_index(heap, Taken, k).end)
+            break;
+        Taken t = g_array_index(heap, Taken, i);
+        g_array_index(heap, Taken, i) = g_array_index(heap, Taken, k);
+        g_array_index(heap, Taken, k) = t;
+        i = k;
+    }
+    return top;
+}
+
+static guint free_index(const GArray *list, EchBytes start)
+{
+    guint low = 0, high = list->len;
+    while (low < high)
+    {
+        guint middle = (low + high) / 2;
+        if (g_array_index(list, Free, middle).start < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static EchBytes fast_merge(const GArray *groups, EchBytes alignment, EchBytes *offsets)
+{
+    g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(Free)), taken = g_array_new(FALSE, FALSE, sizeof(Taken));
+    Free all = {0, UINT64_MAX / 2};
+    g_array_append_val(list, all);
+    EchBytes top = 0;
+    for (guint g = 0; g < groups->len; g++)
+    {
+        const Group *group = &g_array_index(groups, Group, g);
+        while (taken->len > 0 && g_array_index(taken, Taken, 0).end <= group->start)
+        {
+            Taken t = taken_pop(taken);
+            guint i = free_index(list, t.start);
+            if (i < list->len && g_array_index(list, Free, i).start == t.stop)
+            {
+                t.stop = g_array_index(list, Free, i).end;
+                g_array_remove_index(list, i);
+            }
+            if (i > 0 && g_array_index(list, Free, i - 1).end == t.start)
+                g_array_index(list, Free, i - 1).end = t.stop;
+            else
+            {
+                Free f = {t.start, t.stop};
+                g_array_insert_val(list, i, f);
+            }
+        }
+        guint best = G_MAXUINT;
+        EchBytes best_room = 0;
+        for (guint i = 0; i < list->len; i++)
+        {
+            const Free *f = &g_array_index(list, Free, i);
+            EchBytes from = ech_round_up(f->start, alignment);
+            if (from >= f->end || f->end - from < group->bytes)
+                continue;
+            if (best == G_MAXUINT || f->end - from < best_room)
+            {
+                best = i;
+                best_room = f->end - from;
+            }
+        }
+        if (best == G_MAXUINT)
+            continue;
+        Free f = g_array_index(list, Free, best);
+        EchBytes from = ech_round_up(f.start, alignment), stop = from + group->bytes;
+        if (stop < f.end)
+            g_array_index(list, Free, best).start = stop;
+        else
+            g_array_remove_index(list, best);
+        taken_push(taken, (Taken){group->end, f.start, stop});
+        top = MAX(top, stop);
+        offsets[group->group] = from;
+    }
+    return top;
+}
+
+static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes, const uint64_t *ids, uint32_t n, const GArray *groups, EchBytes alignment,
+                         int64_t clock, EchBytes *offsets)
+{
+    /* Members of a group hold one place, each over its own range. */
+    g_autofree uint32_t *next = g_new(uint32_t, MAX(n, 1)), *head = g_new(uint32_t, MAX(n, 1));
+    g_autofree Group *order = g_new(Group, MAX(groups->len, 1));
+    for (uint32_t i = 0; i < n; i++)
+        head[i] = next[i] = NONE;
+    for (uint32_t i = n; i > 0; i--)
+        if (life[i - 1].start >= 0)
+        {
+            next[i - 1] = head[life[i - 1].group];
+            head[life[i - 1].group] = i - 1;
+        }
+    for (guint g = 0; g < groups->len; g++)
+    {
+        Group group = g_array_index(groups, Group, g);
+        /* compare_group() sorts by start, -bytes, id: put the keys there. */
+        if (temporal)
+            group.start = group.start - group.end;
+        else
+        {
+            group.start = -(int64_t)sizes[group.group];
+            group.first_bytes = (EchBytes)(life[group.group].end - life[group.group].start);
+        }
+        group.id = ids[group.group];
+        order[g] = group;
+    }
+    qsort(order, groups->len, sizeof(Group), compare_group);
+    g_autoptr(EchVmem) vmem = ech_vmem_new((uint32_t)MIN(clock + 1, (int64_t)UINT32_MAX - 64), (int64_t)alignment);
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(int64_t)), ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
+    EchBytes top = 0;
+    for (guint g = 0; g < groups->len; g++)
+    {
+        uint32_t owner = order[g].group;
+        g_array_set_size(starts, 0);
+        g_array_set_size(ends, 0);
+        for (uint32_t k = head[owner]; k != NONE; k = next[k])
+        {
+            g_array_append_val(starts, life[k].start);
+            g_array_append_val(ends, life[k].end);
+        }
+        int64_t offset = ech_vmem_find_many(vmem, (const int64_t *)(const void *)starts->data, (const int64_t *)(const void *)ends->data, starts->len,
+                                            (int64_t)sizes[owner], (int64_t)order[g].bytes);
+        for (uint32_t k = head[owner]; k != NONE; k = next[k])
+        {
+            ech_vmem_add(vmem, (EchVmemChunk){life[k].start, life[k].end, offset, (int64_t)sizes[k]});
+            top = MAX(top, (EchBytes)offset + sizes[k]);
+        }
+        offsets[owner] = (EchBytes)offset;
+    }
+    return top;
+}
+
+EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const uint64_t *ids,
+                       uint32_t n_buffers, uint64_t *ret_offsets)
+{
+    int64_t clock;
+    g_autofree Life *life = lives(events, n_events, sizes, n_buffers, false, &clock);
+    g_autofree uint32_t *index = g_new0(uint32_t, MAX(n_buffers, 1)); /* 1 + group's index */
+    g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(Group));
+    for (uint32_t i = 0; i < n_buffers; i++)
+    {
+        if (life[i].start < 0)
+            continue;
+        uint32_t g = life[i].group;
+        if (index[g] == 0)
+        {
+            Group group = {INT64_MAX, INT64_MIN, sizes[g], 0, ids[g], g};
+            g_array_append_val(groups, group);
+            index[g] = groups->len;
+        }
+        Group *group = &g_array_index(groups, Group, index[g] - 1);
+        group->start = MIN(group->start, life[i].start);
+        group->end = MAX(group->end, life[i].end);
+        group->bytes = MAX(group->bytes, sizes[i]);
+    }
+    for (guint g = groups->len; g > 0; g--)
+        if (g_array_index(groups, Group, g - 1).bytes == 0)
+            g_array_remove_index(groups, g - 1);
+    g_array_sort(groups, compare_group);
+    g_autofree EchBytes *offsets = g_new(EchBytes, MAX(n_buffers, 1)), *second = g_new(EchBytes, MAX(n_buffers, 1));
+    for (uint32_t i = 0; i < n_buffers; i++)
+        offsets[i] = second[i] = UINT64_MAX;
+    EchBytes size;
+    if (algorithm == ECH_XHEAP_FAST_MERGE)
+        size = fast_merge(groups, alignment, offsets);
+    else
+    {
+        size = best_fit(algorithm == ECH_XHEAP_TEMPORAL, life, sizes, ids, n_buffers, groups, alignment, clock, offsets);
+        if (algorithm == ECH_XHEAP_BEST)
+        {
+            EchBytes other = best_fit(true, life, sizes, ids, n_buffers, groups, alignment, clock, second);
+            if (other < size)
+            {
+                size = other;
+                g_free(offsets);
+                offsets = g_steal_pointer(&second);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < n_buffers; i++)
+        ret_offsets[i] = life[i].start < 0 || life[i].group == NONE ? UINT64_MAX : offsets[life[i].group];
+    return size;
+}
+
+typedef struct {
+    uint32_t start, end, buffer;
+    uint64_t id;
+} Range;
+
+static int compare_range(const void *a, const void *b)
+{
+    const Range *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static int compare_end(const void *a, const void *b)
+{
+    const Range *x = *(Range *const *)a, *y = *(Range *const *)b;
+    return x->end != y->end ? (x->end < y->end ? -1 : 1) : compare_range(x, y);
+}
+
+EchXheapEvent *ech_xheap_events(const uint32_t *starts, const uint32_t *ends, const uint64_t *ids, uint32_t n_buffers, uint32_t *ret_n)
+{
+    g_autofree Range *ranges = g_new(Range, MAX(n_buffers, 1));
+    g_autofree Range **by_end = g_new(Range *, MAX(n_buffers, 1));
+    EchXheapEvent *events = g_new(EchXheapEvent, MAX((size_t)2 * n_buffers, 1));
+    for (uint32_t i = 0; i < n_buffers; i++)
+        ranges[i] = (Range){starts[i], MAX(starts[i], ends[i]), i, ids[i]};
+    qsort(ranges, n_buffers, sizeof(Range), compare_range);
+    for (uint32_t i = 0; i < n_buffers; i++)
+        by_end[i] = &ranges[i];
+    qsort(by_end, n_buffers, sizeof(Range *), compare_end);
+    uint32_t n = 0, a = 0, f = 0;
+    while (a < n_buffers || f < n_buffers)
+        if (a < n_buffers && ranges[a].start <= by_end[f]->end)
+            events[n++] = (EchXheapEvent){ECH_XHEAP_ALLOC, ranges[a++].buffer, NONE};
+        else
+            events[n++] = (EchXheapEvent){ECH_XHEAP_RELEASE, by_end[f++]->buffer, NONE};
+    *ret_n = n;
+    return events;
+}

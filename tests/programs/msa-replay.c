@@ -1,0 +1,619 @@
+/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz]: places one oracle compile again with models/place and prints the outcome as JSON.
+ *
+ * Reads only what a compiler pass would have: schedule, values (their list order is not used), target constraints, options, picker size, bandwidth,
+ * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. */
+#include "models/place/flow.h"
+#include "models/place/xheap.h"
+
+#include <gio/gio.h>
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+typedef struct {
+    double definition, use;
+    bool has;
+} Benefit;
+
+typedef struct {
+    JsonObject *root;
+    GHashTable *step_of; /* instruction name -> 1 + step */
+    GHashTable *computations; /* name -> 1 + number */
+    EchFlowInstruction *instructions;
+    uint32_t n;
+    double bandwidth, saving; /* bytes/s, s/byte */
+    EchFlow *flow;
+} Replay;
+
+static char *read_gz(const char *path, size_t *ret_size)
+{
+    gzFile file = gzopen(path, "rb");
+    if (file == NULL)
+        return NULL;
+    GByteArray *bytes = g_byte_array_new();
+    guint8 buffer[65536];
+    int got;
+    while ((got = gzread(file, buffer, sizeof buffer)) > 0)
+        g_byte_array_append(bytes, buffer, (guint)got);
+    gzclose(file);
+    *ret_size = bytes->len;
+    g_byte_array_append(bytes, (const guint8 *)"", 1);
+    return (char *)g_byte_array_free(bytes, FALSE);
+}
+
+static uint32_t number_of(GHashTable *table, const char *name)
+{
+    gpointer known = g_hash_table_lookup(table, name);
+    if (known == NULL)
+    {
+        known = GUINT_TO_POINTER(g_hash_table_size(table) + 1);
+        g_hash_table_insert(table, g_strdup(name), known);
+    }
+    return GPOINTER_TO_UINT(known) - 1;
+}
+
+/* Major dimension by layout, and the elements, of a shape text such as bf16[4,8]{1,0:T(8,128)}. */
+static void read_dimensions(const char *text, uint32_t *ret_major, uint64_t *ret_elements)
+{
+    const char *at = strchr(text, '[');
+    uint64_t dims[16], elements = 1;
+    uint32_t n = 0, major = 0;
+    *ret_major = 0;
+    *ret_elements = 1;
+    if (at == NULL)
+        return;
+    for (at++; *at != ']' && *at != '\0';)
+    {
+        if (!g_ascii_isdigit(*at))
+        {
+            at++;
+            continue;
+        }
+        char *end;
+        uint64_t d = g_ascii_strtoull(at, &end, 10);
+        if (n < G_N_ELEMENTS(dims))
+            dims[n++] = d;
+        elements *= d;
+        at = end;
+    }
+    *ret_elements = elements;
+    if (n == 0)
+        return;
+    const char *layout = strchr(at, '{');
+    uint64_t order = 0; /* the last of minor_to_major is the major one */
+    for (at = layout; at != NULL && *at != ':' && *at != '}' && *at != '\0'; at++)
+        if (g_ascii_isdigit(*at))
+        {
+            char *end;
+            order = g_ascii_strtoull(at, &end, 10);
+            at = end - 1;
+        }
+    major = order < n ? (uint32_t)dims[order] : (uint32_t)dims[0];
+    *ret_major = major;
+}
+
+static void read_schedule(Replay *r)
+{
+    JsonArray *schedule = json_object_get_array_member(r->root, "schedule");
+    r->n = json_array_get_length(schedule);
+    r->instructions = g_new0(EchFlowInstruction, MAX(r->n, 1));
+    for (uint32_t t = 0; t < r->n; t++)
+        g_hash_table_insert(r->step_of, g_strdup(json_array_get_string_element(json_array_get_array_element(schedule, t), 1)), GUINT_TO_POINTER(t + 1));
+    const char *entry = r->n > 0 ? json_array_get_string_element(json_array_get_array_element(schedule, r->n - 1), 0) : "";
+    for (uint32_t t = 0; t < r->n; t++)
+    {
+        JsonArray *row = json_array_get_array_element(schedule, t);
+        EchFlowInstruction *in = &r->instructions[t];
+        in->name = json_array_get_string_element(row, 1);
+        in->computation = number_of(r->computations, json_array_get_string_element(row, 0));
+        in->entry = strcmp(json_array_get_string_element(row, 0), entry) == 0;
+        in->seconds = json_array_get_double_element(row, 2);
+        if (json_array_get_length(row) < 6)
+            continue;
+        const char *opcode = json_array_get_string_element(row, 3);
+        in->op = ech_flow_op(opcode);
+        JsonArray *operands = json_array_get_array_element(row, 4), *leaves = json_array_get_array_element(row, 5);
+        in->n_operands = json_array_get_length(operands);
+        uint32_t *steps = g_new0(uint32_t, MAX(in->n_operands, 1));
+        for (uint32_t k = 0; k < in->n_operands; k++)
+            steps[k] = GPOINTER_TO_UINT(g_hash_table_lookup(r->step_of, json_array_get_string_element(operands, k))) - 1;
+        in->operands = steps;
+        in->n_leaves = json_array_get_length(leaves);
+        EchFlowLeaf *out = g_new0(EchFlowLeaf, MAX(in->n_leaves, 1));
+        for (uint32_t l = 0; l < in->n_leaves; l++)
+        {
+            JsonArray *leaf = json_array_get_array_element(leaves, l);
+            out[l].text = json_array_get_string_element(leaf, 0);
+            out[l].bytes = (EchBytes)json_array_get_int_element(leaf, 1);
+            out[l].space = (int32_t)json_array_get_int_element(leaf, 2);
+            read_dimensions(out[l].text, &out[l].major, &out[l].elements);
+        }
+        in->leaves = out;
+        const char *number = strstr(in->name, "param_");
+        if (in->op == ECH_FLOW_PARAMETER && number != NULL)
+            in->number = (uint32_t)g_ascii_strtoull(number + 6, NULL, 10);
+        in->root = t + 1 == r->n;
+        if (json_array_get_length(row) < 7)
+            continue;
+        JsonObject *extra = json_array_get_object_element(row, 6);
+        in->root = in->root || json_object_has_member(extra, "root");
+        if (json_object_has_member(extra, "index"))
+            in->index = (uint32_t)json_object_get_int_member(extra, "index");
+        uint32_t called[64], n_called = 0;
+        static const char *const keys[] = {"body", "condition"};
+        for (size_t k = 0; k < 2; k++)
+            if (json_object_has_member(extra, keys[k]))
+                called[n_called++] = number_of(r->computations, json_object_get_string_member(extra, keys[k]));
+        if (json_object_has_member(extra, "branches"))
+        {
+            JsonArray *branches = json_object_get_array_member(extra, "branches");
+            for (guint k = 0; k < json_array_get_length(branches) && n_called < 64; k++)
+                called[n_called++] = number_of(r->computations, json_array_get_string_element(branches, k));
+        }
+        if (json_object_has_member(extra, "calls") && (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_CALL))
+            called[n_called++] = number_of(r->computations, json_object_get_string_member(extra, "calls"));
+        in->called = g_memdup2(called, MAX(n_called, 1) * sizeof(uint32_t));
+        in->n_called = n_called;
+    }
+    /* A root's extras may lie in a computation whose last instruction is the root without saying so. */
+}
+
+/* "fusion.2{1}" -> step and leaf. */
+static bool find_place(const Replay *r, const char *text, uint32_t *ret_step, uint32_t *ret_leaf)
+{
+    g_autofree char *name = g_strdup(text);
+    char *brace = strchr(name, '{');
+    if (brace != NULL)
+    {
+        *brace++ = '\0';
+        brace[strcspn(brace, "}")] = '\0';
+    }
+    g_strchomp(name);
+    uint32_t step = GPOINTER_TO_UINT(g_hash_table_lookup(r->step_of, name));
+    if (step == 0)
+        return false;
+    uint32_t leaf = brace != NULL && r->flow != NULL ? ech_flow_leaf(r->flow, step - 1, brace) : 0;
+    if (leaf == ECH_PLACE_NONE || leaf >= r->instructions[step - 1].n_leaves)
+        return false;
+    *ret_step = step - 1;
+    *ret_leaf = leaf;
+    return true;
+}
+
+/* "tuple.11, operand 1 {0}" -> step, operand, leaf of the operand. */
+static bool find_use(const Replay *r, const char *text, EchFlowPlace *ret)
+{
+    const char *comma = strstr(text, ", operand ");
+    if (comma == NULL)
+        return false;
+    g_autofree char *name = g_strndup(text, (gsize)(comma - text));
+    uint32_t step = GPOINTER_TO_UINT(g_hash_table_lookup(r->step_of, name));
+    char *end;
+    uint32_t operand = (uint32_t)g_ascii_strtoull(comma + 10, &end, 10);
+    if (step == 0 || operand >= r->instructions[step - 1].n_operands || r->instructions[step - 1].operands[operand] == ECH_PLACE_NONE)
+        return false;
+    uint32_t source = r->instructions[step - 1].operands[operand], leaf = 0;
+    const char *brace = strchr(end, '{');
+    if (brace != NULL)
+    {
+        g_autofree char *index = g_strndup(brace + 1, strcspn(brace + 1, "}"));
+        leaf = ech_flow_leaf(r->flow, source, index);
+    }
+    if (leaf == ECH_PLACE_NONE || leaf >= r->instructions[source].n_leaves)
+        return false;
+    *ret = (EchFlowPlace){step - 1, operand, leaf};
+    return true;
+}
+
+static uint32_t value_at(const Replay *r, uint32_t step, uint32_t leaf)
+{
+    return r->flow->value_of[r->flow->leaf_start[step] + leaf];
+}
+
+/* Values of one row share a buffer: the definition and what every use reads. */
+static GArray *read_pairs(const Replay *r)
+{
+    GArray *pairs = g_array_new(FALSE, FALSE, sizeof(EchFlowPair));
+    JsonArray *values = json_object_get_array_member(r->root, "values");
+    for (guint i = 0; i < json_array_get_length(values); i++)
+    {
+        JsonArray *row = json_array_get_array_element(values, i), *uses = json_array_get_array_element(row, 6);
+        uint32_t step, leaf;
+        if (json_array_get_int_element(row, 7) != 0 || !find_place(r, json_array_get_string_element(row, 1), &step, &leaf))
+            continue;
+        for (guint k = 0; k < json_array_get_length(uses); k++)
+        {
+            EchFlowPlace use;
+            if (!find_use(r, json_array_get_string_element(uses, k), &use))
+                continue;
+            EchFlowPair pair = {step, leaf, r->instructions[use.step].operands[use.operand], use.leaf};
+            g_array_append_val(pairs, pair);
+        }
+    }
+    return pairs;
+}
+
+static double member(JsonObject *object, const char *name, double fallback)
+{
+    if (!json_object_has_member(object, name))
+        return fallback;
+    JsonNode *node = json_object_get_member(object, name);
+    if (json_node_get_value_type(node) == G_TYPE_STRING)
+    {
+        /* An unsigned -1 is how the compiler prints "no limit". */
+        double x = g_ascii_strtod(json_node_get_string(node), NULL);
+        return x;
+    }
+    return json_node_get_value_type(node) == G_TYPE_INT64 ? (double)json_node_get_int(node) : json_node_get_double(node);
+}
+
+static void read_options(const Replay *r)
+{
+    JsonObject *in = json_object_get_object_member(r->root, "options");
+    EchMsaOptions *o = &r->flow->problem.options;
+    o->size = (EchBytes)member(in, "max_size_in_bytes", 0);
+    o->alignment = (EchBytes)member(in, "alignment_in_bytes", 4096);
+    o->copy_bytes_per_s = r->bandwidth;
+    o->picker_bytes = (EchBytes)member(r->root, "picker_bytes", 0);
+    o->max_prefetches = (int64_t)member(in, "max_outstanding_prefetches", -1);
+    o->max_evictions = (int64_t)member(in, "max_outstanding_evictions", -1);
+    o->while_extra = (int64_t)member(in, "while_use_extra_outstanding_prefetch_limit", 0);
+    o->max_retries = (uint32_t)member(in, "max_retries", 1);
+    o->max_repacks = (uint32_t)member(in, "max_repacks", 0);
+    o->max_cross_program = (uint32_t)member(in, "max_cross_program_prefetches", 1);
+    o->cross_program = member(in, "enable_cross_program_prefetch", 1) != 0;
+    o->cross_program_free = member(in, "enable_cross_program_prefetch_freeing", 1) != 0;
+    o->fifo = member(in, "enforce_prefetch_fifo_order", 0) != 0;
+    o->max_slices = (uint32_t)MIN(member(in, "max_slices", 0), 4294967295.0);
+    o->min_slice_bytes = (EchBytes)member(in, "min_bytes", 0);
+    o->preferred_slice = (EchBytes)member(in, "preferred_slice_size", 0);
+    o->all_permutations = (uint32_t)member(in, "all_slice_time_permutations_threshold", 0);
+    o->inefficient_ratio = member(in, "inefficient_use_to_copy_ratio", 0);
+    o->sync_copies = member(in, "enable_sync_copy_replacement", 0) != 0;
+    o->sync_slices = member(in, "enable_sync_slice_replacement", 0) != 0;
+    /* Overlap ratios are arguments of the picker, not printed options: the settings that change them name them. */
+    const char *setting = json_object_get_string_member(r->root, "setting");
+    if (g_strcmp0(setting, "pref4") == 0)
+        o->preferred_overlap = 4;
+    if (g_strcmp0(setting, "max1") == 0)
+        o->max_overlap = 1;
+}
+
+/* Benefits: of a definition by its value's id, of a use by its text. */
+static GHashTable *read_benefits(const Replay *r)
+{
+    GHashTable *table = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    JsonArray *trace = json_object_get_array_member(r->root, "trace");
+    const char *use = NULL;
+    int64_t value = -1;
+    for (guint i = 0; i < json_array_get_length(trace); i++)
+    {
+        JsonArray *event = json_array_get_array_element(trace, i);
+        const char *kind = json_array_get_string_element(event, 0);
+        if (strcmp(kind, "seg") == 0)
+        {
+            use = json_array_get_string_element(event, 6); /* only names what the next event's benefits belong to */
+            value = json_array_get_int_element(event, 1);
+        }
+        else if (strcmp(kind, "ben") == 0 && use != NULL)
+        {
+            Benefit *benefit = g_new0(Benefit, 1);
+            benefit->definition = json_array_get_double_element(event, 1);
+            benefit->use = json_array_get_double_element(event, 2);
+            g_hash_table_replace(table, g_strdup(use), benefit);
+            Benefit *definition = g_new0(Benefit, 1);
+            *definition = *benefit;
+            g_hash_table_replace(table, g_strdup_printf("#%" G_GINT64_FORMAT, value), definition);
+            use = NULL;
+        }
+    }
+    return table;
+}
+
+static char *use_text(const Replay *r, uint32_t u)
+{
+    const EchFlowPlace *place = &r->flow->use_places[u];
+    const EchFlowInstruction *in = &r->instructions[place->step];
+    g_autofree char *index = ech_flow_index(r->flow, in->operands[place->operand], place->leaf);
+    return g_strdup_printf("%s, operand %u%s%s", in->name, place->operand, *index != '\0' ? " " : "", index);
+}
+
+/* Reduction and bytes accessed from a benefit: memory-bound if positive. */
+static void fill_costs(Replay *r, GHashTable *benefits)
+{
+    EchMsaProblem *p = &r->flow->problem;
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        EchMsaUse *use = &p->uses[u];
+        const EchMsaStep *step = &p->steps[use->step];
+        g_autofree char *text = use_text(r, u);
+        const Benefit *benefit = g_hash_table_lookup(benefits, text);
+        double times = pow(5, step->while_nest);
+        bool moves = step->kind != ECH_MSA_TRIVIAL && step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL;
+        use->accessed = moves ? (int64_t)p->values[use->value].bytes : 0;
+        if (benefit != NULL && benefit->use > 0)
+        {
+            use->reduction = MIN(benefit->use / times, step->seconds);
+            use->accessed = (int64_t)llround(benefit->use / times / r->saving);
+        }
+        else if (benefit != NULL && benefit->use == 0)
+            use->accessed = 0;
+    }
+    for (uint32_t k = 0; k < p->n_positions; k++)
+    {
+        const EchFlowInstruction *in = &r->instructions[p->positions[k].step];
+        bool moves = in->op != ECH_FLOW_PARAMETER && in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL && in->op != ECH_FLOW_CONSTANT;
+        p->definition_bytes[k] = moves ? (int64_t)p->values[p->positions[k].value].bytes : 0;
+        g_autofree char *key = g_strdup_printf("#%" G_GUINT64_FORMAT, p->values[p->positions[k].value].id);
+        const Benefit *benefit = g_hash_table_lookup(benefits, key);
+        if (moves && benefit != NULL && benefit->definition > 0)
+            p->definition_bytes[k] = (int64_t)llround(benefit->definition / pow(5, p->steps[p->positions[k].step].while_nest) / r->saving);
+    }
+}
+
+
+static void read_values(Replay *r)
+{
+    EchMsaProblem *p = &r->flow->problem;
+    JsonArray *values = json_object_get_array_member(r->root, "values"), *required = json_object_get_array_member(r->root, "required");
+    g_autoptr(GHashTable) by_id = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped)), needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
+    for (uint32_t v = 0; v < p->n_values; v++)
+        p->values[v].id = UINT32_MAX + (uint64_t)v;
+    for (guint i = 0; i < json_array_get_length(values); i++)
+    {
+        JsonArray *row = json_array_get_array_element(values, i);
+        int64_t id = json_array_get_int_element(row, 0);
+        if (json_array_get_int_element(row, 7) != 0)
+        {
+            EchMsaScoped s = {(uint32_t)json_array_get_int_element(row, 4), (EchBytes)json_array_get_int_element(row, 3), id};
+            g_array_append_val(scoped, s);
+            continue;
+        }
+        uint32_t step, leaf;
+        if (!find_place(r, json_array_get_string_element(row, 1), &step, &leaf))
+            continue;
+        uint32_t v = value_at(r, step, leaf);
+        p->values[v].eligible = true;
+        p->values[v].id = (uint64_t)id;
+        p->values[v].boundedness = json_array_get_double_element(row, 2);
+        g_hash_table_insert(by_id, GINT_TO_POINTER((int)id), GUINT_TO_POINTER(v + 1));
+    }
+    for (guint i = 0; i < json_array_get_length(required); i++)
+    {
+        JsonArray *row = json_array_get_array_element(required, i);
+        const char *reason = json_array_get_string_element(row, 4);
+        uint32_t step = (uint32_t)json_array_get_int_element(row, 2);
+        uint32_t known = GPOINTER_TO_UINT(g_hash_table_lookup(by_id, GINT_TO_POINTER((int)json_array_get_int_element(row, 0))));
+        if (g_str_has_prefix(reason, "Program input") && step < r->n && r->instructions[step].n_leaves == 1)
+        {
+            /* The entry parameter's id, where it is not among the values. */
+            uint32_t v = value_at(r, step, 0);
+            if (p->values[v].id >= UINT32_MAX && p->values[v].step == step && known == 0 && r->instructions[step].op == ECH_FLOW_PARAMETER)
+                p->values[v].id = MIN(p->values[v].id, (uint64_t)json_array_get_int_element(row, 0));
+            continue;
+        }
+        bool constraint = g_str_has_prefix(reason, "Constraint"), use = g_str_has_prefix(reason, "Use not"), position = g_str_has_prefix(reason, "Position");
+        if (!constraint && !use && !position)
+            continue;
+        if (known != 0)
+        {
+            EchMsaRequired need = {known - 1, step};
+            g_array_append_val(needs, need);
+            if (p->values[known - 1].step == step)
+                p->values[known - 1].allowed = false;
+            continue;
+        }
+        /* A value that no row names: by where it is defined or used. */
+        for (uint32_t v = 0; (constraint || position) && v < p->n_values; v++)
+            if (p->values[v].step == step && !p->values[v].eligible)
+            {
+                EchMsaRequired need = {v, step};
+                g_array_append_val(needs, need);
+            }
+    }
+    p->n_scoped = scoped->len;
+    p->scoped = (EchMsaScoped *)(void *)g_array_free(g_steal_pointer(&scoped), FALSE);
+    p->n_required = needs->len;
+    p->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);
+}
+
+static void print_placement(const Replay *r, const EchMsaResult *result, JsonBuilder *out)
+{
+    const EchMsaProblem *p = &r->flow->problem;
+    EchBytes prefetched = 0, evicted = 0;
+    json_builder_set_member_name(out, "alloc");
+    json_builder_begin_array(out);
+    for (uint32_t i = 0; i < result->n_stays; i++)
+    {
+        const EchMsaStay *stay = &result->stays[i];
+        bool scoped = stay->kind == ECH_MSA_SCOPED;
+        bool named = !scoped && (p->values[stay->value].eligible || stay->cross_program);
+        int64_t id = scoped ? p->scoped[stay->value].tag : named ? (int64_t)MIN(p->values[stay->value].id, 1u << 30) : (int64_t)(1u << 20) + stay->value;
+        if (named && !stay->cross_program && (stay->kind == ECH_MSA_COPIED || stay->kind == ECH_MSA_SLICED))
+            *(stay->fast ? &prefetched : &evicted) += p->values[stay->value].bytes;
+        if (!stay->fast || stay->kind == ECH_MSA_MIRRORED || (stay->start > stay->end))
+            continue;
+        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++)
+        {
+            int64_t start = stay->start;
+            uint64_t offset = stay->offset, bytes = stay->bytes;
+            if (stay->n_slices > 0)
+            {
+                const EchMsaSlice *slice = &result->slices[stay->first_slice + k];
+                start = (int64_t)(int32_t)slice->after + 1;
+                offset = slice->offset;
+                bytes = slice->bytes;
+            }
+            json_builder_begin_array(out);
+            json_builder_add_int_value(out, id);
+            json_builder_add_int_value(out, start);
+            json_builder_add_int_value(out, stay->end);
+            json_builder_add_int_value(out, (gint64)offset);
+            json_builder_add_int_value(out, (gint64)bytes);
+            json_builder_end_array(out);
+        }
+    }
+    json_builder_end_array(out);
+    json_builder_set_member_name(out, "uses");
+    json_builder_begin_object(out);
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        if (!p->values[p->uses[u].value].eligible)
+            continue;
+        g_autofree char *text = use_text(r, u);
+        g_autofree char *key = g_strdup_printf("%" G_GUINT64_FORMAT "|%s", p->values[p->uses[u].value].id, text);
+        json_builder_set_member_name(out, key);
+        json_builder_add_int_value(out, result->use_fast[u]);
+    }
+    json_builder_end_object(out);
+    json_builder_set_member_name(out, "prefetch_bytes");
+    json_builder_add_int_value(out, (gint64)prefetched);
+    json_builder_set_member_name(out, "evict_bytes");
+    json_builder_add_int_value(out, (gint64)evicted);
+}
+
+static void print_heaps(const Replay *r, JsonBuilder *out)
+{
+    json_builder_set_member_name(out, "heaps");
+    json_builder_begin_array(out);
+    JsonArray *heaps = json_object_has_member(r->root, "heaps") ? json_object_get_array_member(r->root, "heaps") : NULL;
+    JsonObject *buffers = json_object_has_member(r->root, "buffers") ? json_object_get_object_member(r->root, "buffers") : NULL;
+    for (guint h = 0; heaps != NULL && buffers != NULL && h < json_array_get_length(heaps); h++)
+    {
+        JsonObject *heap = json_array_get_object_element(heaps, h);
+        JsonArray *in = json_object_get_array_member(heap, "events");
+        uint32_t n = json_array_get_length(in), n_buffers = 0;
+        int64_t space = -1;
+        g_autofree EchXheapEvent *events = g_new0(EchXheapEvent, MAX(n, 1));
+        g_autofree EchBytes *sizes = g_new0(EchBytes, MAX(n, 1));
+        g_autofree uint64_t *ids = g_new0(uint64_t, MAX(n, 1)), *offsets = g_new0(uint64_t, MAX(n, 1));
+        g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+        uint32_t used = 0;
+        for (uint32_t i = 0; i < n; i++)
+        {
+            JsonArray *event = json_array_get_array_element(in, i);
+            const char *kind = json_array_get_string_element(event, 0);
+            int id = (int)json_array_get_int_element(event, 1);
+            gpointer known = g_hash_table_lookup(index, GINT_TO_POINTER(id + 1));
+            if (known == NULL)
+            {
+                g_autofree char *key = g_strdup_printf("%d", id);
+                ids[n_buffers] = (uint64_t)id;
+                if (json_object_has_member(buffers, key))
+                {
+                    JsonArray *buffer = json_object_get_array_member(buffers, key);
+                    sizes[n_buffers] = (EchBytes)json_array_get_int_element(buffer, 2);
+                    space = json_array_get_int_element(buffer, 1);
+                }
+                known = GUINT_TO_POINTER(++n_buffers);
+                g_hash_table_insert(index, GINT_TO_POINTER(id + 1), known);
+            }
+            EchXheapEvent *e = &events[used++];
+            e->buffer = GPOINTER_TO_UINT(known) - 1;
+            e->kind = *kind == 'a' ? ECH_XHEAP_ALLOC : *kind == 's' ? ECH_XHEAP_SHARE : ECH_XHEAP_RELEASE;
+            e->with = UINT32_MAX;
+            if (*kind == 's')
+                e->with = GPOINTER_TO_UINT(g_hash_table_lookup(index, GINT_TO_POINTER((int)json_array_get_int_element(event, 2) + 1))) - 1;
+        }
+        bool fast = strcmp(json_object_get_string_member(heap, "algorithm"), "fast_merge") == 0;
+        EchBytes alignment = !fast ? 4 : space == 6 ? 512 : 16384;
+        EchBytes size = ech_xheap_run(fast ? ECH_XHEAP_FAST_MERGE : ECH_XHEAP_BEST, alignment, events, used, sizes, ids, n_buffers, offsets);
+        json_builder_begin_object(out);
+        json_builder_set_member_name(out, "size");
+        json_builder_add_int_value(out, (gint64)size);
+        json_builder_set_member_name(out, "offsets");
+        json_builder_begin_object(out);
+        for (uint32_t i = 0; i < n_buffers; i++)
+            if (offsets[i] != UINT64_MAX)
+            {
+                g_autofree char *key = g_strdup_printf("%" G_GUINT64_FORMAT, ids[i]);
+                json_builder_set_member_name(out, key);
+                json_builder_add_int_value(out, (gint64)offsets[i]);
+            }
+        json_builder_end_object(out);
+        json_builder_end_object(out);
+    }
+    json_builder_end_array(out);
+}
+
+int main(int argc, char **argv)
+{
+    bool timing = g_getenv("MSA_REPLAY_TIME") != NULL;
+    if (argc < 2)
+    {
+        fprintf(stderr, "usage: msa-replay FILE.json.gz [--hlo FILE.hlo.gz]\n");
+        return 2;
+    }
+    size_t size;
+    g_autofree char *text = read_gz(argv[1], &size);
+    g_autoptr(JsonParser) parser = json_parser_new_immutable();
+    g_autoptr(GError) error = NULL;
+    if (text == NULL || !json_parser_load_from_data(parser, text, (gssize)size, &error))
+    {
+        fprintf(stderr, "%s: %s\n", argv[1], error != NULL ? error->message : "cannot be read");
+        return 1;
+    }
+    Replay replay = {.root = json_node_get_object(json_parser_get_root(parser))}, *r = &replay;
+    r->step_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    r->computations = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(JsonBuilder) out = json_builder_new();
+    json_builder_begin_object(out);
+    if (json_object_has_member(r->root, "schedule") && json_object_has_member(r->root, "options"))
+    {
+        read_schedule(r);
+        /* Saving per byte in the fast memory: the reciprocal bandwidths of both; facts of each chip. */
+        const char *chip = json_object_get_string_member(r->root, "chip");
+        static const struct {
+            const char *chip;
+            double bandwidth, times;
+        } chips[] = {{"v4", 491.2369e9, 6}, {"v5e", 737.66058e9, 22.5}, {"v5p", 2350.42083e9, 7.7}, {"v6e", 1638e9, 13}, {"tpu7x", 3686e9, 3.2}};
+        r->bandwidth = member(r->root, "async_copy_bytes_per_s", 1e12);
+        double times = 10;
+        for (size_t i = 0; i < G_N_ELEMENTS(chips); i++)
+            if (strcmp(chips[i].chip, chip) == 0)
+            {
+                r->bandwidth = chips[i].bandwidth;
+                times = chips[i].times;
+            }
+        r->saving = (1 - 1 / times) / r->bandwidth;
+        uint32_t n_computations = g_hash_table_size(r->computations);
+        r->flow = ech_flow_new(r->instructions, r->n, n_computations, NULL, 0);
+        g_autoptr(GArray) pairs = read_pairs(r);
+        ech_flow_free(r->flow);
+        r->flow = ech_flow_new(r->instructions, r->n, n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
+        read_options(r);
+        read_values(r);
+        g_autoptr(GHashTable) benefits = read_benefits(r);
+        fill_costs(r, benefits);
+        ech_flow_mark_sync(r->flow, r->instructions);
+        ech_flow_finish(r->flow, r->instructions);
+        gint64 before = g_get_monotonic_time();
+        g_autoptr(EchMsaResult) result = ech_msa_run(&r->flow->problem);
+        if (timing)
+            fprintf(stderr, "%s: %.3f ms\n", argv[1], (double)(g_get_monotonic_time() - before) / 1e3);
+        g_autofree char *wrong = ech_msa_check(&r->flow->problem, result);
+        if (wrong != NULL)
+            fprintf(stderr, "%s: %s\n", argv[1], wrong);
+        print_placement(r, result, out);
+        ech_flow_free(r->flow);
+        for (uint32_t t = 0; t < r->n; t++)
+        {
+            g_free((gpointer)(guintptr)r->instructions[t].operands);
+            g_free((gpointer)(guintptr)r->instructions[t].leaves);
+            g_free((gpointer)(guintptr)r->instructions[t].called);
+        }
+        g_free(r->instructions);
+    }
+    print_heaps(r, out);
+    json_builder_end_object(out);
+    g_autoptr(JsonNode) node = json_builder_get_root(out);
+    g_autofree char *json = json_to_string(node, FALSE);
+    puts(json);
+    g_hash_table_unref(r->step_of);
+    g_hash_table_unref(r->computations);
+    return 0;
+}
