@@ -4,7 +4,6 @@
  * Buffers are bounded: BUFFERS of BUFFER_BYTES, given back and used again; when all are full CUPTI drops records, and the count is written.
  * Callbacks run on a CUPTI thread and make no CUDA calls. The file is complete after the exit handler; until then it lacks its `end` line.
  * Environment: ECHELON_CAPTURE_OUT is the file's name ("%p" is the process id). */
-#define _GNU_SOURCE
 #include "cupti_abi.h"
 
 #include <dlfcn.h>
