@@ -1,6 +1,7 @@
 /* echelon info: what is in a trace or in a captured file. */
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
+#include "sim/report/program_info.h"
 #include "sim/trace/lifetime.h"
 
 #include <json-glib/json-glib.h>
@@ -282,6 +283,8 @@ static int print_json(const EchImport *import)
     add_string(b, "format", import->format);
     if (import->trace)
         json_trace(b, import->trace);
+    if (import->program)
+        ech_report_program_info(b, import->program);
     add_rows(b, "records", import->records, false);
     add_rows(b, "dropped", import->diag, true);
     add_rows(b, "notes", import->diag, false);
@@ -385,6 +388,8 @@ static int print_text(const EchImport *import, const char *path)
     g_string_append_printf(out, "%s: %s\n", path, import->format);
     if (import->trace)
         text_trace(out, import->trace);
+    if (import->program)
+        ech_report_program_text(out, import->program);
     text_rows(out, "records of the file", import->records, false);
     text_rows(out, "dropped or repaired", import->diag, true);
     text_rows(out, "notes", import->diag, false);
@@ -421,6 +426,8 @@ int ech_verb_info(int argc, char **argv)
     EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))
+        return ech_cli_fail(error);
+    if (import->program && !ech_report_program_complete(import->program, device, import->diag, &error))
         return ech_cli_fail(error);
     return json ? print_json(import) : print_text(import, rest[0]);
 }

@@ -11,9 +11,6 @@
 #include "sim/import/importers.def"
 #undef ECH_IMPORTER
 
-/* Until the program model is linked in, nothing makes a program that would have to be released. */
-#pragma weak ech_program_unref
-
 static const EchImportClass *const class_table[] = {
 #define ECH_IMPORTER(name) &ech_import_##name,
 #include "sim/import/importers.def"

@@ -24,5 +24,3 @@ EchId ech_program_look_through(const EchProgram *program, EchId instruction);
 bool ech_program_is_fused(const EchProgram *program, EchId computation);
 /** Rank of every instruction in XLA's post order; computations by size, or in reverse print order. Owned by the caller. */
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
-/** A shape index like {0,1} as a pre-order position of @shape; UINT32_MAX if it is none. */
-uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);

@@ -381,6 +381,7 @@ EchProgramBuilder *ech_program_builder_new(const char *name)
     p->keep = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     p->name = g_string_chunk_insert(p->strings, name);
     p->entry = ECH_NONE;
+    p->replicas = p->partitions = 1;
     builder->shapes = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
     return builder;
 }
@@ -601,6 +602,8 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     p->tuple_granule = program->tuple_granule;
     p->chip = program->chip ? g_string_chunk_insert(p->strings, program->chip) : NULL;
     p->scheduled = program->scheduled;
+    p->replicas = program->replicas;
+    p->partitions = program->partitions;
     p->entry = program->entry;
     COPY_ARRAY(p, program, shapes);
     COPY_ARRAY(p, program, elements);

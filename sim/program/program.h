@@ -161,6 +161,7 @@ typedef struct EchProgram {
     EchBytes tuple_granule;    /**< Of a tuple's table: 8 bytes a member on GPU (granule 8); TPU: 1024, 512 or 32 by chip. */
     const char *chip;          /**< Device name the sizes hold for ("tpu-v5e"), or NULL where it was not needed or not known. */
     bool scheduled;
+    uint32_t replicas, partitions; /**< As the module says; 1 where it does not. */
     EchId entry;
     EchShape *shapes;
     EchId *elements;
@@ -219,6 +220,8 @@ static inline EchId ech_program_value(const EchProgram *p, EchId instruction, ui
 EchId ech_program_subshape(const EchProgram *program, EchId shape, uint32_t position);
 /** Pre-order position of tuple member @member of @shape (not nested). */
 uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uint32_t member);
+/** A shape index like {0,1} as a pre-order position of @shape; UINT32_MAX if there is none. */
+uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);
 /** Layout of an array shape, or NULL for a tuple. */
 const EchLayout *ech_program_layout(const EchProgram *program, EchId shape);
 /** A shape's text with layouts; owned by the caller. */

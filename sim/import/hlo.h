@@ -1,0 +1,17 @@
+/** @file hlo.h
+ * XLA programs: the readers of HLO text and HloProto, which fill the same model, and the compiler's buffer assignment beside them.
+ */
+#pragma once
+#include "sim/import/import.h"
+
+/** Reads a module's text ("HloModule NAME, is_scheduled=true, ..."). @text is kept by the program. @where is used in messages.
+ * ECH_ERROR_PARSE with the line, ECH_ERROR_VERIFY. */
+EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *device, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Reads an HloProto, an HloModuleProto, or a message that holds an HloProto as its field 1; takes the buffer assignment inside. */
+EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *device, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** How sure the bytes are an HloProto (2), could be one (1), or are not (0). */
+int ech_hlo_probe_proto(const uint8_t *head, size_t n);
+/** Reads "BufferAssignment:" text (XLA's *-buffer-assignment.txt) into @program. Values the program does not have are counted. */
+bool ech_hlo_read_assignment(EchProgram *program, const char *text, size_t n, const char *where, EchDiag *diag, GError **error);
+/** Counts instructions by opcode into @records. */
+void ech_hlo_count_records(const EchProgram *program, EchDiag *records);

@@ -1,0 +1,1202 @@
+/* HloProto and HloModuleProto. Attributes are rendered as HLO text prints them, so that everything above the readers sees one form.
+ * Field numbers: openxla/xla xla/service/hlo.proto and xla/xla_data.proto. */
+#include "sim/import/hlo.h"
+
+#include "sim/base/error.h"
+#include "sim/import/wire.h"
+
+#include <string.h>
+
+enum { MAX_SHAPE_DEPTH = 64 };
+
+typedef struct {
+    const uint8_t *data;
+    size_t size;
+} Span;
+
+typedef struct {
+    uint64_t id;
+    Span span;
+    Span schedule; /* packed instruction ids; empty where there is none */
+    bool scheduled;
+} Computation;
+
+typedef struct {
+    const char *where;
+    EchWire file;
+    EchProgramBuilder *builder;
+    EchDiag *diag;
+    GArray *computations;   /* Computation */
+    GHashTable *by_id;      /* int64 -> computation + 1 */
+    GHashTable *instructions; /* int64 id -> EchId + 1 */
+    GHashTable *shapes;     /* GBytes -> EchId + 1 */
+    GPtrArray *ids;         /* owned int64 keys */
+    Span alias, assignment;
+} Reader;
+
+static bool fail(const Reader *r, const uint8_t *at, GError **error, const char *what)
+{
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: %s", r->where, (size_t)(at - r->file.begin), what);
+    return false;
+}
+
+static EchWire wire_of(const Reader *r, Span span)
+{
+    EchWire wire = r->file;
+    wire.at = span.data;
+    wire.end = span.data + span.size;
+    wire.bad = false;
+    return wire;
+}
+
+static Span span_of(const EchWireField *field)
+{
+    return (Span){field->data, field->type == ECH_WIRE_BYTES ? field->size : 0};
+}
+
+/* PrimitiveType numbers. */
+static const char *const dtype_names[] = {
+    [1] = "pred", [2] = "s8",         [3] = "s16",      [4] = "s32",          [5] = "s64",     [6] = "u8",          [7] = "u16",        [8] = "u32",
+    [9] = "u64",  [10] = "f16",       [11] = "f32",     [12] = "f64",         [13] = "tuple",  [14] = "opaque",     [15] = "c64",       [16] = "bf16",
+    [17] = "token", [18] = "c128",    [19] = "f8e5m2",  [20] = "f8e4m3fn",    [21] = "s4",     [22] = "u4",         [23] = "f8e4m3b11fnuz", [24] = "f8e5m2fnuz",
+    [25] = "f8e4m3fnuz", [26] = "s2", [27] = "u2",      [28] = "f8e4m3",      [29] = "f8e3m4", [30] = "s1",         [31] = "u1",        [32] = "f4e2m1fn",
+    [33] = "f8e8m0fnu", [34] = "opaque", [35] = "f6e3m2fn", [36] = "f6e2m3fn",
+};
+
+static bool read_tile(const EchWire *parent, const EchWireField *field, EchLayout *layout)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    EchTile tile = {0};
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire packed = ech_wire_packed(&wire, &f);
+        uint64_t value;
+        while (ech_wire_packed_next(&packed, &value)) {
+            int64_t size = (int64_t)value;
+            if (tile.rank == G_N_ELEMENTS(tile.dims) || (size < 1 && size != ECH_LAYOUT_COMBINE))
+                return false;
+            tile.dims[tile.rank++] = size;
+        }
+    }
+    if (wire.bad || tile.rank == 0 || layout->n_tiles == ECH_LAYOUT_MAX_TILES)
+        return false;
+    layout->tiles[layout->n_tiles++] = tile;
+    return true;
+}
+
+static bool read_split(const EchWire *parent, const EchWireField *field, EchLayout *layout)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    EchSplit split = {0};
+    uint64_t value;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1)
+            split.dim = (uint8_t)MIN(f.value, 255);
+        else if (f.number == 2) {
+            EchWire packed = ech_wire_packed(&wire, &f);
+            while (ech_wire_packed_next(&packed, &value)) {
+                if (split.n == ECH_LAYOUT_MAX_SPLITS)
+                    return false;
+                split.at[split.n++] = value;
+            }
+        }
+    }
+    if (wire.bad || split.dim >= layout->rank || layout->n_splits == ECH_LAYOUT_MAX_SPLITS)
+        return false;
+    for (uint8_t k = 0; k < split.n; k++) {
+        if (split.at[k] > layout->dims[split.dim] || (k > 0 && split.at[k] < split.at[k - 1]))
+            return false;
+    }
+    layout->splits[layout->n_splits++] = split;
+    return true;
+}
+
+static bool read_layout(const EchWire *parent, const EchWireField *field, EchLayout *layout)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    uint64_t value;
+    uint8_t n = 0;
+    uint32_t seen = 0;
+    while (ech_wire_next(&wire, &f)) {
+        switch (f.number) {
+        case 1: {
+            EchWire packed = ech_wire_packed(&wire, &f);
+            while (ech_wire_packed_next(&packed, &value)) {
+                if (value >= layout->rank || n == layout->rank || (seen & (UINT32_C(1) << value)))
+                    return false;
+                seen |= UINT32_C(1) << value;
+                layout->order[n++] = (uint8_t)value;
+            }
+            break;
+        }
+        case 6:
+            if (!read_tile(&wire, &f, layout))
+                return false;
+            break;
+        case 7: layout->element_bits = (uint16_t)MIN(f.value, 1024); break;
+        case 8: layout->space = (int32_t)MIN(f.value, INT16_MAX); break;
+        case 15: layout->dynamic_prefix = MIN(f.value, INT32_MAX); break;
+        case 16: layout->tail_alignment = CLAMP(f.value, 1, INT32_MAX); break;
+        case 17:
+            if (!read_split(&wire, &f, layout))
+                return false;
+            break;
+        default: break;
+        }
+    }
+    layout->has_layout = true;
+    return !wire.bad && (n == layout->rank || n == 0);
+}
+
+static bool read_shape(Reader *r, Span span, unsigned depth, EchId *ret, GError **error);
+
+static bool read_shape_fresh(Reader *r, Span span, unsigned depth, EchId *ret, GError **error)
+{
+    EchWire wire = wire_of(r, span);
+    EchWireField f, layout_field = {0};
+    EchLayout layout = {.tail_alignment = 1};
+    g_autoptr(GArray) members = g_array_new(FALSE, FALSE, sizeof(EchId));
+    uint64_t type = 0, value;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 2)
+            type = f.value;
+        else if (f.number == 3) {
+            EchWire packed = ech_wire_packed(&wire, &f);
+            while (ech_wire_packed_next(&packed, &value)) {
+                if (layout.rank == ECH_LAYOUT_MAX_RANK)
+                    return fail(r, span.data, error, "a shape of more than 32 dimensions");
+                layout.dims[layout.rank++] = value > INT64_MAX ? 0 : value;
+            }
+        } else if (f.number == 4) {
+            EchId member;
+            if (depth == MAX_SHAPE_DEPTH || f.type != ECH_WIRE_BYTES)
+                return fail(r, span.data, error, "a tuple shape nested too deep");
+            if (!read_shape(r, span_of(&f), depth + 1, &member, error))
+                return false;
+            g_array_append_val(members, member);
+        } else if (f.number == 5)
+            layout_field = f;
+    }
+    if (!ech_wire_ok(&wire, r->where, error))
+        return false;
+    if (type == 13)
+        *ret = ech_program_builder_tuple(r->builder, (const EchId *)(void *)members->data, members->len);
+    else {
+        if (type >= G_N_ELEMENTS(dtype_names) || !dtype_names[type]) {
+            /* A newer type: its width is what the layout says, a byte otherwise. */
+            ech_diag_note(r->diag, "unknown_element_types", 1);
+            type = 6;
+        }
+        g_strlcpy(layout.dtype, dtype_names[type], sizeof layout.dtype);
+        int bits = ech_layout_dtype_bits(layout.dtype, strlen(layout.dtype));
+        layout.bits = bits > 0 && bits < 8 ? 8 : (uint16_t)MAX(bits, 0);
+        for (uint8_t k = 0; k < layout.rank; k++)
+            layout.order[k] = (uint8_t)(layout.rank - 1 - k);
+        if (layout_field.number != 0 && !read_layout(&wire, &layout_field, &layout))
+            return fail(r, layout_field.data ? layout_field.data : span.data, error, "a layout that does not fit its shape");
+        *ret = ech_program_builder_array(r->builder, &layout);
+    }
+    return *ret != ECH_NONE || fail(r, span.data, error, "too many shapes, or a tuple of too many members");
+}
+
+static bool read_shape(Reader *r, Span span, unsigned depth, EchId *ret, GError **error)
+{
+    g_autoptr(GBytes) key = g_bytes_new_static(span.data, span.size);
+    size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(r->shapes, key));
+    if (found > 0) {
+        *ret = (EchId)(found - 1);
+        return true;
+    }
+    if (!read_shape_fresh(r, span, depth, ret, error))
+        return false;
+    g_hash_table_insert(r->shapes, g_steal_pointer(&key), GSIZE_TO_POINTER((size_t)*ret + 1));
+    return true;
+}
+
+static void put_id(Reader *r, GHashTable *table, uint64_t id, size_t value)
+{
+    int64_t *key = g_new(int64_t, 1);
+    *key = (int64_t)id;
+    g_ptr_array_add(r->ids, key);
+    g_hash_table_insert(table, key, GSIZE_TO_POINTER(value + 1));
+}
+
+static EchId get_id(GHashTable *table, uint64_t id)
+{
+    int64_t key = (int64_t)id;
+    size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(table, &key));
+    return found > 0 ? (EchId)(found - 1) : ECH_NONE;
+}
+
+/* Ids are unique in the module (2024), or (computation id << 32 | local id), or local. */
+static EchId find_instruction(const Reader *r, uint64_t computation, uint64_t id)
+{
+    EchId found = get_id(r->instructions, id);
+    if (found == ECH_NONE)
+        found = get_id(r->instructions, computation << 32 | (id & UINT32_MAX));
+    return found != ECH_NONE ? found : get_id(r->instructions, id & UINT32_MAX);
+}
+
+static EchId find_computation(const Reader *r, uint64_t id)
+{
+    EchId found = get_id(r->by_id, id);
+    return found != ECH_NONE ? found : get_id(r->by_id, id & UINT32_MAX);
+}
+
+/* Attributes as text */
+
+static void append_list(GString *text, const char *name, const EchWire *parent, const EchWireField *field)
+{
+    EchWire packed = ech_wire_packed(parent, field);
+    uint64_t value;
+    bool first = true;
+    g_string_append_printf(text, ", %s={", name);
+    while (ech_wire_packed_next(&packed, &value)) {
+        g_string_append_printf(text, "%s%" G_GINT64_FORMAT, first ? "" : ",", (int64_t)value);
+        first = false;
+    }
+    g_string_append_c(text, '}');
+}
+
+static void append_dot(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    static const char *const names[] = {NULL, "lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims"};
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number < G_N_ELEMENTS(names))
+            append_list(text, names[f.number], &wire, &f);
+    }
+}
+
+typedef struct {
+    int64_t size, stride, low, high, window_dilation, base_dilation, reversal;
+} WindowDim;
+
+static void append_window(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    static const char *const keys[] = {"size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"};
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g;
+    g_autoptr(GArray) dims = g_array_new(FALSE, FALSE, sizeof(WindowDim));
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        WindowDim dim = {0, 1, 0, 0, 1, 1, 0};
+        EchWire sub = ech_wire_sub(&wire, &f);
+        int64_t *const slots[] = {NULL, &dim.size, &dim.stride, &dim.low, &dim.high, &dim.window_dilation, &dim.base_dilation, &dim.reversal};
+        while (ech_wire_next(&sub, &g)) {
+            if (g.number < G_N_ELEMENTS(slots) && g.type == ECH_WIRE_VARINT)
+                *slots[g.number] = ech_wire_int(&g);
+        }
+        g_array_append_val(dims, dim);
+    }
+    if (dims->len == 0)
+        return;
+    g_string_append(text, ", window={");
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        g_string_append_printf(text, "%s%s=", k > 0 ? " " : "", keys[k]);
+        for (guint d = 0; d < dims->len; d++) {
+            const WindowDim *dim = &g_array_index(dims, WindowDim, d);
+            const int64_t values[] = {dim->size, dim->stride, dim->low, dim->base_dilation, dim->window_dilation, dim->reversal};
+            g_string_append_printf(text, "%s%" G_GINT64_FORMAT, d > 0 ? "x" : "", values[k]);
+            if (k == 2)
+                g_string_append_printf(text, "_%" G_GINT64_FORMAT, dim->high);
+        }
+    }
+    g_string_append_c(text, '}');
+}
+
+/* One operand's letters: position d of the string says what dimension d is. */
+static void append_letters(GString *text, int64_t a, char a_letter, int64_t b, char b_letter, const GArray *spatial)
+{
+    char letters[ECH_LAYOUT_MAX_RANK + 1] = {0};
+    size_t n = (size_t)spatial->len + 2;
+    if (n > ECH_LAYOUT_MAX_RANK)
+        return;
+    memset(letters, '?', n);
+    if (a >= 0 && a < (int64_t)n)
+        letters[a] = a_letter;
+    if (b >= 0 && b < (int64_t)n)
+        letters[b] = b_letter;
+    for (guint k = 0; k < spatial->len && k < 10; k++) {
+        int64_t at = g_array_index(spatial, int64_t, k);
+        if (at >= 0 && at < (int64_t)n)
+            letters[at] = (char)('0' + k);
+    }
+    g_string_append(text, letters);
+}
+
+static void append_convolution(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    int64_t numbers[13] = {0};
+    g_autoptr(GArray) input = g_array_new(FALSE, FALSE, sizeof(int64_t));
+    g_autoptr(GArray) kernel = g_array_new(FALSE, FALSE, sizeof(int64_t));
+    g_autoptr(GArray) output = g_array_new(FALSE, FALSE, sizeof(int64_t));
+    while (ech_wire_next(&wire, &f)) {
+        GArray *list = f.number == 11 ? input : f.number == 6 ? kernel : f.number == 12 ? output : NULL;
+        if (!list) {
+            if (f.number < G_N_ELEMENTS(numbers))
+                numbers[f.number] = ech_wire_int(&f);
+            continue;
+        }
+        EchWire packed = ech_wire_packed(&wire, &f);
+        uint64_t value;
+        while (ech_wire_packed_next(&packed, &value)) {
+            int64_t dim = (int64_t)value;
+            g_array_append_val(list, dim);
+        }
+    }
+    g_string_append(text, ", dim_labels=");
+    append_letters(text, numbers[7], 'b', numbers[8], 'f', input);
+    g_string_append_c(text, '_');
+    append_letters(text, numbers[3], 'i', numbers[4], 'o', kernel);
+    g_string_append(text, "->");
+    append_letters(text, numbers[9], 'b', numbers[10], 'f', output);
+}
+
+static void append_groups(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire packed = ech_wire_packed(&wire, &f);
+        uint64_t value;
+        bool first = true;
+        g_string_append(text, text->str[text->len - 1] == '{' ? "{" : ",{");
+        while (ech_wire_packed_next(&packed, &value)) {
+            g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, first ? "" : ",", value);
+            first = false;
+        }
+        g_string_append_c(text, '}');
+    }
+}
+
+/* CollectiveDeviceList: explicit groups, or an iota list [groups, size]. */
+static void append_device_list(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1) {
+            g_string_append(text, ", replica_groups={");
+            EchWire whole = ech_wire_sub(parent, field);
+            EchWireField each;
+            while (ech_wire_next(&whole, &each)) {
+                if (each.number == 1)
+                    append_groups(text, &whole, &each);
+            }
+            g_string_append_c(text, '}');
+            return;
+        }
+        if (f.number == 2) {
+            EchWire sub = ech_wire_sub(&wire, &f);
+            int64_t numbers[3] = {0, 1, 1};
+            while (ech_wire_next(&sub, &f)) {
+                if (f.number < 3)
+                    numbers[f.number] = ech_wire_int(&f);
+            }
+            g_string_append_printf(text, ", replica_groups=[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT "]<=[%" G_GINT64_FORMAT "]", numbers[1], numbers[2],
+                                   (int64_t)((uint64_t)numbers[1] * (uint64_t)numbers[2]));
+            return;
+        }
+    }
+}
+
+static void append_pair(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    int64_t numbers[3] = {0};
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number < 3)
+            numbers[f.number] = ech_wire_int(&f);
+    }
+    g_string_append_printf(text, "%s{%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT "}", text->str[text->len - 1] == '{' ? "" : ",", numbers[1], numbers[2]);
+}
+
+static void append_slice(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    int64_t numbers[4] = {0, 0, 0, 1};
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number < 4)
+            numbers[f.number] = ech_wire_int(&f);
+    }
+    g_string_append_printf(text, "%s[%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT "]", text->str[text->len - 1] == '{' ? "" : ", ", numbers[1], numbers[2],
+                           numbers[3]);
+}
+
+static void append_index(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire packed = ech_wire_packed(parent, field);
+    uint64_t value;
+    bool first = true;
+    while (ech_wire_packed_next(&packed, &value)) {
+        g_string_append_printf(text, "%s%" G_GINT64_FORMAT, first ? "" : ",", (int64_t)value);
+        first = false;
+    }
+}
+
+static void append_operand_alias(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, out = {0}, in = {0};
+    int64_t operand = 0;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1)
+            out = f;
+        else if (f.number == 2)
+            operand = ech_wire_int(&f);
+        else if (f.number == 3)
+            in = f;
+    }
+    g_string_append_printf(text, "%s{", text->str[text->len - 1] == '{' ? "" : ", ");
+    if (out.number != 0)
+        append_index(text, &wire, &out);
+    g_string_append_printf(text, "}: (%" G_GINT64_FORMAT ", {", operand);
+    if (in.number != 0)
+        append_index(text, &wire, &in);
+    g_string_append(text, "})");
+}
+
+/* Repeated messages that print as one list: every field @number of the instruction. */
+static void append_all(GString *text, Reader *r, Span instruction, uint32_t number, const char *name, void (*append)(GString *, const EchWire *, const EchWireField *))
+{
+    EchWire wire = wire_of(r, instruction);
+    EchWireField f;
+    g_string_append_printf(text, ", %s={", name);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == number)
+            append(text, &wire, &f);
+    }
+    g_string_append_c(text, '}');
+}
+
+static void append_group(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    /* A ReplicaGroup is the packed field 1 of a message: the same form a device list's groups have. */
+    append_groups(text, parent, field);
+}
+
+static void append_text(GString *text, const char *name, const EchWireField *field, bool quoted)
+{
+    g_string_append_printf(text, ", %s=%s", name, quoted ? "\"" : "");
+    for (size_t k = 0; k < field->size; k++) {
+        char c = (char)field->data[k];
+        if (quoted && (c == '"' || c == '\\'))
+            g_string_append_c(text, '\\');
+        g_string_append_c(text, c == '\n' || c == '\0' ? ' ' : c);
+    }
+    if (quoted)
+        g_string_append_c(text, '"');
+}
+
+static void append_attribute(GString *text, Reader *r, Span instruction, const EchWire *wire, const EchWireField *f, uint32_t *listed)
+{
+    switch (f->number) {
+    case 14: append_list(text, "dimensions", wire, f); break;
+    case 15: append_window(text, wire, f); break;
+    case 16: append_convolution(text, wire, f); break;
+    case 17:
+        if (!(*listed & 1))
+            append_all(text, r, instruction, 17, "slice", append_slice);
+        *listed |= 1;
+        break;
+    case 20: append_list(text, "dynamic_slice_sizes", wire, f); break;
+    case 26: g_string_append_printf(text, ", channel_id=%" G_GUINT64_FORMAT, f->value); break;
+    case 28: append_text(text, "custom_call_target", f, true); break;
+    case 30: append_dot(text, wire, f); break;
+    case 43:
+        if (f->size > 0)
+            append_text(text, "backend_config", f, f->data[0] != '{');
+        break;
+    case 47:
+        if (f->value)
+            g_string_append(text, ", is_host_transfer=true");
+        break;
+    case 49:
+        if (!(*listed & 2))
+            append_all(text, r, instruction, 49, "replica_groups", append_group);
+        *listed |= 2;
+        break;
+    case 50:
+        if (f->value > 1)
+            g_string_append_printf(text, ", feature_group_count=%" G_GUINT64_FORMAT, f->value);
+        break;
+    case 52:
+        if (!(*listed & 4))
+            append_all(text, r, instruction, 52, "source_target_pairs", append_pair);
+        *listed |= 4;
+        break;
+    case 58:
+        if (f->value > 1)
+            g_string_append_printf(text, ", batch_group_count=%" G_GUINT64_FORMAT, f->value);
+        break;
+    case 63: append_text(text, "direction", f, false); break;
+    case 74:
+        if (!(*listed & 8))
+            append_all(text, r, instruction, 74, "output_to_operand_aliasing", append_operand_alias);
+        *listed |= 8;
+        break;
+    case 79:
+        if (f->size > 0)
+            append_text(text, "async_execution_thread", f, true);
+        break;
+    case 80:
+        g_string_append_printf(text, ", cross_program_prefetch_index=%" G_GUINT64_FORMAT, f->value);
+        break;
+    case 87: append_device_list(text, wire, f); break;
+    default: break;
+    }
+}
+
+/* Instructions */
+
+static void read_literal(const EchWire *parent, const EchWireField *field, EchInstruction *instruction)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 2 && (f.number < 4 || f.number > 7))
+            continue;
+        uint64_t value;
+        EchWire packed = ech_wire_packed(&wire, &f);
+        if (!ech_wire_packed_next(&packed, &value))
+            continue;
+        instruction->number = f.number == 4 ? (int32_t)(uint32_t)value : (int64_t)value;
+        instruction->has_literal = packed.at == packed.end;
+    }
+}
+
+static const char *read_op_name(Reader *r, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 2 && f.type == ECH_WIRE_BYTES && f.size > 0)
+            return ech_program_builder_string(r->builder, (const char *)f.data, (gssize)f.size);
+    }
+    return NULL;
+}
+
+static bool read_references(Reader *r, const Computation *computation, const EchWire *parent, const EchWireField *field, GError **error)
+{
+    EchWire packed = ech_wire_packed(parent, field);
+    uint64_t id;
+    while (ech_wire_packed_next(&packed, &id)) {
+        if (field->number == 38) {
+            EchId called = find_computation(r, id);
+            if (called == ECH_NONE)
+                return fail(r, parent->at, error, "a called computation that is not in the module");
+            ech_program_builder_called(r->builder, called);
+            continue;
+        }
+        EchId other = find_instruction(r, computation->id, id);
+        if (other == ECH_NONE && field->number == 37) {
+            ech_diag_dropped(r->diag, "unknown_control_predecessors", 1, "%s", r->where);
+            continue;
+        }
+        if (other == ECH_NONE)
+            return fail(r, parent->at, error, "an operand that is not defined before its use");
+        if (field->number == 36)
+            ech_program_builder_operand(r->builder, other);
+        else
+            ech_program_builder_control(r->builder, other);
+    }
+    return !packed.bad || fail(r, parent->at, error, "a malformed list of ids");
+}
+
+static bool read_instruction(Reader *r, const Computation *computation, uint64_t root, Span span, GError **error)
+{
+    EchWire wire = wire_of(r, span);
+    EchWireField f;
+    EchInstruction instruction = {.number = -1, .shape = ECH_NONE, .name = "", .opcode_name = ""};
+    g_autoptr(GString) attributes = g_string_new(NULL);
+    uint32_t listed = 0;
+    while (ech_wire_next(&wire, &f)) {
+        switch (f.number) {
+        case 1: instruction.name = ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size); break;
+        case 2:
+            instruction.opcode = (uint16_t)ech_hlo_parse(f.data ? (const char *)f.data : "", f.size);
+            instruction.opcode_name = instruction.opcode != ECH_HLO_UNKNOWN ? ech_hlo_name((EchHlo)instruction.opcode)
+                                                                            : ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size);
+            break;
+        case 3:
+            if (f.type != ECH_WIRE_BYTES || !read_shape(r, span_of(&f), 0, &instruction.shape, error))
+                return f.type == ECH_WIRE_BYTES ? false : fail(r, span.data, error, "a shape was expected");
+            break;
+        case 7: instruction.op_name = read_op_name(r, &wire, &f); break;
+        case 8: read_literal(&wire, &f, &instruction); break;
+        case 9:
+            if (instruction.number < 0)
+                instruction.number = ech_wire_int(&f);
+            break;
+        case 11: instruction.fusion_kind = f.size > 1 ? f.data[1] : 0; break;
+        case 13:
+            if (instruction.number < 0)
+                instruction.number = ech_wire_int(&f);
+            break;
+        case 28: instruction.target = ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size); break;
+        case 35: instruction.id = f.value; break;
+        default: break;
+        }
+        append_attribute(attributes, r, span, &wire, &f, &listed);
+    }
+    if (!ech_wire_ok(&wire, r->where, error))
+        return false;
+    if (instruction.shape == ECH_NONE)
+        return fail(r, span.data, error, "an instruction without a shape");
+    /* proto3 leaves zeros out. */
+    if ((instruction.opcode == ECH_HLO_PARAMETER || instruction.opcode == ECH_HLO_GET_TUPLE_ELEMENT) && instruction.number < 0)
+        instruction.number = 0;
+    instruction.is_root = instruction.id == root || (instruction.id & UINT32_MAX) == root || instruction.id == (computation->id << 32 | root);
+    instruction.attributes = ech_program_builder_string(r->builder, attributes->str, (gssize)attributes->len);
+    instruction.attributes_n = (uint32_t)attributes->len;
+    EchId id = ech_program_builder_instruction(r->builder, instruction);
+    put_id(r, r->instructions, instruction.id, id);
+    EchWireField condition = {0};
+    wire = wire_of(r, span);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 38 && instruction.opcode == ECH_HLO_WHILE)
+            condition = f;
+        if (f.number >= 36 && f.number <= 38 && !read_references(r, computation, &wire, &f, error))
+            return false;
+    }
+    /* A while lists its body first; the model has the condition first. */
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    EchInstruction *made = &p->instructions[id];
+    if (condition.number != 0 && made->n_called == 2) {
+        EchId body = p->called[made->first_called];
+        p->called[made->first_called] = p->called[made->first_called + 1];
+        p->called[made->first_called + 1] = body;
+    }
+    return true;
+}
+
+typedef struct {
+    uint64_t id;
+    Span span;
+} Raw;
+
+static bool read_computation(Reader *r, const Computation *computation, GError **error)
+{
+    EchWire wire = wire_of(r, computation->span);
+    EchWireField f;
+    const char *name = "", *thread = NULL;
+    uint64_t root = 0;
+    g_autoptr(GArray) raw = g_array_new(FALSE, FALSE, sizeof(Raw));
+    g_autoptr(GHashTable) index = g_hash_table_new(g_int64_hash, g_int64_equal);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1)
+            name = ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size);
+        else if (f.number == 2 && f.type == ECH_WIRE_BYTES) {
+            Raw one = {0, span_of(&f)};
+            EchWire sub = ech_wire_sub(&wire, &f);
+            EchWireField g;
+            while (ech_wire_next(&sub, &g)) {
+                if (g.number == 35)
+                    one.id = g.value;
+            }
+            if (!ech_wire_ok(&sub, r->where, error))
+                return false;
+            g_array_append_val(raw, one);
+        } else if (f.number == 6)
+            root = f.value;
+        else if (f.number == 8 && f.size > 0)
+            thread = ech_program_builder_string(r->builder, (const char *)f.data, (gssize)f.size);
+    }
+    if (!ech_wire_ok(&wire, r->where, error))
+        return false;
+    EchId id = ech_program_builder_computation(r->builder, name);
+    ech_program_builder_peek(r->builder)->computations[id].thread = thread && strcmp(thread, "main") != 0 ? thread : NULL;
+    if (!computation->scheduled) {
+        for (guint k = 0; k < raw->len; k++) {
+            if (!read_instruction(r, computation, root, g_array_index(raw, Raw, k).span, error))
+                return false;
+        }
+        return true;
+    }
+    for (guint k = 0; k < raw->len; k++) {
+        int64_t *key = g_new(int64_t, 2);
+        key[0] = (int64_t)g_array_index(raw, Raw, k).id;
+        key[1] = key[0] & UINT32_MAX;
+        g_ptr_array_add(r->ids, key);
+        g_hash_table_insert(index, &key[1], GUINT_TO_POINTER(k + 1));
+        g_hash_table_insert(index, &key[0], GUINT_TO_POINTER(k + 1));
+    }
+    wire = wire_of(r, computation->schedule);
+    uint64_t next;
+    g_autofree bool *seen = g_new0(bool, raw->len + 1);
+    while (ech_wire_packed_next(&wire, &next)) {
+        int64_t full = (int64_t)next, local = full & UINT32_MAX;
+        guint found = GPOINTER_TO_UINT(g_hash_table_lookup(index, &full));
+        if (found == 0)
+            found = GPOINTER_TO_UINT(g_hash_table_lookup(index, &local));
+        if (found == 0 || seen[found - 1])
+            return fail(r, computation->span.data, error, "a schedule that names an unknown instruction, or one twice");
+        seen[found - 1] = true;
+        if (!read_instruction(r, computation, root, g_array_index(raw, Raw, found - 1).span, error))
+            return false;
+    }
+    for (guint k = 0; k < raw->len; k++) {
+        if (!seen[k])
+            return fail(r, computation->span.data, error, "a schedule that leaves an instruction out");
+    }
+    return !wire.bad || fail(r, computation->span.data, error, "a malformed schedule");
+}
+
+/* Module */
+
+static void read_schedule(Reader *r, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire entry = ech_wire_sub(&wire, &f);
+        uint64_t id = 0;
+        Span sequence = {0};
+        while (ech_wire_next(&entry, &g)) {
+            if (g.number == 1)
+                id = g.value;
+            else if (g.number == 2) {
+                EchWire ids = ech_wire_sub(&entry, &g);
+                EchWireField h;
+                while (ech_wire_next(&ids, &h)) {
+                    if (h.number == 1 && h.type == ECH_WIRE_BYTES)
+                        sequence = span_of(&h);
+                }
+            }
+        }
+        EchId c = find_computation(r, id);
+        if (c == ECH_NONE || !sequence.data)
+            continue;
+        Computation *computation = &g_array_index(r->computations, Computation, c);
+        computation->schedule = sequence;
+        computation->scheduled = true;
+        ech_program_builder_peek(r->builder)->scheduled = true;
+    }
+}
+
+/* HloInputOutputAliasProto: entries {1 output index, 2 parameter, 3 parameter index, 4 kind} */
+static void read_aliases(Reader *r)
+{
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    if (!r->alias.data || p->entry == ECH_NONE)
+        return;
+    EchWire wire = wire_of(r, r->alias);
+    EchWireField f, g;
+    EchId root = p->computations[p->entry].root;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire entry = ech_wire_sub(&wire, &f);
+        int64_t out[16], in[16];
+        size_t n_out = 0, n_in = 0;
+        EchDonation donation = {0};
+        while (ech_wire_next(&entry, &g)) {
+            uint64_t value;
+            EchWire packed = ech_wire_packed(&entry, &g);
+            if (g.number == 1) {
+                while (ech_wire_packed_next(&packed, &value) && n_out < G_N_ELEMENTS(out))
+                    out[n_out++] = (int64_t)value;
+            } else if (g.number == 2)
+                donation.parameter = ech_wire_int(&g);
+            else if (g.number == 3) {
+                while (ech_wire_packed_next(&packed, &value) && n_in < G_N_ELEMENTS(in))
+                    in[n_in++] = (int64_t)value;
+            } else if (g.number == 4)
+                donation.must = g.value == 2;
+        }
+        const EchComputation *c = &p->computations[p->entry];
+        EchId parameter = ECH_NONE;
+        for (uint32_t k = 0; k < c->n && n_in > 0; k++) {
+            if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == donation.parameter)
+                parameter = c->first + k;
+        }
+        donation.output_position = root == ECH_NONE ? UINT32_MAX : ech_program_index_position(p, p->instructions[root].shape, out, n_out);
+        donation.parameter_position = parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in, n_in);
+        if (donation.output_position != UINT32_MAX && donation.parameter_position != UINT32_MAX)
+            ech_program_builder_donation(r->builder, donation);
+    }
+}
+
+static bool read_module(Reader *r, Span module, GError **error)
+{
+    EchWire wire = wire_of(r, module);
+    EchWireField f, schedule = {0}, assignment = {0};
+    uint64_t entry = 0;
+    bool has_entry = false;
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1 && f.type == ECH_WIRE_BYTES)
+            p->name = ech_program_builder_string(r->builder, (const char *)f.data, (gssize)f.size);
+        else if (f.number == 3 && f.type == ECH_WIRE_BYTES) {
+            Computation computation = {.span = span_of(&f)};
+            EchWire sub = ech_wire_sub(&wire, &f);
+            EchWireField g;
+            while (ech_wire_next(&sub, &g)) {
+                if (g.number == 5)
+                    computation.id = g.value;
+            }
+            ech_wire_join(&wire, &sub);
+            put_id(r, r->by_id, computation.id, r->computations->len);
+            g_array_append_val(r->computations, computation);
+        } else if (f.number == 6) {
+            entry = f.value;
+            has_entry = true;
+        } else if (f.number == 7)
+            schedule = f;
+        else if (f.number == 8)
+            r->alias = span_of(&f);
+        else if (f.number == 15)
+            assignment = f;
+    }
+    if (!ech_wire_ok(&wire, r->where, error))
+        return false;
+    if (r->computations->len == 0)
+        return fail(r, module.data, error, "a module without computations");
+    if (assignment.number != 0) {
+        EchWire sub = ech_wire_sub(&wire, &assignment);
+        while (ech_wire_next(&sub, &f)) {
+            if (f.number == 1)
+                p->replicas = (uint32_t)CLAMP(f.value, 1, INT32_MAX);
+            else if (f.number == 2)
+                p->partitions = (uint32_t)CLAMP(f.value, 1, INT32_MAX);
+        }
+    }
+    if (schedule.number != 0)
+        read_schedule(r, &wire, &schedule);
+    for (guint c = 0; c < r->computations->len; c++) {
+        Computation computation = g_array_index(r->computations, Computation, c);
+        if (!read_computation(r, &computation, error))
+            return false;
+    }
+    p = ech_program_builder_peek(r->builder);
+    p->entry = has_entry ? find_computation(r, entry) : (EchId)p->n_computations - 1;
+    read_aliases(r);
+    return true;
+}
+
+/* Buffer assignment */
+
+typedef struct {
+    EchId value;
+    EchBytes bytes;
+    uint32_t allocation;
+} Logical;
+
+static EchId read_logical_value(const Reader *r, const EchProgram *p, GHashTable *names, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    EchId instruction = ECH_NONE;
+    int64_t index[16];
+    size_t n = 0;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 2 && f.size > 0) {
+            g_autofree char *name = ech_wire_string(&f);
+            size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(names, name));
+            if (found > 0)
+                instruction = (EchId)(found - 1);
+        } else if (f.number == 3) {
+            EchWire packed = ech_wire_packed(&wire, &f);
+            uint64_t value;
+            while (ech_wire_packed_next(&packed, &value) && n < G_N_ELEMENTS(index))
+                index[n++] = (int64_t)value;
+        } else if (f.number == 4 && instruction == ECH_NONE)
+            instruction = find_instruction(r, 0, f.value);
+    }
+    if (instruction == ECH_NONE || p->instructions[instruction].first_position == ECH_NONE)
+        return ECH_NONE;
+    uint32_t position = ech_program_index_position(p, p->instructions[instruction].shape, index, n);
+    return position == UINT32_MAX ? ECH_NONE : ech_program_value(p, instruction, position);
+}
+
+static void read_allocation(Reader *r, const EchWire *parent, const EchWireField *field, GHashTable *logical, GArray *allocations, GArray *assigned)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g;
+    EchAllocation allocation = {.parameter = -1, .first_assigned = assigned->len};
+    while (ech_wire_next(&wire, &f)) {
+        switch (f.number) {
+        case 2: allocation.bytes = f.value; break;
+        case 3: allocation.is_thread_local = f.value != 0; break;
+        case 5: allocation.is_parameter = f.value != 0; break;
+        case 6: allocation.parameter = ech_wire_int(&f); break;
+        case 7: allocation.is_live_out = f.value != 0; break;
+        case 8: allocation.space = (int32_t)MIN(f.value, INT16_MAX); break;
+        case 9: {
+            EchWire sub = ech_wire_sub(&wire, &f);
+            EchAssigned one = {.value = ECH_NONE};
+            uint64_t id = 0;
+            while (ech_wire_next(&sub, &g)) {
+                if (g.number == 1)
+                    id = g.value;
+                else if (g.number == 2)
+                    one.offset = g.value;
+                else if (g.number == 3)
+                    one.bytes = g.value;
+            }
+            int64_t key = (int64_t)id;
+            Logical *known = g_hash_table_lookup(logical, &key);
+            if (known) {
+                one.value = known->value;
+                known->allocation = allocations->len;
+            }
+            if (one.value == ECH_NONE)
+                ech_diag_note(r->diag, "assigned_values_not_in_the_program", 1);
+            g_array_append_val(assigned, one);
+            allocation.n_assigned++;
+            break;
+        }
+        case 12: allocation.is_constant = f.value != 0; break;
+        default: break;
+        }
+    }
+    if (allocation.is_parameter && allocation.parameter < 0)
+        allocation.parameter = 0;
+    allocation.is_temp = !allocation.is_parameter && !allocation.is_constant && !allocation.is_thread_local && !allocation.is_live_out;
+    g_array_append_val(allocations, allocation);
+}
+
+typedef struct {
+    uint64_t canonical;
+    EchBytes bytes;
+    int64_t references;
+} Live;
+
+/* The compiler's own heap trace. A SHARE_WITH of something already freed occupies its memory again. Names the allocation through its buffers: the index
+ * in the message may be stale. */
+static void read_heap_trace(const EchWire *parent, const EchWireField *field, GHashTable *logical, GArray *allocations, EchBytes *peaks)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g;
+    g_autoptr(GHashTable) live = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    EchBytes now = 0, peak = 0;
+    uint32_t allocation = UINT32_MAX;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire sub = ech_wire_sub(&wire, &f);
+        uint64_t kind = 0, canonical = 0;
+        int64_t id = 0;
+        while (ech_wire_next(&sub, &g)) {
+            if (g.number == 1)
+                kind = g.value;
+            else if (g.number == 2)
+                id = ech_wire_int(&g);
+            else if (g.number == 5)
+                canonical = g.value;
+        }
+        const Logical *known = g_hash_table_lookup(logical, &id);
+        if (!known)
+            continue;
+        if (allocation == UINT32_MAX && known->allocation < allocations->len && g_array_index(allocations, EchAllocation, known->allocation).is_temp)
+            allocation = known->allocation;
+        Live *state = g_hash_table_lookup(live, &id);
+        if (!state) {
+            int64_t *key = g_new(int64_t, 1);
+            *key = id;
+            state = g_new0(Live, 1);
+            g_hash_table_insert(live, key, state);
+        }
+        if (kind == 0) {
+            *state = (Live){(uint64_t)id, known->bytes, 1};
+            now = ech_bytes_add(now, known->bytes);
+        } else if (kind == 2) {
+            int64_t key = (int64_t)canonical;
+            Live *root = g_hash_table_lookup(live, &key);
+            for (unsigned hops = 0; root && root->canonical != (uint64_t)key && hops < 1000; hops++) {
+                key = (int64_t)root->canonical;
+                root = g_hash_table_lookup(live, &key);
+            }
+            if (!root)
+                continue;
+            state->canonical = (uint64_t)key;
+            if (++root->references == 1)
+                now = ech_bytes_add(now, root->bytes);
+        } else if (kind == 1) {
+            int64_t key = (int64_t)state->canonical;
+            Live *root = g_hash_table_lookup(live, &key);
+            if (root && --root->references == 0)
+                now -= MIN(now, root->bytes);
+        }
+        peak = MAX(peak, now);
+    }
+    if (allocation != UINT32_MAX)
+        peaks[allocation] = MAX(peaks[allocation], peak);
+}
+
+static bool read_assignment(Reader *r, EchProgram *p, GError **error)
+{
+    EchWire wire = wire_of(r, r->assignment);
+    EchWireField f, g;
+    g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        if (p->instructions[i].first_position != ECH_NONE)
+            g_hash_table_insert(names, (gpointer)(uintptr_t)p->instructions[i].name, GSIZE_TO_POINTER(i + 1));
+    }
+    g_autoptr(GHashTable) logical = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    g_autoptr(GArray) allocations = g_array_new(FALSE, FALSE, sizeof(EchAllocation));
+    g_autoptr(GArray) assigned = g_array_new(FALSE, FALSE, sizeof(EchAssigned));
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire sub = ech_wire_sub(&wire, &f);
+        Logical *one = g_new(Logical, 1);
+        int64_t *id = g_new0(int64_t, 1);
+        *one = (Logical){ECH_NONE, 0, UINT32_MAX};
+        while (ech_wire_next(&sub, &g)) {
+            if (g.number == 1)
+                *id = ech_wire_int(&g);
+            else if (g.number == 2)
+                one->bytes = g.value;
+            else if (g.number == 3)
+                one->value = read_logical_value(r, p, names, &sub, &g);
+        }
+        g_hash_table_insert(logical, id, one);
+    }
+    wire = wire_of(r, r->assignment);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 3)
+            read_allocation(r, &wire, &f, logical, allocations, assigned);
+    }
+    if (!ech_wire_ok(&wire, r->where, error))
+        return false;
+    if (allocations->len == 0)
+        return true;
+    g_autofree EchBytes *peaks = g_new0(EchBytes, allocations->len);
+    wire = wire_of(r, r->assignment);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 4)
+            read_heap_trace(&wire, &f, logical, allocations, peaks);
+    }
+    EchProgramAssignment *assignment = g_new0(EchProgramAssignment, 1);
+    assignment->n_allocations = allocations->len;
+    assignment->n_assigned = assigned->len;
+    assignment->allocations = g_memdup2(allocations->data, allocations->len * sizeof(EchAllocation));
+    assignment->assigned = g_memdup2(assigned->data, assigned->len * sizeof(EchAssigned));
+    ech_program_set_assignment(p, assignment, "inside the program");
+    /* Where the compiler wrote its heap trace, that is the live sum. */
+    for (size_t h = 0; h < assignment->n_heaps; h++) {
+        EchBytes traced = 0;
+        for (guint a = 0; a < allocations->len; a++) {
+            const EchAllocation *allocation = &g_array_index(allocations, EchAllocation, a);
+            if (allocation->is_temp && allocation->space == assignment->heaps[h].space && allocation->bytes == assignment->heaps[h].allocation_bytes)
+                traced = MAX(traced, peaks[a]);
+        }
+        if (traced > 0)
+            assignment->heaps[h].peak_live_bytes = traced;
+    }
+    return true;
+}
+
+/* Envelope */
+
+/* A message whose field 1 is text is a module (its name); one whose field 1 is a message holds a module or an HloProto. */
+static bool looks_like_text(const EchWireField *field)
+{
+    for (size_t k = 0; k < field->size; k++) {
+        if (field->data[k] < 0x20 || field->data[k] == 0x7f)
+            return false;
+    }
+    return field->size > 0;
+}
+
+static bool find_module(Reader *r, Span whole, unsigned depth, Span *ret, GError **error)
+{
+    EchWire wire = wire_of(r, whole);
+    EchWireField f;
+    Span first = {0};
+    bool named = false, computations = false;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1 && f.type == ECH_WIRE_BYTES && !first.data) {
+            first = span_of(&f);
+            named = looks_like_text(&f);
+        } else if (f.number == 3 && f.type == ECH_WIRE_BYTES) {
+            computations = true;
+            if (!named && depth < 2)
+                r->assignment = span_of(&f);
+        }
+    }
+    if (!ech_wire_ok(&wire, r->where, error))
+        return false;
+    if (named && computations) {
+        *ret = whole;
+        return true;
+    }
+    if (!first.data || depth == 3)
+        return fail(r, whole.data, error, "neither an HloProto nor an HloModuleProto");
+    return find_module(r, first, depth + 1, ret, error);
+}
+
+EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *device, EchDiag *diag, GError **error)
+{
+    gsize n;
+    const uint8_t *data = g_bytes_get_data(bytes, &n);
+    if (n == 0 || n >= INT32_MAX) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %s", where, n == 0 ? "the file is empty" : "more than 2 GiB of HloProto");
+        return NULL;
+    }
+    g_autoptr(EchProgramBuilder) builder = ech_program_builder_new("");
+    Reader r = {.where = where, .file = ech_wire_init(data, n), .builder = builder, .diag = diag};
+    Span whole = {data, n}, module = {0};
+    EchProgram *program = NULL;
+    if (!find_module(&r, whole, 0, &module, error))
+        return NULL;
+    if (module.data == data)
+        r.assignment = (Span){0};
+    r.computations = g_array_new(FALSE, FALSE, sizeof(Computation));
+    r.by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
+    r.instructions = g_hash_table_new(g_int64_hash, g_int64_equal);
+    r.shapes = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+    r.ids = g_ptr_array_new_with_free_func(g_free);
+    if (read_module(&r, module, error)) {
+        program = ech_program_builder_finish(builder, device, diag, error);
+        if (!program)
+            g_prefix_error(error, "%s: ", where);
+    }
+    if (program && r.assignment.data && !read_assignment(&r, program, error))
+        g_clear_pointer(&program, ech_program_unref);
+    g_array_unref(r.computations);
+    g_hash_table_unref(r.by_id);
+    g_hash_table_unref(r.instructions);
+    g_hash_table_unref(r.shapes);
+    g_ptr_array_unref(r.ids);
+    return program;
+}
+
+int ech_hlo_probe_proto(const uint8_t *head, size_t n)
+{
+    /* Only the head is here: the outermost field 1, opened as far as it goes, must begin with a module's name and then its entry's name or a computation. */
+    const uint8_t *at = head, *end = head + n;
+    for (unsigned depth = 0; depth < 3 && at < end && *at == 0x0a; depth++) {
+        EchWire wire = ech_wire_init(at + 1, (size_t)(end - at - 1));
+        uint64_t size;
+        if (!ech_wire_packed_next(&wire, &size) || size == 0)
+            return 0;
+        const uint8_t *inside = wire.at;
+        if (inside >= end)
+            return 0;
+        size_t there = MIN((size_t)(end - inside), (size_t)size);
+        EchWireField name = {.type = ECH_WIRE_BYTES, .data = inside, .size = there};
+        if (there == size && looks_like_text(&name)) {
+            const uint8_t *next = inside + size;
+            return next < end && (*next == 0x12 || *next == 0x1a) ? (depth > 0 ? 2 : 1) : 0;
+        }
+        at = inside;
+    }
+    return 0;
+}

@@ -1,0 +1,655 @@
+/* HLO text, as compiled.as_text() and XLA's dumps print it. One pass over the bytes; strings stay where they are or go to the program's pool. */
+#include "sim/import/hlo.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+/* Names to ids: slices of the text, open addressing; an entry of another computation counts as absent. */
+typedef struct {
+    const char *text;
+    uint32_t n, hash, stamp;
+    EchId id;
+} NameSlot;
+
+typedef struct {
+    NameSlot *slots;
+    size_t size, used;
+} NameMap;
+
+typedef struct {
+    const char *text;
+    size_t n;
+} Slice;
+
+/* A computation named before or after its definition. */
+typedef struct {
+    size_t at; /* index into program->called */
+    Slice name;
+} Pending;
+
+typedef struct {
+    const char *begin, *at, *end;
+    const char *where;
+    EchProgramBuilder *builder;
+    NameMap names, computations, shapes;
+    GArray *pending;  /* Pending */
+    GArray *controls; /* Pending, into program->control: of the open computation */
+    EchDiag *diag;
+    Slice alias;
+    uint32_t stamp;
+} Reader;
+
+static uint32_t hash_slice(const char *text, size_t n)
+{
+    uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ n;
+    while (n >= 8) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        h = (h ^ word) * UINT64_C(0xff51afd7ed558ccd);
+        h ^= h >> 32;
+        text += 8;
+        n -= 8;
+    }
+    uint64_t word = 0;
+    if (n > 0)
+        memcpy(&word, text, n);
+    h = (h ^ word) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return (uint32_t)(h ^ (h >> 29));
+}
+
+static NameSlot *find_slot(const NameMap *map, const char *text, size_t n, uint32_t hash)
+{
+    size_t at = hash & (map->size - 1);
+    while (map->slots[at].text && !(map->slots[at].hash == hash && map->slots[at].n == n && memcmp(map->slots[at].text, text, n) == 0))
+        at = (at + 1) & (map->size - 1);
+    return &map->slots[at];
+}
+
+static void grow_map(NameMap *map)
+{
+    NameMap larger = {.size = map->size ? map->size * 2 : 1024, .used = map->used};
+    larger.slots = g_new0(NameSlot, larger.size);
+    for (size_t i = 0; i < map->size; i++) {
+        if (map->slots[i].text)
+            *find_slot(&larger, map->slots[i].text, map->slots[i].n, map->slots[i].hash) = map->slots[i];
+    }
+    g_free(map->slots);
+    *map = larger;
+}
+
+static void map_put(NameMap *map, Slice name, uint32_t stamp, EchId id)
+{
+    if ((map->used + 1) * 3 > map->size * 2)
+        grow_map(map);
+    uint32_t hash = hash_slice(name.text, name.n);
+    NameSlot *slot = find_slot(map, name.text, name.n, hash);
+    map->used += slot->text == NULL;
+    *slot = (NameSlot){name.text, (uint32_t)name.n, hash, stamp, id};
+}
+
+static EchId map_get(const NameMap *map, Slice name, uint32_t stamp)
+{
+    if (map->size == 0)
+        return ECH_NONE;
+    const NameSlot *slot = find_slot(map, name.text, name.n, hash_slice(name.text, name.n));
+    return slot->text && slot->stamp == stamp ? slot->id : ECH_NONE;
+}
+
+static bool fail(const Reader *r, const char *at, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
+static bool fail(const Reader *r, const char *at, GError **error, const char *format, ...)
+{
+    size_t line = 1;
+    const char *start = r->begin;
+    for (const char *p = r->begin; p < at && (p = memchr(p, '\n', (size_t)(at - p))) != NULL; p++) {
+        line++;
+        start = p + 1;
+    }
+    va_list args;
+    va_start(args, format);
+    g_autofree char *message = g_strdup_vprintf(format, args);
+    va_end(args);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu:%zu: %s", r->where, line, (size_t)(at - start) + 1, message);
+    return false;
+}
+
+static const char *line_end(const Reader *r, const char *at)
+{
+    const char *newline = at < r->end ? memchr(at, '\n', (size_t)(r->end - at)) : NULL;
+    return newline ? newline : r->end;
+}
+
+static Slice strip(const char *begin, const char *end)
+{
+    while (begin < end && (*begin == ' ' || *begin == '\t'))
+        begin++;
+    while (end > begin && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
+        end--;
+    return (Slice){begin, (size_t)(end - begin)};
+}
+
+static Slice bare_name(Slice name)
+{
+    if (name.n > 0 && name.text[0] == '%') {
+        name.text++;
+        name.n--;
+    }
+    return name;
+}
+
+static bool slice_is(Slice slice, const char *text)
+{
+    return strlen(text) == slice.n && memcmp(slice.text, text, slice.n) == 0;
+}
+
+/* Past the bracket that closes the one at @at, quoted strings and comments skipped; NULL if it never closes. */
+static const char *closing(const char *at, const char *end)
+{
+    unsigned depth = 0;
+    for (; at < end; at++) {
+        switch (*at) {
+        case '(':
+        case '{':
+        case '[': depth++; break;
+        case ')':
+        case '}':
+        case ']':
+            if (depth <= 1)
+                return at + 1;
+            depth--;
+            break;
+        case '"':
+            for (at++; at < end && *at != '"'; at++) {
+                if (*at == '\\')
+                    at++;
+            }
+            break;
+        default: break;
+        }
+    }
+    return NULL;
+}
+
+static void read_module_line(Reader *r)
+{
+    const char *stop = line_end(r, r->at);
+    const char *at = r->at + strlen("HloModule ");
+    const char *name = at;
+    while (at < stop && *at != ',' && *at != ' ')
+        at++;
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    p->name = ech_program_builder_string(r->builder, name, at - name);
+    EchAttribute a;
+    while (ech_program_next_attribute(&at, stop, &a)) {
+        Slice key = {a.name, a.name_n};
+        int64_t number = 0;
+        if (slice_is(key, "is_scheduled"))
+            p->scheduled = a.value_n == 4 && memcmp(a.value, "true", 4) == 0;
+        else if (slice_is(key, "input_output_alias"))
+            r->alias = (Slice){a.value, a.value_n};
+        else if (slice_is(key, "num_partitions") && ech_program_numbers(a.value, a.value_n, &number, 1) > 0)
+            p->partitions = (uint32_t)CLAMP(number, 1, INT32_MAX);
+        else if (slice_is(key, "replica_count") && ech_program_numbers(a.value, a.value_n, &number, 1) > 0)
+            p->replicas = (uint32_t)CLAMP(number, 1, INT32_MAX);
+    }
+    r->at = stop;
+}
+
+/* Is the line [at, stop) the head of a computation? */
+static bool is_head(const char *at, const char *stop)
+{
+    if (at >= stop || (*at != '%' && !g_ascii_isalpha(*at) && *at != '_'))
+        return false;
+    Slice line = strip(at, stop);
+    return line.n > 1 && line.text[line.n - 1] == '{';
+}
+
+static void open_computation(Reader *r, const char *stop)
+{
+    const char *at = r->at;
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    bool entry = stop - at > 6 && memcmp(at, "ENTRY ", 6) == 0;
+    if (entry)
+        at += 6;
+    const char *name = at;
+    while (at < stop && *at != ' ' && *at != '(' && *at != '{')
+        at++;
+    Slice slice = bare_name((Slice){name, (size_t)(at - name)});
+    EchId id = ech_program_builder_computation(r->builder, ech_program_builder_string(r->builder, slice.text, (gssize)slice.n));
+    map_put(&r->computations, slice, 0, id);
+    if (entry)
+        p->entry = id;
+    r->stamp = id + 1;
+}
+
+static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret, GError **error)
+{
+    const char *begin = *at, *p = begin;
+    if (p < stop && *p == '(')
+        p = closing(p, stop);
+    else {
+        while (p < stop && *p != ' ')
+            p++;
+    }
+    if (!p)
+        return fail(r, begin, error, "tuple shape without ')'");
+    Slice slice = {begin, (size_t)(p - begin)};
+    *ret = map_get(&r->shapes, slice, 0);
+    if (*ret == ECH_NONE) {
+        g_autoptr(GError) inner = NULL;
+        size_t used;
+        if (!ech_program_builder_shape(r->builder, begin, (size_t)(stop - begin), ret, &used, &inner))
+            return fail(r, begin, error, "%s", inner->message);
+        slice.n = used;
+        map_put(&r->shapes, slice, 0, *ret);
+        p = begin + used;
+    }
+    *at = p;
+    return true;
+}
+
+static bool read_operands(Reader *r, const char *at, const char *stop, const char *name_at, GError **error)
+{
+    while (at < stop) {
+        const char *begin = at, *last = at;
+        unsigned depth = 0;
+        /* Older prints give "shape %name": the name is what follows the last space outside brackets. */
+        for (; at < stop && (depth > 0 || *at != ','); at++) {
+            if (*at == '(' || *at == '{' || *at == '[')
+                depth++;
+            else if ((*at == ')' || *at == '}' || *at == ']') && depth > 0)
+                depth--;
+            else if (*at == ' ' && depth == 0 && at + 1 < stop && at[1] != ' ' && at[1] != ',')
+                last = at + 1;
+            else if (*at == '/' && at + 1 < stop && at[1] == '*') {
+                const char *close = g_strstr_len(at + 2, stop - at - 2, "*/");
+                at = close ? close + 1 : stop - 1;
+                last = at + 1;
+            }
+        }
+        Slice name = bare_name(strip(last, at));
+        if (at < stop)
+            at++;
+        if (name.n == 0) {
+            if (strip(begin, stop).n == 0)
+                break;
+            return fail(r, begin, error, "an operand without a name");
+        }
+        EchId id = map_get(&r->names, name, r->stamp);
+        if (id == ECH_NONE) {
+            g_autofree char *text = g_strndup(name.text, MIN(name.n, 80));
+            return fail(r, name.text, error, "operand '%s' is not defined before its use", text);
+        }
+        ech_program_builder_operand(r->builder, id);
+    }
+    (void)name_at;
+    return true;
+}
+
+static void add_called(Reader *r, Slice name)
+{
+    Pending pending = {ech_program_builder_peek(r->builder)->n_called, bare_name(name)};
+    g_array_append_val(r->pending, pending);
+    ech_program_builder_called(r->builder, ECH_NONE);
+}
+
+/* "{%a, %b}" or "%a" */
+static void each_name(Reader *r, const EchAttribute *a, void (*add)(Reader *, Slice))
+{
+    const char *at = a->value, *end = at + a->value_n;
+    if (at < end && *at == '{') {
+        at++;
+        end--;
+    }
+    while (at < end) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *stop = comma ? comma : end;
+        Slice name = strip(at, stop);
+        if (name.n > 0)
+            add(r, name);
+        at = comma ? comma + 1 : end;
+    }
+}
+
+static void add_control(Reader *r, Slice name)
+{
+    Pending pending = {ech_program_builder_peek(r->builder)->n_control, bare_name(name)};
+    g_array_append_val(r->controls, pending);
+    ech_program_builder_control(r->builder, ECH_NONE);
+}
+
+/* A quoted value without its quotes, escapes undone. */
+static const char *unquote(Reader *r, const char *text, size_t n)
+{
+    if (n >= 2 && text[0] == '"') {
+        text++;
+        n -= 2;
+    }
+    if (!memchr(text, '\\', n))
+        return ech_program_builder_string(r->builder, text, (gssize)n);
+    g_autofree char *copy = g_malloc(n + 1);
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\\' && i + 1 < n)
+            i++;
+        copy[m++] = text[i];
+    }
+    return ech_program_builder_string(r->builder, copy, (gssize)m);
+}
+
+static const char *read_op_name(Reader *r, const EchAttribute *metadata)
+{
+    const char *end = metadata->value + metadata->value_n;
+    const char *at = g_strstr_len(metadata->value, (gssize)metadata->value_n, "op_name=\"");
+    if (!at)
+        return NULL;
+    at += strlen("op_name=");
+    const char *stop = at + 1;
+    while (stop < end && *stop != '"')
+        stop += *stop == '\\' ? 2 : 1;
+    return stop < end ? unquote(r, at, (size_t)(stop - at) + 1) : NULL;
+}
+
+static void read_attributes(Reader *r, EchId id, const char *at, const char *stop)
+{
+    EchAttribute a, condition = {0}, body = {0};
+    while (ech_program_next_attribute(&at, stop, &a)) {
+        Slice key = {a.name, a.name_n};
+        EchInstruction *instruction = &ech_program_builder_peek(r->builder)->instructions[id];
+        if (key.n == 0)
+            continue;
+        switch (key.text[0]) {
+        case 'b':
+            if (slice_is(key, "body"))
+                body = a;
+            else if (slice_is(key, "branch_computations"))
+                each_name(r, &a, add_called);
+            break;
+        case 'c':
+            if (slice_is(key, "condition"))
+                condition = a;
+            else if (slice_is(key, "calls") || slice_is(key, "called_computations"))
+                each_name(r, &a, add_called);
+            else if (slice_is(key, "control-predecessors"))
+                each_name(r, &a, add_control);
+            else if (slice_is(key, "custom_call_target"))
+                instruction->target = unquote(r, a.value, a.value_n);
+            break;
+        case 'f':
+            if (slice_is(key, "false_computation"))
+                each_name(r, &a, add_called);
+            break;
+        case 'i':
+            if (slice_is(key, "index") && instruction->opcode == ECH_HLO_GET_TUPLE_ELEMENT)
+                (void)ech_program_numbers(a.value, a.value_n, &instruction->number, 1);
+            break;
+        case 'k':
+            if (slice_is(key, "kind") && a.value_n > 1)
+                instruction->fusion_kind = (uint8_t)a.value[1];
+            break;
+        case 'm':
+            if (slice_is(key, "metadata"))
+                instruction->op_name = read_op_name(r, &a);
+            break;
+        case 's':
+            if (slice_is(key, "select") || slice_is(key, "scatter"))
+                each_name(r, &a, add_called);
+            break;
+        case 't':
+            if (slice_is(key, "to_apply") || slice_is(key, "true_computation"))
+                each_name(r, &a, add_called);
+            break;
+        default: break;
+        }
+    }
+    if (condition.value && body.value) {
+        each_name(r, &condition, add_called);
+        each_name(r, &body, add_called);
+    }
+}
+
+static void read_literal(EchInstruction *instruction, Slice text)
+{
+    int64_t value;
+    if (slice_is(text, "true") || slice_is(text, "false")) {
+        instruction->number = text.text[0] == 't';
+        instruction->has_literal = 1;
+    } else if (text.n > 0 && text.n < 20 && ech_program_numbers(text.text, text.n, &value, 1) == 1) {
+        for (size_t i = 0; i < text.n; i++) {
+            if (!g_ascii_isdigit(text.text[i]) && !(i == 0 && text.text[i] == '-'))
+                return;
+        }
+        instruction->number = value;
+        instruction->has_literal = 1;
+    }
+}
+
+static EchHlo sugared(Slice opcode)
+{
+    /* "slice-start" and the like are async-start with the computation folded away. */
+    if (opcode.n > 6 && memcmp(opcode.text + opcode.n - 6, "-start", 6) == 0)
+        return ECH_HLO_ASYNC_START;
+    if (opcode.n > 7 && memcmp(opcode.text + opcode.n - 7, "-update", 7) == 0)
+        return ECH_HLO_ASYNC_UPDATE;
+    if (opcode.n > 5 && memcmp(opcode.text + opcode.n - 5, "-done", 5) == 0)
+        return ECH_HLO_ASYNC_DONE;
+    return ECH_HLO_UNKNOWN;
+}
+
+static bool read_instruction(Reader *r, GError **error)
+{
+    const char *at = r->at, *first_stop = line_end(r, at);
+    while (at < first_stop && (*at == ' ' || *at == '\t'))
+        at++;
+    EchInstruction instruction = {.number = -1};
+    if (first_stop - at > 5 && memcmp(at, "ROOT ", 5) == 0) {
+        instruction.is_root = 1;
+        at += 5;
+    }
+    const char *name_at = at;
+    while (at < first_stop && *at != ' ' && *at != '=')
+        at++;
+    Slice name = bare_name((Slice){name_at, (size_t)(at - name_at)});
+    while (at < first_stop && *at == ' ')
+        at++;
+    if (name.n == 0 || at >= first_stop || *at != '=')
+        return fail(r, name_at, error, "expected an instruction: 'name = shape opcode(operands), ...'");
+    at++;
+    while (at < first_stop && *at == ' ')
+        at++;
+    if (!read_shape(r, &at, first_stop, &instruction.shape, error))
+        return false;
+    while (at < first_stop && *at == ' ')
+        at++;
+    const char *opcode_at = at;
+    while (at < first_stop && *at != '(')
+        at++;
+    Slice opcode = {opcode_at, (size_t)(at - opcode_at)};
+    if (at >= first_stop || opcode.n == 0 || opcode.n > 64)
+        return fail(r, opcode_at, error, "expected an opcode and '('");
+    instruction.opcode = (uint16_t)ech_hlo_parse(opcode.text, opcode.n);
+    if (instruction.opcode == ECH_HLO_UNKNOWN) {
+        instruction.opcode = (uint16_t)sugared(opcode);
+        instruction.opcode_name = ech_program_builder_string(r->builder, opcode.text, (gssize)opcode.n);
+        if (instruction.opcode == ECH_HLO_UNKNOWN)
+            ech_diag_note(r->diag, "unknown_opcodes", 1);
+    } else
+        instruction.opcode_name = ech_hlo_name((EchHlo)instruction.opcode);
+    /* A literal may go on over several lines. */
+    const char *close = closing(at, instruction.opcode == ECH_HLO_CONSTANT ? r->end : first_stop);
+    if (!close)
+        return fail(r, at, error, "operands without ')'");
+    const char *stop = line_end(r, close - 1);
+    instruction.name = ech_program_builder_string(r->builder, name.text, (gssize)name.n);
+    instruction.attributes = close;
+    instruction.attributes_n = (uint32_t)MIN((size_t)(stop - close), (size_t)UINT32_MAX);
+    Slice inside = strip(at + 1, close - 1);
+    if (instruction.opcode == ECH_HLO_CONSTANT)
+        read_literal(&instruction, inside);
+    else if (instruction.opcode == ECH_HLO_PARAMETER && ech_program_numbers(inside.text, inside.n, &instruction.number, 1) != 1)
+        return fail(r, at, error, "expected a parameter's number");
+    EchId id = ech_program_builder_instruction(r->builder, instruction);
+    if (instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER && !read_operands(r, at + 1, close - 1, name_at, error))
+        return false;
+    read_attributes(r, id, close, stop);
+    map_put(&r->names, name, r->stamp, id);
+    r->at = stop;
+    return true;
+}
+
+static bool close_computation(Reader *r, const char *stop, GError **error)
+{
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    EchComputation *computation = &p->computations[p->n_computations - 1];
+    if (computation->n == 0)
+        return fail(r, r->at, error, "computation %s is empty", computation->name);
+    if (computation->root == ECH_NONE)
+        computation->root = computation->first + computation->n - 1;
+    const char *at = r->at + 1;
+    EchAttribute a;
+    while (ech_program_next_attribute(&at, stop, &a)) {
+        if (slice_is((Slice){a.name, a.name_n}, "execution_thread"))
+            computation->thread = unquote(r, a.value, a.value_n);
+    }
+    /* Control predecessors that were never seen are dropped: they only order what is already in order. */
+    for (guint k = 0; k < r->controls->len; k++) {
+        const Pending *pending = &g_array_index(r->controls, Pending, k);
+        EchId id = map_get(&r->names, pending->name, r->stamp);
+        if (id == ECH_NONE) {
+            ech_diag_dropped(r->diag, "unknown_control_predecessors", 1, "%s", r->where);
+            id = computation->first;
+        }
+        p->control[pending->at] = id;
+    }
+    g_array_set_size(r->controls, 0);
+    return true;
+}
+
+static bool resolve_called(Reader *r, GError **error)
+{
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    for (guint k = 0; k < r->pending->len; k++) {
+        const Pending *pending = &g_array_index(r->pending, Pending, k);
+        EchId id = map_get(&r->computations, pending->name, 0);
+        if (id == ECH_NONE) {
+            g_autofree char *text = g_strndup(pending->name.text, MIN(pending->name.n, 80));
+            return fail(r, pending->name.text, error, "computation '%s' is not in the module", text);
+        }
+        p->called[pending->at] = id;
+    }
+    return true;
+}
+
+/* { {0}: (0, {}, may-alias), {1,0}: (2, {1}, must-alias) } */
+static void read_aliases(Reader *r)
+{
+    const EchProgram *p = ech_program_builder_peek(r->builder);
+    const char *at = r->alias.text, *end = at + r->alias.n;
+    EchId root = p->entry == ECH_NONE ? ECH_NONE : p->computations[p->entry].root;
+    if (!at || root == ECH_NONE)
+        return;
+    at++;
+    while (at < end) {
+        const char *open = memchr(at, '(', (size_t)(end - at));
+        const char *close = open ? memchr(open, ')', (size_t)(end - open)) : NULL;
+        if (!close)
+            break;
+        int64_t out[16], in[17];
+        size_t n_out = ech_program_numbers(at, (size_t)(open - at), out, G_N_ELEMENTS(out));
+        size_t n_in = ech_program_numbers(open, (size_t)(close - open), in, G_N_ELEMENTS(in));
+        EchDonation donation = {.must = g_strstr_len(open, close - open, "must") != NULL};
+        bool ok = n_out <= G_N_ELEMENTS(out) && n_in >= 1 && n_in <= G_N_ELEMENTS(in);
+        if (ok) {
+            donation.output_position = ech_program_index_position(p, p->instructions[root].shape, out, n_out);
+            donation.parameter = in[0];
+            EchId parameter = ECH_NONE;
+            const EchComputation *c = &p->computations[p->entry];
+            for (uint32_t k = 0; k < c->n && n_in > 1; k++) {
+                if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == in[0])
+                    parameter = c->first + k;
+            }
+            donation.parameter_position = parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in + 1, n_in - 1);
+        }
+        if (ok && donation.output_position != UINT32_MAX && donation.parameter_position != UINT32_MAX)
+            ech_program_builder_donation(r->builder, donation);
+        else
+            ech_diag_dropped(r->diag, "donations_of_unknown_places", 1, "%s", r->where);
+        at = close + 1;
+    }
+}
+
+static bool read_module(Reader *r, GError **error)
+{
+    bool open = false, module = false;
+    while (r->at < r->end) {
+        const char *stop = line_end(r, r->at);
+        if (open) {
+            if (*r->at == '}') {
+                if (!close_computation(r, stop, error))
+                    return false;
+                open = false;
+                r->at = stop;
+            } else if (strip(r->at, stop).n > 0) {
+                if (!read_instruction(r, error))
+                    return false;
+            } else
+                r->at = stop;
+        } else if (stop - r->at > 10 && memcmp(r->at, "HloModule ", 10) == 0) {
+            if (module) {
+                ech_diag_dropped(r->diag, "further_modules", 1, "%s", r->where);
+                break;
+            }
+            module = true;
+            read_module_line(r);
+        } else if (module && is_head(r->at, stop)) {
+            open_computation(r, stop);
+            open = true;
+            r->at = stop;
+        } else
+            r->at = stop;
+        if (r->at < r->end)
+            r->at++;
+    }
+    if (!module)
+        return fail(r, r->begin, error, "no line begins with 'HloModule '");
+    if (open)
+        return fail(r, r->end, error, "a computation without its '}'");
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    if (p->n_computations == 0)
+        return fail(r, r->end, error, "a module without computations");
+    if (p->entry == ECH_NONE)
+        p->entry = (EchId)p->n_computations - 1;
+    if (!resolve_called(r, error))
+        return false;
+    read_aliases(r);
+    return true;
+}
+
+EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *device, EchDiag *diag, GError **error)
+{
+    gsize n;
+    const char *data = g_bytes_get_data(text, &n);
+    g_autoptr(EchProgramBuilder) builder = ech_program_builder_new("");
+    ech_program_builder_keep(builder, text);
+    Reader r = {.begin = data, .at = data, .end = data + n, .where = where, .builder = builder, .diag = diag};
+    if (n >= INT32_MAX) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: more than 2 GiB of HLO text", where);
+        return NULL;
+    }
+    r.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
+    r.controls = g_array_new(FALSE, FALSE, sizeof(Pending));
+    bool ok = n > 0 ? read_module(&r, error) : fail(&r, data, error, "the file is empty");
+    g_array_unref(r.pending);
+    g_array_unref(r.controls);
+    g_free(r.names.slots);
+    g_free(r.computations.slots);
+    g_free(r.shapes.slots);
+    if (!ok)
+        return NULL;
+    EchProgram *program = ech_program_builder_finish(builder, device, diag, error);
+    if (!program)
+        g_prefix_error(error, "%s: ", where);
+    else if (!program->scheduled)
+        ech_diag_remark(diag, "%s: the module is not scheduled: the order of its lines is taken", where);
+    return program;
+}

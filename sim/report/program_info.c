@@ -1,0 +1,183 @@
+#include "sim/report/program_info.h"
+
+#include <string.h>
+
+static void add(JsonBuilder *b, const char *name, uint64_t value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_int_value(b, value > G_MAXINT64 ? G_MAXINT64 : (gint64)value);
+}
+
+static void add_text(JsonBuilder *b, const char *name, const char *value)
+{
+    g_autofree char *valid = g_utf8_make_valid(value, -1);
+    json_builder_set_member_name(b, name);
+    json_builder_add_string_value(b, valid);
+}
+
+void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
+{
+    if (!program->assignment)
+        return;
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    json_builder_set_member_name(b, "memory_analysis");
+    json_builder_begin_object(b);
+    add(b, "argument", m.argument);
+    add(b, "output", m.output);
+    add(b, "temp", m.temp);
+    add(b, "alias", m.alias);
+    add(b, "constant", m.constant);
+    add(b, "host_argument", m.host_argument);
+    add(b, "host_output", m.host_output);
+    add(b, "host_alias", m.host_alias);
+    add(b, "host_temp", m.host_temp);
+    add(b, "peak", m.peak);
+    json_builder_end_object(b);
+}
+
+/* Spaces in ascending order, each once; the caller frees. */
+static GArray *spaces_of(const EchProgram *program)
+{
+    GArray *spaces = g_array_new(FALSE, FALSE, sizeof(int32_t));
+    const EchProgramAssignment *assignment = program->assignment;
+    for (size_t a = 0; a < assignment->n_allocations; a++) {
+        int32_t space = assignment->allocations[a].space;
+        guint at = 0;
+        while (at < spaces->len && g_array_index(spaces, int32_t, at) < space)
+            at++;
+        if (at == spaces->len || g_array_index(spaces, int32_t, at) != space)
+            g_array_insert_val(spaces, at, space);
+    }
+    return spaces;
+}
+
+static void report_assignment(JsonBuilder *b, const EchProgram *program)
+{
+    ech_report_memory_analysis(b, program);
+    json_builder_set_member_name(b, "heap");
+    json_builder_begin_object(b);
+    for (size_t h = 0; h < program->assignment->n_heaps; h++) {
+        g_autofree char *name = g_strdup_printf("%d", program->assignment->heaps[h].space);
+        json_builder_set_member_name(b, name);
+        json_builder_begin_object(b);
+        add(b, "allocation_bytes", program->assignment->heaps[h].allocation_bytes);
+        add(b, "peak_live_bytes", program->assignment->heaps[h].peak_live_bytes);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    json_builder_set_member_name(b, "spaces");
+    json_builder_begin_object(b);
+    g_autoptr(GArray) spaces = spaces_of(program);
+    for (guint k = 0; k < spaces->len; k++) {
+        int32_t space = g_array_index(spaces, int32_t, k);
+        g_autofree char *name = g_strdup_printf("%d", space);
+        add(b, name, ech_program_space_bytes(program, space));
+    }
+    json_builder_end_object(b);
+}
+
+/* Memory spaces of a copy-start: its result is (destination, source, context). False if the shape is another. */
+static bool copy_direction(const EchProgram *program, const EchInstruction *instruction, int32_t *ret_from, int32_t *ret_to)
+{
+    const EchShape *shape = &program->shapes[instruction->shape];
+    if (instruction->opcode != ECH_HLO_COPY_START || shape->n_elements < 2)
+        return false;
+    *ret_to = program->shapes[program->elements[shape->first_element]].space;
+    *ret_from = program->shapes[program->elements[shape->first_element + 1]].space;
+    return true;
+}
+
+static void report_copies(JsonBuilder *b, const EchProgram *program)
+{
+    g_autoptr(EchDiag) counts = ech_diag_new();
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        int32_t from, to;
+        if (!copy_direction(program, &program->instructions[i], &from, &to))
+            continue;
+        g_autofree char *name = g_strdup_printf("%d->%d", from, to);
+        ech_diag_note(counts, name, 1);
+    }
+    json_builder_set_member_name(b, "copies");
+    json_builder_begin_object(b);
+    size_t n;
+    const EchDiagRow *rows = ech_diag_rows(counts, &n);
+    for (size_t k = 0; k < n; k++)
+        add(b, rows[k].name, rows[k].count);
+    json_builder_end_object(b);
+}
+
+static const char *platform_name(EchPlatform platform)
+{
+    return platform == ECH_PLATFORM_TPU ? "tpu" : platform == ECH_PLATFORM_GPU ? "gpu" : "unknown";
+}
+
+void ech_report_program_info(JsonBuilder *b, const EchProgram *program)
+{
+    if (program->assignment)
+        report_assignment(b, program);
+    report_copies(b, program);
+    json_builder_set_member_name(b, "program");
+    json_builder_begin_object(b);
+    add_text(b, "name", program->name);
+    add_text(b, "platform", platform_name(program->platform));
+    if (program->chip)
+        add_text(b, "chip", program->chip);
+    if (program->assignment_source)
+        add_text(b, "buffer_assignment", program->assignment_source);
+    json_builder_set_member_name(b, "scheduled");
+    json_builder_add_boolean_value(b, program->scheduled);
+    add(b, "computations", program->n_computations);
+    add(b, "instructions", program->n_instructions);
+    add(b, "schedule", program->n_flat);
+    add(b, "values", program->n_values);
+    add(b, "donations", program->n_donations);
+    json_builder_end_object(b);
+}
+
+bool ech_report_program_complete(EchProgram *program, const char *device, EchDiag *diag, GError **error)
+{
+    if (program->assignment)
+        return true;
+    if (device && !ech_program_set_chip(program, device, error))
+        return false;
+    if (program->platform == ECH_PLATFORM_TPU && !program->chip) {
+        ech_diag_remark(diag, "no buffer assignment beside the program, and TPU chips differ in theirs: give the chip with --device for memory figures");
+        return true;
+    }
+    (void)error;
+    ech_diag_remark(diag, "no buffer assignment beside the program");
+    return true;
+}
+
+static void line(GString *text, const char *name, EchBytes bytes)
+{
+    if (bytes == 0)
+        return;
+    g_autofree char *size = ech_format_bytes(bytes);
+    g_string_append_printf(text, "  %-22s %s\n", name, size);
+}
+
+void ech_report_program_text(GString *text, const EchProgram *program)
+{
+    g_string_append_printf(text, "program %s (%s%s%s): %zu computations, %zu instructions, %zu in the schedule\n", program->name, platform_name(program->platform),
+                           program->chip ? ", " : "", program->chip ? program->chip : "", program->n_computations, program->n_instructions, program->n_flat);
+    if (!program->assignment)
+        return;
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    g_string_append_printf(text, "memory (buffer assignment %s)\n", program->assignment_source);
+    line(text, "arguments", m.argument);
+    line(text, "outputs", m.output);
+    line(text, "of both (donated)", m.alias);
+    line(text, "constants", m.constant);
+    line(text, "temporaries", m.temp);
+    line(text, "host arguments", m.host_argument);
+    line(text, "host outputs", m.host_output);
+    line(text, "host of both", m.host_alias);
+    line(text, "host temporaries", m.host_temp);
+    line(text, "peak, all memories", m.peak);
+    for (size_t h = 0; h < program->assignment->n_heaps; h++) {
+        const struct EchHeapFigures *heap = &program->assignment->heaps[h];
+        g_autofree char *size = ech_format_bytes(heap->allocation_bytes), *live = ech_format_bytes(heap->peak_live_bytes);
+        g_string_append_printf(text, "  heap of space %-8d %s, at most %s live\n", heap->space, size, live);
+    }
+}
