@@ -318,6 +318,19 @@ bool ech_allocator_seed(EchAllocator *self, const EchSeedBlock *blocks, size_t n
     return self->class->seed(self, blocks, n, error);
 }
 
+void ech_allocator_script(EchAllocator *self, const EchSegmentRange *ranges, size_t n)
+{
+    g_clear_pointer(&self->memory.script_used, g_free);
+    self->memory.script = ranges;
+    self->memory.n_script = n;
+    self->memory.script_used = g_new0(bool, n + 1);
+}
+
+bool ech_allocator_give_back(EchAllocator *self, uint64_t address, EchBytes bytes)
+{
+    return self->class->give_back && self->class->give_back(self, address, bytes);
+}
+
 void ech_allocator_inject_failure(EchAllocator *self, uint64_t skip, uint64_t n)
 {
     self->memory.fail_skip = skip;

@@ -97,6 +97,16 @@ typedef struct {
 /** Blocks of one segment tile it and come in address order, all segments' blocks together in @blocks. ECH_ERROR_CONFIG where a seed makes
  * no sense, ECH_ERROR_UNSUPPORTED where the allocator takes none. Call once, before the first request. */
 bool ech_allocator_seed(EchAllocator *allocator, const EchSeedBlock *blocks, size_t n, GError **error);
+/** A range that a device gave. */
+typedef struct {
+    uint64_t address;
+    EchBytes bytes;
+} EchSegmentRange;
+/** Where the device puts what is taken from it: each request takes the first unused range of its size (granules), and first fit where there is
+ * none. For replaying a recording at its own addresses. @ranges must outlive the allocator. */
+void ech_allocator_script(EchAllocator *allocator, const EchSegmentRange *ranges, size_t n);
+/** The recorded allocator gave these bytes back to the device: so does this one, if they are free here. False if they are not. */
+bool ech_allocator_give_back(EchAllocator *allocator, uint64_t address, EchBytes bytes);
 /** The next @n device allocations (or page mappings) after @skip successful ones are refused, as a driver would. For tests. */
 void ech_allocator_inject_failure(EchAllocator *allocator, uint64_t skip, uint64_t n);
 

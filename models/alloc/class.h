@@ -41,6 +41,7 @@ typedef struct EchAllocClass {
     /** Adds every block that is not in use to @out (EchAllocBlock). */
     void (*walk_free)(const EchAllocator *self, GArray *out);
     void (*own_stats)(EchAllocator *self, GArray *out);
+    bool (*give_back)(EchAllocator *self, uint64_t address, EchBytes bytes);
     bool (*seed)(EchAllocator *self, const EchSeedBlock *blocks, size_t n, GError **error);
 } EchAllocClass;
 

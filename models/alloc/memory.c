@@ -12,6 +12,7 @@ void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes
 void ech_device_memory_clear(EchDeviceMemory *memory)
 {
     ech_gaps_clear(&memory->space);
+    g_free(memory->script_used);
 }
 
 static bool refuse(EchDeviceMemory *memory)
@@ -36,13 +37,37 @@ static bool account(EchDeviceMemory *memory, EchBytes bytes)
     return true;
 }
 
+/* The first unused range of the script with so many bytes. */
+static bool scripted(EchDeviceMemory *memory, EchBytes whole, uint64_t *ret_address)
+{
+    /* A recording and its replay take the same sizes in nearly the same order: a short look ahead is enough, and keeps this linear. */
+    enum { LOOK_AHEAD = 256 };
+    while (memory->script_at < memory->n_script && memory->script_used[memory->script_at])
+        memory->script_at++;
+    for (size_t i = memory->script_at; i < MIN(memory->n_script, memory->script_at + LOOK_AHEAD); i++) {
+        uint64_t start, length, address = memory->script[i].address;
+        if (memory->script_used[i] || ech_round_up(memory->script[i].bytes, memory->granule) != whole)
+            continue;
+        if (!ech_gaps_at(&memory->space, address, &start, &length) || address - start > length || length - (address - start) < whole)
+            continue;
+        memory->script_used[i] = true;
+        *ret_address = address;
+        return true;
+    }
+    return false;
+}
+
 bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address)
 {
     if (bytes > memory->capacity)
         return false;
     EchBytes whole = ech_round_up(bytes, memory->granule);
     uint64_t address;
-    if (whole == 0 || whole > memory->capacity - memory->used || !ech_gaps_find(&memory->space, 0, whole, &address) || !account(memory, whole))
+    if (whole == 0 || whole > memory->capacity - memory->used)
+        return false;
+    if (!scripted(memory, whole, &address) && !ech_gaps_find(&memory->space, 0, whole, &address))
+        return false;
+    if (!account(memory, whole))
         return false;
     ech_gaps_take(&memory->space, address, whole);
     *ret_address = address;

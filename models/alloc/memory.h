@@ -6,6 +6,7 @@
  * its placement.
  */
 #pragma once
+#include "models/alloc/alloc.h"
 #include "models/alloc/gaps.h"
 #include "sim/base/units.h"
 
@@ -18,6 +19,9 @@ typedef struct {
     uint64_t takes, gives;    /**< Device calls that worked. */
     uint64_t fail_skip, fail; /**< Injected failures: after fail_skip more successes, fail refusals. */
     uint32_t n_reservations;
+    const EchSegmentRange *script; /**< Ranges to hand out by size, in order; borrowed. */
+    size_t n_script, script_at;    /**< Everything below script_at is used. */
+    bool *script_used;
     EchGaps space;            /**< Free virtual ranges. */
 } EchDeviceMemory;
 

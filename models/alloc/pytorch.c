@@ -819,6 +819,113 @@ static void pytorch_release(EchAllocator *base, uint32_t id, const EchLive *live
     block->uses = 0;
 }
 
+/* What a recorded allocator gave back to the device (empty_cache, or another process's pressure). */
+static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes bytes)
+{
+    PyTorch *self = (PyTorch *)base;
+    process_events(self);
+    for (uint32_t i = 0; i < self->n_pools; i++) {
+        for (EchTreeIter it = ech_tree_first(&self->pools[i].free); it.leaf; it = ech_tree_next(it)) {
+            uint32_t at = ech_tree_iter_value(it);
+            const Block *block = &self->blocks[at];
+            if (address < block->address || address - block->address >= block->bytes)
+                continue;
+            if (!is_expandable(self, block)) {
+                if (is_split(block))
+                    return false;
+                release_block(self, at);
+                return true;
+            }
+            /* Pages of a free block: exactly these, if the block is a whole one of them. */
+            (void)bytes;
+            unmap_block(self, at);
+            return !self->blocks[at].mapped;
+        }
+    }
+    return false;
+}
+
+static bool seed_error(GError **error, const EchSeedBlock *block, const char *what)
+{
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "start state: block at 0x%" G_GINT64_MODIFIER "x: %s", block->address, what);
+    return false;
+}
+
+/* A block of the start state, after @prev in its segment. */
+static uint32_t seed_block(PyTorch *self, const EchSeedBlock *seed, uint32_t pool, uint32_t segment, uint32_t prev)
+{
+    bool small = seed->small_pool;
+    Block block = {.address = seed->address, .bytes = seed->bytes, .requested = seed->requested, .pool = pool, .segment = segment, .mapped = true};
+    block.allocated = seed->id != UINT32_MAX;
+    uint32_t at = splice(self, block, prev, 0);
+    if (!block.allocated)
+        return at;
+    count(self, ALLOCATION, small, 1);
+    count(self, ALLOCATED_BYTES, small, (int64_t)block.bytes);
+    count(self, ACTIVE, small, 1);
+    count(self, ACTIVE_BYTES, small, (int64_t)block.bytes);
+    count(self, REQUESTED_BYTES, small, (int64_t)block.requested);
+    return at;
+}
+
+static bool pytorch_seed(EchAllocator *base, const EchSeedBlock *blocks, size_t n, GError **error)
+{
+    PyTorch *self = (PyTorch *)base;
+    for (size_t i = 0; i < n;) {
+        const EchSeedBlock *first = &blocks[i];
+        bool small = first->small_pool;
+        uint32_t pool = pool_of(self, first->stream, small), slot;
+        Segment segment = {.address = first->segment_address, .bytes = first->segment_bytes, .number = base->n_segments++, .reservation = -1};
+        EchBytes page = small ? SMALL_BUFFER : self->large_buffer;
+        if (first->address != first->segment_address || first->segment_bytes == 0)
+            return seed_error(error, first, "does not begin its segment");
+        if (first->segment_bytes > base->memory.capacity - base->memory.used)
+            return seed_error(error, first, "the device's memory is smaller than what was recorded; expected a larger --capacity");
+        bool expandable = first->expandable && first->segment_bytes % page == 0;
+        if (expandable) {
+            /* Every mapped range stands for a segment of its own that cannot grow: where its reservation ends is not recorded. */
+            segment.page = page;
+            if (!ech_device_memory_map(&base->memory, page, first->segment_bytes / page))
+                return seed_error(error, first, "cannot be mapped");
+            base->stats.segments_allocated++;
+        } else {
+            if (!ech_device_memory_take_at(&base->memory, first->segment_address, first->segment_bytes))
+                return seed_error(error, first, "overlaps another segment");
+            base->stats.segments_allocated++;
+            count(self, SEGMENT, small, 1);
+        }
+        ech_alloc_count_reserved(base, first->segment_bytes, 0);
+        self->total += first->segment_bytes;
+        count(self, RESERVED_BYTES, small, (int64_t)first->segment_bytes);
+        slot = new_segment(self, segment);
+        uint32_t prev = 0;
+        uint64_t at = first->address;
+        for (; i < n && blocks[i].segment_address == first->segment_address; i++) {
+            if (blocks[i].address != at || blocks[i].bytes == 0 || at + blocks[i].bytes - first->segment_address > first->segment_bytes)
+                return seed_error(error, &blocks[i], "the blocks of a segment do not tile it");
+            at += blocks[i].bytes;
+            prev = seed_block(self, &blocks[i], pool, slot, prev);
+            if (blocks[i].id == UINT32_MAX)
+                continue;
+            EchLive live = {.requested = blocks[i].requested, .rounded = blocks[i].bytes, .address = blocks[i].address, .handle = prev, .segment = segment.number};
+            if (!ech_alloc_seed_live(base, blocks[i].id, &live))
+                return seed_error(error, &blocks[i], "its id is given twice");
+        }
+        if (at != first->segment_address + first->segment_bytes)
+            return seed_error(error, first, "the blocks of its segment do not tile it");
+        for (uint32_t block = prev; block; block = self->blocks[block].prev) {
+            if (self->blocks[block].allocated)
+                continue;
+            put(self, block);
+            if (is_split(&self->blocks[block]) && !expandable) {
+                count(self, INACTIVE_SPLIT, small, 1);
+                count(self, INACTIVE_SPLIT_BYTES, small, (int64_t)self->blocks[block].bytes);
+            }
+        }
+    }
+    return true;
+}
+
 static void pytorch_done(EchAllocator *base)
 {
     PyTorch *self = (PyTorch *)base;
@@ -1093,6 +1200,8 @@ const EchAllocClass ech_alloc_pytorch = {
     .release = pytorch_release,
     .record_stream = pytorch_record_stream,
     .stream_done = pytorch_stream_done,
+    .give_back = pytorch_give_back,
+    .seed = pytorch_seed,
     .largest_free = pytorch_largest,
     .walk_free = pytorch_walk,
     .own_stats = pytorch_own_stats,

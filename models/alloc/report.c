@@ -112,6 +112,8 @@ EchAllocReport *ech_alloc_report_new(const char *spec, const EchAllocDevice *dev
     g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, device, error);
     if (!allocator || (options->n_seeds && !ech_allocator_seed(allocator, options->seeds, options->n_seeds, error)))
         return NULL;
+    if (options->n_script)
+        ech_allocator_script(allocator, options->script, options->n_script);
     EchAllocReport *report = g_new0(EchAllocReport, 1);
     report->moments = g_array_new(FALSE, FALSE, sizeof(EchMoment));
     g_array_set_clear_func(report->moments, moment_clear);

@@ -56,6 +56,8 @@ typedef struct {
     unsigned n_samples;
     const EchSeedBlock *seeds; /**< Start state, or NULL. */
     size_t n_seeds;
+    const EchSegmentRange *script; /**< Where the device puts segments, or NULL. */
+    size_t n_script;
 } EchAllocReportOptions;
 
 /** Replays once more and looks closely. ECH_ERROR_CONFIG. */

@@ -2,6 +2,7 @@
 #include "models/alloc/report.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/alloc_text.h"
 
 #include <errno.h>
@@ -10,11 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Until lowering is linked in, programs have no trace. */
+#pragma weak ech_program_lower
+
 /* Where no --capacity is given: the H100 and A100 of 80 GB, and the device the recorded placements were made on. */
 static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
 
 typedef struct {
-    GArray *events;     /* EchAllocEvent */
+    GArray *events;     /* EchAllocEvent: what is resident first */
+    GArray *after;      /* EchAllocEvent: without what is resident; only with start */
+    EchAllocStart *start; /* what the recorded allocator held, or NULL */
     EchTrace *trace;    /* for names, or NULL */
     char *format;
     EchDiag *diag;
@@ -28,11 +34,17 @@ typedef struct {
     GArray *own;            /* EchAllocStat */
     char *note, *fault;
     EchBytes smallest;      /* 0: not searched, or none */
+    bool recorded;          /* began from the recorded start state */
+    uint64_t compared, equal; /* recorded: allocations with a recorded address, and those placed there */
+    char *difference;       /* the first one that was not */
+    char *settings;         /* recorded: the settings taken from the recording */
 } Result;
 
 static void input_clear(Input *input)
 {
     g_clear_pointer(&input->events, g_array_unref);
+    g_clear_pointer(&input->after, g_array_unref);
+    g_clear_pointer(&input->start, ech_alloc_start_free);
     g_clear_pointer(&input->trace, ech_trace_unref);
     g_clear_pointer(&input->diag, ech_diag_free);
     g_free(input->format);
@@ -46,6 +58,8 @@ static void result_clear(gpointer data)
     g_clear_pointer(&result->own, g_array_unref);
     g_free(result->note);
     g_free(result->fault);
+    g_free(result->difference);
+    g_free(result->settings);
 }
 
 /* Text of events is read straight into the array; everything else through its importer. */
@@ -71,19 +85,28 @@ static bool load(const char *path, const char *format, const char *memory, Input
     g_autoptr(EchImport) import = ech_import_source(source, format, &options, error);
     if (!import)
         return false;
-    if (!import->trace) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a %s file has no allocations yet", path, import->format);
+    input->format = g_strdup(import->format);
+    if (import->trace) {
+        input->trace = ech_trace_ref(import->trace);
+    } else if (ech_program_lower) {
+        EchLowerOptions lower = {.loop_trips = 1};
+        input->trace = ech_program_lower(import->program, NULL, &lower, import->diag, error);
+        if (!input->trace)
+            return false;
+    } else {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a %s file has no allocations", path, import->format);
         return false;
     }
-    input->format = g_strdup(import->format);
-    input->trace = ech_trace_ref(import->trace);
     input->diag = g_steal_pointer(&import->diag);
     EchId id = memory ? ech_trace_find_memory(input->trace, memory) : ech_alloc_main_memory(input->trace);
     if (memory && id == ECH_NONE) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--memory: the trace has no memory '%s'", memory);
         return false;
     }
-    input->events = ech_alloc_events_of_trace(input->trace, id);
+    input->events = ech_alloc_events_of_trace(input->trace, id, true);
+    input->start = ech_alloc_start_of_trace(input->trace, id);
+    if (input->start)
+        input->after = ech_alloc_events_of_trace(input->trace, id, false);
     return true;
 }
 
@@ -103,7 +126,7 @@ static char *put_u64(char *at, uint64_t value)
 }
 
 /* Lines are made by hand: 10^6 of them should take no longer than placing them. */
-static bool write_placements(const char *path, const Input *input, const GArray *placed, GError **error)
+static bool write_placements(const char *path, const GArray *events, const GArray *placed, GError **error)
 {
     FILE *file = g_fopen(path, "w");
     if (!file) {
@@ -117,7 +140,7 @@ static bool write_placements(const char *path, const Input *input, const GArray 
     at += g_snprintf(at, LINE, "event,id,requested,rounded,segment,offset,address\n");
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
-        const EchAllocEvent *event = &g_array_index(input->events, EchAllocEvent, item->event);
+        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, item->event);
         const EchPlacement *p = &item->placement;
         at = put_u64(at, item->event);
         *at++ = ',';
@@ -298,6 +321,19 @@ static void json_result(JsonBuilder *b, const Input *input, const Result *result
     add_double(b, "events_per_second", outcome->seconds > 0 ? (double)outcome->events / outcome->seconds : 0);
     if (searched)
         add_int(b, "smallest_capacity_bytes", result->smallest);
+    if (result->recorded) {
+        json_builder_set_member_name(b, "recorded");
+        json_builder_begin_object(b);
+        add_int(b, "start_blocks", input->start->seeds->len);
+        add_int(b, "start_blocks_guessed", input->start->guessed);
+        add_int(b, "compared", result->compared);
+        add_int(b, "equal", result->equal);
+        if (result->settings)
+            add_string(b, "settings", result->settings);
+        if (result->difference)
+            add_string(b, "first_difference", result->difference);
+        json_builder_end_object(b);
+    }
     if (result->note)
         add_string(b, "note", result->note);
     if (result->fault)
@@ -380,6 +416,10 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     }
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
+        if (result->recorded)
+            g_string_append_printf(out, "\n%s: from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " allocations at their recorded addresses%s%s%s%s\n",
+                                   result->spec, result->equal, result->compared, result->settings ? "; settings " : "", result->settings ? result->settings : "",
+                                   result->difference ? "\n  first difference: " : "", result->difference ? result->difference : "");
         if (result->note)
             g_string_append_printf(out, "\n%s: %s\n", result->spec, result->note);
         if (result->fault)
@@ -403,26 +443,71 @@ static void progress(uint64_t done, uint64_t total)
 typedef struct {
     EchBytes capacity;
     const char *placements;
-    bool report, search;
+    bool report, search, fresh;
     unsigned n_series;
 } Job;
+
+/* The settings a recording was made with; "pytorch" alone means them. Owned by the caller. */
+static char *recorded_spec(const Input *input)
+{
+    const char *conf = ech_trace_get_property(input->trace, "allocator_settings.PYTORCH_CUDA_ALLOC_CONF");
+    return conf && *conf ? g_strdup_printf("pytorch:%s", conf) : g_strdup("pytorch");
+}
+
+/* Where the recorded allocator put them, and where this one did. */
+static void compare_recorded(const Input *input, const GArray *events, const GArray *placed, Result *ret)
+{
+    for (guint i = 0; i < placed->len; i++) {
+        const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
+        uint32_t id = g_array_index(events, EchAllocEvent, item->event).id;
+        const EchBuffer *buffer = &ech_trace_buffers(input->trace)[id];
+        if (buffer->address == ECH_OFFSET_NONE)
+            continue;
+        ret->compared++;
+        if (item->fit == ECH_FIT_OK && item->placement.address == buffer->address) {
+            ret->equal++;
+        } else if (!ret->difference) {
+            g_autofree char *here = item->fit == ECH_FIT_OK ? g_strdup_printf("0x%" G_GINT64_MODIFIER "x", item->placement.address) : g_strdup("nowhere");
+            ret->difference = g_strdup_printf("allocation %u (#%u, %" G_GUINT64_FORMAT " bytes): recorded at 0x%" G_GINT64_MODIFIER "x, here %s", i, id, buffer->bytes, buffer->address, here);
+        }
+    }
+}
 
 static bool run_one(const Input *input, const char *spec, unsigned number, const Job *job, Result *ret, GError **error)
 {
     EchAllocDevice device = {.capacity = job->capacity};
-    g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, error);
+    ret->spec = spec;
+    /* Other settings are a what-if: what was resident is then asked for first, in an empty memory. */
+    g_autofree char *recorded = input->start && !job->fresh ? recorded_spec(input) : NULL;
+    ret->recorded = recorded && (strcmp(spec, "pytorch") == 0 || strcmp(spec, recorded) == 0);
+    if (ret->recorded && strcmp(recorded, "pytorch") != 0)
+        ret->settings = g_strdup(recorded + strlen("pytorch:"));
+    const char *used = ret->recorded ? recorded : spec;
+    g_autoptr(EchAllocator) allocator = ech_allocator_new(used, &device, error);
     if (!allocator)
         return false;
-    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)input->events->data;
-    size_t n = input->events->len;
-    g_autoptr(GArray) placed = job->placements ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), (guint)n) : NULL;
+    const GArray *own_events = ret->recorded ? input->after : input->events;
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)own_events->data;
+    size_t n = own_events->len;
+    EchAllocReportOptions look = {.max_failures = 5, .n_samples = job->n_series};
+    if (ret->recorded) {
+        look.seeds = (const EchSeedBlock *)(const void *)input->start->seeds->data;
+        look.n_seeds = input->start->seeds->len;
+        look.script = (const EchSegmentRange *)(const void *)input->start->script->data;
+        look.n_script = input->start->script->len;
+        if (!ech_allocator_seed(allocator, look.seeds, look.n_seeds, error))
+            return false;
+        ech_allocator_script(allocator, look.script, look.n_script);
+    }
+    g_autoptr(GArray) placed = job->placements || ret->recorded ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), (guint)n) : NULL;
     EchAllocRunOptions options = {.placed = placed, .watch_peaks = job->report, .progress = progress};
-    ret->spec = spec;
     ret->outcome = ech_alloc_run(allocator, events, n, &options);
     ech_cli_progress("allocations", 1, 1);
-    if (placed) {
+    if (ret->recorded)
+        compare_recorded(input, own_events, placed, ret);
+    if (job->placements) {
         g_autofree char *path = number == 0 ? g_strdup(job->placements) : g_strdup_printf("%s.%u", job->placements, number + 1);
-        if (!write_placements(path, input, placed, error))
+        if (!write_placements(path, own_events, placed, error))
             return false;
     }
     size_t n_own;
@@ -433,14 +518,15 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
     ret->fault = g_strdup(ech_allocator_fault(allocator));
     g_clear_pointer(&allocator, ech_allocator_free);
     if (job->report) {
-        EchAllocReportOptions look = {.peak_at = ret->outcome.peak_reserved_at, .max_failures = 5, .n_samples = job->n_series};
-        ret->report = ech_alloc_report_new(spec, &device, events, n, &look, error);
+        look.peak_at = ret->outcome.peak_reserved_at;
+        ret->report = ech_alloc_report_new(used, &device, events, n, &look, error);
         if (!ret->report)
             return false;
     }
     if (job->search) {
         GError *problem = NULL;
-        ret->smallest = ech_alloc_smallest_capacity(spec, events, n, UINT64_C(2) << 20, &problem);
+        const EchAllocEvent *all = (const EchAllocEvent *)(const void *)input->events->data;
+        ret->smallest = ech_alloc_smallest_capacity(used, all, input->events->len, UINT64_C(2) << 20, &problem);
         if (problem) {
             g_propagate_error(error, problem);
             return false;
@@ -453,7 +539,7 @@ int ech_verb_alloc(int argc, char **argv)
 {
     g_auto(GStrv) specs = NULL;
     g_autofree char *capacity = NULL, *placements = NULL, *format = NULL, *memory = NULL;
-    gboolean json = FALSE, report = FALSE, search = FALSE, strict = FALSE;
+    gboolean json = FALSE, report = FALSE, search = FALSE, strict = FALSE, fresh = FALSE;
     gint top = 5;
     const GOptionEntry entries[] = {
         {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs, "Allocator: NAME, NAME:KEY=VALUE,... or a framework's own settings; may be repeated", "SPEC"},
@@ -461,6 +547,7 @@ int ech_verb_alloc(int argc, char **argv)
         {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "Write where each allocation went; the second allocator's go to OUT.csv.2, and so on", "OUT.csv"},
         {"report", 'r', 0, G_OPTION_ARG_NONE, &report, "Explain fragmentation at the peak, at failures and at the end (with --json: a time series too)", NULL},
         {"smallest", 's', 0, G_OPTION_ARG_NONE, &search, "Search the smallest capacity at which nothing fails", NULL},
+        {"fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, "Memory snapshots: begin empty, not from the start state the recording implies", NULL},
         {"top", 0, 0, G_OPTION_ARG_INT, &top, "Segments and blocks to name in the report (default 5)", "N"},
         {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "Which of the trace's memories (default: the device's main one)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
@@ -476,7 +563,7 @@ int ech_verb_alloc(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     GError *error = NULL;
-    Job job = {.capacity = DEFAULT_CAPACITY, .placements = placements, .report = report, .search = search, .n_series = json ? 500 : 0};
+    Job job = {.capacity = DEFAULT_CAPACITY, .placements = placements, .report = report, .search = search, .fresh = fresh, .n_series = json ? 500 : 0};
     if (capacity && !ech_parse_bytes(capacity, &job.capacity, &error)) {
         g_prefix_error(&error, "--capacity: ");
         return ech_cli_fail(error);

@@ -3,7 +3,6 @@
 
 #include "sim/base/error.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Skips blanks, reads a number; NULL if there is none or it does not fit. */
@@ -223,72 +222,3 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
 }
 
 const EchImportClass ech_import_alloc_text = {"alloc_text", "allocator events as text: a line for each allocation and each free", probe, read_text};
-
-EchId ech_alloc_main_memory(const EchTrace *trace)
-{
-    size_t n_memories = ech_trace_n_memories(trace), n = ech_trace_n_buffers(trace);
-    const EchBuffer *buffers = ech_trace_buffers(trace);
-    g_autofree EchBytes *bytes = g_new0(EchBytes, n_memories + 1);
-    for (size_t i = 0; i < n; i++) {
-        if (buffers[i].memory < n_memories && buffers[i].alias_of == ECH_NONE)
-            bytes[buffers[i].memory] = ech_bytes_add(bytes[buffers[i].memory], buffers[i].bytes);
-    }
-    EchId best = ech_trace_find_memory(trace, "hbm");
-    if (best != ECH_NONE && bytes[best])
-        return best;
-    best = ECH_NONE;
-    for (EchId i = 0; i < n_memories; i++) {
-        if (bytes[i] && (best == ECH_NONE || bytes[i] > bytes[best]))
-            best = i;
-    }
-    return best;
-}
-
-/* A number per stream: its own where the queue is named after one, so that the null stream comes first. */
-static uint32_t stream_of(const EchTrace *trace, EchId queue)
-{
-    unsigned stream;
-    if (queue == ECH_NONE)
-        return 0;
-    const char *name = ech_trace_string(trace, ech_trace_queues(trace)[queue].name);
-    if (sscanf(name, "stream %u", &stream) == 1)
-        return stream & ECH_EVENT_MAX_STREAM;
-    return queue & ECH_EVENT_MAX_STREAM;
-}
-
-GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory)
-{
-    GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
-    const EchBuffer *buffers = ech_trace_buffers(trace);
-    const EchOp *ops = ech_trace_ops(trace);
-    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
-        if (!buffers[i].resident || buffers[i].memory != memory || buffers[i].alias_of != ECH_NONE)
-            continue;
-        EchAllocEvent event = {.bytes = buffers[i].bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffers[i].upper_end != 0};
-        event.stream = stream_of(trace, buffers[i].queue) & ECH_EVENT_MAX_STREAM;
-        g_array_append_val(events, event);
-    }
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        const EchOp *op = &ops[i];
-        if (op->kind == ECH_OP_MARK) {
-            uint32_t buffer, stream;
-            const char *name = ech_trace_string(trace, op->name);
-            EchAllocEvent event = {0};
-            if (sscanf(name, "record_stream buffer=%u stream=%u", &buffer, &stream) == 2 && buffer < ech_trace_n_buffers(trace) && buffers[buffer].memory == memory)
-                event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
-            else if (sscanf(name, "stream_done stream=%u", &stream) == 1)
-                event = (EchAllocEvent){.kind = ECH_EVENT_STREAM_DONE, .stream = stream & ECH_EVENT_MAX_STREAM};
-            else
-                continue;
-            g_array_append_val(events, event);
-            continue;
-        }
-        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
-            continue;
-        const EchBuffer *buffer = &buffers[op->target];
-        EchAllocEvent event = {.bytes = buffer->bytes, .id = op->target, .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end != 0};
-        event.stream = stream_of(trace, buffer->queue) & ECH_EVENT_MAX_STREAM;
-        g_array_append_val(events, event);
-    }
-    return events;
-}

@@ -1,0 +1,280 @@
+#include "sim/import/alloc_events.h"
+
+#include <stdio.h>
+#include <string.h>
+
+EchId ech_alloc_main_memory(const EchTrace *trace)
+{
+    size_t n_memories = ech_trace_n_memories(trace), n = ech_trace_n_buffers(trace);
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autofree EchBytes *bytes = g_new0(EchBytes, n_memories + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (buffers[i].memory < n_memories && buffers[i].alias_of == ECH_NONE)
+            bytes[buffers[i].memory] = ech_bytes_add(bytes[buffers[i].memory], buffers[i].bytes);
+    }
+    EchId best = ech_trace_find_memory(trace, "hbm");
+    if (best != ECH_NONE && bytes[best])
+        return best;
+    best = ECH_NONE;
+    for (EchId i = 0; i < n_memories; i++) {
+        if (bytes[i] && (best == ECH_NONE || bytes[i] > bytes[best]))
+            best = i;
+    }
+    return best;
+}
+
+/* Numbers for (queue, private pool): a small stream number stands for itself, everything else gets one from the upper half. */
+typedef struct {
+    const EchTrace *trace;
+    GHashTable *numbers; /* queue << 32 | pool to number; never walked */
+} Streams;
+
+#define OWN_STREAMS (1u << 23)
+
+static guint hash64(gconstpointer key)
+{
+    uint64_t h = *(const uint64_t *)key * UINT64_C(0x9e3779b97f4a7c15);
+    return (guint)(h >> 32);
+}
+
+static gboolean equal64(gconstpointer a, gconstpointer b)
+{
+    return *(const uint64_t *)a == *(const uint64_t *)b;
+}
+
+static Streams streams_new(const EchTrace *trace)
+{
+    return (Streams){trace, g_hash_table_new_full(hash64, equal64, g_free, NULL)};
+}
+
+static uint32_t stream_number(Streams *streams, EchId queue, EchId pool)
+{
+    uint64_t number;
+    if (queue == ECH_NONE && pool == ECH_NONE)
+        return 0;
+    const char *name = queue == ECH_NONE ? "" : ech_trace_string(streams->trace, ech_trace_queues(streams->trace)[queue].name);
+    if (pool == ECH_NONE && g_str_has_prefix(name, "stream ") && ech_parse_u64(name + 7, &number, NULL) && number < OWN_STREAMS)
+        return (uint32_t)number;
+    uint64_t key = (uint64_t)queue << 32 | pool;
+    gpointer known = g_hash_table_lookup(streams->numbers, &key);
+    if (!known) {
+        known = GUINT_TO_POINTER(g_hash_table_size(streams->numbers) + 1);
+        g_hash_table_insert(streams->numbers, g_memdup2(&key, sizeof key), known);
+    }
+    return (OWN_STREAMS + GPOINTER_TO_UINT(known)) & ECH_EVENT_MAX_STREAM;
+}
+
+/* A recorded change of segments: "segment_alloc address=0x7f21 stream=0 type=large expandable=1 pool=0:1". */
+typedef struct {
+    uint64_t address, stream;
+    char pool[44];
+    bool small, expandable;
+} SegmentMark;
+
+static bool read_mark(const EchTrace *trace, const EchOp *op, uint32_t device, const char *action, SegmentMark *ret)
+{
+    const char *name = ech_trace_string(trace, op->name);
+    size_t n = strlen(action);
+    const EchQueue *queue = &ech_trace_queues(trace)[op->queue];
+    if (strncmp(name, action, n) != 0 || name[n] != ' ' || queue->device != device || strcmp(ech_trace_string(trace, queue->name), "caching allocator") != 0)
+        return false;
+    *ret = (SegmentMark){0};
+    if (sscanf(name + n, " address=0x%" G_GINT64_MODIFIER "x stream=%" G_GUINT64_FORMAT, &ret->address, &ret->stream) != 2)
+        return false;
+    ret->small = strstr(name, " type=small") != NULL;
+    ret->expandable = strstr(name, " expandable=1") != NULL;
+    const char *pool = strstr(name, " pool=");
+    if (pool)
+        g_strlcpy(ret->pool, pool + 6, sizeof ret->pool);
+    return true;
+}
+
+/* The device whose allocator a memory belongs to: that of its buffers' streams. False for none. */
+static bool device_of(const EchTrace *trace, EchId memory, uint32_t *ret)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (buffers[i].memory == memory && buffers[i].queue != ECH_NONE) {
+            *ret = ech_trace_queues(trace)[buffers[i].queue].device;
+            return true;
+        }
+    }
+    return false;
+}
+
+GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents)
+{
+    GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    size_t n_buffers = ech_trace_n_buffers(trace);
+    Streams streams = streams_new(trace);
+    uint32_t device = 0;
+    bool recorded = device_of(trace, memory, &device) && strcmp(ech_trace_format(trace), "memory_snapshot") == 0;
+    for (size_t i = 0; residents && i < n_buffers; i++) {
+        const EchBuffer *buffer = &buffers[i];
+        if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE)
+            continue;
+        EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
+        event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
+        g_array_append_val(events, event);
+    }
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        EchAllocEvent event = {0};
+        if (op->kind == ECH_OP_MARK) {
+            uint32_t buffer, stream;
+            SegmentMark mark;
+            const char *name = ech_trace_string(trace, op->name);
+            if (sscanf(name, "record_stream buffer=%u stream=%u", &buffer, &stream) == 2 && buffer < n_buffers && buffers[buffer].memory == memory)
+                event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
+            else if (sscanf(name, "stream_done stream=%u", &stream) == 1)
+                event = (EchAllocEvent){.kind = ECH_EVENT_STREAM_DONE, .stream = stream & ECH_EVENT_MAX_STREAM};
+            else if (recorded && (read_mark(trace, op, device, "segment_free", &mark) || read_mark(trace, op, device, "segment_unmap", &mark)))
+                event = (EchAllocEvent){.bytes = mark.address, .id = (uint32_t)MIN(op->bytes / 512, (uint64_t)UINT32_MAX), .kind = ECH_EVENT_GIVE_BACK};
+            else
+                continue;
+        } else {
+            if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
+                continue;
+            const EchBuffer *buffer = &buffers[op->target];
+            event = (EchAllocEvent){.bytes = buffer->bytes, .id = op->target, .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end != 0};
+            event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
+        }
+        g_array_append_val(events, event);
+    }
+    g_hash_table_unref(streams.numbers);
+    return events;
+}
+
+/* ---- the start state ---- */
+
+void ech_alloc_start_free(EchAllocStart *start)
+{
+    if (!start)
+        return;
+    g_array_unref(start->seeds);
+    g_array_unref(start->script);
+    g_free(start);
+}
+
+typedef struct {
+    SegmentMark mark;
+    EchBytes bytes;
+} StartSegment;
+
+static int by_segment(const void *a, const void *b)
+{
+    const StartSegment *x = a, *y = b;
+    return (x->mark.address > y->mark.address) - (x->mark.address < y->mark.address);
+}
+
+static int by_address(const void *a, const void *b, void *data)
+{
+    const EchBuffer *buffers = data;
+    const EchId *i = a, *j = b;
+    uint64_t x = buffers[*i].address, y = buffers[*j].address;
+    return (x > y) - (x < y);
+}
+
+/* Bytes of a resident's block. Where only the request is known it is rounded to 512, and in the large pool of cudaMalloc segments a rest of at
+ * most 1 MiB before the next block belongs to it: no free block there is that small (facts of b.6: it would not have been split off). */
+static EchBytes block_bytes(const EchBuffer *buffer, const StartSegment *segment, uint64_t next, EchAllocStart *start)
+{
+    EchBytes room = next - buffer->address, bytes = buffer->rounded;
+    if (bytes == 0) {
+        bytes = MAX(ech_round_up(buffer->bytes, 512), (EchBytes)512);
+        start->guessed++;
+        if (!segment->mark.small && !segment->mark.expandable && bytes < room && room - bytes <= UINT64_C(1) << 20)
+            bytes = room;
+    }
+    return MIN(bytes, room);
+}
+
+EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
+{
+    uint32_t device;
+    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || memory == ECH_NONE || !device_of(trace, memory, &device))
+        return NULL;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    size_t n_buffers = ech_trace_n_buffers(trace);
+    EchAllocStart *start = g_new0(EchAllocStart, 1);
+    start->seeds = g_array_new(FALSE, FALSE, sizeof(EchSeedBlock));
+    start->script = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
+    g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment));
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        StartSegment segment = {.bytes = op->bytes};
+        if (op->kind != ECH_OP_MARK)
+            continue;
+        if (read_mark(trace, op, device, "segment_start", &segment.mark)) {
+            g_array_append_val(segments, segment);
+        } else if (read_mark(trace, op, device, "segment_alloc", &segment.mark)) {
+            EchSegmentRange range = {segment.mark.address, op->bytes};
+            g_array_append_val(start->script, range);
+        }
+    }
+    g_autoptr(GArray) residents = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autoptr(GHashTable) pools = g_hash_table_new(g_str_hash, g_str_equal); /* text to string id + 1 */
+    for (size_t i = 0; i < n_buffers; i++) {
+        EchId id = (EchId)i;
+        if (buffers[i].pool != ECH_NONE)
+            g_hash_table_insert(pools, (char *)(uintptr_t)ech_trace_string(trace, buffers[i].pool), GUINT_TO_POINTER(buffers[i].pool + 1));
+        if (buffers[i].resident && buffers[i].memory == memory && buffers[i].alias_of == ECH_NONE && buffers[i].address != ECH_OFFSET_NONE)
+            g_array_append_val(residents, id);
+    }
+    g_autoptr(GHashTable) queues = g_hash_table_new(hash64, equal64); /* stream value to queue + 1 */
+    g_autofree uint64_t *values = g_new0(uint64_t, ech_trace_n_queues(trace) + 1);
+    for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {
+        const char *name = ech_trace_string(trace, ech_trace_queues(trace)[i].name);
+        if (ech_trace_queues(trace)[i].device == device && g_str_has_prefix(name, "stream ") && ech_parse_u64(name + 7, &values[i], NULL))
+            g_hash_table_insert(queues, &values[i], GUINT_TO_POINTER(i + 1));
+    }
+    if (segments->len)
+        qsort(segments->data, segments->len, sizeof(StartSegment), by_segment);
+    if (residents->len)
+        g_qsort_with_data(residents->data, (gint)residents->len, sizeof(EchId), by_address, (void *)(uintptr_t)buffers);
+    Streams streams = streams_new(trace);
+    guint at = 0;
+    for (guint i = 0; i < segments->len; i++) {
+        const StartSegment *segment = &g_array_index(segments, StartSegment, i);
+        uint64_t end = segment->mark.address + segment->bytes, position = segment->mark.address;
+        EchId queue = (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(queues, &segment->mark.stream)) - 1;
+        EchId pool = *segment->mark.pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(pools, segment->mark.pool)) - 1 : ECH_NONE;
+        EchSeedBlock block = {.segment_address = segment->mark.address, .segment_bytes = segment->bytes, .small_pool = segment->mark.small, .expandable = segment->mark.expandable};
+        block.stream = segment->mark.stream == 0 && pool == ECH_NONE ? 0 : stream_number(&streams, queue, pool);
+        while (at < residents->len && buffers[g_array_index(residents, EchId, at)].address < position) {
+            start->homeless++;
+            at++;
+        }
+        while (position < end) {
+            EchId id = at < residents->len ? g_array_index(residents, EchId, at) : ECH_NONE;
+            uint64_t next = id != ECH_NONE && buffers[id].address < end ? buffers[id].address : end;
+            block.address = position;
+            if (next > position) {
+                block.id = UINT32_MAX;
+                block.bytes = next - position;
+                block.requested = 0;
+            } else {
+                at++;
+                EchId after = at < residents->len ? g_array_index(residents, EchId, at) : ECH_NONE;
+                uint64_t limit = after != ECH_NONE && buffers[after].address < end ? buffers[after].address : end;
+                if (limit == position) { /* two residents at one address: one is enough */
+                    start->homeless++;
+                    continue;
+                }
+                block.id = id;
+                block.bytes = block_bytes(&buffers[id], segment, limit, start);
+                block.requested = buffers[id].bytes;
+            }
+            if (block.bytes == 0)
+                break;
+            position += block.bytes;
+            g_array_append_val(start->seeds, block);
+        }
+    }
+    start->homeless += residents->len - at;
+    g_hash_table_unref(streams.numbers);
+    if (start->seeds->len == 0 && start->script->len == 0)
+        g_clear_pointer(&start, ech_alloc_start_free);
+    return start;
+}
