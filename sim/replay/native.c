@@ -15,7 +15,7 @@ __extension__ typedef __int128 Tick; /* 2^-32 ps. */
 #define NOWHERE UINT32_MAX
 #define PS_MAX 4.0e18 /* "Never", as a double of picoseconds. */
 
-enum { INLINE_PARTS = 6, MAX_PASSES = 20000, POLISH_AFTER = 12, POLISH_RESOURCES = 24 };
+enum { INLINE_PARTS = 6, MAX_PASSES = 20000, POLISH_AFTER = 2, POLISH_RESOURCES = 24 };
 static const double tolerance = 1e-14;
 
 typedef struct {

@@ -148,7 +148,11 @@ static void actor_main(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    the_engine->drive(&engine_class, the_engine, the_engine->data);
+    Engine *e = the_engine;
+    e->drive(&engine_class, e, e->data);
+    /* Stopped early: an actor must not leave work behind. */
+    for (uint32_t l = 0; l < e->n_live; l++)
+        sg_exec_cancel(e->live[e->tokens[l]].exec);
 }
 
 static void *zeros(size_t n, size_t size)

@@ -1,0 +1,194 @@
+/* Operations replayed per second with 1, 4, 16 and 64 demands alive, by the native engine and by SimGrid, beside raw SimGrid activities in the same
+ * run; start-up and peak memory. Prints figures and ratios; decides nothing. */
+#include "sim/replay/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Engines alone: keep @live demands alive, on 2 of 6 resources each, until @total have ended. */
+typedef struct {
+    uint32_t live, next;
+    uint64_t total, ended;
+    EchFluidPart parts[1024][2];
+} Load;
+
+static void load_init(Load *load, uint32_t live, uint64_t total)
+{
+    g_autoptr(GRand) rand = g_rand_new_with_seed(1);
+    *load = (Load){.live = live, .total = total};
+    for (int i = 0; i < 1024; i++) {
+        uint32_t first = (uint32_t)g_rand_int_range(rand, 0, 6), second = (first + 1 + (uint32_t)g_rand_int_range(rand, 0, 5)) % 6;
+        load->parts[i][0] = (EchFluidPart){.resource = first, .amount = g_rand_double_range(rand, 0.01, 1) * 1e6};
+        load->parts[i][1] = (EchFluidPart){.resource = second, .amount = g_rand_double_range(rand, 0.01, 1) * 1e6};
+    }
+}
+
+static void drive_load(const EchFluidClass *class, void *engine, void *data)
+{
+    Load *load = data;
+    uint32_t tokens[64], n;
+    EchTime now;
+    for (uint32_t i = 0; i < load->live; i++)
+        class->start(engine, i, load->parts[load->next++ % 1024], 2, 0);
+    while (load->ended < load->total && (n = class->next(engine, tokens, &now)) > 0) {
+        load->ended += n;
+        for (uint32_t i = 0; i < n; i++)
+            class->start(engine, tokens[i], load->parts[load->next++ % 1024], 2, 0);
+    }
+}
+
+static const EchFluidResource six[6] = {{.capacity = 1e6}, {.capacity = 1e6}, {.capacity = 1e6}, {.capacity = 1e6}, {.capacity = 1e6}, {.capacity = 1e6}};
+
+static double native_rate(uint32_t live, uint64_t total)
+{
+    static Load load;
+    load_init(&load, live, total);
+    g_autoptr(EchNative) engine = ech_native_new(six, 6, 64);
+    double begin = seconds();
+    drive_load(&ech_native_class, engine, &load);
+    return (double)load.ended / (seconds() - begin);
+}
+
+static double simgrid_rate(const EchFluidModule *module, uint32_t live, uint64_t total)
+{
+    double *rate = mmap(NULL, sizeof *rate, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (rate == MAP_FAILED)
+        return 0;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        static Load load;
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(1);
+        load_init(&load, live, total);
+        double begin = seconds();
+        module->run(six, 6, 64, drive_load, &load);
+        *rate = (double)load.ended / (seconds() - begin);
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    double result = *rate;
+    munmap(rate, sizeof *rate);
+    return result;
+}
+
+static EchDevice *make_device(void)
+{
+    EchDevice *device = ech_device_new();
+    device->name = g_strdup("bench");
+    device->family = g_strdup("gpu");
+    device->compiler = g_strdup("");
+    device->summary = g_strdup("");
+    device->n_memories = 2;
+    device->memories = g_new0(EchMemory, 2);
+    device->memories[0] =
+        (EchMemory){.name = g_strdup("hbm"), .kind = ECH_MEM_HBM, .capacity = UINT64_C(1) << 40, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000)};
+    device->memories[1] = (EchMemory){.name = g_strdup("host"), .kind = ECH_MEM_HOST_PINNED};
+    device->n_links = 1;
+    device->links = g_new0(EchLink, 1);
+    device->links[0] = (EchLink){.name = g_strdup("host"),
+                                 .from = 1,
+                                 .to = 0,
+                                 .to_device = UINT64_C(100000000000),
+                                 .from_device = UINT64_C(100000000000),
+                                 .engines_to = 64,
+                                 .engines_from = 64,
+                                 .ports = 1};
+    device->n_units = 1;
+    device->units = g_new0(EchUnit, 1);
+    device->units[0] = (EchUnit){.name = g_strdup("matrix"), .kind = ECH_UNIT_MATRIX, .count = 1, .n_peaks = 1, .peaks = g_new0(EchPeak, 1)};
+    device->units[0].peaks[0] = (EchPeak){.dtype = g_strdup("bf16"), .ops = UINT64_C(100000000000000)};
+    return device;
+}
+
+/* @n ops spread over @queues queues: half kernels that read memory, half copies either way. */
+static EchTrace *make_trace(uint32_t queues, uint32_t n)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("bench");
+    g_autoptr(GRand) rand = g_rand_new_with_seed(3);
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.name = ech_trace_builder_string(b, "x", -1);
+    buffer.memory = hbm;
+    buffer.bytes = 1 << 30;
+    buffer.resident = 1;
+    EchId x = ech_trace_builder_buffer(b, buffer);
+    EchId name = ech_trace_builder_string(b, "op", -1);
+    for (uint32_t q = 0; q < queues; q++) {
+        g_autofree char *text = g_strdup_printf("q%u", q);
+        ech_trace_builder_queue(b, text, ECH_QUEUE_COMPUTE, 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        EchOp op = ech_op_init(i & 1 ? ECH_OP_COPY : ECH_OP_KERNEL);
+        op.name = name;
+        op.queue = (i / 2) % queues;
+        if (i & 1) {
+            op.memory_from = i & 2 ? hbm : host;
+            op.memory_to = i & 2 ? host : hbm;
+            op.bytes = (uint64_t)g_rand_int_range(rand, 1000, 1000000);
+        }
+        ech_trace_builder_op(b, op);
+        if (!(i & 1)) {
+            ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, (uint64_t)g_rand_int_range(rand, 1000, 1000000000), ECH_KNOWN);
+            ech_trace_builder_use(b, x, ECH_READ, (EchBytes)g_rand_int_range(rand, 1000, 10000000), ECH_PATTERN_STREAM, ECH_KNOWN);
+        }
+    }
+    return ech_trace_builder_finish(b, NULL);
+}
+
+static double replay_rate(EchEngine engine, uint32_t queues, uint32_t n)
+{
+    g_autoptr(EchTrace) trace = make_trace(queues, n);
+    g_autoptr(EchDevice) device = make_device();
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = engine;
+    double begin = seconds();
+    g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
+    return run ? (double)run->ops / (seconds() - begin) : 0;
+}
+
+int main(void)
+{
+    static const uint32_t lives[] = {1, 4, 16, 64};
+    double begin = seconds();
+    const EchFluidModule *module = ech_simgrid_module(NULL);
+    double load = seconds() - begin;
+    printf("%-28s %10s %10s %10s %10s\n", "per second, alive:", "1", "4", "16", "64");
+    double native[4], raw[4], replayed[4], on_simgrid[4];
+    for (int i = 0; i < 4; i++) {
+        native[i] = native_rate(lives[i], lives[i] > 16 ? 300000 : 2000000);
+        raw[i] = module ? simgrid_rate(module, lives[i], lives[i] > 16 ? 3000 : 30000) : 0;
+        replayed[i] = replay_rate(ECH_ENGINE_NATIVE, lives[i], 1000000);
+        on_simgrid[i] = module ? replay_rate(ECH_ENGINE_SIMGRID, lives[i], lives[i] > 16 ? 4000 : 30000) : 0;
+    }
+    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "native engine, demands", native[0], native[1], native[2], native[3]);
+    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "raw SimGrid, activities", raw[0], raw[1], raw[2], raw[3]);
+    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "replay native, operations", replayed[0], replayed[1], replayed[2], replayed[3]);
+    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "replay SimGrid, operations", on_simgrid[0], on_simgrid[1], on_simgrid[2], on_simgrid[3]);
+    if (module) {
+        printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "native / raw SimGrid", native[0] / raw[0], native[1] / raw[1], native[2] / raw[2], native[3] / raw[3]);
+        printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "replay native / raw SimGrid", replayed[0] / raw[0], replayed[1] / raw[1], replayed[2] / raw[2], replayed[3] / raw[3]);
+        begin = seconds();
+        replay_rate(ECH_ENGINE_SIMGRID, 1, 2);
+        printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (seconds() - begin) * 1e3);
+    }
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("peak memory %.0f MiB with the spans of 10^6 operations\n", (double)usage.ru_maxrss / 1024);
+    return EXIT_SUCCESS;
+}
