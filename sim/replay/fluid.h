@@ -44,13 +44,14 @@ typedef struct {
 typedef void (*EchFluidDrive)(const EchFluidClass *class, void *engine, void *data);
 
 /** What the SimGrid module exports under the symbol "ech_fluid_module". It links none of our objects; everything comes in by pointers. */
-#define ECH_FLUID_MODULE_ABI 1
+#define ECH_FLUID_MODULE_ABI 2
 typedef struct {
     uint32_t abi;
     const char *name;
     const char *version; /**< Of the library behind it. */
-    /** Runs @drive to its end on a fresh engine, in this process, which can do so only once and must then leave by _exit. May abort. */
-    void (*run)(const EchFluidResource *resources, uint32_t n_resources, uint32_t max_live, EchFluidDrive drive, void *data);
+    /** Runs @drive to its end on a fresh engine, in this process, which can do so only once and must then leave by _exit. May abort.
+     * @unit: a typical time of a demand alone, picoseconds > 0, which stands for one simulated second. */
+    void (*run)(const EchFluidResource *resources, uint32_t n_resources, uint32_t max_live, EchTime unit, EchFluidDrive drive, void *data);
 } EchFluidModule;
 
 /** The engine of this process. */

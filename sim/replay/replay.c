@@ -200,6 +200,26 @@ static char *last_words(int fd)
 
 typedef enum { WORKER_DONE, WORKER_GAVE_UP, WORKER_FAILED } WorkerEnd;
 
+static int compare_times(const void *a, const void *b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median time of the ops that take any. */
+static EchTime typical_time(const EchPrices *prices)
+{
+    g_autofree EchTime *times = g_new(EchTime, prices->n_prices + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < prices->n_prices; i++)
+        if (prices->prices[i].alone > 0)
+            times[n++] = prices->prices[i].alone;
+    if (n == 0)
+        return ECH_PS_PER_US;
+    qsort(times, n, sizeof *times, compare_times);
+    return times[n / 2];
+}
+
 G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchPrices *prices, EchMachine *machine, uint32_t n_memories, const int fds[3], uint64_t *progress, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -210,7 +230,7 @@ G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchP
     Writer *spans = g_new0(Writer, 1);
     spans->fd = fds[0];
     ech_machine_set_sink(machine, put_span, spans, progress);
-    module->run(prices->resources, prices->n_resources, ech_machine_max_live(machine), ech_machine_drive, machine);
+    module->run(prices->resources, prices->n_resources, ech_machine_max_live(machine), typical_time(prices), ech_machine_drive, machine);
     writer_flush(spans);
     Writer *rest = g_new0(Writer, 1);
     rest->fd = fds[1];

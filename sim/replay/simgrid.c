@@ -1,8 +1,8 @@
 /* The SimGrid engine: a module that links none of our objects, loaded when first needed and run once per forked worker.
  *
  * A parallel execution under the ptask_L07 host model is a demand vector, and its bmf solver shares by bottleneck max fairness. Each resource is a
- * host; a minimum time is an amount on a private host of a pool, the meters. One simulated second is one microsecond, and every resource has the
- * same speed there, which keeps the solver's tolerances (1e-9 of a simulated second: a thousandth of a picosecond) far from the numbers. */
+ * host; a minimum time is an amount on a private host of a pool, the meters. One simulated second is the typical time of a demand, and every host
+ * has speed one, so that what the solver sees is near one: its tolerances are absolute, and amounts far above the speeds make it give up. */
 #include "sim/replay/fluid.h"
 
 #include <errno.h>
@@ -19,8 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SPEED 1e6                          /* Of every host, per simulated second. */
-#define PS_PER_SIMULATED_SECOND 1000000.0  /* One simulated second is one microsecond. */
+#define SPEED 1.0 /* Of every host, per simulated second. */
 
 typedef struct {
     sg_exec_t exec;
@@ -41,6 +40,7 @@ typedef struct {
     sg_host_t *use;
     double *amounts;
     EchTime now;
+    double unit; /* Picoseconds per simulated second. */
     EchFluidDrive drive;
     void *data;
 } Engine;
@@ -53,13 +53,13 @@ static void engine_start(void *object, uint32_t token, const EchFluidPart *parts
         if (!(parts[k].amount > 0))
             continue;
         e->use[n] = e->hosts[parts[k].resource];
-        e->amounts[n++] = parts[k].amount / e->resources[parts[k].resource].capacity * (1e12 / PS_PER_SIMULATED_SECOND) * SPEED;
+        e->amounts[n++] = parts[k].amount / e->resources[parts[k].resource].capacity * (1e12 / e->unit) * SPEED;
     }
     e->live[token].meter = UINT32_MAX;
     if (min_time > 0) {
         e->live[token].meter = e->free_meters[--e->n_free];
         e->use[n] = e->meters[e->live[token].meter];
-        e->amounts[n++] = (double)min_time / PS_PER_SIMULATED_SECOND * SPEED;
+        e->amounts[n++] = (double)min_time / e->unit * SPEED;
     }
     if (n == 0) {
         e->instant[e->n_instant++] = token;
@@ -108,7 +108,7 @@ static uint32_t engine_next(void *object, uint32_t *ret_tokens, EchTime *ret_now
             }
         }
         e->n_live = kept;
-        EchTime now = (EchTime)llrint(simgrid_get_clock() * PS_PER_SIMULATED_SECOND);
+        EchTime now = (EchTime)llrint(simgrid_get_clock() * e->unit);
         if (now > e->now)
             e->now = now;
     } else {
@@ -127,8 +127,8 @@ static double engine_remaining(void *object, uint32_t token)
 
 static double engine_clock(void *object, EchTime *ret_ps)
 {
-    (void)object;
-    double ps = simgrid_get_clock() * PS_PER_SIMULATED_SECOND;
+    const Engine *e = object;
+    double ps = simgrid_get_clock() * e->unit;
     *ret_ps = (EchTime)floor(ps);
     return ps - floor(ps);
 }
@@ -185,7 +185,7 @@ static void load_platform(uint32_t n_resources, uint32_t n_meters)
     fclose(file);
 }
 
-static void module_run(const EchFluidResource *resources, uint32_t n_resources, uint32_t max_live, EchFluidDrive drive, void *data)
+static void module_run(const EchFluidResource *resources, uint32_t n_resources, uint32_t max_live, EchTime unit, EchFluidDrive drive, void *data)
 {
     static const int signals[] = {SIGINT, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM};
     struct sigaction before[sizeof signals / sizeof *signals];
@@ -213,6 +213,7 @@ static void module_run(const EchFluidResource *resources, uint32_t n_resources, 
         .waiting = zeros(max_live, sizeof(sg_exec_t)),
         .use = zeros(n_resources + 1, sizeof(sg_host_t)),
         .amounts = zeros(n_resources + 1, sizeof(double)),
+        .unit = (double)unit,
         .drive = drive,
         .data = data,
     };

@@ -75,7 +75,7 @@ static double simgrid_rate(const EchFluidModule *module, uint32_t live, uint64_t
             _exit(1);
         load_init(&load, live, total);
         double begin = seconds();
-        module->run(six, 6, 64, drive_load, &load);
+        module->run(six, 6, 64, ECH_PS_PER_S, drive_load, &load);
         *rate = (double)load.ended / (seconds() - begin);
         _exit(0);
     }

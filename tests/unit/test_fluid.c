@@ -52,7 +52,7 @@ static bool run_simgrid(Case *c, const EchFluidModule *module)
     if (pid == 0) {
         if (!freopen("/dev/null", "w", stderr))
             _exit(1);
-        module->run(c->resources, c->n_resources, MAX_DEMANDS, drive_case, c);
+        module->run(c->resources, c->n_resources, MAX_DEMANDS, ECH_PS_PER_S, drive_case, c);
         _exit(0);
     }
     int status;
