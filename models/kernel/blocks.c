@@ -37,7 +37,18 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
         out = s->out_hbm ? bm * bn * s->out_bits / 8 * 2 : 0;
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
-    return to_bytes(lhs + rhs + out + accumulator);
+    /* Copies that a kernel keeps besides its windows: weights wait in the units, and what does not fit there at once is met again by a lhs
+     * block laid out for it; small units keep 32-bit weights and results aside. 8-bit operands are staged in their own width. */
+    double staged = 0;
+    if (!s->eight) {
+        uint64_t side = s->unit_size, loads = ceil_div((uint64_t)bk, side) * ceil_div((uint64_t)bn, side);
+        if (loads > s->units && bk > (double)side && bn > (double)side)
+            staged += s->stage_input * 2 * bm * bk_lanes;
+        staged += s->stage_weights * 4 * bk_rows * bn;
+        if (n_k == 1 && bk > (double)side && s->out_bits < 32)
+            staged += s->stage_result * 4 * bm * bn;
+    }
+    return to_bytes(lhs + rhs + out + accumulator + staged);
 }
 
 EchBytes ech_kernel_windows_vmem(const EchKernelShape *s, const EchKernelWindows *w)

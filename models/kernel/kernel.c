@@ -40,16 +40,15 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
 #define NUMBER(name, fallback) number(device, prefix, name, fallback)
     EchKernelModel model = {.view = view, .unit = unit, .clock_hz = (double)unit->clock_hz};
     /* Fallbacks: what the six chips of the compiler's tables have in common, so that a chip without a table follows from its data sheet. */
-    double cycles_per_us = model.clock_hz / 1e6;
     model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
-    model.step = NUMBER("step_cycles", 1.2 * cycles_per_us);
+    model.step = NUMBER("step_cycles", 1900);
     model.fixed = NUMBER("fixed_cycles", 24);
     model.simple = NUMBER("simple_cycles", 0.4);
     model.transcendental = NUMBER("transcendental_cycles", 0.5);
     model.divide = NUMBER("divide_cycles", 3);
     model.broadcast = NUMBER("broadcast_cycles", 0.6);
     model.reduce = NUMBER("reduce_cycles", 1.4);
-    model.start = NUMBER("start_cycles", 3 * model.step);
+    model.start = NUMBER("start_cycles", 2.9 * model.step);
     model.matrix_step = NUMBER("matrix_step_cycles", 1.7 * model.step);
     model.matrix_overhead = NUMBER("matrix_overhead_cycles", 0);
     model.matrix_store = NUMBER("matrix_store_cycles", 0);
@@ -62,6 +61,9 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.int8 = NUMBER("int8_efficiency", 1);
     model.matrix = NUMBER("matrix_efficiency", 1);
     model.gather = NUMBER("gather_cycles", 8);
+    model.stage_input = NUMBER("stage_input", 1);
+    model.stage_weights = NUMBER("stage_weights", 0);
+    model.stage_result = NUMBER("stage_result", 0);
     model.vmem = vector != NULL && vector->read > 0 ? (double)vector->read / model.clock_hz : 22 * model.hbm;
     EchBytes budget = vector == NULL ? 16u << 20 : vector->kernel_reserved > 0 ? vector->kernel_reserved : vector->capacity;
     model.budget = (EchBytes)NUMBER("window_bytes", (double)budget);
@@ -212,7 +214,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
 {
     double registers = traffic->widest / REGISTER;
     double moved = ((double)cost->hbm_read + traffic->stored) / model->hbm;
-    if (model->view == ECH_KERNEL_COMPILER && kernel->body.reduce > 0)
+    if ((model->view == ECH_KERNEL_COMPILER ? kernel->body.reduce : kernel->body.lane_reduce) > 0)
         moved += registers * REGISTER * 4 / model->hbm;
     moved += (double)(cost->vmem_read + cost->vmem_written) / model->vmem;
     double compute = registers / steps * body_cycles(model, &kernel->body, kernel->fused);
@@ -296,6 +298,11 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
         .out_hbm = !on_chip(result),
         .eight = ech_layout_element_bits(lhs) == 8,
     };
+    shape.unit_size = MAX(model->unit->columns, 128u);
+    shape.units = MAX(model->unit->count, 1u);
+    shape.stage_input = model->stage_input;
+    shape.stage_weights = model->stage_weights;
+    shape.stage_result = model->stage_result;
     shape.rate = ech_kernel_macs_per_cycle(model, lhs->dtype) / MAX(c->passes, 1u);
     if (!(shape.rate > 0))
         shape.rate = 1;
@@ -499,7 +506,7 @@ static EchKernelWalk walk_of_windows(const EchKernelShape *s, const EchKernelWin
 static void price_contraction(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
 {
     EchKernelShape shape = ech_kernel_shape(model, kernel);
-    traffic_of(model, kernel, ret);
+    (void)traffic_of(model, kernel, ret);
     EchKernelSums sums;
     EchKernelBlocks blocks = {0};
     bool known = !own_tiles && kernel->windows.n_iterations >= 2;
@@ -537,7 +544,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
 {
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums = {0};
-    double moved = ((double)ret->hbm_read + (double)ret->hbm_written) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem;
+    double moved = ((double)ret->hbm_read + traffic.stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem;
     double registers = traffic.widest / REGISTER;
     double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / 1024));
     bool same_order = kernel->n_results == 1 && kernel->n_operands >= 1 && kernel->results[0].rank == kernel->operands[0].rank &&

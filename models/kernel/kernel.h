@@ -27,7 +27,8 @@ typedef enum {
 
 /** Whose arithmetic is wanted. */
 typedef enum {
-    ECH_KERNEL_HARDWARE, /**< What the chip does: a stored byte is a byte, a reduction costs its reads. */
+    ECH_KERNEL_HARDWARE, /**< What the chip does: a stored byte is a byte; a reduction over rows or above is plain additions under the reads, one over
+                          * lanes costs a pass over its registers. */
     ECH_KERNEL_COMPILER, /**< How the compiler prices it: a 16-bit result costs one and a half times a 32-bit one of as many elements, a reduced
                           * register as much as a stored one. For holding the model against the compiler's own table. */
 } EchKernelView;
@@ -45,7 +46,8 @@ typedef struct {
     uint32_t transcendental; /**< exp, tanh, log, rsqrt... */
     uint32_t divide;
     uint32_t broadcast;      /**< Of something that is not a constant. */
-    uint32_t reduce;         /**< Reductions along a dimension. */
+    uint32_t reduce;         /**< Reductions along any dimension. */
+    uint32_t lane_reduce;    /**< Of them, those along lanes, which need the cross-lane unit. */
 } EchKernelBody;
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
@@ -120,6 +122,9 @@ typedef struct {
     double matrix;          /**< Efficiency of the matrix unit. */
     double vmem;            /**< Bytes a cycle of on-chip operands. */
     double gather;          /**< Cycles a gathered row. */
+    double stage_input;     /**< Share of a 16-bit lhs block kept on chip a second time where the weights of a step do not fit into the units at once. */
+    double stage_weights;   /**< Share of the rhs block kept in 32 bits. */
+    double stage_result;    /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
     EchBytes budget;        /**< On-chip bytes of a kernel's own windows. */
     uint32_t lanes, sublanes;
     const EchUnit *unit;    /**< Matrix unit; borrowed from the device. */

@@ -155,14 +155,13 @@ static bool rows_are(const EchLayout *layout, unsigned dim)
     return layout->rank >= 2 && layout->order[1] == dim;
 }
 
-/* Which operand is which, and m, n, k, from shapes alone: [b..., m, k] x [b..., k, n] -> [b..., m, n], or an image by a filter. */
-static bool read_product(const EchLayout *out, const GArray *operands, EchKernel *kernel, GError **error)
+/* Which operand is which, and m, n, k, from shapes alone: [b..., m, k] x [b..., k, n] -> [b..., m, n], or an image by a filter. False where the
+ * shapes are neither: then the kernel is priced by what it moves. */
+static bool read_product(const EchLayout *out, const GArray *operands, EchKernel *kernel)
 {
     EchKernelContraction *c = &kernel->contraction;
-    if (operands->len < 2 || out->rank < 2) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "a product needs two operands of at least two dimensions");
+    if (operands->len < 2 || out->rank < 2)
         return false;
-    }
     const EchLayout *a = &g_array_index(operands, EchLayout, 0), *b = &g_array_index(operands, EchLayout, 1);
     kernel->lhs = 0;
     kernel->rhs = 1;
@@ -196,11 +195,7 @@ static bool read_product(const EchLayout *out, const GArray *operands, EchKernel
         c->rhs_transposed = b->rank == 2 && rows_are(b, 1);
         c->out_transposed = out->rank == 2 && rows_are(out, 1);
     }
-    if (c->batch == 0 || c->m == 0 || c->n == 0 || c->k == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "a product with an empty dimension");
-        return false;
-    }
-    return true;
+    return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
 }
 
 static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles, EchValidatePair *ret, GError **error)
@@ -225,10 +220,10 @@ static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles,
         return false;
     w->buffers = (uint8_t)MIN(buffers, 255u);
     if (contractions > 0 && results->len > 0) {
-        kernel.kind = ECH_KERNEL_CONTRACTION;
-        kernel.body = (EchKernelBody){0};
-        if (!read_product(&g_array_index(results, EchLayout, 0), operands, &kernel, error))
-            return false;
+        if (read_product(&g_array_index(results, EchLayout, 0), operands, &kernel)) {
+            kernel.kind = ECH_KERNEL_CONTRACTION;
+            kernel.body = (EchKernelBody){0};
+        }
         if (strstr(cells[KIND], "highest") != NULL)
             kernel.contraction.passes = 6;
     } else if (strcmp(cells[OPCODE], "copy") == 0 || strcmp(cells[OPCODE], "transpose") == 0) {

@@ -116,7 +116,7 @@ START_TEST(tables)
                                  "scoped_vmem,emitter,cost_model\n";
     static const char *const bad[] = {
         "v5e,hbm,a,b,0,i,add,,\"f32[8,128\",,add:1,1,,,,,2,0,,\n",  "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:x,1,,,,,2,0,,\n", "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,x,,,,,2,0,,\n",
-        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,0 1,,,2,0,,\n", "short,row\n", "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,convolution:1,1,,,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,0 1,,,2,0,,\n", "short,row\n",
         "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,1 1 1 1 1 1 1 1 1,,,2,0,,\n",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
