@@ -2,12 +2,14 @@
 
 #include "models/alloc/plan_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /** More groups than this in one piece of time are left to the heuristic: a search would not end, and its stack grows with them. */
 #define MAX_GROUPS 2000
 #define TABLE_BITS 20
 #define CLOCK_EVERY 256
+#define BUDGET 100000 /* steps of a first decision */
 
 typedef int64_t Level; /* an address, in units */
 
@@ -25,7 +27,9 @@ typedef struct {
     Level size;          /* largest */
     Level alignment;
     uint32_t group;      /* in the problem */
-    double weight;       /* preference; learnt from failures */
+    Level pressure;      /* most bytes live at once during its life */
+    double taste;        /* preference of this attempt */
+    double weight;       /* learnt from failures */
     uint64_t salt[2];    /* for hashing */
 } Block;
 
@@ -33,6 +37,7 @@ typedef struct {
 typedef struct {
     uint32_t block;
     Level size;
+    Level back; /**< The other way: where it lies below this one. */
 } Neighbour;
 
 typedef struct {
@@ -58,7 +63,8 @@ typedef struct {
 
     /* State. */
     Level height;   /* H */
-    Level *low;     /* low[block]: it lies here or higher */
+    Level *low;     /* low[block]: it lies here or higher... */
+    Level *high;    /* ...and here or lower */
     Level *floor;   /* floor[section]: lowest low of what is to be placed there */
     Level *missing; /* missing[section]: sizes to be placed */
     uint32_t *crossing; /* crossing[section]: hulls of unplaced blocks that reach from the section before into it */
@@ -68,14 +74,20 @@ typedef struct {
     /* Undo: what a frame overwrote. */
     GArray *trail;
     uint32_t *stamp_section, stamp;
-    GArray *touched; /* sections to look at again */
+    GArray *touched, *work; /* sections to look at again */
+    uint32_t *queue; /* ring of n_blocks + 1: blocks whose bounds changed */
+    bool *queued;
+    uint32_t queue_head, queue_tail;
+    bool queue_skip; /* only empty the queue */
 
     Failed *table;
     uint64_t random;
     uint64_t steps, step_limit, attempt_limit;
     gint64 deadline;
     bool stopped;
-    unsigned rule;
+    enum { BY_FLOOR, BY_SLACK, BY_FAILURES } choice; /* of sections, in this attempt */
+    bool learnt;
+    double *failures; /* failures[section] */
 } Search;
 
 typedef struct {
@@ -140,56 +152,222 @@ static void begin_touching(Search *search)
     g_array_set_size(search->touched, 0);
 }
 
-/** Raises the bound of an unplaced block. False where it no longer fits below H. */
-static bool raise_block(Search *search, uint32_t id, Level low)
+static void enqueue(Search *search, uint32_t id)
 {
-    Block *block = &search->blocks[id];
-    if (low <= search->low[id])
-        return true;
-    set_level(search, &search->low[id], low);
-    touch_block(search, block);
-    return low + block->size <= search->height;
+    if (search->queued[id])
+        return;
+    search->queued[id] = true;
+    search->queue[search->queue_tail] = id;
+    search->queue_tail = search->queue_tail == search->n_blocks ? 0 : search->queue_tail + 1;
 }
 
-/** Recounts the touched sections. False where one cannot hold what it misses. */
-static bool check_touched(Search *search)
+/** Raises the lower bound of an unplaced block. False where nothing is left between the bounds. */
+static bool raise_block(Search *search, uint32_t id, Level low)
 {
-    for (guint i = 0; i < search->touched->len; i++) {
-        uint32_t s = g_array_index(search->touched, uint32_t, i);
-        Level lows[64], sizes[64];
-        size_t n = 0;
-        Level floor = INT64_MAX;
-        bool few = search->first_entry[s + 1] - search->first_entry[s] <= 64;
-        for (uint32_t e = search->first_entry[s]; e < search->first_entry[s + 1]; e++) {
-            const Entry *entry = &search->entries[e];
-            if (search->placed[entry->block])
-                continue;
-            Level low = search->low[entry->block];
-            floor = MIN(floor, low);
-            if (few) { /* insertion by falling bound */
-                size_t j = n++;
-                for (; j > 0 && lows[j - 1] < low; j--) {
-                    lows[j] = lows[j - 1];
-                    sizes[j] = sizes[j - 1];
-                }
-                lows[j] = low;
-                sizes[j] = entry->size;
-            }
-        }
-        if (floor != search->floor[s])
-            set_level(search, &search->floor[s], floor);
-        if (floor == INT64_MAX)
+    if (low <= search->low[id])
+        return true;
+    low = align_level(low, search->blocks[id].alignment);
+    set_level(search, &search->low[id], low);
+    touch_block(search, &search->blocks[id]);
+    enqueue(search, id);
+    return low <= search->high[id];
+}
+
+static bool lower_block(Search *search, uint32_t id, Level high)
+{
+    if (high >= search->high[id])
+        return true;
+    if (high < 0)
+        return false;
+    high -= high % search->blocks[id].alignment;
+    set_level(search, &search->high[id], high);
+    touch_block(search, &search->blocks[id]);
+    enqueue(search, id);
+    return search->low[id] <= high;
+}
+
+/** Of two blocks that meet one is below the other: where the bounds leave one way only, it bounds both. Until nothing changes. */
+static bool propagate(Search *search)
+{
+    bool ok = !search->queue_skip;
+    while (search->queue_head != search->queue_tail) {
+        uint32_t id = search->queue[search->queue_head];
+        search->queue_head = search->queue_head == search->n_blocks ? 0 : search->queue_head + 1;
+        search->queued[id] = false;
+        if (!ok || search->placed[id])
             continue;
-        if (floor + search->missing[s] > search->height)
+        const Block *block = &search->blocks[id];
+        for (uint32_t i = block->first_neighbour; ok && i < block->first_neighbour + block->n_neighbours; i++) {
+            const Neighbour *neighbour = &search->neighbours[i];
+            uint32_t other = neighbour->block;
+            if (search->placed[other])
+                continue;
+            bool below = search->low[id] + neighbour->size <= search->high[other], above = search->low[other] + neighbour->back <= search->high[id];
+            if (below && above)
+                continue;
+            if (below)
+                ok = raise_block(search, other, search->low[id] + neighbour->size) && lower_block(search, id, search->high[other] - neighbour->size);
+            else
+                ok = above && raise_block(search, id, search->low[other] + neighbour->back) && lower_block(search, other, search->high[id] - neighbour->back);
+        }
+    }
+    return ok;
+}
+
+#define MANY 128   /* a section with more blocks gets the sum test only */
+#define WORDS 32    /* subset sums up to 64 * WORDS units... */
+#define MAX_SUMS 40 /* ...of so many blocks */
+
+/** The unplaced blocks of a section, by falling lower bound. */
+typedef struct {
+    size_t n;
+    uint32_t ids[MANY];
+    Level lows[MANY], sizes[MANY], ends[MANY];
+} Stack;
+
+/** sums |= sums << by, over @words words. */
+static void add_shifted(uint64_t *sums, size_t words, Level by)
+{
+    size_t whole = (size_t)by / 64, bits = (size_t)by % 64;
+    for (size_t w = words; w-- > whole;) {
+        uint64_t shifted = sums[w - whole] << bits;
+        if (bits && w > whole)
+            shifted |= sums[w - whole - 1] >> (64 - bits);
+        sums[w] |= shifted;
+    }
+}
+
+/** The lowest set bit at or above @from, or @limit. */
+static Level next_bit(const uint64_t *sums, Level from, Level limit)
+{
+    for (size_t w = (size_t)from / 64; w * 64 < (size_t)limit; w++) {
+        uint64_t word = sums[w];
+        if (w == (size_t)from / 64)
+            word &= UINT64_MAX << ((size_t)from % 64);
+        if (word)
+            return MIN((Level)(w * 64) + __builtin_ctzll(word), limit);
+    }
+    return limit;
+}
+
+/** The highest set bit at or below @from; bit 0 is always set. */
+static Level last_bit(const uint64_t *sums, Level from)
+{
+    for (size_t w = (size_t)from / 64;; w--) {
+        uint64_t word = sums[w];
+        if (w == (size_t)from / 64 && (size_t)from % 64 != 63)
+            word &= (UINT64_C(1) << ((size_t)from % 64 + 1)) - 1;
+        if (word)
+            return (Level)(w * 64) + 63 - __builtin_clzll(word);
+    }
+}
+
+/** Where a section has little slack, what lies below a block is a sum of sizes of others, and at most the slack is wasted: bounds move to such sums. */
+static bool check_sums(Search *search, const Stack *stack, Level floor, Level slack)
+{
+    Level span = search->height - floor;
+    size_t words = (size_t)span / 64 + 1;
+    for (size_t k = 0; k < stack->n; k++) {
+        uint64_t sums[WORDS] = {1};
+        for (size_t j = 0; j < stack->n; j++) {
+            if (j != k)
+                add_shifted(sums, words, stack->sizes[j]);
+        }
+        Level low = search->low[stack->ids[k]] - floor, high = search->high[stack->ids[k]] - floor;
+        if (low > span || high < 0 || high > span)
+            continue;
+        Level base = MAX(low - slack, 0);
+        Level bit = next_bit(sums, base, span + 1);
+        if (bit > low && !raise_block(search, stack->ids[k], floor + bit))
             return false;
-        Level sum = 0;
-        for (size_t j = 0; j < n; j++) {
-            sum += sizes[j];
-            if (lows[j] + sum > search->height)
+        bit = last_bit(sums, high);
+        if (bit + slack < high && !lower_block(search, stack->ids[k], floor + bit + slack))
+            return false;
+    }
+    return true;
+}
+
+/** Recounts a section. False where blocks that must end below some address do not fit above their lower bounds. */
+static bool check_section(Search *search, uint32_t s)
+{
+    Stack stack;
+    stack.n = 0;
+    Level floor = INT64_MAX, smallest = INT64_MAX;
+    bool few = search->first_entry[s + 1] - search->first_entry[s] <= MANY;
+    for (uint32_t e = search->first_entry[s]; e < search->first_entry[s + 1]; e++) {
+        const Entry *entry = &search->entries[e];
+        if (search->placed[entry->block])
+            continue;
+        Level low = search->low[entry->block];
+        floor = MIN(floor, low);
+        smallest = MIN(smallest, entry->size);
+        if (few) { /* insertion by falling bound */
+            size_t j = stack.n++;
+            for (; j > 0 && stack.lows[j - 1] < low; j--) {
+                stack.lows[j] = stack.lows[j - 1];
+                stack.sizes[j] = stack.sizes[j - 1];
+                stack.ends[j] = stack.ends[j - 1];
+                stack.ids[j] = stack.ids[j - 1];
+            }
+            stack.lows[j] = low;
+            stack.sizes[j] = entry->size;
+            stack.ends[j] = search->high[entry->block] + entry->size;
+            stack.ids[j] = entry->block;
+        }
+    }
+    if (floor != search->floor[s])
+        set_level(search, &search->floor[s], floor);
+    if (floor == INT64_MAX)
+        return true;
+    Level slack = search->height - floor - search->missing[s];
+    if (slack < 0)
+        return false;
+    Level sum = 0;
+    for (size_t j = 0; j < stack.n; j++) {
+        sum += stack.sizes[j];
+        if (stack.lows[j] + sum > search->height)
+            return false;
+    }
+    for (size_t k = 0; k < stack.n; k++) {
+        Level end = stack.ends[k];
+        if (end >= search->height)
+            continue;
+        sum = 0;
+        for (size_t j = 0; j < stack.n; j++) {
+            if (stack.ends[j] > end)
+                continue;
+            sum += stack.sizes[j];
+            if (stack.lows[j] + sum > end)
                 return false;
         }
     }
+    if (stack.n > 1 && few && stack.n <= MAX_SUMS && slack < smallest && search->height - floor < 64 * WORDS)
+        return check_sums(search, &stack, floor, slack);
     return true;
+}
+
+/** Draws every conclusion from what changed; empties the queue in any case. */
+static bool settle(Search *search, bool ok)
+{
+    do {
+        search->queue_skip = !ok;
+        ok = propagate(search) && ok;
+        search->queue_skip = false;
+        if (!ok)
+            return false;
+        GArray *work = search->touched;
+        search->touched = search->work;
+        search->work = work;
+        begin_touching(search);
+        for (guint i = 0; ok && i < work->len; i++)
+        {
+            uint32_t section = g_array_index(work, uint32_t, i);
+            ok = check_section(search, section);
+            if (!ok)
+                search->failures[section] += 1;
+        }
+    } while (search->queue_head != search->queue_tail || (ok && search->touched->len > 0));
+    return ok;
 }
 
 /** Puts a block at its bound; everything else in its sections is above. */
@@ -211,9 +389,9 @@ static bool place_block(Search *search, uint32_t id)
     for (uint32_t i = block->first_neighbour; ok && i < block->first_neighbour + block->n_neighbours; i++) {
         const Neighbour *neighbour = &search->neighbours[i];
         if (!search->placed[neighbour->block])
-            ok = raise_block(search, neighbour->block, align_level(at + neighbour->size, search->blocks[neighbour->block].alignment));
+            ok = raise_block(search, neighbour->block, at + neighbour->size);
     }
-    return ok && check_touched(search);
+    return settle(search, ok);
 }
 
 static void unplace_block(Search *search, uint32_t id)
@@ -237,21 +415,13 @@ static bool exclude_block(Search *search, uint32_t id)
         const Neighbour *neighbour = &search->neighbours[i];
         if (search->placed[neighbour->block])
             continue;
-        /* Where the neighbour lies below, this block starts the neighbour's size above it; sizes in shared sections are found at the other's side. */
-        Level top = search->low[neighbour->block];
-        const Block *other = &search->blocks[neighbour->block];
-        for (uint32_t j = other->first_neighbour; j < other->first_neighbour + other->n_neighbours; j++) {
-            if (search->neighbours[j].block == id) {
-                top += search->neighbours[j].size;
-                break;
-            }
-        }
+        Level top = search->low[neighbour->block] + neighbour->back;
         low = MIN(low, align_level(top, block->alignment));
     }
     if (low == INT64_MAX)
         return false;
     begin_touching(search);
-    return raise_block(search, id, low) && check_touched(search);
+    return settle(search, raise_block(search, id, low));
 }
 
 static void hash_state(const Search *search, const uint32_t *blocks, size_t n, uint64_t ret[2])
@@ -281,14 +451,7 @@ static bool out_of_limits(Search *search)
 
 static double preference(const Search *search, uint32_t id)
 {
-    const Block *block = &search->blocks[id];
-    double size = (double)block->size, life = (double)(block->end - block->begin);
-    switch (search->rule % 4) {
-    case 0: return size * life * block->weight;
-    case 1: return life * block->weight + size * 1e-9;
-    case 2: return size * block->weight;
-    default: return block->weight;
-    }
+    return search->blocks[id].taste * (search->learnt ? search->blocks[id].weight : 1);
 }
 
 static Outcome solve(Search *search, const uint32_t *blocks, size_t n);
@@ -343,6 +506,61 @@ static Outcome solve_parts(Search *search, const uint32_t *blocks, size_t n)
     return FOUND;
 }
 
+/** A block to decide on: in the section with the least slack one that can lie on its floor; or, if something may come below that, the lowest of those,
+ * and so on down. What is found has nothing to come below it. */
+static uint32_t choose(const Search *search, const uint32_t *blocks, size_t n)
+{
+    uint32_t reach = 0, from = search->blocks[blocks[0]].begin;
+    for (size_t i = 0; i < n; i++)
+        reach = MAX(reach, search->blocks[blocks[i]].end);
+    uint32_t section = UINT32_MAX;
+    double least = INFINITY;
+    for (uint32_t s = from; s < reach; s++) {
+        if (search->floor[s] == INT64_MAX)
+            continue;
+        Level slack = search->height - search->missing[s] - search->floor[s];
+        double value;
+        switch (search->choice) {
+        case BY_FLOOR: value = (double)search->floor[s] - (double)search->missing[s] / ((double)search->height + 1); break;
+        case BY_SLACK: value = (double)slack + (double)search->floor[s] / ((double)search->height + 1); break;
+        case BY_FAILURES:
+        default: value = (double)(slack + 1) / (search->failures[s] + 1); break;
+        }
+        if (value < least) {
+            least = value;
+            section = s;
+        }
+    }
+    uint32_t chosen = UINT32_MAX;
+    double best = -1;
+    for (uint32_t e = search->first_entry[section]; e < search->first_entry[section + 1]; e++) {
+        uint32_t id = search->entries[e].block;
+        if (search->placed[id] || search->low[id] != search->floor[section])
+            continue;
+        double value = preference(search, id);
+        if (value > best) {
+            best = value;
+            chosen = id;
+        }
+    }
+    for (bool clean = false; !clean;) {
+        const Block *block = &search->blocks[chosen];
+        Level low = search->low[chosen];
+        uint32_t below = chosen;
+        clean = true;
+        for (uint32_t i = block->first_neighbour; i < block->first_neighbour + block->n_neighbours; i++) {
+            uint32_t other = search->neighbours[i].block;
+            if (search->placed[other] || search->low[other] + search->neighbours[i].back > low)
+                continue;
+            if (clean || search->low[other] < search->low[below] || (search->low[other] == search->low[below] && preference(search, other) > preference(search, below)))
+                below = other;
+            clean = false;
+        }
+        chosen = below;
+    }
+    return chosen;
+}
+
 /** Finds places for @blocks[@n], all unplaced and connected in time. On FOUND they stay placed. */
 static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
 {
@@ -363,34 +581,7 @@ static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
             first_key[0] = key[0];
             first_key[1] = key[1];
         }
-        /* The lowest floor, in the section with the least slack. */
-        Level lowest = INT64_MAX;
-        uint32_t reach = 0, from = search->blocks[blocks[0]].begin;
-        for (size_t i = 0; i < n; i++) {
-            lowest = MIN(lowest, search->low[blocks[i]]);
-            reach = MAX(reach, search->blocks[blocks[i]].end);
-        }
-        uint32_t section = UINT32_MAX;
-        Level slack = INT64_MAX;
-        for (uint32_t s = from; s < reach; s++) {
-            if (search->floor[s] == lowest && search->height - search->missing[s] < slack) {
-                slack = search->height - search->missing[s];
-                section = s;
-            }
-        }
-        uint32_t chosen = UINT32_MAX;
-        double best = -1;
-        for (uint32_t e = search->first_entry[section]; e < search->first_entry[section + 1]; e++) {
-            uint32_t id = search->entries[e].block;
-            if (search->placed[id] || search->low[id] != lowest)
-                continue;
-            double value = preference(search, id);
-            if (value > best) {
-                best = value;
-                chosen = id;
-            }
-        }
-        g_assert(chosen != UINT32_MAX);
+        uint32_t chosen = choose(search, blocks, n);
         guint inner = search->trail->len;
         bool ok = place_block(search, chosen);
         Outcome below = ok ? solve_parts(search, blocks, n) : NONE;
@@ -405,7 +596,7 @@ static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
             outcome = STOPPED;
             break;
         }
-        search->blocks[chosen].weight *= 1.0 + 1.0 / 64;
+        search->blocks[chosen].weight = MIN(search->blocks[chosen].weight * (1 + 1.0 / 64), 1e100);
         if (!exclude_block(search, chosen))
             break;
     }
@@ -512,7 +703,11 @@ static void search_clear(Search *search)
     g_free(search->first_entry);
     g_free(search->entries);
     g_free(search->low);
+    g_free(search->high);
+    g_free(search->queue);
+    g_free(search->queued);
     g_free(search->floor);
+    g_free(search->failures);
     g_free(search->missing);
     g_free(search->crossing);
     g_free(search->placed);
@@ -521,12 +716,13 @@ static void search_clear(Search *search)
     g_free(search->table);
     g_array_free(search->trail, TRUE);
     g_array_free(search->touched, TRUE);
+    g_array_free(search->work, TRUE);
 }
 
 static void make_neighbours(Search *search)
 {
     uint32_t n = search->n_blocks;
-    g_autofree Level *size = g_new0(Level, n);
+    g_autofree Level *size = g_new0(Level, n), *back = g_new0(Level, n);
     g_autofree uint32_t *met = g_new(uint32_t, n);
     GArray *all = g_array_new(FALSE, FALSE, sizeof(Neighbour));
     for (uint32_t b = 0; b < n; b++) {
@@ -542,13 +738,14 @@ static void make_neighbours(Search *search)
                     if (size[other] == 0)
                         met[n_met++] = other;
                     size[other] = MAX(size[other], search->spans[i].size);
+                    back[other] = MAX(back[other], search->entries[e].size);
                 }
             }
         }
         for (uint32_t i = 0; i < n_met; i++) {
-            Neighbour neighbour = {met[i], size[met[i]]};
+            Neighbour neighbour = {met[i], size[met[i]], back[met[i]]};
             g_array_append_val(all, neighbour);
-            size[met[i]] = 0;
+            size[met[i]] = back[met[i]] = 0;
         }
         block->n_neighbours = all->len - block->first_neighbour;
     }
@@ -580,7 +777,11 @@ static void search_init(Search *search, const EchPlanProblem *problem, const Ech
     }
     qsort(search->blocks, search->n_blocks, sizeof *search->blocks, compare_blocks);
     search->low = g_new0(Level, search->n_blocks);
+    search->high = g_new0(Level, search->n_blocks);
+    search->queue = g_new0(uint32_t, (size_t)search->n_blocks + 1);
+    search->queued = g_new0(bool, search->n_blocks);
     search->floor = g_new0(Level, n_sections);
+    search->failures = g_new0(double, n_sections);
     search->missing = g_new0(Level, n_sections);
     search->crossing = g_new0(uint32_t, (size_t)n_sections + 1);
     search->placed = g_new0(bool, search->n_blocks);
@@ -589,6 +790,7 @@ static void search_init(Search *search, const EchPlanProblem *problem, const Ech
     search->table = g_new0(Failed, (size_t)1 << TABLE_BITS);
     search->trail = g_array_new(FALSE, FALSE, sizeof(Undo));
     search->touched = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    search->work = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     search->first_entry = g_new0(uint32_t, (size_t)n_sections + 1);
     for (size_t i = 0; i < n; i++) {
         for (uint32_t s = search->spans[i].begin; s < search->spans[i].end; s++)
@@ -611,6 +813,13 @@ static void search_init(Search *search, const EchPlanProblem *problem, const Ech
         for (uint32_t s = block->begin + 1; s < block->end; s++)
             search->crossing[s]++;
     }
+    for (uint32_t b = 0; b < search->n_blocks; b++) {
+        Block *block = &search->blocks[b];
+        for (uint32_t i = block->first_span; i < block->first_span + block->n_spans; i++) {
+            for (uint32_t s = search->spans[i].begin; s < search->spans[i].end; s++)
+                block->pressure = MAX(block->pressure, search->missing[s]);
+        }
+    }
     make_neighbours(search);
 }
 
@@ -623,6 +832,41 @@ static void reset(Search *search)
     }
 }
 
+#define N_RULES 15
+
+/** 1 1 2 1 1 2 4 ...: how long attempts should be if nothing is known of how long they need. */
+static uint64_t luby(uint64_t i)
+{
+    uint64_t k = 1;
+    while (((UINT64_C(1) << k) - 1) < i)
+        k++;
+    return ((UINT64_C(1) << k) - 1) == i ? UINT64_C(1) << (k - 1) : luby(i - (UINT64_C(1) << (k - 1)) + 1);
+}
+
+/** Preferences of an attempt. Searches of this kind find a plan almost without a wrong turn or not for ages, so that many short attempts that differ
+ * do better than a long one. */
+static void start_attempt(Search *search, unsigned turn)
+{
+    static const double noises[] = {0.1, 0.3, 1};
+    unsigned round = turn / N_RULES, rule = turn % N_RULES;
+    double noise = round == 0 ? 0 : noises[round % G_N_ELEMENTS(noises)];
+    search->choice = rule % 3 == 0 ? BY_FLOOR : rule % 3 == 1 ? BY_SLACK : BY_FAILURES;
+    search->learnt = round % 2 == 1;
+    for (uint32_t b = 0; b < search->n_blocks; b++) {
+        Block *block = &search->blocks[b];
+        double size = (double)block->size, life = (double)(block->end - block->begin), pressure = (double)block->pressure;
+        switch (rule / 3) {
+        case 0: block->taste = life; break;
+        case 1: block->taste = size * life; break;
+        case 2: block->taste = size; break;
+        case 3: block->taste = pressure * pressure * pressure * pressure * life; break;
+        default: block->taste = pressure * pressure * pressure * pressure * size * life; break;
+        }
+        if (noise > 0)
+            block->taste *= exp(noise * (2 * (double)(next_random(search) >> 11) / (double)(UINT64_C(1) << 53) - 1));
+    }
+}
+
 /** One decision: is there a plan of height @height? Restarts with other preferences and growing limits until decided or stopped. */
 static Outcome decide(Search *search, Level height, uint64_t budget)
 {
@@ -631,22 +875,94 @@ static Outcome decide(Search *search, Level height, uint64_t budget)
     for (uint32_t b = 0; b < search->n_blocks; b++)
         all[b] = b;
     memset(search->table, 0, sizeof(Failed) << TABLE_BITS);
+    begin_touching(search);
+    for (uint32_t b = 0; b < search->n_blocks; b++) {
+        search->low[b] = 0;
+        search->high[b] = height - search->blocks[b].size;
+        if (search->high[b] < 0)
+            return NONE;
+        search->high[b] -= search->high[b] % search->blocks[b].alignment;
+        touch_block(search, &search->blocks[b]);
+    }
+    for (uint32_t b = 0; b < search->n_blocks; b++)
+        enqueue(search, b);
+    if (!settle(search, true))
+        return NONE;
+    g_array_set_size(search->trail, 0);
     uint64_t end = budget > UINT64_MAX - search->steps ? UINT64_MAX : search->steps + budget;
-    uint64_t attempt = 2000;
     for (unsigned turn = 0;; turn++) {
-        search->rule = turn;
+        start_attempt(search, turn);
         search->stopped = false;
-        search->attempt_limit = MIN(end, search->steps + attempt);
-        for (uint32_t b = 0; turn > 3 && b < search->n_blocks; b++)
-            search->blocks[b].weight = MIN(search->blocks[b].weight, 1e100) * (0.5 + (double)(next_random(search) >> 11) / (double)(1ull << 53));
+        search->attempt_limit = MIN(end, search->steps + (300 + 4 * (uint64_t)search->n_blocks) * luby(turn / N_RULES + 1));
         Outcome outcome = solve_parts(search, all, search->n_blocks);
         if (outcome != STOPPED)
             return outcome;
         reset(search);
         if (search->steps >= end || (search->step_limit && search->steps >= search->step_limit) || g_get_monotonic_time() >= search->deadline)
             return STOPPED;
-        if (turn % 4 == 3)
-            attempt *= 2;
+    }
+}
+
+/** A part of time that shares nothing with the others. */
+typedef struct {
+    Search search;
+    Level best;   /* height of the plan known */
+    Level bound;  /* no plan is lower */
+    unsigned turn;
+} Part;
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const EchPlanPiece *left = a, *right = b;
+    if (left->group != right->group)
+        return left->group < right->group ? -1 : 1;
+    return (left->begin > right->begin) - (left->begin < right->begin);
+}
+
+/** part[section]: number of the part a section belongs to; cuts are where no group's hull crosses. Returns the number of parts. */
+static uint32_t find_parts(const EchPlanPiece *pieces, size_t n, uint32_t n_sections, uint32_t *part)
+{
+    g_autofree int64_t *change = g_new0(int64_t, (size_t)n_sections + 1);
+    for (size_t i = 0; i < n;) {
+        size_t to = i;
+        while (to + 1 < n && pieces[to + 1].group == pieces[i].group)
+            to++;
+        change[pieces[i].begin]++;
+        change[pieces[to].end - 1]--; /* joins each section to the next but for the last */
+        i = to + 1;
+    }
+    int64_t joined = 0;
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < n_sections; s++) {
+        part[s] = count;
+        joined += change[s];
+        if (joined == 0)
+            count++;
+    }
+    return count;
+}
+
+/** The height to try next. The bound first: where it can be reached, that is the end. Then between, then just below what is known. */
+static Level next_height(const Part *part, Level bound, Level capacity)
+{
+    if (capacity >= bound && capacity < part->best)
+        return capacity;
+    switch (part->turn % 3) {
+    case 0: return bound;
+    case 1: return bound + (part->best - bound) / 2;
+    default: return part->best - 1;
+    }
+}
+
+static void keep(Part *part, uint64_t unit, const EchPlanProblem *problem, EchPlanSolution *solution)
+{
+    const Search *search = &part->search;
+    part->best = 0;
+    for (uint32_t b = 0; b < search->n_blocks; b++) {
+        const Block *block = &search->blocks[b];
+        part->best = MAX(part->best, search->at[b] + block->size);
+        for (uint32_t m = problem->first[block->group]; m < problem->first[block->group + 1]; m++)
+            solution->offsets[problem->member[m]] = (uint64_t)search->at[b] * unit;
     }
 }
 
@@ -660,47 +976,63 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
     uint64_t unit = find_unit(problem, array);
     g_autofree EchPlanPiece *pieces = g_new(EchPlanPiece, array->len);
     uint32_t n_sections = make_sections(array, pieces);
-    Search search;
-    search_init(&search, problem, pieces, array->len, 0, n_sections + 1, unit);
-    search.deadline = deadline_us;
-    search.step_limit = step_limit;
-    Level best = 0;
-    for (size_t i = 0; i < problem->n; i++) {
-        const EchPlanItem *item = &problem->items[i];
-        if (item->bytes && item->begin < item->end)
-            best = MAX(best, (Level)((solution->offsets[i] + item->bytes + unit - 1) / unit));
-    }
+    qsort(pieces, array->len, sizeof *pieces, compare_pieces);
+    g_autofree uint32_t *part_of = g_new0(uint32_t, (size_t)n_sections + 1);
+    uint32_t n_parts = find_parts(pieces, array->len, n_sections, part_of);
+    g_autofree Part *parts = g_new0(Part, n_parts);
+    g_autofree EchPlanPiece *own = g_new(EchPlanPiece, array->len);
     Level bound = 0;
-    for (uint32_t s = 0; s < search.n_sections; s++)
-        bound = MAX(bound, search.missing[s]);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        Part *part = &parts[p];
+        size_t n = 0;
+        uint32_t first = UINT32_MAX, end = 0;
+        for (guint i = 0; i < array->len; i++) {
+            if (part_of[pieces[i].begin] != p)
+                continue;
+            own[n++] = pieces[i];
+            first = MIN(first, (uint32_t)pieces[i].begin);
+            end = MAX(end, (uint32_t)pieces[i].end);
+        }
+        search_init(&part->search, problem, own, n, first, end - first, unit);
+        part->search.deadline = deadline_us;
+        for (uint32_t s = 0; s < part->search.n_sections; s++)
+            part->bound = MAX(part->bound, part->search.missing[s]);
+        for (uint32_t b = 0; b < part->search.n_blocks; b++) {
+            uint64_t offset = solution->offsets[problem->member[problem->first[part->search.blocks[b].group]]];
+            part->best = MAX(part->best, (Level)((offset + unit - 1) / unit) + part->search.blocks[b].size);
+        }
+        bound = MAX(bound, part->bound);
+    }
     Level capacity = problem->capacity ? (Level)(problem->capacity / unit) : 0;
-    uint64_t budget = 200000;
-    while (bound < best) {
-        Level height = capacity > bound && capacity < best ? capacity : bound;
-        
-        Outcome outcome = decide(&search, height, budget);
-        if (outcome == FOUND) {
-            Level *at = g_new(Level, problem->n_groups);
-            best = 0;
-            for (uint32_t b = 0; b < search.n_blocks; b++) {
-                at[search.blocks[b].group] = search.at[b];
-                best = MAX(best, search.at[b] + search.blocks[b].size);
-            }
-            for (size_t i = 0; i < problem->n; i++)
-                if (problem->items[i].bytes && problem->items[i].begin < problem->items[i].end)
-                    solution->offsets[i] = (uint64_t)at[problem->group[i]] * unit;
-            g_free(at);
-        } else if (outcome == NONE) {
-            bound = height + 1;
-        } else if (g_get_monotonic_time() >= deadline_us) {
+    uint64_t budget = BUDGET, steps = 0;
+    bool proved = true;
+    for (;;) {
+        Part *part = &parts[0];
+        for (uint32_t p = 1; p < n_parts; p++) {
+            if (parts[p].best > part->best)
+                part = &parts[p];
+        }
+        if (part->best <= bound)
+            break;
+        if (part->search.n_blocks > MAX_GROUPS || (step_limit && steps >= step_limit) || g_get_monotonic_time() >= deadline_us) {
+            proved = false;
             break;
         }
-        budget *= 2;
-        reset(&search);
-        for (uint32_t b = 0; b < search.n_blocks; b++)
-            search.blocks[b].weight = 1;
+        Level height = next_height(part, bound, capacity);
+        uint64_t before = part->search.steps;
+        part->search.step_limit = step_limit ? part->search.steps + (step_limit - steps) : 0;
+        Outcome outcome = decide(&part->search, height, budget << MIN(part->turn / 3, 40));
+        steps += part->search.steps - before;
+        if (outcome == FOUND)
+            keep(part, unit, problem, solution);
+        else if (outcome == NONE)
+            bound = MAX(bound, height + 1);
+        part->turn++;
+        reset(&part->search);
     }
-    solution->proved_optimal = bound >= best;
-    solution->steps += search.steps;
-    search_clear(&search);
+    solution->proved_optimal = proved;
+    solution->out_of_time = !proved;
+    solution->steps += steps;
+    for (uint32_t p = 0; p < n_parts; p++)
+        search_clear(&parts[p].search);
 }
