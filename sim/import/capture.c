@@ -214,7 +214,8 @@ static void name_memories(EchCapture *capture)
     for (guint i = 0; i < capture->memories->len; i++) {
         Memory *m = &g_array_index(capture->memories, Memory, i);
         char name[32];
-        g_snprintf(name, sizeof name, m->tier == ECH_TIER_HOST ? "host" : m->device == lowest ? "hbm" : "hbm:%u", m->device);
+        static const char *const tiers[ECH_N_TIERS] = {"hbm", "host", "vector", "common", "scalar"};
+        g_snprintf(name, sizeof name, m->tier == ECH_TIER_HOST || m->device == lowest ? "%s" : "%s:%u", tiers[m->tier], m->device);
         m->memory = ech_trace_builder_memory(capture->builder, name);
     }
 }
@@ -247,7 +248,8 @@ static EchId add_buffer(EchCapture *capture, const EchItem *item, const Memory *
     b.memory = m->memory;
     b.resident = resident;
     b.bytes = item->bytes;
-    b.rounded = item->origin == ECH_KNOWN ? item->bytes : 0;
+    b.rounded = item->rounded;
+    b.shape = item->kind == ECH_ITEM_ALLOC ? item->other : ECH_NONE;
     b.address = item->address;
     b.queue = item->queue == ECH_NONE ? ECH_NONE : queue_id(capture, item->queue);
     return ech_trace_builder_buffer(capture->builder, b);
@@ -286,7 +288,7 @@ static void add_residents(EchCapture *capture)
         LiveKey *key = g_new(LiveKey, 1);
         *key = (LiveKey){item->address, item_memory(capture, item)};
         uint32_t memory = key->memory;
-        if (!g_hash_table_add(seen, key) || item->kind == ECH_ITEM_ALLOC)
+        if (!g_hash_table_add(seen, key) || item->kind == ECH_ITEM_ALLOC || item->origin == ECH_ABSENT)
             continue;
         set_live(capture, memory, item->address, add_buffer(capture, item, &g_array_index(capture->memories, Memory, memory), true));
         explained[memory] = ech_bytes_add(explained[memory], item->bytes);
@@ -358,6 +360,27 @@ static void kernel(EchCapture *capture, const EchItem *item)
     issue(capture, item->queue, id, item->issued);
 }
 
+/* The newest op of a queue issued no later than @time, or ECH_NONE. */
+static EchId newest(const Queue *queue, EchTime time)
+{
+    guint low = 0, high = queue->ops ? queue->ops->len : 0;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(queue->ops, Issued, middle).issued <= time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? g_array_index(queue->ops, Issued, low - 1).op : ECH_NONE;
+}
+
+static void follow(EchCapture *capture, const EchItem *item)
+{
+    EchId before = item->work == ECH_NONE ? ECH_NONE : newest(queue_at(capture, item->work), item->issued);
+    if (before != ECH_NONE)
+        ech_trace_builder_dep(capture->builder, before, 0);
+}
+
 static void copy(EchCapture *capture, const EchItem *item)
 {
     uint32_t device = ech_capture_queue_device(capture, item->queue);
@@ -366,7 +389,19 @@ static void copy(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
     op.memory_from = g_array_index(capture->memories, Memory, from).memory;
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
-    issue(capture, item->queue, ech_trace_builder_op(capture->builder, op), item->issued);
+    EchId id = ech_trace_builder_op(capture->builder, op);
+    follow(capture, item);
+    issue(capture, item->queue, id, item->issued);
+}
+
+static void collective(EchCapture *capture, const EchItem *item)
+{
+    EchOp op = op_of(capture, item, ECH_OP_COLLECTIVE, queue_id(capture, item->queue));
+    op.collective = item->from;
+    op.memory_from = item->other == ECH_NONE ? 0 : item->other;
+    EchId id = ech_trace_builder_op(capture->builder, op);
+    follow(capture, item);
+    issue(capture, item->queue, id, item->issued);
 }
 
 static void memory_event(EchCapture *capture, const EchItem *item)
@@ -396,20 +431,6 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     op.target = add_buffer(capture, item, m, false);
     ech_trace_builder_op(capture->builder, op);
     set_live(capture, at, item->address, op.target);
-}
-
-/* The newest op of a queue issued no later than @time, or ECH_NONE. */
-static EchId newest(const Queue *queue, EchTime time)
-{
-    guint low = 0, high = queue->ops ? queue->ops->len : 0;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(queue->ops, Issued, middle).issued <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? g_array_index(queue->ops, Issued, low - 1).op : ECH_NONE;
 }
 
 static void wait_op(EchCapture *capture, const EchItem *item)
@@ -561,6 +582,10 @@ static void settle_zero(EchCapture *capture)
             memory_index(capture, ECH_TIER_DEVICE, item->other);
         if (item->kind <= ECH_ITEM_FREE && (item->from == ECH_TIER_HOST || item->to == ECH_TIER_HOST))
             memory_index(capture, ECH_TIER_HOST, 0);
+        if (item->kind == ECH_ITEM_COPY) {
+            memory_index(capture, (EchTier)item->from, ech_capture_queue_device(capture, item->queue));
+            memory_index(capture, (EchTier)item->to, ech_capture_queue_device(capture, item->queue));
+        }
     }
     if (capture->zero == ECH_TIME_MAX)
         capture->zero = 0;
@@ -601,6 +626,9 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         case ECH_ITEM_STREAM_WAIT:
         case ECH_ITEM_HOST_WAIT:
             wait_op(capture, item);
+            break;
+        case ECH_ITEM_COLLECTIVE:
+            collective(capture, item);
             break;
         case ECH_ITEM_FOREIGN:
             foreign_op(capture, &foreign, item);

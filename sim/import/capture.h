@@ -11,22 +11,25 @@
 #pragma once
 #include "sim/import/import.h"
 
-typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_N_TIERS } EchTier;
-typedef enum { ECH_ITEM_KERNEL, ECH_ITEM_MEMSET, ECH_ITEM_COPY, ECH_ITEM_ALLOC, ECH_ITEM_FREE, ECH_ITEM_MARK, ECH_ITEM_STREAM_WAIT, ECH_ITEM_HOST_WAIT, ECH_ITEM_FOREIGN } EchItemKind;
+/** Where bytes are: "hbm", "host", and on TPUs "vector" (VMEM), "common" (CMEM), "scalar" (SMEM). */
+typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_TIER_VECTOR, ECH_TIER_COMMON, ECH_TIER_SCALAR, ECH_N_TIERS } EchTier;
+typedef enum { ECH_ITEM_KERNEL, ECH_ITEM_MEMSET, ECH_ITEM_COPY, ECH_ITEM_ALLOC, ECH_ITEM_FREE, ECH_ITEM_MARK, ECH_ITEM_STREAM_WAIT, ECH_ITEM_HOST_WAIT, ECH_ITEM_COLLECTIVE, ECH_ITEM_FOREIGN } EchItemKind;
 
 /** One event. Times are picoseconds from any zero that the whole capture shares. */
 typedef struct {
     EchTime issued;    /**< When the host asked for it; = start where that is not known. */
     EchTime start;     /**< ECH_TIME_NONE where not recorded. */
     EchTime duration;  /**< ECH_TIME_NONE where not recorded. */
-    uint64_t bytes;    /**< COPY, MEMSET, ALLOC, FREE, MARK. */
+    uint64_t bytes;    /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE. FREE: of unknown size where origin is ECH_ABSENT. */
+    uint64_t rounded;  /**< ALLOC: what the allocator gave, or 0. */
     uint64_t address;  /**< ALLOC, FREE: address. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was recorded at. FOREIGN: op index. */
     EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
     uint32_t queue;    /**< ech_capture_queue. */
-    uint32_t other;    /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE. */
-    uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. */
+    uint32_t other;    /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE.
+                        * ALLOC: string id of the shape, or ECH_NONE. COLLECTIVE: group size, or ECH_NONE. */
+    uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
     uint8_t kind;      /**< EchItemKind */
-    uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. */
+    uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
 } EchItem;
 

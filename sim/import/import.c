@@ -300,8 +300,7 @@ void ech_import_free(EchImport *import)
     if (!import)
         return;
     g_clear_pointer(&import->trace, ech_trace_unref);
-    if (import->program)
-        ech_program_unref(import->program);
+    g_clear_pointer(&import->program, ech_program_unref);
     g_clear_pointer(&import->diag, ech_diag_free);
     g_clear_pointer(&import->records, ech_diag_free);
     g_free(import);
