@@ -1,0 +1,355 @@
+/* Captures of our own CUPTI library (traces/capture/echelon_capture.c): lines of a word, numbers, and a quoted name at the end.
+ *
+ *   echelon-capture 1
+ *   clock CUPTI_NS REALTIME_NS
+ *   kernel START END DEVICE STREAM CORRELATION GX GY GZ BX BY BZ "NAME"
+ *   copy START END DEVICE STREAM CORRELATION BYTES FROM_KIND TO_KIND ASYNC        (CUPTI memory kinds: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed)
+ *   set START END DEVICE STREAM CORRELATION BYTES
+ *   alloc|free TIME DEVICE STREAM CORRELATION ADDRESS BYTES KIND ASYNC
+ *   sync START END TYPE STREAM EVENT CORRELATION                                  (1 event, 2 stream waits for event, 3 stream, 4 context)
+ *   unified START END COUNTER VALUE ADDRESS FROM TO                               (1 bytes host to device, 2 bytes device to host, 3 CPU faults, 4 GPU faults)
+ *   pool TIME OPERATION TYPE ADDRESS SIZE THRESHOLD | overhead START END KIND | mark TIME ID FLAGS "NAME" | without WHAT
+ *   dropped BY_CUPTI NO_BUFFER
+ *   end
+ */
+#include "sim/base/error.h"
+#include "sim/import/capture.h"
+
+#include <string.h>
+
+#define MAGIC "echelon-capture 1\n"
+#define MAX_FIELDS 12
+
+typedef struct {
+    EchImport *ret;
+    EchCapture *capture;
+    EchTraceBuilder *builder;
+    const char *where;
+    size_t line;
+    GString *name;
+    GHashTable *open_marks; /* id -> index of the item that began it, + 1 */
+    uint64_t fields[MAX_FIELDS];
+    unsigned n_fields;
+    bool has_name, ended;
+} Reader;
+
+/* Numbers, then perhaps a quoted name. False where a line is neither. */
+static bool split(Reader *r, const char *at, const char *end)
+{
+    r->n_fields = 0;
+    r->has_name = false;
+    while (at < end) {
+        if (*at != ' ')
+            return false;
+        at++;
+        if (at < end && *at == '"') {
+            g_string_truncate(r->name, 0);
+            for (at++; at < end && *at != '"'; at++) {
+                if (*at == '\\' && at + 1 < end)
+                    at++;
+                g_string_append_c(r->name, *at);
+            }
+            r->has_name = at + 1 == end;
+            return r->has_name;
+        }
+        const char *begin = at;
+        uint64_t value = 0;
+        for (; at < end && g_ascii_isdigit(*at); at++) {
+            if (__builtin_mul_overflow(value, UINT64_C(10), &value) || __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
+                return false;
+        }
+        if (at == begin || r->n_fields == MAX_FIELDS)
+            return false;
+        r->fields[r->n_fields++] = value;
+    }
+    return true;
+}
+
+/* Nanoseconds to picoseconds; what does not fit counts as not recorded. */
+static EchTime time_of(uint64_t nanoseconds)
+{
+    return nanoseconds > (uint64_t)INT64_MAX / 2000 ? ECH_TIME_NONE : (EchTime)nanoseconds * ECH_PS_PER_NS;
+}
+
+static bool set_span(Reader *r, EchItem *item)
+{
+    EchTime start = time_of(r->fields[0]), end = time_of(r->fields[1]);
+    if (start == ECH_TIME_NONE || end == ECH_TIME_NONE || r->fields[0] == 0) {
+        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->where, r->line);
+        return false;
+    }
+    item->issued = item->start = start;
+    item->duration = MAX(end - start, 0);
+    return true;
+}
+
+static uint32_t stream_queue(Reader *r, uint64_t device, uint64_t stream)
+{
+    char name[40];
+    g_snprintf(name, sizeof name, "stream %" G_GUINT64_FORMAT, stream);
+    return ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, (uint32_t)MIN(device, 65535));
+}
+
+static const char *memory_name(uint64_t kind)
+{
+    static const char *const names[] = {"unknown", "pageable", "pinned", "device", "array", "managed"};
+    return names[kind < G_N_ELEMENTS(names) ? kind : 0];
+}
+
+static uint8_t tier_of(uint64_t kind)
+{
+    return kind == 1 || kind == 2 ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+}
+
+static void add_kernel(Reader *r)
+{
+    EchItem item = ech_item_init(ECH_ITEM_KERNEL);
+    if (!set_span(r, &item))
+        return;
+    item.queue = stream_queue(r, r->fields[2], r->fields[3]);
+    item.name = ech_trace_builder_string(r->builder, r->name->str, (gssize)r->name->len);
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_copy(Reader *r)
+{
+    EchItem item = ech_item_init(ECH_ITEM_COPY);
+    if (!set_span(r, &item))
+        return;
+    char name[48];
+    g_snprintf(name, sizeof name, "Memcpy (%s -> %s)", memory_name(r->fields[6]), memory_name(r->fields[7]));
+    item.queue = stream_queue(r, r->fields[2], r->fields[3]);
+    item.name = ech_trace_builder_string(r->builder, name, -1);
+    item.bytes = r->fields[5];
+    item.origin = ECH_KNOWN;
+    item.from = tier_of(r->fields[6]);
+    item.to = tier_of(r->fields[7]);
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_set(Reader *r)
+{
+    EchItem item = ech_item_init(ECH_ITEM_MEMSET);
+    if (!set_span(r, &item))
+        return;
+    item.queue = stream_queue(r, r->fields[2], r->fields[3]);
+    item.name = ech_trace_builder_string(r->builder, "Memset", -1);
+    item.bytes = r->fields[5];
+    item.origin = ECH_KNOWN;
+    item.from = item.to = ECH_TIER_DEVICE;
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_memory(Reader *r, EchItemKind kind)
+{
+    EchItem item = ech_item_init(kind);
+    item.issued = item.start = time_of(r->fields[0]);
+    if (item.start == ECH_TIME_NONE) {
+        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->where, r->line);
+        return;
+    }
+    item.duration = 0;
+    item.queue = stream_queue(r, r->fields[1], r->fields[2] == UINT32_MAX ? 0 : r->fields[2]);
+    item.address = r->fields[4];
+    item.bytes = r->fields[5];
+    item.origin = ECH_KNOWN;
+    item.from = item.to = tier_of(r->fields[6]);
+    item.name = ech_trace_builder_string(r->builder, memory_name(r->fields[6]), -1);
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_sync(Reader *r)
+{
+    static const char *const names[] = {"Synchronize event", "Stream waits for event", "Synchronize stream", "Synchronize context"};
+    uint64_t type = r->fields[2];
+    if (type < 1 || type > G_N_ELEMENTS(names)) {
+        ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->where, r->line, type);
+        return;
+    }
+    /* CUPTI does not say when the event was recorded, so a wait of a stream cannot be tied to what it waits for. */
+    if (type == 2) {
+        ech_diag_note(r->ret->diag, "stream_waits_without_their_event", 1);
+        return;
+    }
+    EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
+    if (!set_span(r, &item))
+        return;
+    item.queue = stream_queue(r, 0, type == 3 ? r->fields[3] : 0);
+    item.other = type == 3 ? item.queue : ECH_NONE;
+    item.address = (uint64_t)item.start;
+    item.name = ech_trace_builder_string(r->builder, names[type - 1], -1);
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_unified(Reader *r)
+{
+    if (r->fields[2] != 1 && r->fields[2] != 2) {
+        ech_diag_note(r->ret->records, r->fields[2] == 3 ? "unified_memory_cpu_faults" : "unified_memory_gpu_faults", 1);
+        return;
+    }
+    EchItem item = ech_item_init(ECH_ITEM_COPY);
+    if (!set_span(r, &item))
+        return;
+    bool to_device = r->fields[2] == 1;
+    item.queue = ech_capture_queue(r->capture, to_device ? "unified memory to device" : "unified memory to host", ECH_QUEUE_COPY, 0);
+    item.name = ech_trace_builder_string(r->builder, "Unified memory migration", -1);
+    item.bytes = r->fields[3];
+    item.origin = ECH_KNOWN;
+    item.from = to_device ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+    item.to = to_device ? ECH_TIER_DEVICE : ECH_TIER_HOST;
+    ech_capture_add(r->capture, &item);
+}
+
+/* A range is two records, begin (flag 2) and end (flag 4), of one id. */
+static void add_mark(Reader *r)
+{
+    EchTime time = time_of(r->fields[0]);
+    gpointer key = GSIZE_TO_POINTER((gsize)r->fields[1]);
+    if (time == ECH_TIME_NONE)
+        return;
+    if (r->fields[2] & 4) {
+        size_t begun = GPOINTER_TO_SIZE(g_hash_table_lookup(r->open_marks, key));
+        if (begun == 0) {
+            ech_diag_note(r->ret->diag, "range_ends_without_begin", 1);
+            return;
+        }
+        EchItem *item = ech_capture_item(r->capture, begun - 1);
+        item->duration = MAX(time - item->start, 0);
+        g_hash_table_remove(r->open_marks, key);
+        return;
+    }
+    EchItem item = ech_item_init(ECH_ITEM_MARK);
+    item.issued = item.start = time;
+    item.duration = 0;
+    item.queue = ech_capture_queue(r->capture, "nvtx", ECH_QUEUE_HOST, 0);
+    item.name = ech_trace_builder_string(r->builder, r->name->str, (gssize)r->name->len);
+    ech_capture_add(r->capture, &item);
+    if (r->fields[2] & 2)
+        g_hash_table_insert(r->open_marks, key, GSIZE_TO_POINTER(ech_capture_n_items(r->capture)));
+}
+
+static const struct {
+    const char *word, *record;
+    unsigned fields;
+    bool name;
+} words[] = {
+    {"kernel", "CONCURRENT_KERNEL", 11, true},
+    {"copy", "MEMCPY", 9, false},
+    {"set", "MEMSET", 6, false},
+    {"alloc", "MEMORY2 allocation", 8, false},
+    {"free", "MEMORY2 release", 8, false},
+    {"sync", "SYNCHRONIZATION", 6, false},
+    {"unified", "UNIFIED_MEMORY_COUNTER", 7, false},
+    {"mark", "MARKER", 3, true},
+    {"pool", "MEMORY_POOL", 6, false},
+    {"overhead", "OVERHEAD", 3, false},
+    {"clock", NULL, 2, false},
+    {"dropped", NULL, 2, false},
+    {"other", "other", 1, false},
+    {"end", NULL, 0, false},
+};
+
+static void add_record(Reader *r, size_t which)
+{
+    char text[32];
+    if (words[which].record)
+        ech_diag_note(r->ret->records, words[which].record, 1);
+    switch (which) {
+    case 0: add_kernel(r); break;
+    case 1: add_copy(r); break;
+    case 2: add_set(r); break;
+    case 3: add_memory(r, ECH_ITEM_ALLOC); break;
+    case 4: add_memory(r, ECH_ITEM_FREE); break;
+    case 5: add_sync(r); break;
+    case 6: add_unified(r); break;
+    case 7: add_mark(r); break;
+    case 10:
+        g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, r->fields[1]);
+        ech_trace_builder_set_property(r->builder, "session_start_unix_ns", text);
+        break;
+    case 11: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->fields[0], "%s:%zu", r->where, r->line); break;
+    case 13: r->ended = true; break;
+    default: break;
+    }
+}
+
+static bool read_line(Reader *r, const char *at, const char *end, GError **error)
+{
+    const char *space = memchr(at, ' ', (size_t)(end - at));
+    size_t length = (size_t)((space ? space : end) - at);
+    if (length == 7 && memcmp(at, "without", 7) == 0) {
+        ech_diag_note(r->ret->diag, "kinds_of_record_cupti_refused", 1);
+        return true;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (strlen(words[i].word) != length || memcmp(words[i].word, at, length) != 0)
+            continue;
+        if (!split(r, at + length, end) || r->n_fields != words[i].fields || r->has_name != words[i].name) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: a %s line; expected %u numbers%s", r->where, r->line, words[i].word, words[i].fields,
+                        words[i].name ? " and a name" : "");
+            return false;
+        }
+        add_record(r, i);
+        return true;
+    }
+    g_autofree char *raw = g_strndup(at, MIN(length, 20));
+    g_autofree char *seen = g_utf8_make_valid(raw, -1);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: '%s' is no record; expected kernel, copy, alloc, ...", r->where, r->line, seen);
+    return false;
+}
+
+static bool read_lines(Reader *r, const char *data, size_t n, GError **error)
+{
+    const char *end = data + n;
+    for (const char *at = data; at < end; r->line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop) {
+            /* The program died while its last line was written. */
+            ech_diag_dropped(r->ret->diag, "lines_cut_off", 1, "%s:%zu", r->where, r->line);
+            break;
+        }
+        if (stop > at && !read_line(r, at, stop, error))
+            return false;
+        at = stop + 1;
+    }
+    if (!r->ended)
+        ech_diag_dropped(r->ret->diag, "captures_without_end", 1, "%s: the program ended before its capture was complete", r->where);
+    return ech_capture_finish(r->capture, error);
+}
+
+static bool cupti_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
+{
+    (void)options;
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
+    if (!bytes)
+        return false;
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    g_autoptr(EchCapture) capture = ech_capture_new(ret, "cupti");
+    g_autoptr(GString) name = g_string_new(NULL);
+    g_autoptr(GHashTable) open_marks = g_hash_table_new(NULL, NULL);
+    Reader r = {.ret = ret,
+                .capture = capture,
+                .builder = ech_capture_builder(capture),
+                .where = ech_source_path(source) ? ech_source_path(source) : "capture",
+                .line = 2,
+                .name = name,
+                .open_marks = open_marks};
+    if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not a capture; expected 'echelon-capture 1'", r.where);
+        return false;
+    }
+    return read_lines(&r, data + strlen(MAGIC), n - strlen(MAGIC), error);
+}
+
+static int probe(const uint8_t *head, size_t n)
+{
+    return n >= strlen(MAGIC) && memcmp(head, MAGIC, strlen(MAGIC)) == 0 ? 2 : 0;
+}
+
+const EchImportClass ech_import_cupti = {
+    .name = "cupti",
+    .summary = "captures of 'echelon capture' (CUPTI activities of a CUDA program)",
+    .probe = probe,
+    .read = cupti_read,
+};

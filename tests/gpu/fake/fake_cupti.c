@@ -1,0 +1,95 @@
+/* A CUPTI of our own for tests: on flush it hands over one buffer of each kind of record. ECH_FAKE_CUPTI_HELD=1: another profiler is there. */
+#include "traces/capture/cupti_abi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static BufferRequested requested;
+static BufferCompleted completed;
+static uint64_t enabled;
+
+#define PROTOTYPE(member, symbol, parameters) __attribute__((visibility("default"))) CuptiResult symbol parameters;
+CUPTI_FUNCTIONS(PROTOTYPE)
+#undef PROTOTYPE
+
+CuptiResult cuptiActivityRegisterCallbacks(BufferRequested on_request, BufferCompleted on_complete)
+{
+    requested = on_request;
+    completed = on_complete;
+    return getenv("ECH_FAKE_CUPTI_HELD") ? CUPTI_MULTIPLE_SUBSCRIBERS : 0;
+}
+
+CuptiResult cuptiActivityEnable(int kind)
+{
+    enabled |= UINT64_C(1) << kind;
+    return 0;
+}
+
+/* Records lie one after the other, each with its size before it. The last one asked for is remembered by the caller's pointer. */
+CuptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, void **record)
+{
+    uint8_t *next = buffer;
+    if (*record) {
+        uint64_t size;
+        memcpy(&size, (uint8_t *)*record - sizeof size, sizeof size);
+        next = (uint8_t *)*record + size;
+    }
+    if (next + sizeof(uint64_t) > buffer + valid)
+        return CUPTI_MAX_LIMIT_REACHED;
+    *record = next + sizeof(uint64_t);
+    return 0;
+}
+
+CuptiResult cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *ret)
+{
+    (void)context, (void)stream;
+    *ret = 7;
+    return 0;
+}
+
+CuptiResult cuptiGetTimestamp(uint64_t *ret)
+{
+    *ret = 1000;
+    return 0;
+}
+
+CuptiResult cuptiActivityConfigureUnifiedMemoryCounter(UnifiedMemoryConfig *configs, uint32_t n)
+{
+    return configs && n > 0 ? 0 : 1;
+}
+
+static uint8_t *put(uint8_t *at, const void *record, size_t size)
+{
+    uint64_t padded = (size + 7) / 8 * 8;
+    memcpy(at, &padded, sizeof padded);
+    memset(at + sizeof padded, 0, padded);
+    memcpy(at + sizeof padded, record, size);
+    return at + sizeof padded + padded;
+}
+
+CuptiResult cuptiActivityFlushAll(uint32_t flags)
+{
+    uint8_t *buffer = NULL;
+    size_t size = 0, records = 0;
+    requested(&buffer, &size, &records);
+    if (!buffer || flags != 1)
+        return 1;
+    uint8_t *at = buffer;
+    MemoryRecord memory = {.kind = RECORD_MEMORY2, .operation = 1, .memory_kind = 3, .address = 0x7f0000000000, .bytes = 1 << 21, .timestamp = 1500, .stream = 7};
+    at = put(at, &memory, sizeof memory);
+    MemcpyRecord copy = {.kind = RECORD_MEMCPY, .copy_kind = 1, .source_kind = 2, .target_kind = 3, .flags = 1, .bytes = 4096, .start = 2000, .end = 2600, .stream = 7};
+    at = put(at, &copy, sizeof copy);
+    KernelRecord kernel = {.kind = RECORD_CONCURRENT_KERNEL, .start = 3000, .end = 4500, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}, .name = "add(float \"x\")"};
+    at = put(at, &kernel, sizeof kernel);
+    MarkerRecord begin = {.kind = RECORD_MARKER, .flags = 2, .timestamp = 1200, .id = 5, .name = "step"};
+    at = put(at, &begin, sizeof begin);
+    MarkerRecord end = {.kind = RECORD_MARKER, .flags = 4, .timestamp = 5200, .id = 5};
+    at = put(at, &end, sizeof end);
+    SynchronizationRecord sync = {.kind = RECORD_SYNCHRONIZATION, .type = 4, .start = 4600, .end = 5000};
+    at = put(at, &sync, sizeof sync);
+    memory.operation = 2;
+    memory.timestamp = 6000;
+    at = put(at, &memory, sizeof memory);
+    completed(NULL, 0, buffer, size, (size_t)(at - buffer));
+    return (enabled & (UINT64_C(1) << RECORD_CONCURRENT_KERNEL)) ? 0 : 1;
+}

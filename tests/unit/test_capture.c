@@ -1,0 +1,131 @@
+/* Our CUPTI library from injection to imported trace, over a fake CUPTI. */
+#include "sim/import/import.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIBRARY ECH_BINARY_DIR "/lib/echelon/libechelon_capture.so"
+#define FAKE ECH_BINARY_DIR "/tests/libfake_cupti.so"
+
+/* Injects the library in a process of its own, as the driver would, and lets it end. */
+static int injected(const char *out)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        g_setenv("ECHELON_LIBCUPTI", FAKE, TRUE);
+        g_setenv("ECHELON_CAPTURE_OUT", out, TRUE);
+        void *library = dlopen(LIBRARY, RTLD_NOW);
+        void *found = library ? dlsym(library, "InitializeInjection") : NULL;
+        int (*inject)(void);
+        memcpy(&inject, &found, sizeof found);
+        if (!found || inject() != 1)
+            _exit(9);
+        exit(0); /* Runs the exit handler that writes the capture */
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static char *temporary(void)
+{
+    char *path = g_build_filename(g_get_tmp_dir(), "echelon-test-XXXXXX", NULL);
+    int fd = g_mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    return path;
+}
+
+START_TEST(capture_is_imported)
+{
+    g_autofree char *path = temporary();
+    ck_assert_int_eq(injected(path), 0);
+    g_autoptr(GError) error = NULL;
+    EchImportOptions options = {0};
+    g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, &error);
+    g_unlink(path);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_str_eq(import->format, "cupti");
+    ck_assert_uint_eq(ech_diag_count(import->records, "CONCURRENT_KERNEL"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "records_dropped_by_cupti"), 7);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "captures_without_end"), 0);
+    unsigned kernels = 0, copies = 0, allocs = 0, frees = 0, marks = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++) {
+        const EchOp *op = &ech_trace_ops(import->trace)[i];
+        const char *name = ech_trace_string(import->trace, op->name);
+        if (op->kind == ECH_OP_KERNEL) {
+            kernels++;
+            ck_assert_str_eq(name, "add(float \"x\")");
+            ck_assert_int_eq(op->recorded.duration, 1500 * ECH_PS_PER_NS);
+        } else if (op->kind == ECH_OP_COPY) {
+            copies++;
+            ck_assert_uint_eq(op->bytes, 4096);
+            ck_assert_str_eq(name, "Memcpy (pinned -> device)");
+        } else if (op->kind == ECH_OP_MARK && strcmp(name, "step") == 0) {
+            marks++;
+            ck_assert_int_eq(op->recorded.duration, 4000 * ECH_PS_PER_NS);
+        }
+        allocs += op->kind == ECH_OP_ALLOC;
+        frees += op->kind == ECH_OP_FREE;
+    }
+    ck_assert_uint_eq(kernels, 1);
+    ck_assert_uint_eq(copies, 1);
+    ck_assert_uint_eq(allocs, 1);
+    ck_assert_uint_eq(frees, 1);
+    ck_assert_uint_eq(marks, 1);
+}
+END_TEST
+
+START_TEST(another_profiler_is_named_and_harmless)
+{
+    g_autofree char *path = temporary();
+    g_setenv("ECH_FAKE_CUPTI_HELD", "1", TRUE);
+    ck_assert_int_eq(injected(path), 0);
+    g_autofree char *text = NULL;
+    size_t n;
+    ck_assert(g_file_get_contents(path, &text, &n, NULL));
+    g_unlink(path);
+    ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+static const struct {
+    const char *text, *message;
+} bad[] = {
+    {"echelon-capture 1\nkernel 1 2\nend\n", "t:2: a kernel line; expected 11 numbers and a name"},
+    {"echelon-capture 1\ncopy 1 2 3 4 5 6 7 8 x\nend\n", "t:2: a copy line; expected 9 numbers"},
+    {"echelon-capture 1\nalloc 99999999999999999999 0 0 0 0 0 0 0\n", "t:2: a alloc line; expected 8 numbers"},
+    {"echelon-capture 1\nnonsense\n", "t:2: 'nonsense' is no record; expected kernel, copy, alloc, ..."},
+};
+
+START_TEST(damage_is_refused)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)bad[_i].text, strlen(bad[_i].text), "t");
+    EchImportOptions options = {0};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_ptr_null(import);
+    ck_assert_str_eq(error->message, bad[_i].message);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("capture");
+    TCase *tests = tcase_create("capture");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, capture_is_imported);
+    tcase_add_test(tests, another_profiler_is_named_and_harmless);
+    tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
