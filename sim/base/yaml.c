@@ -52,6 +52,29 @@ static void append(EchYamlNode *parent, char *key, EchYamlNode *value)
     parent->n++;
 }
 
+EchYamlNode *ech_yaml_new_scalar(const char *text, const char *place)
+{
+    EchYamlNode *node = node_new(ECH_YAML_SCALAR, place, 0, 0);
+    node->text = g_strdup(text);
+    return node;
+}
+
+EchYamlNode *ech_yaml_new_map(const char *place)
+{
+    return node_new(ECH_YAML_MAP, place, 0, 0);
+}
+
+EchYamlNode *ech_yaml_new_list(const char *place)
+{
+    return node_new(ECH_YAML_LIST, place, 0, 0);
+}
+
+void ech_yaml_append(EchYamlNode *list, EchYamlNode *item)
+{
+    g_assert(list->kind == ECH_YAML_LIST);
+    append(list, NULL, item);
+}
+
 EchYamlNode *ech_yaml_copy(const EchYamlNode *node)
 {
     EchYamlNode *copy = node_new(node->kind, node->file, node->line, node->column);

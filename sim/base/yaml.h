@@ -34,6 +34,13 @@ EchYamlNode *ech_yaml_copy(const EchYamlNode *node) G_GNUC_WARN_UNUSED_RESULT;
 void ech_yaml_free(EchYamlNode *node);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchYamlNode, ech_yaml_free)
 
+/** A scalar or an empty map that stands in no file; @place names it in messages ("--trace"). */
+EchYamlNode *ech_yaml_new_scalar(const char *text, const char *place) G_GNUC_WARN_UNUSED_RESULT;
+EchYamlNode *ech_yaml_new_map(const char *place) G_GNUC_WARN_UNUSED_RESULT;
+EchYamlNode *ech_yaml_new_list(const char *place) G_GNUC_WARN_UNUSED_RESULT;
+/** Appends to a list; takes @item. */
+void ech_yaml_append(EchYamlNode *list, EchYamlNode *item);
+
 /** Value of a key of a map, or NULL (also where @map is NULL or no map). Borrowed. */
 EchYamlNode *ech_yaml_get(const EchYamlNode *map, const char *key);
 /** Sets or appends a key of a map; takes @value. */

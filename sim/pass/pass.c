@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#pragma weak ech_program_ref
-#pragma weak ech_program_unref
 
 #define ECH_PASS(name) extern const EchPassClass ech_pass_##name;
 #include "sim/pass/passes.def"

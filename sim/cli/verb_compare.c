@@ -1,0 +1,100 @@
+/* echelon compare: finished runs side by side, and what changed from the first to each other. */
+#include "sim/cli/cli.h"
+
+#include "sim/base/error.h"
+#include "sim/report/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* run.json of a result folder, or the file itself. Sweeps are told apart by their name. */
+static JsonParser *load_run(const char *path, GError **error)
+{
+    bool is_folder = g_file_test(path, G_FILE_TEST_IS_DIR);
+    g_autofree char *file = is_folder ? g_build_filename(path, "run.json", NULL) : g_strdup(path);
+    g_autofree char *sweep = is_folder ? g_build_filename(path, "sweep.json", NULL) : NULL;
+    if (sweep && g_file_test(sweep, G_FILE_TEST_EXISTS)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: holds a sweep; give the folders of its runs (%s/000, ...)", path, path);
+        return NULL;
+    }
+    g_autoptr(JsonParser) parser = json_parser_new();
+    if (!json_parser_load_from_file(parser, file, error)) {
+        g_prefix_error(error, "%s: ", file);
+        return NULL;
+    }
+    JsonNode *root = json_parser_get_root(parser);
+    if (!root || !JSON_NODE_HOLDS_OBJECT(root) || !json_object_has_member(json_node_get_object(root), "makespan_ps")) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: is no run of echelon; expected an object with 'makespan_ps'", file);
+        return NULL;
+    }
+    return g_steal_pointer(&parser);
+}
+
+static JsonNode *compare_json(const EchTableRow *rows, size_t n)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    json_builder_set_member_name(b, "runs");
+    json_builder_begin_array(b);
+    gint64 first = ech_member_int(rows[0].run, "makespan_ps");
+    for (size_t i = 0; i < n; i++) {
+        gint64 makespan = ech_member_int(rows[i].run, "makespan_ps");
+        json_builder_begin_object(b);
+        json_builder_set_member_name(b, "label");
+        json_builder_add_string_value(b, rows[i].label);
+        json_builder_set_member_name(b, "title");
+        json_builder_add_string_value(b, ech_member_text(rows[i].run, "title"));
+        json_builder_set_member_name(b, "fits");
+        json_builder_add_boolean_value(b, ech_member_bool(rows[i].run, "fits"));
+        json_builder_set_member_name(b, "makespan_ps");
+        json_builder_add_int_value(b, makespan);
+        json_builder_set_member_name(b, "relative");
+        json_builder_add_double_value(b, first > 0 ? (double)makespan / (double)first : 0);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+    return json_builder_get_root(b);
+}
+
+int ech_verb_compare(int argc, char **argv)
+{
+    gboolean json = FALSE;
+    const GOptionEntry entries[] = {
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},
+        {NULL, 0, 0, 0, NULL, NULL, NULL},
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    size_t n = g_strv_length(rest);
+    if (n < 2) {
+        fprintf(stderr, "echelon compare: expected two or more result folders\n");
+        return ECH_EXIT_USAGE;
+    }
+    g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
+    g_autoptr(GPtrArray) parsers = g_ptr_array_new_with_free_func(g_object_unref);
+    for (size_t i = 0; i < n; i++) {
+        GError *error = NULL;
+        JsonParser *parser = load_run(rest[i], &error);
+        if (!parser)
+            return ech_cli_fail(error);
+        g_ptr_array_add(parsers, parser);
+        rows[i] = (EchTableRow){rest[i], json_node_get_object(json_parser_get_root(parser)), NULL};
+    }
+    if (json) {
+        JsonNode *node = compare_json(rows, n);
+        g_autofree char *text = json_to_string(node, TRUE);
+        g_autofree char *line = g_strconcat(text, "\n", NULL);
+        json_node_unref(node);
+        ech_cli_print(line);
+        return ECH_EXIT_DONE;
+    }
+    g_autoptr(GString) out = ech_report_table("run", rows, n);
+    for (size_t i = 1; i < n; i++) {
+        g_autoptr(GString) difference = ech_report_difference(rows[0].label, rows[0].run, rows[i].label, rows[i].run);
+        g_string_append(out, difference->str);
+    }
+    ech_cli_print(out->str);
+    return ECH_EXIT_DONE;
+}

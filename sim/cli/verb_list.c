@@ -1,0 +1,239 @@
+/* echelon list: what there is to choose from, from the same tables that are used. */
+#include "sim/cli/cli.h"
+
+#include "models/alloc/alloc.h"
+#include "models/alloc/plan.h"
+#include "models/device/device.h"
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/pass/pass.h"
+#include "sim/replay/replay.h"
+
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One thing that can be chosen. */
+typedef struct {
+    const char *name, *summary, *source; /* source may be NULL */
+    const EchParam *params;              /* may be NULL */
+} Row;
+
+typedef struct {
+    JsonBuilder *json; /* NULL: text */
+    GString *text;
+    bool sources;
+} Writer;
+
+static void add_member(Writer *writer, const char *name, const char *value)
+{
+    json_builder_set_member_name(writer->json, name);
+    json_builder_add_string_value(writer->json, value);
+}
+
+static const char *type_name(EchParamType type)
+{
+    switch (type) {
+    case ECH_PARAM_U64: return "number";
+    case ECH_PARAM_BYTES: return "size";
+    case ECH_PARAM_TIME: return "time";
+    case ECH_PARAM_RATE: return "rate";
+    case ECH_PARAM_BOOL: return "true or false";
+    case ECH_PARAM_RATIO: return "ratio";
+    case ECH_PARAM_ENUM: return "choice";
+    case ECH_PARAM_STRING: return "text";
+    }
+    return "";
+}
+
+static void write_params(Writer *writer, const EchParam *params)
+{
+    if (writer->json) {
+        json_builder_set_member_name(writer->json, "parameters");
+        json_builder_begin_array(writer->json);
+    }
+    for (const EchParam *param = params; param && param->name; param++) {
+        g_autofree char *values = param->values ? g_strjoinv("|", (char **)(uintptr_t)param->values) : g_strdup(type_name(param->type));
+        if (writer->json) {
+            json_builder_begin_object(writer->json);
+            add_member(writer, "name", param->name);
+            add_member(writer, "takes", values);
+            if (param->def)
+                add_member(writer, "default", param->def);
+            add_member(writer, "doc", param->doc ? param->doc : "");
+            json_builder_end_object(writer->json);
+        } else {
+            g_string_append_printf(writer->text, "      %s=%s", param->name, values);
+            if (param->def)
+                g_string_append_printf(writer->text, " (%s)", param->def);
+            g_string_append_printf(writer->text, "  %s\n", param->doc ? param->doc : "");
+        }
+    }
+    if (writer->json)
+        json_builder_end_array(writer->json);
+}
+
+static void write_row(Writer *writer, const Row *row)
+{
+    if (writer->json) {
+        json_builder_begin_object(writer->json);
+        add_member(writer, "name", row->name);
+        add_member(writer, "summary", row->summary ? row->summary : "");
+        if (row->source)
+            add_member(writer, "source", row->source);
+        if (row->params)
+            write_params(writer, row->params);
+        json_builder_end_object(writer->json);
+        return;
+    }
+    g_string_append_printf(writer->text, "  %-16s %s\n", row->name, row->summary ? row->summary : "");
+    if (row->params)
+        write_params(writer, row->params);
+    if (writer->sources && row->source)
+        g_string_append_printf(writer->text, "      source: %s\n", row->source);
+}
+
+static bool list_devices(Writer *writer, GError **error)
+{
+    g_auto(GStrv) names = ech_device_list();
+    for (char **name = names; *name; name++) {
+        g_autoptr(EchDevice) device = ech_device_load(*name, NULL, error);
+        if (!device)
+            return false;
+        if (!writer->json) {
+            g_string_append_printf(writer->text, "  %-16s %s\n", device->name, device->summary);
+            for (size_t i = 0; writer->sources && i < device->n_numbers; i++) {
+                const EchDeviceNumber *number = &device->numbers[i];
+                char value[G_ASCII_DTOSTR_BUF_SIZE];
+                g_ascii_formatd(value, sizeof value, "%.15g", number->value);
+                g_string_append_printf(writer->text, "      %-38s %18s  %s\n", number->path, value, number->source);
+            }
+            continue;
+        }
+        json_builder_begin_object(writer->json);
+        add_member(writer, "name", device->name);
+        add_member(writer, "summary", device->summary);
+        add_member(writer, "family", device->family);
+        if (writer->sources) {
+            json_builder_set_member_name(writer->json, "numbers");
+            json_builder_begin_array(writer->json);
+            for (size_t i = 0; i < device->n_numbers; i++) {
+                json_builder_begin_object(writer->json);
+                add_member(writer, "path", device->numbers[i].path);
+                json_builder_set_member_name(writer->json, "value");
+                json_builder_add_double_value(writer->json, device->numbers[i].value);
+                add_member(writer, "source", device->numbers[i].source);
+                json_builder_end_object(writer->json);
+            }
+            json_builder_end_array(writer->json);
+        }
+        json_builder_end_object(writer->json);
+    }
+    return true;
+}
+
+static bool list_allocators(Writer *writer, GError **error)
+{
+    (void)error;
+    size_t n;
+    const EchAllocInfo *infos = ech_alloc_infos(&n);
+    for (size_t i = 0; i < n; i++)
+        write_row(writer, &(Row){infos[i].name, infos[i].summary, infos[i].source, infos[i].params});
+    return true;
+}
+
+static bool list_planners(Writer *writer, GError **error)
+{
+    (void)error;
+    size_t n;
+    const EchPlanClass *const *classes = ech_plan_classes(&n);
+    for (size_t i = 0; i < n; i++)
+        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params});
+    return true;
+}
+
+static bool list_passes(Writer *writer, GError **error)
+{
+    (void)error;
+    size_t n;
+    const EchPassClass *const *classes = ech_pass_classes(&n);
+    for (size_t i = 0; i < n; i++)
+        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params});
+    return true;
+}
+
+static bool list_formats(Writer *writer, GError **error)
+{
+    (void)error;
+    size_t n;
+    const EchImportClass *const *classes = ech_import_classes(&n);
+    for (size_t i = 0; i < n; i++)
+        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, NULL, NULL});
+    return true;
+}
+
+static bool list_engines(Writer *writer, GError **error)
+{
+    (void)error;
+    g_autoptr(GError) absent = NULL;
+    const EchFluidModule *module = ech_simgrid_module(&absent);
+    g_autofree char *simgrid = module ? g_strdup_printf("SimGrid %s in a process of its own; the reference, default of a single run", module->version)
+                                      : g_strdup_printf("cannot be used here: %s", absent->message);
+    const Row rows[] = {
+        {"native", "in process: sweeps, searches, many operations; the same semantics", "ours", NULL},
+        {"simgrid", simgrid, "simgrid.org, parallel tasks under the bottleneck-max-fairness solver", NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
+        write_row(writer, &rows[i]);
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*list)(Writer *writer, GError **error);
+} kinds[] = {
+    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes}, {"formats", list_formats}, {"engines", list_engines},
+};
+
+int ech_verb_list(int argc, char **argv)
+{
+    gboolean json = FALSE, sources = FALSE;
+    const GOptionEntry entries[] = {
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},
+        {"sources", 0, 0, G_OPTION_ARG_NONE, &sources, "say where every number and rule comes from", NULL},
+        {NULL, 0, 0, 0, NULL, NULL, NULL},
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    const char *names[G_N_ELEMENTS(kinds) + 1] = {NULL};
+    size_t kind = G_N_ELEMENTS(kinds);
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        names[i] = kinds[i].name;
+        if (rest[0] && strcmp(rest[0], kinds[i].name) == 0)
+            kind = i;
+    }
+    if (!rest[0] || rest[1] || kind == G_N_ELEMENTS(kinds)) {
+        const char *nearest = rest[0] ? ech_nearest_name(rest[0], names) : NULL;
+        g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
+        fprintf(stderr, "echelon list: %s%s%s\n", nearest && !rest[1] ? "did you mean '" : "expected one of ", nearest && !rest[1] ? nearest : all, nearest && !rest[1] ? "'?" : "");
+        return ECH_EXIT_USAGE;
+    }
+    g_autoptr(JsonBuilder) builder = json ? json_builder_new() : NULL;
+    g_autoptr(GString) text = g_string_new(NULL);
+    Writer writer = {builder, text, sources};
+    if (json)
+        json_builder_begin_array(builder);
+    GError *error = NULL;
+    if (!kinds[kind].list(&writer, &error))
+        return ech_cli_fail(error);
+    if (json) {
+        json_builder_end_array(builder);
+        JsonNode *root = json_builder_get_root(builder);
+        g_autofree char *printed = json_to_string(root, TRUE);
+        g_string_append_printf(text, "%s\n", printed);
+        json_node_unref(root);
+    }
+    ech_cli_print(text->str);
+    return ECH_EXIT_DONE;
+}

@@ -1,0 +1,56 @@
+/* echelon report: the HTML page of a finished run. */
+#include "sim/cli/cli.h"
+
+#include "sim/base/error.h"
+#include "sim/report/report.h"
+
+#include <stdio.h>
+
+/* Reads a file of a result folder and checks that it is one JSON object, since it goes into a page as it is. */
+static char *read_json(const char *folder, const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    g_autofree char *text = NULL;
+    gsize n;
+    if (!g_file_get_contents(path, &text, &n, error))
+        return NULL;
+    g_autoptr(JsonParser) parser = json_parser_new();
+    if (!json_parser_load_from_data(parser, text, (gssize)n, error)) {
+        g_prefix_error(error, "%s: ", path);
+        return NULL;
+    }
+    JsonNode *root = json_parser_get_root(parser);
+    if (!root || !JSON_NODE_HOLDS_OBJECT(root)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: expected a JSON object", path);
+        return NULL;
+    }
+    return g_steal_pointer(&text);
+}
+
+int ech_verb_report(int argc, char **argv)
+{
+    g_autofree char *output = NULL;
+    const GOptionEntry entries[] = {
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "where to write the page (RUN_DIR/report.html)", "FILE"},
+        {NULL, 0, 0, 0, NULL, NULL, NULL},
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    if (!rest[0] || rest[1]) {
+        fprintf(stderr, "echelon report: expected one result folder (made by 'echelon run ... -o DIR')\n");
+        return ECH_EXIT_USAGE;
+    }
+    GError *error = NULL;
+    g_autofree char *run = read_json(rest[0], "run.json", &error);
+    g_autofree char *details = run ? read_json(rest[0], "details.json", &error) : NULL;
+    if (!details)
+        return ech_cli_fail(error);
+    g_autoptr(GString) page = ech_report_html(run, details);
+    g_autofree char *path = output ? g_strdup(output) : g_build_filename(rest[0], "report.html", NULL);
+    if (!g_file_set_contents_full(path, page->str, (gssize)page->len, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &error))
+        return ech_cli_fail(error);
+    g_autofree char *line = g_strdup_printf("%s\n", path);
+    ech_cli_print(line);
+    return ECH_EXIT_DONE;
+}

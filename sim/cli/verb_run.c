@@ -1,0 +1,197 @@
+/* echelon run: what-if, one run or a sweep. */
+#include "sim/cli/cli.h"
+
+#include "sim/base/error.h"
+#include "sim/experiment/output.h"
+#include "sim/experiment/sweep.h"
+#include "sim/report/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HTML_SPANS = 20000 };
+
+typedef struct {
+    char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *output;
+    char **passes, **settings;
+    gint jobs;
+    gboolean json;
+} RunOptions;
+
+static void options_clear(RunOptions *options)
+{
+    g_free(options->trace);
+    g_free(options->device);
+    g_free(options->allocator);
+    g_free(options->host_allocator);
+    g_free(options->engine);
+    g_free(options->format);
+    g_free(options->beside);
+    g_free(options->output);
+    g_strfreev(options->passes);
+    g_strfreev(options->settings);
+}
+
+static void run_progress(uint64_t done, uint64_t total, void *data)
+{
+    ech_cli_progress(data, done, total);
+}
+
+static void sweep_progress(size_t done, size_t total, void *data)
+{
+    ech_cli_progress(data, done, total);
+}
+
+static bool write_gzip(EchOutput *output, const char *name, const void *data, size_t n, GError **error)
+{
+    g_autoptr(GBytes) packed = ech_report_gzip(data, n);
+    gsize size;
+    const void *bytes = g_bytes_get_data(packed, &size);
+    return ech_output_write(output, name, bytes, size, error);
+}
+
+/* The folder of one run: what scripts, viewers and `echelon report` take. */
+static bool write_run(const char *folder, const EchReport *report, const char *json, const char *summary, GError **error)
+{
+    g_autoptr(EchOutput) output = ech_output_new(folder, error);
+    if (!output)
+        return false;
+    g_autoptr(GString) chrome = ech_report_chrome(report);
+    g_autoptr(GByteArray) perfetto = ech_report_perfetto(report);
+    g_autoptr(GByteArray) time = ech_report_pprof(report, ECH_PPROF_TIME);
+    g_autoptr(GByteArray) memory = ech_report_pprof(report, ECH_PPROF_MEMORY);
+    g_autoptr(GString) details = ech_report_details(report, HTML_SPANS);
+    g_autoptr(GString) html = ech_report_html(json, details->str);
+    return ech_output_write(output, "run.json", json, strlen(json), error) && ech_output_write(output, "summary.txt", summary, strlen(summary), error) &&
+           ech_output_write(output, "report.html", html->str, html->len, error) && ech_output_write(output, "details.json", details->str, details->len, error) &&
+           write_gzip(output, "timeline.json.gz", chrome->str, chrome->len, error) && ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error) &&
+           write_gzip(output, "time.pprof.gz", time->data, time->len, error) && write_gzip(output, "memory.pprof.gz", memory->data, memory->len, error) &&
+           ech_output_commit(output, error);
+}
+
+static int run_one(EchExperiment *experiment, const RunOptions *options)
+{
+    GError *error = NULL;
+    char label[] = "replaying";
+    ech_replay_set_progress(run_progress, label);
+    g_autoptr(EchResult) result = ech_experiment_run(experiment, 0, &error);
+    ech_replay_set_progress(NULL, NULL);
+    ech_cli_progress(label, 1, 1);
+    if (!result)
+        return ech_cli_fail(error);
+    EchReport report = ech_result_report(result);
+    JsonNode *node = ech_report_json(&report);
+    g_autofree char *json = ech_report_json_text(node);
+    json_node_unref(node);
+    g_autoptr(GString) summary = ech_report_summary(&report);
+    if (options->output) {
+        if (!write_run(options->output, &report, json, summary->str, &error))
+            return ech_cli_fail(error);
+        fprintf(stderr, "wrote %s: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz\n", options->output);
+    }
+    ech_cli_print(options->json ? json : summary->str);
+    bool fits = ech_report_fits(&report);
+    if (!fits && options->json)
+        fprintf(stderr, "echelon: %s does not fit on %s\n", report.title, report.device->name);
+    return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}
+
+static int run_sweep(EchExperiment *experiment, const RunOptions *options)
+{
+    GError *error = NULL;
+    char label[] = "sweeping";
+    size_t n = experiment->n_cases;
+    EchSweepPoint *points = ech_sweep_run(experiment, (unsigned)MAX(options->jobs, 1), sweep_progress, label, &error);
+    if (!points)
+        return ech_cli_fail(error);
+    JsonNode *node = ech_sweep_json(experiment, points, &error);
+    if (!node) {
+        ech_sweep_free(points, n);
+        return ech_cli_fail(error);
+    }
+    g_autofree char *json = ech_report_json_text(node);
+    JsonArray *array = json_object_get_array_member(json_node_get_object(node), "points");
+    g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
+    size_t failed = 0, fitting = 0;
+    for (size_t i = 0; i < n; i++) {
+        JsonObject *point = json_array_get_object_element(array, (guint)i);
+        rows[i] = (EchTableRow){experiment->cases[i].label, ech_member_object(point, "run"), points[i].error};
+        failed += points[i].error != NULL;
+        fitting += ech_member_bool(point, "fits") ? 1 : 0;
+    }
+    g_autofree char *heading = g_strjoinv(", ", experiment->axes);
+    g_autoptr(GString) table = ech_report_table(heading, rows, n);
+    g_autofree char *text = g_strdup_printf("%s\n\n%s", experiment->title, table->str);
+    bool ok = true;
+    if (options->output) {
+        g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
+        ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
+        for (size_t i = 0; ok && i < n; i++) {
+            g_autofree char *name = g_strdup_printf("%03zu/run.json", i);
+            ok = !points[i].json || ech_output_write(output, name, points[i].json, strlen(points[i].json), &error);
+        }
+        ok = ok && ech_output_commit(output, &error);
+        if (ok)
+            fprintf(stderr, "wrote %s: sweep.json, summary.txt and a folder for each run\n", options->output);
+    }
+    if (ok)
+        ech_cli_print(options->json ? json : text);
+    json_node_unref(node);
+    ech_sweep_free(points, n);
+    if (!ok)
+        return ech_cli_fail(error);
+    return failed ? ECH_EXIT_FAILED : fitting ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}
+
+int ech_verb_run(int argc, char **argv)
+{
+    RunOptions options = {.jobs = 1};
+    const GOptionEntry entries[] = {
+        {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace, "captured file, or a trace of ours", "FILE"},
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory ('echelon list allocators')", "SPEC"},
+        {"host-allocator", 0, 0, G_OPTION_ARG_STRING, &options.host_allocator, "allocator of every other memory", "SPEC"},
+        {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation to apply first; may be given again ('echelon list passes')", "SPEC"},
+        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings, "change anything: device.links.host.to_device=x0.5; may be given again", "PATH=VALUE"},
+        {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native or simgrid", "NAME"},
+        {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "write report, timelines and figures to a folder", "DIR"},
+        {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes for a sweep", "N"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},
+        {NULL, 0, 0, 0, NULL, NULL, NULL},
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest)) {
+        options_clear(&options);
+        return ECH_EXIT_USAGE;
+    }
+    int code;
+    if (g_strv_length(rest) > 1 || (!rest[0] && !options.trace) || options.jobs < 1 || options.jobs > 256) {
+        fprintf(stderr, "echelon run: %s\n",
+                g_strv_length(rest) > 1      ? "more than one experiment file"
+                : !rest[0] && !options.trace ? "expected an experiment file, or --trace FILE --device NAME"
+                                             : "--jobs: expected 1 to 256");
+        code = ECH_EXIT_USAGE;
+    } else {
+        const EchExperimentOverrides overrides = {
+            .trace = options.trace,
+            .device = options.device,
+            .allocator = options.allocator,
+            .host_allocator = options.host_allocator,
+            .engine = options.engine,
+            .format = options.format,
+            .beside = options.beside,
+            .passes = (const char *const *)options.passes,
+            .settings = (const char *const *)options.settings,
+        };
+        GError *error = NULL;
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
+        if (!experiment)
+            code = ech_cli_fail(error);
+        else
+            code = experiment->n_cases > 1 ? run_sweep(experiment, &options) : run_one(experiment, &options);
+    }
+    options_clear(&options);
+    return code;
+}

@@ -1,0 +1,631 @@
+#include "sim/experiment/experiment.h"
+
+#include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+#include "sim/base/param.h"
+#include "sim/pass/pass.h"
+
+#include <string.h>
+
+#pragma weak ech_program_assign
+#pragma weak ech_program_lower
+
+enum { MAX_CASES = 10000 };
+
+/* An import that is shared by the cases that read the same file the same way. */
+typedef struct {
+    char *key;
+    EchImport *import;
+} Cached;
+
+struct EchImportCache {
+    GArray *items; /* Cached */
+};
+
+static void cached_clear(void *data)
+{
+    Cached *cached = data;
+    g_free(cached->key);
+    ech_import_free(cached->import);
+}
+
+static void case_clear(void *data)
+{
+    EchCase *c = data;
+    g_free(c->label);
+    g_strfreev(c->values);
+    g_strfreev(c->settings);
+    g_strfreev(c->edits);
+    ech_yaml_free(c->config);
+}
+
+void ech_experiment_free(EchExperiment *experiment)
+{
+    if (!experiment)
+        return;
+    for (size_t i = 0; i < experiment->n_cases; i++)
+        case_clear(&experiment->cases[i]);
+    g_free(experiment->cases);
+    g_strfreev(experiment->axes);
+    g_free(experiment->title);
+    g_free(experiment->path);
+    if (experiment->cache) {
+        g_array_unref(experiment->cache->items);
+        g_free(experiment->cache);
+    }
+    g_free(experiment);
+}
+
+/* Folders */
+
+char *ech_trace_find(const char *name, const char *folder)
+{
+    char *path = g_path_is_absolute(name) || !folder ? g_strdup(name) : g_build_filename(folder, name, NULL);
+    if (g_path_is_absolute(name) || g_file_test(path, G_FILE_TEST_EXISTS))
+        return path;
+    g_autoptr(GPtrArray) folders = g_ptr_array_new_with_free_func(g_free);
+    const char *own = g_getenv("ECHELON_TRACES");
+    if (own && *own)
+        g_ptr_array_add(folders, g_strdup(own));
+    g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
+    if (program) {
+        g_autofree char *beside = g_path_get_dirname(program);
+        g_ptr_array_add(folders, g_build_filename(beside, "traces", NULL));
+        g_ptr_array_add(folders, g_build_filename(beside, "..", ECH_INSTALL_DATA, "traces", NULL));
+    }
+    g_ptr_array_add(folders, g_build_filename(ECH_SOURCE_CONFIGS, "..", "traces", NULL));
+    for (guint i = 0; i < folders->len; i++) {
+        g_autofree char *there = g_build_filename(folders->pdata[i], name, NULL);
+        if (g_file_test(there, G_FILE_TEST_EXISTS)) {
+            g_free(path);
+            return g_canonicalize_filename(there, NULL);
+        }
+    }
+    return path;
+}
+
+/* A name written in a file is relative to that file; one from the command line to where we are. */
+static char *folder_of(const EchYamlNode *node)
+{
+    return node->line ? g_path_get_dirname(node->file) : NULL;
+}
+
+static char *resolve_trace(const EchYamlNode *node)
+{
+    g_autofree char *folder = folder_of(node);
+    return ech_trace_find(node->text, folder);
+}
+
+static char *resolve_device(const EchYamlNode *node)
+{
+    g_autofree char *folder = folder_of(node);
+    bool is_path = strchr(node->text, '/') || g_str_has_suffix(node->text, ".yaml");
+    return is_path && folder && !g_path_is_absolute(node->text) ? g_build_filename(folder, node->text, NULL) : g_strdup(node->text);
+}
+
+/* Reading */
+
+static const char *const root_keys[] = {"title",  "trace", "device", "allocator", "host_allocator", "passes", "replay",
+                                        "format", "beside", "trips",  "set",       "sweep",          NULL};
+
+static bool is_device_edit(const char *edit)
+{
+    return g_str_has_prefix(edit, "device.");
+}
+
+/* Applies one edit to a case: to its device's list, or to its configuration. */
+static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edits, const char *edit, GError **error)
+{
+    g_ptr_array_add(edits, g_strdup(edit));
+    if (is_device_edit(edit)) {
+        g_ptr_array_add(settings, g_strdup(edit + strlen("device.")));
+        return true;
+    }
+    return ech_yaml_edit(config, edit, error);
+}
+
+typedef struct {
+    char *name;
+    GPtrArray *paths;  /* char * */
+    GPtrArray *values; /* char * */
+    GPtrArray *labels; /* char * */
+} Axis;
+
+static void axis_clear(void *data)
+{
+    Axis *axis = data;
+    g_free(axis->name);
+    g_ptr_array_unref(axis->paths);
+    g_ptr_array_unref(axis->values);
+    g_ptr_array_unref(axis->labels);
+}
+
+static bool read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error)
+{
+    if (node->kind == ECH_YAML_SCALAR) {
+        g_ptr_array_add(out, g_strdup(node->text));
+        return true;
+    }
+    for (size_t i = 0; i < node->n; i++) {
+        if (node->kind != ECH_YAML_LIST || node->items[i]->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node, error, "%s: expected a list of texts", what);
+            return false;
+        }
+        g_ptr_array_add(out, g_strdup(node->items[i]->text));
+    }
+    return true;
+}
+
+static char *short_name(const char *value)
+{
+    static const char *const endings[] = {".gz", ".txt", ".hlo", ".pb", ".yaml", ".ech", ".json", NULL};
+    char *name = strchr(value, '/') ? g_path_get_basename(value) : g_strdup(value);
+    for (const char *const *ending = endings; *ending; ending++) {
+        if (g_str_has_suffix(name, *ending) && strlen(name) > strlen(*ending))
+            name[strlen(name) - strlen(*ending)] = '\0';
+    }
+    return name;
+}
+
+static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
+{
+    static const char *const keys[] = {"path", "values", "name", "labels", NULL};
+    if (!ech_yaml_check_keys(node, "sweep", keys, error))
+        return false;
+    Axis axis = {NULL, g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free)};
+    const EchYamlNode *path = ech_yaml_get(node, "path"), *values = ech_yaml_get(node, "values"), *labels = ech_yaml_get(node, "labels"), *name = ech_yaml_get(node, "name");
+    bool ok = path && values && values->kind == ECH_YAML_LIST && values->n > 0;
+    if (!ok)
+        ech_yaml_error(node, error, "sweep: expected a path and a list of values");
+    ok = ok && read_texts(path, "path", axis.paths, error) && read_texts(values, "values", axis.values, error) && (!labels || read_texts(labels, "labels", axis.labels, error));
+    if (ok && labels && axis.labels->len != axis.values->len) {
+        ech_yaml_error(labels, error, "labels: %u of them for %u values", axis.labels->len, axis.values->len);
+        ok = false;
+    }
+    for (guint i = 0; ok && i < axis.paths->len; i++) {
+        const char *first = axis.paths->pdata[i];
+        g_autofree char *head = g_strndup(first, strcspn(first, "."));
+        if (!g_strv_contains(root_keys, head) || strcmp(head, "sweep") == 0 || strcmp(head, "set") == 0) {
+            const char *nearest = ech_nearest_name(head, root_keys);
+            ech_yaml_error(path, error, "path: '%s' cannot be varied%s%s%s", first, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+            ok = false;
+        }
+    }
+    if (!ok) {
+        axis_clear(&axis);
+        return false;
+    }
+    const char *first = axis.paths->pdata[0], *dot = strrchr(first, '.');
+    axis.name = name && name->kind == ECH_YAML_SCALAR ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
+    bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0;
+    for (guint i = 0; i < axis.values->len; i++) {
+        char **value = (char **)&axis.values->pdata[i];
+        if (!labels)
+            g_ptr_array_add(axis.labels, names_files ? short_name(*value) : g_strdup(*value));
+        if (names_files) {
+            char *resolved = strcmp(first, "trace") == 0 ? resolve_trace(values->items[i]) : resolve_device(values->items[i]);
+            g_free(*value);
+            *value = resolved;
+        }
+    }
+    g_array_append_val(axes, axis);
+    return true;
+}
+
+static char **steal_strv(GPtrArray *array)
+{
+    g_ptr_array_add(array, NULL);
+    return (char **)g_ptr_array_steal(array, NULL);
+}
+
+static bool lay_out_case(EchExperiment *experiment, const EchYamlNode *root, const GPtrArray *edits, GArray *axes, size_t index, GError **error)
+{
+    EchCase *c = &experiment->cases[index];
+    c->config = ech_yaml_copy(root);
+    g_autoptr(GPtrArray) settings = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) said = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) values = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GString) label = g_string_new(NULL);
+    for (guint i = 0; i < edits->len; i++) {
+        if (!apply_edit(c->config, settings, said, edits->pdata[i], error))
+            return false;
+    }
+    size_t rest = index, stride = experiment->n_cases;
+    for (guint i = 0; i < axes->len; i++) {
+        const Axis *axis = &g_array_index(axes, Axis, i);
+        stride /= axis->values->len;
+        size_t at = rest / stride;
+        rest %= stride;
+        g_string_append_printf(label, "%s%s=%s", i ? ", " : "", axis->name, (const char *)axis->labels->pdata[at]);
+        g_ptr_array_add(values, g_strdup(axis->labels->pdata[at]));
+        for (guint j = 0; j < axis->paths->len; j++) {
+            g_autofree char *edit = g_strdup_printf("%s=%s", (const char *)axis->paths->pdata[j], (const char *)axis->values->pdata[at]);
+            if (!apply_edit(c->config, settings, said, edit, error))
+                return false;
+        }
+    }
+    c->label = g_strdup(label->str);
+    c->values = steal_strv(values);
+    c->settings = steal_strv(settings);
+    c->edits = steal_strv(said);
+    return true;
+}
+
+static void override(EchYamlNode *root, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    g_autofree char *option = g_strdup_printf("--%s", key);
+    ech_yaml_put(root, key, ech_yaml_new_scalar(value, option));
+}
+
+static void remove_key(EchYamlNode *map, const char *key)
+{
+    for (size_t i = 0; i < map->n; i++) {
+        if (strcmp(map->keys[i], key) != 0)
+            continue;
+        g_free(map->keys[i]);
+        ech_yaml_free(map->items[i]);
+        memmove(map->keys + i, map->keys + i + 1, (map->n - i - 1) * sizeof *map->keys);
+        memmove(map->items + i, map->items + i + 1, (map->n - i - 1) * sizeof *map->items);
+        map->n--;
+        return;
+    }
+}
+
+static bool read_sets(const EchYamlNode *set, GPtrArray *edits, GError **error)
+{
+    if (!set)
+        return true;
+    if (set->kind != ECH_YAML_MAP) {
+        ech_yaml_error(set, error, "set: expected paths with their values");
+        return false;
+    }
+    for (size_t i = 0; i < set->n; i++) {
+        if (set->items[i]->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(set->items[i], error, "set: expected one value for '%s'", set->keys[i]);
+            return false;
+        }
+        g_ptr_array_add(edits, g_strdup_printf("%s=%s", set->keys[i], set->items[i]->text));
+    }
+    return true;
+}
+
+EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
+{
+    g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
+    if (!root || !ech_yaml_check_keys(root, "experiment", root_keys, error))
+        return NULL;
+    override(root, "trace", overrides->trace);
+    override(root, "device", overrides->device);
+    override(root, "allocator", overrides->allocator);
+    override(root, "host_allocator", overrides->host_allocator);
+    override(root, "format", overrides->format);
+    override(root, "beside", overrides->beside);
+    if (overrides->passes && *overrides->passes) {
+        EchYamlNode *list = ech_yaml_new_list("--pass");
+        for (const char *const *pass = overrides->passes; *pass; pass++)
+            ech_yaml_append(list, ech_yaml_new_scalar(*pass, "--pass"));
+        ech_yaml_put(root, "passes", list);
+    }
+    g_autoptr(GPtrArray) edits = g_ptr_array_new_with_free_func(g_free);
+    if (!read_sets(ech_yaml_get(root, "set"), edits, error))
+        return NULL;
+    if (overrides->engine)
+        g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
+    g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
+    g_array_set_clear_func(axes, axis_clear);
+    for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
+        /* The sweep is laid out below, so its edits come first. */
+        if (!g_str_has_prefix(*setting, "sweep"))
+            g_ptr_array_add(edits, g_strdup(*setting));
+        else if (!ech_yaml_edit(root, *setting, error))
+            return NULL;
+    }
+    const EchYamlNode *sweep = ech_yaml_get(root, "sweep");
+    if (sweep && sweep->kind != ECH_YAML_LIST) {
+        ech_yaml_error(sweep, error, "sweep: expected a list of axes, each {path: ..., values: [...]}");
+        return NULL;
+    }
+    size_t n_cases = 1;
+    for (size_t i = 0; sweep && i < sweep->n; i++) {
+        if (!read_axis(sweep->items[i], axes, error))
+            return NULL;
+        n_cases *= g_array_index(axes, Axis, axes->len - 1).values->len;
+        if (n_cases > MAX_CASES) {
+            ech_yaml_error(sweep, error, "sweep: more than %d runs", MAX_CASES);
+            return NULL;
+        }
+    }
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < axes->len; i++)
+        g_ptr_array_add(names, g_strdup(g_array_index(axes, Axis, i).name));
+    remove_key(root, "set");
+    remove_key(root, "sweep");
+    g_autoptr(EchExperiment) experiment = g_new0(EchExperiment, 1);
+    experiment->path = g_strdup(path);
+    experiment->axes = steal_strv(names);
+    experiment->cases = g_new0(EchCase, n_cases);
+    experiment->n_cases = n_cases;
+    experiment->cache = g_new0(struct EchImportCache, 1);
+    experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(Cached));
+    g_array_set_clear_func(experiment->cache->items, cached_clear);
+    for (size_t i = 0; i < n_cases; i++) {
+        if (!lay_out_case(experiment, root, edits, axes, i, error))
+            return NULL;
+        if (!ech_yaml_check_keys(experiment->cases[i].config, "experiment", root_keys, error))
+            return NULL;
+    }
+    const EchYamlNode *title = ech_yaml_get(experiment->cases[0].config, "title"), *trace = ech_yaml_get(experiment->cases[0].config, "trace");
+    if (title && title->kind == ECH_YAML_SCALAR)
+        experiment->title = g_strdup(title->text);
+    else if (path)
+        experiment->title = short_name(path);
+    else
+        experiment->title = trace && trace->kind == ECH_YAML_SCALAR ? short_name(trace->text) : g_strdup("run");
+    return g_steal_pointer(&experiment);
+}
+
+/* Running */
+
+static const char *text_or_null(const EchYamlNode *config, const char *key)
+{
+    const EchYamlNode *node = ech_yaml_get(config, key);
+    return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
+}
+
+static const EchYamlNode *required(const EchYamlNode *config, const char *key, const char *example, GError **error)
+{
+    const EchYamlNode *node = ech_yaml_get(config, key);
+    if (!node)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "no %s is given; expected '%s: %s' in the experiment, or --%s %s", key, key, example, key, example);
+    else if (node->kind == ECH_YAML_LIST || (node->kind == ECH_YAML_SCALAR && !*node->text)) {
+        ech_yaml_error(node, error, "%s: expected something like %s", key, example);
+        node = NULL;
+    }
+    return node;
+}
+
+static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
+{
+    const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
+    if (!trace)
+        return NULL;
+    if (trace->kind != ECH_YAML_SCALAR) {
+        ech_yaml_error(trace, error, "trace: expected a file's name");
+        return NULL;
+    }
+    g_autofree char *path = resolve_trace(trace);
+    const char *trips = text_or_null(config, "trips"), *format = text_or_null(config, "format"), *device = text_or_null(config, "device");
+    EchImportOptions options = {.device = device, .loop_trips = 1};
+    if (trips && !ech_parse_u64(trips, &options.loop_trips, error)) {
+        g_prefix_error(error, "trips: ");
+        ech_yaml_prefix(ech_yaml_get(config, "trips"), error);
+        return NULL;
+    }
+    g_autofree char *beside = NULL;
+    if (text_or_null(config, "beside"))
+        beside = resolve_trace(ech_yaml_get(config, "beside"));
+    options.beside = beside;
+    g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s\n%s", path, trips ? trips : "", format ? format : "", beside ? beside : "", device ? device : "");
+    GArray *items = experiment->cache->items;
+    for (guint i = 0; i < items->len; i++) {
+        const Cached *cached = &g_array_index(items, Cached, i);
+        if (strcmp(cached->key, key) == 0) {
+            *ret_path = cached->key;
+            return cached->import;
+        }
+    }
+    EchImport *import = ech_import_file(path, format, &options, error);
+    if (!import)
+        return NULL;
+    Cached cached = {g_steal_pointer(&key), import};
+    g_array_append_val(items, cached);
+    *ret_path = cached.key;
+    return import;
+}
+
+bool ech_experiment_preload(EchExperiment *experiment, GError **error)
+{
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        const char *path;
+        if (!import_trace(experiment, experiment->cases[i].config, &path, error))
+            return false;
+    }
+    return true;
+}
+
+/* The chip a program was compiled for, where that is another one than it runs on. */
+static EchDevice *compiled_device(const EchProgram *program, const EchDevice *device)
+{
+    if (!program || !program->chip || strcmp(program->chip, device->name) == 0)
+        return NULL;
+    return ech_device_load(program->chip, NULL, NULL);
+}
+
+static bool load_devices(const EchCase *c, EchResult *result, GError **error)
+{
+    const EchYamlNode *node = required(c->config, "device", "tpu-v5e", error);
+    if (!node)
+        return false;
+    const char *const *settings = (const char *const *)c->settings;
+    if (node->kind == ECH_YAML_MAP) {
+        result->reference = ech_device_from_yaml(node, error);
+        result->device = result->reference ? ech_device_load_yaml(node, settings, error) : NULL;
+    } else {
+        g_autofree char *name = resolve_device(node);
+        result->reference = ech_device_load(name, NULL, error);
+        result->device = result->reference ? ech_device_load(name, settings, error) : NULL;
+    }
+    return result->device != NULL;
+}
+
+static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
+{
+    g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
+    const EchYamlNode *node = ech_yaml_get(config, "passes");
+    if (node && !(node->kind == ECH_YAML_SCALAR && !*node->text) && !read_texts(node, "passes", specs, error))
+        return NULL;
+    for (guint i = 0; i < specs->len; i++) {
+        EchPass *pass = ech_pass_new(specs->pdata[i], error);
+        if (!pass) {
+            ech_yaml_prefix(node, error);
+            return NULL;
+        }
+        g_ptr_array_add(passes, pass);
+    }
+    return g_steal_pointer(&passes);
+}
+
+static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options, GError **error)
+{
+    const EchYamlNode *replay = ech_yaml_get(c->config, "replay");
+    if (replay && replay->kind == ECH_YAML_LIST) {
+        ech_yaml_error(replay, error, "replay: expected options with their values");
+        return false;
+    }
+    for (size_t i = 0; replay && i < replay->n; i++) {
+        const EchYamlNode *value = replay->items[i];
+        if (value->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(value, error, "replay.%s: expected one value", replay->keys[i]);
+            return false;
+        }
+        if (!ech_params_set(ech_replay_params, options, replay->keys[i], value->text, error)) {
+            g_prefix_error(error, "replay: ");
+            ech_yaml_prefix(value, error);
+            return false;
+        }
+    }
+    /* Sweeps take the engine without a process of its own unless told otherwise. */
+    if (sweep && options->engine == ECH_ENGINE_AUTO)
+        options->engine = ECH_ENGINE_NATIVE;
+    static const char *const allocators[] = {"allocator", "host_allocator", NULL};
+    for (const char *const *key = allocators; *key; key++) {
+        const EchYamlNode *node = ech_yaml_get(c->config, *key);
+        if (!node)
+            continue;
+        if (node->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node, error, "%s: expected a spec like bfc:limit=60GiB", *key);
+            return false;
+        }
+        char **field = strcmp(*key, "allocator") == 0 ? &options->allocator : &options->host_allocator;
+        g_free(*field);
+        *field = g_strdup(node->text);
+    }
+    return true;
+}
+
+/* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
+static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, uint64_t trips, EchResult *result, GError **error)
+{
+    (void)c;
+    g_autoptr(EchTrace) trace = NULL;
+    if (import->program && (!ech_program_assign || !ech_program_lower)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "programs cannot be lowered by this build");
+        return false;
+    }
+    if (import->program) {
+        g_autoptr(EchProgram) program = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
+        if (!program)
+            return false;
+        EchDevice *compiled = compiled_device(program, result->reference);
+        if (compiled) {
+            ech_diag_remark(result->pass_diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name, result->device->name);
+            ech_device_free(result->reference);
+            result->reference = compiled;
+        }
+        if (!program->assignment) {
+            if (program->platform == ECH_PLATFORM_TPU && !program->chip && strcmp(result->reference->family, "tpu") == 0 &&
+                !ech_program_set_chip(program, result->reference->name, error))
+                return false;
+            const EchMemory *hbm = ech_device_memory(result->reference, "hbm");
+            EchProgramAssignment *made = ech_program_assign(program, hbm ? hbm->assignment_limit : 0, result->pass_diag, error);
+            if (!made)
+                return false;
+            ech_program_set_assignment(program, made, "made by echelon");
+        }
+        EchLowerOptions options = {.loop_trips = trips};
+        trace = ech_program_lower(program, result->reference, &options, result->pass_diag, error);
+        result->program = g_steal_pointer(&program);
+    } else {
+        trace = ech_trace_ref(import->trace);
+    }
+    if (!trace)
+        return false;
+    result->trace = ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error);
+    return result->trace != NULL;
+}
+
+EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error)
+{
+    g_assert(index < experiment->n_cases);
+    const EchCase *c = &experiment->cases[index];
+    g_autoptr(EchResult) result = g_new0(EchResult, 1);
+    result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
+    result->settings = g_strdupv(c->edits);
+    result->pass_diag = ech_diag_new();
+    if (!load_devices(c, result, error))
+        return NULL;
+    g_autoptr(GPtrArray) passes = read_passes(c->config, error);
+    if (!passes)
+        return NULL;
+    g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < passes->len; i++)
+        g_ptr_array_add(specs, ech_pass_print(passes->pdata[i]));
+    result->passes = steal_strv(specs);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    if (!read_options(c, experiment->n_cases > 1, &options, error)) {
+        ech_params_clear(ech_replay_params, &options);
+        return NULL;
+    }
+    const char *key;
+    EchImport *import = import_trace(experiment, c->config, &key, error);
+    if (import) {
+        result->trace_path = g_strndup(key, strcspn(key, "\n"));
+        result->format = g_strdup(import->format);
+        result->import_diag = import->diag;
+        if (make_trace(c, import, passes, options.trips, result, error))
+            result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
+    }
+    ech_params_clear(ech_replay_params, &options);
+    return result->run ? g_steal_pointer(&result) : NULL;
+}
+
+void ech_result_free(EchResult *result)
+{
+    if (!result)
+        return;
+    g_free(result->title);
+    g_free(result->trace_path);
+    g_free(result->format);
+    ech_device_free(result->device);
+    ech_device_free(result->reference);
+    if (result->program)
+        ech_program_unref(result->program);
+    if (result->trace)
+        ech_trace_unref(result->trace);
+    ech_diag_free(result->pass_diag);
+    g_strfreev(result->passes);
+    g_strfreev(result->settings);
+    ech_run_free(result->run);
+    g_free(result);
+}
+
+EchReport ech_result_report(const EchResult *result)
+{
+    return (EchReport){
+        .title = result->title,
+        .trace_path = result->trace_path,
+        .format = result->format,
+        .trace = result->trace,
+        .program = result->program,
+        .device = result->device,
+        .run = result->run,
+        .import_diag = result->import_diag,
+        .pass_diag = result->pass_diag,
+        .passes = (const char *const *)result->passes,
+        .settings = (const char *const *)result->settings,
+    };
+}

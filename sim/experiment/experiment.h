@@ -1,0 +1,76 @@
+/** @file experiment.h
+ * The experiment: everything a user can vary, as data. One file, or the same from the command line.
+ *
+ *     title: half the host link            # all keys but trace and device may be left out
+ *     trace: step.hlo.txt.gz               # relative to this file, else among the shipped traces
+ *     device: tpu-v5e                      # a name, a file relative to this one, or a whole device inline
+ *     allocator: bfc:limit=60GiB           # of the device's memory; host_allocator: of every other
+ *     passes: [unplan, "pad:align=1MiB"]
+ *     replay: {engine: native}             # the rows of ech_replay_params
+ *     format: hlo                          # and beside:, trips: see EchImportOptions
+ *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
+ *     sweep:
+ *       - {path: device.memories.hbm.capacity, values: [8GiB, 16GiB, x4]}
+ *       - {name: host link, path: [device.links.host.to_device, device.links.host.from_device], values: [x1, x0.5], labels: [as it is, half]}
+ *
+ * Edits apply in the order file's set, command line, axis. A sweep runs every combination of its axes, the last axis fastest.
+ */
+#pragma once
+#include "sim/base/yaml.h"
+#include "sim/import/import.h"
+#include "sim/report/report.h"
+
+/** One run of an experiment. */
+typedef struct {
+    char *label;            /**< "host link=half, capacity=8GiB"; "" where there is no sweep. */
+    char **values;          /**< The axes' values as labels, NULL-terminated. */
+    char **settings;        /**< Edits of the device, "PATH=VALUE" below device., NULL-terminated. */
+    char **edits;           /**< All edits in force as given, for the report, NULL-terminated. */
+    EchYamlNode *config;    /**< Root without set and sweep. */
+} EchCase;
+
+typedef struct {
+    char *title;
+    char *path;             /**< Or NULL. */
+    char **axes;            /**< Names of the sweep's axes, NULL-terminated. */
+    EchCase *cases;         /**< cases[n_cases], at least one. */
+    size_t n_cases;
+    struct EchImportCache *cache;
+} EchExperiment;
+
+/** What the command line says in place of the file; NULL or 0: nothing. */
+typedef struct {
+    const char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside;
+    const char *const *passes;   /**< NULL-terminated; replace the file's. */
+    const char *const *settings; /**< --set PATH=VALUE, NULL-terminated. */
+} EchExperimentOverrides;
+
+/** Reads @path (NULL: nothing but the overrides) and lays out its cases. ECH_ERROR_CONFIG, ECH_ERROR_PARSE or G_FILE_ERROR. */
+EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_experiment_free(EchExperiment *experiment);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchExperiment, ech_experiment_free)
+
+/** A case that ran; owns everything. */
+typedef struct {
+    char *title, *trace_path, *format;
+    EchDevice *device, *reference;
+    EchProgram *program;
+    EchTrace *trace;
+    EchDiag *import_diag;   /**< Borrowed from the experiment's cache. */
+    EchDiag *pass_diag;
+    char **passes;
+    char **settings;        /**< Copy of the case's edits. */
+    EchRun *run;
+} EchResult;
+
+/** Imports (once per file), loads the device, runs the passes, lowers, replays. Errors of any of these. */
+EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Imports the traces that more than one case uses, so that workers forked later share them. */
+bool ech_experiment_preload(EchExperiment *experiment, GError **error);
+void ech_result_free(EchResult *result);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchResult, ech_result_free)
+/** A view for the report's writers; valid as long as @result. */
+EchReport ech_result_report(const EchResult *result);
+
+/** Path of a trace: @name as it is, relative to @folder (NULL: here), else among the shipped traces. Owned by the caller; @name itself where nothing is found. */
+char *ech_trace_find(const char *name, const char *folder) G_GNUC_WARN_UNUSED_RESULT;

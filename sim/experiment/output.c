@@ -1,0 +1,105 @@
+#include "sim/experiment/output.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct EchOutput {
+    char *path;
+    char *made; /* Beside path, until it is committed. */
+};
+
+void ech_remove_tree(const char *path)
+{
+    if (!g_file_test(path, G_FILE_TEST_IS_SYMLINK) && g_file_test(path, G_FILE_TEST_IS_DIR)) {
+        g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+        const char *name;
+        while (dir && (name = g_dir_read_name(dir))) {
+            g_autofree char *child = g_build_filename(path, name, NULL);
+            ech_remove_tree(child);
+        }
+    }
+    g_remove(path);
+}
+
+static bool is_ours(const char *path)
+{
+    static const char *const files[] = {"run.json", "sweep.json", NULL};
+    for (const char *const *file = files; *file; file++) {
+        g_autofree char *there = g_build_filename(path, *file, NULL);
+        if (g_file_test(there, G_FILE_TEST_IS_REGULAR))
+            return true;
+    }
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+    return dir && !g_dir_read_name(dir);
+}
+
+static bool set_errno_error(GError **error, const char *path, int code)
+{
+    g_set_error(error, G_FILE_ERROR, (int)g_file_error_from_errno(code), "%s: %s", path, g_strerror(code));
+    return false;
+}
+
+EchOutput *ech_output_new(const char *path, GError **error)
+{
+    g_autofree char *plain = g_canonicalize_filename(path, NULL);
+    if (g_file_test(plain, G_FILE_TEST_EXISTS) && !is_ours(plain)) {
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_EXIST, "%s: is there already and holds no results of echelon; give another -o or remove it", path);
+        return NULL;
+    }
+    g_autofree char *parent = g_path_get_dirname(plain);
+    if (g_mkdir_with_parents(parent, 0777) != 0) {
+        set_errno_error(error, parent, errno);
+        return NULL;
+    }
+    g_autofree char *made = g_strconcat(plain, ".XXXXXX", NULL);
+    if (!g_mkdtemp_full(made, 0777)) {
+        set_errno_error(error, made, errno);
+        return NULL;
+    }
+    EchOutput *output = g_new0(EchOutput, 1);
+    output->path = g_steal_pointer(&plain);
+    output->made = g_steal_pointer(&made);
+    return output;
+}
+
+bool ech_output_write(EchOutput *output, const char *name, const void *data, size_t n, GError **error)
+{
+    g_autofree char *path = g_build_filename(output->made, name, NULL);
+    g_autofree char *folder = g_path_get_dirname(path);
+    if (g_mkdir_with_parents(folder, 0777) != 0)
+        return set_errno_error(error, folder, errno);
+    return g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_NONE, 0666, error);
+}
+
+bool ech_output_commit(EchOutput *output, GError **error)
+{
+    g_autofree char *old = NULL;
+    if (g_file_test(output->path, G_FILE_TEST_EXISTS)) {
+        old = g_strconcat(output->made, ".old", NULL);
+        if (g_rename(output->path, old) != 0)
+            return set_errno_error(error, output->path, errno);
+    }
+    if (g_rename(output->made, output->path) != 0) {
+        int code = errno;
+        if (old && g_rename(old, output->path) != 0)
+            g_clear_pointer(&old, g_free);
+        return set_errno_error(error, output->path, code);
+    }
+    g_clear_pointer(&output->made, g_free);
+    if (old)
+        ech_remove_tree(old);
+    return true;
+}
+
+void ech_output_free(EchOutput *output)
+{
+    if (!output)
+        return;
+    if (output->made)
+        ech_remove_tree(output->made);
+    g_free(output->made);
+    g_free(output->path);
+    g_free(output);
+}

@@ -1,0 +1,20 @@
+/** @file output.h
+ * A result folder that is written whole or not at all: files go to a folder beside it, which takes its name at the end.
+ */
+#pragma once
+#include <gio/gio.h>
+#include <stdbool.h>
+
+typedef struct EchOutput EchOutput;
+
+/** Begins a folder at @path. One that is there already is replaced at the end, but only if it holds results of ours or nothing. G_FILE_ERROR. */
+EchOutput *ech_output_new(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Writes one file; @name may have folders in front. */
+bool ech_output_write(EchOutput *output, const char *name, const void *data, size_t n, GError **error);
+/** Gives the folder its name. */
+bool ech_output_commit(EchOutput *output, GError **error);
+/** Removes what was not committed. */
+void ech_output_free(EchOutput *output);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchOutput, ech_output_free)
+/** Removes a folder and everything in it; links are not followed. */
+void ech_remove_tree(const char *path);

@@ -1,0 +1,170 @@
+#include "sim/experiment/sweep.h"
+
+#include "sim/base/error.h"
+#include "sim/experiment/output.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
+{
+    EchSweepPoint point = {NULL, NULL};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchResult) result = ech_experiment_run(experiment, index, &error);
+    if (!result) {
+        point.error = g_strdup(error->message);
+        return point;
+    }
+    EchReport report = ech_result_report(result);
+    JsonNode *node = ech_report_json(&report);
+    point.json = ech_report_json_text(node);
+    json_node_unref(node);
+    return point;
+}
+
+/* Shared by all workers. claims: which worker took which case, so that the parent can say what a dead one was at. */
+typedef struct {
+    atomic_size_t next, done;
+} Shared;
+
+static void work(EchExperiment *experiment, Shared *shared, const char *folder)
+{
+    size_t index;
+    while ((index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
+        EchSweepPoint point = run_case(experiment, index);
+        g_autofree char *name = g_strdup_printf("%06zu.%s", index, point.json ? "json" : "error");
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        const char *text = point.json ? point.json : point.error;
+        if (!g_file_set_contents_full(path, text, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL))
+            _exit(1);
+        ech_sweep_free(g_memdup2(&point, sizeof point), 1);
+        atomic_fetch_add(&shared->done, 1);
+    }
+    _exit(0);
+}
+
+static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error)
+{
+    g_autofree char *folder = g_dir_make_tmp("echelon-XXXXXX", error);
+    if (!folder)
+        return NULL;
+    Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    g_assert(shared != MAP_FAILED);
+    unsigned running = 0;
+    fflush(NULL);
+    for (unsigned i = 0; i < jobs; i++) {
+        pid_t parent = getpid(), child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() == parent)
+                work(experiment, shared, folder);
+            _exit(1);
+        }
+        running += child > 0;
+    }
+    int ended_by = 0;
+    while (running > 0) {
+        int status;
+        pid_t child = waitpid(-1, &status, WNOHANG);
+        if (child > 0) {
+            running--;
+            if (WIFSIGNALED(status))
+                ended_by = WTERMSIG(status);
+        } else if (child < 0 && errno != EINTR) {
+            break;
+        } else {
+            g_usleep(5000);
+        }
+        if (progress)
+            progress(MIN(atomic_load(&shared->done), experiment->n_cases), experiment->n_cases, data);
+    }
+    munmap(shared, sizeof *shared);
+    EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        g_autofree char *json_name = g_strdup_printf("%s/%06zu.json", folder, i);
+        g_autofree char *error_name = g_strdup_printf("%s/%06zu.error", folder, i);
+        if (!g_file_get_contents(json_name, &points[i].json, NULL, NULL) && !g_file_get_contents(error_name, &points[i].error, NULL, NULL))
+            points[i].error = ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by) : g_strdup("no worker ran it");
+    }
+    ech_remove_tree(folder);
+    return points;
+}
+
+EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error)
+{
+    jobs = (unsigned)MIN(jobs, experiment->n_cases);
+    if (jobs > 1) {
+        /* What cannot be read is an error of its case, said when it runs. */
+        (void)ech_experiment_preload(experiment, NULL);
+        return run_forked(experiment, jobs, progress, data, error);
+    }
+    EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        points[i] = run_case(experiment, i);
+        if (progress)
+            progress(i + 1, experiment->n_cases, data);
+    }
+    return points;
+}
+
+void ech_sweep_free(EchSweepPoint *points, size_t n)
+{
+    for (size_t i = 0; points && i < n; i++) {
+        g_free(points[i].json);
+        g_free(points[i].error);
+    }
+    g_free(points);
+}
+
+JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    json_builder_set_member_name(b, "title");
+    json_builder_add_string_value(b, experiment->title);
+    json_builder_set_member_name(b, "axes");
+    json_builder_begin_array(b);
+    for (char **axis = experiment->axes; *axis; axis++)
+        json_builder_add_string_value(b, *axis);
+    json_builder_end_array(b);
+    json_builder_set_member_name(b, "points");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        const EchCase *c = &experiment->cases[i];
+        json_builder_begin_object(b);
+        json_builder_set_member_name(b, "label");
+        json_builder_add_string_value(b, c->label);
+        json_builder_set_member_name(b, "values");
+        json_builder_begin_array(b);
+        for (char **value = c->values; *value; value++)
+            json_builder_add_string_value(b, *value);
+        json_builder_end_array(b);
+        if (points[i].json) {
+            g_autoptr(JsonParser) parser = json_parser_new_immutable();
+            if (!json_parser_load_from_data(parser, points[i].json, -1, error))
+                return NULL;
+            JsonNode *run = json_node_copy(json_parser_get_root(parser));
+            JsonObject *object = json_node_get_object(run);
+            json_builder_set_member_name(b, "fits");
+            json_builder_add_boolean_value(b, json_object_get_boolean_member(object, "fits"));
+            json_builder_set_member_name(b, "makespan_ps");
+            json_builder_add_int_value(b, json_object_get_int_member(object, "makespan_ps"));
+            json_builder_set_member_name(b, "run");
+            json_builder_add_value(b, run);
+        } else {
+            json_builder_set_member_name(b, "error");
+            json_builder_add_string_value(b, points[i].error);
+        }
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+    return json_builder_get_root(b);
+}

@@ -1,0 +1,21 @@
+/** @file sweep.h
+ * Runs all cases of an experiment, in this process or in forked workers, and collects what each says as JSON.
+ */
+#pragma once
+#include "sim/experiment/experiment.h"
+
+/** What became of one case. */
+typedef struct {
+    char *json;    /**< The run as JSON text, or NULL. */
+    char *error;   /**< Why there is none, or NULL. */
+} EchSweepPoint;
+
+/** Called after every finished case. */
+typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
+
+/** Runs every case; @jobs workers (1: none). The result has n_cases points, in order whatever the workers did; a case that cannot run has its error and does
+ * not stop the others. Free with ech_sweep_free. G_FILE_ERROR, or the error of the first import. */
+EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_sweep_free(EchSweepPoint *points, size_t n);
+/** {title, axes, points: [{label, values, fits, makespan_ps, run} or {label, values, error}]}. */
+JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error) G_GNUC_WARN_UNUSED_RESULT;

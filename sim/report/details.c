@@ -1,0 +1,167 @@
+/* What the HTML page draws, as compact JSON: arrays of numbers, names once. */
+#include "sim/report/timeline.h"
+
+#include <string.h>
+
+static void append_texts(GString *out, const char *key, char **texts, size_t n)
+{
+    g_string_append_printf(out, ",\"%s\":[", key);
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            g_string_append_c(out, ',');
+        ech_report_append_json_string(out, texts[i]);
+    }
+    g_string_append_c(out, ']');
+}
+
+/* Names of operations, numbered in order of first use. */
+typedef struct {
+    GHashTable *index; /* string id + 1 -> number + 1 */
+    GArray *ids;       /* EchId */
+} Names;
+
+static guint name_of(Names *names, EchId id)
+{
+    gpointer found = g_hash_table_lookup(names->index, GSIZE_TO_POINTER((gsize)id + 1));
+    if (found)
+        return GPOINTER_TO_UINT(found) - 1;
+    g_array_append_val(names->ids, id);
+    g_hash_table_insert(names->index, GSIZE_TO_POINTER((gsize)id + 1), GUINT_TO_POINTER(names->ids->len));
+    return names->ids->len - 1;
+}
+
+static int compare_lengths(const void *a, const void *b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* The shortest slice that is still drawn when only the @most longest are. */
+static EchTime shortest_drawn(const EchTimeline *timeline, size_t most)
+{
+    if (timeline->n_slices <= most)
+        return 0;
+    g_autofree EchTime *lengths = g_new(EchTime, timeline->n_slices);
+    for (size_t i = 0; i < timeline->n_slices; i++)
+        lengths[i] = timeline->slices[i].end - timeline->slices[i].start;
+    qsort(lengths, timeline->n_slices, sizeof *lengths, compare_lengths);
+    return lengths[most - 1];
+}
+
+static void append_slices(GString *out, const EchReport *report, const EchTimeline *timeline, size_t most, Names *names)
+{
+    EchTime shortest = shortest_drawn(timeline, most);
+    size_t drawn = 0;
+    g_string_append(out, ",\"slices\":[");
+    for (size_t i = 0; i < timeline->n_slices && drawn < most; i++) {
+        const EchSlice *slice = &timeline->slices[i];
+        if (slice->end - slice->start < shortest)
+            continue;
+        const EchSpan *span = &report->run->spans[slice->span];
+        const EchOp *op = &ech_trace_ops(report->trace)[span->op];
+        EchTime longest = 0;
+        int reason = -1;
+        for (int w = 0; w < ECH_N_WAITS; w++) {
+            if (span->waits[w] > longest) {
+                longest = span->waits[w];
+                reason = w;
+            }
+        }
+        /* [track, name, start, length, kind, resource or -1, iteration, bytes, longest wait's reason or -1, its time] */
+        g_string_append_printf(out, "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]", drawn ? "," : "",
+                               slice->track, name_of(names, op->name), slice->start, slice->end - slice->start, op->kind,
+                               span->resource < report->run->n_resources ? (int)span->resource : -1, span->iteration,
+                               op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE ? op->bytes : 0, reason, longest);
+        drawn++;
+    }
+    g_string_append_printf(out, "],\"slices_left_out\":%" G_GUINT64_FORMAT, (guint64)(timeline->n_slices - drawn) + report->run->spans_left_out);
+}
+
+static int compare_placed(const void *a, const void *b)
+{
+    const EchPlaced *x = *(const EchPlaced *const *)a, *y = *(const EchPlaced *const *)b;
+    if (x->place.rounded != y->place.rounded)
+        return x->place.rounded < y->place.rounded ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+static void append_memory(GString *out, const EchReport *report, const EchMemoryRun *memory, size_t most, Names *names)
+{
+    const EchRun *run = report->run;
+    g_string_append(out, "{\"name\":");
+    ech_report_append_json_string(out, memory->name);
+    g_string_append_printf(out, ",\"capacity\":%" G_GUINT64_FORMAT ",\"available\":%" G_GUINT64_FORMAT ",\"peak\":%" G_GUINT64_FORMAT ",\"peak_at\":%" G_GINT64_FORMAT ",\"allocator\":",
+                           memory->capacity, memory->available, memory->peak_live, memory->peak_at);
+    ech_report_append_json_string(out, memory->allocator ? memory->allocator : "");
+    g_string_append(out, ",\"series\":[");
+    for (size_t i = 0; i < memory->n_series; i++)
+        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", memory->series[i].time, memory->series[i].live,
+                               memory->series[i].reserved);
+    EchId id = ech_trace_find_memory(report->trace, memory->name);
+    g_autoptr(GPtrArray) blocks = g_ptr_array_new();
+    uint64_t base = UINT64_MAX;
+    for (size_t i = 0; i < run->n_placed; i++) {
+        if (ech_trace_buffers(report->trace)[run->placed[i].buffer].memory != id)
+            continue;
+        g_ptr_array_add(blocks, &run->placed[i]);
+        base = MIN(base, run->placed[i].place.address);
+    }
+    qsort(blocks->pdata, blocks->len, sizeof(void *), compare_placed);
+    size_t n = MIN(blocks->len, most);
+    /* [name, begin, end, address from the lowest one, bytes, role] */
+    g_string_append(out, "],\"blocks\":[");
+    for (size_t i = 0; i < n; i++) {
+        const EchPlaced *placed = blocks->pdata[i];
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
+        g_string_append_printf(out, "%s[%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%u]", i ? "," : "", name_of(names, buffer->name), placed->begin,
+                               placed->end, placed->place.address - base, placed->place.rounded, buffer->role);
+    }
+    g_string_append_printf(out, "],\"blocks_left_out\":%zu}", blocks->len - n);
+}
+
+GString *ech_report_details(const EchReport *report, size_t max_spans)
+{
+    const EchRun *run = report->run;
+    g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
+    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(EchId));
+    Names names = {index, ids};
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
+    append_texts(out, "resources", run->resources, run->n_resources);
+    g_string_append(out, ",\"kinds\":[");
+    for (int i = 0; i < ECH_N_OP_KINDS; i++)
+        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_op_kind_name((EchOpKind)i));
+    g_string_append(out, "],\"reasons\":[");
+    for (int i = 0; i < ECH_N_WAITS; i++)
+        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_wait_name((EchWait)i));
+    g_string_append(out, "],\"roles\":[");
+    for (int i = 0; i < ECH_N_ROLES; i++)
+        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_role_name((EchRole)i));
+    g_string_append(out, "],\"tracks\":[");
+    for (size_t i = 0; i < timeline->n_tracks; i++) {
+        const EchTrack *track = &timeline->tracks[i];
+        g_string_append_printf(out, "%s{\"group\":\"%s\",\"lane\":%u,\"name\":", i ? "," : "", ech_track_group_name(track->group), track->lane);
+        ech_report_append_json_string(out, track->name);
+        g_string_append_c(out, '}');
+    }
+    g_string_append_c(out, ']');
+    append_slices(out, report, timeline, max_spans, &names);
+    g_string_append(out, ",\"skips\":[");
+    for (size_t i = 0; i < run->n_skips; i++)
+        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", run->skips[i].time, run->skips[i].period, run->skips[i].count);
+    g_string_append(out, "],\"memories\":[");
+    for (size_t i = 0; i < run->n_memories; i++) {
+        if (i)
+            g_string_append_c(out, ',');
+        append_memory(out, report, &run->memories[i], max_spans / 4, &names);
+    }
+    g_string_append(out, "],\"names\":[");
+    for (guint i = 0; i < ids->len; i++) {
+        if (i)
+            g_string_append_c(out, ',');
+        ech_report_append_json_string(out, ech_trace_string(report->trace, g_array_index(ids, EchId, i)));
+    }
+    g_string_append(out, "]}\n");
+    return out;
+}

@@ -1,0 +1,216 @@
+/* Perfetto's protobuf timeline; field numbers from trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto. */
+#include "sim/report/timeline.h"
+#include "sim/report/wire_out.h"
+
+enum {
+    TRACE_PACKET = 1,
+    PACKET_TIMESTAMP = 8,
+    PACKET_SEQUENCE = 10,
+    PACKET_EVENT = 11,
+    PACKET_INTERNED = 12,
+    PACKET_FLAGS = 13,
+    PACKET_DESCRIPTOR = 60,
+    FLAG_CLEARED = 1,
+    FLAG_NEEDS = 2,
+    DESCRIPTOR_UUID = 1,
+    DESCRIPTOR_NAME = 2,
+    DESCRIPTOR_PROCESS = 3,
+    DESCRIPTOR_PARENT = 5,
+    DESCRIPTOR_COUNTER = 8,
+    PROCESS_PID = 1,
+    PROCESS_NAME = 6,
+    COUNTER_UNIT = 3,
+    COUNTER_BYTES = 3,
+    EVENT_ANNOTATION = 4,
+    EVENT_TYPE = 9,
+    EVENT_NAME_IID = 10,
+    EVENT_TRACK = 11,
+    EVENT_COUNTER = 30,
+    EVENT_FLOW = 47,
+    EVENT_FLOW_END = 48,
+    EVENT_NAME = 23,
+    TYPE_BEGIN = 1,
+    TYPE_END = 2,
+    TYPE_INSTANT = 3,
+    TYPE_COUNTER = 4,
+    ANNOTATION_NAME_IID = 1,
+    ANNOTATION_UINT = 3,
+    ANNOTATION_TEXT = 6,
+    INTERNED_NAMES = 2,
+    INTERNED_ANNOTATIONS = 3,
+};
+
+/* Annotation names, by iid from 1. */
+static const char *const annotation_names[] = {"duration ps", "bytes", "iteration", "bound by", "priced by"};
+enum { NOTE_DURATION = 1, NOTE_BYTES, NOTE_ITERATION, NOTE_BOUND, NOTE_PRICED, NOTE_WAITS };
+
+typedef struct {
+    GByteArray *out;
+    bool started;
+    uint8_t *interned; /* By string id of the trace: already written. */
+} Writer;
+
+static void write_packet(Writer *writer, const GByteArray *body)
+{
+    ech_wire_message(writer->out, TRACE_PACKET, body);
+}
+
+static void describe(Writer *writer, uint64_t uuid, uint64_t parent, const char *name, int process, bool counter)
+{
+    g_autoptr(GByteArray) descriptor = g_byte_array_new();
+    ech_wire_u64(descriptor, DESCRIPTOR_UUID, uuid);
+    if (parent)
+        ech_wire_u64(descriptor, DESCRIPTOR_PARENT, parent);
+    if (process) {
+        g_autoptr(GByteArray) message = g_byte_array_new();
+        ech_wire_u64(message, PROCESS_PID, (uint64_t)process);
+        ech_wire_text(message, PROCESS_NAME, name);
+        ech_wire_message(descriptor, DESCRIPTOR_PROCESS, message);
+    } else {
+        ech_wire_text(descriptor, DESCRIPTOR_NAME, name);
+    }
+    if (counter) {
+        g_autoptr(GByteArray) message = g_byte_array_new();
+        ech_wire_u64(message, COUNTER_UNIT, COUNTER_BYTES);
+        ech_wire_message(descriptor, DESCRIPTOR_COUNTER, message);
+    }
+    g_autoptr(GByteArray) packet = g_byte_array_new();
+    ech_wire_u64(packet, PACKET_SEQUENCE, 1);
+    if (!writer->started) {
+        /* The first packet clears the interning state and brings the annotations' names. */
+        ech_wire_u64(packet, PACKET_FLAGS, FLAG_CLEARED | FLAG_NEEDS);
+        g_autoptr(GByteArray) interned = g_byte_array_new();
+        for (uint64_t i = 0; i < NOTE_WAITS - 1 + ECH_N_WAITS; i++) {
+            g_autofree char *text = i < NOTE_WAITS - 1 ? g_strdup(annotation_names[i]) : g_strdup_printf("waited for %s ps", ech_wait_name((EchWait)(i + 1 - NOTE_WAITS)));
+            g_autoptr(GByteArray) entry = g_byte_array_new();
+            ech_wire_u64(entry, 1, i + 1);
+            ech_wire_text(entry, 2, text);
+            ech_wire_message(interned, INTERNED_ANNOTATIONS, entry);
+        }
+        ech_wire_message(packet, PACKET_INTERNED, interned);
+        writer->started = true;
+    }
+    ech_wire_message(packet, PACKET_DESCRIPTOR, descriptor);
+    write_packet(writer, packet);
+}
+
+static void note_u64(GByteArray *event, uint64_t name, uint64_t value)
+{
+    g_autoptr(GByteArray) note = g_byte_array_new();
+    ech_wire_u64(note, ANNOTATION_NAME_IID, name);
+    ech_wire_u64(note, ANNOTATION_UINT, value);
+    ech_wire_message(event, EVENT_ANNOTATION, note);
+}
+
+static void note_text(GByteArray *event, uint64_t name, const char *value)
+{
+    g_autoptr(GByteArray) note = g_byte_array_new();
+    ech_wire_u64(note, ANNOTATION_NAME_IID, name);
+    ech_wire_text(note, ANNOTATION_TEXT, value);
+    ech_wire_message(event, EVENT_ANNOTATION, note);
+}
+
+static void write_event(Writer *writer, EchTime time, const GByteArray *event, EchId name, const EchTrace *trace)
+{
+    g_autoptr(GByteArray) packet = g_byte_array_new();
+    ech_wire_u64(packet, PACKET_TIMESTAMP, (uint64_t)(time / ECH_PS_PER_NS));
+    ech_wire_u64(packet, PACKET_SEQUENCE, 1);
+    ech_wire_u64(packet, PACKET_FLAGS, FLAG_NEEDS);
+    if (name != ECH_NONE && !writer->interned[name]) {
+        g_autoptr(GByteArray) entry = g_byte_array_new();
+        ech_wire_u64(entry, 1, (uint64_t)name + 1);
+        ech_wire_text(entry, 2, ech_trace_string(trace, name));
+        g_autoptr(GByteArray) interned = g_byte_array_new();
+        ech_wire_message(interned, INTERNED_NAMES, entry);
+        ech_wire_message(packet, PACKET_INTERNED, interned);
+        writer->interned[name] = 1;
+    }
+    ech_wire_message(packet, PACKET_EVENT, event);
+    write_packet(writer, packet);
+}
+
+GByteArray *ech_report_perfetto(const EchReport *report)
+{
+    enum { UUID_TRACKS = 100 };
+    const EchRun *run = report->run;
+    const EchTrace *trace = report->trace;
+    g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
+    g_autofree uint8_t *interned = g_new0(uint8_t, ech_trace_n_strings(trace) + 1);
+    Writer writer = {g_byte_array_new(), false, interned};
+    describe(&writer, 1, 0, "Queues", 1, false);
+    describe(&writer, 2, 0, "Links", 2, false);
+    describe(&writer, 3, 0, "Memories", 3, false);
+    for (size_t i = 0; i < timeline->n_tracks; i++)
+        describe(&writer, UUID_TRACKS + i, timeline->tracks[i].group == ECH_TRACK_QUEUE ? 1 : 2, timeline->tracks[i].name, 0, false);
+    uint64_t counters = UUID_TRACKS + timeline->n_tracks;
+    for (size_t i = 0; i < run->n_memories; i++) {
+        g_autofree char *live = g_strdup_printf("%s live bytes", run->memories[i].name);
+        g_autofree char *reserved = g_strdup_printf("%s reserved bytes", run->memories[i].name);
+        describe(&writer, counters + i * 2, 3, live, 0, true);
+        describe(&writer, counters + i * 2 + 1, 3, reserved, 0, true);
+    }
+    /* Flows by slice: starts are noted at the copy's slice, ends at the consumer's. */
+    g_autofree size_t *flow_at = g_new0(size_t, timeline->n_slices + 1);
+    g_autofree size_t *flow_next = g_new0(size_t, 2 * timeline->n_flows + 2);
+    for (size_t i = timeline->n_flows; i-- > 0;) {
+        size_t ends[2] = {timeline->flows[i].from, timeline->flows[i].to};
+        for (size_t e = 2; e-- > 0;) {
+            flow_next[2 * i + e] = flow_at[ends[e]];
+            flow_at[ends[e]] = 2 * i + e + 1;
+        }
+    }
+    for (size_t i = 0; i < timeline->n_slices; i++) {
+        const EchSlice *slice = &timeline->slices[i];
+        const EchSpan *span = &run->spans[slice->span];
+        const EchOp *op = &ech_trace_ops(trace)[span->op];
+        g_autoptr(GByteArray) begin = g_byte_array_new();
+        ech_wire_u64(begin, EVENT_TYPE, TYPE_BEGIN);
+        ech_wire_u64(begin, EVENT_TRACK, UUID_TRACKS + slice->track);
+        ech_wire_u64(begin, EVENT_NAME_IID, (uint64_t)op->name + 1);
+        note_u64(begin, NOTE_DURATION, (uint64_t)(slice->end - slice->start));
+        if (op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE)
+            note_u64(begin, NOTE_BYTES, op->bytes);
+        if (span->iteration)
+            note_u64(begin, NOTE_ITERATION, span->iteration);
+        if (span->resource < run->n_resources)
+            note_text(begin, NOTE_BOUND, run->resources[span->resource]);
+        if (span->op < run->n_prices)
+            note_text(begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
+        for (uint64_t w = 0; w < ECH_N_WAITS; w++) {
+            if (span->waits[w])
+                note_u64(begin, NOTE_WAITS + w, (uint64_t)span->waits[w]);
+        }
+        for (size_t at = flow_at[i]; at; at = flow_next[at - 1])
+            ech_wire_fixed64(begin, (at - 1) % 2 ? EVENT_FLOW_END : EVENT_FLOW, (at - 1) / 2 + 1);
+        write_event(&writer, slice->start, begin, op->name, trace);
+        g_autoptr(GByteArray) end = g_byte_array_new();
+        ech_wire_u64(end, EVENT_TYPE, TYPE_END);
+        ech_wire_u64(end, EVENT_TRACK, UUID_TRACKS + slice->track);
+        write_event(&writer, slice->end, end, ECH_NONE, trace);
+    }
+    for (size_t i = 0; i < run->n_memories; i++) {
+        for (size_t j = 0; j < run->memories[i].n_series; j++) {
+            const EchPoint *point = &run->memories[i].series[j];
+            const EchBytes values[2] = {point->live, point->reserved};
+            for (uint64_t k = 0; k < 2; k++) {
+                if (j && (k ? point[-1].reserved : point[-1].live) == values[k])
+                    continue;
+                g_autoptr(GByteArray) event = g_byte_array_new();
+                ech_wire_u64(event, EVENT_TYPE, TYPE_COUNTER);
+                ech_wire_u64(event, EVENT_TRACK, counters + i * 2 + k);
+                ech_wire_u64(event, EVENT_COUNTER, values[k]);
+                write_event(&writer, point->time, event, ECH_NONE, trace);
+            }
+        }
+    }
+    if (!run->fits) {
+        g_autoptr(GByteArray) event = g_byte_array_new();
+        g_autofree char *name = g_strdup_printf("%s does not fit", run->failure.memory);
+        ech_wire_u64(event, EVENT_TYPE, TYPE_INSTANT);
+        ech_wire_u64(event, EVENT_TRACK, 3);
+        ech_wire_text(event, EVENT_NAME, name);
+        note_u64(event, NOTE_BYTES, run->failure.asked);
+        write_event(&writer, run->failure.time, event, ECH_NONE, trace);
+    }
+    return writer.out;
+}

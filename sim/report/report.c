@@ -1,0 +1,239 @@
+#include "sim/report/report.h"
+
+#include <string.h>
+#include <zlib.h>
+
+EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
+{
+    *ret_n = 0;
+    if (!report->program || !report->program->assignment)
+        return NULL;
+    EchMemoryAnalysis a = ech_program_memory_analysis(report->program);
+    EchFitRow *rows = g_new0(EchFitRow, report->device->n_memories + 1);
+    for (size_t i = 0; i < report->device->n_memories; i++) {
+        const EchMemory *memory = &report->device->memories[i];
+        EchBytes needed = 0;
+        if (memory->space == ECH_SPACE_HBM)
+            needed = ech_bytes_add(a.argument - MIN(a.argument, a.alias), ech_bytes_add(a.output, ech_bytes_add(a.constant, a.temp)));
+        else if (memory->space == ECH_SPACE_HOST)
+            needed = ech_bytes_add(a.host_argument - MIN(a.host_argument, a.host_alias), ech_bytes_add(a.host_output, a.host_temp));
+        else if (memory->space > 0)
+            needed = ech_program_space_bytes(report->program, memory->space);
+        if (needed == 0)
+            continue;
+        rows[*ret_n] = (EchFitRow){memory->name, needed, memory->available};
+        ++*ret_n;
+    }
+    return rows;
+}
+
+bool ech_report_fits(const EchReport *report)
+{
+    if (!report->run->fits)
+        return false;
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].needed > rows[i].available)
+            return false;
+    }
+    return true;
+}
+
+/* Critical path */
+
+static const char *bound_name(const EchReport *report, const EchSpan *span)
+{
+    const EchRun *run = report->run;
+    if (span->resource < run->n_resources)
+        return run->resources[span->resource];
+    return "overhead";
+}
+
+/* Index of the share of that name, made where there is none; names are few. */
+static EchShare *share_of(GArray *shares, const char *name)
+{
+    for (guint i = 0; i < shares->len; i++) {
+        EchShare *share = &g_array_index(shares, EchShare, i);
+        if (strcmp(share->name, name) == 0)
+            return share;
+    }
+    EchShare share = {g_strdup(name), 0};
+    g_array_append_val(shares, share);
+    return &g_array_index(shares, EchShare, shares->len - 1);
+}
+
+static bool depends_on(const EchTrace *trace, EchId op, EchId on)
+{
+    const EchOp *o = &ech_trace_ops(trace)[op];
+    for (uint32_t i = 0; i < o->n_deps; i++) {
+        if (ech_trace_deps(trace)[o->first_dep + i].op == on)
+            return true;
+    }
+    return false;
+}
+
+/* The span that let @span start: of those that ended last before it, one it depends on, else one of its queue, else the last. */
+static size_t span_before(const EchReport *report, size_t limit, EchTime time, const EchSpan *span)
+{
+    const EchSpan *spans = report->run->spans;
+    size_t low = 0, high = limit;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (spans[middle].end <= time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return SIZE_MAX;
+    size_t best = low - 1;
+    int best_rank = -1;
+    for (size_t i = low; i-- > 0 && spans[i].end == spans[low - 1].end && low - i < 64;) {
+        int rank = spans[i].start == spans[i].end ? 0 : depends_on(report->trace, span->op, spans[i].op) ? 3 : spans[i].queue == span->queue ? 2 : 1;
+        if (rank > best_rank) {
+            best = i;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+/* Adds [from, to) in which no span is on the path: skipped iterations repeat what came before them; the rest is idle. */
+static void add_gap(const EchRun *run, EchTime from, EchTime to, EchTime *skipped, GArray *shares)
+{
+    EchTime left = to - from;
+    for (size_t i = 0; i < run->n_skips && left > 0; i++) {
+        const EchSkip *skip = &run->skips[i];
+        EchTime begin = MAX(from, skip->time), end = MIN(to, ech_time_add(skip->time, skip->period * (EchTime)skip->count));
+        if (end > begin) {
+            skipped[i] += end - begin;
+            left -= end - begin;
+        }
+    }
+    if (left > 0)
+        share_of(shares, "idle")->time += left;
+}
+
+static int compare_shares(const void *a, const void *b)
+{
+    const EchShare *x = a, *y = b;
+    return x->time != y->time ? (x->time < y->time ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
+{
+    const EchRun *run = report->run;
+    g_autoptr(GArray) shares = g_array_new(FALSE, FALSE, sizeof(EchShare));
+    g_autofree EchTime *skipped = g_new0(EchTime, run->n_skips + 1);
+    /* Path segments, to find what a skipped stretch repeats. */
+    typedef struct {
+        EchTime start, end;
+        const char *name;
+    } Segment;
+    g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(Segment));
+    size_t at = run->n_spans ? run->n_spans - 1 : SIZE_MAX;
+    EchTime time = run->makespan;
+    while (at != SIZE_MAX && time > 0) {
+        const EchSpan *span = &run->spans[at];
+        if (span->end < time)
+            add_gap(run, span->end, time, skipped, shares);
+        Segment segment = {MIN(span->start, time), MIN(span->end, time), bound_name(report, span)};
+        share_of(shares, segment.name)->time += segment.end - segment.start;
+        g_array_append_val(path, segment);
+        time = segment.start;
+        at = span_before(report, at, time, span);
+    }
+    if (time > 0)
+        add_gap(run, 0, time, skipped, shares);
+    for (size_t i = 0; i < run->n_skips; i++) {
+        if (skipped[i] == 0)
+            continue;
+        const EchSkip *skip = &run->skips[i];
+        EchTime begin = MAX(skip->time - skip->period, 0), covered = 0;
+        for (guint j = 0; j < path->len; j++) {
+            const Segment *s = &g_array_index(path, Segment, j);
+            EchTime a = MAX(s->start, begin), b = MIN(s->end, skip->time);
+            if (b <= a)
+                continue;
+            EchTime part = (EchTime)((double)skipped[i] * (double)(b - a) / (double)MAX(skip->period, 1));
+            part = MIN(part, skipped[i] - covered);
+            share_of(shares, s->name)->time += part;
+            covered += part;
+        }
+        if (covered < skipped[i])
+            share_of(shares, "idle")->time += skipped[i] - covered;
+    }
+    qsort(shares->data, shares->len, sizeof(EchShare), compare_shares);
+    *ret_n = shares->len;
+    return (EchShare *)(void *)g_array_steal(shares, NULL);
+}
+
+void ech_shares_free(EchShare *shares, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        g_free(shares[i].name);
+    g_free(shares);
+}
+
+/* Holders */
+
+static int compare_holders(const void *a, const void *b)
+{
+    const EchHolder *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->buffer != y->buffer ? (x->buffer < y->buffer ? -1 : 1) : 0;
+}
+
+EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n)
+{
+    const EchRun *run = report->run;
+    EchId id = ech_trace_find_memory(report->trace, memory);
+    g_autoptr(GArray) holders = g_array_new(FALSE, FALSE, sizeof(EchHolder));
+    for (size_t i = 0; i < run->n_placed; i++) {
+        const EchPlaced *placed = &run->placed[i];
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
+        if (buffer->memory != id || placed->begin > time || placed->end <= time)
+            continue;
+        EchHolder holder = {placed->buffer, MAX(placed->place.rounded, buffer->bytes), placed->place.address};
+        g_array_append_val(holders, holder);
+    }
+    qsort(holders->data, holders->len, sizeof(EchHolder), compare_holders);
+    *ret_n = holders->len;
+    return (EchHolder *)(void *)g_array_steal(holders, NULL);
+}
+
+char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
+{
+    if (buffer >= ech_trace_n_buffers(trace))
+        return g_strdup("?");
+    const EchBuffer *b = &ech_trace_buffers(trace)[buffer];
+    const char *name = ech_trace_string(trace, b->name), *shape = ech_trace_string(trace, b->shape);
+    if (*name)
+        return g_strdup(name);
+    return *shape ? g_strdup_printf("#%u %s", buffer, shape) : g_strdup_printf("#%u", buffer);
+}
+
+GBytes *ech_report_gzip(const void *data, size_t n)
+{
+    z_stream stream = {0};
+    int code = deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+    g_assert(code == Z_OK);
+    g_autoptr(GByteArray) out = g_byte_array_new();
+    guint8 buffer[1 << 16];
+    stream.next_in = (Bytef *)(uintptr_t)data;
+    size_t left = n;
+    do {
+        if (stream.avail_in == 0 && left > 0) {
+            stream.avail_in = (uInt)MIN(left, (size_t)1 << 30);
+            left -= stream.avail_in;
+        }
+        stream.next_out = buffer;
+        stream.avail_out = sizeof buffer;
+        code = deflate(&stream, left == 0 ? Z_FINISH : Z_NO_FLUSH);
+        g_byte_array_append(out, buffer, (guint)(sizeof buffer - stream.avail_out));
+    } while (code != Z_STREAM_END);
+    deflateEnd(&stream);
+    return g_byte_array_free_to_bytes(g_steal_pointer(&out));
+}

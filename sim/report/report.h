@@ -1,0 +1,74 @@
+/** @file report.h
+ * What a run says: for a terminal, as JSON, as timelines for Perfetto, as a profile for pprof, as one HTML page.
+ *
+ * Writers are pure functions of an EchReport: same run, same bytes. Times are integer picoseconds and sizes bytes unless a name says otherwise.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/base/diag.h"
+#include "sim/program/program.h"
+#include "sim/replay/replay.h"
+#include "sim/trace/trace.h"
+
+#include <json-glib/json-glib.h>
+
+/** Everything a writer may look at; all borrowed. */
+typedef struct {
+    const char *title;        /**< What the run is called: a file's name or an experiment's title. */
+    const char *trace_path;   /**< As given. */
+    const char *format;       /**< Of the captured file. */
+    const EchTrace *trace;    /**< What was replayed. */
+    const EchProgram *program; /**< Where it was lowered from, or NULL. */
+    const EchDevice *device;
+    const EchRun *run;
+    const EchDiag *import_diag; /**< Or NULL. */
+    const EchDiag *pass_diag; /**< Remarks of passes and lowering, or NULL. */
+    const char *const *passes; /**< Canonical specs, NULL-terminated, or NULL. */
+    const char *const *settings; /**< PATH=VALUE edits in force, NULL-terminated, or NULL. */
+} EchReport;
+
+/** Space by space, what an XLA program's assignment needs of what the runtime hands out. */
+typedef struct {
+    const char *memory;       /**< Name of the device's memory; borrowed. */
+    EchBytes needed, available;
+} EchFitRow;
+/** Rows of spaces the device has; NULL and 0 without a program with an assignment. g_free the rows. */
+EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** The replay fitted and every row fits. */
+bool ech_report_fits(const EchReport *report);
+
+/** A share of the critical path: the chain of operations, each started by the end of the one before, that leads to the end of the run. */
+typedef struct {
+    char *name;               /**< What bounded them: a resource's name, "overhead" (launches, set-ups, fixed times), or "idle". */
+    EchTime time;
+} EchShare;
+/** Shares of the critical path, largest first; they add up to the makespan. Free with ech_shares_free. */
+EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+void ech_shares_free(EchShare *shares, size_t n);
+
+/** Buffers live in a memory at a time, largest first; g_free. Bytes are what the allocator gave (asked for where it only counts). */
+EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** A name for a buffer that a reader can find again: its own, or its shape and number. Owned by the caller. */
+char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UNUSED_RESULT;
+
+/** The terminal summary; ends with a newline. */
+GString *ech_report_summary(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** The run as one JSON object with the names of the documentation. */
+JsonNode *ech_report_json(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** JSON text, two blanks of indent, a newline at the end. Owned by the caller. */
+char *ech_report_json_text(JsonNode *node) G_GNUC_WARN_UNUSED_RESULT;
+
+/** Chrome's JSON timeline (Perfetto, chrome://tracing and TensorBoard read it): a track per queue, per link direction, a counter per memory,
+ * flows from copies to what waited for them. */
+GString *ech_report_chrome(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** The same as Perfetto's own protobuf, names interned. */
+GByteArray *ech_report_perfetto(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+typedef enum { ECH_PPROF_TIME, ECH_PPROF_MEMORY } EchPprofKind;
+/** A pprof profile, not compressed: time by operation, or bytes held at each memory's peak by buffer. */
+GByteArray *ech_report_pprof(const EchReport *report, EchPprofKind kind) G_GNUC_WARN_UNUSED_RESULT;
+/** What the HTML page draws: spans, series, blocks, waits, as one compact JSON object. At most @max_spans spans (the longest) and as many blocks. */
+GString *ech_report_details(const EchReport *report, size_t max_spans) G_GNUC_WARN_UNUSED_RESULT;
+/** The HTML page around a run's JSON and its details (both JSON texts). */
+GString *ech_report_html(const char *run_json, const char *details_json) G_GNUC_WARN_UNUSED_RESULT;
+/** gzip of some bytes, without a time or a name in it. */
+GBytes *ech_report_gzip(const void *data, size_t n) G_GNUC_WARN_UNUSED_RESULT;

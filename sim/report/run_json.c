@@ -1,0 +1,263 @@
+/* A run as JSON: the names of the documentation, in a fixed order. */
+#include "sim/report/program_info.h"
+#include "sim/report/report.h"
+
+#include <string.h>
+
+static void add_int(JsonBuilder *b, const char *name, gint64 value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_int_value(b, value);
+}
+
+static void add_u64(JsonBuilder *b, const char *name, guint64 value)
+{
+    add_int(b, name, (gint64)MIN(value, (guint64)G_MAXINT64));
+}
+
+static void add_double(JsonBuilder *b, const char *name, double value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_double_value(b, value);
+}
+
+static void add_bool(JsonBuilder *b, const char *name, bool value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_boolean_value(b, value);
+}
+
+static void add_text(JsonBuilder *b, const char *name, const char *value)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_add_string_value(b, value ? value : "");
+}
+
+static void open_object(JsonBuilder *b, const char *name)
+{
+    if (name)
+        json_builder_set_member_name(b, name);
+    json_builder_begin_object(b);
+}
+
+static void add_texts(JsonBuilder *b, const char *name, const char *const *texts)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_begin_array(b);
+    for (; texts && *texts; texts++)
+        json_builder_add_string_value(b, *texts);
+    json_builder_end_array(b);
+}
+
+static void add_waits(JsonBuilder *b, const char *name, const EchTime *waits)
+{
+    open_object(b, name);
+    for (int i = 0; i < ECH_N_WAITS; i++)
+        add_int(b, ech_wait_name((EchWait)i), waits[i]);
+    json_builder_end_object(b);
+}
+
+static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder *holders, size_t n)
+{
+    json_builder_set_member_name(b, "held_by");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
+        open_object(b, NULL);
+        add_text(b, "name", name);
+        add_u64(b, "bytes", holders[i].bytes);
+        add_text(b, "role", ech_role_name((EchRole)buffer->role));
+        add_text(b, "shape", ech_trace_string(report->trace, buffer->shape));
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
+static void add_memories(JsonBuilder *b, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    open_object(b, "memories");
+    for (size_t i = 0; i < run->n_memories; i++) {
+        const EchMemoryRun *m = &run->memories[i];
+        open_object(b, m->name);
+        add_u64(b, "capacity_bytes", m->capacity);
+        add_u64(b, "available_bytes", m->available);
+        add_u64(b, "peak_live_bytes", m->peak_live);
+        add_int(b, "peak_at_ps", m->peak_at);
+        add_u64(b, "peak_reserved_bytes", m->peak_reserved);
+        add_u64(b, "end_live_bytes", m->end_live);
+        add_u64(b, "planned_bytes", m->fixed_extent);
+        add_double(b, "fragmentation", m->fragmentation);
+        add_u64(b, "traffic_read_bytes", m->read);
+        add_u64(b, "traffic_written_bytes", m->written);
+        add_int(b, "busy_ps", m->busy);
+        add_double(b, "utilisation", run->makespan > 0 ? (double)m->busy / (double)run->makespan : 0);
+        add_u64(b, "allocs", m->allocs);
+        add_u64(b, "frees", m->frees);
+        add_u64(b, "failed", m->failed);
+        add_text(b, "allocator", m->allocator);
+        size_t n;
+        g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
+        add_holders(b, report, holders, MIN(n, 8));
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+}
+
+static void add_fit(JsonBuilder *b, const EchReport *report)
+{
+    add_bool(b, "fits", ech_report_fits(report));
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    if (n) {
+        open_object(b, "needs");
+        for (size_t i = 0; i < n; i++) {
+            open_object(b, rows[i].memory);
+            add_u64(b, "bytes", rows[i].needed);
+            add_u64(b, "available_bytes", rows[i].available);
+            add_bool(b, "fits", rows[i].needed <= rows[i].available);
+            json_builder_end_object(b);
+        }
+        json_builder_end_object(b);
+    }
+    if (report->run->fits)
+        return;
+    const EchFailure *f = &report->run->failure;
+    open_object(b, "failure");
+    add_text(b, "memory", f->memory);
+    if (f->op != ECH_NONE)
+        add_text(b, "op", ech_trace_string(report->trace, ech_trace_ops(report->trace)[f->op].name));
+    if (f->buffer != ECH_NONE) {
+        g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
+        add_text(b, "buffer", name);
+    }
+    add_int(b, "time_ps", f->time);
+    add_u64(b, "asked_bytes", f->asked);
+    add_u64(b, "live_bytes", f->live);
+    add_u64(b, "reserved_bytes", f->reserved);
+    add_u64(b, "limit_bytes", f->limit);
+    add_text(b, "reason", f->fit == ECH_FIT_FRAGMENTED ? "fragmented" : "full");
+    add_holders(b, report, f->holders, f->n_holders);
+    json_builder_end_object(b);
+}
+
+static void add_remarks(JsonBuilder *b, const EchReport *report)
+{
+    const EchDiag *const diags[] = {report->import_diag, report->pass_diag, report->run->diag};
+    json_builder_set_member_name(b, "remarks");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
+        for (const char *const *remark = diags[i] ? ech_diag_remarks(diags[i]) : NULL; remark && *remark; remark++)
+            json_builder_add_string_value(b, *remark);
+    }
+    json_builder_end_array(b);
+    open_object(b, "counters");
+    for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
+        size_t n = 0;
+        const EchDiagRow *rows = diags[i] ? ech_diag_rows(diags[i], &n) : NULL;
+        for (size_t j = 0; j < n; j++)
+            add_u64(b, rows[j].name, rows[j].count);
+    }
+    json_builder_end_object(b);
+}
+
+static void add_provenance(JsonBuilder *b, const EchReport *report)
+{
+    const EchProvenance *p = &report->run->provenance;
+    open_object(b, "provenance");
+    add_text(b, "echelon", ECH_VERSION);
+    add_text(b, "engine", p->engine);
+    add_text(b, "engine_version", p->engine_version);
+    add_text(b, "trace", report->trace_path);
+    add_text(b, "format", report->format);
+    add_text(b, "device", report->device->name);
+    g_autofree char *trace_hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", p->trace_hash);
+    g_autofree char *device_hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", p->device_hash);
+    add_text(b, "trace_hash", trace_hash);
+    add_text(b, "device_hash", device_hash);
+    add_text(b, "options", p->options);
+    add_texts(b, "passes", report->passes);
+    add_texts(b, "settings", report->settings);
+    open_object(b, "kernels_priced_by");
+    for (int i = 0; i < ECH_N_PRICES; i++) {
+        if (p->kernels[i])
+            add_u64(b, ech_price_name((EchPriceSource)i), p->kernels[i]);
+    }
+    json_builder_end_object(b);
+    add_u64(b, "ops_executed", p->executed);
+    add_u64(b, "engine_events", p->events);
+    json_builder_end_object(b);
+}
+
+JsonNode *ech_report_json(const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    open_object(b, NULL);
+    add_text(b, "title", report->title);
+    add_int(b, "makespan_ps", run->makespan);
+    add_int(b, "lower_bound_ps", run->lower_bound);
+    add_int(b, "serial_ps", run->serial);
+    add_u64(b, "ops", run->ops);
+    add_bool(b, "completed", run->completed);
+    add_fit(b, report);
+    size_t n;
+    EchShare *shares = ech_report_critical_path(report, &n);
+    open_object(b, "critical_path");
+    for (size_t i = 0; i < n; i++)
+        add_int(b, shares[i].name, shares[i].time);
+    json_builder_end_object(b);
+    add_text(b, "bound_by", n ? shares[0].name : "nothing");
+    ech_shares_free(shares, n);
+    add_memories(b, report);
+    open_object(b, "links");
+    for (size_t i = 0; i < run->n_links; i++) {
+        const EchLinkRun *l = &run->links[i];
+        open_object(b, l->name);
+        add_u64(b, "bytes_forward", l->forward);
+        add_u64(b, "bytes_backward", l->backward);
+        add_int(b, "busy_forward_ps", l->busy_forward);
+        add_int(b, "busy_backward_ps", l->busy_backward);
+        add_int(b, "busy_ps", l->busy);
+        add_double(b, "utilisation", l->utilisation);
+        add_u64(b, "transfers", l->transfers);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    open_object(b, "units");
+    for (size_t i = 0; i < run->n_units; i++) {
+        const EchUnitRun *u = &run->units[i];
+        open_object(b, u->name);
+        add_int(b, "busy_ps", u->busy);
+        add_double(b, "utilisation", u->utilisation);
+        add_double(b, "flops", u->flops);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    open_object(b, "queues");
+    for (size_t i = 0; i < run->n_queues; i++) {
+        const EchQueueRun *q = &run->queues[i];
+        open_object(b, ech_trace_string(report->trace, ech_trace_queues(report->trace)[q->queue].name));
+        add_int(b, "busy_ps", q->busy);
+        add_u64(b, "ops", q->ops);
+        add_waits(b, "waits", q->waits);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    add_waits(b, "waits", run->waits);
+    if (report->program) {
+        json_builder_set_member_name(b, "memory_analysis");
+        ech_report_memory_analysis(b, report->program);
+    }
+    add_remarks(b, report);
+    add_provenance(b, report);
+    json_builder_end_object(b);
+    return json_builder_get_root(b);
+}
+
+char *ech_report_json_text(JsonNode *node)
+{
+    g_autofree char *text = json_to_string(node, TRUE);
+    return g_strconcat(text, "\n", NULL);
+}

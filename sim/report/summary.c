@@ -1,0 +1,345 @@
+/* The terminal summary: whether it fits, how long, what bounds it, then the tables. */
+#include "sim/report/report.h"
+
+#include <string.h>
+
+enum { BAR = 20, LABEL = 26 };
+
+/* Columns a UTF-8 text takes (every character one). */
+static int columns_of(const char *text)
+{
+    return (int)g_utf8_strlen(text, -1);
+}
+
+/* Appends a text cut to @width columns and filled up to them with blanks. */
+static void append_cell(GString *out, const char *text, int width)
+{
+    int n = columns_of(text);
+    if (n <= width) {
+        g_string_append_printf(out, "%s%*s", text, width - n, "");
+        return;
+    }
+    /* Names of operations differ at both ends. */
+    int head = (width - 3) / 2, tail = width - 3 - head;
+    const char *head_end = g_utf8_offset_to_pointer(text, head), *tail_start = g_utf8_offset_to_pointer(text, n - tail);
+    g_string_append_len(out, text, head_end - text);
+    g_string_append(out, "...");
+    g_string_append(out, tail_start);
+}
+
+static void append_bar(GString *out, double share)
+{
+    int filled = (int)(CLAMP(share, 0, 1) * BAR + 0.5);
+    for (int i = 0; i < BAR; i++)
+        g_string_append_c(out, i < filled ? '#' : '.');
+}
+
+static void append_share_row(GString *out, const char *label, const char *value, double share, const char *note)
+{
+    g_string_append(out, "    ");
+    append_cell(out, label, LABEL);
+    g_string_append_printf(out, " %10s  %5.1f %% ", value, share * 100);
+    append_bar(out, share);
+    if (note && *note)
+        g_string_append_printf(out, "  %s", note);
+    g_string_append_c(out, '\n');
+}
+
+static double ratio(EchTime part, EchTime whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static void append_holders(GString *out, const EchReport *report, const EchHolder *holders, size_t n, size_t most, const char *indent)
+{
+    for (size_t i = 0; i < MIN(n, most); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
+        g_autofree char *bytes = ech_format_bytes(holders[i].bytes);
+        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
+        g_string_append_printf(out, "%s%10s  ", indent, bytes);
+        append_cell(out, name, 44);
+        if (buffer->role != ECH_ROLE_UNKNOWN)
+            g_string_append_printf(out, "  %s", ech_role_name((EchRole)buffer->role));
+        const char *shape = ech_trace_string(report->trace, buffer->shape);
+        if (*shape && !strstr(name, shape))
+            g_string_append_printf(out, "  %.60s", shape);
+        while (out->len && out->str[out->len - 1] == ' ')
+            g_string_truncate(out, out->len - 1);
+        g_string_append_c(out, '\n');
+    }
+    if (n > most) {
+        EchBytes rest = 0;
+        for (size_t i = most; i < n; i++)
+            rest = ech_bytes_add(rest, holders[i].bytes);
+        g_autofree char *bytes = ech_format_bytes(rest);
+        g_string_append_printf(out, "%s%10s  in %zu more\n", indent, bytes, n - most);
+    }
+}
+
+static void append_fit(GString *out, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    bool fits = ech_report_fits(report);
+    g_string_append_printf(out, "  %s", fits ? "It fits." : "IT DOES NOT FIT.");
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    bool said = false;
+    for (size_t i = 0; i < run->n_memories; i++) {
+        const EchMemoryRun *m = &run->memories[i];
+        if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0))
+            continue;
+        EchBytes used = MAX(m->peak_live, m->fixed_extent);
+        for (size_t j = 0; j < n; j++) {
+            if (strcmp(rows[j].memory, m->name) == 0)
+                used = MAX(used, rows[j].needed);
+        }
+        g_autofree char *a = ech_format_bytes(used);
+        g_autofree char *b = ech_format_bytes(m->available);
+        g_string_append_printf(out, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
+        said = true;
+    }
+    g_string_append_c(out, '\n');
+    if (fits)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].needed <= rows[i].available)
+            continue;
+        g_autofree char *a = ech_format_bytes(rows[i].needed);
+        g_autofree char *b = ech_format_bytes(rows[i].available);
+        g_autofree char *c = ech_format_bytes(rows[i].needed - rows[i].available);
+        g_string_append_printf(out, "  The compiled program needs %s of %s, which has %s: %s too much.\n", a, rows[i].memory, b, c);
+        EchMemoryAnalysis m = ech_program_memory_analysis(report->program);
+        if (strcmp(rows[i].memory, "hbm") == 0) {
+            g_autofree char *argument = ech_format_bytes(m.argument);
+            g_autofree char *output = ech_format_bytes(m.output);
+            g_autofree char *alias = ech_format_bytes(m.alias);
+            g_autofree char *constant = ech_format_bytes(m.constant);
+            g_autofree char *temp = ech_format_bytes(m.temp);
+            g_string_append_printf(out, "    %s arguments + %s outputs - %s shared by both + %s constants + %s temporaries\n", argument, output, alias, constant, temp);
+        }
+    }
+    if (run->fits)
+        return;
+    const EchFailure *f = &run->failure;
+    g_autofree char *asked = ech_format_bytes(f->asked);
+    g_autofree char *live = ech_format_bytes(f->live);
+    g_autofree char *limit = ech_format_bytes(f->limit);
+    g_autofree char *reserved = ech_format_bytes(f->reserved);
+    g_autofree char *when = ech_format_time(f->time);
+    if (f->op == ECH_NONE) {
+        g_string_append_printf(out, "  From the start: the plan for %s takes %s, its limit is %s.\n", f->memory, asked, limit);
+    } else {
+        g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
+        const EchOp *op = &ech_trace_ops(report->trace)[f->op];
+        g_string_append_printf(out, "  At %s '%s' asks for %s more in %s", when, f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name, asked, f->memory);
+        g_string_append_printf(out, f->fit == ECH_FIT_FRAGMENTED ? ": %s of %s are live, %s reserved, and no free piece is large enough (fragmentation).\n" : ": %s of %s are live, %s reserved.\n",
+                               live, limit, reserved);
+    }
+    if (f->n_holders) {
+        g_string_append(out, "  What held the memory:\n");
+        append_holders(out, report, f->holders, f->n_holders, 10, "  ");
+    }
+}
+
+static void append_time(GString *out, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_autofree char *makespan = ech_format_time(run->makespan);
+    g_autofree char *bound = ech_format_time(run->lower_bound);
+    g_autofree char *serial = ech_format_time(run->serial);
+    size_t n;
+    EchShare *shares = ech_report_critical_path(report, &n);
+    g_string_append_printf(out, "  %s %s", run->completed ? "It takes" : "Up to there it takes", makespan);
+    if (n && run->makespan > 0)
+        g_string_append_printf(out, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
+    g_string_append_printf(out, ".\n  Nothing could make it shorter than %s on this device; with no overlap at all it would take %s.\n", bound, serial);
+    if (n > 1) {
+        g_string_append(out, "\n  Critical path\n");
+        for (size_t i = 0; i < MIN(n, 8); i++) {
+            g_autofree char *time = ech_format_time(shares[i].time);
+            append_share_row(out, shares[i].name, time, ratio(shares[i].time, run->makespan), NULL);
+        }
+    }
+    ech_shares_free(shares, n);
+}
+
+static void append_busy(GString *out, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_string_append(out, "\n  Busy\n");
+    for (size_t i = 0; i < run->n_units; i++) {
+        const EchUnitRun *u = &run->units[i];
+        if (u->flops == 0)
+            continue;
+        g_autofree char *time = ech_format_time(u->busy);
+        g_autofree char *flops = ech_format_count(u->flops, "OP");
+        g_autofree char *label = g_strdup_printf("%s unit", u->name);
+        append_share_row(out, label, time, u->utilisation, flops);
+    }
+    for (size_t i = 0; i < run->n_memories; i++) {
+        const EchMemoryRun *m = &run->memories[i];
+        if (m->read == 0 && m->written == 0)
+            continue;
+        g_autofree char *time = ech_format_time(m->busy);
+        g_autofree char *read = ech_format_bytes(m->read);
+        g_autofree char *written = ech_format_bytes(m->written);
+        g_autofree char *note = g_strdup_printf("%s read, %s written", read, written);
+        g_autofree char *label = g_strdup_printf("%s port", m->name);
+        append_share_row(out, label, time, ratio(m->busy, run->makespan), note);
+    }
+    for (size_t i = 0; i < run->n_links; i++) {
+        const EchLinkRun *l = &run->links[i];
+        const EchBytes bytes[2] = {l->forward, l->backward};
+        const EchTime busy[2] = {l->busy_forward, l->busy_backward};
+        for (int way = 0; way < 2; way++) {
+            if (bytes[way] == 0)
+                continue;
+            g_autofree char *time = ech_format_time(busy[way]);
+            g_autofree char *amount = ech_format_bytes(bytes[way]);
+            g_autofree char *rate = busy[way] > 0 ? ech_format_rate((EchRate)((double)bytes[way] / (double)busy[way] * 1e12)) : g_strdup("-");
+            g_autofree char *note = g_strdup_printf("%s at %s", amount, rate);
+            g_autofree char *label = g_strdup_printf("%s link, %s", l->name, way == 0 ? "to device" : "from device");
+            append_share_row(out, label, time, ratio(busy[way], run->makespan), note);
+        }
+    }
+}
+
+static void append_waits(GString *out, const EchReport *report)
+{
+    static const char *const meaning[ECH_N_WAITS] = {
+        [ECH_WAIT_DEPENDENCY] = "for what they depend on", [ECH_WAIT_QUEUE] = "for their own queue",          [ECH_WAIT_LINK] = "for a link, or its other users",
+        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free",
+    };
+    const EchRun *run = report->run;
+    EchTime total = 0;
+    for (int i = 0; i < ECH_N_WAITS; i++)
+        total = ech_time_add(total, run->waits[i]);
+    if (total == 0)
+        return;
+    g_string_append(out, "\n  Operations waited (sum over all of them)\n");
+    for (int i = 0; i < ECH_N_WAITS; i++) {
+        if (run->waits[i] == 0)
+            continue;
+        g_autofree char *time = ech_format_time(run->waits[i]);
+        append_share_row(out, meaning[i], time, ratio(run->waits[i], total), NULL);
+    }
+}
+
+static void append_memories(GString *out, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_string_append(out, "\n  Memory at its fullest\n");
+    for (size_t i = 0; i < run->n_memories; i++) {
+        const EchMemoryRun *m = &run->memories[i];
+        if (m->peak_live == 0 && m->peak_reserved == 0)
+            continue;
+        g_autofree char *peak = ech_format_bytes(m->peak_live);
+        g_autofree char *when = ech_format_time(m->peak_at);
+        g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
+        g_string_append_printf(out, "    %s: %s live at %s", m->name, peak, when);
+        if (m->peak_reserved)
+            g_string_append_printf(out, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
+        g_string_append_printf(out, "; %s\n",
+                               strcmp(m->allocator, "fixed") == 0     ? "placed by the compiler"
+                               : strcmp(m->allocator, "counted") == 0 ? "counted only"
+                                                                      : m->allocator);
+        size_t n;
+        g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
+        append_holders(out, report, holders, n, 5, "    ");
+    }
+}
+
+typedef struct {
+    EchId name;
+    EchTime time;
+    uint64_t count;
+    EchId op;
+} NameTime;
+
+static int compare_names(const void *a, const void *b)
+{
+    const NameTime *x = a, *y = b;
+    return x->time != y->time ? (x->time < y->time ? 1 : -1) : (x->name > y->name) - (x->name < y->name);
+}
+
+static void append_longest(GString *out, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    size_t n_ops = ech_trace_n_ops(report->trace);
+    if (run->n_spans == 0 || run->makespan == 0)
+        return;
+    g_autofree NameTime *times = g_new0(NameTime, n_ops);
+    for (size_t i = 0; i < n_ops; i++)
+        times[i].op = times[i].name = (EchId)i;
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchSpan *span = &run->spans[i];
+        EchOpKind kind = (EchOpKind)ech_trace_ops(report->trace)[span->op].kind;
+        if (kind != ECH_OP_KERNEL && kind != ECH_OP_COPY && kind != ECH_OP_COLLECTIVE)
+            continue;
+        times[span->op].time += span->end - span->start;
+        times[span->op].count++;
+    }
+    qsort(times, n_ops, sizeof *times, compare_names);
+    g_string_append(out, "\n  Longest operations\n");
+    for (size_t i = 0; i < MIN(n_ops, 6) && times[i].time > 0; i++) {
+        const EchOp *op = &ech_trace_ops(report->trace)[times[i].op];
+        g_autofree char *time = ech_format_time(times[i].time);
+        g_autofree char *note = times[i].count > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " times", ech_op_kind_name((EchOpKind)op->kind), times[i].count)
+                                                    : g_strdup(ech_op_kind_name((EchOpKind)op->kind));
+        append_share_row(out, ech_trace_string(report->trace, op->name), time, ratio(times[i].time, run->makespan), note);
+    }
+    if (run->n_skips)
+        g_string_append(out, "    (loops in a steady state are skipped exactly; their repeated iterations are not in this list)\n");
+}
+
+static void append_remarks(GString *out, const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_string_append(out, "\n  Kernel times:");
+    bool any = false;
+    for (int i = 0; i < ECH_N_PRICES; i++) {
+        if (!run->provenance.kernels[i])
+            continue;
+        g_string_append_printf(out, "%s %" G_GUINT64_FORMAT " %s", any ? "," : "", run->provenance.kernels[i], ech_price_name((EchPriceSource)i));
+        any = true;
+    }
+    g_string_append_printf(out, "%s. Engine: %s %s.\n", any ? "" : " none", run->provenance.engine, run->provenance.engine_version ? run->provenance.engine_version : "");
+    const EchDiag *const diags[] = {report->import_diag, report->pass_diag, run->diag};
+    for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
+        size_t n = 0;
+        const EchDiagRow *rows = diags[i] ? ech_diag_rows(diags[i], &n) : NULL;
+        for (size_t j = 0; j < n; j++) {
+            if (rows[j].fatal_if_strict && rows[j].count)
+                g_string_append_printf(out, "  ! %" G_GUINT64_FORMAT " %s%s%s\n", rows[j].count, rows[j].name, rows[j].first ? ", first at " : "", rows[j].first ? rows[j].first : "");
+        }
+        size_t remarks = 0;
+        for (const char *const *remark = diags[i] ? ech_diag_remarks(diags[i]) : NULL; remark && *remark; remark++) {
+            if (++remarks <= 12)
+                g_string_append_printf(out, "  - %s\n", *remark);
+        }
+        if (remarks > 12)
+            g_string_append_printf(out, "  - and %zu more remarks (--json has them all)\n", remarks - 12);
+    }
+}
+
+GString *ech_report_summary(const EchReport *report)
+{
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "%s on %s", report->title, report->device->name);
+    if (*report->device->summary)
+        g_string_append_printf(out, " (%s)", report->device->summary);
+    g_string_append(out, "\n");
+    for (const char *const *setting = report->settings; setting && *setting; setting++)
+        g_string_append_printf(out, "  with %s\n", *setting);
+    for (const char *const *pass = report->passes; pass && *pass; pass++)
+        g_string_append_printf(out, "  after pass %s\n", *pass);
+    g_string_append_c(out, '\n');
+    append_fit(out, report);
+    append_time(out, report);
+    append_busy(out, report);
+    append_waits(out, report);
+    append_memories(out, report);
+    append_longest(out, report);
+    append_remarks(out, report);
+    return out;
+}

@@ -1,0 +1,243 @@
+#include "sim/report/table.h"
+
+#include "sim/base/units.h"
+
+#include <math.h>
+#include <string.h>
+
+static JsonNode *member_of(JsonObject *object, const char *name, GType type)
+{
+    JsonNode *node = object ? json_object_get_member(object, name) : NULL;
+    return node && JSON_NODE_HOLDS_VALUE(node) && (type == G_TYPE_DOUBLE || json_node_get_value_type(node) == type) ? node : NULL;
+}
+
+gint64 ech_member_int(JsonObject *object, const char *name)
+{
+    JsonNode *node = member_of(object, name, G_TYPE_INT64);
+    return node ? json_node_get_int(node) : 0;
+}
+
+double ech_member_double(JsonObject *object, const char *name)
+{
+    JsonNode *node = member_of(object, name, G_TYPE_DOUBLE);
+    if (!node || json_node_get_value_type(node) == G_TYPE_STRING)
+        return 0;
+    return json_node_get_double(node);
+}
+
+const char *ech_member_text(JsonObject *object, const char *name)
+{
+    JsonNode *node = member_of(object, name, G_TYPE_STRING);
+    return node ? json_node_get_string(node) : NULL;
+}
+
+gboolean ech_member_bool(JsonObject *object, const char *name)
+{
+    JsonNode *node = member_of(object, name, G_TYPE_BOOLEAN);
+    return node && json_node_get_boolean(node);
+}
+
+JsonObject *ech_member_object(JsonObject *object, const char *name)
+{
+    JsonNode *node = object ? json_object_get_member(object, name) : NULL;
+    return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+}
+
+/* A column: heading, right-aligned unless text, cells[n]. */
+typedef struct {
+    char *heading;
+    bool left;
+    char **cells;
+    size_t n;
+} Column;
+
+static void column_clear(void *data)
+{
+    Column *column = data;
+    g_free(column->heading);
+    for (size_t i = 0; i < column->n; i++)
+        g_free(column->cells[i]);
+    g_free(column->cells);
+}
+
+static Column *add_column(GArray *columns, const char *heading, bool left, size_t n)
+{
+    Column column = {g_strdup(heading), left, g_new0(char *, n), n};
+    g_array_append_val(columns, column);
+    return &g_array_index(columns, Column, columns->len - 1);
+}
+
+static void print_columns(GString *out, const GArray *columns, size_t n)
+{
+    for (size_t row = 0; row <= n + 1; row++) {
+        g_string_append(out, "  ");
+        for (guint c = 0; c < columns->len; c++) {
+            const Column *column = &g_array_index(columns, Column, c);
+            glong width = g_utf8_strlen(column->heading, -1);
+            for (size_t i = 0; i < n; i++)
+                width = MAX(width, column->cells[i] ? g_utf8_strlen(column->cells[i], -1) : 0);
+            const char *text = row == 0 ? column->heading : row == 1 ? "" : column->cells[row - 2] ? column->cells[row - 2] : "";
+            int fill = (int)(width - g_utf8_strlen(text, -1));
+            if (c)
+                g_string_append(out, "  ");
+            if (row == 1) {
+                for (glong i = 0; i < width; i++)
+                    g_string_append_c(out, '-');
+            } else if (column->left) {
+                g_string_append_printf(out, "%s%*s", text, fill, "");
+            } else {
+                g_string_append_printf(out, "%*s%s", fill, "", text);
+            }
+        }
+        while (out->str[out->len - 1] == ' ')
+            g_string_truncate(out, out->len - 1);
+        g_string_append_c(out, '\n');
+    }
+}
+
+/* Names of the members of @group over all rows, in order of first use. */
+static GPtrArray *names_in(const EchTableRow *rows, size_t n, const char *group)
+{
+    GPtrArray *names = g_ptr_array_new();
+    for (size_t i = 0; i < n; i++) {
+        JsonObject *object = ech_member_object(rows[i].run, group);
+        g_autoptr(GList) members = object ? json_object_get_members(object) : NULL;
+        for (GList *at = members; at; at = at->next) {
+            if (!g_ptr_array_find_with_equal_func(names, at->data, g_str_equal, NULL))
+                g_ptr_array_add(names, at->data);
+        }
+    }
+    return names;
+}
+
+static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n, const char *heading, const char *group, const char *name, const char *member)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++)
+        any |= ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member) > 0;
+    if (!any)
+        return;
+    Column *column = add_column(columns, heading, false, n);
+    for (size_t i = 0; i < n; i++) {
+        gint64 bytes = ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member);
+        if (rows[i].run)
+            column->cells[i] = bytes > 0 ? ech_format_bytes((EchBytes)bytes) : g_strdup("-");
+    }
+}
+
+GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n)
+{
+    g_autoptr(GArray) columns = g_array_new(FALSE, FALSE, sizeof(Column));
+    g_array_set_clear_func(columns, column_clear);
+    Column *labels = add_column(columns, heading, true, n);
+    gint64 first = 0;
+    for (size_t i = 0; i < n; i++) {
+        labels->cells[i] = g_strdup(rows[i].label);
+        if (!first && rows[i].run)
+            first = ech_member_int(rows[i].run, "makespan_ps");
+    }
+    Column *fits = add_column(columns, "fits", true, n);
+    for (size_t i = 0; i < n; i++)
+        fits->cells[i] = rows[i].run ? g_strdup(ech_member_bool(rows[i].run, "fits") ? "yes" : "NO") : g_strdup("?");
+    Column *times = add_column(columns, "time", false, n);
+    for (size_t i = 0; i < n; i++)
+        times->cells[i] = rows[i].run ? ech_format_time(ech_member_int(rows[i].run, "makespan_ps")) : NULL;
+    Column *ratios = add_column(columns, "x first", false, n);
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].run && first > 0)
+            ratios->cells[i] = g_strdup_printf("%.3f", (double)ech_member_int(rows[i].run, "makespan_ps") / (double)first);
+    }
+    g_autoptr(GPtrArray) needs = names_in(rows, n, "needs");
+    for (guint i = 0; i < needs->len; i++) {
+        g_autofree char *title = g_strdup_printf("%s needed", (const char *)needs->pdata[i]);
+        add_bytes_column(columns, rows, n, title, "needs", needs->pdata[i], "bytes");
+    }
+    g_autoptr(GPtrArray) memories = names_in(rows, n, "memories");
+    for (guint i = 0; i < memories->len; i++) {
+        if (g_ptr_array_find_with_equal_func(needs, memories->pdata[i], g_str_equal, NULL))
+            continue;
+        g_autofree char *title = g_strdup_printf("%s peak", (const char *)memories->pdata[i]);
+        add_bytes_column(columns, rows, n, title, "memories", memories->pdata[i], "peak_live_bytes");
+    }
+    g_autoptr(GPtrArray) links = names_in(rows, n, "links");
+    for (guint i = 0; i < links->len; i++) {
+        const char *name = links->pdata[i];
+        g_autofree char *to = g_strdup_printf("%s to dev", name);
+        g_autofree char *from = g_strdup_printf("%s from dev", name);
+        add_bytes_column(columns, rows, n, to, "links", name, "bytes_forward");
+        add_bytes_column(columns, rows, n, from, "links", name, "bytes_backward");
+    }
+    Column *bound = add_column(columns, "bound by", true, n);
+    for (size_t i = 0; i < n; i++)
+        bound->cells[i] = g_strdup(rows[i].run ? ech_member_text(rows[i].run, "bound_by") : rows[i].error);
+    GString *out = g_string_new(NULL);
+    print_columns(out, columns, n);
+    return out;
+}
+
+static void difference_bytes(GString *out, const char *what, gint64 a, gint64 b)
+{
+    if (a == b)
+        return;
+    g_autofree char *from = ech_format_bytes((EchBytes)MAX(a, 0));
+    g_autofree char *to = ech_format_bytes((EchBytes)MAX(b, 0));
+    g_autofree char *by = ech_format_bytes((EchBytes)llabs(b - a));
+    g_string_append_printf(out, "    %-34s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
+}
+
+static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
+{
+    if (a == b)
+        return;
+    g_autofree char *from = ech_format_time(a);
+    g_autofree char *to = ech_format_time(b);
+    g_autofree char *by = ech_format_time(llabs(b - a));
+    g_string_append_printf(out, "    %-34s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
+}
+
+static void difference_group(GString *out, JsonObject *a, JsonObject *b, const char *group, const char *member, const char *format)
+{
+    const EchTableRow rows[2] = {{"", a, NULL}, {"", b, NULL}};
+    g_autoptr(GPtrArray) names = names_in(rows, 2, group);
+    for (guint i = 0; i < names->len; i++) {
+        const char *name = names->pdata[i];
+        JsonObject *of_a = ech_member_object(a, group), *of_b = ech_member_object(b, group);
+        g_autofree char *what = g_strdup_printf("%s%s", name, format);
+        if (!member)
+            difference_time(out, what, ech_member_int(of_a, name), ech_member_int(of_b, name));
+        else
+            difference_bytes(out, what, ech_member_int(ech_member_object(of_a, name), member), ech_member_int(ech_member_object(of_b, name), member));
+    }
+}
+
+static void difference_section(GString *out, const char *title, const GString *lines)
+{
+    if (lines->len)
+        g_string_append_printf(out, "  %s\n%s", title, lines->str);
+}
+
+GString *ech_report_difference(const char *label_a, JsonObject *a, const char *label_b, JsonObject *b)
+{
+    g_autoptr(GString) bytes = g_string_new(NULL);
+    g_autoptr(GString) times = g_string_new(NULL);
+    JsonObject *analysis_a = ech_member_object(a, "memory_analysis"), *analysis_b = ech_member_object(b, "memory_analysis");
+    static const char *const figures[] = {"argument", "output", "alias", "temp", "host_argument", "host_output", "host_alias", "host_temp"};
+    for (size_t i = 0; analysis_a && analysis_b && i < G_N_ELEMENTS(figures); i++)
+        difference_bytes(bytes, figures[i], ech_member_int(analysis_a, figures[i]), ech_member_int(analysis_b, figures[i]));
+    difference_group(bytes, a, b, "memories", "peak_live_bytes", ", most live");
+    difference_group(bytes, a, b, "memories", "peak_reserved_bytes", ", most reserved");
+    difference_group(bytes, a, b, "memories", "traffic_read_bytes", ", read");
+    difference_group(bytes, a, b, "memories", "traffic_written_bytes", ", written");
+    difference_group(bytes, a, b, "links", "bytes_forward", " link, to device");
+    difference_group(bytes, a, b, "links", "bytes_backward", " link, from device");
+    difference_time(times, "makespan", ech_member_int(a, "makespan_ps"), ech_member_int(b, "makespan_ps"));
+    difference_time(times, "lower bound", ech_member_int(a, "lower_bound_ps"), ech_member_int(b, "lower_bound_ps"));
+    difference_group(times, a, b, "critical_path", NULL, " (critical path)");
+    difference_group(times, a, b, "waits", NULL, " (waits)");
+    GString *out = g_string_new(NULL);
+    if (bytes->len || times->len)
+        g_string_append_printf(out, "\n%s -> %s\n", label_a, label_b);
+    difference_section(out, "time", times);
+    difference_section(out, "bytes", bytes);
+    return out;
+}

@@ -1,0 +1,146 @@
+#include "sim/report/timeline.h"
+
+#include <string.h>
+
+const char *ech_track_group_name(EchTrackGroup group)
+{
+    return group == ECH_TRACK_QUEUE ? "Queues" : "Links";
+}
+
+void ech_timeline_free(EchTimeline *timeline)
+{
+    if (!timeline)
+        return;
+    for (size_t i = 0; i < timeline->n_tracks; i++)
+        g_free(timeline->tracks[i].name);
+    g_free(timeline->tracks);
+    g_free(timeline->slices);
+    g_free(timeline->flows);
+    g_free(timeline);
+}
+
+static int compare_slices(const void *a, const void *b)
+{
+    const EchSlice *x = a, *y = b;
+    if (x->track != y->track)
+        return x->track < y->track ? -1 : 1;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return (x->span > y->span) - (x->span < y->span);
+}
+
+/* Gives the slices of one raw track (a queue or a direction) lanes: the first lane that is free at a slice's start. */
+static void place_slices(EchSlice *slices, size_t n, EchTrackGroup group, const char *name, GArray *tracks)
+{
+    g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(EchTime));
+    guint first = tracks->len;
+    for (size_t i = 0; i < n; i++) {
+        guint lane = 0;
+        while (lane < ends->len && g_array_index(ends, EchTime, lane) > slices[i].start)
+            lane++;
+        if (lane == ends->len) {
+            g_array_append_val(ends, slices[i].end);
+            EchTrack track = {group, g_strdup(name), lane};
+            g_array_append_val(tracks, track);
+        } else {
+            g_array_index(ends, EchTime, lane) = slices[i].end;
+        }
+        slices[i].track = first + lane;
+    }
+}
+
+static void find_flows(const EchReport *report, EchTimeline *timeline)
+{
+    const EchTrace *trace = report->trace;
+    const EchRun *run = report->run;
+    g_autoptr(GArray) flows = g_array_new(FALSE, FALSE, sizeof(EchFlow));
+    g_autofree size_t *last = g_new(size_t, ech_trace_n_ops(trace));
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        last[i] = SIZE_MAX;
+    g_autofree size_t *slice_of = g_new(size_t, run->n_spans + 1);
+    for (size_t i = 0; i < run->n_spans; i++)
+        slice_of[i] = SIZE_MAX;
+    for (size_t i = 0; i < timeline->n_slices; i++) {
+        if (timeline->tracks[timeline->slices[i].track].group == ECH_TRACK_QUEUE)
+            slice_of[timeline->slices[i].span] = i;
+    }
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchSpan *span = &run->spans[i];
+        const EchOp *op = &ech_trace_ops(trace)[span->op];
+        for (uint32_t j = 0; j < op->n_deps; j++) {
+            EchId on = ech_trace_deps(trace)[op->first_dep + j].op;
+            size_t from = last[on];
+            if (ech_trace_ops(trace)[on].kind != ECH_OP_COPY || from == SIZE_MAX || run->spans[from].end > span->start)
+                continue;
+            EchFlow flow = {slice_of[from], slice_of[i]};
+            if (flow.from != SIZE_MAX && flow.to != SIZE_MAX)
+                g_array_append_val(flows, flow);
+        }
+        last[span->op] = i;
+    }
+    timeline->n_flows = flows->len;
+    timeline->flows = (EchFlow *)(void *)g_array_steal(flows, NULL);
+}
+
+EchTimeline *ech_timeline_new(const EchReport *report)
+{
+    const EchTrace *trace = report->trace;
+    const EchRun *run = report->run;
+    const EchDevice *device = report->device;
+    EchTimeline *timeline = g_new0(EchTimeline, 1);
+    size_t n_queues = ech_trace_n_queues(trace);
+    /* Raw tracks: a queue each, then two per link. */
+    g_autoptr(GArray) slices = g_array_new(FALSE, FALSE, sizeof(EchSlice));
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchSpan *span = &run->spans[i];
+        EchOpKind kind = (EchOpKind)ech_trace_ops(trace)[span->op].kind;
+        if (kind == ECH_OP_LOOP || kind == ECH_OP_MARK)
+            continue;
+        EchSlice slice = {span->queue, i, span->start, span->end};
+        g_array_append_val(slices, slice);
+        const EchPrice *price = span->op < run->n_prices ? &run->prices[span->op] : NULL;
+        if ((kind == ECH_OP_COPY || kind == ECH_OP_COLLECTIVE) && price && price->link < device->n_links) {
+            slice.track = (uint32_t)n_queues + price->link * 2 + (price->forward || kind == ECH_OP_COLLECTIVE ? 0 : 1);
+            g_array_append_val(slices, slice);
+        }
+    }
+    qsort(slices->data, slices->len, sizeof(EchSlice), compare_slices);
+    g_autoptr(GArray) tracks = g_array_new(FALSE, FALSE, sizeof(EchTrack));
+    EchSlice *all = (EchSlice *)(void *)slices->data;
+    for (size_t i = 0; i < slices->len;) {
+        size_t end = i;
+        while (end < slices->len && all[end].track == all[i].track)
+            end++;
+        uint32_t raw = all[i].track;
+        if (raw < n_queues) {
+            place_slices(all + i, end - i, ECH_TRACK_QUEUE, ech_trace_string(trace, ech_trace_queues(trace)[raw].name), tracks);
+        } else {
+            g_autofree char *name = g_strdup_printf("%s link, %s", device->links[(raw - n_queues) / 2].name, (raw - n_queues) % 2 ? "from device" : "to device");
+            place_slices(all + i, end - i, ECH_TRACK_LINK, name, tracks);
+        }
+        i = end;
+    }
+    qsort(slices->data, slices->len, sizeof(EchSlice), compare_slices);
+    timeline->n_tracks = tracks->len;
+    timeline->tracks = (EchTrack *)(void *)g_array_steal(tracks, NULL);
+    timeline->n_slices = slices->len;
+    timeline->slices = (EchSlice *)(void *)g_array_steal(slices, NULL);
+    find_flows(report, timeline);
+    return timeline;
+}
+
+void ech_report_append_json_string(GString *out, const char *text)
+{
+    g_string_append_c(out, '"');
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            g_string_append_printf(out, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f)
+            g_string_append_printf(out, "\\u%04x", *at);
+        else
+            g_string_append_c(out, (char)*at);
+    }
+    g_string_append_c(out, '"');
+}

@@ -1,0 +1,42 @@
+/** @file timeline.h
+ * The tracks of a run, for writers of timelines: one per queue, one per direction of a link, more where slices would overlap.
+ */
+#pragma once
+#include "sim/report/report.h"
+
+typedef enum { ECH_TRACK_QUEUE, ECH_TRACK_LINK, ECH_N_TRACK_GROUPS } EchTrackGroup;
+
+typedef struct {
+    EchTrackGroup group;
+    char *name;       /**< "core", "host link, to device". */
+    uint32_t lane;    /**< 0, then 1, 2... for slices that overlap the ones before. */
+} EchTrack;
+
+/** A span on a track; copies stand on two: their queue's and their link's. */
+typedef struct {
+    uint32_t track;
+    size_t span;      /**< Index into the run's spans. */
+    EchTime start, end;
+} EchSlice;
+
+/** From the end of a copy to the start of an operation that waited for it: indices into slices. */
+typedef struct {
+    size_t from, to;
+} EchFlow;
+
+typedef struct {
+    EchTrack *tracks; /**< tracks[n_tracks], queues first, in the trace's order. */
+    size_t n_tracks;
+    EchSlice *slices; /**< slices[n_slices], by track, then start. On one track they never overlap. */
+    size_t n_slices;
+    EchFlow *flows;   /**< flows[n_flows] */
+    size_t n_flows;
+} EchTimeline;
+
+EchTimeline *ech_timeline_new(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+void ech_timeline_free(EchTimeline *timeline);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTimeline, ech_timeline_free)
+/** Name of the track as shown: lanes above 0 keep the name, so that viewers put them together. */
+const char *ech_track_group_name(EchTrackGroup group);
+/** Appends a JSON string with its quotes. */
+void ech_report_append_json_string(GString *out, const char *text);

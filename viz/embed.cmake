@@ -1,0 +1,10 @@
+# Makes a header of NUL-terminated byte arrays from files: -DOUT=header -DFILES="name=path;name=path".
+set(text "/* Made from viz/ by viz/embed.cmake. */\n#pragma once\n")
+foreach(pair ${FILES})
+  string(REGEX MATCH "^([^=]+)=(.*)$" _ "${pair}")
+  set(name ${CMAKE_MATCH_1})
+  file(READ "${CMAKE_MATCH_2}" bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND text "static const unsigned char ech_viz_${name}[] = {${bytes}0x00};\n")
+endforeach()
+file(WRITE "${OUT}" "${text}")

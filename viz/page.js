@@ -1,0 +1,337 @@
+// The report page: everything is drawn from the two JSON documents in it. Times are picoseconds, sizes bytes.
+'use strict';
+const run = JSON.parse(document.getElementById('run').textContent);
+const details = JSON.parse(document.getElementById('details').textContent);
+
+const style = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+const digits = v => v >= 99.95 || v === Math.floor(v) ? v.toFixed(0) : v >= 9.995 ? v.toFixed(1) : v.toFixed(2);
+function time(ps) {
+  const units = ['ps', 'ns', 'us', 'ms', 's'];
+  let i = 0, v = ps;
+  while (Math.abs(v) >= 1000 && i + 1 < units.length) { v /= 1000; i++; }
+  return digits(v) + ' ' + units[i];
+}
+function bytes(n) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let i = 0, v = n;
+  while (v >= 1024 && i + 1 < units.length) { v /= 1024; i++; }
+  return digits(v) + ' ' + units[i];
+}
+const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + ' %';
+const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 1000 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
+const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
+
+// Head
+document.title = run.title + ' · echelon';
+select('#title').text(run.title);
+select('#device').text('on ' + run.provenance.device + (run.provenance.settings.length ? ', with ' + run.provenance.settings.join(', ') : '') +
+  (run.provenance.passes.length ? ', after ' + run.provenance.passes.join(', ') : ''));
+
+const verdict = select('#verdict');
+verdict.append('p').html(run.fits ? '<b class="good">It fits.</b> ' : '<b class="bad">It does not fit.</b> ')
+  .append('span').text((run.completed ? 'It takes ' : 'Up to there it takes ') + time(run.makespan_ps) +
+    (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
+for (const [name, need] of Object.entries(run.needs || {}))
+  if (!need.fits)
+    verdict.append('p').text('The compiled program needs ' + bytes(need.bytes) + ' of ' + name + ', which has ' + bytes(need.available_bytes) + ': ' + bytes(need.bytes - need.available_bytes) + ' too much.');
+if (run.failure)
+  verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
+    ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
+
+function card(name, value, note) {
+  const c = select('#cards').append('div').attr('class', 'card');
+  c.append('div').attr('class', 'name').text(name);
+  c.append('div').attr('class', 'value').text(value);
+  c.append('div').attr('class', 'note').text(note);
+}
+card('Makespan', time(run.makespan_ps), 'at least ' + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
+for (const [name, m] of Object.entries(run.memories)) {
+  if (!m.peak_live_bytes) continue;
+  const need = run.needs && run.needs[name] ? Math.max(run.needs[name].bytes, m.peak_live_bytes) : m.peak_live_bytes;
+  card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
+}
+for (const [name, l] of Object.entries(run.links)) {
+  if (!l.transfers) continue;
+  card(name + ' link', bytes(l.bytes_forward + l.bytes_backward), bytes(l.bytes_forward) + ' to device, ' + bytes(l.bytes_backward) + ' from it; busy ' + percent(share(l.busy_ps)));
+}
+card('Operations', run.ops.toLocaleString('en'), 'engine ' + run.provenance.engine + ' ' + run.provenance.engine_version);
+
+// Tables with bars
+function table(id, rows) {
+  const body = select(id).append('table');
+  if (!rows.length) select(id).append('p').attr('class', 'hint').text('nothing');
+  for (const row of rows) {
+    const tr = body.append('tr');
+    tr.append('td').attr('class', 'name').text(row.name);
+    tr.append('td').attr('class', 'n').text(row.value);
+    if (row.share !== undefined) {
+      tr.append('td').attr('class', 'n').text(percent(row.share));
+      tr.append('td').attr('class', 'bar').append('div').style('width', Math.min(100, 100 * row.share) + '%').style('background', row.colour || null);
+    }
+    if (row.note !== undefined) tr.append('td').text(row.note);
+  }
+}
+table('#critical', Object.entries(run.critical_path).filter(e => e[1] > 0).map(([name, ps]) => ({ name, value: time(ps), share: share(ps) })));
+const waited = d3.sum(Object.values(run.waits));
+table('#waits', Object.entries(run.waits).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: name.replace('_', ' '), value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
+const busy = [];
+for (const [name, u] of Object.entries(run.units)) if (u.flops > 0) busy.push({ name: name + ' unit (' + count(u.flops) + 'OP)', value: time(u.busy_ps), share: u.utilisation });
+for (const [name, m] of Object.entries(run.memories))
+  if (m.traffic_read_bytes + m.traffic_written_bytes > 0) busy.push({ name: name + ' port (' + bytes(m.traffic_read_bytes) + ' read, ' + bytes(m.traffic_written_bytes) + ' written)', value: time(m.busy_ps), share: m.utilisation, colour: 'var(--collective)' });
+for (const [name, l] of Object.entries(run.links)) {
+  if (l.bytes_forward) busy.push({ name: name + ' link, to device (' + bytes(l.bytes_forward) + ')', value: time(l.busy_forward_ps), share: share(l.busy_forward_ps), colour: 'var(--copy)' });
+  if (l.bytes_backward) busy.push({ name: name + ' link, from device (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });
+}
+table('#busy', busy);
+const held = [];
+for (const [memory, m] of Object.entries(run.memories))
+  for (const h of m.held_by.slice(0, 6)) held.push({ name: h.name + (h.role && h.role !== 'unknown' ? ' (' + h.role + ')' : ''), value: bytes(h.bytes), note: memory });
+table('#held', held.slice(0, 14));
+for (const remark of run.remarks) select('#remarks').append('li').text(remark);
+if (!run.remarks.length) select('#remarks').append('li').text('none');
+const p = run.provenance;
+select('#provenance').text('echelon ' + p.echelon + ' · ' + p.trace + ' (' + p.format + ', ' + p.trace_hash + ') · device ' + p.device + ' (' + p.device_hash + ') · engine ' + p.engine + ' ' + p.engine_version +
+  ' · kernels priced by ' + (Object.entries(p.kernels_priced_by).map(e => e[1] + ' ' + e[0]).join(', ') || 'nothing') + (p.options ? ' · ' + p.options : ''));
+
+// Longest operations, summed by name
+const sums = d3.nest ? d3.nest().key(s => s[1] + ':' + s[4]).entries(details.slices.filter(s => details.tracks[s[0]].group === 'Queues')) : [];
+table('#longest', sums.map(e => ({ name: details.names[e.values[0][1]], ps: d3.sum(e.values, s => s[3]), note: details.kinds[e.values[0][4]] + (e.values.length > 1 ? ', ' + e.values.length + ' times' : ''),
+  bound: e.values[0][5] >= 0 ? ', bound by ' + details.resources[e.values[0][5]] : '' }))
+  .sort((a, b) => b.ps - a.ps).slice(0, 12).map(r => ({ name: r.name, value: time(r.ps), share: share(r.ps), note: r.note + r.bound })));
+
+// Charts
+const GUTTER = 168, AXIS = 26;
+const kindColour = kind => style({ kernel: 'kernel', copy: 'copy', collective: 'collective', wait: 'wait' }[details.kinds[kind]] || 'other');
+const legend = select('#legend');
+for (const kind of new Set(details.slices.map(s => s[4])))
+  legend.append('span').html('<i></i>').append('span').text(details.kinds[kind]).select(function () { return this.parentNode; }).select('i').style('background', kindColour(kind));
+if (details.slices_left_out) legend.append('span').text(details.slices_left_out.toLocaleString('en') + ' shorter ones are not drawn');
+if (details.skips.length) legend.append('span').html('<i></i>').append('span').text('iterations that repeat what is left of them').select(function () { return this.parentNode; }).select('i').style('background', style('line'));
+
+let transform = d3.zoomIdentity;
+const panels = [];
+const full = Math.max(run.makespan_ps, 1);
+const scale = width => transform.rescaleX(d3.scaleLinear().domain([0, full]).range([GUTTER, width - 14]));
+
+function panel(id, height, draw, hit) {
+  const holder = document.querySelector(id);
+  const canvas = select(holder).append('canvas').node();
+  const item = { holder, canvas, height, draw, hit };
+  panels.push(item);
+  canvas.addEventListener('mousemove', event => {
+    const box = canvas.getBoundingClientRect(), text = item.hit(event.clientX - box.left, event.clientY - box.top, scale(box.width));
+    const tip = document.getElementById('tip');
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    tip.style.whiteSpace = 'pre-line';
+    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 10)) + 'px';
+    tip.style.top = Math.max(4, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 10)) + 'px';
+  });
+  canvas.addEventListener('mouseleave', () => { document.getElementById('tip').hidden = true; });
+  return item;
+}
+
+const zoom = d3.zoom().scaleExtent([1, 1e6]).on('zoom', () => { transform = d3.event.transform; redraw(); });
+function redraw() {
+  for (const item of panels) {
+    const width = item.holder.clientWidth, height = typeof item.height === 'function' ? item.height() : item.height, ratio = devicePixelRatio || 1;
+    if (item.canvas.width !== Math.round(width * ratio) || item.canvas.height !== Math.round(height * ratio)) {
+      item.canvas.width = Math.round(width * ratio);
+      item.canvas.height = Math.round(height * ratio);
+      item.canvas.style.width = width + 'px';
+      item.canvas.style.height = height + 'px';
+    }
+    const context = item.canvas.getContext('2d');
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = '12px system-ui, sans-serif';
+    context.textBaseline = 'middle';
+    const x = scale(width);
+    axis(context, x, width, height);
+    item.draw(context, x, width, height);
+  }
+}
+
+function axis(context, x, width, height) {
+  // Ticks of a nice step in the unit that fits the step.
+  const ticks = x.ticks(Math.max(2, Math.floor((width - GUTTER) / 110)));
+  const step = ticks.length > 1 ? ticks[1] - ticks[0] : full, units = ['ps', 'ns', 'us', 'ms', 's'];
+  let unit = 0, size = 1;
+  const largest = Math.max(Math.abs(ticks[ticks.length - 1] || 0), step);
+  while (largest >= size * 1000 && unit + 1 < units.length) { size *= 1000; unit++; }
+  const decimals = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  context.textAlign = 'center';
+  for (const tick of ticks) {
+    const at = Math.round(x(tick)) + 0.5;
+    if (at < GUTTER) continue;
+    context.strokeStyle = style('line');
+    context.beginPath();
+    context.moveTo(at, 0);
+    context.lineTo(at, height - AXIS);
+    context.stroke();
+    context.fillStyle = style('soft');
+    context.fillText((tick / size).toFixed(decimals) + ' ' + units[unit], Math.min(at, width - 34), height - AXIS / 2);
+  }
+}
+
+function fit(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let low = 0, high = text.length;
+  while (low < high) { const middle = (low + high + 1) >> 1; if (context.measureText(text.slice(0, middle) + '…').width <= width) low = middle; else high = middle - 1; }
+  return low > 0 ? text.slice(0, low) + '…' : '';
+}
+
+// Timeline: rows in order of tracks, links below queues.
+const LANE = 26, byTrack = details.tracks.map(() => []);
+for (const slice of details.slices) byTrack[slice[0]].push(slice);
+panel('#timeline', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (context, x, width) => {
+  for (const [start, period, times] of details.skips) {
+    context.fillStyle = style('line');
+    context.globalAlpha = 0.5;
+    context.fillRect(Math.max(GUTTER, x(start)), 4, Math.max(0, x(start + period * times) - Math.max(GUTTER, x(start))), details.tracks.length * LANE);
+    context.globalAlpha = 1;
+  }
+  details.tracks.forEach((track, i) => {
+    const y = 4 + i * LANE;
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, y, width - GUTTER, LANE);
+    context.clip();
+    let drawn = -1;
+    for (const slice of byTrack[i]) {
+      const a = x(slice[2]), b = x(slice[2] + slice[3]);
+      if (b < GUTTER || a > width) continue;
+      if (b - a < 0.7 && Math.floor(a) === drawn) continue; // one line a pixel
+      drawn = Math.floor(a);
+      context.fillStyle = kindColour(slice[4]);
+      context.fillRect(a, y + 3, Math.max(b - a - (b - a > 3 ? 1 : 0), 0.7), LANE - 6);
+      const left = Math.max(a, GUTTER) + 4, room = Math.min(b, width) - left - 4;
+      if (room > 30) {
+        context.fillStyle = '#fff';
+        context.textAlign = 'left';
+        context.fillText(fit(context, details.names[slice[1]], room), left, y + LANE / 2);
+      }
+    }
+    context.restore();
+    context.fillStyle = style('ink');
+    context.textAlign = 'right';
+    context.fillText(fit(context, track.name + (track.lane ? ' (' + (track.lane + 1) + ')' : ''), GUTTER - 18), GUTTER - 10, y + LANE / 2);
+  });
+}, (px, py, x) => {
+  const track = byTrack[Math.floor((py - 4) / LANE)];
+  if (!track || px < GUTTER) return null;
+  const at = x.invert(px), slack = x.invert(px + 1) - at;
+  const found = track.find(s => at >= s[2] - slack && at <= s[2] + s[3] + slack);
+  if (!found) return null;
+  return details.names[found[1]] + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
+    (found[5] >= 0 ? '\nbound by ' + details.resources[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' (' + details.reasons[found[8]].replace('_', ' ') + ')' : '') + (found[6] ? '\niteration ' + found[6] : '');
+});
+
+// Memory curves: a band per memory with something in it, scaled to its own peak or limit.
+const CURVE = 96, memories = details.memories.filter(m => m.series.length && m.peak > 0);
+const top = m => { const peak = d3.max(m.series, s => Math.max(s[1], s[2])); return m.available && m.available < peak * 2.5 ? Math.max(peak, m.available) * 1.04 : peak * 1.12; };
+panel('#curves', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width) => {
+  memories.forEach((m, i) => {
+    const y = d3.scaleLinear().domain([0, top(m)]).range([(i + 1) * CURVE - 2, i * CURVE + 12]);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, i * CURVE, width - GUTTER, CURVE);
+    context.clip();
+    const area = (column, colour) => {
+      context.fillStyle = colour;
+      context.beginPath();
+      context.moveTo(x(m.series[0][0]), y(0));
+      m.series.forEach((s, j) => { context.lineTo(x(s[0]), y(s[column])); context.lineTo(x(j + 1 < m.series.length ? m.series[j + 1][0] : full), y(s[column])); });
+      context.lineTo(x(full), y(0));
+      context.fill();
+    };
+    area(2, style('reserved'));
+    area(1, style('live'));
+    if (m.available && m.available <= top(m)) {
+      context.strokeStyle = style('limit');
+      context.setLineDash([5, 4]);
+      context.beginPath();
+      context.moveTo(GUTTER, y(m.available));
+      context.lineTo(width, y(m.available));
+      context.stroke();
+      context.setLineDash([]);
+    }
+    context.restore();
+    context.textAlign = 'right';
+    context.fillStyle = style('ink');
+    context.fillText(m.name, GUTTER - 10, i * CURVE + 24);
+    context.fillStyle = style('soft');
+    context.fillText('peak ' + bytes(m.peak), GUTTER - 10, i * CURVE + 44);
+    if (m.available) context.fillText('of ' + bytes(m.available), GUTTER - 10, i * CURVE + 61);
+    context.strokeStyle = style('line');
+    context.beginPath();
+    context.moveTo(0, (i + 1) * CURVE + 0.5);
+    context.lineTo(width, (i + 1) * CURVE + 0.5);
+    context.stroke();
+  });
+}, (px, py, x) => {
+  const m = memories[Math.floor(py / CURVE)];
+  if (!m || px < GUTTER) return null;
+  const at = x.invert(px), i = d3.bisector(s => s[0]).right(m.series, at) - 1;
+  return i < 0 ? null : m.name + ' at ' + time(at) + '\n' + bytes(m.series[i][1]) + ' live, ' + bytes(m.series[i][2]) + ' reserved';
+});
+
+// Address map of one memory: time by address.
+const mapped = memories.filter(m => m.blocks.length);
+let shown = mapped.reduce((best, m) => !best || m.blocks.length > best.blocks.length ? m : best, null);
+const roles = ['#8a9199', '#4c78a8', '#f2a154', '#e0695f', '#72b7b2', '#66a866', '#d9b73a', '#a07ab8', '#d58aa8'];
+const buttons = select('#choice');
+mapped.forEach(m => buttons.append('button').datum(m).text(m.name).on('click', () => { shown = m; choose(); redraw(); }));
+function choose() { buttons.selectAll('button').classed('on', d => d === shown); }
+choose();
+const MAP = 320;
+const extent = m => d3.max(m.blocks, b => b[3] + b[4]) || 1;
+panel('#map', () => (shown ? MAP : 36) + AXIS, (context, x, width) => {
+  if (!shown) { context.fillStyle = style('soft'); context.textAlign = 'left'; context.fillText('nothing was placed', 14, 18); return; }
+  const y = d3.scaleLinear().domain([0, extent(shown)]).range([MAP - 2, 10]);
+  context.save();
+  context.beginPath();
+  context.rect(GUTTER, 0, width - GUTTER, MAP);
+  context.clip();
+  for (const b of shown.blocks) {
+    const left = x(b[1]), right = x(b[2]), high = y(b[3] + b[4]), low = y(b[3]);
+    if (right < GUTTER || left > width) continue;
+    context.fillStyle = roles[b[5] % roles.length];
+    context.fillRect(left, high, Math.max(right - left - 0.5, 0.7), Math.max(low - high - 0.5, 0.5));
+    if (low - high > 13 && right - left > 40) {
+      context.fillStyle = '#fff';
+      context.textAlign = 'left';
+      const from = Math.max(left, GUTTER) + 4;
+      context.fillText(fit(context, details.names[b[0]] + '  ' + bytes(b[4]), Math.min(right, width) - from - 4), from, (high + low) / 2);
+    }
+  }
+  context.restore();
+  context.textAlign = 'right';
+  context.fillStyle = style('soft');
+  for (const tick of [0, 0.25, 0.5, 0.75, 1]) context.fillText(bytes(tick * extent(shown)), GUTTER - 10, Math.min(MAP - 8, Math.max(16, y(tick * extent(shown)))));
+  context.textAlign = 'left';
+  let at = 12, line = 32;
+  for (const role of new Set(shown.blocks.map(b => b[5]))) {
+    context.fillStyle = roles[role % roles.length];
+    context.fillRect(at, line + 3, 9, 9);
+    context.fillStyle = style('soft');
+    context.fillText(details.roles[role], at + 14, line + 8);
+    line += 17;
+  }
+}, (px, py, x) => {
+  if (!shown || px < GUTTER || py > MAP) return null;
+  const y = d3.scaleLinear().domain([0, extent(shown)]).range([MAP - 2, 10]), at = x.invert(px), address = y.invert(py);
+  const found = shown.blocks.find(b => at >= b[1] && at < b[2] && address >= b[3] && address < b[3] + b[4]);
+  return found ? details.names[found[0]] + '\n' + bytes(found[4]) + ' at offset ' + found[3].toLocaleString('en') + '\n' + details.roles[found[5]] + ', lives ' + time(found[1]) + ' to ' + time(found[2]) : null;
+});
+
+for (const item of panels)
+  select(item.canvas).call(zoom).on('dblclick.zoom', null).on('dblclick', () => { transform = d3.zoomIdentity; sync(); redraw(); });
+function sync() { for (const item of panels) item.canvas.__zoom = transform; }
+zoom.on('zoom', () => { transform = d3.event.transform; sync(); redraw(); });
+const limit = () => { const width = document.querySelector('#timeline').clientWidth; zoom.translateExtent([[GUTTER, 0], [width - 14, 1]]).extent([[GUTTER, 0], [width - 14, 1]]); };
+addEventListener('resize', () => { limit(); redraw(); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+limit();
+redraw();
