@@ -394,6 +394,13 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
     sums->busy_hbm += fill;
 }
 
+/* Rows of the unit that a result's element passes: whole lanes of channels a tap; of narrow ones up to four taps share a pass. */
+static double contraction_depth(const EchKernelContraction *c)
+{
+    uint64_t packed = c->one_tap || c->k >= 128 ? 1 : MIN(128 / c->k, 4u);
+    return (double)up(c->k, 128) * (double)ceil_div(c->taps, packed);
+}
+
 /* Many equal steps: batches and convolutions, and products too long to walk. */
 static void sum_product(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWalk *walk, EchKernelSums *sums)
 {
@@ -448,7 +455,7 @@ EchKernelWalk ech_kernel_walk(const EchKernelShape *s, const EchKernelBlocks *bl
     double rows = (double)m * (double)up(MIN(blocks->bm, c->m), s->m_granule), columns = (double)n * (double)up(MIN(blocks->bn, c->n), s->n_granule);
     rows = MIN(rows, (double)up(c->m, s->m_granule));
     columns = MIN(columns, (double)up(c->n, s->n_granule));
-    walk.macs = groups * rows * columns * (double)up(c->k * c->taps, 128);
+    walk.macs = groups * rows * columns * contraction_depth(c);
     double lhs = s->lhs_total * (k > 1 ? (double)n : m > 1 ? (double)n : 1);
     double rhs = s->rhs_total * (k > 1 ? (double)m : 1);
     walk.in_bytes = (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0);
@@ -489,11 +496,7 @@ static EchKernelWalk walk_of_windows(const EchKernelShape *s, const EchKernelWin
     double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = MAX(w->iterations[w->n_iterations - 1], 1u);
     double middle = steps / outer / inner;
     EchKernelWalk walk = {.steps = steps, .tiles = steps / inner};
-    /* The array counts whole lanes of channels; a convolution with few of them packs its taps. */
-    uint64_t depth = up(c->k, 128) * c->taps;
-    if (c->taps > 1 && c->k < 128)
-        depth = up(c->k * c->taps, 128);
-    walk.macs = (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, s->n_granule) * (double)depth;
+    walk.macs = (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, s->n_granule) * contraction_depth(c);
     double lhs_window = window_elements(w->input, w->n_input) * s->lhs_bytes, rhs_window = window_elements(w->kernel, w->n_kernel) * s->rhs_bytes;
     double rhs_loads = inner > 1 || c->batch > 1 ? outer * (c->batch > 1 ? 1 : middle) * inner : outer;
     double lhs_loads = middle * inner > 1 || c->batch > 1 ? steps : 1;
@@ -551,10 +554,10 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
                       memcmp(kernel->results[0].order, kernel->operands[0].order, kernel->results[0].rank) == 0;
     double shuffle = same_order ? 0 : registers * 8; /* a transposed register goes through the cross-lane unit row by row */
     if (kernel->windows.buffers == 0 && !same_order) {
-        sums.total = steps * model->step + moved + shuffle; /* not pipelined */
+        sums.total = model->fixed + steps * model->step + moved + shuffle; /* not pipelined */
         sums.compute = shuffle;
     } else {
-        sums.total = steps * model->step + MAX(moved, shuffle);
+        sums.total = model->fixed + steps * model->step + MAX(moved, shuffle);
         sums.compute = MAX(0, shuffle - moved);
     }
     sums.latency = steps * model->step;

@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/experiment/validate.h"
+#include "sim/import/import.h"
 
 #include <json-glib/json-glib.h>
 #include <math.h>
@@ -156,11 +157,19 @@ int ech_verb_validate(int argc, char **argv)
         return ech_cli_fail(error);
     const char *data = g_mapped_file_get_contents(file);
     size_t size = g_mapped_file_get_length(file);
-    if (!ech_validate_is_table(data, size)) {
-        g_set_error(&error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: not a table of kernels (a comma-separated table that begins with the columns chip,mode,case)", rest[0]);
-        return ech_cli_fail(error);
+    g_autoptr(EchValidation) validation = NULL;
+    if (ech_validate_is_table(data, size)) {
+        validation = ech_validate_table(rest[0], data, size, device, own_tiles, &error);
+    } else {
+        EchImportOptions options = {.device = device->name};
+        g_autoptr(EchImport) import = ech_import_file(rest[0], NULL, &options, &error);
+        if (import == NULL)
+            return ech_cli_fail(error);
+        if (import->program != NULL)
+            validation = ech_validate_program(import->program, device, own_tiles, &error);
+        else
+            g_set_error(&error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: traces cannot be validated yet; expected a table of kernels or a compiled program", rest[0]);
     }
-    g_autoptr(EchValidation) validation = ech_validate_table(rest[0], data, size, device, own_tiles, &error);
     if (validation == NULL)
         return ech_cli_fail(error);
     if (json)

@@ -4,6 +4,7 @@
 #pragma once
 #include "models/kernel/kernel.h"
 #include "sim/base/diag.h"
+#include "sim/program/program.h"
 
 /** One comparison. */
 typedef struct {
@@ -30,5 +31,8 @@ bool ech_validate_is_table(const char *data, size_t size);
 /** Prices every row of a table of kernels (comma-separated, with the columns case, kind, out, operands, estimated_cycles, the windows...).
  * @own_tiles: with windows of our own choice. @path names the file in messages. Rows that cannot be read are an error: file, line, column, value. */
 EchValidation *ech_validate_table(const char *path, const char *data, size_t size, const EchDevice *device, bool own_tiles, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Prices every kernel of a compiled program that carries the compiler's estimate, one pair each; with the makespan: the estimates one after the
+ * other, loops as often as they run, and the same by the hardware's constants, kernels without an estimate included. */
+EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Mean absolute relative error of the pairs whose kind is @kind (NULL: all); -1 without any. */
 double ech_validation_mape(const EchValidation *validation, const char *kind);

@@ -9,9 +9,9 @@
 #define MAX_COLUMNS 64
 #define MAX_ARRAYS 64
 
-enum { MODE, CASE, KIND, INSTR, OPCODE, FUSION, OUT, OPERANDS, BODY, CYCLES, KERNEL_WINDOW, OUTPUT_WINDOW, INPUT_WINDOW, ITERATIONS, BUFFERING, VMEM, N_FIELDS };
+enum { MODE, CASE, KIND, INSTR, OPCODE, FUSION, OUT, OPERANDS, BODY, CYCLES, KERNEL_WINDOW, OUTPUT_WINDOW, INPUT_WINDOW, ITERATIONS, BUFFERING, VMEM, EMITTER, N_FIELDS };
 static const char *const field_names[N_FIELDS] = {"mode",          "case",          "kind",         "instr",      "opcode",    "fusion",     "out", "operands", "body", "estimated_cycles",
-                                                  "kernel_window", "output_window", "input_window", "iterations", "buffering", "scoped_vmem"};
+                                                  "kernel_window", "output_window", "input_window", "iterations", "buffering", "scoped_vmem", "emitter"};
 
 /* Reads one line of comma-separated fields into @cells; returns the rest of the text. Quotes may enclose a field, doubled inside. */
 static const char *read_line(const char *at, const char *end, GPtrArray *cells)
@@ -224,6 +224,7 @@ static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles,
             kernel.kind = ECH_KERNEL_CONTRACTION;
             kernel.body = (EchKernelBody){0};
         }
+        kernel.contraction.one_tap = strcmp(cells[EMITTER], "EmitOutputBatchInSublanes") == 0;
         if (strstr(cells[KIND], "highest") != NULL)
             kernel.contraction.passes = 6;
     } else if (strcmp(cells[OPCODE], "copy") == 0 || strcmp(cells[OPCODE], "transpose") == 0) {

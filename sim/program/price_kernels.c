@@ -1,0 +1,570 @@
+/* An instruction as a kernel. */
+#include "sim/program/price_kernels.h"
+
+#include <string.h>
+
+#define MAX_DEPTH 16 /* fusions inside fusions; tuples inside tuples */
+
+typedef struct {
+    const EchProgram *program;
+    GArray *operands, *results;                   /* EchLayout */
+    GArray *operand_bytes, *result_bytes;         /* EchBytes */
+    GArray *operand_of;                           /* uint32_t: operand number of each entry of operands */
+} Arrays;
+
+static void add_leaves(const EchProgram *program, EchId shape, GArray *layouts, unsigned depth)
+{
+    const EchShape *s = &program->shapes[shape];
+    if (s->is_tuple) {
+        for (uint32_t i = 0; i < s->n_elements && depth < MAX_DEPTH; i++)
+            add_leaves(program, program->elements[s->first_element + i], layouts, depth + 1);
+    } else if (s->layout != ECH_NONE) {
+        EchLayout layout = program->layouts[s->layout];
+        g_array_append_val(layouts, layout);
+    }
+}
+
+/* -- the body -------------------------------------------------------------- */
+
+typedef struct {
+    const EchProgram *program;
+    uint64_t widest;          /* elements */
+    EchKernelBody body;
+    EchId product;            /* the widest convolution or dot, or ECH_NONE */
+    bool gathers, scatters, moves_only;
+    uint64_t gathered;
+} Survey;
+
+static uint64_t elements_of(const EchProgram *program, EchId shape)
+{
+    const EchShape *s = &program->shapes[shape];
+    uint64_t most = s->is_tuple ? 0 : s->count;
+    for (uint32_t i = 0; s->is_tuple && i < s->n_elements; i++)
+        most = MAX(most, program->shapes[program->elements[s->first_element + i]].count);
+    return most;
+}
+
+/* A constant, or something made of constants only by renaming or converting. */
+static bool is_constant(const EchProgram *program, EchId id)
+{
+    for (unsigned i = 0; i < MAX_DEPTH; i++) {
+        const EchInstruction *at = &program->instructions[id];
+        if (at->opcode == ECH_HLO_CONSTANT || at->opcode == ECH_HLO_IOTA)
+            return true;
+        if (at->n_operands != 1 || (at->opcode != ECH_HLO_BROADCAST && at->opcode != ECH_HLO_CONVERT && at->opcode != ECH_HLO_BITCAST && at->opcode != ECH_HLO_RESHAPE))
+            return false;
+        id = ech_program_operand(program, at, 0);
+    }
+    return false;
+}
+
+static void survey_instruction(Survey *survey, EchId id, unsigned depth);
+
+static void survey_computation(Survey *survey, EchId computation, unsigned depth)
+{
+    const EchComputation *c = &survey->program->computations[computation];
+    for (uint32_t i = 0; i < c->n; i++)
+        survey_instruction(survey, c->first + i, depth);
+}
+
+/* Whether a reduction runs along its operand's lanes. */
+static bool reduces_lanes(const EchProgram *program, const EchInstruction *reduce)
+{
+    const EchLayout *layout = reduce->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, reduce, 0)].shape) : NULL;
+    size_t n;
+    const char *text = ech_program_attribute(reduce, "dimensions", &n);
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    if (layout == NULL || text == NULL || layout->rank == 0)
+        return true;
+    size_t count = MIN(ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims));
+    for (size_t i = 0; i < count; i++)
+        if (dims[i] == layout->order[0])
+            return true;
+    return false;
+}
+
+static void survey_instruction(Survey *survey, EchId id, unsigned depth)
+{
+    const EchProgram *program = survey->program;
+    const EchInstruction *at = &program->instructions[id];
+    uint64_t elements = elements_of(program, at->shape);
+    for (uint32_t i = 0; i < at->n_operands && (at->opcode == ECH_HLO_REDUCE || at->opcode == ECH_HLO_REDUCE_WINDOW); i++)
+        elements = MAX(elements, elements_of(program, program->instructions[ech_program_operand(program, at, i)].shape));
+    /* Work on what is small beside the whole costs nothing that shows. */
+    bool wide = elements > 0 && elements >= survey->widest / 2;
+    switch ((int)at->opcode) {
+    case ECH_HLO_FUSION:
+        for (uint32_t i = 0; i < at->n_called && depth < MAX_DEPTH; i++)
+            survey_computation(survey, ech_program_called(program, at, i), depth + 1);
+        return;
+    case ECH_HLO_CONVOLUTION:
+    case ECH_HLO_DOT:
+        if (survey->product == ECH_NONE || elements > elements_of(program, program->instructions[survey->product].shape))
+            survey->product = id;
+        return;
+    case ECH_HLO_BROADCAST:
+        survey->body.broadcast += wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0));
+        return;
+    case ECH_HLO_REDUCE:
+        survey->body.reduce += wide;
+        survey->body.lane_reduce += wide && reduces_lanes(program, at);
+        survey->moves_only = false;
+        return;
+    case ECH_HLO_REDUCE_WINDOW: {
+        /* As many passes over the result as the window has positions. */
+        size_t n;
+        const char *window = ech_program_attribute(at, "window", &n);
+        const char *size = window != NULL ? g_strstr_len(window, (gssize)n, "size=") : NULL;
+        uint64_t positions = 1;
+        for (const char *c = size != NULL ? size + 5 : NULL; c != NULL && c < window + n && g_ascii_isdigit(*c);) {
+            uint64_t value = 0;
+            while (c < window + n && g_ascii_isdigit(*c) && value < 4096)
+                value = value * 10 + (uint64_t)(*c++ - '0');
+            positions = MIN(positions * MAX(value, 1u), 4096u);
+            if (c < window + n && *c == 'x')
+                c++;
+        }
+        survey->body.simple += (uint32_t)positions;
+        survey->moves_only = false;
+        return;
+    }
+    case ECH_HLO_GATHER:
+        survey->gathers = true;
+        survey->gathered = MAX(survey->gathered, elements / MAX(program->shapes[at->shape].layout != ECH_NONE && program->layouts[program->shapes[at->shape].layout].rank > 0
+                                                                    ? program->layouts[program->shapes[at->shape].layout].dims[program->layouts[program->shapes[at->shape].layout].rank - 1u]
+                                                                    : 1, 1u));
+        return;
+    case ECH_HLO_SCATTER:
+        survey->scatters = true;
+        return;
+    case ECH_HLO_DIVIDE:
+        survey->body.divide += wide;
+        survey->moves_only = false;
+        return;
+    case ECH_HLO_CONVERT:
+        survey->moves_only = false;
+        return;
+    default:
+        if (ech_hlo_is_transcendental((EchHlo)at->opcode)) {
+            survey->body.transcendental += wide;
+            survey->moves_only = false;
+        } else if (ech_hlo_is_elementwise((EchHlo)at->opcode)) {
+            survey->body.simple += wide;
+            survey->moves_only = false;
+        }
+        return;
+    }
+}
+
+/* -- products -------------------------------------------------------------- */
+
+/* Number of the fusion's parameter that an instruction of its body is made of, or ECH_NONE; the widest where several are. */
+static EchId parameter_behind(const EchProgram *program, EchId id, EchId computation, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[id];
+    if (at->opcode == ECH_HLO_PARAMETER)
+        return at->computation == computation && at->number >= 0 ? (EchId)at->number : ECH_NONE;
+    if (depth >= 64)
+        return ECH_NONE;
+    EchId best = ECH_NONE, best_operand = ECH_NONE;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < at->n_operands; i++) {
+        EchId operand = ech_program_operand(program, at, i);
+        uint64_t elements = elements_of(program, program->instructions[operand].shape);
+        if (best_operand == ECH_NONE || elements > most) {
+            EchId found = parameter_behind(program, operand, computation, depth + 1);
+            if (found != ECH_NONE) {
+                best = found;
+                best_operand = operand;
+                most = elements;
+            }
+        }
+    }
+    return best;
+}
+
+typedef struct {
+    uint64_t size[8], stride[8], lhs_dilate[8], rhs_dilate[8];
+    unsigned n;
+} Window;
+
+/* "{size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=..}" */
+static Window read_window(const EchInstruction *convolution)
+{
+    Window window = {0};
+    for (unsigned i = 0; i < 8; i++)
+        window.size[i] = window.stride[i] = window.lhs_dilate[i] = window.rhs_dilate[i] = 1;
+    size_t n;
+    const char *text = ech_program_attribute(convolution, "window", &n);
+    static const char *const names[] = {"size=", "stride=", "lhs_dilate=", "rhs_dilate="};
+    uint64_t *const fields[] = {window.size, window.stride, window.lhs_dilate, window.rhs_dilate};
+    for (unsigned f = 0; text != NULL && f < 4; f++) {
+        const char *at = g_strstr_len(text, (gssize)n, names[f]);
+        if (at == NULL)
+            continue;
+        at += strlen(names[f]);
+        for (unsigned i = 0; i < 8 && at < text + n && g_ascii_isdigit(*at); i++) {
+            uint64_t value = 0;
+            while (at < text + n && g_ascii_isdigit(*at) && value < (UINT64_C(1) << 40))
+                value = value * 10 + (uint64_t)(*at++ - '0');
+            fields[f][i] = MAX(value, 1u);
+            if (f == 0)
+                window.n = i + 1;
+            if (at < text + n && *at == 'x')
+                at++;
+        }
+    }
+    return window;
+}
+
+/* Position of @label in "b01f", or -1. */
+static int label_at(const char *labels, size_t n, char label)
+{
+    for (size_t i = 0; i < n; i++)
+        if (labels[i] == label)
+            return (int)i;
+    return -1;
+}
+
+/* The logical dimension that lies @position places from the lanes, sizes of 1 skipped: they take no part in the tile's orientation. */
+static int physical(const EchLayout *layout, unsigned position)
+{
+    for (unsigned i = 0; i < layout->rank; i++) {
+        if (layout->dims[layout->order[i]] == 1 && layout->rank > 2)
+            continue;
+        if (position-- == 0)
+            return layout->order[i];
+    }
+    return -1;
+}
+
+static const EchLayout *layout_of(const EchProgram *program, EchId instruction)
+{
+    return ech_program_layout(program, program->instructions[instruction].shape);
+}
+
+static uint64_t read_group_count(const EchInstruction *convolution, const char *name)
+{
+    size_t n;
+    const char *text = ech_program_attribute(convolution, name, &n);
+    int64_t value = 1;
+    return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
+}
+
+static bool read_convolution(const EchProgram *program, const EchInstruction *convolution, EchKernelContraction *c)
+{
+    size_t n;
+    const char *labels = ech_program_attribute(convolution, "dim_labels", &n);
+    const EchLayout *lhs = layout_of(program, ech_program_operand(program, convolution, 0)), *rhs = layout_of(program, ech_program_operand(program, convolution, 1));
+    const EchLayout *out = ech_program_layout(program, convolution->shape);
+    if (labels == NULL || lhs == NULL || rhs == NULL || out == NULL)
+        return false;
+    const char *underscore = memchr(labels, '_', n), *arrow = g_strstr_len(labels, (gssize)n, "->");
+    if (underscore == NULL || arrow == NULL || arrow < underscore)
+        return false;
+    const char *l = labels, *r = underscore + 1, *o = arrow + 2;
+    size_t ln = (size_t)(underscore - l), rn = (size_t)(arrow - r), on = n - (size_t)(o - labels);
+    if (ln != lhs->rank || rn != rhs->rank || on != out->rank)
+        return false;
+    int lb = label_at(l, ln, 'b'), lf = label_at(l, ln, 'f'), ri = label_at(r, rn, 'i'), ro = label_at(r, rn, 'o'), ob = label_at(o, on, 'b'), of = label_at(o, on, 'f');
+    if (lb < 0 || lf < 0 || ri < 0 || ro < 0 || ob < 0 || of < 0)
+        return false;
+    Window window = read_window(convolution);
+    *c = (EchKernelContraction){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .taps = 1, .input_pixels = lhs->dims[lb], .passes = 1};
+    for (unsigned i = 0; i < window.n && i < 8; i++) {
+        char label = (char)('0' + i);
+        int ls = label_at(l, ln, label), rs = label_at(r, rn, label), os = label_at(o, on, label);
+        if (ls < 0 || rs < 0 || os < 0)
+            return false;
+        uint64_t taps = window.size[i] / window.lhs_dilate[i] + (window.size[i] % window.lhs_dilate[i] != 0);
+        /* A batch dimension is written as a window that meets one position of the operand at each of its own. */
+        bool batch = window.size[i] > 1 && taps == 1 && out->dims[os] == window.size[i] && lhs->dims[ls] == window.size[i];
+        if (batch) {
+            c->batch *= out->dims[os];
+            continue;
+        }
+        c->taps = ech_bytes_mul(c->taps, taps);
+        c->m = ech_bytes_mul(c->m, out->dims[os]);
+        c->input_pixels = ech_bytes_mul(c->input_pixels, lhs->dims[ls]);
+        if (out->dims[os] > 1 || taps > 1)
+            c->convolution = true;
+    }
+    uint64_t groups = MAX(read_group_count(convolution, "feature_group_count"), read_group_count(convolution, "batch_group_count"));
+    if (groups > 1) { /* each group is a product of its own */
+        c->batch = ech_bytes_mul(c->batch, groups);
+        c->n = MAX(c->n / groups, 1u);
+    }
+    c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
+    c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && rhs->rank == 2;
+    c->out_transposed = !c->convolution && physical(out, 0) == ob && out->rank == 2;
+    return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
+}
+
+static bool read_dot(const EchProgram *program, const EchInstruction *dot, EchKernelContraction *c)
+{
+    const EchLayout *lhs = layout_of(program, ech_program_operand(program, dot, 0)), *out = ech_program_layout(program, dot->shape);
+    const EchLayout *rhs = layout_of(program, ech_program_operand(program, dot, 1));
+    if (lhs == NULL || rhs == NULL || out == NULL)
+        return false;
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    size_t n;
+    *c = (EchKernelContraction){.batch = 1, .m = 1, .n = 1, .k = 1, .taps = 1, .passes = 1};
+    const char *text = ech_program_attribute(dot, "lhs_batch_dims", &n);
+    size_t count = text != NULL ? MIN(ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims)) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (dims[i] >= 0 && dims[i] < lhs->rank)
+            c->batch = ech_bytes_mul(c->batch, lhs->dims[dims[i]]);
+    text = ech_program_attribute(dot, "lhs_contracting_dims", &n);
+    count = text != NULL ? MIN(ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims)) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (dims[i] >= 0 && dims[i] < lhs->rank)
+            c->k = ech_bytes_mul(c->k, lhs->dims[dims[i]]);
+    if (c->batch == 0 || c->k == 0)
+        return false;
+    c->m = ech_layout_elements(lhs) / c->batch / c->k;
+    c->n = ech_layout_elements(rhs) / c->batch / c->k;
+    return c->m > 0 && c->n > 0;
+}
+
+static uint32_t read_passes(const EchInstruction *product, const EchLayout *lhs)
+{
+    size_t n;
+    const char *precision = ech_program_attribute(product, "operand_precision", &n);
+    if (precision == NULL || lhs->bits < 32)
+        return 1;
+    return g_strstr_len(precision, (gssize)n, "highest") != NULL ? 6 : g_strstr_len(precision, (gssize)n, "high") != NULL ? 3 : 1;
+}
+
+/* -- the instruction ------------------------------------------------------- */
+
+static void read_list(const EchInstruction *instruction, const char *key, uint32_t *ret, uint8_t *ret_n)
+{
+    size_t n;
+    int64_t numbers[ECH_KERNEL_MAX_WINDOW];
+    const char *text = ech_program_config(instruction, key, &n);
+    size_t count = text != NULL ? ech_program_numbers(text, n, numbers, ECH_KERNEL_MAX_WINDOW) : 0;
+    if (count > ECH_KERNEL_MAX_WINDOW)
+        return;
+    for (size_t i = 0; i < count; i++)
+        ret[i] = numbers[i] > 0 && numbers[i] <= UINT32_MAX ? (uint32_t)numbers[i] : 1;
+    *ret_n = (uint8_t)count;
+}
+
+static EchKernelWindows read_windows(const EchInstruction *instruction)
+{
+    EchKernelWindows windows = {0};
+    uint64_t buffers = 0;
+    read_list(instruction, "window_config.iteration_bounds", windows.iterations, &windows.n_iterations);
+    if (windows.n_iterations == 0)
+        return windows;
+    read_list(instruction, "window_config.kernel_window_bounds", windows.kernel, &windows.n_kernel);
+    read_list(instruction, "window_config.output_window_bounds", windows.output, &windows.n_output);
+    read_list(instruction, "window_config.input_window_bounds", windows.input, &windows.n_input);
+    if (ech_program_config_u64(instruction, "window_config.buffering_level", &buffers))
+        windows.buffers = (uint8_t)MIN(buffers, 255u);
+    return windows;
+}
+
+static bool is_kernel(const EchInstruction *at)
+{
+    switch ((int)at->opcode) {
+    case ECH_HLO_FUSION:
+    case ECH_HLO_CONVOLUTION:
+    case ECH_HLO_DOT:
+    case ECH_HLO_REDUCE:
+    case ECH_HLO_REDUCE_WINDOW:
+    case ECH_HLO_SELECT_AND_SCATTER:
+    case ECH_HLO_COPY:
+    case ECH_HLO_TRANSPOSE:
+    case ECH_HLO_RESHAPE:
+    case ECH_HLO_BROADCAST:
+    case ECH_HLO_CONCATENATE:
+    case ECH_HLO_SLICE:
+    case ECH_HLO_PAD:
+    case ECH_HLO_DYNAMIC_SLICE:
+    case ECH_HLO_DYNAMIC_UPDATE_SLICE:
+    case ECH_HLO_GATHER:
+    case ECH_HLO_SCATTER:
+    case ECH_HLO_IOTA:
+    case ECH_HLO_SORT:
+        return true;
+    default:
+        return ech_hlo_is_elementwise((EchHlo)at->opcode);
+    }
+}
+
+/* -- what is really touched ------------------------------------------------ */
+
+static EchBytes shape_bytes(const EchProgram *program, EchId instruction)
+{
+    const EchLayout *layout = layout_of(program, instruction);
+    return layout != NULL ? ech_layout_padded_bytes(layout, ECH_LAYOUT_DENSE) : 0;
+}
+
+/* Bytes that @user reads of its operand @k, where that is an array. */
+static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, unsigned depth);
+
+/* Bytes of a parameter that a fusion's body reads: slices count what they take, the destination of an update nothing. */
+static EchBytes bytes_of_parameter(const EchProgram *program, EchId computation, EchId parameter, unsigned depth)
+{
+    const EchComputation *body = &program->computations[computation];
+    EchBytes whole = shape_bytes(program, parameter), most = 0;
+    bool used = false;
+    for (uint32_t i = 0; i < body->n; i++) {
+        const EchInstruction *user = &program->instructions[body->first + i];
+        for (uint32_t k = 0; k < user->n_operands; k++) {
+            if (ech_program_operand(program, user, k) != parameter)
+                continue;
+            used = true;
+            if ((user->opcode == ECH_HLO_BITCAST || user->opcode == ECH_HLO_RESHAPE) && depth < MAX_DEPTH)
+                most = ech_bytes_add(most, bytes_of_parameter(program, computation, body->first + i, depth + 1));
+            else
+                most = ech_bytes_add(most, bytes_read(program, body->first + i, k, depth + 1));
+        }
+    }
+    /* The root is read as a whole by whoever comes next. */
+    return !used && body->root != parameter ? 0 : MIN(used ? most : whole, whole);
+}
+
+static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[user];
+    EchId operand = ech_program_operand(program, at, k);
+    EchBytes whole = shape_bytes(program, operand);
+    switch ((int)at->opcode) {
+    case ECH_HLO_SLICE:
+    case ECH_HLO_DYNAMIC_SLICE:
+    case ECH_HLO_GATHER:
+        return k == 0 ? MIN(whole, shape_bytes(program, user)) : whole;
+    case ECH_HLO_DYNAMIC_UPDATE_SLICE:
+    case ECH_HLO_SCATTER:
+        return k == 0 ? 0 : whole;
+    case ECH_HLO_FUSION: {
+        if (at->n_called == 0 || depth >= MAX_DEPTH)
+            return whole;
+        EchId computation = ech_program_called(program, at, 0);
+        const EchComputation *body = &program->computations[computation];
+        for (uint32_t i = 0; i < body->n; i++) {
+            const EchInstruction *parameter = &program->instructions[body->first + i];
+            if (parameter->opcode == ECH_HLO_PARAMETER && parameter->number == (int64_t)k)
+                return bytes_of_parameter(program, computation, body->first + i, depth + 1);
+        }
+        return whole;
+    }
+    default:
+        return whole;
+    }
+}
+
+/* Bytes an instruction's array result writes: an update in place writes its update. */
+static EchBytes bytes_written(const EchProgram *program, EchId id, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[id];
+    if (at->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && at->n_operands > 1)
+        return shape_bytes(program, ech_program_operand(program, at, 1));
+    if (at->opcode == ECH_HLO_SCATTER && at->n_operands > 2)
+        return shape_bytes(program, ech_program_operand(program, at, at->n_operands - 1u));
+    if (depth < MAX_DEPTH) {
+        if (at->opcode == ECH_HLO_FUSION && at->n_called > 0)
+            return MIN(shape_bytes(program, id), bytes_written(program, program->computations[ech_program_called(program, at, 0)].root, depth + 1));
+        if (at->opcode == ECH_HLO_BITCAST && at->n_operands == 1)
+            return bytes_written(program, ech_program_operand(program, at, 0), depth + 1);
+    }
+    return shape_bytes(program, id);
+}
+
+static void collect(Arrays *arrays, EchId instruction)
+{
+    const EchProgram *program = arrays->program;
+    const EchInstruction *at = &program->instructions[instruction];
+    for (uint32_t k = 0; k < at->n_operands; k++) {
+        guint before = arrays->operands->len;
+        add_leaves(program, program->instructions[ech_program_operand(program, at, k)].shape, arrays->operands, 0);
+        bool array = !program->shapes[program->instructions[ech_program_operand(program, at, k)].shape].is_tuple;
+        for (guint i = before; i < arrays->operands->len; i++) {
+            EchBytes bytes = array ? bytes_read(program, instruction, k, 0) : ech_layout_padded_bytes(&g_array_index(arrays->operands, EchLayout, i), ECH_LAYOUT_DENSE);
+            g_array_append_val(arrays->operand_bytes, bytes);
+            g_array_append_val(arrays->operand_of, k);
+        }
+    }
+    add_leaves(program, at->shape, arrays->results, 0);
+    bool array = !program->shapes[at->shape].is_tuple;
+    for (guint i = 0; i < arrays->results->len; i++) {
+        EchBytes bytes = array ? bytes_written(program, instruction, 0) : ech_layout_padded_bytes(&g_array_index(arrays->results, EchLayout, i), ECH_LAYOUT_DENSE);
+        g_array_append_val(arrays->result_bytes, bytes);
+    }
+}
+
+bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    if (!is_kernel(at))
+        return false;
+    g_autoptr(GArray) operands = g_array_new(FALSE, FALSE, sizeof(EchLayout)), results = g_array_new(FALSE, FALSE, sizeof(EchLayout));
+    g_autoptr(GArray) operand_bytes = g_array_new(FALSE, FALSE, sizeof(EchBytes)), result_bytes = g_array_new(FALSE, FALSE, sizeof(EchBytes));
+    g_autoptr(GArray) operand_of = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    Arrays arrays = {program, operands, results, operand_bytes, result_bytes, operand_of};
+    collect(&arrays, instruction);
+
+    Survey survey = {.program = program, .product = ECH_NONE, .moves_only = true};
+    for (guint i = 0; i < operands->len; i++)
+        survey.widest = MAX(survey.widest, ech_layout_elements(&g_array_index(operands, EchLayout, i)));
+    for (guint i = 0; i < results->len; i++)
+        survey.widest = MAX(survey.widest, ech_layout_elements(&g_array_index(results, EchLayout, i)));
+    survey_instruction(&survey, instruction, 0);
+
+    EchKernel kernel = {
+        .kind = ECH_KERNEL_STREAM,
+        .results = (const EchLayout *)(void *)results->data,
+        .n_results = results->len,
+        .operands = (const EchLayout *)(void *)operands->data,
+        .n_operands = operands->len,
+        .operand_bytes = (const EchBytes *)(void *)operand_bytes->data,
+        .result_bytes = (const EchBytes *)(void *)result_bytes->data,
+        .body = survey.body,
+        .windows = read_windows(at),
+        .fused = at->opcode == ECH_HLO_FUSION,
+        .gathered_rows = survey.gathered,
+    };
+    if (survey.product != ECH_NONE) {
+        const EchInstruction *product = &program->instructions[survey.product];
+        EchKernelContraction contraction;
+        bool known = product->n_operands >= 2 && results->len > 0 &&
+                     (product->opcode == ECH_HLO_DOT ? read_dot(program, product, &contraction) : read_convolution(program, product, &contraction));
+        if (known) {
+            EchId sides[2];
+            for (unsigned side = 0; side < 2; side++) {
+                EchId operand = ech_program_operand(program, product, side), parameter = ECH_NONE;
+                sides[side] = side; /* a product of its own */
+                if (survey.product != instruction) {
+                    /* The product may lie in a fusion inside: climb to the parameter of the outermost one. */
+                    EchId computation = product->computation;
+                    parameter = parameter_behind(program, operand, computation, 0);
+                    if (at->n_called > 0 && computation != ech_program_called(program, at, 0))
+                        parameter = ECH_NONE;
+                    sides[side] = ECH_NONE;
+                    for (guint i = 0; i < operand_of->len && sides[side] == ECH_NONE; i++)
+                        if (parameter != ECH_NONE && g_array_index(operand_of, uint32_t, i) == parameter)
+                            sides[side] = i;
+                }
+            }
+            const EchLayout *lhs = layout_of(program, ech_program_operand(program, product, 0));
+            contraction.passes = lhs != NULL ? read_passes(product, lhs) : 1;
+            size_t n;
+            const char *emitter = ech_program_config(at, "convolution_algorithm_config.emitter", &n);
+            contraction.one_tap = emitter != NULL && n == strlen("EmitOutputBatchInSublanes") && memcmp(emitter, "EmitOutputBatchInSublanes", n) == 0;
+            if (sides[0] < operands->len && sides[1] < operands->len) {
+                kernel.kind = ECH_KERNEL_CONTRACTION;
+                kernel.contraction = contraction;
+                kernel.lhs = sides[0];
+                kernel.rhs = sides[1];
+            }
+        }
+    } else if ((survey.gathers || survey.scatters) && survey.gathered > 0) {
+        kernel.kind = ECH_KERNEL_GATHER;
+    } else if (at->opcode == ECH_HLO_COPY || at->opcode == ECH_HLO_TRANSPOSE) {
+        kernel.kind = ECH_KERNEL_COPY;
+    }
+    ech_kernel_price(model, &kernel, own_tiles, ret);
+    return true;
+}
