@@ -243,7 +243,7 @@ void ech_allocator_record_stream(EchAllocator *self, uint32_t id, uint32_t strea
 {
     const EchLive *live = self->class->record_stream ? ech_alloc_live(self, id) : NULL;
     if (live)
-        self->class->record_stream(self, live, stream);
+        self->class->record_stream(self, id, live, stream);
 }
 
 void ech_allocator_stream_done(EchAllocator *self, uint32_t stream)
@@ -371,6 +371,23 @@ EchAllocBlock *ech_allocator_blocks(const EchAllocator *self, size_t *ret_n)
         qsort(out->data, out->len, sizeof(EchAllocBlock), compare_blocks);
     *ret_n = out->len;
     return (EchAllocBlock *)(void *)g_array_free(out, FALSE);
+}
+
+void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out)
+{
+    g_autoptr(GArray) used = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
+    ech_alloc_each_live(self, add_used, used);
+    if (used->len)
+        qsort(used->data, used->len, sizeof(EchAllocBlock), compare_blocks);
+    uint64_t at = 0;
+    for (unsigned i = 0; i <= used->len; i++) {
+        const EchAllocBlock *next = i < used->len ? &g_array_index(used, EchAllocBlock, i) : NULL;
+        uint64_t stop = next ? next->address : end;
+        EchAllocBlock hole = {.state = ECH_BLOCK_FREE, .address = at, .bytes = stop > at ? stop - at : 0, .id = UINT32_MAX};
+        if (hole.bytes)
+            g_array_append_val(out, hole);
+        at = next ? next->address + next->bytes : stop;
+    }
 }
 
 bool ech_alloc_take_segment(EchAllocator *self, EchBytes bytes, uint64_t *ret_address, uint32_t *ret_segment)

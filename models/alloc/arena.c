@@ -64,36 +64,11 @@ static EchBytes arena_largest(const EchAllocator *base)
     return base->stats.reserved - self->top;
 }
 
-static void collect(uint32_t id, const EchLive *live, void *data)
-{
-    (void)id;
-    EchAllocBlock block = {.address = live->address, .bytes = live->rounded};
-    g_array_append_val((GArray *)data, block);
-}
-
-static int by_address(const void *a, const void *b)
-{
-    const EchAllocBlock *x = a, *y = b;
-    return (x->address > y->address) - (x->address < y->address);
-}
-
 /* Freed space below the top is stranded, above it is usable: two kinds of free blocks, told apart by their place only. */
 static void arena_walk(const EchAllocator *base, GArray *out)
 {
     const Arena *self = (const Arena *)base;
-    g_autoptr(GArray) used = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
-    ech_alloc_each_live(base, collect, used);
-    if (used->len)
-        qsort(used->data, used->len, sizeof(EchAllocBlock), by_address);
-    uint64_t at = 0;
-    for (unsigned i = 0; i <= used->len; i++) {
-        const EchAllocBlock *next = i < used->len ? &g_array_index(used, EchAllocBlock, i) : NULL;
-        uint64_t end = next ? next->address : self->top;
-        EchAllocBlock hole = {.state = ECH_BLOCK_FREE, .address = at, .bytes = end - at, .id = UINT32_MAX};
-        if (hole.bytes)
-            g_array_append_val(out, hole);
-        at = next ? next->address + next->bytes : end;
-    }
+    ech_alloc_walk_holes(base, self->top, out);
     EchAllocBlock rest = {.state = ECH_BLOCK_FREE, .address = self->top, .bytes = base->stats.reserved - self->top, .id = UINT32_MAX};
     if (rest.bytes)
         g_array_append_val(out, rest);

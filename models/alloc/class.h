@@ -34,7 +34,7 @@ typedef struct EchAllocClass {
     bool (*alloc)(EchAllocator *self, const EchAllocRequest *request, EchLive *live, EchPlacement *ret);
     void (*release)(EchAllocator *self, uint32_t id, const EchLive *live);
     /* The rest is optional. */
-    void (*record_stream)(EchAllocator *self, const EchLive *live, uint32_t stream);
+    void (*record_stream)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream);
     void (*stream_done)(EchAllocator *self, uint32_t stream);
     bool (*reset)(EchAllocator *self);
     EchBytes (*largest_free)(const EchAllocator *self);
@@ -69,5 +69,7 @@ EchLive *ech_alloc_live(EchAllocator *self, uint32_t id);
 bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live);
 /** Every live allocation in order of id. */
 void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data);
+/** Adds what lies below @end between the live allocations as free blocks of segment 0, for allocators with one range. */
+void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out);
 /** For own_stats. */
 void ech_alloc_add_stat(GArray *out, const char *name, int64_t value);

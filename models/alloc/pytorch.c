@@ -402,8 +402,9 @@ static void pytorch_stream_done(EchAllocator *base, uint32_t stream)
     complete(self, events_of(self, stream));
 }
 
-static void pytorch_record_stream(EchAllocator *base, const EchLive *live, uint32_t stream)
+static void pytorch_record_stream(EchAllocator *base, uint32_t id, const EchLive *live, uint32_t stream)
 {
+    (void)id;
     PyTorch *self = (PyTorch *)base;
     Block *block = &self->blocks[live->handle];
     if (self->pools[block->pool].stream == stream)

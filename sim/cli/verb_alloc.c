@@ -400,7 +400,10 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     g_autoptr(GString) out = g_string_new(NULL);
     g_autofree char *room = ech_format_bytes(capacity), *least = ech_format_bytes(bound);
     g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n\n", path, input->format, input->events->len, room, least);
-    g_string_append_printf(out, "%-28s %8s %11s %11s %7s %11s %11s %9s%s %9s\n", "allocator", "failed", "peak live", "reserved", "frag", "waste", "largest", "segments",
+    int width = 20;
+    for (guint i = 0; i < results->len; i++)
+        width = MAX(width, (int)MIN(strlen(g_array_index(results, Result, i).spec), (size_t)100));
+    g_string_append_printf(out, "%-*s %8s %11s %11s %7s %11s %11s %9s%s %9s\n", width, "allocator", "failed", "peak live", "reserved", "frag", "waste", "largest", "segments",
                            searched ? "    smallest" : "", "events/s");
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
@@ -408,7 +411,7 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *waste = ech_format_bytes(stats->waste_at_peak);
         g_autofree char *largest = ech_format_bytes(stats->largest_free), *smallest = ech_format_bytes(result->smallest);
         g_autofree char *rate = ech_format_count(result->outcome.seconds > 0 ? (double)result->outcome.events / result->outcome.seconds : 0, "");
-        g_string_append_printf(out, "%-28s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, result->spec, stats->failed, live, reserved, 100 * fragmentation(stats), waste,
+        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, width, result->spec, stats->failed, live, reserved, 100 * fragmentation(stats), waste,
                                largest, stats->segments_allocated);
         if (searched)
             g_string_append_printf(out, " %11s", result->smallest ? smallest : "none");
