@@ -676,6 +676,13 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
         join(parent, flow->value_of[leaf_at(flow, pairs[i].step_a, pairs[i].leaf_a)], flow->value_of[leaf_at(flow, pairs[i].step_b, pairs[i].leaf_b)]);
     for (uint32_t v = 0; v < n_values; v++)
         p->values[v].group = find(parent, v);
+    /* A parameter whose buffer goes on in another value ends like any other value. */
+    g_autofree uint32_t *group_size = g_new0(uint32_t, MAX(n_values, 1));
+    for (uint32_t v = 0; v < n_values; v++)
+        group_size[p->values[v].group]++;
+    for (uint32_t v = 0; v < n_values; v++)
+        if (group_size[p->values[v].group] > 1)
+            p->values[v].last = p->values[v].step;
     g_array_sort(positions, compare_found);
     g_array_sort(uses, compare_found);
     p->n_positions = positions->len;
@@ -701,6 +708,83 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     fill_steps(b);
     fill_uses(b);
     return flow;
+}
+
+typedef struct {
+    uint32_t first, last, value; /* value ECH_PLACE_NONE: a tuple's table */
+    uint64_t id;
+} Life;
+
+static int compare_life(const void *a, const void *b)
+{
+    const Life *x = a, *y = b;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    if (x->last != y->last)
+        return x->last < y->last ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBytes table_bytes)
+{
+    EchMsaProblem *p = &flow->problem;
+    g_autoptr(GArray) lives = g_array_new(FALSE, FALSE, sizeof(Life));
+    g_autofree uint32_t *span_end = g_new0(uint32_t, MAX(p->n_steps, 1));
+    g_autofree uint32_t *table_end = g_new0(uint32_t, MAX(p->n_steps, 1));
+    for (uint32_t t = 0; t < p->n_steps; t++)
+        if (instructions[t].computation < p->n_steps)
+            span_end[instructions[t].computation] = MAX(span_end[instructions[t].computation], t);
+    for (uint32_t t = 0; t < p->n_steps; t++)
+    {
+        const EchFlowInstruction *in = &instructions[t];
+        for (uint32_t k = 0; k < in->n_operands; k++)
+            if (in->operands[k] != ECH_PLACE_NONE)
+                table_end[in->operands[k]] = MAX(table_end[in->operands[k]], t);
+        table_end[t] = MAX(table_end[t], t);
+        for (uint32_t l = 0; in->root && l < in->n_leaves; l++)
+        {
+            EchMsaValue *value = &p->values[flow->value_of[leaf_at(flow, t, l)]];
+            value->last = MAX(value->last, in->entry ? p->n_steps : span_end[in->computation]);
+        }
+    }
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        Life life = {p->values[v].first, p->values[v].last, v, p->values[v].id};
+        if (p->values[v].bytes > 0)
+            g_array_append_val(lives, life);
+    }
+    for (uint32_t t = 0; t < p->n_steps && table_bytes > 0; t++)
+        if (!flow->trees[t]->array && instructions[t].op != ECH_FLOW_ELEMENT && instructions[t].op != ECH_FLOW_BITCAST)
+        {
+            Life life = {t, table_end[t], ECH_PLACE_NONE, (uint64_t)t};
+            g_array_append_val(lives, life);
+        }
+    qsort(lives->data, lives->len, sizeof(Life), compare_life);
+    /* Releases of a step come after its allocations, in the same order. */
+    g_autofree uint32_t *head = g_new(uint32_t, p->n_steps + 2), *next = g_new(uint32_t, MAX(lives->len, 1)), *tail = g_new(uint32_t, p->n_steps + 2);
+    for (uint32_t t = 0; t < p->n_steps + 2; t++)
+        head[t] = tail[t] = ECH_PLACE_NONE;
+    for (guint i = 0; i < lives->len; i++)
+    {
+        uint32_t end = MIN(g_array_index(lives, Life, i).last, p->n_steps + 1);
+        next[i] = ECH_PLACE_NONE;
+        if (tail[end] == ECH_PLACE_NONE)
+            head[end] = i;
+        else
+            next[tail[end]] = i;
+        tail[end] = i;
+    }
+    int64_t clock = 0;
+    guint at = 0;
+    for (uint32_t t = 0; t < p->n_steps + 2; t++)
+    {
+        for (; at < lives->len && g_array_index(lives, Life, at).first <= t; at++, clock++)
+            if (g_array_index(lives, Life, at).value != ECH_PLACE_NONE)
+                p->values[g_array_index(lives, Life, at).value].duration = -clock;
+        for (uint32_t i = head[t]; i != ECH_PLACE_NONE; i = next[i], clock++)
+            if (g_array_index(lives, Life, i).value != ECH_PLACE_NONE)
+                p->values[g_array_index(lives, Life, i).value].duration += clock;
+    }
 }
 
 void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)

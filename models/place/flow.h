@@ -87,6 +87,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFlow, ech_flow_free)
 uint32_t ech_flow_leaf(const EchFlow *flow, uint32_t step, const char *index);
 /** The XLA index of a leaf, "{0,1}" or "" for a result that is an array; owned by the caller. */
 char *ech_flow_index(const EchFlow *flow, uint32_t step, uint32_t leaf) G_GNUC_WARN_UNUSED_RESULT;
+/** After ids are set: fills in duration. @table_bytes: bytes of a tuple's pointer table, 0 where the chip has none. */
+void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBytes table_bytes);
 /** After eligible and the allowed flags are set: which copies and slices may become prefetches. */
 void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions);
 /** Requires slow memory for entry parameters, results and constants, and lists the parameters that may be fetched before the program. */

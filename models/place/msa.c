@@ -2031,7 +2031,7 @@ static gint compare_order(gconstpointer a, gconstpointer b, gpointer data)
         return x->boundedness > y->boundedness ? -1 : 1;
     if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
-    int64_t u = (int64_t)x->first - x->last, v = (int64_t)y->first - y->last;
+    int64_t u = -x->duration, v = -y->duration;
     if (u != v)
         return u < v ? -1 : 1;
     u = v = -1;
@@ -2041,8 +2041,8 @@ static gint compare_order(gconstpointer a, gconstpointer b, gpointer data)
         v = MAX(v, (int64_t)p->uses[s].step);
     if (u != v)
         return u < v ? -1 : 1;
-    if (x->step != y->step)
-        return x->step < y->step ? -1 : 1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
 }
 

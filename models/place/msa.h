@@ -44,6 +44,7 @@ typedef struct {
     uint32_t group;      /**< Values that must share one place (loop-carried, in-place). */
     uint32_t step;       /**< Where it is defined. */
     uint32_t first, last; /**< Its live range; entry parameters live from the first step to the end. */
+    int64_t duration;    /**< Length of its life, in allocations and releases (XLA's heap clock): a key of the order. */
     uint64_t id;         /**< Last key of the order. */
     double boundedness;  /**< First key of the order: seconds saved / sqrt(bytes). */
     uint32_t major;      /**< Length of the most major dimension, 0 for scalars: sliced prefetch cuts it. */

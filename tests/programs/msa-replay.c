@@ -421,6 +421,21 @@ static void read_values(Replay *r)
     p->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);
 }
 
+/* Which parameters look like weights depends on fused bodies, which this file lacks: of our candidates, in our order, those the file names as such. */
+static void keep_candidates(Replay *r)
+{
+    EchMsaProblem *p = &r->flow->problem;
+    JsonArray *list = json_object_get_array_member(r->root, "xprogram_candidates");
+    g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
+    for (guint i = 0; i < json_array_get_length(list); i++)
+        g_hash_table_add(named, GINT_TO_POINTER((int)json_array_get_int_element(json_array_get_array_element(list, i), 0) + 1));
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_candidates; i++)
+        if (g_hash_table_contains(named, GINT_TO_POINTER((int)MIN(p->values[p->candidates[i].value].id, INT_MAX - 1) + 1)))
+            p->candidates[n++] = p->candidates[i];
+    p->n_candidates = n;
+}
+
 static void print_placement(const Replay *r, const EchMsaResult *result, JsonBuilder *out)
 {
     const EchMsaProblem *p = &r->flow->problem;
@@ -470,6 +485,11 @@ static void print_placement(const Replay *r, const EchMsaResult *result, JsonBui
         json_builder_add_int_value(out, result->use_fast[u]);
     }
     json_builder_end_object(out);
+    json_builder_set_member_name(out, "order");
+    json_builder_begin_array(out);
+    for (uint32_t i = 0; i < result->n_order; i++)
+        json_builder_add_int_value(out, (gint64)p->values[result->order[i]].id);
+    json_builder_end_array(out);
     json_builder_set_member_name(out, "prefetch_bytes");
     json_builder_add_int_value(out, (gint64)prefetched);
     json_builder_set_member_name(out, "evict_bytes");
@@ -587,10 +607,12 @@ int main(int argc, char **argv)
         r->flow = ech_flow_new(r->instructions, r->n, n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
         read_options(r);
         read_values(r);
+        ech_flow_clock(r->flow, r->instructions, 512);
         g_autoptr(GHashTable) benefits = read_benefits(r);
         fill_costs(r, benefits);
         ech_flow_mark_sync(r->flow, r->instructions);
         ech_flow_finish(r->flow, r->instructions);
+        keep_candidates(r);
         gint64 before = g_get_monotonic_time();
         g_autoptr(EchMsaResult) result = ech_msa_run(&r->flow->problem);
         if (timing)
