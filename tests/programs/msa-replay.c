@@ -2,6 +2,7 @@
  *
  * Reads only what a compiler pass would have: schedule, values (their list order is not used), target constraints, options, picker size, bandwidth,
  * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. */
+#include "models/place/cost.h"
 #include "models/place/flow.h"
 #include "models/place/xheap.h"
 
@@ -24,7 +25,9 @@ typedef struct {
     GHashTable *computations; /* name -> 1 + number */
     EchFlowInstruction *instructions;
     uint32_t n;
+    const EchPlaceChip *chip;
     double bandwidth, saving; /* bytes/s, s/byte */
+    float *total;             /* bytes accessed per step; NAN: not known, or bound by compute */
     EchFlow *flow;
 } Replay;
 
@@ -355,6 +358,115 @@ static void fill_costs(Replay *r, GHashTable *benefits)
 }
 
 
+/* The bytes behind a positive benefit: the padded size where it is that to the printed digits. */
+static double bytes_of(const Replay *r, double benefit, double times, EchBytes padded)
+{
+    double bytes = benefit / times / r->saving;
+    return fabs(bytes - (double)padded) <= 2e-5 * (double)padded ? (double)padded : round(bytes);
+}
+
+/* The printed benefits have six digits; XLA's order hangs on the rounding of single precision. Adds up what each instruction bound by memory accesses, and where
+ * the sum is the printed time repeats the arithmetic. */
+static void sharpen_order(Replay *r, GHashTable *benefits)
+{
+    EchMsaProblem *p = &r->flow->problem;
+    r->total = g_new(float, MAX(r->n, 1));
+    g_autofree double *sum = g_new0(double, MAX(r->n, 1));
+    g_autofree bool *known = g_new0(bool, MAX(r->n, 1)), *bound = g_new0(bool, MAX(r->n, 1));
+    g_autofree double *read = g_new0(double, MAX(p->n_uses, 1)), *written = g_new0(double, MAX(p->n_values, 1));
+    for (uint32_t t = 0; t < r->n; t++)
+        known[t] = true;
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        uint32_t step = p->uses[u].step;
+        g_autofree char *text = use_text(r, u);
+        const Benefit *benefit = g_hash_table_lookup(benefits, text);
+        read[u] = (double)p->values[p->uses[u].value].bytes;
+        if (benefit != NULL && benefit->use > 0)
+        {
+            read[u] = bytes_of(r, benefit->use, pow(5, p->steps[step].while_nest), p->values[p->uses[u].value].bytes);
+            bound[step] = true;
+        }
+        else if (benefit != NULL && benefit->use == 0)
+            read[u] = 0;
+        else if (benefit != NULL && benefit->use < 0)
+            known[step] = false;
+        sum[step] += read[u];
+    }
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        uint32_t step = p->values[v].step;
+        g_autofree char *key = g_strdup_printf("#%" G_GUINT64_FORMAT, p->values[v].id);
+        const Benefit *benefit = g_hash_table_lookup(benefits, key);
+        written[v] = (double)p->values[v].bytes;
+        if (benefit != NULL && benefit->definition > 0)
+        {
+            written[v] = bytes_of(r, benefit->definition, pow(5, p->steps[step].while_nest), p->values[v].bytes);
+            bound[step] = true;
+        }
+        else if (benefit != NULL && benefit->definition == 0)
+            written[v] = 0;
+        else if (benefit != NULL)
+            known[step] = false;
+        sum[step] += written[v];
+    }
+    for (uint32_t t = 0; t < r->n; t++)
+    {
+        double seconds = p->steps[t].seconds;
+        r->total[t] = known[t] && fabs(sum[t] / r->bandwidth - seconds) <= 4e-6 * seconds ? (float)sum[t] : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
+    }
+    g_autofree float *gain = g_new(float, MAX(p->n_values, 1)); /* per value: sum over its uses */
+    g_autofree bool *any = g_new0(bool, MAX(p->n_values, 1));
+    g_autofree float *group_gain = g_new0(float, MAX(p->n_values, 1));
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        const EchMsaValue *value = &p->values[v];
+        const EchFlowInstruction *in = &r->instructions[value->step];
+        bool still = in->op == ECH_FLOW_PARAMETER || in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL;
+        g_autofree char *key = g_strdup_printf("#%" G_GUINT64_FORMAT, value->id);
+        const Benefit *benefit = g_hash_table_lookup(benefits, key);
+        if (still)
+            gain[v] = 0;
+        else if (!isnan(r->total[value->step]))
+            gain[v] = ech_place_benefit(r->chip, 0, r->total[value->step], 0, (float)written[v], p->steps[value->step].while_nest);
+        else if (benefit != NULL)
+            gain[v] = (float)benefit->definition;
+        else
+            gain[v] = -1; /* bound by compute: how far does not matter beside a positive benefit */
+    }
+    for (uint32_t v = 0; v < p->n_values; v++)
+        if (p->values[v].eligible)
+        {
+            group_gain[p->values[v].group] = gain[v];
+            any[p->values[v].group] = true;
+        }
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        const EchMsaUse *use = &p->uses[u];
+        const EchMsaStep *step = &p->steps[use->step];
+        uint32_t group = p->values[use->value].group;
+        if (!any[group] || step->kind == ECH_MSA_WHILE || step->kind == ECH_MSA_CONDITIONAL)
+            continue;
+        g_autofree char *text = use_text(r, u);
+        const Benefit *benefit = g_hash_table_lookup(benefits, text);
+        float one = -1;
+        if (!isnan(r->total[use->step]))
+            one = ech_place_benefit(r->chip, 0, r->total[use->step], (float)read[u], 0, step->while_nest);
+        else if (benefit != NULL)
+            one = (float)benefit->use;
+        group_gain[group] = ech_place_add_benefit(group_gain[group], one);
+    }
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        EchMsaValue *value = &p->values[v];
+        if (!value->eligible)
+            continue;
+        float own = ech_place_boundedness(group_gain[value->group], value->bytes);
+        if (fabs((double)own - value->boundedness) <= 2e-5 * fabs(value->boundedness))
+            value->boundedness = own;
+    }
+}
+
 static void read_values(Replay *r)
 {
     EchMsaProblem *p = &r->flow->problem;
@@ -585,21 +697,15 @@ int main(int argc, char **argv)
     if (json_object_has_member(r->root, "schedule") && json_object_has_member(r->root, "options"))
     {
         read_schedule(r);
-        /* Saving per byte in the fast memory: the reciprocal bandwidths of both; facts of each chip. */
         const char *chip = json_object_get_string_member(r->root, "chip");
-        static const struct {
-            const char *chip;
-            double bandwidth, times;
-        } chips[] = {{"v4", 491.2369e9, 6}, {"v5e", 737.66058e9, 22.5}, {"v5p", 2350.42083e9, 7.7}, {"v6e", 1638e9, 13}, {"tpu7x", 3686e9, 3.2}};
-        r->bandwidth = member(r->root, "async_copy_bytes_per_s", 1e12);
-        double times = 10;
-        for (size_t i = 0; i < G_N_ELEMENTS(chips); i++)
-            if (strcmp(chips[i].chip, chip) == 0)
-            {
-                r->bandwidth = chips[i].bandwidth;
-                times = chips[i].times;
-            }
-        r->saving = (1 - 1 / times) / r->bandwidth;
+        r->chip = ech_place_chip(chip);
+        if (r->chip == NULL)
+        {
+            fprintf(stderr, "%s: chip '%s' is not known\n", argv[1], chip);
+            return 1;
+        }
+        r->bandwidth = r->chip->hbm_bytes_per_s;
+        r->saving = (1 - 1 / r->chip->fast_ratio) / r->bandwidth;
         uint32_t n_computations = g_hash_table_size(r->computations);
         r->flow = ech_flow_new(r->instructions, r->n, n_computations, NULL, 0);
         g_autoptr(GArray) pairs = read_pairs(r);
@@ -610,6 +716,7 @@ int main(int argc, char **argv)
         ech_flow_clock(r->flow, r->instructions, 512);
         g_autoptr(GHashTable) benefits = read_benefits(r);
         fill_costs(r, benefits);
+        sharpen_order(r, benefits);
         ech_flow_mark_sync(r->flow, r->instructions);
         ech_flow_finish(r->flow, r->instructions);
         keep_candidates(r);
@@ -621,6 +728,7 @@ int main(int argc, char **argv)
         if (wrong != NULL)
             fprintf(stderr, "%s: %s\n", argv[1], wrong);
         print_placement(r, result, out);
+        g_free(r->total);
         ech_flow_free(r->flow);
         for (uint32_t t = 0; t < r->n; t++)
         {
