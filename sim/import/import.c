@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 #define ZLIB_CONST
 #include <zlib.h>
@@ -322,8 +323,60 @@ EchImport *ech_import_source(EchSource *source, const char *format, const EchImp
     return g_steal_pointer(&import);
 }
 
+/* What a folder is a capture of: the program of a JAX capture or of an XLA dump, or a profile. Earlier rows are preferred. */
+static const char *const folder_patterns[] = {
+    "*.hlo.txt.gz",
+    "*.hlo.txt",
+    "*after_codegen.txt*",
+    "*gpu_after_optimizations.hlo.pb*",
+    "*gpu_after_optimizations.txt*",
+    "*after_optimizations_after_buffer_assignment.hlo.pb*",
+    "*after_optimizations.txt*",
+    "*.hlo.pb*",
+    "*.xplane.pb*",
+    "*.ech",
+};
+
+/* The one file of a folder to read. Of several of a kind the largest: the program itself, not the small modules beside it. */
+static char *file_in_folder(const char *folder, GError **error)
+{
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, error);
+    if (!dir)
+        return NULL;
+    g_autofree char *best = NULL;
+    size_t best_pattern = G_N_ELEMENTS(folder_patterns);
+    gint64 best_size = -1;
+    for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir)) {
+        for (size_t i = 0; i <= best_pattern && i < G_N_ELEMENTS(folder_patterns); i++) {
+            if (!g_pattern_match_simple(folder_patterns[i], name) || strstr(name, ".before."))
+                continue;
+            g_autofree char *path = g_build_filename(folder, name, NULL);
+            GStatBuf status;
+            if (g_stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+                break;
+            bool better = i < best_pattern || status.st_size > best_size || (status.st_size == best_size && strcmp(path, best) < 0);
+            if (better) {
+                best_pattern = i;
+                best_size = status.st_size;
+                g_free(best);
+                best = g_steal_pointer(&path);
+            }
+            break;
+        }
+    }
+    if (!best)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a folder without a program or a profile; expected something like program.hlo.txt.gz", folder);
+    return g_steal_pointer(&best);
+}
+
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error)
 {
-    g_autoptr(EchSource) source = ech_source_open(path, error);
+    g_autofree char *inside = NULL;
+    if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
+        inside = file_in_folder(path, error);
+        if (!inside)
+            return NULL;
+    }
+    g_autoptr(EchSource) source = ech_source_open(inside ? inside : path, error);
     return source ? ech_import_source(source, format, options, error) : NULL;
 }

@@ -50,7 +50,7 @@ typedef struct {
 } EchImportClass;
 
 const EchImportClass *const *ech_import_classes(size_t *ret_n);
-/** Opens, sniffs (or takes @format by name) and reads. Owned by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
+/** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it. Owned by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_import_free(EchImport *import);
