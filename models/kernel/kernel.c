@@ -61,6 +61,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.int8 = NUMBER("int8_efficiency", 1);
     model.matrix = NUMBER("matrix_efficiency", 1);
     model.gather = NUMBER("gather_cycles", 8);
+    model.shuffle = NUMBER("shuffle_cycles", 8);
+    model.narrow_store = view == ECH_KERNEL_COMPILER ? 1 : NUMBER("narrow_store", 0);
     model.stage_input = NUMBER("stage_input", 1);
     model.stage_weights = NUMBER("stage_weights", 0);
     model.stage_result = NUMBER("stage_result", 0);
@@ -85,9 +87,7 @@ double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)
 double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits)
 {
     double bytes = registers * REGISTER * bits / 8;
-    if (model->view == ECH_KERNEL_HARDWARE)
-        return bytes;
-    return bits >= 32 ? bytes : registers * REGISTER * 6; /* narrowing costs a pass over the 32-bit registers */
+    return bits >= 32 ? bytes : bytes + model->narrow_store * (registers * REGISTER * 6 - bytes); /* narrowing is a pass over the 32-bit registers */
 }
 
 /* Work on one thing while the next moves: a maximum, less than perfect where the exponent is small. */
@@ -202,7 +202,7 @@ static double iterations(const EchKernelWindows *windows)
 
 static double body_cycles(const EchKernelModel *model, const EchKernelBody *body, bool fused)
 {
-    double cycles = model->simple * body->simple;
+    double cycles = model->simple * body->simple + model->shuffle * body->shuffle;
     /* A lone instruction's arithmetic hides under its many small windows. */
     if (fused)
         cycles += model->transcendental * body->transcendental + model->divide * body->divide + model->broadcast * body->broadcast + model->reduce * body->reduce;
@@ -552,7 +552,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / 1024));
     bool same_order = kernel->n_results == 1 && kernel->n_operands >= 1 && kernel->results[0].rank == kernel->operands[0].rank &&
                       memcmp(kernel->results[0].order, kernel->operands[0].order, kernel->results[0].rank) == 0;
-    double shuffle = same_order ? 0 : registers * 8; /* a transposed register goes through the cross-lane unit row by row */
+    double shuffle = same_order ? 0 : registers * model->shuffle; /* a transposed register goes through the cross-lane unit row by row */
     if (kernel->windows.buffers == 0 && !same_order) {
         sums.total = model->fixed + steps * model->step + moved + shuffle; /* not pipelined */
         sums.compute = shuffle;

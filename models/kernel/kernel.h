@@ -47,6 +47,7 @@ typedef struct {
     uint32_t divide;
     uint32_t broadcast;      /**< Of something that is not a constant. */
     uint32_t reduce;         /**< Reductions along any dimension. */
+    uint32_t shuffle;        /**< Moves of every register across lanes or rows: window positions of a pooling. */
     uint32_t lane_reduce;    /**< Of them, those along lanes, which need the cross-lane unit. */
 } EchKernelBody;
 
@@ -123,6 +124,8 @@ typedef struct {
     double matrix;          /**< Efficiency of the matrix unit. */
     double vmem;            /**< Bytes a cycle of on-chip operands. */
     double gather;          /**< Cycles a gathered row. */
+    double shuffle;         /**< Cycles a register moved across lanes. */
+    double narrow_store;    /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;     /**< Share of a 16-bit lhs block kept on chip a second time where the weights of a step do not fit into the units at once. */
     double stage_weights;   /**< Share of the rhs block kept in 32 bits. */
     double stage_result;    /**< Share of the result's block kept in 32 bits where k is longer than a unit. */

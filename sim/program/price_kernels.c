@@ -24,6 +24,42 @@ static void add_leaves(const EchProgram *program, EchId shape, GArray *layouts, 
     }
 }
 
+/* -- windows --------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t size[8], stride[8], lhs_dilate[8], rhs_dilate[8];
+    unsigned n;
+} Window;
+
+/* "{size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=..}" */
+static Window read_window(const EchInstruction *convolution)
+{
+    Window window = {0};
+    for (unsigned i = 0; i < 8; i++)
+        window.size[i] = window.stride[i] = window.lhs_dilate[i] = window.rhs_dilate[i] = 1;
+    size_t n;
+    const char *text = ech_program_attribute(convolution, "window", &n);
+    static const char *const names[] = {"size=", "stride=", "lhs_dilate=", "rhs_dilate="};
+    uint64_t *const fields[] = {window.size, window.stride, window.lhs_dilate, window.rhs_dilate};
+    for (unsigned f = 0; text != NULL && f < 4; f++) {
+        const char *at = g_strstr_len(text, (gssize)n, names[f]);
+        if (at == NULL)
+            continue;
+        at += strlen(names[f]);
+        for (unsigned i = 0; i < 8 && at < text + n && g_ascii_isdigit(*at); i++) {
+            uint64_t value = 0;
+            while (at < text + n && g_ascii_isdigit(*at) && value < (UINT64_C(1) << 40))
+                value = value * 10 + (uint64_t)(*at++ - '0');
+            fields[f][i] = MAX(value, 1u);
+            if (f == 0)
+                window.n = i + 1;
+            if (at < text + n && *at == 'x')
+                at++;
+        }
+    }
+    return window;
+}
+
 /* -- the body -------------------------------------------------------------- */
 
 typedef struct {
@@ -111,20 +147,17 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         survey->moves_only = false;
         return;
     case ECH_HLO_REDUCE_WINDOW: {
-        /* As many passes over the result as the window has positions. */
-        size_t n;
-        const char *window = ech_program_attribute(at, "window", &n);
-        const char *size = window != NULL ? g_strstr_len(window, (gssize)n, "size=") : NULL;
-        uint64_t positions = 1;
-        for (const char *c = size != NULL ? size + 5 : NULL; c != NULL && c < window + n && g_ascii_isdigit(*c);) {
-            uint64_t value = 0;
-            while (c < window + n && g_ascii_isdigit(*c) && value < 4096)
-                value = value * 10 + (uint64_t)(*c++ - '0');
-            positions = MIN(positions * MAX(value, 1u), 4096u);
-            if (c < window + n && *c == 'x')
-                c++;
+        /* As many additions as the window has positions; those along rows or lanes first move every register. */
+        const EchLayout *layout = ech_program_layout(program, at->shape);
+        Window window = read_window(at);
+        uint64_t positions = 1, shuffled = 1;
+        for (unsigned i = 0; i < window.n && i < 8; i++) {
+            positions = MIN(positions * window.size[i], 4096u);
+            if (layout != NULL && layout->rank > 0 && (layout->order[0] == i || (layout->rank > 1 && layout->order[1] == i)))
+                shuffled = MIN(shuffled * window.size[i], 4096u);
         }
         survey->body.simple += (uint32_t)positions;
+        survey->body.shuffle += (uint32_t)(shuffled > 1 ? positions - positions / shuffled : 0);
         survey->moves_only = false;
         return;
     }
@@ -181,40 +214,6 @@ static EchId parameter_behind(const EchProgram *program, EchId id, EchId computa
         }
     }
     return best;
-}
-
-typedef struct {
-    uint64_t size[8], stride[8], lhs_dilate[8], rhs_dilate[8];
-    unsigned n;
-} Window;
-
-/* "{size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=..}" */
-static Window read_window(const EchInstruction *convolution)
-{
-    Window window = {0};
-    for (unsigned i = 0; i < 8; i++)
-        window.size[i] = window.stride[i] = window.lhs_dilate[i] = window.rhs_dilate[i] = 1;
-    size_t n;
-    const char *text = ech_program_attribute(convolution, "window", &n);
-    static const char *const names[] = {"size=", "stride=", "lhs_dilate=", "rhs_dilate="};
-    uint64_t *const fields[] = {window.size, window.stride, window.lhs_dilate, window.rhs_dilate};
-    for (unsigned f = 0; text != NULL && f < 4; f++) {
-        const char *at = g_strstr_len(text, (gssize)n, names[f]);
-        if (at == NULL)
-            continue;
-        at += strlen(names[f]);
-        for (unsigned i = 0; i < 8 && at < text + n && g_ascii_isdigit(*at); i++) {
-            uint64_t value = 0;
-            while (at < text + n && g_ascii_isdigit(*at) && value < (UINT64_C(1) << 40))
-                value = value * 10 + (uint64_t)(*at++ - '0');
-            fields[f][i] = MAX(value, 1u);
-            if (f == 0)
-                window.n = i + 1;
-            if (at < text + n && *at == 'x')
-                at++;
-        }
-    }
-    return window;
 }
 
 /* Position of @label in "b01f", or -1. */
