@@ -1,13 +1,20 @@
 /* The native engine: bottleneck max fairness by levels.
  *
  * A resource j has a level s_j: the most units per second that one demand may draw from it; infinite where it is not saturated. Demand i with
- * amounts a_ij progresses at x_i = min(1 / min_time, min_j s_j / a_ij), and the level of a saturated resource solves sum_i a_ij x_i = c_j.
- * Gauss-Seidel over the resources touched by an event, starting from the levels of the event before, finds them; an event touches few.
+ * amounts a_ij progresses at x_i = min(1 / min_time, min_j s_j / a_ij): the resource of the minimum bounds it. Demands bounded by j draw s_j each, so that the
+ * levels of the saturated resources solve the linear equations
  *
- * The clock counts 2^-32 ps, so that rounding does not add up over operations; a demand's remaining share is brought up to date only when its pace changes. */
+ *     sum over k of m_jk s_k + capped_j = c_j,    m_jk = sum over demands i bounded by k of a_ij / a_ik,
+ *
+ * (m_jj is a count; capped_j is what demands at their min_time draw). An event changes few terms of them. When they are solved, every demand is asked whether another resource bounds
+ * it now, and every other resource whether it is saturated now; mostly none is, and the levels are final. Where this does not settle, Gauss-Seidel over the levels does.
+ *
+ * Nothing is kept per demand and event: a resource counts its volume v_j, the integral of s_j over time, and a demand bounded by it ends when that reaches a target fixed when it was
+ * bound. The clock counts 2^-32 ps, so that rounding does not add up over operations. */
 #include "sim/replay/fluid.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 __extension__ typedef __int128 Tick; /* 2^-32 ps. */
@@ -15,66 +22,85 @@ __extension__ typedef __int128 Tick; /* 2^-32 ps. */
 #define NOWHERE UINT32_MAX
 #define PS_MAX 4.0e18 /* "Never", as a double of picoseconds. */
 
-enum { INLINE_PARTS = 6, MAX_PASSES = 20000, POLISH_AFTER = 2, POLISH_RESOURCES = 24 };
-static const double tolerance = 1e-14;
+enum { INLINE_PARTS = 6, MAX_ROUNDS = 24, MAX_PASSES = 20000, REFRESH = 4096 };
+static const double tolerance = 1e-13;
 
 typedef struct {
     double amount;
     uint32_t resource;
-    uint32_t place; /* In the resource's list. */
+    uint32_t place; /* In the resource's members. */
 } Part;
 
 typedef struct {
-    Part few[INLINE_PARTS];
-    Part *parts; /* few, or many where they do not fit. */
-    Part *many;
-    uint32_t n_parts, n_many;
-    uint32_t place; /* In live[]. */
-    uint32_t bound; /* Index of the part that bounds the pace, or NOWHERE: min_time does. */
-    bool live, moved;
-    double cap;       /* Most pace: 1 / min_time, per second; infinite without one. */
-    double pace;      /* Share per second. */
-    double applied;   /* Pace that end was computed with. */
-    double left;      /* Share left at `since`. */
+    uint32_t bound; /* Part that bounds the pace, or NOWHERE: min_time does. */
+    uint32_t n_parts;
+    Part *parts;    /* few, or many where they do not fit. */
+    double cap;     /* Most pace: 1 / min_time, per second; infinite without one. */
+    double pace;    /* Slow path only. */
+    double left;    /* Share left, when unbound or capped. */
+    Tick since;     /* Capped: when left was true. */
     EchTime min_time;
-    Tick since, end;
+    uint32_t place; /* In live[]. */
+    uint32_t slot;  /* Among the demands bounded alike. */
+    bool live;
+    uint32_t n_many;
+    Part *many;
+    Part few[INLINE_PARTS];
 } Demand;
 
 typedef struct {
     uint32_t token;
     uint32_t part;
-    double amount; /* Copy, next to what the solver reads. */
+    double amount; /* Copy, next to what the filling reads. */
 } Member;
 
 typedef struct {
-    double capacity, level;
-    Member *members;
+    double capacity, level, volume, capped;
+    Member *members;   /* Demands with a part here. */
     uint32_t n, room;
-    bool dirty;
+    uint32_t *bound;   /* Tokens of the demands that it bounds, */
+    double *targets;   /* and at which volume they end. */
+    uint32_t n_bound, bound_room;
+    bool dirty;        /* Slow path. */
 } Resource;
 
 struct EchNative {
     Resource *resources;
     Demand *demands;
-    uint32_t *live, *moved;
-    uint32_t *queue; /* Dirty resources. */
-    double *want;    /* Scratch of the water filling. */
-    uint32_t n_resources, max_live, n_live, n_moved, n_queue;
+    uint32_t *live;
+    uint32_t *fresh;   /* Started since the last solution, not bound yet. */
+    uint32_t *capped;  /* Tokens at their min_time, */
+    Tick *capped_end;  /* and when they end. */
+    double *terms;     /* m_jk, row j, column k. */
+    double *system;    /* Scratch of the elimination. */
+    uint32_t *rows;
+    uint32_t *queue;   /* Slow path: dirty resources. */
+    uint32_t *todo;
+    double *want;      /* Scratch of the filling. */
+    uint32_t n_resources, max_live, n_live, n_fresh, n_capped, n_queue, events;
+    bool changed;
     Tick now;
 };
 
 EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resources, uint32_t max_live)
 {
     EchNative *e = g_new0(EchNative, 1);
+    size_t n = n_resources;
     e->n_resources = n_resources;
     e->max_live = max_live;
-    e->resources = g_new0(Resource, n_resources);
+    e->resources = g_new0(Resource, n + 1);
     e->demands = g_new0(Demand, max_live);
     e->live = g_new(uint32_t, max_live);
-    e->moved = g_new(uint32_t, max_live);
-    e->queue = g_new(uint32_t, n_resources);
-    e->want = g_new(double, max_live);
-    for (uint32_t j = 0; j < n_resources; j++) {
+    e->fresh = g_new(uint32_t, max_live);
+    e->capped = g_new(uint32_t, max_live);
+    e->capped_end = g_new(Tick, max_live);
+    e->terms = g_new0(double, n * n + 1);
+    e->system = g_new0(double, n * (n + 1) + 1);
+    e->rows = g_new(uint32_t, n + 1);
+    e->queue = g_new(uint32_t, n + 1);
+    e->todo = g_new(uint32_t, n + 1);
+    e->want = g_new(double, max_live + 1);
+    for (size_t j = 0; j < n; j++) {
         g_assert(resources[j].capacity > 0 && isfinite(resources[j].capacity));
         e->resources[j].capacity = resources[j].capacity;
         e->resources[j].level = INFINITY;
@@ -86,34 +112,26 @@ void ech_native_free(EchNative *e)
 {
     if (!e)
         return;
-    for (uint32_t j = 0; j < e->n_resources; j++)
+    for (uint32_t j = 0; j < e->n_resources; j++) {
         g_free(e->resources[j].members);
+        g_free(e->resources[j].bound);
+        g_free(e->resources[j].targets);
+    }
     for (uint32_t i = 0; i < e->max_live; i++)
         g_free(e->demands[i].many);
     g_free(e->resources);
     g_free(e->demands);
     g_free(e->live);
-    g_free(e->moved);
+    g_free(e->fresh);
+    g_free(e->capped);
+    g_free(e->capped_end);
+    g_free(e->terms);
+    g_free(e->system);
+    g_free(e->rows);
     g_free(e->queue);
+    g_free(e->todo);
     g_free(e->want);
     g_free(e);
-}
-
-static void touch(EchNative *e, uint32_t j)
-{
-    if (!e->resources[j].dirty) {
-        e->resources[j].dirty = true;
-        e->queue[e->n_queue++] = j;
-    }
-}
-
-static void move(EchNative *e, uint32_t token)
-{
-    Demand *d = &e->demands[token];
-    if (!d->moved) {
-        d->moved = true;
-        e->moved[e->n_moved++] = token;
-    }
 }
 
 static Tick tick_from_ps(double ps)
@@ -121,12 +139,114 @@ static Tick tick_from_ps(double ps)
     if (!(ps < PS_MAX))
         return (Tick)(int64_t)PS_MAX << TICK_BITS;
     int64_t whole = (int64_t)ps;
-    return ((Tick)whole << TICK_BITS) + (Tick)((ps - (double)whole) * 4294967296.0);
+    return ((Tick)whole << TICK_BITS) + (Tick)(uint64_t)((ps - (double)whole) * 4294967296.0);
 }
 
 static double ps_from_tick(Tick tick)
 {
     return (double)(int64_t)(tick >> TICK_BITS) + (double)(uint32_t)(tick & UINT32_MAX) * (1.0 / 4294967296.0);
+}
+
+/* Seconds as ticks; in long double where a double would lose a thousandth of a picosecond. */
+static Tick tick_for(double amount, double level)
+{
+    double ps = amount * (double)ECH_PS_PER_S / level;
+    if (ps < 1e10 || !(ps < PS_MAX))
+        return tick_from_ps(ps > 0 ? ps : 0);
+    long double fine = (long double)amount * (long double)ECH_PS_PER_S / level;
+    int64_t whole = (int64_t)fine;
+    return ((Tick)whole << TICK_BITS) + (Tick)(uint64_t)((double)(fine - (long double)whole) * 4294967296.0);
+}
+
+/* Binding: which resource, or the cap, bounds a demand */
+
+static void bind(EchNative *e, uint32_t token, uint32_t part)
+{
+    Demand *d = &e->demands[token];
+    d->bound = part;
+    e->changed = true;
+    if (part == NOWHERE) {
+        d->slot = e->n_capped;
+        d->since = e->now;
+        e->capped[e->n_capped] = token;
+        double ps = d->left * (double)d->min_time;
+        e->capped_end[e->n_capped++] = e->now + (d->left == 1 ? (Tick)d->min_time << TICK_BITS : tick_from_ps(ps));
+        for (uint32_t k = 0; k < d->n_parts; k++)
+            e->resources[d->parts[k].resource].capped += d->parts[k].amount * d->cap;
+        return;
+    }
+    uint32_t j = d->parts[part].resource;
+    Resource *r = &e->resources[j];
+    if (r->n_bound == r->bound_room) {
+        r->bound_room = r->bound_room ? 2 * r->bound_room : 8;
+        r->bound = g_renew(uint32_t, r->bound, r->bound_room);
+        r->targets = g_renew(double, r->targets, r->bound_room);
+    }
+    if (r->n_bound == 0)
+        r->volume = 0;
+    d->slot = r->n_bound;
+    r->bound[r->n_bound] = token;
+    r->targets[r->n_bound++] = r->volume + d->left * d->parts[part].amount;
+    double inverse = 1 / d->parts[part].amount;
+    for (uint32_t k = 0; k < d->n_parts; k++)
+        if (k != part)
+            e->terms[(size_t)d->parts[k].resource * e->n_resources + j] += d->parts[k].amount * inverse;
+}
+
+/* Leaves @d with its share left. */
+static void unbind(EchNative *e, uint32_t token)
+{
+    Demand *d = &e->demands[token];
+    e->changed = true;
+    if (d->bound == NOWHERE) {
+        uint32_t last = e->capped[--e->n_capped];
+        Tick end = e->capped_end[d->slot];
+        e->capped[d->slot] = last;
+        e->capped_end[d->slot] = e->capped_end[e->n_capped];
+        e->demands[last].slot = d->slot;
+        if (e->now > d->since && d->min_time > 0)
+            d->left = ps_from_tick(end - e->now) / (double)d->min_time;
+        for (uint32_t k = 0; k < d->n_parts; k++) {
+            Resource *r = &e->resources[d->parts[k].resource];
+            r->capped = e->n_capped == 0 ? 0 : r->capped - d->parts[k].amount * d->cap;
+        }
+        return;
+    }
+    uint32_t j = d->parts[d->bound].resource;
+    Resource *r = &e->resources[j];
+    double rest = r->targets[d->slot] - r->volume;
+    d->left = rest > 0 ? rest / d->parts[d->bound].amount : 0;
+    uint32_t last = r->bound[--r->n_bound];
+    r->bound[d->slot] = last;
+    r->targets[d->slot] = r->targets[r->n_bound];
+    e->demands[last].slot = d->slot;
+    double inverse = 1 / d->parts[d->bound].amount;
+    for (uint32_t k = 0; k < d->n_parts; k++) {
+        double *term = &e->terms[(size_t)d->parts[k].resource * e->n_resources + j];
+        if (k != d->bound)
+            *term = r->n_bound == 0 ? 0 : *term - d->parts[k].amount * inverse;
+    }
+    if (r->n_bound == 0) {
+        r->level = INFINITY;
+        for (uint32_t k = 0; k < e->n_resources; k++)
+            e->terms[(size_t)k * e->n_resources + j] = 0;
+    }
+}
+
+/* The part that bounds @d under the present levels. */
+static uint32_t lowest_part(const EchNative *e, const Demand *d, double *ret_pace)
+{
+    double pace = d->cap;
+    uint32_t bound = NOWHERE;
+    for (uint32_t k = 0; k < d->n_parts; k++) {
+        double other = e->resources[d->parts[k].resource].level / d->parts[k].amount;
+        if (other < pace) {
+            pace = other;
+            bound = k;
+        }
+    }
+    *ret_pace = pace;
+    return bound;
 }
 
 static void native_start(void *engine, uint32_t token, const EchFluidPart *parts, uint32_t n_parts, EchTime min_time)
@@ -150,38 +270,30 @@ static void native_start(void *engine, uint32_t token, const EchFluidPart *parts
         }
         d->parts[d->n_parts] = (Part){.amount = parts[k].amount, .resource = parts[k].resource, .place = r->n};
         r->members[r->n++] = (Member){.token = token, .part = d->n_parts++, .amount = parts[k].amount};
-        touch(e, parts[k].resource);
     }
     d->live = true;
-    d->moved = false;
-    d->bound = NOWHERE;
     d->cap = min_time > 0 ? (double)ECH_PS_PER_S / (double)min_time : INFINITY;
-    d->pace = d->cap;
-    d->applied = -1;
     d->left = 1;
     d->min_time = min_time;
-    d->since = e->now;
     d->place = e->n_live;
     e->live[e->n_live++] = token;
+    bool changed = e->changed;
     if (d->n_parts == 0) {
-        d->end = e->now + ((Tick)min_time << TICK_BITS);
-        d->applied = d->pace;
-    } else {
-        /* Bounded by what its resources last granted: the first guess of the pace. */
-        for (uint32_t k = 0; k < d->n_parts; k++) {
-            double pace = e->resources[d->parts[k].resource].level / d->parts[k].amount;
-            if (pace < d->pace) {
-                d->pace = pace;
-                d->bound = k;
-            }
-        }
-        move(e, token);
+        bind(e, token, NOWHERE);
+        e->changed = changed; /* A timer disturbs nobody. */
+        return;
     }
+    e->changed = true;
+    e->fresh[e->n_fresh++] = token;
 }
 
 static void finish(EchNative *e, uint32_t token)
 {
     Demand *d = &e->demands[token];
+    bool changed = e->changed;
+    unbind(e, token);
+    if (d->n_parts == 0)
+        e->changed = changed;
     for (uint32_t k = 0; k < d->n_parts; k++) {
         Resource *r = &e->resources[d->parts[k].resource];
         uint32_t hole = d->parts[k].place;
@@ -190,10 +302,6 @@ static void finish(EchNative *e, uint32_t token)
             r->members[hole] = last;
             e->demands[last.token].parts[last.part].place = hole;
         }
-        if (r->n == 0)
-            r->level = INFINITY;
-        else
-            touch(e, d->parts[k].resource);
     }
     uint32_t last = e->live[--e->n_live];
     e->live[d->place] = last;
@@ -201,34 +309,74 @@ static void finish(EchNative *e, uint32_t token)
     d->live = false;
 }
 
-/* The pace of @d if part @except did not limit it. */
-static double pace_without(const EchNative *e, const Demand *d, uint32_t except)
+/* Levels of the resources that bound something, from the equations. */
+static bool solve_levels(EchNative *e)
 {
-    double pace = d->cap;
-    for (uint32_t k = 0; k < d->n_parts; k++) {
-        double other = e->resources[d->parts[k].resource].level / d->parts[k].amount;
-        if (k != except && other < pace)
-            pace = other;
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < e->n_resources; j++) {
+        if (e->resources[j].n_bound > 0)
+            e->rows[n++] = j;
+        else
+            e->resources[j].level = INFINITY;
     }
-    return pace;
+    double *a = e->system;
+    size_t width = n + 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const Resource *r = &e->resources[e->rows[i]];
+        const double *terms = e->terms + (size_t)e->rows[i] * e->n_resources;
+        for (uint32_t k = 0; k < n; k++)
+            a[i * width + k] = i == k ? r->n_bound : terms[e->rows[k]];
+        a[i * width + n] = r->capacity - r->capped;
+    }
+    for (uint32_t c = 0; c + 1 < n; c++) {
+        uint32_t pivot = c;
+        for (uint32_t i = c + 1; i < n; i++)
+            if (fabs(a[i * width + c]) > fabs(a[pivot * width + c]))
+                pivot = i;
+        if (!(fabs(a[pivot * width + c]) > 1e-12))
+            return false;
+        for (uint32_t k = c; pivot != c && k <= n; k++) {
+            double swap = a[c * width + k];
+            a[c * width + k] = a[pivot * width + k];
+            a[pivot * width + k] = swap;
+        }
+        for (uint32_t i = c + 1; i < n; i++) {
+            if (a[i * width + c] == 0)
+                continue;
+            double f = a[i * width + c] / a[c * width + c];
+            for (uint32_t k = c + 1; k <= n; k++)
+                a[i * width + k] -= f * a[c * width + k];
+        }
+    }
+    for (uint32_t c = n; c-- > 0;) {
+        double sum = a[c * width + n];
+        for (uint32_t k = c + 1; k < n; k++)
+            sum -= a[c * width + k] * a[k * width + n];
+        if (!(fabs(a[c * width + c]) > 1e-12))
+            return false;
+        double level = sum / a[c * width + c];
+        if (!(level > 0) || level == INFINITY)
+            return false;
+        a[c * width + n] = level;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        e->resources[e->rows[i]].level = a[i * width + n];
+    return true;
 }
 
-/* The level at which the members of @r together draw its capacity; infinite if they cannot. */
-static double fill(EchNative *e, const Resource *r)
+static double pace_of(const EchNative *e, const Demand *d)
 {
-    double total = 0;
-    for (uint32_t m = 0; m < r->n; m++) {
-        const Member *member = &r->members[m];
-        const Demand *d = &e->demands[member->token];
-        double pace = d->bound == member->part ? pace_without(e, d, member->part) : d->pace;
-        e->want[m] = pace * member->amount;
-        total += e->want[m];
-    }
+    return d->bound == NOWHERE ? d->cap : e->resources[d->parts[d->bound].resource].level / d->parts[d->bound].amount;
+}
+
+/* The level at which the wants of the members of @r together draw its capacity; infinite if they cannot.
+ * Newton on the concave sum of min(want, level): from the left it stays left, so it ends after finitely many steps. */
+static double level_for(const EchNative *e, const Resource *r, double total)
+{
     if (total <= r->capacity)
         return INFINITY;
     if (r->n == 1)
         return r->capacity;
-    /* Newton on the concave sum of min(want, level): from the left it stays left, so it ends after finitely many steps. */
     double level = r->level < INFINITY ? r->level : r->capacity / r->n;
     for (bool first = true;; first = false) {
         double small = 0;
@@ -240,176 +388,213 @@ static double fill(EchNative *e, const Resource *r)
                 n_large++;
         }
         double next = n_large > 0 ? (r->capacity - small) / n_large : r->capacity / r->n;
-        if (next <= level && !first)
-            return level;
-        if (next == level)
+        if (next == level || (next <= level && !first))
             return level;
         level = next;
     }
 }
 
-/* Brings the paces of the members of @r in line with its level; what changed touches the demand's other resources. */
-static void spread(EchNative *e, const Resource *r)
+/* A resource that bounds nobody but is asked for too much: its level, and who it bounds from now on. */
+static void saturate(EchNative *e, uint32_t j)
 {
+    Resource *r = &e->resources[j];
+    double total = 0;
+    for (uint32_t m = 0; m < r->n; m++) {
+        e->want[m] = pace_of(e, &e->demands[r->members[m].token]) * r->members[m].amount;
+        total += e->want[m];
+    }
+    double level = level_for(e, r, total);
+    if (level == INFINITY)
+        return;
+    r->level = level;
+    for (uint32_t m = 0; m < r->n; m++) {
+        if (e->want[m] <= level)
+            continue;
+        unbind(e, r->members[m].token);
+        r->level = level;
+        bind(e, r->members[m].token, r->members[m].part);
+    }
+}
+
+/* Sends every demand to the resource that bounds it now. Returns whether any moved. */
+static bool rebind(EchNative *e)
+{
+    bool moved = false;
+    for (uint32_t l = 0; l < e->n_live; l++) {
+        Demand *d = &e->demands[e->live[l]];
+        /* Without division: part k bounds more tightly than b if s_k a_b < s_b a_k. */
+        double level = 1, amount = 1 / d->cap;
+        if (d->bound != NOWHERE) {
+            level = e->resources[d->parts[d->bound].resource].level;
+            amount = d->parts[d->bound].amount;
+        }
+        bool stays = d->bound == NOWHERE || d->cap == INFINITY || !(d->cap * amount < level * (1 - tolerance));
+        for (uint32_t k = 0; stays && k < d->n_parts; k++)
+            stays = !(e->resources[d->parts[k].resource].level * amount < level * d->parts[k].amount * (1 - tolerance));
+        if (stays)
+            continue;
+        double pace;
+        uint32_t bound = lowest_part(e, d, &pace);
+        if (bound == d->bound)
+            continue;
+        double before = bound == NOWHERE ? 0 : e->resources[d->parts[bound].resource].level;
+        unbind(e, e->live[l]);
+        bind(e, e->live[l], bound);
+        if (bound != NOWHERE)
+            e->resources[d->parts[bound].resource].level = before;
+        moved = true;
+    }
+    return moved;
+}
+
+/* Gauss-Seidel: slower, surer */
+
+static void touch(EchNative *e, uint32_t j)
+{
+    if (!e->resources[j].dirty) {
+        e->resources[j].dirty = true;
+        e->queue[e->n_queue++] = j;
+    }
+}
+
+static double pace_without(const EchNative *e, const Demand *d, uint32_t except)
+{
+    double pace = d->cap;
+    for (uint32_t k = 0; k < d->n_parts; k++) {
+        double other = e->resources[d->parts[k].resource].level / d->parts[k].amount;
+        if (k != except && other < pace)
+            pace = other;
+    }
+    return pace;
+}
+
+static void relax(EchNative *e, uint32_t j)
+{
+    Resource *r = &e->resources[j];
+    double total = 0;
     for (uint32_t m = 0; m < r->n; m++) {
         const Member *member = &r->members[m];
-        Demand *d = &e->demands[member->token];
-        double pace = d->cap;
-        uint32_t bound = NOWHERE;
-        if (d->bound != member->part && r->level >= d->pace * member->amount)
-            continue; /* Bounded elsewhere, and still. */
-        for (uint32_t k = 0; k < d->n_parts; k++) {
-            double other = e->resources[d->parts[k].resource].level / d->parts[k].amount;
-            if (other < pace) {
-                pace = other;
-                bound = k;
-            }
-        }
-        d->bound = bound;
-        if (pace == d->pace)
-            continue;
-        bool far = fabs(pace - d->pace) > tolerance * pace || pace == INFINITY || d->pace == INFINITY;
-        d->pace = pace;
-        move(e, member->token);
-        if (!far)
-            continue;
+        e->want[m] = pace_without(e, &e->demands[member->token], member->part) * member->amount;
+        total += e->want[m];
+    }
+    double level = level_for(e, r, total);
+    if (level == r->level || (level < INFINITY && fabs(level - r->level) <= 1e-14 * level))
+        return;
+    r->level = level;
+    for (uint32_t m = 0; m < r->n; m++) {
+        const Demand *d = &e->demands[r->members[m].token];
         for (uint32_t k = 0; k < d->n_parts; k++)
-            if (k != member->part)
+            if (k != r->members[m].part)
                 touch(e, d->parts[k].resource);
     }
 }
 
-/* Which resource bounds which demand is settled long before the levels are, where they pull at each other: then the levels solve linear equations.
- * Sets them if they confirm the assignment. */
-static bool polish(EchNative *e)
+static void solve_slowly(EchNative *e)
 {
-    uint32_t row_of[64], rows[POLISH_RESOURCES], n = 0;
-    if (e->n_resources > G_N_ELEMENTS(row_of))
-        return false;
+    for (uint32_t l = 0; l < e->n_live; l++)
+        unbind(e, e->live[l]);
     for (uint32_t j = 0; j < e->n_resources; j++) {
-        row_of[j] = NOWHERE;
-        if (e->resources[j].level < INFINITY && e->resources[j].n > 0) {
-            if (n == POLISH_RESOURCES)
-                return false;
-            row_of[j] = n;
-            rows[n++] = j;
-        }
+        e->resources[j].level = INFINITY;
+        if (e->resources[j].n > 0)
+            touch(e, j);
     }
-    double a[POLISH_RESOURCES][POLISH_RESOURCES + 1];
-    memset(a, 0, sizeof a);
-    for (uint32_t i = 0; i < n; i++) {
-        const Resource *r = &e->resources[rows[i]];
-        a[i][n] = r->capacity;
-        for (uint32_t m = 0; m < r->n; m++) {
-            const Demand *d = &e->demands[r->members[m].token];
-            if (d->bound == NOWHERE)
-                a[i][n] -= d->cap * r->members[m].amount;
-            else
-                a[i][row_of[d->parts[d->bound].resource]] += r->members[m].amount / d->parts[d->bound].amount;
-        }
-    }
-    for (uint32_t c = 0; c < n; c++) {
-        uint32_t pivot = c;
-        for (uint32_t i = c + 1; i < n; i++)
-            if (fabs(a[i][c]) > fabs(a[pivot][c]))
-                pivot = i;
-        if (!(fabs(a[pivot][c]) > 1e-12))
-            return false;
-        for (uint32_t k = 0; k <= n; k++) {
-            double swap = a[c][k];
-            a[c][k] = a[pivot][k];
-            a[pivot][k] = swap;
-        }
-        for (uint32_t i = 0; i < n; i++) {
-            double f = i == c ? 0 : a[i][c] / a[c][c];
-            if (f != 0)
-                for (uint32_t k = c; k <= n; k++)
-                    a[i][k] -= f * a[c][k];
-        }
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (!(a[i][n] / a[i][i] > 0))
-            return false;
-    for (uint32_t i = 0; i < n; i++)
-        e->resources[rows[i]].level = a[i][n] / a[i][i];
-    return true;
-}
-
-static void solve(EchNative *e)
-{
     for (uint32_t pass = 0; e->n_queue > 0 && pass < MAX_PASSES; pass++) {
-        if (pass >= POLISH_AFTER && pass % POLISH_AFTER == 0 && polish(e)) {
-            for (uint32_t j = 0; j < e->n_resources; j++)
-                if (e->resources[j].n > 0)
-                    touch(e, j);
-            for (uint32_t j = 0; j < e->n_resources; j++)
-                spread(e, &e->resources[j]);
-        }
-        /* One pass over what is touched now; what it touches goes to the next. Lowest resource first, so that history does not matter. */
-        uint32_t n = 0;
-        for (uint32_t q = 1; q < e->n_queue; q++)
-            for (uint32_t p = q; p > 0 && e->queue[p - 1] > e->queue[p]; p--) {
-                uint32_t swap = e->queue[p];
-                e->queue[p] = e->queue[p - 1];
-                e->queue[p - 1] = swap;
-            }
-        uint32_t n_now = e->n_queue;
-        uint32_t now[256];
-        uint32_t *todo = n_now <= G_N_ELEMENTS(now) ? now : g_new(uint32_t, n_now);
-        memcpy(todo, e->queue, n_now * sizeof *todo);
+        uint32_t n = e->n_queue;
+        memcpy(e->todo, e->queue, n * sizeof *e->todo);
         e->n_queue = 0;
-        for (n = 0; n < n_now; n++)
-            e->resources[todo[n]].dirty = false;
-        for (n = 0; n < n_now; n++) {
-            Resource *r = &e->resources[todo[n]];
-            double level = fill(e, r);
-            bool same = level == r->level || (level < INFINITY && fabs(level - r->level) <= tolerance * level);
-            if (same && pass > 0)
-                continue;
-            r->level = level;
-            spread(e, r);
-        }
-        if (todo != now)
-            g_free(todo);
+        for (uint32_t q = 0; q < n; q++)
+            e->resources[e->todo[q]].dirty = false;
+        for (uint32_t q = 0; q < n; q++)
+            relax(e, e->todo[q]);
     }
     for (uint32_t q = 0; q < e->n_queue; q++)
         e->resources[e->queue[q]].dirty = false;
     e->n_queue = 0;
+    for (uint32_t l = 0; l < e->n_live; l++) {
+        Demand *d = &e->demands[e->live[l]];
+        double pace;
+        uint32_t bound = lowest_part(e, d, &pace);
+        double level = bound == NOWHERE ? 0 : e->resources[d->parts[bound].resource].level;
+        bind(e, e->live[l], bound);
+        if (bound != NOWHERE)
+            e->resources[d->parts[bound].resource].level = level;
+    }
+    /* Exact for the binding found; where it is not singular. */
+    g_autofree double *levels = g_new(double, e->n_resources + 1);
+    for (uint32_t j = 0; j < e->n_resources; j++)
+        levels[j] = e->resources[j].level;
+    if (!solve_levels(e))
+        for (uint32_t j = 0; j < e->n_resources; j++)
+            e->resources[j].level = levels[j];
 }
 
-static void apply(EchNative *e, uint32_t token)
+/* Sums that were added to and taken from for long are added up afresh. */
+static void refresh(EchNative *e)
 {
-    Demand *d = &e->demands[token];
-    d->moved = false;
-    if (!d->live || d->pace == d->applied)
-        return;
-    if (d->applied > 0 && e->now > d->since) {
-        d->left -= ps_from_tick(e->now - d->since) * (d->applied / (double)ECH_PS_PER_S);
-        if (d->left < 0)
-            d->left = 0;
+    memset(e->terms, 0, sizeof *e->terms * e->n_resources * e->n_resources);
+    for (uint32_t j = 0; j < e->n_resources; j++) {
+        Resource *r = &e->resources[j];
+        r->capped = 0;
+        for (uint32_t b = 0; b < r->n_bound; b++)
+            r->targets[b] -= r->volume;
+        r->volume = 0;
     }
-    d->since = e->now;
-    d->applied = d->pace;
-    if (d->left == 1 && d->bound == NOWHERE) {
-        d->end = e->now + ((Tick)d->min_time << TICK_BITS);
-        return;
-    }
-    /* ps = left * amount / level: one division, and in long double where a double would lose a thousandth of a picosecond. */
-    double ps;
-    if (d->bound == NOWHERE) {
-        ps = d->left * (double)d->min_time;
-    } else {
-        const Part *part = &d->parts[d->bound];
-        double level = e->resources[part->resource].level;
-        ps = d->left * part->amount * (double)ECH_PS_PER_S / level;
-        if (ps > 1e10 && ps < PS_MAX) {
-            long double fine = (long double)d->left * part->amount * (long double)ECH_PS_PER_S / level;
-            int64_t whole = (int64_t)fine;
-            d->end = e->now + ((Tick)whole << TICK_BITS) + (Tick)((double)(fine - (long double)whole) * 4294967296.0);
-            return;
+    for (uint32_t l = 0; l < e->n_live; l++) {
+        const Demand *d = &e->demands[e->live[l]];
+        for (uint32_t k = 0; k < d->n_parts; k++) {
+            if (d->bound == NOWHERE)
+                e->resources[d->parts[k].resource].capped += d->parts[k].amount * d->cap;
+            else if (k != d->bound)
+                e->terms[(size_t)d->parts[k].resource * e->n_resources + d->parts[d->bound].resource] += d->parts[k].amount / d->parts[d->bound].amount;
         }
     }
-    d->end = e->now + tick_from_ps(ps);
+}
+
+static void solve(EchNative *e)
+{
+    for (uint32_t f = 0; f < e->n_fresh; f++) {
+        double pace;
+        Demand *d = &e->demands[e->fresh[f]];
+        uint32_t bound = lowest_part(e, d, &pace);
+        if (pace == INFINITY) {
+            /* Nothing near it is saturated: the resource that it would need longest. */
+            double worst = 0;
+            for (uint32_t k = 0; k < d->n_parts; k++) {
+                double time = d->parts[k].amount / e->resources[d->parts[k].resource].capacity;
+                if (time > worst) {
+                    worst = time;
+                    bound = k;
+                }
+            }
+        }
+        bind(e, e->fresh[f], bound);
+    }
+    e->n_fresh = 0;
+    if (++e->events >= REFRESH) {
+        e->events = 0;
+        refresh(e);
+    }
+    for (uint32_t round = 0; round < MAX_ROUNDS; round++) {
+        if (!solve_levels(e))
+            break;
+        bool again = rebind(e);
+        for (uint32_t j = 0; j < e->n_resources && !again; j++) {
+            const Resource *r = &e->resources[j];
+            if (r->n_bound > 0 || r->n == 0)
+                continue;
+            double used = r->capped;
+            for (uint32_t k = 0; k < e->n_resources; k++)
+                if (e->resources[k].n_bound > 0)
+                    used += e->terms[(size_t)j * e->n_resources + k] * e->resources[k].level;
+            if (used > r->capacity * (1 + tolerance)) {
+                saturate(e, j);
+                again = true;
+            }
+        }
+        if (!again)
+            return;
+    }
+    solve_slowly(e);
 }
 
 static int compare_tokens(const void *a, const void *b)
@@ -423,26 +608,56 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
     EchNative *e = engine;
     if (e->n_live == 0)
         return 0;
-    if (e->n_queue > 0)
+    if (e->changed)
         solve(e);
-    for (uint32_t m = 0; m < e->n_moved; m++)
-        apply(e, e->moved[m]);
-    e->n_moved = 0;
+    e->changed = false;
 
-    Tick first = e->demands[e->live[0]].end;
-    for (uint32_t l = 1; l < e->n_live; l++) {
-        Tick end = e->demands[e->live[l]].end;
-        if (end < first)
+    /* The first to end, at its min_time or at a volume. */
+    Tick first = 0;
+    uint32_t who = NOWHERE, best_slot = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < e->n_capped; i++) {
+        if (!any || e->capped_end[i] < first) {
+            first = e->capped_end[i];
+            any = true;
+        }
+    }
+    for (uint32_t j = 0; j < e->n_resources; j++) {
+        Resource *r = &e->resources[j];
+        if (r->n_bound == 0)
+            continue;
+        uint32_t lowest = 0;
+        for (uint32_t b = 1; b < r->n_bound; b++)
+            if (r->targets[b] < r->targets[lowest])
+                lowest = b;
+        Tick end = e->now + tick_for(r->targets[lowest] - r->volume, r->level);
+        if (!any || end < first) {
             first = end;
+            who = j;
+            best_slot = lowest;
+            any = true;
+        }
     }
     if (first < e->now)
         first = e->now;
+
     /* What ends within rounding of the first ends with it: 2^-14 ps, more for long demands. */
+    double seconds = ps_from_tick(first - e->now) / (double)ECH_PS_PER_S;
     uint32_t n = 0;
-    for (uint32_t l = 0; l < e->n_live; l++) {
-        const Demand *d = &e->demands[e->live[l]];
-        if (d->end <= first || d->end - first <= ((Tick)1 << (TICK_BITS - 14)) + ((d->end - d->since) >> 50))
-            ret_tokens[n++] = e->live[l];
+    for (uint32_t i = 0; i < e->n_capped; i++) {
+        Tick late = e->capped_end[i] - first;
+        if (late <= ((Tick)1 << (TICK_BITS - 14)) + ((e->capped_end[i] - e->demands[e->capped[i]].since) >> 50))
+            ret_tokens[n++] = e->capped[i];
+    }
+    for (uint32_t j = 0; j < e->n_resources; j++) {
+        Resource *r = &e->resources[j];
+        if (r->n_bound == 0)
+            continue;
+        r->volume = j == who ? r->targets[best_slot] : r->volume + r->level * seconds;
+        double reach = r->volume * (1 + 0x1p-49) + r->level * 0x1p-14 / (double)ECH_PS_PER_S;
+        for (uint32_t b = 0; b < r->n_bound; b++)
+            if (r->targets[b] <= reach)
+                ret_tokens[n++] = r->bound[b];
     }
     e->now = first;
     for (uint32_t i = 0; i < n; i++)
@@ -459,12 +674,14 @@ static double native_remaining(void *engine, uint32_t token)
     const Demand *d = &e->demands[token];
     if (!d->live)
         return 0;
-    if (d->n_parts == 0)
-        return d->min_time > 0 ? ps_from_tick(d->end - e->now) / (double)d->min_time : 0;
-    double left = d->left;
-    if (d->applied > 0)
-        left -= ps_from_tick(e->now - d->since) * (d->applied / (double)ECH_PS_PER_S);
-    return left < 0 ? 0 : left;
+    for (uint32_t f = 0; f < e->n_fresh; f++)
+        if (e->fresh[f] == token)
+            return 1;
+    if (d->bound == NOWHERE)
+        return d->min_time > 0 ? ps_from_tick(e->capped_end[d->slot] - e->now) / (double)d->min_time : 0;
+    const Resource *r = &e->resources[d->parts[d->bound].resource];
+    double rest = r->targets[d->slot] - r->volume;
+    return rest > 0 ? rest / d->parts[d->bound].amount : 0;
 }
 
 static double native_clock(void *engine, EchTime *ret_ps)
