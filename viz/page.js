@@ -1,5 +1,6 @@
 // The report page: everything is drawn from the two JSON documents in it. Times are picoseconds, sizes bytes.
 'use strict';
+(() => {
 const run = JSON.parse(document.getElementById('run').textContent);
 const details = JSON.parse(document.getElementById('details').textContent);
 
@@ -335,3 +336,4 @@ addEventListener('resize', () => { limit(); redraw(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 limit();
 redraw();
+})();

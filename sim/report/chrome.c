@@ -38,8 +38,9 @@ static void append_slice(GString *out, const EchReport *report, const EchTimelin
     if (span->iteration)
         g_string_append_printf(out, ",\"iteration\":%" G_GUINT64_FORMAT, span->iteration);
     if (span->resource < report->run->n_resources) {
+        g_autofree char *name = ech_report_resource_name(report, span->resource);
         g_string_append(out, ",\"bound by\":");
-        ech_report_append_json_string(out, report->run->resources[span->resource]);
+        ech_report_append_json_string(out, name);
     }
     if (span->op < report->run->n_prices)
         g_string_append_printf(out, ",\"priced by\":\"%s\"", ech_price_name((EchPriceSource)report->run->prices[span->op].source));

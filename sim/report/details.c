@@ -3,17 +3,6 @@
 
 #include <string.h>
 
-static void append_texts(GString *out, const char *key, char **texts, size_t n)
-{
-    g_string_append_printf(out, ",\"%s\":[", key);
-    for (size_t i = 0; i < n; i++) {
-        if (i)
-            g_string_append_c(out, ',');
-        ech_report_append_json_string(out, texts[i]);
-    }
-    g_string_append_c(out, ']');
-}
-
 /* Names of operations, numbered in order of first use. */
 typedef struct {
     GHashTable *index; /* string id + 1 -> number + 1 */
@@ -128,7 +117,14 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     Names names = {index, ids};
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
-    append_texts(out, "resources", run->resources, run->n_resources);
+    g_string_append(out, ",\"resources\":[");
+    for (uint32_t i = 0; i < run->n_resources; i++) {
+        g_autofree char *name = ech_report_resource_name(report, i);
+        if (i)
+            g_string_append_c(out, ',');
+        ech_report_append_json_string(out, name);
+    }
+    g_string_append_c(out, ']');
     g_string_append(out, ",\"kinds\":[");
     for (int i = 0; i < ECH_N_OP_KINDS; i++)
         g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_op_kind_name((EchOpKind)i));

@@ -172,8 +172,10 @@ GByteArray *ech_report_perfetto(const EchReport *report)
             note_u64(begin, NOTE_BYTES, op->bytes);
         if (span->iteration)
             note_u64(begin, NOTE_ITERATION, span->iteration);
-        if (span->resource < run->n_resources)
-            note_text(begin, NOTE_BOUND, run->resources[span->resource]);
+        if (span->resource < run->n_resources) {
+            g_autofree char *name = ech_report_resource_name(report, span->resource);
+            note_text(begin, NOTE_BOUND, name);
+        }
         if (span->op < run->n_prices)
             note_text(begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
         for (uint64_t w = 0; w < ECH_N_WAITS; w++) {

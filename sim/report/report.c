@@ -42,12 +42,49 @@ bool ech_report_fits(const EchReport *report)
 
 /* Critical path */
 
-static const char *bound_name(const EchReport *report, const EchSpan *span)
+char *ech_report_resource_name(const EchReport *report, uint32_t resource)
+{
+    const EchRun *run = report->run;
+    if (resource >= run->n_resources)
+        return g_strdup("overhead");
+    const char *name = run->resources[resource];
+    static const struct {
+        const char *end, *words;
+    } ways[] = {{".to_device", "link, to device"}, {".from_device", "link, from device"}, {".both_ways", "link, both ways"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        if (g_str_has_suffix(name, ways[i].end))
+            return g_strdup_printf("%.*s %s", (int)(strlen(name) - strlen(ways[i].end)), name, ways[i].words);
+    }
+    /* Ports come first, in the device's order; a unit may have a memory's name. */
+    uint32_t next = 0;
+    for (size_t i = 0; i < report->device->n_memories && next < run->n_resources; i++) {
+        if (strcmp(report->device->memories[i].name, run->resources[next]) != 0 || MAX(report->device->memories[i].read, report->device->memories[i].write) == 0)
+            continue;
+        if (next == resource)
+            return g_strdup_printf("%s port", name);
+        next++;
+    }
+    return g_strdup_printf("%s unit", name);
+}
+
+/* Names of all resources; two more at the end: without a resource, a kernel takes its recorded time, everything else is overhead. */
+static GPtrArray *bound_names(const EchReport *report)
+{
+    GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+    for (uint32_t i = 0; i < report->run->n_resources; i++)
+        g_ptr_array_add(names, ech_report_resource_name(report, i));
+    g_ptr_array_add(names, g_strdup("recorded kernel times"));
+    g_ptr_array_add(names, g_strdup("overhead"));
+    return names;
+}
+
+static const char *bound_name(const EchReport *report, const GPtrArray *names, const EchSpan *span)
 {
     const EchRun *run = report->run;
     if (span->resource < run->n_resources)
-        return run->resources[span->resource];
-    return "overhead";
+        return names->pdata[span->resource];
+    EchPriceSource source = span->op < run->n_prices ? (EchPriceSource)run->prices[span->op].source : ECH_PRICE_FREE;
+    return names->pdata[run->n_resources + (source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED ? 0 : 1)];
 }
 
 /* Index of the share of that name, made where there is none; names are few. */
@@ -124,6 +161,7 @@ static int compare_shares(const void *a, const void *b)
 EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
 {
     const EchRun *run = report->run;
+    g_autoptr(GPtrArray) names = bound_names(report);
     g_autoptr(GArray) shares = g_array_new(FALSE, FALSE, sizeof(EchShare));
     g_autofree EchTime *skipped = g_new0(EchTime, run->n_skips + 1);
     /* Path segments, to find what a skipped stretch repeats. */
@@ -138,7 +176,7 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         const EchSpan *span = &run->spans[at];
         if (span->end < time)
             add_gap(run, span->end, time, skipped, shares);
-        Segment segment = {MIN(span->start, time), MIN(span->end, time), bound_name(report, span)};
+        Segment segment = {MIN(span->start, time), MIN(span->end, time), bound_name(report, names, span)};
         share_of(shares, segment.name)->time += segment.end - segment.start;
         g_array_append_val(path, segment);
         time = segment.start;

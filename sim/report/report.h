@@ -37,9 +37,12 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WA
 /** The replay fitted and every row fits. */
 bool ech_report_fits(const EchReport *report);
 
+/** What a resource of the run is called for people: "hbm port", "host link, to device", "matrix unit"; "overhead" for none. Owned by the caller. */
+char *ech_report_resource_name(const EchReport *report, uint32_t resource) G_GNUC_WARN_UNUSED_RESULT;
+
 /** A share of the critical path: the chain of operations, each started by the end of the one before, that leads to the end of the run. */
 typedef struct {
-    char *name;               /**< What bounded them: a resource's name, "overhead" (launches, set-ups, fixed times), or "idle". */
+    char *name;               /**< What bounded them: a resource's name, "recorded kernel times", "overhead" (launches, set-ups, fixed times), or "idle". */
     EchTime time;
 } EchShare;
 /** Shares of the critical path, largest first; they add up to the makespan. Free with ech_shares_free. */

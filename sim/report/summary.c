@@ -144,6 +144,10 @@ static void append_fit(GString *out, const EchReport *report)
 static void append_time(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
+    if (run->makespan == 0) {
+        g_string_append(out, "  It takes no time: the trace has allocations only ('echelon alloc' says more about them), or nothing in it has a cost.\n");
+        return;
+    }
     g_autofree char *makespan = ech_format_time(run->makespan);
     g_autofree char *bound = ech_format_time(run->lower_bound);
     g_autofree char *serial = ech_format_time(run->serial);
@@ -153,9 +157,9 @@ static void append_time(GString *out, const EchReport *report)
     if (n && run->makespan > 0)
         g_string_append_printf(out, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
     g_string_append_printf(out, ".\n  Nothing could make it shorter than %s on this device; with no overlap at all it would take %s.\n", bound, serial);
-    if (n > 1) {
+    if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
-        for (size_t i = 0; i < MIN(n, 8); i++) {
+        for (size_t i = 0; i < MIN(n, 8) && shares[i].time > 0; i++) {
             g_autofree char *time = ech_format_time(shares[i].time);
             append_share_row(out, shares[i].name, time, ratio(shares[i].time, run->makespan), NULL);
         }
@@ -166,6 +170,8 @@ static void append_time(GString *out, const EchReport *report)
 static void append_busy(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
+    if (run->makespan == 0)
+        return;
     g_string_append(out, "\n  Busy\n");
     for (size_t i = 0; i < run->n_units; i++) {
         const EchUnitRun *u = &run->units[i];
@@ -228,7 +234,9 @@ static void append_waits(GString *out, const EchReport *report)
 static void append_memories(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
+    gsize start = out->len;
     g_string_append(out, "\n  Memory at its fullest\n");
+    bool any = false;
     for (size_t i = 0; i < run->n_memories; i++) {
         const EchMemoryRun *m = &run->memories[i];
         if (m->peak_live == 0 && m->peak_reserved == 0)
@@ -246,50 +254,61 @@ static void append_memories(GString *out, const EchReport *report)
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         append_holders(out, report, holders, n, 5, "    ");
+        any = true;
     }
+    if (!any)
+        g_string_truncate(out, start);
 }
 
+/* Operations of one kind and name together: layers of a network share their names. */
 typedef struct {
     EchId name;
+    uint8_t kind;
     EchTime time;
     uint64_t count;
-    EchId op;
 } NameTime;
 
 static int compare_names(const void *a, const void *b)
 {
     const NameTime *x = a, *y = b;
-    return x->time != y->time ? (x->time < y->time ? 1 : -1) : (x->name > y->name) - (x->name < y->name);
+    if (x->time != y->time)
+        return x->time < y->time ? 1 : -1;
+    return x->name != y->name ? (x->name > y->name ? 1 : -1) : x->kind - y->kind;
 }
 
 static void append_longest(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
-    size_t n_ops = ech_trace_n_ops(report->trace);
+    size_t n_strings = ech_trace_n_strings(report->trace);
     if (run->n_spans == 0 || run->makespan == 0)
         return;
-    g_autofree NameTime *times = g_new0(NameTime, n_ops);
-    for (size_t i = 0; i < n_ops; i++)
-        times[i].op = times[i].name = (EchId)i;
+    static const EchOpKind kinds[] = {ECH_OP_KERNEL, ECH_OP_COPY, ECH_OP_COLLECTIVE};
+    size_t n = n_strings * G_N_ELEMENTS(kinds);
+    g_autofree NameTime *times = g_new0(NameTime, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        times[i].name = (EchId)(i / G_N_ELEMENTS(kinds));
+        times[i].kind = (uint8_t)kinds[i % G_N_ELEMENTS(kinds)];
+    }
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
-        EchOpKind kind = (EchOpKind)ech_trace_ops(report->trace)[span->op].kind;
-        if (kind != ECH_OP_KERNEL && kind != ECH_OP_COPY && kind != ECH_OP_COLLECTIVE)
-            continue;
-        times[span->op].time += span->end - span->start;
-        times[span->op].count++;
+        const EchOp *op = &ech_trace_ops(report->trace)[span->op];
+        for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+            if (op->kind == kinds[k] && op->name < n_strings) {
+                times[op->name * G_N_ELEMENTS(kinds) + k].time += span->end - span->start;
+                times[op->name * G_N_ELEMENTS(kinds) + k].count++;
+            }
+        }
     }
-    qsort(times, n_ops, sizeof *times, compare_names);
+    qsort(times, n, sizeof *times, compare_names);
     g_string_append(out, "\n  Longest operations\n");
-    for (size_t i = 0; i < MIN(n_ops, 6) && times[i].time > 0; i++) {
-        const EchOp *op = &ech_trace_ops(report->trace)[times[i].op];
+    for (size_t i = 0; i < MIN(n, 6) && times[i].time > 0; i++) {
         g_autofree char *time = ech_format_time(times[i].time);
-        g_autofree char *note = times[i].count > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " times", ech_op_kind_name((EchOpKind)op->kind), times[i].count)
-                                                    : g_strdup(ech_op_kind_name((EchOpKind)op->kind));
-        append_share_row(out, ech_trace_string(report->trace, op->name), time, ratio(times[i].time, run->makespan), note);
+        const char *kind = ech_op_kind_name((EchOpKind)times[i].kind);
+        g_autofree char *note = times[i].count > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " times", kind, times[i].count) : g_strdup(kind);
+        append_share_row(out, ech_trace_string(report->trace, times[i].name), time, ratio(times[i].time, run->makespan), note);
     }
     if (run->n_skips)
-        g_string_append(out, "    (loops in a steady state are skipped exactly; their repeated iterations are not in this list)\n");
+        g_string_append(out, "    (a loop's iterations that repeat exactly are skipped and not in this list)\n");
 }
 
 static void append_remarks(GString *out, const EchReport *report)
@@ -303,7 +322,9 @@ static void append_remarks(GString *out, const EchReport *report)
         g_string_append_printf(out, "%s %" G_GUINT64_FORMAT " %s", any ? "," : "", run->provenance.kernels[i], ech_price_name((EchPriceSource)i));
         any = true;
     }
-    g_string_append_printf(out, "%s. Engine: %s %s.\n", any ? "" : " none", run->provenance.engine, run->provenance.engine_version ? run->provenance.engine_version : "");
+    bool versioned = run->provenance.engine_version && *run->provenance.engine_version;
+    g_string_append_printf(out, "%s. Engine: %s%s%s%s.\n", any ? "" : " none", run->provenance.engine, versioned ? " (" : "", versioned ? run->provenance.engine_version : "",
+                           versioned ? ")" : "");
     const EchDiag *const diags[] = {report->import_diag, report->pass_diag, run->diag};
     for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
         size_t n = 0;
