@@ -1,4 +1,5 @@
 /* echelon info: what is in a trace or in a captured file. */
+#include "models/device/device.h"
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
@@ -276,13 +277,13 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     g_ptr_array_unref(sum.names);
 }
 
-static int print_json(const EchImport *import)
+static int print_json(const EchImport *import, const EchTrace *trace)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
     add_string(b, "format", import->format);
-    if (import->trace)
-        json_trace(b, import->trace);
+    if (trace)
+        json_trace(b, trace);
     if (import->program)
         ech_report_program_info(b, import->program);
     add_rows(b, "records", import->records, false);
@@ -382,12 +383,12 @@ static void text_rows(GString *out, const char *title, const EchDiag *diag, bool
     }
 }
 
-static int print_text(const EchImport *import, const char *path)
+static int print_text(const EchImport *import, const EchTrace *trace, const char *path)
 {
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %s\n", path, import->format);
-    if (import->trace)
-        text_trace(out, import->trace);
+    if (trace)
+        text_trace(out, trace);
     if (import->program)
         ech_report_program_text(out, import->program);
     text_rows(out, "records of the file", import->records, false);
@@ -398,6 +399,14 @@ static int print_text(const EchImport *import, const char *path)
     ech_cli_print(out->str);
     g_string_free(out, TRUE);
     return ECH_EXIT_DONE;
+}
+
+/* A program is summed up as the trace it makes. The device only names memories and gives the clock here: without its file the usual names do. */
+static EchTrace *lower(const EchProgram *program, const char *device, uint64_t trips, EchDiag *diag, GError **error)
+{
+    g_autoptr(EchDevice) loaded = device ? ech_device_load(device, NULL, NULL) : NULL;
+    EchLowerOptions options = {.loop_trips = trips};
+    return ech_program_lower(program, loaded, &options, diag, error);
 }
 
 int ech_verb_info(int argc, char **argv)
@@ -429,5 +438,9 @@ int ech_verb_info(int argc, char **argv)
         return ech_cli_fail(error);
     if (import->program && !ech_report_program_complete(import->program, device, import->diag, &error))
         return ech_cli_fail(error);
-    return json ? print_json(import) : print_text(import, rest[0]);
+    g_autoptr(EchTrace) lowered = import->program ? lower(import->program, device, (uint64_t)trips, import->diag, &error) : NULL;
+    if (error)
+        return ech_cli_fail(error);
+    const EchTrace *trace = lowered ? lowered : import->trace;
+    return json ? print_json(import, trace) : print_text(import, trace, rest[0]);
 }

@@ -321,6 +321,9 @@ static void program_clear(EchProgram *p)
     g_free(p->called);
     g_free(p->control);
     g_free(p->donations);
+    for (size_t c = 0; p->bodies && c < p->n_computations; c++)
+        g_free(p->bodies[c].parameters);
+    g_free(p->bodies);
     g_free(p->flat);
     g_free(p->positions);
     g_free(p->values);
@@ -671,8 +674,10 @@ bool ech_program_set_chip(EchProgram *program, const char *device_name, GError *
         program->tuple_granule = tuple_granules[i].granule;
         program->chip = g_string_chunk_insert_const(program->strings, device_name);
         ech_program_size_shapes(program);
-        if (program->values)
+        if (program->values) {
             ech_program_size_values(program);
+            ech_program_touch_bodies(program);
+        }
         return true;
     }
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no TPU, but the program was compiled for one; expected tpu-v2 to tpu7x", device_name);
@@ -735,7 +740,7 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
     ech_program_size_shapes(p);
     if (device_name && p->platform == ECH_PLATFORM_TPU)
         (void)ech_program_set_chip(p, device_name, NULL);
-    if (!ech_program_derive(p, diag, error))
+    if (!ech_program_derive_bodies(p, error) || !ech_program_derive(p, diag, error))
         return NULL;
     return g_steal_pointer(&builder->program);
 }

@@ -154,6 +154,21 @@ typedef struct {
     uint8_t matrix_dtype, vector_dtype; /**< EchDtype of the inputs. */
 } EchHloWork;
 
+/** What a fusion's body does with one of its parameters. */
+typedef struct {
+    EchBytes sliced;           /**< Bytes of slices taken of it. */
+    bool whole;                /**< Some user reads all of it. */
+} EchTouched;
+
+/** A computation as a body: its own work, callees included, counted once. */
+typedef struct {
+    EchHloWork work;
+    EchTouched *parameters;    /**< parameters[n_parameters] of a fusion's body; else NULL. */
+    uint32_t n_parameters;
+    uint8_t state;
+    bool touched;
+} EchBody;
+
 typedef struct EchProgram {
     gatomicrefcount refs;
     const char *name;
@@ -172,6 +187,7 @@ typedef struct EchProgram {
     EchDonation *donations;
     size_t n_shapes, n_elements, n_layouts, n_instructions, n_computations, n_operands, n_called, n_control, n_donations;
     /* derived */
+    EchBody *bodies;           /**< bodies[n_computations] */
     EchId *flat;               /**< flat[n_flat]: instruction ids, the flat schedule. */
     size_t n_flat;
     EchId *positions;          /**< positions[n_positions]: value held by each position of each instruction, or ECH_NONE (fusion bodies). */

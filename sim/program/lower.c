@@ -1,0 +1,1044 @@
+/* Program -> trace: buffers with fixed offsets, kernels, copies on their directions' queues, collectives, loops.
+ *
+ * The core's queue runs in program order; a copy or a collective that the program starts waits for what the core did before it, and the
+ * core waits for it where the program does. Loop bodies begin with a MARK on the core, so that nothing of an iteration starts before it. */
+#include "sim/program/private.h"
+
+#include "models/device/device.h"
+#include "sim/base/error.h"
+
+#include <string.h>
+
+enum { MAX_REMARKS_PER_KIND = 4 };
+
+typedef struct {
+    EchId id;              /* trace buffer, or ECH_NONE */
+    EchId home;            /* while instruction it belongs to, ECH_NONE for the whole program */
+    int64_t first, last;   /* home-level span in the flat schedule */
+    EchId first_at, last_at; /* home-level instructions */
+    EchId merged;          /* buffer whose place this one takes over in place, or ECH_NONE */
+    EchBytes bytes;
+    uint64_t offset;
+    bool wanted, resident, kept; /* kept: not freed (outputs) */
+} Place;
+
+/* A collective that was started inside a fusion and not yet waited for. */
+typedef struct {
+    int64_t channel;
+    EchId op;
+} Pending;
+
+typedef struct {
+    const EchProgram *p;
+    const EchDevice *device;
+    EchLowerOptions options;
+    EchDiag *diag;
+    EchTraceBuilder *b;
+    Place *places;       /* places[p->n_buffers] */
+    GArray **born, **dies; /* per instruction: EchValueBuffer ids allocated before it and freed after it, or NULL */
+    EchId *started;      /* per instruction: the op that a done waits for, or ECH_NONE */
+    EchBytes *operand_bytes;
+    GArray *pending;     /* Pending */
+    GHashTable *queues;  /* name -> queue id + 1 */
+    EchId core;
+    EchId last_core;     /* last op on the core's queue in this body, or ECH_NONE */
+    uint64_t clock;      /* core clock, Hz; 0 unknown */
+    unsigned remarks;
+} Lowerer;
+
+/* Memories */
+
+static const char *memory_name(const Lowerer *l, int32_t space)
+{
+    static const char *const usual[] = {"hbm", "vector", NULL, "common", NULL, "host", "scalar"};
+    if (l->device) {
+        const EchMemory *memory = ech_device_space(l->device, space);
+        if (memory)
+            return memory->name;
+        /* A GPU program's space 1 is ordinary memory set apart for collectives. */
+        if (space == ECH_SPACE_VECTOR && l->p->platform == ECH_PLATFORM_GPU)
+            return memory_name(l, ECH_SPACE_HBM);
+        return space == ECH_SPACE_HBM || space == ECH_SPACE_HOST ? usual[space] : NULL;
+    }
+    if (l->p->platform == ECH_PLATFORM_GPU)
+        return space == ECH_SPACE_HOST || space == 6 ? "host" : "hbm";
+    return space >= 0 && (size_t)space < G_N_ELEMENTS(usual) ? usual[space] : NULL;
+}
+
+/* Structure */
+
+static EchId loop_around(const EchProgram *p, EchId computation)
+{
+    while (true) {
+        EchId caller = p->computations[computation].caller;
+        if (caller == ECH_NONE || p->instructions[caller].opcode == ECH_HLO_WHILE)
+            return caller;
+        computation = p->instructions[caller].computation;
+    }
+}
+
+static uint32_t loop_level(const EchProgram *p, EchId loop)
+{
+    return loop == ECH_NONE ? 0 : p->computations[p->instructions[loop].computation].loop_depth + 1;
+}
+
+static EchId common_loop(const EchProgram *p, EchId a, EchId b)
+{
+    while (a != b) {
+        if (loop_level(p, a) >= loop_level(p, b))
+            a = loop_around(p, p->instructions[a].computation);
+        else
+            b = loop_around(p, p->instructions[b].computation);
+    }
+    return a;
+}
+
+/* The instruction at @home's level that @i is part of: itself, or the loop around it. */
+static EchId at_level(const EchProgram *p, EchId i, EchId home)
+{
+    EchId loop = loop_around(p, p->instructions[i].computation);
+    while (loop != home && loop != ECH_NONE) {
+        i = loop;
+        loop = loop_around(p, p->instructions[i].computation);
+    }
+    return i;
+}
+
+static int64_t begin_of(const EchProgram *p, EchId i)
+{
+    const EchInstruction *instruction = &p->instructions[i];
+    if (instruction->opcode == ECH_HLO_WHILE && instruction->n_called > 0)
+        return p->computations[ech_program_called(p, instruction, 0)].begin;
+    return instruction->schedule;
+}
+
+static void touch(const EchProgram *p, Place *place, EchId i)
+{
+    if (p->instructions[i].schedule == ECH_NONE)
+        return;
+    i = at_level(p, i, place->home);
+    int64_t begin = begin_of(p, i), end = p->instructions[i].schedule;
+    if (place->first_at == ECH_NONE || begin < place->first) {
+        place->first = begin;
+        place->first_at = i;
+    }
+    if (place->last_at == ECH_NONE || end > place->last) {
+        place->last = end;
+        place->last_at = i;
+    }
+}
+
+static void place_buffer(Lowerer *l, EchId b)
+{
+    const EchProgram *p = l->p;
+    const EchValueBuffer *buffer = &p->buffers[b];
+    Place *place = &l->places[b];
+    *place = (Place){.id = ECH_NONE, .home = ECH_NONE, .first_at = ECH_NONE, .last_at = ECH_NONE, .merged = ECH_NONE, .bytes = buffer->bytes, .offset = ECH_OFFSET_NONE};
+    place->wanted = buffer->in_flat && !buffer->is_tuple && buffer->bytes > 0 && memory_name(l, buffer->space) != NULL;
+    if (!place->wanted)
+        return;
+    bool first = true;
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        const EchInstruction *definer = &p->instructions[value->defined.instruction];
+        if (definer->schedule == ECH_NONE)
+            continue;
+        EchId loop = loop_around(p, definer->computation);
+        place->home = first ? loop : common_loop(p, place->home, loop);
+        first = false;
+        /* Fetched before the program starts: it is there. */
+        size_t n;
+        place->resident |= definer->opcode == ECH_HLO_COPY_START && ech_program_attribute(definer, "cross_program_prefetch_index", &n) != NULL;
+    }
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        for (uint32_t h = 0; h < value->n_holders; h++) {
+            const EchPosition *holder = &p->holders[value->first_holder + h];
+            touch(p, place, holder->instruction);
+        }
+        for (uint32_t u = 0; u < value->n_uses; u++)
+            touch(p, place, p->uses[value->first_use + u].user);
+    }
+    place->resident |= buffer->is_parameter || buffer->is_constant;
+    place->kept = buffer->live_out || place->resident;
+    if (place->resident)
+        place->home = ECH_NONE;
+}
+
+static void give_offsets(Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    const EchProgramAssignment *assignment = p->assignment;
+    if (!assignment)
+        return;
+    g_autoptr(GArray) tops = g_array_new(FALSE, TRUE, sizeof(EchBytes)); /* by space number */
+    g_array_set_size(tops, 256);
+    /* Temporaries last: what does not fit is then theirs. */
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (size_t a = 0; a < assignment->n_allocations; a++) {
+            const EchAllocation *allocation = &assignment->allocations[a];
+            if (allocation->is_thread_local || allocation->space < 0 || allocation->space > 255 || allocation->is_temp != (pass == 1))
+                continue;
+            EchBytes *top = &g_array_index(tops, EchBytes, allocation->space);
+            EchBytes alignment = p->platform == ECH_PLATFORM_GPU ? 256 : 512;
+            EchBytes base = allocation->is_temp && allocation->space != ECH_SPACE_HBM && allocation->space != ECH_SPACE_HOST ? *top : ech_round_up(*top, alignment);
+            for (uint32_t k = 0; k < allocation->n_assigned; k++) {
+                const EchAssigned *assigned = &assignment->assigned[allocation->first_assigned + k];
+                if (assigned->value == ECH_NONE)
+                    continue;
+                Place *place = &l->places[p->values[assigned->value].buffer];
+                uint64_t offset = ech_bytes_add(base, assigned->offset);
+                if (offset <= UINT64_MAX / 4)
+                    place->offset = MIN(place->offset, offset);
+            }
+            *top = ech_bytes_add(base, allocation->bytes);
+        }
+    }
+}
+
+/* A buffer that begins where another of the same place ends takes its bytes over: one buffer of the trace. */
+typedef struct {
+    int32_t space;
+    uint64_t offset;
+    EchId home;
+    int64_t first;
+    EchId buffer;
+} Slot;
+
+static int compare_slots(gconstpointer a, gconstpointer b)
+{
+    const Slot *x = a, *y = b;
+    if (x->space != y->space)
+        return x->space < y->space ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->home != y->home)
+        return x->home < y->home ? -1 : 1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+static void merge_in_place(Lowerer *l)
+{
+    g_autoptr(GArray) slots = g_array_new(FALSE, FALSE, sizeof(Slot));
+    for (EchId b = 0; b < l->p->n_buffers; b++) {
+        const Place *place = &l->places[b];
+        if (!place->wanted || place->resident || place->offset == ECH_OFFSET_NONE || place->first_at == ECH_NONE)
+            continue;
+        Slot slot = {l->p->buffers[b].space, place->offset, place->home, place->first, b};
+        g_array_append_val(slots, slot);
+    }
+    g_array_sort(slots, compare_slots);
+    EchId into = ECH_NONE;
+    for (guint k = 1; k < slots->len; k++) {
+        const Slot *before = &g_array_index(slots, Slot, k - 1), *slot = &g_array_index(slots, Slot, k);
+        if (into == ECH_NONE)
+            into = before->buffer;
+        Place *a = &l->places[into], *c = &l->places[slot->buffer];
+        bool same = before->space == slot->space && before->offset == slot->offset && before->home == slot->home;
+        if (!same || a->last < c->first) {
+            into = slot->buffer;
+            continue;
+        }
+        c->merged = into;
+        if (c->last > a->last) {
+            a->last = c->last;
+            a->last_at = c->last_at;
+        }
+        a->bytes = MAX(a->bytes, c->bytes);
+        a->kept |= c->kept;
+    }
+}
+
+/* One branch of a conditional runs: the one with the most work, then the most instructions. */
+static uint32_t taken_branch(const EchProgram *p, const EchInstruction *i)
+{
+    uint32_t best = 0;
+    uint64_t most = 0;
+    for (uint32_t k = 0; k < i->n_called; k++) {
+        const EchBody *body = &p->bodies[ech_program_called(p, i, k)];
+        uint64_t weight = ech_bytes_add(ech_bytes_add(body->work.matrix, body->work.vector), p->computations[ech_program_called(p, i, k)].n);
+        if (weight > most) {
+            most = weight;
+            best = k;
+        }
+    }
+    return best;
+}
+
+/* Branches not taken and bodies of async computations are not lowered one by one: what first or last touches a buffer in them is the
+ * instruction that runs them. */
+static void lift_unlowered(Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    g_autofree bool *hidden = g_new0(bool, p->n_computations + 1);
+    for (size_t k = 0; k < p->n_flat; k++) {
+        const EchInstruction *i = &p->instructions[p->flat[k]];
+        bool branches = i->opcode == ECH_HLO_CONDITIONAL;
+        uint32_t taken = branches ? taken_branch(p, i) : 0;
+        for (uint32_t c = 0; c < i->n_called; c++)
+            hidden[ech_program_called(p, i, c)] |= branches ? c != taken : i->opcode == ECH_HLO_ASYNC_START;
+    }
+    for (EchId b = 0; b < p->n_buffers; b++) {
+        Place *place = &l->places[b];
+        EchId *ends[2] = {&place->first_at, &place->last_at};
+        for (unsigned e = 0; place->wanted && e < 2; e++) {
+            if (*ends[e] == ECH_NONE)
+                continue;
+            /* The outermost hidden computation around it, if any. */
+            for (EchId c = p->instructions[*ends[e]].computation; c != ECH_NONE;) {
+                EchId caller = p->computations[c].caller;
+                if (hidden[c] && caller != ECH_NONE)
+                    *ends[e] = caller;
+                c = caller == ECH_NONE ? ECH_NONE : p->instructions[caller].computation;
+            }
+        }
+    }
+}
+
+static EchRole role_of(const EchValueBuffer *buffer)
+{
+    return buffer->is_parameter ? ECH_ROLE_PARAMETER : buffer->live_out ? ECH_ROLE_OUTPUT : buffer->is_constant ? ECH_ROLE_PARAMETER : ECH_ROLE_TEMPORARY;
+}
+
+static void append_id(GArray **lists, EchId at, EchId id)
+{
+    if (!lists[at])
+        lists[at] = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_array_append_val(lists[at], id);
+}
+
+static void make_trace_buffer(Lowerer *l, EchId b)
+{
+    const EchProgram *p = l->p;
+    const EchValueBuffer *buffer = &p->buffers[b];
+    Place *place = &l->places[b];
+    if (!place->wanted || place->merged != ECH_NONE || place->first_at == ECH_NONE)
+        return;
+    const EchValue *value = &p->values[p->buffer_values[buffer->first_value]];
+    const EchInstruction *definer = &p->instructions[value->defined.instruction];
+    EchId shape = ech_program_subshape(p, definer->shape, value->defined.position);
+    g_autofree char *text = ech_program_shape_text(p, shape);
+    EchBuffer made = ech_buffer_init();
+    made.name = ech_trace_builder_string(l->b, definer->name, -1);
+    made.memory = ech_trace_builder_memory(l->b, memory_name(l, buffer->space));
+    made.role = (uint8_t)role_of(buffer);
+    made.dtype = p->shapes[shape].dtype;
+    made.resident = place->resident;
+    made.bytes = place->bytes;
+    made.dense = MIN(p->shapes[shape].dense, place->bytes);
+    made.offset = place->offset;
+    made.shape = ech_trace_builder_string(l->b, text, -1);
+    place->id = ech_trace_builder_buffer(l->b, made);
+    if (!place->resident) {
+        append_id(l->born, place->first_at, b);
+        if (!place->kept)
+            append_id(l->dies, place->last_at, b);
+    }
+}
+
+static void make_buffers(Lowerer *l)
+{
+    for (EchId b = 0; b < l->p->n_buffers; b++)
+        place_buffer(l, b);
+    lift_unlowered(l);
+    give_offsets(l);
+    merge_in_place(l);
+    for (EchId b = 0; b < l->p->n_buffers; b++)
+        make_trace_buffer(l, b);
+    for (EchId b = 0; b < l->p->n_buffers; b++) {
+        if (l->places[b].merged != ECH_NONE)
+            l->places[b].id = l->places[l->places[b].merged].id;
+    }
+}
+
+/* The trace's buffer of a value's position, or ECH_NONE. */
+static EchId buffer_at(const Lowerer *l, EchId instruction, uint32_t position)
+{
+    EchId value = ech_program_value(l->p, instruction, position);
+    return value == ECH_NONE ? ECH_NONE : l->places[l->p->values[value].buffer].id;
+}
+
+static uint64_t buffer_bytes(const Lowerer *l, EchId buffer)
+{
+    return ech_trace_builder_peek_buffer(l->b, buffer)->bytes;
+}
+
+/* Operations */
+
+static EchId add_op(Lowerer *l, EchOp op, const EchInstruction *i, EchId queue)
+{
+    op.queue = queue;
+    op.name = ech_trace_builder_string(l->b, i->name, -1);
+    if (i->op_name)
+        op.stack = ech_trace_builder_string(l->b, i->op_name, -1);
+    EchId id = ech_trace_builder_op(l->b, op);
+    if (queue == l->core)
+        l->last_core = id;
+    return id;
+}
+
+static void allocate(Lowerer *l, EchId instruction)
+{
+    const GArray *list = l->born[instruction];
+    for (guint k = 0; list && k < list->len; k++) {
+        EchId buffer = l->places[g_array_index(list, EchId, k)].id;
+        EchOp op = ech_op_init(ECH_OP_ALLOC);
+        op.target = buffer;
+        op.bytes = buffer_bytes(l, buffer);
+        op.bytes_origin = ECH_KNOWN;
+        op.queue = l->core;
+        op.name = ech_trace_builder_peek_buffer(l->b, buffer)->name;
+        l->last_core = ech_trace_builder_op(l->b, op);
+    }
+}
+
+static void release(Lowerer *l, EchId instruction)
+{
+    const GArray *list = l->dies[instruction];
+    for (guint k = 0; list && k < list->len; k++) {
+        EchId buffer = l->places[g_array_index(list, EchId, k)].id;
+        EchOp op = ech_op_init(ECH_OP_FREE);
+        op.target = buffer;
+        op.bytes = buffer_bytes(l, buffer);
+        op.bytes_origin = ECH_KNOWN;
+        op.queue = l->core;
+        op.name = ech_trace_builder_peek_buffer(l->b, buffer)->name;
+        l->last_core = ech_trace_builder_op(l->b, op);
+    }
+}
+
+static void use(Lowerer *l, EchId buffer, EchAccess access, EchBytes bytes, EchPattern pattern, EchOrigin origin)
+{
+    if (buffer != ECH_NONE && bytes > 0)
+        ech_trace_builder_use(l->b, buffer, access, bytes, pattern, origin);
+}
+
+/* Reads of every operand, writes of every leaf of the result. */
+static void add_uses(Lowerer *l, EchId id)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    EchHlo opcode = (EchHlo)i->opcode;
+    EchPattern reading = opcode == ECH_HLO_GATHER || opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM : opcode == ECH_HLO_TRANSPOSE ? ECH_PATTERN_STRIDED : ECH_PATTERN_STREAM;
+    ech_program_all_operand_bytes(p, id, l->operand_bytes);
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        EchId operand = ech_program_operand(p, i, k);
+        const EchInstruction *o = &p->instructions[operand];
+        const EchShape *shape = &p->shapes[o->shape];
+        if (!shape->is_tuple) {
+            EchOrigin origin = l->operand_bytes[k] == shape->bytes ? ECH_KNOWN : ECH_INFERRED;
+            use(l, buffer_at(l, operand, 0), ECH_READ, l->operand_bytes[k], k == 0 ? reading : ECH_PATTERN_STREAM, origin);
+            continue;
+        }
+        for (uint32_t q = 1; q < shape->n_positions; q++) {
+            const EchShape *leaf = &p->shapes[ech_program_subshape(p, o->shape, q)];
+            use(l, leaf->is_tuple ? ECH_NONE : buffer_at(l, operand, q), ECH_READ, leaf->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        }
+    }
+    for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++) {
+        EchBytes bytes = ech_program_result_bytes(p, id, q);
+        EchOrigin origin = bytes == p->shapes[ech_program_subshape(p, i->shape, q)].bytes ? ECH_KNOWN : ECH_INFERRED;
+        use(l, buffer_at(l, id, q), ECH_WRITE, bytes, opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM : ECH_PATTERN_STREAM, origin);
+    }
+}
+
+static void add_work(Lowerer *l, EchId id)
+{
+    EchHloWork work = ech_program_work(l->p, id);
+    if (work.matrix > 0)
+        ech_trace_builder_work(l->b, ECH_WORK_MATRIX, (EchDtype)work.matrix_dtype, work.matrix, ECH_KNOWN);
+    if (work.vector > 0)
+        ech_trace_builder_work(l->b, ECH_WORK_VECTOR, (EchDtype)work.vector_dtype, work.vector, ECH_KNOWN);
+    if (work.transcendental > 0)
+        ech_trace_builder_work(l->b, ECH_WORK_TRANSCENDENTAL, ECH_DTYPE_F32, work.transcendental, ECH_KNOWN);
+}
+
+static void kernel(Lowerer *l, EchId id, EchId queue)
+{
+    const EchInstruction *i = &l->p->instructions[id];
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    uint64_t cycles;
+    if (l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0) {
+        if (l->clock > 0) {
+            op.estimate = ech_time_for(cycles, l->clock);
+            op.estimate_origin = ECH_KNOWN;
+        } else
+            ech_diag_note(l->diag, "estimates_without_a_clock", 1);
+    }
+    /* A kernel of the user's own brings its window buffers. */
+    EchId windows = ECH_NONE;
+    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_scoped_bytes(i, ECH_SPACE_VECTOR) : 0;
+    const char *vector = scoped > 0 ? memory_name(l, ECH_SPACE_VECTOR) : NULL;
+    EchId before = l->last_core;
+    if (vector && queue == l->core) {
+        EchBuffer buffer = ech_buffer_init();
+        g_autofree char *name = g_strdup_printf("%s windows", i->name);
+        buffer.name = ech_trace_builder_string(l->b, name, -1);
+        buffer.memory = ech_trace_builder_memory(l->b, vector);
+        buffer.role = ECH_ROLE_TEMPORARY;
+        buffer.bytes = scoped;
+        windows = ech_trace_builder_buffer(l->b, buffer);
+        EchOp alloc = ech_op_init(ECH_OP_ALLOC);
+        alloc.target = windows;
+        alloc.bytes = scoped;
+        alloc.bytes_origin = ECH_KNOWN;
+        (void)add_op(l, alloc, i, l->core);
+    }
+    EchId made = add_op(l, op, i, queue);
+    if (queue != l->core && before != ECH_NONE)
+        ech_trace_builder_dep(l->b, before, 0);
+    add_uses(l, id);
+    add_work(l, id);
+    if (windows != ECH_NONE) {
+        EchOp release_op = ech_op_init(ECH_OP_FREE);
+        release_op.target = windows;
+        release_op.bytes = scoped;
+        release_op.bytes_origin = ECH_KNOWN;
+        (void)add_op(l, release_op, i, l->core);
+    }
+    if (queue != l->core)
+        l->started[id] = made;
+}
+
+static EchId queue_named(Lowerer *l, const char *name, EchQueueKind kind)
+{
+    size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(l->queues, name));
+    if (found > 0)
+        return (EchId)(found - 1);
+    EchId queue = ech_trace_builder_queue(l->b, name, kind, 0);
+    g_hash_table_insert(l->queues, g_strdup(name), GSIZE_TO_POINTER((size_t)queue + 1));
+    return queue;
+}
+
+static EchId copy_queue(Lowerer *l, const char *from, const char *to)
+{
+    g_autofree char *name = g_strdup_printf("dma %s>%s", from, to);
+    return queue_named(l, name, ECH_QUEUE_COPY);
+}
+
+/* A transfer from @from's buffer to @to's, started where the core is now. */
+static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to_buffer, int32_t to, EchBytes bytes, EchOrigin origin)
+{
+    const EchInstruction *i = &l->p->instructions[id];
+    const char *from_name = memory_name(l, from), *to_name = memory_name(l, to);
+    if (!from_name || !to_name) {
+        ech_diag_note(l->diag, "copies_of_memories_the_device_lacks", 1);
+        return;
+    }
+    EchOp op = ech_op_init(ECH_OP_COPY);
+    op.memory_from = ech_trace_builder_memory(l->b, from_name);
+    op.memory_to = ech_trace_builder_memory(l->b, to_name);
+    op.bytes = bytes;
+    op.bytes_origin = (uint8_t)origin;
+    EchId before = l->last_core;
+    l->started[id] = add_op(l, op, i, copy_queue(l, from_name, to_name));
+    if (before != ECH_NONE)
+        ech_trace_builder_dep(l->b, before, 0);
+    if (from_buffer != ECH_NONE && to_buffer != ECH_NONE) {
+        ech_trace_builder_use(l->b, from_buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, origin);
+        ech_trace_builder_use(l->b, to_buffer, ECH_WRITE, bytes, ECH_PATTERN_STREAM, origin);
+    }
+}
+
+static void wait_for(Lowerer *l, EchId id, EchId started)
+{
+    EchOp op = ech_op_init(started == ECH_NONE ? ECH_OP_MARK : ECH_OP_WAIT);
+    (void)add_op(l, op, &l->p->instructions[id], l->core);
+    if (started != ECH_NONE)
+        ech_trace_builder_dep(l->b, started, 0);
+}
+
+/* The op that the start behind a done's operand made; the chain of updates is followed. */
+static EchId start_of(const Lowerer *l, EchId done)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[done];
+    while (i->n_operands > 0) {
+        EchId operand = ech_program_operand(p, i, 0);
+        if (l->started[operand] != ECH_NONE)
+            return l->started[operand];
+        i = &p->instructions[operand];
+        if (i->opcode != ECH_HLO_ASYNC_UPDATE && i->opcode != ECH_HLO_GET_TUPLE_ELEMENT && i->opcode != ECH_HLO_BITCAST)
+            break;
+    }
+    return ECH_NONE;
+}
+
+/* Collectives */
+
+static EchCollective collective_of(EchHlo opcode)
+{
+    switch ((int)opcode) {
+    case ECH_HLO_ALL_REDUCE:
+    case ECH_HLO_ALL_REDUCE_START: return ECH_COLLECTIVE_ALL_REDUCE;
+    case ECH_HLO_ALL_GATHER:
+    case ECH_HLO_ALL_GATHER_START: return ECH_COLLECTIVE_ALL_GATHER;
+    case ECH_HLO_REDUCE_SCATTER: return ECH_COLLECTIVE_REDUCE_SCATTER;
+    case ECH_HLO_ALL_TO_ALL:
+    case ECH_HLO_RAGGED_ALL_TO_ALL: return ECH_COLLECTIVE_ALL_TO_ALL;
+    case ECH_HLO_COLLECTIVE_PERMUTE:
+    case ECH_HLO_COLLECTIVE_PERMUTE_START: return ECH_COLLECTIVE_PERMUTE;
+    case ECH_HLO_COLLECTIVE_BROADCAST: return ECH_COLLECTIVE_BROADCAST;
+    case ECH_HLO_SEND: return ECH_COLLECTIVE_SEND;
+    case ECH_HLO_RECV: return ECH_COLLECTIVE_RECV;
+    default: return ECH_COLLECTIVE_NONE;
+    }
+}
+
+/* "{{0,1},{2,3}}", "[2,4]<=[8]", "mesh['x'=4,'y'=2] {'y'}"; all devices where it is empty. */
+static uint32_t group_size(const EchProgram *p, const EchInstruction *i)
+{
+    uint64_t all = MIN((uint64_t)p->replicas * p->partitions, UINT32_MAX);
+    size_t n;
+    const char *text = ech_program_attribute(i, "replica_groups", &n);
+    int64_t numbers[2] = {0};
+    if (!text || n < 2)
+        return (uint32_t)all;
+    if (text[0] == '[')
+        return ech_program_numbers(text, n, numbers, 2) >= 2 ? (uint32_t)CLAMP(numbers[1], 0, INT32_MAX) : (uint32_t)all;
+    if (text[0] == '{') {
+        const char *open = memchr(text + 1, '{', n - 1);
+        const char *close = open ? memchr(open, '}', n - (size_t)(open - text)) : NULL;
+        return close ? (uint32_t)ech_program_numbers(open, (size_t)(close - open), NULL, 0) : (uint32_t)all;
+    }
+    /* Axes of a mesh: the product of the named ones. */
+    const char *brace = memchr(text, '{', n);
+    uint64_t size = 1;
+    for (const char *at = brace; at && at < text + n;) {
+        const char *quote = memchr(at, '\'', n - (size_t)(at - text));
+        const char *end = quote ? memchr(quote + 1, '\'', n - (size_t)(quote + 1 - text)) : NULL;
+        if (!end)
+            break;
+        g_autofree char *key = g_strndup(quote, (size_t)(end + 1 - quote));
+        const char *axis = g_strstr_len(text, brace - text, key);
+        if (axis && ech_program_numbers(axis + strlen(key), (size_t)(brace - axis) - strlen(key), numbers, 1) > 0)
+            size = ech_bytes_mul(size, (uint64_t)MAX(numbers[0], 1));
+        at = end + 1;
+    }
+    return brace ? (uint32_t)MIN(size, INT32_MAX) : (uint32_t)all;
+}
+
+static int64_t channel_of(const EchInstruction *i)
+{
+    size_t n;
+    int64_t channel = -1;
+    const char *text = ech_program_attribute(i, "channel_id", &n);
+    if (text)
+        (void)ech_program_numbers(text, n, &channel, 1);
+    return channel;
+}
+
+/* Starts a collective: @shape is the instruction that says its kind and group (it may lie in a fusion), @id the one in the schedule. */
+static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCollective type, EchBytes bytes)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    EchOp op = ech_op_init(ECH_OP_COLLECTIVE);
+    op.collective = (uint8_t)type;
+    op.memory_from = type == ECH_COLLECTIVE_PERMUTE || type == ECH_COLLECTIVE_SEND || type == ECH_COLLECTIVE_RECV ? 2 : group_size(p, kind);
+    op.bytes = bytes;
+    op.bytes_origin = ECH_KNOWN;
+    EchId before = l->last_core;
+    EchId made = add_op(l, op, i, queue_named(l, "collectives", ECH_QUEUE_COLLECTIVE));
+    if (before != ECH_NONE)
+        ech_trace_builder_dep(l->b, before, 0);
+    add_uses(l, id);
+    return made;
+}
+
+static EchBytes operand_sum(const EchProgram *p, const EchInstruction *i)
+{
+    EchBytes total = 0;
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        const EchShape *shape = &p->shapes[p->instructions[ech_program_operand(p, i, k)].shape];
+        total = ech_bytes_add(total, shape->is_tuple ? shape->dense : shape->bytes);
+    }
+    return total;
+}
+
+/* What a fusion's body holds of a collective. */
+typedef struct {
+    const EchInstruction *inner; /* the collective, or NULL */
+    bool start, done, scatters;
+} Riding;
+
+static Riding find_riding(const EchProgram *p, const EchInstruction *fusion)
+{
+    Riding riding = {0};
+    if (fusion->n_called == 0)
+        return riding;
+    const EchComputation *c = &p->computations[ech_program_called(p, fusion, 0)];
+    for (uint32_t k = 0; k < c->n; k++) {
+        const EchInstruction *i = &p->instructions[c->first + k];
+        if (collective_of((EchHlo)i->opcode) != ECH_COLLECTIVE_NONE)
+            riding.inner = i;
+        riding.start |= i->target && strcmp(i->target, "AsyncCollectiveStart") == 0;
+        riding.done |= i->target && strcmp(i->target, "AsyncCollectiveDone") == 0;
+        riding.scatters |= i->opcode == ECH_HLO_DYNAMIC_SLICE;
+    }
+    return riding;
+}
+
+/* True if the fusion is a collective, or the end of one, rather than computation. */
+static bool fused_collective(Lowerer *l, EchId id)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    Riding riding = find_riding(p, i);
+    if (!riding.inner && !riding.done)
+        return false;
+    int64_t channel = riding.inner ? channel_of(riding.inner) : -1;
+    guint found = l->pending->len;
+    for (guint k = l->pending->len; k-- > 0;) {
+        if (g_array_index(l->pending, Pending, k).channel == channel || (channel < 0 && riding.done))
+            found = k;
+    }
+    if (riding.done) {
+        wait_for(l, id, found < l->pending->len ? g_array_index(l->pending, Pending, found).op : ECH_NONE);
+        if (found < l->pending->len)
+            g_array_remove_index(l->pending, found);
+        return true;
+    }
+    if (!riding.start && found < l->pending->len)
+        return false; /* riding along: computation with a collective under way */
+    EchCollective type = collective_of((EchHlo)riding.inner->opcode);
+    if (type == ECH_COLLECTIVE_ALL_REDUCE && riding.scatters && !riding.start)
+        type = ECH_COLLECTIVE_REDUCE_SCATTER;
+    EchId made = collective(l, id, riding.inner, type, operand_sum(p, riding.inner));
+    if (riding.start) {
+        Pending pending = {channel, made};
+        g_array_append_val(l->pending, pending);
+    } else
+        wait_for(l, id, made);
+    return true;
+}
+
+/* Asynchronous computations */
+
+/* Looks through a wrapping fusion; NULL if the body is more than one piece of work. */
+static const EchInstruction *only_work(const EchProgram *p, EchId computation, EchId *ret)
+{
+    for (unsigned depth = 0; depth < 8; depth++) {
+        const EchComputation *c = &p->computations[computation];
+        const EchInstruction *found = NULL;
+        for (uint32_t k = 0; k < c->n; k++) {
+            const EchInstruction *i = &p->instructions[c->first + k];
+            switch ((int)i->opcode) {
+            case ECH_HLO_PARAMETER:
+            case ECH_HLO_CONSTANT:
+            case ECH_HLO_TUPLE:
+            case ECH_HLO_GET_TUPLE_ELEMENT:
+            case ECH_HLO_BITCAST:
+            case ECH_HLO_RESHAPE: continue;
+            case ECH_HLO_COPY:
+                /* GPU wraps the moved slice in a copy. */
+                if (c->n > 2 && (found || k + 1 < c->n))
+                    continue;
+                break;
+            default: break;
+            }
+            if (found && ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_ELEMENTWISE)
+                continue; /* index arithmetic */
+            if (found && ech_hlo_class((EchHlo)found->opcode) != ECH_CLASS_ELEMENTWISE)
+                return NULL;
+            found = i;
+            *ret = c->first + k;
+        }
+        if (!found || found->opcode != ECH_HLO_FUSION || found->n_called == 0)
+            return found;
+        computation = ech_program_called(p, found, 0);
+    }
+    return NULL;
+}
+
+static int32_t space_of(const EchProgram *p, EchId shape)
+{
+    while (p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0)
+        shape = p->elements[p->shapes[shape].first_element];
+    return p->shapes[shape].space;
+}
+
+/* First position below the result's member {1}, and the outer operand that holds the bytes that move. */
+static void async_start(Lowerer *l, EchId id)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    const EchShape *shape = &p->shapes[i->shape];
+    EchId body = ECH_NONE;
+    if (i->opcode == ECH_HLO_ASYNC_UPDATE && i->n_operands > 0) {
+        const EchInstruction *start = &p->instructions[ech_program_operand(p, i, 0)];
+        if (start->opcode != ECH_HLO_ASYNC_START || start->n_operands > 0 || start->n_called == 0)
+            return;
+        body = ech_program_called(p, start, 0);
+    } else if (i->opcode == ECH_HLO_ASYNC_START) {
+        if (i->n_operands == 0)
+            return;
+        body = i->n_called > 0 ? ech_program_called(p, i, 0) : ECH_NONE;
+    } else
+        return;
+    uint32_t skip = i->opcode == ECH_HLO_ASYNC_UPDATE ? 1 : 0;
+    if (shape->n_elements < 2 || i->n_operands <= skip)
+        return;
+    uint32_t result = ech_program_member_position(p, i->shape, 1);
+    EchId result_shape = ech_program_subshape(p, i->shape, result);
+    EchId work_id = ECH_NONE;
+    const EchInstruction *work = body == ECH_NONE ? NULL : only_work(p, body, &work_id);
+    EchHlo opcode = work ? (EchHlo)work->opcode : ECH_HLO_UNKNOWN;
+    /* Sugar without a body says in its name what it does. */
+    if (!work && g_str_has_prefix(i->opcode_name, "dynamic-update-slice"))
+        opcode = ECH_HLO_DYNAMIC_UPDATE_SLICE;
+    else if (!work && (g_str_has_prefix(i->opcode_name, "slice") || g_str_has_prefix(i->opcode_name, "dynamic-slice") || g_str_has_prefix(i->opcode_name, "copy")))
+        opcode = ECH_HLO_DYNAMIC_SLICE;
+    EchId first = ech_program_operand(p, i, skip);
+    if (opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > skip + 1) {
+        /* The update is the operand whose bytes the inner update's operand 1 has. */
+        EchId update = ech_program_operand(p, i, skip + 1);
+        EchBytes bytes = p->shapes[p->instructions[update].shape].bytes;
+        copy(l, id, buffer_at(l, update, 0), space_of(p, p->instructions[update].shape), buffer_at(l, id, result), space_of(p, result_shape), bytes, ECH_KNOWN);
+        return;
+    }
+    if (opcode == ECH_HLO_SLICE || opcode == ECH_HLO_DYNAMIC_SLICE || opcode == ECH_HLO_COPY) {
+        EchBytes bytes = p->shapes[result_shape].is_tuple ? p->shapes[result_shape].dense : p->shapes[result_shape].bytes;
+        EchId to = p->shapes[result_shape].is_tuple ? ECH_NONE : buffer_at(l, id, result);
+        copy(l, id, buffer_at(l, first, 0), space_of(p, p->instructions[first].shape), to, space_of(p, result_shape), bytes, ECH_KNOWN);
+        return;
+    }
+    EchCollective type = collective_of(opcode);
+    if (type != ECH_COLLECTIVE_NONE) {
+        l->started[id] = collective(l, id, work, type, operand_sum(p, work));
+        return;
+    }
+    size_t n;
+    const char *thread = ech_program_attribute(i, "async_execution_thread", &n);
+    g_autofree char *name = thread && n > 2 ? g_strndup(thread + 1, n - 2) : g_strdup("async");
+    /* The result's leaves are written by the body; the operands are read whole. */
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    EchId before = l->last_core;
+    l->started[id] = add_op(l, op, i, queue_named(l, name, ECH_QUEUE_COMPUTE));
+    if (before != ECH_NONE)
+        ech_trace_builder_dep(l->b, before, 0);
+    for (uint32_t k = skip; k < i->n_operands; k++) {
+        const EchShape *operand = &p->shapes[p->instructions[ech_program_operand(p, i, k)].shape];
+        use(l, operand->is_tuple ? ECH_NONE : buffer_at(l, ech_program_operand(p, i, k), 0), ECH_READ, operand->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    }
+    for (uint32_t q = result; q < result + p->shapes[result_shape].n_positions; q++) {
+        const EchShape *leaf = &p->shapes[ech_program_subshape(p, i->shape, q)];
+        use(l, leaf->is_tuple ? ECH_NONE : buffer_at(l, id, q), ECH_WRITE, leaf->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    if (body != ECH_NONE) {
+        EchHloWork sum = p->bodies[body].work;
+        if (sum.matrix > 0)
+            ech_trace_builder_work(l->b, ECH_WORK_MATRIX, (EchDtype)sum.matrix_dtype, sum.matrix, ECH_KNOWN);
+        if (sum.vector > 0)
+            ech_trace_builder_work(l->b, ECH_WORK_VECTOR, (EchDtype)sum.vector_dtype, sum.vector, ECH_KNOWN);
+    }
+}
+
+/* Control */
+
+static void lower_computation(Lowerer *l, EchId computation);
+
+static void lower_loop(Lowerer *l, EchId id)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    if (i->n_called < 2)
+        return;
+    uint64_t trips = MAX(l->options.loop_trips, 1);
+    EchOrigin origin = ECH_ASSUMED;
+    if (!ech_program_trips(p, id, &trips, &origin)) {
+        trips = MAX(l->options.loop_trips, 1);
+        ech_diag_note(l->diag, "loops_with_assumed_trip_counts", 1);
+        if (l->remarks++ < MAX_REMARKS_PER_KIND)
+            ech_diag_remark(l->diag, "loop %s tells no trip count: %" G_GUINT64_FORMAT " assumed (--loop-trips sets it)", i->name, trips);
+    } else if (origin == ECH_INFERRED)
+        ech_diag_note(l->diag, "loops_with_inferred_trip_counts", 1);
+    EchOp op = ech_op_init(ECH_OP_LOOP);
+    op.bytes = MIN(trips, INT64_MAX);
+    op.bytes_origin = (uint8_t)origin;
+    op.target = 0;
+    EchId loop = add_op(l, op, i, l->core);
+    (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core);
+    guint pending = l->pending->len;
+    lower_computation(l, ech_program_called(p, i, 0));
+    lower_computation(l, ech_program_called(p, i, 1));
+    /* What a body starts and does not end itself is not waited for outside. */
+    if (l->pending->len > pending)
+        g_array_set_size(l->pending, pending);
+    size_t n = ech_trace_builder_n_ops(l->b) - loop - 1;
+    ech_trace_builder_peek_op(l->b, loop)->target = (EchId)n;
+    l->last_core = loop;
+    /* Buffers made one per iteration. */
+    for (EchId b = 0; b < p->n_buffers; b++) {
+        const Place *place = &l->places[b];
+        if (place->home == id && place->id != ECH_NONE && place->merged == ECH_NONE && !place->resident)
+            ech_trace_builder_peek_buffer(l->b, place->id)->loop = loop;
+    }
+}
+
+static void lower_conditional(Lowerer *l, EchId id)
+{
+    const EchInstruction *i = &l->p->instructions[id];
+    if (i->n_called == 0)
+        return;
+    ech_diag_note(l->diag, "conditionals_with_one_branch_taken", 1);
+    lower_computation(l, ech_program_called(l->p, i, taken_branch(l->p, i)));
+}
+
+static void lower_instruction(Lowerer *l, EchId id)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    switch ((int)i->opcode) {
+    case ECH_HLO_PARAMETER:
+    case ECH_HLO_CONSTANT:
+    case ECH_HLO_TUPLE:
+    case ECH_HLO_GET_TUPLE_ELEMENT:
+    case ECH_HLO_BITCAST:
+    case ECH_HLO_AFTER_ALL:
+    case ECH_HLO_ADD_DEPENDENCY:
+    case ECH_HLO_OPTIMIZATION_BARRIER:
+    case ECH_HLO_DOMAIN:
+    case ECH_HLO_PARTITION_ID:
+    case ECH_HLO_REPLICA_ID: break;
+    case ECH_HLO_INFEED:
+    case ECH_HLO_OUTFEED: (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core); break;
+    case ECH_HLO_COPY_START: {
+        const EchShape *shape = &p->shapes[i->shape];
+        size_t n;
+        if (shape->n_elements < 2 || i->n_operands == 0)
+            break;
+        if (ech_program_attribute(i, "cross_program_prefetch_index", &n)) {
+            ech_diag_note(l->diag, "cross_program_prefetches", 1);
+            (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core);
+            break;
+        }
+        EchId to_shape = p->elements[shape->first_element];
+        uint32_t to = ech_program_member_position(p, i->shape, 0);
+        copy(l, id, buffer_at(l, ech_program_operand(p, i, 0), 0), space_of(p, p->elements[shape->first_element + 1]), buffer_at(l, id, to), space_of(p, to_shape),
+             p->shapes[to_shape].bytes, ECH_KNOWN);
+        break;
+    }
+    case ECH_HLO_ASYNC_START:
+    case ECH_HLO_ASYNC_UPDATE: async_start(l, id); break;
+    case ECH_HLO_COPY_DONE:
+    case ECH_HLO_ASYNC_DONE:
+    case ECH_HLO_ALL_GATHER_DONE:
+    case ECH_HLO_ALL_REDUCE_DONE:
+    case ECH_HLO_COLLECTIVE_PERMUTE_DONE:
+    case ECH_HLO_SEND_DONE:
+    case ECH_HLO_RECV_DONE: wait_for(l, id, start_of(l, id)); break;
+    case ECH_HLO_WHILE: lower_loop(l, id); break;
+    case ECH_HLO_CALL:
+        if (i->n_called > 0)
+            lower_computation(l, ech_program_called(p, i, 0));
+        break;
+    case ECH_HLO_CONDITIONAL: lower_conditional(l, id); break;
+    case ECH_HLO_CUSTOM_CALL:
+        if (i->target && (strcmp(i->target, "AllocateBuffer") == 0 || strcmp(i->target, "ConcatBitcast") == 0 || strcmp(i->target, "Sharding") == 0 ||
+                          strcmp(i->target, "annotate_device_placement") == 0 || strcmp(i->target, "AssumeGatherIndicesInBound") == 0))
+            break;
+        kernel(l, id, l->core);
+        break;
+    case ECH_HLO_FUSION:
+        if (!fused_collective(l, id))
+            kernel(l, id, l->core);
+        break;
+    default: {
+        EchCollective type = collective_of((EchHlo)i->opcode);
+        if (type == ECH_COLLECTIVE_NONE) {
+            kernel(l, id, l->core);
+            break;
+        }
+        EchId made = collective(l, id, i, type, operand_sum(p, i));
+        bool asynchronous = i->opcode == ECH_HLO_ALL_GATHER_START || i->opcode == ECH_HLO_ALL_REDUCE_START || i->opcode == ECH_HLO_COLLECTIVE_PERMUTE_START ||
+                            i->opcode == ECH_HLO_SEND || i->opcode == ECH_HLO_RECV;
+        if (asynchronous)
+            l->started[id] = made;
+        else
+            wait_for(l, id, made);
+        break;
+    }
+    }
+}
+
+static void lower_computation(Lowerer *l, EchId computation)
+{
+    const EchComputation *c = &l->p->computations[computation];
+    for (uint32_t k = 0; k < c->n; k++) {
+        allocate(l, c->first + k);
+        lower_instruction(l, c->first + k);
+        release(l, c->first + k);
+    }
+}
+
+static void set_figure(EchTraceBuilder *b, const char *name, EchBytes bytes)
+{
+    g_autofree char *key = g_strconcat("memory_analysis.", name, NULL), *value = g_strdup_printf("%" G_GUINT64_FORMAT, bytes);
+    ech_trace_builder_set_property(b, key, value);
+}
+
+static void set_properties(const Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    ech_trace_builder_set_property(l->b, "program", p->name);
+    ech_trace_builder_set_property(l->b, "platform", p->platform == ECH_PLATFORM_TPU ? "tpu" : "gpu");
+    if (p->chip)
+        ech_trace_builder_set_property(l->b, "chip", p->chip);
+    if (!p->assignment)
+        return;
+    ech_trace_builder_set_property(l->b, "buffer_assignment", p->assignment_source);
+    EchMemoryAnalysis m = ech_program_memory_analysis(p);
+    set_figure(l->b, "argument", m.argument);
+    set_figure(l->b, "output", m.output);
+    set_figure(l->b, "temp", m.temp);
+    set_figure(l->b, "alias", m.alias);
+    set_figure(l->b, "constant", m.constant);
+    set_figure(l->b, "host_argument", m.host_argument);
+    set_figure(l->b, "host_output", m.host_output);
+    set_figure(l->b, "host_alias", m.host_alias);
+    set_figure(l->b, "host_temp", m.host_temp);
+    set_figure(l->b, "peak", m.peak);
+}
+
+EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error)
+{
+    Lowerer l = {.p = program, .device = device, .diag = diag, .last_core = ECH_NONE};
+    if (options)
+        l.options = *options;
+    const EchUnit *matrix = device ? ech_device_unit(device, ECH_UNIT_MATRIX) : NULL;
+    l.clock = matrix ? matrix->clock_hz : 0;
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
+    l.b = builder;
+    l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    l.core = queue_named(&l, "core", ECH_QUEUE_COMPUTE);
+    l.places = g_new0(Place, program->n_buffers + 1);
+    l.born = g_new0(GArray *, program->n_instructions + 1);
+    l.dies = g_new0(GArray *, program->n_instructions + 1);
+    l.started = g_new(EchId, program->n_instructions + 1);
+    l.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
+    uint32_t most = 0;
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        l.started[i] = ECH_NONE;
+        most = MAX(most, program->instructions[i].n_operands);
+    }
+    l.operand_bytes = g_new0(EchBytes, (size_t)most + 1);
+    make_buffers(&l);
+    lower_computation(&l, program->entry);
+    set_properties(&l);
+    EchTrace *trace = ech_trace_builder_finish(builder, error);
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        g_clear_pointer(&l.born[i], g_array_unref);
+        g_clear_pointer(&l.dies[i], g_array_unref);
+    }
+    g_free(l.born);
+    g_free(l.dies);
+    g_free(l.started);
+    g_free(l.places);
+    g_free(l.operand_bytes);
+    g_array_unref(l.pending);
+    g_hash_table_unref(l.queues);
+    return trace;
+}

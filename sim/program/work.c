@@ -1,0 +1,699 @@
+/* What one instruction costs: operations by unit, bytes it touches, and how often a loop runs. */
+#include "sim/program/private.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+enum { MAX_DEPTH = 64, MAX_BODY_DEPTH = 256 };
+
+static uint64_t mul(uint64_t a, uint64_t b)
+{
+    return ech_bytes_mul(a, b);
+}
+
+static const EchLayout *layout_of(const EchProgram *p, EchId i)
+{
+    EchId shape = p->instructions[i].shape;
+    /* A custom call may give (result, workspace): its result is the first array. */
+    for (unsigned depth = 0; p->shapes[shape].is_tuple && depth < MAX_DEPTH; depth++) {
+        if (p->shapes[shape].n_elements == 0)
+            return NULL;
+        shape = p->elements[p->shapes[shape].first_element];
+    }
+    return ech_program_layout(p, shape);
+}
+
+static uint64_t count_of(const EchProgram *p, EchId i)
+{
+    const EchLayout *layout = layout_of(p, i);
+    return layout ? ech_layout_elements(layout) : 0;
+}
+
+static size_t list(const EchInstruction *i, const char *name, int64_t *ret, size_t max)
+{
+    size_t n;
+    const char *text = ech_program_attribute(i, name, &n);
+    return text ? ech_program_numbers(text, n, ret, max) : 0;
+}
+
+/* Matrix work */
+
+static uint64_t dot_work(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    if (i->n_operands < 1)
+        return 0;
+    const EchLayout *left = layout_of(p, ech_program_operand(p, i, 0));
+    size_t n = list(i, "lhs_contracting_dims", dims, G_N_ELEMENTS(dims));
+    if (n == 0) {
+        /* cuBLAS calls keep the dimension numbers in their configuration. */
+        size_t length;
+        const char *text = ech_program_config(i, "lhs_contracting_dimensions", &length);
+        n = text ? ech_program_numbers(text, length, dims, G_N_ELEMENTS(dims)) : 0;
+    }
+    uint64_t depth = 1;
+    for (size_t k = 0; left && k < MIN(n, G_N_ELEMENTS(dims)); k++) {
+        if (dims[k] >= 0 && dims[k] < left->rank)
+            depth = mul(depth, left->dims[dims[k]]);
+    }
+    return mul(2, mul(depth, count_of(p, id)));
+}
+
+typedef struct {
+    int64_t size, stride, low, high, lhs, rhs;
+} WindowDim;
+
+/* Reads "{size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=1x1 rhs_dilate=2x2}"; returns the number of dimensions. */
+static size_t read_window(const EchInstruction *i, WindowDim *dims, size_t max)
+{
+    size_t n, count = 0;
+    const char *text = ech_program_attribute(i, "window", &n);
+    static const char *const keys[] = {"size=", "stride=", "pad=", "lhs_dilate=", "rhs_dilate="};
+    for (size_t k = 0; text && k < G_N_ELEMENTS(keys); k++) {
+        const char *at = g_strstr_len(text, (gssize)n, keys[k]);
+        if (!at)
+            continue;
+        at += strlen(keys[k]);
+        const char *stop = at;
+        while (stop < text + n && *stop != ' ' && *stop != '}')
+            stop++;
+        int64_t numbers[2 * ECH_LAYOUT_MAX_RANK];
+        /* "1_1x1_1" and "3x3" are numbers in order; a pad may be negative. */
+        size_t found = MIN(ech_program_numbers(at, (size_t)(stop - at), numbers, G_N_ELEMENTS(numbers)), G_N_ELEMENTS(numbers));
+        if (k == 0) {
+            count = MIN(found, max);
+            for (size_t d = 0; d < count; d++)
+                dims[d] = (WindowDim){numbers[d], 1, 0, 0, 1, 1};
+        }
+        for (size_t d = 0; k > 0 && d < count; d++) {
+            if (k == 2 && 2 * d + 1 < found) {
+                dims[d].low = numbers[2 * d];
+                dims[d].high = numbers[2 * d + 1];
+            } else if (k != 2 && d < found)
+                *(k == 1 ? &dims[d].stride : k == 3 ? &dims[d].lhs : &dims[d].rhs) = MAX(numbers[d], 1);
+        }
+    }
+    return count;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* Pairs of (output position, window position) that read a true input element: not padding, not a hole of base dilation. */
+static uint64_t valid_positions(const WindowDim *dim, int64_t input, int64_t output)
+{
+    enum { MAX_WINDOW = 1 << 20, BIG = 1 << 30 };
+    if (input <= 0 || output <= 0 || dim->size <= 0 || dim->size > MAX_WINDOW || input > BIG || output > BIG || dim->stride > BIG || dim->lhs > BIG || dim->rhs > BIG ||
+        dim->low > BIG || dim->low < -BIG)
+        return 0;
+    int64_t last = (input - 1) * dim->lhs, total = 0, step = dim->lhs / gcd(dim->stride, dim->lhs);
+    for (int64_t k = 0; k < dim->size; k++) {
+        /* 0 <= o * stride + offset <= last, and a multiple of the base dilation */
+        int64_t offset = k * dim->rhs - dim->low;
+        int64_t low = MAX(-floor_div(offset, dim->stride), 0), high = MIN(floor_div(last - offset, dim->stride), output - 1);
+        int64_t first = low;
+        while (first <= high && first < low + step && (first * dim->stride + offset) % dim->lhs != 0)
+            first++;
+        if (first <= high && first < low + step)
+            total += (high - first) / step + 1;
+        if (step > MAX_WINDOW)
+            return 0;
+    }
+    return (uint64_t)total;
+}
+
+static uint64_t convolution_work(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    size_t n;
+    const char *labels = ech_program_attribute(i, "dim_labels", &n);
+    const char *kernel_labels = labels ? memchr(labels, '_', n) : NULL;
+    const char *arrow = labels ? g_strstr_len(labels, (gssize)n, "->") : NULL;
+    if (!kernel_labels || !arrow || i->n_operands < 2)
+        return 0;
+    const EchLayout *input = layout_of(p, ech_program_operand(p, i, 0)), *kernel = layout_of(p, ech_program_operand(p, i, 1)), *output = layout_of(p, id);
+    kernel_labels++;
+    const char *output_labels = arrow + 2;
+    if (!input || !kernel || !output || kernel_labels - labels - 1 != input->rank || arrow - kernel_labels != kernel->rank ||
+        (size_t)(labels + n - output_labels) != output->rank)
+        return 0;
+    WindowDim window[ECH_LAYOUT_MAX_RANK];
+    size_t n_window = read_window(i, window, G_N_ELEMENTS(window));
+    int64_t groups = 1;
+    (void)list(i, "batch_group_count", &groups, 1);
+    uint64_t work = 2;
+    for (uint8_t d = 0; d < kernel->rank; d++) {
+        if (kernel_labels[d] == 'i')
+            work = mul(work, kernel->dims[d]);
+    }
+    for (uint8_t d = 0; d < output->rank; d++) {
+        if (output_labels[d] == 'f' || output_labels[d] == 'b')
+            work = mul(work, output->dims[d]);
+    }
+    (void)groups; /* The result's own batch and the kernel's own input features are already divided by the group counts. */
+    for (uint8_t d = 0; d < input->rank; d++) {
+        unsigned spatial = (unsigned)(labels[d] - '0');
+        if (spatial > 9 || spatial >= n_window)
+            continue;
+        const char *at = memchr(output_labels, labels[d], output->rank);
+        if (at)
+            work = mul(work, valid_positions(&window[spatial], (int64_t)MIN(input->dims[d], INT32_MAX), (int64_t)MIN(output->dims[at - output_labels], INT32_MAX)));
+    }
+    return work;
+}
+
+/* Work of one application of a reducer or comparator. */
+static uint64_t reducer_work(const EchProgram *p, const EchInstruction *i)
+{
+    uint64_t work = 0;
+    if (i->n_called == 0)
+        return 1;
+    const EchComputation *c = &p->computations[ech_program_called(p, i, i->n_called - 1)];
+    for (uint32_t k = 0; k < c->n; k++)
+        work += ech_hlo_is_elementwise((EchHlo)p->instructions[c->first + k].opcode);
+    return MAX(work, 1);
+}
+
+static uint64_t log2_ceil(uint64_t n)
+{
+    uint64_t log = 0;
+    while (log < 63 && (UINT64_C(1) << log) < n)
+        log++;
+    return log;
+}
+
+static uint8_t dtype_of(const EchProgram *p, const EchInstruction *i, uint32_t operand)
+{
+    EchId id = operand < i->n_operands ? ech_program_operand(p, i, operand) : ECH_NONE;
+    EchId shape = id == ECH_NONE ? i->shape : p->instructions[id].shape;
+    while (p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0)
+        shape = p->elements[p->shapes[shape].first_element];
+    return p->shapes[shape].dtype;
+}
+
+static void add_matrix(const EchProgram *p, const EchInstruction *i, uint64_t count, EchHloWork *work)
+{
+    uint8_t dtype = dtype_of(p, i, 0);
+    size_t n;
+    /* XLA's default precision: tensor cores take f32 as tf32 on NVIDIA; a TPU's f32 is the device's own affair. */
+    if (dtype == ECH_DTYPE_F32 && p->platform == ECH_PLATFORM_GPU && !ech_program_attribute(i, "operand_precision", &n))
+        dtype = ECH_DTYPE_TF32;
+    if (count >= work->matrix)
+        work->matrix_dtype = dtype;
+    work->matrix = ech_bytes_add(work->matrix, count);
+}
+
+static void merge_work(EchHloWork *work, const EchHloWork *more)
+{
+    if (more->matrix >= work->matrix && more->matrix > 0)
+        work->matrix_dtype = more->matrix_dtype;
+    if (more->vector >= work->vector && more->vector > 0)
+        work->vector_dtype = more->vector_dtype;
+    work->matrix = ech_bytes_add(work->matrix, more->matrix);
+    work->vector = ech_bytes_add(work->vector, more->vector);
+    work->transcendental = ech_bytes_add(work->transcendental, more->transcendental);
+}
+
+static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
+{
+    const EchInstruction *i = &p->instructions[id];
+    EchHlo opcode = (EchHlo)i->opcode;
+    uint64_t count = 0;
+    switch ((int)opcode) {
+    case ECH_HLO_DOT:
+    case ECH_HLO_RAGGED_DOT:
+    case ECH_HLO_SCALED_DOT: add_matrix(p, i, dot_work(p, id), work); return;
+    case ECH_HLO_CONVOLUTION: add_matrix(p, i, convolution_work(p, id), work); return;
+    case ECH_HLO_CUSTOM_CALL: {
+        uint64_t flops;
+        if (!i->target)
+            return;
+        if (strstr(i->target, "cublas") && !strstr(i->target, "triangular"))
+            add_matrix(p, i, dot_work(p, id), work);
+        else if (strstr(i->target, "cudnn$conv"))
+            add_matrix(p, i, convolution_work(p, id), work);
+        else if (ech_program_config_u64(i, "cost_estimate.flops", &flops))
+            add_matrix(p, i, flops, work);
+        return;
+    }
+    case ECH_HLO_FUSION:
+    case ECH_HLO_CALL:
+        for (uint32_t k = 0; k < i->n_called; k++)
+            merge_work(work, &p->bodies[ech_program_called(p, i, k)].work);
+        return;
+    case ECH_HLO_REDUCE: {
+        uint64_t in = i->n_operands > 0 ? count_of(p, ech_program_operand(p, i, 0)) : 0, out = count_of(p, id);
+        count = mul(in > out ? in - out : 0, reducer_work(p, i));
+        break;
+    }
+    case ECH_HLO_REDUCE_WINDOW:
+    case ECH_HLO_SELECT_AND_SCATTER: {
+        WindowDim window[ECH_LAYOUT_MAX_RANK];
+        size_t n = read_window(i, window, G_N_ELEMENTS(window));
+        uint64_t size = 1;
+        for (size_t k = 0; k < n; k++)
+            size = mul(size, (uint64_t)MAX(window[k].size, 1));
+        count = mul(mul(count_of(p, id), size > 1 ? size - 1 : 1), reducer_work(p, i));
+        break;
+    }
+    case ECH_HLO_SCATTER:
+        count = i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0;
+        break;
+    case ECH_HLO_SORT: {
+        uint64_t n = i->n_operands > 0 ? count_of(p, ech_program_operand(p, i, 0)) : 0;
+        count = mul(n, log2_ceil(n));
+        break;
+    }
+    case ECH_HLO_FFT: {
+        uint64_t n = count_of(p, id);
+        count = mul(5, mul(n, log2_ceil(n)));
+        break;
+    }
+    case ECH_HLO_CHOLESKY:
+    case ECH_HLO_TRIANGULAR_SOLVE: {
+        const EchLayout *layout = layout_of(p, id);
+        count = layout && layout->rank > 0 ? mul(count_of(p, id), layout->dims[layout->rank - 1]) : 0;
+        break;
+    }
+    default:
+        if (!ech_hlo_is_elementwise(opcode))
+            return;
+        count = count_of(p, id);
+        if (ech_hlo_is_transcendental(opcode)) {
+            work->transcendental = ech_bytes_add(work->transcendental, count);
+            return;
+        }
+        break;
+    }
+    if (count >= work->vector)
+        work->vector_dtype = dtype_of(p, i, 0);
+    work->vector = ech_bytes_add(work->vector, count);
+}
+
+EchHloWork ech_program_work(const EchProgram *program, EchId instruction)
+{
+    EchHloWork work = {.matrix_dtype = ECH_DTYPE_NONE, .vector_dtype = ECH_DTYPE_NONE};
+    add_work(program, instruction, &work);
+    return work;
+}
+
+/* Bytes */
+
+static EchBytes all_bytes(const EchProgram *p, EchId shape)
+{
+    const EchShape *s = &p->shapes[shape];
+    if (!s->is_tuple)
+        return s->bytes;
+    EchBytes total = 0;
+    for (uint32_t k = 0; k < s->n_elements; k++)
+        total = ech_bytes_add(total, all_bytes(p, p->elements[s->first_element + k]));
+    return total;
+}
+
+/* A gather reads about what it gives back. */
+static EchBytes plain_operand_bytes(const EchProgram *p, EchId id, uint32_t k)
+{
+    const EchInstruction *i = &p->instructions[id];
+    EchBytes full = all_bytes(p, p->instructions[ech_program_operand(p, i, k)].shape), result = all_bytes(p, i->shape);
+    switch ((int)i->opcode) {
+    case ECH_HLO_SLICE:
+    case ECH_HLO_DYNAMIC_SLICE:
+    case ECH_HLO_GATHER: return k == 0 ? MIN(full, result) : full;
+    case ECH_HLO_DYNAMIC_UPDATE_SLICE: return k == 0 ? 0 : full;
+    case ECH_HLO_SCATTER: {
+        uint32_t n = i->n_operands / 2;
+        EchBytes update = i->n_operands > 0 ? all_bytes(p, p->instructions[ech_program_operand(p, i, i->n_operands - 1)].shape) : 0;
+        return k < n ? MIN(full, update) : full;
+    }
+    case ECH_HLO_TUPLE:
+    case ECH_HLO_GET_TUPLE_ELEMENT:
+    case ECH_HLO_BITCAST:
+    case ECH_HLO_OPTIMIZATION_BARRIER: return 0;
+    default: return full;
+    }
+}
+
+/* Per parameter of a fusion's body: what its users inside touch. What only rides through to the result touches nothing. */
+static void touch_parameters(const EchProgram *p, EchId computation, EchTouched *touched, size_t n)
+{
+    const EchComputation *c = &p->computations[computation];
+    g_autofree uint32_t *origin = g_new(uint32_t, c->n);
+    for (uint32_t j = 0; j < c->n; j++) {
+        EchId id = c->first + j;
+        const EchInstruction *i = &p->instructions[id];
+        origin[j] = ECH_NONE;
+        if (i->opcode == ECH_HLO_PARAMETER && i->number >= 0 && (uint64_t)i->number < n) {
+            origin[j] = (uint32_t)i->number;
+            continue;
+        }
+        if (i->opcode == ECH_HLO_BITCAST && i->n_operands > 0) {
+            origin[j] = origin[ech_program_operand(p, i, 0) - c->first];
+            continue;
+        }
+        const EchBody *inner = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &p->bodies[ech_program_called(p, i, 0)] : NULL;
+        for (uint32_t k = 0; k < i->n_operands; k++) {
+            uint32_t from = origin[ech_program_operand(p, i, k) - c->first];
+            if (from == ECH_NONE || ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE || i->opcode == ECH_HLO_CUSTOM_CALL)
+                continue;
+            EchBytes full = all_bytes(p, p->instructions[ech_program_operand(p, i, k)].shape);
+            EchBytes bytes = inner ? (k >= inner->n_parameters || inner->parameters[k].whole ? full : inner->parameters[k].sliced) : plain_operand_bytes(p, id, k);
+            if (bytes >= full && bytes > 0)
+                touched[from].whole = true;
+            else
+                touched[from].sliced = ech_bytes_add(touched[from].sliced, bytes);
+        }
+    }
+}
+
+enum { BODY_NEW, BODY_OPEN, BODY_DONE };
+
+/* Bodies before the instructions that call them; each once. */
+static bool visit_body(EchProgram *p, EchId computation, unsigned depth, GError **error)
+{
+    EchBody *body = &p->bodies[computation];
+    const EchComputation *c = &p->computations[computation];
+    if (body->state == BODY_DONE)
+        return true;
+    if (body->state == BODY_OPEN || depth > MAX_BODY_DEPTH) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: computation %s calls itself, or calls are nested more than %d deep", p->name, c->name, MAX_BODY_DEPTH);
+        return false;
+    }
+    body->state = BODY_OPEN;
+    for (uint32_t j = 0; j < c->n; j++) {
+        const EchInstruction *i = &p->instructions[c->first + j];
+        for (uint32_t k = 0; k < i->n_called; k++) {
+            if (!visit_body(p, ech_program_called(p, i, k), depth + 1, error))
+                return false;
+        }
+        if (i->opcode == ECH_HLO_PARAMETER && i->number >= body->n_parameters && i->number < c->n)
+            body->n_parameters = (uint32_t)i->number + 1;
+    }
+    body->work = (EchHloWork){.matrix_dtype = ECH_DTYPE_NONE, .vector_dtype = ECH_DTYPE_NONE};
+    for (uint32_t j = 0; j < c->n; j++)
+        add_work(p, c->first + j, &body->work);
+    body->state = BODY_DONE;
+    return true;
+}
+
+bool ech_program_derive_bodies(EchProgram *p, GError **error)
+{
+    p->bodies = g_new0(EchBody, p->n_computations);
+    for (size_t c = 0; c < p->n_computations; c++) {
+        if (!visit_body(p, (EchId)c, 0, error))
+            return false;
+    }
+    ech_program_touch_bodies(p);
+    return true;
+}
+
+static void touch_body(EchProgram *p, EchId computation)
+{
+    EchBody *body = &p->bodies[computation];
+    const EchComputation *c = &p->computations[computation];
+    if (body->touched)
+        return;
+    body->touched = true;
+    for (uint32_t j = 0; j < c->n; j++) {
+        const EchInstruction *i = &p->instructions[c->first + j];
+        if (i->opcode == ECH_HLO_FUSION && i->n_called > 0)
+            touch_body(p, ech_program_called(p, i, 0));
+    }
+    g_free(body->parameters);
+    body->parameters = g_new0(EchTouched, (size_t)body->n_parameters + 1);
+    touch_parameters(p, computation, body->parameters, body->n_parameters);
+}
+
+void ech_program_touch_bodies(EchProgram *p)
+{
+    for (size_t c = 0; c < p->n_computations; c++)
+        p->bodies[c].touched = false;
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        if (p->instructions[i].opcode == ECH_HLO_FUSION && p->instructions[i].n_called > 0)
+            touch_body(p, ech_program_called(p, &p->instructions[i], 0));
+    }
+}
+
+void ech_program_all_operand_bytes(const EchProgram *p, EchId id, EchBytes *ret)
+{
+    const EchInstruction *i = &p->instructions[id];
+    const EchBody *body = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &p->bodies[ech_program_called(p, i, 0)] : NULL;
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        if (!body) {
+            ret[k] = plain_operand_bytes(p, id, k);
+            continue;
+        }
+        EchBytes full = all_bytes(p, p->instructions[ech_program_operand(p, i, k)].shape);
+        ret[k] = k >= body->n_parameters || body->parameters[k].whole ? full : MIN(full, body->parameters[k].sliced);
+    }
+}
+
+EchBytes ech_program_operand_bytes(const EchProgram *program, EchId instruction, uint32_t k)
+{
+    g_autofree EchBytes *bytes = g_new0(EchBytes, program->instructions[instruction].n_operands + 1);
+    ech_program_all_operand_bytes(program, instruction, bytes);
+    return bytes[k];
+}
+
+/* What the instruction that makes a leaf writes: an in-place update only its update; a parameter handed through nothing. */
+static EchBytes written_by(const EchProgram *p, EchId id, EchBytes full, unsigned depth)
+{
+    id = ech_program_look_through(p, id);
+    const EchInstruction *i = &p->instructions[id];
+    if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 1)
+        return MIN(full, all_bytes(p, p->instructions[ech_program_operand(p, i, 1)].shape));
+    if (i->opcode == ECH_HLO_SCATTER && i->n_operands > 2)
+        return MIN(full, all_bytes(p, p->instructions[ech_program_operand(p, i, i->n_operands - 1)].shape));
+    if (depth > 0 && (i->opcode == ECH_HLO_PARAMETER || i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE))
+        return 0;
+    if (i->opcode == ECH_HLO_FUSION && i->n_called > 0 && depth < MAX_DEPTH && !p->shapes[i->shape].is_tuple)
+        return written_by(p, p->computations[ech_program_called(p, i, 0)].root, full, depth + 1);
+    return full;
+}
+
+EchBytes ech_program_result_bytes(const EchProgram *p, EchId id, uint32_t position)
+{
+    const EchInstruction *i = &p->instructions[id];
+    const EchShape *shape = &p->shapes[ech_program_subshape(p, i->shape, position)];
+    if (shape->is_tuple)
+        return 0;
+    if (i->opcode != ECH_HLO_FUSION || !p->shapes[i->shape].is_tuple || i->n_called == 0)
+        return written_by(p, id, shape->bytes, 0);
+    EchId root = ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root);
+    const EchInstruction *r = &p->instructions[root];
+    for (uint32_t k = 0; r->opcode == ECH_HLO_TUPLE && k < r->n_operands && k < p->shapes[i->shape].n_elements; k++) {
+        if (ech_program_member_position(p, i->shape, k) == position)
+            return written_by(p, ech_program_operand(p, r, k), shape->bytes, 1);
+    }
+    return shape->bytes;
+}
+
+/* Trip counts */
+
+typedef struct Frame {
+    EchId caller; /* fusion or call whose body is being looked at */
+    const struct Frame *parent;
+} Frame;
+
+/* constant, or element k of the loop state plus a constant */
+typedef struct {
+    enum { NOTHING, CONSTANT, ELEMENT } kind;
+    uint32_t element;
+    int64_t value;
+} Form;
+
+typedef struct {
+    const EchProgram *p;
+    unsigned steps;
+} Evaluator;
+
+static const Form nothing = {NOTHING, 0, 0};
+
+static Form evaluate(Evaluator *e, EchId id, const Frame *frame);
+
+/* Element @k of what @id gives. */
+static Form evaluate_element(Evaluator *e, EchId id, uint32_t k, const Frame *frame)
+{
+    const EchProgram *p = e->p;
+    for (; e->steps > 0; e->steps--) {
+        const EchInstruction *i = &p->instructions[id];
+        if (i->opcode == ECH_HLO_PARAMETER && !frame)
+            return (Form){ELEMENT, k, 0};
+        if (i->opcode == ECH_HLO_PARAMETER) {
+            const EchInstruction *caller = &p->instructions[frame->caller];
+            if (i->number < 0 || i->number >= caller->n_operands)
+                return nothing;
+            id = ech_program_operand(p, caller, (uint32_t)i->number);
+            frame = frame->parent;
+        } else if (i->opcode == ECH_HLO_TUPLE)
+            return k < i->n_operands ? evaluate(e, ech_program_operand(p, i, k), frame) : nothing;
+        else if ((i->opcode == ECH_HLO_FUSION || i->opcode == ECH_HLO_CALL) && i->n_called > 0) {
+            e->steps--;
+            Frame inner = {id, frame};
+            return e->steps > 0 ? evaluate_element(e, p->computations[ech_program_called(p, i, 0)].root, k, &inner) : nothing;
+        } else if (i->opcode == ECH_HLO_OPTIMIZATION_BARRIER && i->n_operands > 0)
+            id = ech_program_operand(p, i, 0);
+        else
+            return nothing;
+    }
+    return nothing;
+}
+
+static Form evaluate(Evaluator *e, EchId id, const Frame *frame)
+{
+    const EchProgram *p = e->p;
+    if (e->steps == 0)
+        return nothing;
+    e->steps--;
+    const EchInstruction *i = &p->instructions[id];
+    EchId first = i->n_operands > 0 ? ech_program_operand(p, i, 0) : ECH_NONE;
+    switch ((int)i->opcode) {
+    case ECH_HLO_CONSTANT: return i->has_literal ? (Form){CONSTANT, 0, i->number} : nothing;
+    case ECH_HLO_COPY:
+    case ECH_HLO_COPY_START:
+    case ECH_HLO_COPY_DONE:
+    case ECH_HLO_BITCAST:
+    case ECH_HLO_CONVERT:
+    case ECH_HLO_RESHAPE:
+    case ECH_HLO_BROADCAST:
+    case ECH_HLO_OPTIMIZATION_BARRIER: return first == ECH_NONE ? nothing : evaluate(e, first, frame);
+    case ECH_HLO_GET_TUPLE_ELEMENT:
+        if (first == ECH_NONE || i->number < 0 || i->number > UINT32_MAX)
+            return nothing;
+        return evaluate_element(e, first, (uint32_t)i->number, frame);
+    case ECH_HLO_PARAMETER:
+        if (frame && i->number >= 0 && i->number < p->instructions[frame->caller].n_operands)
+            return evaluate(e, ech_program_operand(p, &p->instructions[frame->caller], (uint32_t)i->number), frame->parent);
+        return nothing;
+    case ECH_HLO_FUSION:
+    case ECH_HLO_CALL: {
+        if (i->n_called == 0)
+            return nothing;
+        Frame inner = {id, frame};
+        return evaluate(e, p->computations[ech_program_called(p, i, 0)].root, &inner);
+    }
+    case ECH_HLO_ADD:
+    case ECH_HLO_SUBTRACT: {
+        if (i->n_operands < 2)
+            return nothing;
+        Form a = evaluate(e, first, frame), b = evaluate(e, ech_program_operand(p, i, 1), frame);
+        int64_t sign = i->opcode == ECH_HLO_ADD ? 1 : -1;
+        if (a.kind == NOTHING || b.kind == NOTHING || (b.kind == ELEMENT && (a.kind == ELEMENT || sign < 0)))
+            return nothing;
+        if (b.kind == ELEMENT)
+            a.kind = ELEMENT, a.element = b.element;
+        if (b.value > INT32_MAX || b.value < INT32_MIN || a.value > INT64_MAX / 4 || a.value < INT64_MIN / 4)
+            return nothing;
+        a.value += sign * b.value;
+        return a;
+    }
+    default: return nothing;
+    }
+}
+
+/* The comparison a condition ends in, through fusions; *ret_frames keeps the frames it was reached by. */
+static EchId find_compare(const EchProgram *p, EchId root, Frame *frames, size_t max, const Frame **ret_frame)
+{
+    const Frame *frame = NULL;
+    for (size_t n = 0; n < max;) {
+        const EchInstruction *i = &p->instructions[root];
+        if (i->opcode == ECH_HLO_COMPARE) {
+            *ret_frame = frame;
+            return root;
+        }
+        if (i->opcode == ECH_HLO_FUSION && i->n_called > 0) {
+            frames[n] = (Frame){root, frame};
+            frame = &frames[n++];
+            root = p->computations[ech_program_called(p, i, 0)].root;
+        } else if ((i->opcode == ECH_HLO_COPY || i->opcode == ECH_HLO_BITCAST) && i->n_operands > 0)
+            root = ech_program_operand(p, i, 0); /* operands come before their users: this ends */
+        else
+            return ECH_NONE;
+    }
+    return ECH_NONE;
+}
+
+static Form initial_of(Evaluator *e, const EchInstruction *loop, uint32_t element)
+{
+    Form form = evaluate_element(e, ech_program_operand(e->p, loop, 0), element, NULL);
+    return form.kind == CONSTANT ? form : nothing;
+}
+
+static bool trips_from_induction(const EchProgram *p, const EchInstruction *loop, uint64_t *ret)
+{
+    Evaluator e = {p, 2000};
+    Frame frames[16];
+    const Frame *frame = NULL;
+    const EchComputation *condition = &p->computations[ech_program_called(p, loop, 0)], *body = &p->computations[ech_program_called(p, loop, 1)];
+    EchId compare = find_compare(p, condition->root, frames, G_N_ELEMENTS(frames), &frame);
+    if (compare == ECH_NONE || p->instructions[compare].n_operands < 2 || loop->n_operands < 1)
+        return false;
+    size_t n;
+    const char *direction = ech_program_attribute(&p->instructions[compare], "direction", &n);
+    if (!direction || n != 2)
+        return false;
+    Form left = evaluate(&e, ech_program_operand(p, &p->instructions[compare], 0), frame), right = evaluate(&e, ech_program_operand(p, &p->instructions[compare], 1), frame);
+    char first = direction[0], second = direction[1];
+    /* Put the induction variable on the left: it is the side that the body changes. */
+    for (unsigned side = 0; side < 2; side++) {
+        Form step = left.kind == ELEMENT ? evaluate_element(&e, body->root, left.element, NULL) : nothing;
+        if (step.kind == ELEMENT && step.element == left.element && step.value != 0) {
+            Form start = initial_of(&e, loop, left.element), bound = right;
+            if (right.kind == ELEMENT) {
+                Form keeps = evaluate_element(&e, body->root, right.element, NULL);
+                bound = keeps.kind == ELEMENT && keeps.element == right.element && keeps.value == 0 ? initial_of(&e, loop, right.element) : nothing;
+                bound.value += bound.kind == CONSTANT ? right.value : 0;
+            }
+            if (start.kind != CONSTANT || bound.kind != CONSTANT)
+                return false;
+            int64_t distance;
+            if (__builtin_sub_overflow(bound.value, start.value, &distance) || __builtin_sub_overflow(distance, left.value, &distance) || distance == INT64_MIN)
+                return false;
+            int64_t by = step.value;
+            if ((first == 'L' && by < 0) || (first == 'G' && by > 0))
+                return false;
+            if (by < 0) {
+                distance = -distance;
+                by = -by;
+            }
+            if (first == 'N')
+                *ret = distance % by == 0 && distance >= 0 ? (uint64_t)(distance / by) : 0;
+            else if (first == 'L' || first == 'G')
+                *ret = distance < 0 ? 0 : second == 'E' ? (uint64_t)(distance / by) + 1 : (uint64_t)(distance / by) + (distance % by != 0);
+            else
+                return false;
+            return first != 'N' || (distance % by == 0 && distance >= 0);
+        }
+        Form swap = left;
+        left = right;
+        right = swap;
+        first = first == 'L' ? 'G' : first == 'G' ? 'L' : first;
+    }
+    return false;
+}
+
+bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin)
+{
+    const EchInstruction *i = &program->instructions[loop];
+    if (ech_program_config_u64(i, "known_trip_count.n", ret)) {
+        *ret_origin = ECH_KNOWN;
+        return true;
+    }
+    if (i->n_called < 2 || !trips_from_induction(program, i, ret))
+        return false;
+    *ret_origin = ECH_INFERRED;
+    return true;
+}
