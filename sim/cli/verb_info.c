@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One name of recorded operations: how often, and how long. */
+/* One name of recorded operations on one device: how often, and how long. */
 typedef struct {
     EchId name;
     uint8_t kind;
+    uint32_t device;
     GArray *durations; /* EchTime */
     EchTime total;
 } NameRow;
@@ -48,7 +49,9 @@ static gint compare_rows(gconstpointer a, gconstpointer b)
         return x->total < y->total ? 1 : -1;
     if (x->name != y->name)
         return x->name < y->name ? -1 : 1;
-    return x->kind - y->kind;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->device < y->device ? -1 : x->device > y->device;
 }
 
 static gint compare_times(gconstpointer a, gconstpointer b)
@@ -125,12 +128,14 @@ static void summarise(const EchTrace *trace, Summary *sum)
             sum->kernel = ech_time_add(sum->kernel, duration);
         if (op->kind == ECH_OP_COPY)
             sum->copy = ech_time_add(sum->copy, duration);
-        gpointer key = GSIZE_TO_POINTER(((gsize)op->name << 4 | op->kind) + 1);
+        uint32_t device = op->queue == ECH_NONE ? 0 : ech_trace_queues(trace)[op->queue].device;
+        gpointer key = GSIZE_TO_POINTER(((gsize)device << 36 | (gsize)op->name << 4 | op->kind) + 1);
         NameRow *row = g_hash_table_lookup(index, key);
         if (!row) {
             row = g_new0(NameRow, 1);
             row->name = op->name;
             row->kind = op->kind;
+            row->device = device;
             row->durations = g_array_new(FALSE, FALSE, sizeof(EchTime));
             g_hash_table_insert(index, key, row);
             g_ptr_array_add(sum->names, row);
@@ -261,6 +266,7 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
         json_builder_begin_object(b);
         add_string(b, "name", ech_trace_string(trace, row->name));
         add_string(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
+        add_int(b, "device", row->device);
         add_int(b, "count", row->durations->len);
         add_int(b, "median_ps", (uint64_t)median(row->durations));
         add_int(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));
@@ -356,14 +362,14 @@ static void text_trace(GString *out, const EchTrace *trace)
     text_shares(out, "bytes of kernels", sum.kernel_bytes);
     text_shares(out, "operations of kernels", sum.kernel_work);
     if (sum.names->len)
-        g_string_append(out, "longest by name\n       count       median        total  name\n");
+        g_string_append(out, "longest by name and device\n       count       median        total  device  name\n");
     for (guint i = 0; i < MIN(sum.names->len, 20u); i++) {
         const NameRow *row = sum.names->pdata[i];
         g_autofree char *middle = ech_format_time(median(row->durations)), *total = ech_format_time(row->total);
         g_autofree char *name = g_utf8_make_valid(ech_trace_string(trace, row->name), -1);
         if (g_utf8_strlen(name, -1) > 90)
             *g_utf8_offset_to_pointer(name, 90) = '\0';
-        g_string_append_printf(out, "  %10u %12s %12s  %s %s\n", row->durations->len, middle, total, ech_op_kind_name((EchOpKind)row->kind), name);
+        g_string_append_printf(out, "  %10u %12s %12s  %6u  %s %s\n", row->durations->len, middle, total, row->device, ech_op_kind_name((EchOpKind)row->kind), name);
     }
     g_ptr_array_unref(sum.names);
 }

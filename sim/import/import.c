@@ -147,12 +147,12 @@ const uint8_t *ech_source_head(EchSource *source, size_t *ret_n)
         if (stream_start(source, &stream, NULL)) {
             bool done = false;
             uint64_t produced = 0;
-            /* Byte by chunk, so that what comes before a damage can still be sniffed. */
+            /* What comes before a damage can still be sniffed. */
             while (source->n_head < HEAD_SIZE && !done) {
-                gssize got = stream_read(source, &stream, &done, &produced, source->head + source->n_head, MIN((size_t)512, HEAD_SIZE - source->n_head), NULL);
+                gssize got = stream_read(source, &stream, &done, &produced, source->head + source->n_head, HEAD_SIZE - source->n_head, NULL);
+                source->n_head = (size_t)produced;
                 if (got <= 0)
                     break;
-                source->n_head += (size_t)got;
             }
             inflateEnd(&stream);
         }
@@ -242,7 +242,7 @@ static char *describe(const uint8_t *head, size_t n)
         {"%PDF", 4, "a PDF document"},
     };
     if (n == 0)
-        return g_strdup("the file is empty");
+        return g_strdup("there are no bytes to look at");
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         if (n >= known[i].n && memcmp(head, known[i].magic, known[i].n) == 0)
             return g_strdup_printf("the bytes look like %s", known[i].what);

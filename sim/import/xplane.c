@@ -63,7 +63,7 @@ static bool contains(Span s, const char *text)
 
 static Span span_of(const EchWireField *f)
 {
-    return f->type == ECH_WIRE_BYTES ? (Span){f->data, f->size} : (Span){NULL, 0};
+    return f->type == ECH_WIRE_BYTES && f->data ? (Span){f->data, f->size} : (Span){(const uint8_t *)"", 0};
 }
 
 static EchWire wire_of(const EchWire *file, Span s)
@@ -119,7 +119,7 @@ static bool read_names(Reader *r, const EchWire *plane_wire, Plane *plane, GErro
         if (!read_entry(&wire, &f, &id, &value, r->where, error))
             return false;
         EchWire inner = wire_of(&wire, value);
-        Metadata meta = {.body = value};
+        Metadata meta = {.body = value, .name = {(const uint8_t *)"", 0}};
         while (ech_wire_next(&inner, &g)) {
             if (g.number == 2)
                 meta.name = span_of(&g);

@@ -1,0 +1,372 @@
+/* Importers: sources and gzip, sniffing, hostile bytes, and what small hand-made captures must become. */
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/import/json_stream.h"
+#include "sim/trace/file.h"
+#include "sim/trace/lifetime.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static EchImport *read_corpus(const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
+    return ech_import_file(path, NULL, NULL, error);
+}
+
+static EchImport *must_read(const char *name)
+{
+    GError *error = NULL;
+    EchImport *import = read_corpus(name, &error);
+    ck_assert_msg(import != NULL, "%s: %s", name, error ? error->message : "");
+    return import;
+}
+
+static size_t count_ops(const EchTrace *trace, EchOpKind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        n += ech_trace_ops(trace)[i].kind == kind;
+    return n;
+}
+
+static const EchOp *find_op(const EchTrace *trace, EchOpKind kind, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind == kind && (!name || strcmp(ech_trace_string(trace, op->name), name) == 0))
+            return op;
+    }
+    ck_abort_msg("no op %s", name ? name : ech_op_kind_name(kind));
+    return NULL;
+}
+
+static GBytes *gzip(const uint8_t *data, size_t n)
+{
+    z_stream stream = {0};
+    ck_assert_int_eq(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
+    size_t room = deflateBound(&stream, n) + 64;
+    uint8_t *out = g_malloc(room);
+    g_autofree uint8_t *copy = g_memdup2(data, n);
+    stream.next_in = copy;
+    stream.avail_in = (uInt)n;
+    stream.next_out = out;
+    stream.avail_out = (uInt)room;
+    ck_assert_int_eq(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    size_t used = stream.total_out;
+    deflateEnd(&stream);
+    return g_bytes_new_take(out, used);
+}
+
+START_TEST(gzip_by_content)
+{
+    static const char text[] = "{\"traceEvents\":[]}";
+    g_autoptr(GBytes) packed = gzip((const uint8_t *)text, sizeof text - 1);
+    gsize n;
+    const uint8_t *data = g_bytes_get_data(packed, &n);
+    g_autoptr(EchSource) source = ech_source_new_memory(data, n, NULL);
+    g_autoptr(GBytes) whole = ech_source_bytes(source, 0, NULL);
+    ck_assert_uint_eq(g_bytes_get_size(whole), sizeof text - 1);
+    char byte;
+    size_t read = 0;
+    while (ech_source_read(source, &byte, 1, NULL) == 1)
+        ck_assert_int_eq(byte, text[read++]);
+    ck_assert_uint_eq(read, sizeof text - 1);
+    for (size_t cut = 3; cut < n; cut++) {
+        g_autoptr(EchSource) part = ech_source_new_memory(data, cut, "part.gz");
+        g_autoptr(GError) error = NULL;
+        GBytes *bytes = ech_source_bytes(part, 0, &error);
+        ck_assert_ptr_null(bytes);
+        ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_PARSE));
+    }
+}
+END_TEST
+
+START_TEST(gzip_bomb)
+{
+    size_t n = (size_t)96 << 20;
+    g_autofree uint8_t *zeros = g_malloc0(n);
+    g_autoptr(GBytes) packed = gzip(zeros, n);
+    gsize n_packed;
+    const uint8_t *data = g_bytes_get_data(packed, &n_packed);
+    g_autoptr(EchSource) source = ech_source_new_memory(data, n_packed, "bomb.gz");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_source_bytes(source, 0, &error));
+    ck_assert_msg(strstr(error->message, "refusing to unpack"), "%s", error->message);
+}
+END_TEST
+
+START_TEST(unknown_bytes_are_described)
+{
+    static const struct {
+        const char *bytes, *says;
+    } rows[] = {{"\xfd" "7zXZ..", "xz"}, {"PK\x03\x04....", "zip"}, {"SQLite format 3....", "SQLite"}, {"hello, world", "hello"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)rows[i].bytes, strlen(rows[i].bytes), "x");
+        g_autoptr(GError) error = NULL;
+        ck_assert_ptr_null(ech_import_source(source, NULL, NULL, &error));
+        ck_assert_msg(strstr(error->message, rows[i].says), "%s", error->message);
+    }
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(read_corpus("source/mangled.pb", &error));
+    ck_assert_msg(strstr(error->message, "saved as UTF-8"), "%s", error->message);
+}
+END_TEST
+
+START_TEST(json_numbers_keep_every_digit)
+{
+    static const struct {
+        const char *text;
+        int64_t us;
+        int32_t ps;
+    } rows[] = {{"1695835542514261", 1695835542514261, 0}, {"1419116104994.671", 1419116104994, 671000}, {"0.000001", 0, 1}, {"1e-06", 0, 1}, {"1.5e3", 1500, 0}, {"-0.25", -1, 750000}, {"12.3456789", 12, 345678}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        int64_t us;
+        int32_t ps;
+        ck_assert(ech_json_parse_us(rows[i].text, strlen(rows[i].text), &us, &ps));
+        ck_assert_int_eq(us, rows[i].us);
+        ck_assert_int_eq(ps, rows[i].ps);
+    }
+    int64_t us;
+    int32_t ps;
+    ck_assert(!ech_json_parse_us("99999999999999999999", 20, &us, &ps));
+    ck_assert(!ech_json_parse_us("1.2.3", 5, &us, &ps));
+    ck_assert(!ech_json_parse_us("", 0, &us, &ps));
+}
+END_TEST
+
+/* Strings, escapes and skips must not depend on where the window is refilled. */
+START_TEST(json_tokens_across_windows)
+{
+    g_autoptr(GString) text = g_string_new("[");
+    for (int i = 0; i < 60000; i++)
+        g_string_append_printf(text, "%s{\"k\\u00e9y\\\\%d\": \"v\\\"%d\\n\", \"skip\": {\"a\": [1, \"]}\\\\\", {}]}, \"n\": -%d.5e0}", i ? ",\n " : "", i, i, i);
+    g_string_append(text, "]");
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, NULL);
+    g_autoptr(EchJson) json = ech_json_new(source);
+    ck_assert_int_eq(ech_json_next(json), ECH_JSON_ARRAY);
+    for (int i = 0; i < 60000; i++) {
+        char expected[64];
+        size_t n;
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_OBJECT);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        g_snprintf(expected, sizeof expected, "k\xc3\xa9y\\%d", i);
+        ck_assert_str_eq(ech_json_text(json, &n), expected);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_STRING);
+        g_snprintf(expected, sizeof expected, "v\"%d\n", i);
+        ck_assert_str_eq(ech_json_text(json, &n), expected);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        ck_assert(ech_json_skip(json));
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_NUMBER);
+        g_snprintf(expected, sizeof expected, "-%d.5e0", i);
+        ck_assert_str_eq(ech_json_text(json, &n), expected);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_OBJECT_END);
+    }
+    ck_assert_int_eq(ech_json_next(json), ECH_JSON_ARRAY_END);
+    ck_assert_int_eq(ech_json_next(json), ECH_JSON_END);
+}
+END_TEST
+
+START_TEST(snapshot_is_rewound)
+{
+    static const char *const files[] = {"memory_snapshot/small.2.pickle", "memory_snapshot/small.4.pickle", "memory_snapshot/small.5.pickle"};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_autoptr(EchImport) import = must_read(files[i]);
+        const EchTrace *t = import->trace;
+        ck_assert_uint_eq(ech_trace_n_buffers(t), 4);
+        const EchBuffer *b = ech_trace_buffers(t);
+        /* By address: the one live throughout, then the one the window frees. */
+        ck_assert(b[0].resident && b[0].bytes == 300 && b[0].rounded == 512 && b[0].address == UINT64_C(0x7f0000000000));
+        ck_assert(b[1].resident && b[1].bytes == 77 && b[1].rounded == 0);
+        ck_assert(!b[2].resident && b[2].bytes == 2 << 20);
+        ck_assert_str_eq(ech_trace_string(t, b[0].stack), "/home/me/train.py:7:forward\n/home/me/train.py:40:main");
+        ck_assert_str_eq(ech_trace_string(t, b[0].name), "train.py:7");
+        ck_assert_uint_eq(count_ops(t, ECH_OP_ALLOC), 2);
+        ck_assert_uint_eq(count_ops(t, ECH_OP_FREE), 2);
+        find_op(t, ECH_OP_MARK, "segment_start address=0x7f0000000000 stream=0 type=small");
+        find_op(t, ECH_OP_MARK, "segment_alloc address=0x7f0004000000 stream=7");
+        find_op(t, ECH_OP_MARK, "free_requested address=0x7f0004000000");
+        find_op(t, ECH_OP_MARK, "oom device_free=99");
+        find_op(t, ECH_OP_MARK, "START step");
+        g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
+        ck_assert_uint_eq(lifetimes->end_live, 1300);
+        ck_assert_str_eq(ech_trace_get_property(t, "end_reserved_bytes"), "23068672");
+        ck_assert_uint_eq(ech_diag_count(import->records, "alloc"), 2);
+    }
+}
+END_TEST
+
+START_TEST(pickles_run_nothing)
+{
+    static const char *const refused[] = {"\x80\x04" "cos\nsystem\n.", "\x80\x04\x8c\x02os\x8c\x06system\x93.", "\x80\x04}\x81.", "\x80\x04}b.", "\x80\x04}R.", "\x80\x04P1\n.", "\x80\x04\x82\x01."};
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)refused[i], strlen(refused[i]), "evil");
+        g_autoptr(GError) error = NULL;
+        ck_assert_ptr_null(ech_import_source(source, "memory_snapshot", NULL, &error));
+        ck_assert(error->domain == ECH_ERROR);
+    }
+}
+END_TEST
+
+START_TEST(kineto_joins)
+{
+    g_autoptr(EchImport) import = must_read("kineto/new.json");
+    const EchTrace *t = import->trace;
+    const EchOp *kernel = find_op(t, ECH_OP_KERNEL, "sgemm<float>");
+    ck_assert_int_eq(kernel->recorded.duration, 20500000);
+    ck_assert_str_eq(ech_trace_string(t, kernel->stack), "aten::mm\ntrain.py(3): step");
+    /* 64x128 times 128x32 in float: inputs read once, product written. */
+    ck_assert_uint_eq(kernel->n_uses, 2);
+    ck_assert_uint_eq(ech_trace_uses(t)[kernel->first_use].bytes, (64 * 128 + 128 * 32) * 4);
+    ck_assert_uint_eq(ech_trace_uses(t)[kernel->first_use + 1].bytes, 64 * 32 * 4);
+    ck_assert_uint_eq(ech_trace_work(t)[kernel->first_work].count, 2 * 64 * 128 * 32);
+    ck_assert_int_eq(ech_trace_work(t)[kernel->first_work].origin, ECH_INFERRED);
+    /* The stream wait waits for the copy issued before the event was recorded. */
+    const EchOp *copy = find_op(t, ECH_OP_COPY, NULL), *wait = find_op(t, ECH_OP_WAIT, "Stream Wait Event");
+    ck_assert_uint_eq(copy->bytes, 4096);
+    ck_assert_uint_eq(wait->n_deps, 1);
+    ck_assert_ptr_eq(&ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op], copy);
+    /* 5120 after an allocation of 1024: 4096 before it, 512 of them freed later. */
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
+    ck_assert_uint_eq(lifetimes->peak, 5120);
+    ck_assert_uint_eq(lifetimes->end_live, 3584);
+    ck_assert_uint_eq(ech_diag_count(import->records, "kernel"), 1);
+}
+END_TEST
+
+START_TEST(kineto_of_2021)
+{
+    g_autoptr(EchImport) import = must_read("kineto/old.json");
+    find_op(import->trace, ECH_OP_KERNEL, "a\\xq<float>");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "strings_repaired"), 1);
+    ck_assert_int_eq(find_op(import->trace, ECH_OP_COPY, NULL)->bytes_origin, ECH_ABSENT);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_without_bytes"), 1);
+}
+END_TEST
+
+START_TEST(nsys_schemas)
+{
+    g_autoptr(EchImport) fresh = must_read("nsys/new.sqlite"), old = must_read("nsys/old.sqlite");
+    const EchTrace *t = fresh->trace;
+    ck_assert_int_eq(find_op(t, ECH_OP_KERNEL, "add(float*)")->recorded.duration, 35000);
+    ck_assert_uint_eq(find_op(t, ECH_OP_COPY, "Unified memory HtoD (page fault)")->bytes, 65536);
+    const EchOp *wait = find_op(t, ECH_OP_WAIT, "Stream Wait Event");
+    ck_assert_uint_eq(wait->n_deps, 1);
+    ck_assert_int_eq(ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op].kind, ECH_OP_COPY);
+    ck_assert_uint_eq(count_ops(t, ECH_OP_FREE), 2);
+    ck_assert_uint_eq(count_ops(old->trace, ECH_OP_WAIT), 1);
+    ck_assert_uint_eq(ech_diag_count(old->diag, "inferred_host_waits"), 1);
+}
+END_TEST
+
+START_TEST(xplane_times_transfers_by_completion)
+{
+    g_autoptr(EchImport) import = must_read("xplane/tpu.pb");
+    const EchTrace *t = import->trace;
+    const EchOp *first = find_op(t, ECH_OP_COPY, "copy-start"), *second = find_op(t, ECH_OP_COPY, "copy-start.1"), *slice = find_op(t, ECH_OP_COPY, "slice-start");
+    ck_assert_int_eq(first->recorded.duration, 10 * ECH_PS_PER_MS + 2000);
+    /* The second began when the first ended, not when it was issued. */
+    ck_assert_int_eq(second->recorded.start, first->recorded.start + first->recorded.duration);
+    ck_assert_int_eq(second->recorded.duration, 10 * ECH_PS_PER_MS + 1000);
+    ck_assert_int_eq(slice->recorded.duration, ECH_TIME_NONE);
+    ck_assert_uint_eq(slice->bytes, 1 << 20);
+    ck_assert_str_eq(ech_trace_memory(t, slice->memory_to), "vector");
+    ck_assert_str_eq(ech_trace_memory(t, first->memory_from), "host");
+    const EchOp *fusion = find_op(t, ECH_OP_KERNEL, "fusion");
+    ck_assert_uint_eq(fusion->n_uses, 2);
+    ck_assert_uint_eq(ech_trace_uses(t)[fusion->first_use].bytes, 4 << 20);
+    const EchOp *reduce = find_op(t, ECH_OP_COLLECTIVE, "all-reduce");
+    ck_assert_uint_eq(reduce->memory_from, 2);
+    ck_assert_int_eq(reduce->recorded.duration, ECH_PS_PER_MS - 7);
+    g_autoptr(EchImport) gpu = must_read("xplane/gpu.pb");
+    ck_assert_uint_eq(find_op(gpu->trace, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
+    ck_assert_uint_eq(count_ops(gpu->trace, ECH_OP_ALLOC), 1);
+}
+END_TEST
+
+/* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
+START_TEST(damage)
+{
+    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json", "nsys/new.sqlite", "xplane/tpu.pb", "source/trace.json.gz"};
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
+    g_autofree char *data = NULL;
+    gsize n;
+    ck_assert(g_file_get_contents(path, &data, &n, NULL));
+    for (size_t i = 0; i < n; i += 1 + n / 400) {
+        g_autofree uint8_t *copy = g_memdup2(data, n);
+        copy[i] ^= (uint8_t)(1u << i % 8);
+        for (int cut = 0; cut < 2; cut++) {
+            g_autoptr(EchSource) source = ech_source_new_memory(copy, cut ? i : n, "damaged");
+            g_autoptr(GError) error = NULL;
+            g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+            ck_assert((import == NULL) == (error != NULL));
+        }
+    }
+}
+END_TEST
+
+START_TEST(recorded_medians_of_the_v6e_profile)
+{
+    const char *path = ECH_SHARED "/traces/xplane/tpu_inference_2_old.xplane.pb";
+    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
+        g_print("skipped: %s is not there\n", path);
+        return;
+    }
+    g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, NULL);
+    ck_assert_ptr_nonnull(import);
+    static const struct {
+        const char *name;
+        EchOpKind kind;
+        EchTime low, high; /* microseconds */
+    } rows[] = {{"jit_f(12190760917235803885)", ECH_OP_MARK, 784110, 784130}, {"copy-start", ECH_OP_COPY, 189160, 189190}, {"copy-done.2", ECH_OP_WAIT, 194050, 194150},
+                {"copy-done.4", ECH_OP_WAIT, 194350, 194450},                 {"copy-start.5", ECH_OP_COPY, 182350, 182370}, {"broadcast_add_fusion.1", ECH_OP_KERNEL, 8140, 8160}};
+    for (size_t r = 0; r < G_N_ELEMENTS(rows); r++) {
+        EchTime times[1000];
+        size_t n = 0;
+        for (size_t i = 0; i < ech_trace_n_ops(import->trace) && n < 1000; i++) {
+            const EchOp *op = &ech_trace_ops(import->trace)[i];
+            if (op->kind == rows[r].kind && ech_trace_queues(import->trace)[op->queue].device == 0 && op->recorded.duration != ECH_TIME_NONE && strcmp(ech_trace_string(import->trace, op->name), rows[r].name) == 0)
+                times[n++] = op->recorded.duration;
+        }
+        ck_assert_uint_gt(n, 50);
+        for (size_t i = 1; i < n; i++) {
+            for (size_t k = i; k > 0 && times[k] < times[k - 1]; k--) {
+                EchTime swap = times[k];
+                times[k] = times[k - 1];
+                times[k - 1] = swap;
+            }
+        }
+        ck_assert_int_ge(times[n / 2], rows[r].low * ECH_PS_PER_US);
+        ck_assert_int_le(times[n / 2], rows[r].high * ECH_PS_PER_US);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("import");
+    TCase *tcase = tcase_create("all");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, gzip_by_content);
+    tcase_add_test(tcase, gzip_bomb);
+    tcase_add_test(tcase, unknown_bytes_are_described);
+    tcase_add_test(tcase, json_numbers_keep_every_digit);
+    tcase_add_test(tcase, json_tokens_across_windows);
+    tcase_add_test(tcase, snapshot_is_rewound);
+    tcase_add_test(tcase, pickles_run_nothing);
+    tcase_add_test(tcase, kineto_joins);
+    tcase_add_test(tcase, kineto_of_2021);
+    tcase_add_test(tcase, nsys_schemas);
+    tcase_add_test(tcase, xplane_times_transfers_by_completion);
+    tcase_add_loop_test(tcase, damage, 0, 5);
+    tcase_add_test(tcase, recorded_medians_of_the_v6e_profile);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
