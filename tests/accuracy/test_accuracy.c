@@ -1,0 +1,201 @@
+/* One table of how near the models come to compilers' estimates and to measured times; written to accuracy.txt in the build folder. */
+#include "models/kernel/gpu.h"
+#include "models/kernel/pipeline.h"
+#include "sim/experiment/validate.h"
+#include "sim/import/import.h"
+
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    char *name;
+    GArray *errors; /* double */
+    double goal;    /* mean, in per cent; 0: only told */
+} Group;
+
+static GPtrArray *groups;
+
+static Group *group_of(const char *name, double goal)
+{
+    for (guint i = 0; i < groups->len; i++) {
+        Group *group = g_ptr_array_index(groups, i);
+        if (strcmp(group->name, name) == 0)
+            return group;
+    }
+    Group *group = g_new0(Group, 1);
+    group->name = g_strdup(name);
+    group->errors = g_array_new(FALSE, FALSE, sizeof(double));
+    group->goal = goal;
+    g_ptr_array_add(groups, group);
+    return group;
+}
+
+static void group_free(gpointer data)
+{
+    Group *group = data;
+    g_free(group->name);
+    g_array_unref(group->errors);
+    g_free(group);
+}
+
+static void add(const char *name, double goal, double predicted, double measured)
+{
+    double error = fabs(predicted / measured - 1);
+    g_array_append_val(group_of(name, goal)->errors, error);
+}
+
+static int compare(gconstpointer a, gconstpointer b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The compiler's own estimates, chip by chip. */
+static void tables(void)
+{
+    static const char *const chips[] = {"v3", "v4", "v5e", "v6e"};
+    for (size_t c = 0; c < G_N_ELEMENTS(chips); c++) {
+        g_autofree char *path = g_strdup_printf(ECH_SHARED "/oracle/tpu_cost/%s.csv", chips[c]), *device_name = g_strdup_printf("tpu-%s", chips[c]);
+        g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, NULL);
+        g_autoptr(EchDevice) device = ech_device_load(device_name, NULL, NULL);
+        if (file == NULL || device == NULL)
+            continue;
+        for (unsigned own = 0; own < 2; own++) {
+            g_autoptr(EchValidation) validation = ech_validate_table(path, g_mapped_file_get_contents(file), g_mapped_file_get_length(file), device, own == 1, NULL);
+            for (size_t i = 0; validation != NULL && i < validation->n_pairs; i++) {
+                const EchValidatePair *pair = &validation->pairs[i];
+                if (!g_str_has_prefix(pair->name, "hbm/"))
+                    continue;
+                bool product = strstr(pair->kind, "matmul") != NULL, stream = true;
+                static const char *const others[] = {"conv", "gather", "transpose", "copy", "dus"};
+                for (size_t o = 0; o < G_N_ELEMENTS(others); o++)
+                    stream = stream && strstr(pair->kind, others[o]) == NULL;
+                if (product && (strstr(pair->kind, "batch") != NULL || strstr(pair->kind, "highest") != NULL))
+                    continue;
+                if (!product && !stream)
+                    continue;
+                g_autofree char *name = g_strdup_printf("%s %s against the compiler, %s", chips[c], product ? "products" : "streams", own ? "own tiles" : "its tiles");
+                add(name, product ? (own ? 8 : 4) : own ? 10 : 3, (double)pair->predicted, (double)pair->measured);
+                if (own == 0 && pair->vmem_measured > 0) {
+                    g_autofree char *vmem = g_strdup_printf("%s %s: bytes of VMEM", chips[c], product ? "products" : "streams");
+                    add(vmem, 0, (double)pair->vmem_predicted, (double)pair->vmem_measured);
+                }
+            }
+        }
+    }
+}
+
+/* Programs with measured times. */
+static void programs(void)
+{
+    g_autoptr(JsonParser) parser = json_parser_new();
+    if (!json_parser_load_from_file(parser, ECH_SHARED "/traces/tpu_measured/expected.json", NULL))
+        return;
+    JsonObject *files = json_node_get_object(json_parser_get_root(parser));
+    g_autoptr(GList) names = json_object_get_members(files);
+    for (GList *at = names; at != NULL; at = at->next) {
+        JsonObject *expected = json_object_get_object_member(files, at->data);
+        if (!json_object_has_member(expected, "measured_ps") || json_object_get_int_member(expected, "measured_ps") <= 0)
+            continue;
+        const char *device_name = json_object_get_string_member(expected, "device"), *family = json_object_get_string_member(expected, "family");
+        g_autofree char *path = g_strconcat(ECH_SHARED "/traces/tpu_measured/", at->data, NULL);
+        g_autoptr(EchDevice) device = ech_device_load(device_name, NULL, NULL);
+        EchImportOptions options = {.device = device_name};
+        g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, NULL);
+        g_autoptr(EchValidation) validation = device != NULL && import != NULL && import->program != NULL ? ech_validate_program(import->program, device, false, NULL) : NULL;
+        if (validation == NULL)
+            continue;
+        double measured = (double)json_object_get_int_member(expected, "measured_ps");
+        g_autofree char *name = g_strdup_printf("%s %s, measured", device_name, family), *all = g_strdup_printf("%s, all measured programs", device_name);
+        bool core = strcmp(family, "gemm") == 0 || strcmp(family, "conv") == 0 || strcmp(family, "layernorm") == 0 || strcmp(family, "copy") == 0;
+        add(name, core ? strcmp(device_name, "tpu-v5e") == 0 ? 6 : 5 : 0, (double)validation->makespan_predicted, measured);
+        add(all, 10, (double)validation->makespan_predicted, measured);
+        if (json_object_has_member(expected, "compiler_ps")) {
+            g_autofree char *compiler = g_strdup_printf("%s, all measured programs: the compiler's estimate", device_name);
+            add(compiler, 0, (double)json_object_get_int_member(expected, "compiler_ps"), measured);
+        }
+    }
+}
+
+/* jax docs/pallas/tpu/matmul, TPU v5e: 0.33 us a step, 0.1 ms of Python a call. */
+static void pallas(void)
+{
+    static const struct {
+        uint64_t size, bm, bk, bn;
+        double seconds;
+    } rows[] = {{1024, 128, 128, 128, 2.97666e-4}, {4096, 128, 128, 128, 1.177152e-2}, {8192, 128, 128, 128, 9.183577e-2},
+                {1024, 512, 1024, 1024, 1.27087e-4}, {4096, 512, 1024, 1024, 8.89088e-4}, {8192, 512, 1024, 1024, 6.099434e-3}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchPipelineProduct product = {.m = rows[i].size, .n = rows[i].size, .k = rows[i].size, .bits = 16, .out_bits = 16, .bm = rows[i].bm, .bn = rows[i].bn, .bk = rows[i].bk,
+                                      .macs_per_second = 197e12 / 2, .step_overhead = 330 * ECH_PS_PER_NS, .read = UINT64_C(819000000000), .write = UINT64_C(819000000000), .shared_port = true};
+        EchPipelineOperand operands[3];
+        EchPipeline pipeline;
+        EchPipelineResult result;
+        ech_pipeline_product(&product, operands, &pipeline);
+        ech_pipeline_run(&pipeline, &result);
+        add("tpu-v5e Pallas products, tile by tile, measured", 6, (double)result.total * 1e-12 + 1e-4, rows[i].seconds);
+    }
+}
+
+/* LLMCompass artifact (ISCA'24): A100-80GB, fp16, milliseconds. */
+static void a100(void)
+{
+    static const struct {
+        uint64_t m, n, k;
+        double ms;
+    } rows[] = {{64, 12288, 12288, .19}, {128, 12288, 12288, .2003}, {256, 12288, 12288, .3185}, {512, 12288, 12288, .6118}, {1024, 12288, 12288, 1.199}, {2048, 12288, 12288, 2.3586},
+                {4096, 12288, 12288, 4.4576}, {8192, 12288, 12288, 8.6216}, {8192, 64, 64, .0296}, {8192, 256, 256, .0356}, {8192, 1024, 1024, .0927}, {8192, 4096, 4096, 1.021},
+                {8192, 8192, 8192, 3.9614}, {8192, 16384, 16384, 15.0087}};
+    g_autoptr(EchDevice) device = ech_device_load("a100-80", NULL, NULL);
+    for (size_t i = 0; device != NULL && i < G_N_ELEMENTS(rows); i++) {
+        EchGpuCost cost;
+        if (ech_gpu_product(device, 1, rows[i].m, rows[i].n, rows[i].k, "f16", 16, &cost))
+            add("a100-80 products, measured", 8, (double)cost.time * 1e-9, rows[i].ms);
+    }
+    EchGpuCost cost;
+    unsigned passes = device != NULL ? ech_gpu_row_passes(device, 32768 * 2, 3) : 0;
+    if (device != NULL && ech_gpu_stream(device, UINT64_C(4096) * 32768 * 2 * passes, UINT64_C(4096) * 32768 * 2, &cost))
+        add("a100-80 softmax 4096 x 32768, measured", 8, 4096.0 * 32768 / ((double)cost.time * 1e-12) / 1e9, 241);
+}
+
+int main(void)
+{
+    if (!g_file_test(ECH_SHARED "/oracle/tpu_cost", G_FILE_TEST_IS_DIR)) {
+        puts("skipped: " ECH_SHARED "/oracle is not there");
+        return 77;
+    }
+    groups = g_ptr_array_new_with_free_func(group_free);
+    tables();
+    programs();
+    pallas();
+    a100();
+    g_autoptr(GString) text = g_string_new("Mean, median and largest absolute error, per cent\n\n");
+    int failed = 0;
+    for (guint i = 0; i < groups->len; i++) {
+        Group *group = g_ptr_array_index(groups, i);
+        g_array_sort(group->errors, compare);
+        const double *errors = (const double *)(const void *)group->errors->data;
+        double sum = 0;
+        for (guint e = 0; e < group->errors->len; e++)
+            sum += errors[e];
+        double mean = 100 * sum / group->errors->len;
+        bool missed = group->goal > 0 && mean > group->goal + 0.05;
+        failed += missed;
+        g_string_append_printf(text, "%-62s %4u rows %6.1f %6.1f %6.1f", group->name, group->errors->len, mean, 100 * errors[group->errors->len / 2], 100 * errors[group->errors->len - 1]);
+        if (group->goal > 0)
+            g_string_append_printf(text, "  goal %.0f%s", group->goal, missed ? ": missed" : "");
+        g_string_append_c(text, '\n');
+    }
+    fputs(text->str, stdout);
+    GError *error = NULL;
+    if (!g_file_set_contents(ECH_BINARY_DIR "/accuracy.txt", text->str, -1, &error)) {
+        fprintf(stderr, "%s\n", error->message);
+        g_error_free(error);
+        failed++;
+    }
+    g_ptr_array_unref(groups);
+    return failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
