@@ -723,7 +723,7 @@ static int evict(Msa *m, const Request *r)
             resource = 0;
         busy = !enough(m, &m->evict, start, end, resource);
     }
-    bool many = m->o->max_evictions >= 0 && overlapping(m, m->evict_starts, m->evict_ends, start + 1, end) >= m->o->max_evictions;
+    bool many = m->o->max_evictions >= 0 && overlapping(m, m->evict_starts, m->evict_ends, start + 1, end) + 1 >= m->o->max_evictions;
     if (too_short || busy || many)
         return OUT_OF_COPIES;
     int64_t old = before->end;
@@ -1998,8 +1998,8 @@ static void cross_program(Msa *m)
         uint32_t group = ++m->next_group;
         for (uint32_t part = 0; part < (free ? 2u : 1u); part++)
         {
-            Stay *stay = stay_new(m, ECH_MSA_COPIED, true, c->value, ECH_PLACE_NONE, part == 0 ? 0 : again + 1, part == 0 && free ? (int64_t)c->last_use : n);
-            stay->after = part == 0 ? -1 : again;
+            Stay *stay = stay_new(m, ECH_MSA_COPIED, true, c->value, ECH_PLACE_NONE, part == 0 ? 0 : again, part == 0 && free ? (int64_t)c->last_use : n);
+            stay->after = part == 0 ? -1 : again - 1;
             stay->before = part == 0 ? (int64_t)c->first_use : n;
             stay->offset = offset;
             stay->cross = true;

@@ -27,6 +27,7 @@ typedef struct {
     uint32_t n;
     const EchPlaceChip *chip;
     double bandwidth, saving; /* bytes/s, s/byte */
+    double *definitions;      /* benefit of the definition at each position; NAN: not known */
     float *total;             /* bytes accessed per step; NAN: not known, or bound by compute */
     EchFlow *flow;
 } Replay;
@@ -285,31 +286,24 @@ static void read_options(const Replay *r)
         o->max_overlap = 1;
 }
 
-/* Benefits: of a definition by its value's id, of a use by its text. */
+/* Benefits of a use, and of the definition that it reads, by the use's text. */
 static GHashTable *read_benefits(const Replay *r)
 {
     GHashTable *table = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     JsonArray *trace = json_object_get_array_member(r->root, "trace");
     const char *use = NULL;
-    int64_t value = -1;
     for (guint i = 0; i < json_array_get_length(trace); i++)
     {
         JsonArray *event = json_array_get_array_element(trace, i);
         const char *kind = json_array_get_string_element(event, 0);
         if (strcmp(kind, "seg") == 0)
-        {
             use = json_array_get_string_element(event, 6); /* only names what the next event's benefits belong to */
-            value = json_array_get_int_element(event, 1);
-        }
         else if (strcmp(kind, "ben") == 0 && use != NULL)
         {
             Benefit *benefit = g_new0(Benefit, 1);
             benefit->definition = json_array_get_double_element(event, 1);
             benefit->use = json_array_get_double_element(event, 2);
             g_hash_table_replace(table, g_strdup(use), benefit);
-            Benefit *definition = g_new0(Benefit, 1);
-            *definition = *benefit;
-            g_hash_table_replace(table, g_strdup_printf("#%" G_GINT64_FORMAT, value), definition);
             use = NULL;
         }
     }
@@ -322,6 +316,24 @@ static char *use_text(const Replay *r, uint32_t u)
     const EchFlowInstruction *in = &r->instructions[place->step];
     g_autofree char *index = ech_flow_index(r->flow, in->operands[place->operand], place->leaf);
     return g_strdup_printf("%s, operand %u%s%s", in->name, place->operand, *index != '\0' ? " " : "", index);
+}
+
+/* The position that a use reads: the last one before it in its computation. */
+static uint32_t holder_of(const EchMsaProblem *p, const EchMsaUse *use)
+{
+    uint32_t low = 0, high = p->n_positions, found = ECH_PLACE_NONE;
+    while (low < high)
+    {
+        uint32_t middle = (low + high) / 2;
+        if (p->positions[middle].value < use->value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < p->n_positions && p->positions[low].value == use->value && p->positions[low].step < use->step; low++)
+        if (p->steps[p->positions[low].step].computation == p->steps[use->step].computation)
+            found = low;
+    return found;
 }
 
 /* Reduction and bytes accessed from a benefit: memory-bound if positive. */
@@ -345,15 +357,26 @@ static void fill_costs(Replay *r, GHashTable *benefits)
         else if (benefit != NULL && benefit->use == 0)
             use->accessed = 0;
     }
+    r->definitions = g_new(double, MAX(p->n_positions, 1));
+    for (uint32_t k = 0; k < p->n_positions; k++)
+        r->definitions[k] = NAN;
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        g_autofree char *text = use_text(r, u);
+        const Benefit *benefit = g_hash_table_lookup(benefits, text);
+        uint32_t k = benefit != NULL ? holder_of(p, &p->uses[u]) : ECH_PLACE_NONE;
+        if (k != ECH_PLACE_NONE)
+            r->definitions[k] = benefit->definition;
+    }
     for (uint32_t k = 0; k < p->n_positions; k++)
     {
         const EchFlowInstruction *in = &r->instructions[p->positions[k].step];
         bool moves = in->op != ECH_FLOW_PARAMETER && in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL && in->op != ECH_FLOW_CONSTANT;
         p->definition_bytes[k] = moves ? (int64_t)p->values[p->positions[k].value].bytes : 0;
-        g_autofree char *key = g_strdup_printf("#%" G_GUINT64_FORMAT, p->values[p->positions[k].value].id);
-        const Benefit *benefit = g_hash_table_lookup(benefits, key);
-        if (moves && benefit != NULL && benefit->definition > 0)
-            p->definition_bytes[k] = (int64_t)llround(benefit->definition / pow(5, p->steps[p->positions[k].step].while_nest) / r->saving);
+        if (moves && r->definitions[k] > 0)
+            p->definition_bytes[k] = (int64_t)llround(r->definitions[k] / pow(5, p->steps[p->positions[k].step].while_nest) / r->saving);
+        else if (r->definitions[k] == 0)
+            p->definition_bytes[k] = 0;
     }
 }
 
@@ -363,6 +386,21 @@ static double bytes_of(const Replay *r, double benefit, double times, EchBytes p
 {
     double bytes = benefit / times / r->saving;
     return fabs(bytes - (double)padded) <= 2e-5 * (double)padded ? (double)padded : round(bytes);
+}
+
+/* The position where a value is defined. */
+static uint32_t first_position(const EchMsaProblem *p, uint32_t value)
+{
+    uint32_t low = 0, high = p->n_positions;
+    while (low < high)
+    {
+        uint32_t middle = (low + high) / 2;
+        if (p->positions[middle].value < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < p->n_positions && p->positions[low].value == value && p->positions[low].step == p->values[value].step ? low : ECH_PLACE_NONE;
 }
 
 /* The printed benefits have six digits; XLA's order hangs on the rounding of single precision. Adds up what each instruction bound by memory accesses, and where
@@ -396,17 +434,17 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     for (uint32_t v = 0; v < p->n_values; v++)
     {
         uint32_t step = p->values[v].step;
-        g_autofree char *key = g_strdup_printf("#%" G_GUINT64_FORMAT, p->values[v].id);
-        const Benefit *benefit = g_hash_table_lookup(benefits, key);
+        uint32_t k = first_position(p, v);
+        double benefit = k != ECH_PLACE_NONE ? r->definitions[k] : NAN;
         written[v] = (double)p->values[v].bytes;
-        if (benefit != NULL && benefit->definition > 0)
+        if (benefit > 0)
         {
-            written[v] = bytes_of(r, benefit->definition, pow(5, p->steps[step].while_nest), p->values[v].bytes);
+            written[v] = bytes_of(r, benefit, pow(5, p->steps[step].while_nest), p->values[v].bytes);
             bound[step] = true;
         }
-        else if (benefit != NULL && benefit->definition == 0)
+        else if (benefit == 0)
             written[v] = 0;
-        else if (benefit != NULL)
+        else if (!isnan(benefit))
             known[step] = false;
         sum[step] += written[v];
     }
@@ -423,14 +461,14 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
         const EchMsaValue *value = &p->values[v];
         const EchFlowInstruction *in = &r->instructions[value->step];
         bool still = in->op == ECH_FLOW_PARAMETER || in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL;
-        g_autofree char *key = g_strdup_printf("#%" G_GUINT64_FORMAT, value->id);
-        const Benefit *benefit = g_hash_table_lookup(benefits, key);
+        uint32_t k = first_position(p, v);
+        double benefit = k != ECH_PLACE_NONE ? r->definitions[k] : NAN;
         if (still)
             gain[v] = 0;
         else if (!isnan(r->total[value->step]))
             gain[v] = ech_place_benefit(r->chip, 0, r->total[value->step], 0, (float)written[v], p->steps[value->step].while_nest);
-        else if (benefit != NULL)
-            gain[v] = (float)benefit->definition;
+        else if (!isnan(benefit))
+            gain[v] = (float)benefit;
         else
             gain[v] = -1; /* bound by compute: how far does not matter beside a positive benefit */
     }
@@ -729,6 +767,7 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s: %s\n", argv[1], wrong);
         print_placement(r, result, out);
         g_free(r->total);
+        g_free(r->definitions);
         ech_flow_free(r->flow);
         for (uint32_t t = 0; t < r->n; t++)
         {
