@@ -414,13 +414,10 @@ static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device
     run->ops = out->ops;
     run->completed = out->completed;
     fill_failure(run, trace, out);
-    run->n_spans = spans->len;
     run->spans_left_out = out->spans_left_out;
-    run->spans = g_memdup2(spans->data, spans->len * sizeof(EchSpan));
-    run->n_skips = ech_machine_skips(machine)->len;
-    run->skips = g_memdup2(ech_machine_skips(machine)->data, run->n_skips * sizeof(EchSkip));
-    run->n_placed = ech_machine_placed(machine)->len;
-    run->placed = g_memdup2(ech_machine_placed(machine)->data, run->n_placed * sizeof(EchPlaced));
+    run->spans = g_array_steal(spans, &run->n_spans);
+    run->skips = g_array_steal(ech_machine_skips(machine), &run->n_skips);
+    run->placed = g_array_steal(ech_machine_placed(machine), &run->n_placed);
     run->n_resources = prices->n_resources;
     run->resources = g_new0(char *, prices->n_resources + 1);
     for (uint32_t r = 0; r < prices->n_resources; r++)
@@ -492,7 +489,7 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
         if (!module)
             ech_diag_remark(run->diag, "native engine: %s", why->message);
     }
-    g_autoptr(GArray) spans = g_array_new(FALSE, FALSE, sizeof(EchSpan));
+    g_autoptr(GArray) spans = g_array_sized_new(FALSE, FALSE, sizeof(EchSpan), (guint)MIN(MIN(ech_machine_total(machine), options->max_spans), 1u << 16));
     bool native = !module;
     if (module) {
         g_autofree char *why = NULL;

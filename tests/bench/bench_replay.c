@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A figure of 0 means that SimGrid's solver gave up. */
+
 static double seconds(void)
 {
     struct timespec now;
@@ -22,6 +24,7 @@ static double seconds(void)
 typedef struct {
     uint32_t live, next;
     uint64_t total, ended;
+    double begin, *rate; /* So far; shared with the parent, since SimGrid's solver may give up on the way. */
     EchFluidPart parts[1024][2];
 } Load;
 
@@ -45,6 +48,8 @@ static void drive_load(const EchFluidClass *class, void *engine, void *data)
         class->start(engine, i, load->parts[load->next++ % 1024], 2, 0);
     while (load->ended < load->total && (n = class->next(engine, tokens, &now)) > 0) {
         load->ended += n;
+        if (load->rate && load->ended % 256 < n)
+            *load->rate = (double)load->ended / (seconds() - load->begin);
         for (uint32_t i = 0; i < n; i++)
             class->start(engine, tokens[i], load->parts[load->next++ % 1024], 2, 0);
     }
@@ -74,9 +79,9 @@ static double simgrid_rate(const EchFluidModule *module, uint32_t live, uint64_t
         if (!freopen("/dev/null", "w", stderr))
             _exit(1);
         load_init(&load, live, total);
-        double begin = seconds();
+        load.begin = seconds();
+        load.rate = rate;
         module->run(six, 6, 64, ECH_PS_PER_S, drive_load, &load);
-        *rate = (double)load.ended / (seconds() - begin);
         _exit(0);
     }
     int status;
@@ -159,7 +164,9 @@ static double replay_rate(EchEngine engine, uint32_t queues, uint32_t n)
     options.engine = engine;
     double begin = seconds();
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
-    return run ? (double)run->ops / (seconds() - begin) : 0;
+    double spent = seconds() - begin;
+    /* Answered by the other engine: no figure. */
+    return run && (engine == ECH_ENGINE_SIMGRID) == (strcmp(run->provenance.engine, "simgrid") == 0) ? (double)run->ops / spent : 0;
 }
 
 int main(void)
