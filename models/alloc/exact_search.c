@@ -7,9 +7,10 @@
 
 /** More groups than this in one piece of time are left to the heuristic: a search would not end, and its stack grows with them. */
 #define MAX_GROUPS 2000
-#define TABLE_BITS 20
+#define MAX_PIECES 4000
+#define MAX_TABLE_BITS 20
 #define CLOCK_EVERY 256
-#define BUDGET 100000 /* steps of a first decision */
+#define BUDGET UINT64_C(100000) /* steps of a first decision */
 
 typedef int64_t Level; /* an address, in units */
 
@@ -80,7 +81,8 @@ typedef struct {
     uint32_t queue_head, queue_tail;
     bool queue_skip; /* only empty the queue */
 
-    Failed *table;
+    Failed *table; /* borrowed; 2^table_bits entries */
+    unsigned table_bits;
     uint64_t random;
     uint64_t steps, step_limit, attempt_limit;
     gint64 deadline;
@@ -574,7 +576,7 @@ static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
         }
         uint64_t key[2];
         hash_state(search, blocks, n, key);
-        const Failed *seen = &search->table[key[0] & ((1u << TABLE_BITS) - 1)];
+        const Failed *seen = &search->table[key[0] & ((1u << search->table_bits) - 1)];
         if (seen->key[0] == key[0] && seen->key[1] == key[1])
             break;
         if (first) {
@@ -602,7 +604,7 @@ static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
     }
     undo_to(search, mark);
     if (outcome == NONE && first_key[1] != 0)
-        search->table[first_key[0] & ((1u << TABLE_BITS) - 1)] = (Failed){{first_key[0], first_key[1]}};
+        search->table[first_key[0] & ((1u << search->table_bits) - 1)] = (Failed){{first_key[0], first_key[1]}};
     return outcome;
 }
 
@@ -713,7 +715,6 @@ static void search_clear(Search *search)
     g_free(search->placed);
     g_free(search->at);
     g_free(search->stamp_section);
-    g_free(search->table);
     g_array_free(search->trail, TRUE);
     g_array_free(search->touched, TRUE);
     g_array_free(search->work, TRUE);
@@ -787,7 +788,7 @@ static void search_init(Search *search, const EchPlanProblem *problem, const Ech
     search->placed = g_new0(bool, search->n_blocks);
     search->at = g_new0(Level, search->n_blocks);
     search->stamp_section = g_new0(uint32_t, n_sections);
-    search->table = g_new0(Failed, (size_t)1 << TABLE_BITS);
+    search->table_bits = search->n_blocks < 24 ? 12 : search->n_blocks < 72 ? 16 : MAX_TABLE_BITS;
     search->trail = g_array_new(FALSE, FALSE, sizeof(Undo));
     search->touched = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     search->work = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -874,7 +875,7 @@ static Outcome decide(Search *search, Level height, uint64_t budget)
     g_autofree uint32_t *all = g_new(uint32_t, search->n_blocks);
     for (uint32_t b = 0; b < search->n_blocks; b++)
         all[b] = b;
-    memset(search->table, 0, sizeof(Failed) << TABLE_BITS);
+    memset(search->table, 0, sizeof(Failed) << search->table_bits);
     begin_touching(search);
     for (uint32_t b = 0; b < search->n_blocks; b++) {
         search->low[b] = 0;
@@ -905,18 +906,27 @@ static Outcome decide(Search *search, Level height, uint64_t budget)
 
 /** A part of time that shares nothing with the others. */
 typedef struct {
-    Search search;
-    Level best;   /* height of the plan known */
-    Level bound;  /* no plan is lower */
+    uint32_t first, n; /* pieces */
+    uint32_t n_blocks;
+    Search *search;    /* made when it is needed */
+    Level best;        /* height of the plan known */
+    Level bound;       /* most units live at once */
     unsigned turn;
 } Part;
 
-static int compare_pieces(const void *a, const void *b)
+typedef struct {
+    EchPlanPiece piece;
+    uint32_t part;
+} Placed;
+
+static int compare_placed(const void *a, const void *b)
 {
-    const EchPlanPiece *left = a, *right = b;
-    if (left->group != right->group)
-        return left->group < right->group ? -1 : 1;
-    return (left->begin > right->begin) - (left->begin < right->begin);
+    const Placed *left = a, *right = b;
+    if (left->part != right->part)
+        return left->part < right->part ? -1 : 1;
+    if (left->piece.group != right->piece.group)
+        return left->piece.group < right->piece.group ? -1 : 1;
+    return (left->piece.begin > right->piece.begin) - (left->piece.begin < right->piece.begin);
 }
 
 /** part[section]: number of the part a section belongs to; cuts are where no group's hull crosses. Returns the number of parts. */
@@ -956,7 +966,7 @@ static Level next_height(const Part *part, Level bound, Level capacity)
 
 static void keep(Part *part, uint64_t unit, const EchPlanProblem *problem, EchPlanSolution *solution)
 {
-    const Search *search = &part->search;
+    const Search *search = part->search;
     part->best = 0;
     for (uint32_t b = 0; b < search->n_blocks; b++) {
         const Block *block = &search->blocks[b];
@@ -964,6 +974,51 @@ static void keep(Part *part, uint64_t unit, const EchPlanProblem *problem, EchPl
         for (uint32_t m = problem->first[block->group]; m < problem->first[block->group + 1]; m++)
             solution->offsets[problem->member[m]] = (uint64_t)search->at[b] * unit;
     }
+}
+
+/** Fills @parts with the pieces, bounds and known heights; pieces end up in order of parts. Returns how many. */
+static uint32_t make_parts(const EchPlanProblem *problem, const EchPlanSolution *solution, EchPlanPiece *pieces, size_t n, uint32_t n_sections, uint64_t unit, Part **ret_parts)
+{
+    g_autofree uint32_t *part_of = g_new0(uint32_t, (size_t)n_sections + 1);
+    g_autofree Level *live = g_new0(Level, (size_t)n_sections + 1);
+    uint32_t n_parts = find_parts(pieces, n, n_sections, part_of);
+    g_autofree Placed *placed = g_new(Placed, n);
+    for (size_t i = 0; i < n; i++) {
+        placed[i] = (Placed){pieces[i], part_of[pieces[i].begin]};
+        live[pieces[i].begin] += (Level)(pieces[i].bytes / unit);
+        live[pieces[i].end] -= (Level)(pieces[i].bytes / unit);
+    }
+    qsort(placed, n, sizeof *placed, compare_placed);
+    Part *parts = g_new0(Part, n_parts);
+    for (size_t i = 0; i < n; i++) {
+        pieces[i] = placed[i].piece;
+        Part *part = &parts[placed[i].part];
+        if (part->n++ == 0)
+            part->first = (uint32_t)i;
+        if (part->n == 1 || pieces[i].group != pieces[i - 1].group)
+            part->n_blocks++;
+        uint64_t offset = solution->offsets[problem->member[problem->first[pieces[i].group]]];
+        part->best = MAX(part->best, (Level)((offset + pieces[i].bytes + unit - 1) / unit));
+    }
+    for (uint32_t s = 0; s < n_sections; s++) {
+        if (s > 0)
+            live[s] += live[s - 1];
+        parts[part_of[s]].bound = MAX(parts[part_of[s]].bound, live[s]);
+    }
+    *ret_parts = parts;
+    return n_parts;
+}
+
+static void begin_search(Part *part, const EchPlanProblem *problem, const EchPlanPiece *pieces, uint64_t unit, gint64 deadline)
+{
+    uint32_t first = UINT32_MAX, end = 0;
+    for (uint32_t i = part->first; i < part->first + part->n; i++) {
+        first = MIN(first, (uint32_t)pieces[i].begin);
+        end = MAX(end, (uint32_t)pieces[i].end);
+    }
+    part->search = g_new0(Search, 1);
+    search_init(part->search, problem, pieces + part->first, part->n, first, end - first, unit);
+    part->search->deadline = deadline;
 }
 
 void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution, gint64 deadline_us, uint64_t step_limit)
@@ -976,35 +1031,14 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
     uint64_t unit = find_unit(problem, array);
     g_autofree EchPlanPiece *pieces = g_new(EchPlanPiece, array->len);
     uint32_t n_sections = make_sections(array, pieces);
-    qsort(pieces, array->len, sizeof *pieces, compare_pieces);
-    g_autofree uint32_t *part_of = g_new0(uint32_t, (size_t)n_sections + 1);
-    uint32_t n_parts = find_parts(pieces, array->len, n_sections, part_of);
-    g_autofree Part *parts = g_new0(Part, n_parts);
-    g_autofree EchPlanPiece *own = g_new(EchPlanPiece, array->len);
+    g_autofree Part *parts = NULL;
+    uint32_t n_parts = make_parts(problem, solution, pieces, array->len, n_sections, unit, &parts);
+    g_autofree Failed *table = NULL;
     Level bound = 0;
-    for (uint32_t p = 0; p < n_parts; p++) {
-        Part *part = &parts[p];
-        size_t n = 0;
-        uint32_t first = UINT32_MAX, end = 0;
-        for (guint i = 0; i < array->len; i++) {
-            if (part_of[pieces[i].begin] != p)
-                continue;
-            own[n++] = pieces[i];
-            first = MIN(first, (uint32_t)pieces[i].begin);
-            end = MAX(end, (uint32_t)pieces[i].end);
-        }
-        search_init(&part->search, problem, own, n, first, end - first, unit);
-        part->search.deadline = deadline_us;
-        for (uint32_t s = 0; s < part->search.n_sections; s++)
-            part->bound = MAX(part->bound, part->search.missing[s]);
-        for (uint32_t b = 0; b < part->search.n_blocks; b++) {
-            uint64_t offset = solution->offsets[problem->member[problem->first[part->search.blocks[b].group]]];
-            part->best = MAX(part->best, (Level)((offset + unit - 1) / unit) + part->search.blocks[b].size);
-        }
-        bound = MAX(bound, part->bound);
-    }
+    for (uint32_t p = 0; p < n_parts; p++)
+        bound = MAX(bound, parts[p].bound);
     Level capacity = problem->capacity ? (Level)(problem->capacity / unit) : 0;
-    uint64_t budget = BUDGET, steps = 0;
+    uint64_t steps = 0;
     bool proved = true;
     for (;;) {
         Part *part = &parts[0];
@@ -1014,25 +1048,33 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
         }
         if (part->best <= bound)
             break;
-        if (part->search.n_blocks > MAX_GROUPS || (step_limit && steps >= step_limit) || g_get_monotonic_time() >= deadline_us) {
+        if (part->n_blocks > MAX_GROUPS || part->n > MAX_PIECES || (step_limit && steps >= step_limit) || g_get_monotonic_time() >= deadline_us) {
             proved = false;
             break;
         }
+        if (!part->search)
+            begin_search(part, problem, pieces, unit, deadline_us);
+        if (!table)
+            table = g_new(Failed, (size_t)1 << MAX_TABLE_BITS);
+        part->search->table = table;
         Level height = next_height(part, bound, capacity);
-        uint64_t before = part->search.steps;
-        part->search.step_limit = step_limit ? part->search.steps + (step_limit - steps) : 0;
-        Outcome outcome = decide(&part->search, height, budget << MIN(part->turn / 3, 40));
-        steps += part->search.steps - before;
+        uint64_t before = part->search->steps;
+        part->search->step_limit = step_limit ? before + (step_limit - steps) : 0;
+        Outcome outcome = decide(part->search, height, BUDGET << MIN(part->turn / 3, 40));
+        steps += part->search->steps - before;
         if (outcome == FOUND)
             keep(part, unit, problem, solution);
         else if (outcome == NONE)
             bound = MAX(bound, height + 1);
         part->turn++;
-        reset(&part->search);
+        reset(part->search);
     }
     solution->proved_optimal = proved;
     solution->out_of_time = !proved;
     solution->steps += steps;
-    for (uint32_t p = 0; p < n_parts; p++)
-        search_clear(&parts[p].search);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        if (parts[p].search)
+            search_clear(parts[p].search);
+        g_free(parts[p].search);
+    }
 }

@@ -124,7 +124,8 @@ static void add_run(const EchFitHeap *heap, Runs *set, uint64_t lo, uint64_t hi)
         set->room = set->room ? set->room * 2 : 2;
         set->runs = g_renew(Run, set->runs, set->room);
     }
-    memmove(set->runs + first + 1, set->runs + first, (set->n - first) * sizeof *set->runs);
+    if (first < set->n)
+        memmove(set->runs + first + 1, set->runs + first, (set->n - first) * sizeof *set->runs);
     set->runs[first] = (Run){lo, hi};
     set->n++;
 }
@@ -221,7 +222,8 @@ uint64_t ech_fit_heap_find(EchFitHeap *heap, const EchFitSpan *spans, size_t n_s
     for (size_t i = 0; i < n_spans; i++)
         find_node(heap, 1, 0, heap->n_slots, spans[i]);
     /* The fullest first: it leaves the fewest gaps for the others to cut. */
-    qsort(heap->lists, heap->n_lists, sizeof *heap->lists, compare_lists);
+    if (heap->n_lists > 1)
+        qsort(heap->lists, heap->n_lists, sizeof *heap->lists, compare_lists);
     unsigned side = 0;
     size_t n = 0;
     add_gap(heap, side, &n, 0, ENDLESS);

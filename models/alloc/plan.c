@@ -394,14 +394,15 @@ static bool check_items(const EchPlanItem *items, size_t n, GError **error)
 }
 
 /** No sum of sizes and roundings, in any order, may overflow. */
-static bool check_addresses(const Colour *colour, GError **error)
+static bool check_addresses(const Colour *colour, uint64_t alignment, GError **error)
 {
-    uint64_t sum = 0, largest = 1;
+    uint64_t sum = 0, common = alignment;
     for (size_t i = 0; i < colour->n; i++) {
-        largest = MAX(largest, colour->items[i].alignment);
+        if (colour->items[i].alignment != 1 && common % colour->items[i].alignment != 0)
+            common = ech_bytes_mul(common / gcd(common, colour->items[i].alignment), colour->items[i].alignment);
         sum = ech_bytes_add(sum, colour->items[i].bytes);
     }
-    if (ech_bytes_add(sum, ech_bytes_mul(ech_bytes_mul(largest, 2), colour->n)) <= MAX_ADDRESS)
+    if (ech_bytes_add(sum, ech_bytes_mul(ech_bytes_mul(common, 2), colour->n)) <= MAX_ADDRESS)
         return true;
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "all buffers together, aligned, need more than 2^62 bytes of addresses");
     return false;
@@ -423,7 +424,7 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
     for (size_t from = 0, to; from < n; from = to) {
         to = run_of_colour(keys, n, from);
         Colour colour = colour_new(items, keys + from, to - from, planner->object->alignment, capacity);
-        if (!check_addresses(&colour, error)) {
+        if (!check_addresses(&colour, planner->object->alignment, error)) {
             colour_clear(&colour);
             ech_plan_free(plan);
             return NULL;

@@ -23,7 +23,7 @@
 typedef struct {
     int64_t begin, end;  /**< Half-open life; begin <= end. Two items with equal end and begin do not meet. */
     EchBytes bytes;      /**< At most 2^60. 0 is allowed: offset 0, in no heap's way. */
-    EchBytes alignment;  /**< The offset is a multiple of it; 0: the planner's own. The xla heap takes the largest of a colour for all of it. */
+    EchBytes alignment;  /**< The offset is a multiple of it; 0: the planner's own. The xla heap aligns all of a colour alike, to the least common multiple. */
     uint32_t colour;     /**< Memory space: each colour has heaps of its own; heaps are numbered colour by colour, ascending. */
     uint32_t colocation; /**< Items of a colour with the same number get the same offset, and may live at once. Else ECH_PLAN_ALONE. */
 } EchPlanItem;

@@ -158,7 +158,9 @@ static bool parse_gaps(Field field, EchMinimallocRow *row, GArray *gaps, Place p
 
 static bool parse_row(const Field *fields, size_t n, const int columns[N_COLUMNS], Place place, EchMinimallocRow *row, GArray *gaps, GError **error)
 {
-    Field cell[N_COLUMNS] = {{NULL, 0}};
+    Field cell[N_COLUMNS];
+    for (unsigned c = 0; c < N_COLUMNS; c++)
+        cell[c] = (Field){"", 0};
     for (unsigned c = COLUMN_ID; c < N_COLUMNS; c++) {
         if (columns[c] >= 0 && (size_t)columns[c] < n)
             cell[c] = fields[columns[c]];

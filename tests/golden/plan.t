@@ -1,0 +1,53 @@
+echelon plan: a CSV in, the same CSV with offsets out; sums, exit codes, messages.
+$ printf 'id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n' > $T/in.csv
+$ echelon plan $T/in.csv --planner exact -o $T/out.csv | sed '/ time /d'
+exact: 5 buffers
+  height       12 B (12 bytes), proved lowest
+  lower bound  12 B (12 bytes), 0.00 % below the height
+$ cat $T/out.csv
+id,lower,upper,size,offset
+b1,0,3,4,8
+b2,3,9,4,8
+b3,0,9,4,4
+b4,9,21,4,4
+b5,0,21,4,0
+$ echelon plan $T/in.csv --planner xla:algorithm=spatial,alignment=4,limit=8 -o $T/heaps.csv | sed '/ time /d'
+xla:algorithm=spatial,alignment=4,limit=8: 5 buffers
+  height       12 B (12 bytes)
+  lower bound  12 B (12 bytes), 0.00 % below the height
+  heaps        2
+$ cat $T/heaps.csv
+id,lower,upper,size,offset
+b1,0,3,4,H1+0
+b2,3,9,4,H1+0
+b3,0,9,4,H0+4
+b4,9,21,4,H0+4
+b5,0,21,4,H0+0
+$ echelon plan $T/in.csv --planner exact --capacity 11 --json | grep -v seconds
+{
+  "planner" : "exact",
+  "buffers" : 5,
+  "height_bytes" : 12,
+  "lower_bound_bytes" : 12,
+  "proved_optimal" : true,
+  "out_of_time" : false,
+  "steps" : 5,
+  "capacity_bytes" : 11,
+  "fits" : false,
+  "heap_bytes" : [
+    12
+  ]
+}
+$ echelon plan $T/in.csv --planner exact --capacity 11 > /dev/null
+exit 3
+$ echelon plan $T/in.csv --planner spatial
+echelon: --planner: 'spatial' is not a planner; expected one of xla, exact, greedy
+exit 2
+$ echelon plan $T/out.csv --planner xla:algorithm=tightest
+echelon: --planner: xla: algorithm: 'tightest' is unknown; expected one of spatial, temporal, best, phase, phase_end, fast_merge, fast_split
+exit 2
+$ echelon plan
+echelon plan: one FILE is needed
+exit 2
+$ printf 'id,lower,upper,size\nb1,0,x,4\n' > $T/bad.csv; echelon plan $T/bad.csv 2>&1 | sed "s,$T/,,"
+echelon: bad.csv:2: 'x' is not an end; expected a whole number at least as large as 'lower' in column 'upper'

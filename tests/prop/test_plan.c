@@ -1,0 +1,264 @@
+/* Properties that every planner of the table must have: a new planner is tested by being registered. */
+#include "models/alloc/plan.h"
+#include "sim/base/error.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Specs beside the bare names. Step limits keep searches the same on every machine. */
+static const char *const more_specs[] = {
+    "xla:algorithm=spatial,alignment=1",
+    "xla:algorithm=temporal,alignment=64",
+    "xla:algorithm=phase",
+    "xla:algorithm=phase_end,alignment=24",
+    "xla:algorithm=fast_merge,alignment=16",
+    "xla:algorithm=fast_split,alignment=1",
+    "xla:algorithm=spatial,alignment=1,limit=600",
+    "xla:algorithm=best,alignment=8,limit=2000",
+    "xla:algorithm=fast_merge,alignment=32,limit=900",
+    "xla:algorithm=fast_split,alignment=1,limit=700",
+    "exact:step_limit=3000,alignment=8",
+    "greedy:alignment=48",
+};
+
+static GPtrArray *specs;
+static uint64_t state;
+
+static void fill_specs(void)
+{
+    size_t n;
+    const EchPlanClass *const *classes = ech_plan_classes(&n);
+    specs = g_ptr_array_new();
+    for (size_t i = 0; i < n; i++)
+        g_ptr_array_add(specs, strcmp(classes[i]->name, "exact") == 0 ? g_strdup("exact:step_limit=3000") : g_strdup(classes[i]->name));
+    for (size_t i = 0; i < G_N_ELEMENTS(more_specs); i++)
+        g_ptr_array_add(specs, g_strdup(more_specs[i]));
+}
+
+static uint64_t draw(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static uint64_t below(uint64_t n)
+{
+    return draw() % n;
+}
+
+static uint64_t seed_of(int round)
+{
+    const char *text = g_getenv("ECH_SEED");
+    uint64_t seed = text ? g_ascii_strtoull(text, NULL, 10) : 20261121;
+    return seed * 1000003 + (uint64_t)round * 7919 + 1;
+}
+
+enum { N_KINDS = 6 };
+
+/* Kinds: plain; with zero sizes and lives; aligned; coloured; co-located; everything. */
+static size_t draw_items(EchPlanItem *items, int kind)
+{
+    static const EchBytes alignments[] = {0, 0, 1, 8, 16, 24, 64, 100};
+    size_t n = 1 + (size_t)below(kind == 4 || kind == 5 ? 90 : 60);
+    int64_t span = 4 + (int64_t)below(80);
+    for (size_t i = 0; i < n; i++) {
+        int64_t begin = (int64_t)below((uint64_t)span) - 10;
+        items[i] = (EchPlanItem){begin, begin + 1 + (int64_t)below((uint64_t)span), 1 + below(below(4) ? 60 : 500), 0, 0, ECH_PLAN_ALONE};
+        if (kind == 1 || kind == 5) {
+            if (below(6) == 0)
+                items[i].bytes = 0;
+            if (below(8) == 0)
+                items[i].end = items[i].begin;
+        }
+        if (kind == 2 || kind == 5)
+            items[i].alignment = alignments[below(G_N_ELEMENTS(alignments))];
+        if (kind == 3 || kind == 5)
+            items[i].colour = (uint32_t)below(3) * 5;
+        if ((kind == 4 || kind == 5) && below(2))
+            items[i].colocation = 7 + (uint32_t)below(8);
+    }
+    return n;
+}
+
+/* The textbook test of all pairs: shares nothing with ech_plan_check. */
+static void check_pairs(const char *spec, uint64_t seed, const EchPlanItem *items, size_t n, const EchPlan *plan)
+{
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_msg(items[i].alignment == 0 || items[i].bytes == 0 || plan->offsets[i] % items[i].alignment == 0, "%s: seed %" G_GUINT64_FORMAT ": buffer %zu is not aligned", spec, seed, i);
+        ck_assert_uint_lt(plan->heaps[i], plan->n_heaps);
+        ck_assert_uint_eq(plan->heap_colours[plan->heaps[i]], items[i].colour);
+        ck_assert_msg(items[i].bytes == 0 || plan->offsets[i] + items[i].bytes <= plan->heap_bytes[plan->heaps[i]], "%s: seed %" G_GUINT64_FORMAT ": buffer %zu passes the height", spec, seed, i);
+        for (size_t j = 0; j < i; j++) {
+            if (plan->heaps[i] != plan->heaps[j] || items[i].bytes == 0 || items[j].bytes == 0)
+                continue;
+            if (items[i].colocation == items[j].colocation && items[i].colocation != ECH_PLAN_ALONE) {
+                ck_assert_msg(plan->offsets[i] == plan->offsets[j], "%s: seed %" G_GUINT64_FORMAT ": %zu and %zu do not share", spec, seed, j, i);
+                continue;
+            }
+            bool meet = MAX(items[i].begin, items[j].begin) < MIN(items[i].end, items[j].end);
+            bool apart = plan->offsets[i] + items[i].bytes <= plan->offsets[j] || plan->offsets[j] + items[j].bytes <= plan->offsets[i];
+            ck_assert_msg(!meet || apart, "%s: seed %" G_GUINT64_FORMAT ": %zu and %zu overlap", spec, seed, j, i);
+        }
+    }
+}
+
+START_TEST(plans_are_legal)
+{
+    const char *spec = specs->pdata[_i / N_KINDS];
+    int kind = _i % N_KINDS;
+    for (int round = 0; round < 5; round++) {
+        uint64_t seed = seed_of(round * 100 + kind);
+        state = seed;
+        EchPlanItem items[128];
+        size_t n = draw_items(items, kind);
+        GError *error = NULL;
+        g_autoptr(EchPlan) plan = ech_plan_new(spec, items, n, 0, &error);
+        ck_assert_msg(plan != NULL, "%s: seed %" G_GUINT64_FORMAT ": %s", spec, seed, error ? error->message : "");
+        check_pairs(spec, seed, items, n, plan);
+        ck_assert_msg(ech_plan_check(items, n, plan, &error), "%s: seed %" G_GUINT64_FORMAT ": %s", spec, seed, error ? error->message : "");
+        EchBytes bound = ech_plan_lower_bound(items, n), sum = 0;
+        for (size_t h = 0; h < plan->n_heaps; h++)
+            sum += plan->heap_bytes[h];
+        ck_assert_uint_eq(plan->height, sum);
+        ck_assert_uint_eq(plan->lower_bound, bound);
+        ck_assert_msg(strstr(spec, "limit=") || plan->height >= bound, "%s: seed %" G_GUINT64_FORMAT ": below the lower bound", spec, seed);
+        /* Determinism. */
+        g_autoptr(EchPlan) again = ech_plan_new(spec, items, n, 0, NULL);
+        ck_assert_mem_eq(plan->offsets, again->offsets, n * sizeof *plan->offsets);
+        ck_assert_mem_eq(plan->heaps, again->heaps, n * sizeof *plan->heaps);
+    }
+}
+END_TEST
+
+/* The checker itself: a legal plan made illegal is refused. */
+START_TEST(damaged_plans_are_refused)
+{
+    unsigned refused = 0, tried = 0;
+    for (int round = 0; round < 60; round++) {
+        state = seed_of(round);
+        EchPlanItem items[128];
+        size_t n = draw_items(items, round % N_KINDS);
+        g_autoptr(EchPlan) plan = ech_plan_new("greedy", items, n, 0, NULL);
+        size_t victim = (size_t)below(n);
+        plan->offsets[victim] = plan->offsets[victim] > 0 && below(2) ? plan->offsets[victim] - 1 : plan->offsets[victim] + 1;
+        bool illegal = plan->offsets[victim] + items[victim].bytes > plan->heap_bytes[plan->heaps[victim]];
+        illegal = illegal || (items[victim].alignment && plan->offsets[victim] % items[victim].alignment != 0);
+        for (size_t j = 0; j < n; j++) {
+            if (j == victim || items[j].bytes == 0 || items[j].colour != items[victim].colour)
+                continue;
+            if (items[j].colocation == items[victim].colocation && items[j].colocation != ECH_PLAN_ALONE)
+                illegal = illegal || plan->offsets[j] != plan->offsets[victim];
+            else if (MAX(items[j].begin, items[victim].begin) < MIN(items[j].end, items[victim].end))
+                illegal = illegal || (plan->offsets[j] < plan->offsets[victim] + items[victim].bytes && plan->offsets[victim] < plan->offsets[j] + items[j].bytes);
+        }
+        if (items[victim].bytes == 0 || items[victim].begin >= items[victim].end)
+            continue;
+        g_autoptr(GError) error = NULL;
+        tried++;
+        ck_assert_msg(ech_plan_check(items, n, plan, &error) == !illegal, "seed %" G_GUINT64_FORMAT, seed_of(round));
+        refused += illegal;
+    }
+    ck_assert_uint_gt(refused, tried / 4);
+}
+END_TEST
+
+/* Every order of groups, each pushed down to the lowest place above all earlier ones that meet it: contains a lowest plan. */
+static EchBytes best_of_all(const EchPlanItem *items, size_t n, uint64_t *offsets, unsigned placed, EchBytes height, EchBytes best)
+{
+    if (height >= best)
+        return best;
+    if (placed == (1u << n) - 1)
+        return height;
+    for (size_t i = 0; i < n; i++) {
+        if (placed >> i & 1)
+            continue;
+        uint64_t at = 0;
+        for (size_t j = 0; j < n; j++) {
+            if ((placed >> j & 1) && MAX(items[i].begin, items[j].begin) < MIN(items[i].end, items[j].end))
+                at = MAX(at, offsets[j] + items[j].bytes);
+        }
+        if (items[i].alignment > 1)
+            at = ech_round_up(at, items[i].alignment);
+        offsets[i] = at;
+        best = best_of_all(items, n, offsets, placed | 1u << i, MAX(height, at + items[i].bytes), best);
+    }
+    return best;
+}
+
+START_TEST(exact_is_lowest)
+{
+    for (int round = 0; round < 15; round++) {
+        uint64_t seed = seed_of(_i * 1000 + round);
+        state = seed;
+        EchPlanItem items[7];
+        size_t n = 3 + (size_t)below(5);
+        for (size_t i = 0; i < n; i++) {
+            int64_t begin = (int64_t)below(6);
+            items[i] = (EchPlanItem){begin, begin + 1 + (int64_t)below(5), 1 + below(_i ? 40 : 9), _i == 2 ? (EchBytes[]){1, 4, 6, 8}[below(4)] : 0, 0, ECH_PLAN_ALONE};
+        }
+        uint64_t offsets[7];
+        EchBytes best = best_of_all(items, n, offsets, 0, 0, UINT64_MAX);
+        g_autoptr(EchPlan) plan = ech_plan_new("exact", items, n, 0, NULL);
+        ck_assert_msg(plan->height == best, "seed %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT ", lowest is %" G_GUINT64_FORMAT, seed, plan->height, best);
+        ck_assert(plan->proved_optimal);
+    }
+}
+END_TEST
+
+/* Buffers cut from a full rectangle: a plan at the lower bound exists. */
+START_TEST(exact_restores_a_cut_rectangle)
+{
+    for (int round = 0; round < 5; round++) {
+        uint64_t seed = seed_of(round);
+        state = seed;
+        EchPlanItem items[64];
+        uint64_t lows[64];
+        size_t n = 1;
+        items[0] = (EchPlanItem){0, 64, 256, 0, 0, ECH_PLAN_ALONE};
+        lows[0] = 0;
+        while (n < 40) {
+            size_t i = (size_t)below(n);
+            if (below(2) && items[i].end - items[i].begin > 1) {
+                int64_t at = items[i].begin + 1 + (int64_t)below((uint64_t)(items[i].end - items[i].begin - 1));
+                items[n] = items[i];
+                items[n].begin = at;
+                items[i].end = at;
+                lows[n++] = lows[i];
+            } else if (items[i].bytes > 1) {
+                EchBytes at = 1 + below(items[i].bytes - 1);
+                items[n] = items[i];
+                items[n].bytes -= at;
+                items[i].bytes = at;
+                lows[n] = lows[i] + at;
+                n++;
+            }
+        }
+        g_autoptr(EchPlan) plan = ech_plan_new("exact:time_limit=60s", items, n, 0, NULL);
+        ck_assert_uint_eq(plan->lower_bound, 256);
+        ck_assert_msg(plan->height == 256 && plan->proved_optimal, "seed %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT, seed, plan->height);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    fill_specs();
+    printf("seed %" G_GUINT64_FORMAT " (set ECH_SEED)\n", seed_of(0));
+    Suite *suite = suite_create("plan");
+    TCase *tests = tcase_create("properties");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, plans_are_legal, 0, (int)specs->len * N_KINDS);
+    tcase_add_test(tests, damaged_plans_are_refused);
+    tcase_add_loop_test(tests, exact_is_lowest, 0, 3);
+    tcase_add_test(tests, exact_restores_a_cut_rectangle);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,246 @@
+/* Planners and MiniMalloc's CSV on cases small enough to work out by hand. */
+#include "models/alloc/heap_fast.h"
+#include "models/alloc/heap_fit.h"
+#include "models/alloc/plan.h"
+#include "sim/base/error.h"
+#include "sim/import/minimalloc.h"
+#include "sim/report/minimalloc_csv.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALONE ECH_PLAN_ALONE
+
+static EchPlan *plan_of(const char *spec, const EchPlanItem *items, size_t n)
+{
+    GError *error = NULL;
+    EchPlan *plan = ech_plan_new(spec, items, n, 0, &error);
+    ck_assert_msg(plan != NULL, "%s", error ? error->message : "");
+    ck_assert_msg(ech_plan_check(items, n, plan, &error), "%s: %s", spec, error ? error->message : "");
+    return plan;
+}
+
+/* b0 0..10 of 100; b1 0..4 of 30; b2 4..10 of 20. Largest first: b0 at 0, b1 at 256, b2 at 256. */
+START_TEST(spatial_reuses_a_gap)
+{
+    const EchPlanItem items[] = {{0, 10, 100, 0, 0, ALONE}, {0, 4, 30, 0, 0, ALONE}, {4, 10, 20, 0, 0, ALONE}};
+    g_autoptr(EchPlan) plan = plan_of("xla:algorithm=spatial", items, 3);
+    ck_assert_uint_eq(plan->offsets[0], 0);
+    ck_assert_uint_eq(plan->offsets[1], 256);
+    ck_assert_uint_eq(plan->offsets[2], 256);
+    ck_assert_uint_eq(plan->height, 286);
+    ck_assert_uint_eq(plan->lower_bound, 130);
+}
+END_TEST
+
+/* Best fit takes the tightest gap, not the lowest: the gap of 40 at 200 before the gap of 60 at 100. */
+START_TEST(best_fit_takes_the_tightest_gap)
+{
+    g_autoptr(EchFitHeap) heap = ech_fit_heap_new(4, 1, 1);
+    const EchFitSpan all = {0, 4}, late = {2, 4};
+    ech_fit_heap_use(heap, all, 0, 100);
+    ech_fit_heap_use(heap, all, 160, 40);
+    ech_fit_heap_use(heap, all, 240, 10);
+    ech_fit_heap_use(heap, (EchFitSpan){0, 2}, 250, 1000);
+    ck_assert_uint_eq(ech_fit_heap_find(heap, &late, 1, 30, 1, false), 200);
+    ck_assert_uint_eq(ech_fit_heap_find(heap, &late, 1, 30, 1, true), 100);
+    ck_assert_uint_eq(ech_fit_heap_find(heap, &late, 1, 50, 1, false), 100);
+    ck_assert_uint_eq(ech_fit_heap_find(heap, &late, 1, 61, 1, false), 250);
+    ck_assert_uint_eq(ech_fit_heap_find(heap, &all, 1, 61, 1, false), 1250);
+    ck_assert_uint_eq(ech_fit_heap_find(heap, &all, 1, 40, 64, false), 1280); /* 192 to 240 is a run's tail: 200 is not a multiple of 64 */
+}
+END_TEST
+
+/* A chunk given back at the top joins the endless one, so it is the last choice again. */
+START_TEST(fast_heap_joins_the_top)
+{
+    g_autoptr(EchFastHeap) heap = ech_fast_heap_new(0, 16);
+    uint64_t start[4], end[4];
+    ck_assert_uint_eq(ech_fast_heap_take(heap, 10, &start[0], &end[0]), 0);
+    ck_assert_uint_eq(ech_fast_heap_take(heap, 20, &start[1], &end[1]), 16);
+    ck_assert_uint_eq(start[1], 10); /* the unaligned head goes with it */
+    ck_assert_uint_eq(ech_fast_heap_take(heap, 5, &start[2], &end[2]), 48);
+    ech_fast_heap_give(heap, start[2], end[2]);
+    ech_fast_heap_give(heap, start[0], end[0]);
+    ck_assert_uint_eq(ech_fast_heap_take(heap, 10, &start[0], &end[0]), 0);
+    ck_assert_uint_eq(ech_fast_heap_take(heap, 4, &start[3], &end[3]), 48);
+    ech_fast_heap_give(heap, start[0], end[0]);
+    ech_fast_heap_give(heap, start[1], end[1]);
+    ck_assert_uint_eq(ech_fast_heap_take(heap, 36, &start[0], &end[0]), 0);
+}
+END_TEST
+
+/* The clock of the heap ticks per event, so a co-located member's own end decides whom it meets. */
+START_TEST(groups_share_and_get_the_largest_room)
+{
+    const EchPlanItem items[] = {{0, 2, 10, 0, 0, 5}, {2, 6, 50, 0, 0, 5}, {0, 2, 30, 0, 0, ALONE}, {1, 6, 20, 0, 0, ALONE}};
+    static const char *const names[] = {"spatial", "temporal", "best", "phase", "phase_end", "fast_merge", "fast_split"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *spec = g_strdup_printf("xla:alignment=1,algorithm=%s", names[i]);
+        g_autoptr(EchPlan) plan = plan_of(spec, items, 4);
+        ck_assert_uint_eq(plan->offsets[0], plan->offsets[1]);
+    }
+    g_autoptr(EchPlan) exact = plan_of("exact", items, 4);
+    ck_assert_uint_eq(exact->lower_bound, 70);
+    ck_assert_uint_eq(exact->height, 70);
+    ck_assert(exact->proved_optimal);
+}
+END_TEST
+
+/* A limit is soft for the first buffer of a heap. */
+START_TEST(limits_open_heaps)
+{
+    const EchPlanItem items[] = {{0, 9, 500, 0, 0, ALONE}, {0, 9, 60, 0, 0, ALONE}, {0, 9, 50, 0, 0, ALONE}, {0, 9, 40, 0, 0, ALONE}};
+    g_autoptr(EchPlan) plan = plan_of("xla:algorithm=spatial,alignment=1,limit=100", items, 4);
+    const uint32_t heaps[] = {0, 1, 2, 1};
+    ck_assert_mem_eq(plan->heaps, heaps, sizeof heaps);
+    ck_assert_uint_eq(plan->n_heaps, 3);
+    ck_assert_uint_eq(plan->height, 650);
+    ck_assert_uint_eq(plan->heap_bytes[1], 100);
+}
+END_TEST
+
+START_TEST(colours_have_their_own_heaps)
+{
+    const EchPlanItem items[] = {{0, 5, 10, 0, 9, ALONE}, {0, 5, 20, 0, 2, ALONE}, {1, 5, 30, 0, 9, ALONE}, {0, 0, 0, 0, 2, ALONE}};
+    g_autoptr(EchPlan) plan = plan_of("xla:alignment=1", items, 4);
+    ck_assert_uint_eq(plan->n_heaps, 2);
+    ck_assert_uint_eq(plan->heap_colours[0], 2);
+    ck_assert_uint_eq(plan->heap_bytes[0], 20);
+    ck_assert_uint_eq(plan->heap_bytes[1], 40);
+    ck_assert_uint_eq(plan->heaps[0], 1);
+}
+END_TEST
+
+typedef struct {
+    const char *spec, *message;
+} BadSpec;
+
+static const BadSpec bad_specs[] = {
+    {"exat", "'exat' is not a planner; expected one of xla, exact, greedy (did you mean exact?)"},
+    {"xla:algorithm=spacial", "xla: algorithm: 'spacial' is unknown; expected one of spatial, temporal, best, phase, phase_end, fast_merge, fast_split"},
+    {"xla:alignment=0", "xla: alignment: '0' is out of range; expected 1 to 1TiB"},
+    {"exact:timelimit=3s", "exact: 'timelimit' is no parameter here; did you mean 'time_limit'?"},
+};
+
+START_TEST(specs_say_what_is_wrong)
+{
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_planner_new(bad_specs[_i].spec, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+    ck_assert_str_eq(error->message, bad_specs[_i].message);
+}
+END_TEST
+
+START_TEST(impossible_items_are_refused)
+{
+    const EchPlanItem backwards = {5, 4, 1, 0, 0, ALONE};
+    const EchPlanItem huge[] = {{0, 4, UINT64_C(1) << 60, 0, 0, ALONE}, {0, 4, 1, UINT64_C(1) << 60, 0, ALONE}, {0, 4, 1, (UINT64_C(1) << 59) + 1, 0, ALONE}};
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_plan_new("greedy", &backwards, 1, 0, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+    g_clear_error(&error);
+    ck_assert_ptr_null(ech_plan_new("xla", huge, 3, 0, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+    g_autoptr(EchPlan) none = plan_of("exact", NULL, 0);
+    ck_assert(none->fits && none->proved_optimal && none->height == 0);
+}
+END_TEST
+
+START_TEST(capacity_is_a_result)
+{
+    const EchPlanItem items[] = {{0, 5, 10, 0, 0, ALONE}, {0, 5, 20, 0, 0, ALONE}};
+    g_autoptr(EchPlan) plan = ech_plan_new("exact", items, 2, 29, NULL), fits = ech_plan_new("exact", items, 2, 30, NULL);
+    ck_assert(!plan->fits && plan->proved_optimal);
+    ck_assert(fits->fits);
+}
+END_TEST
+
+START_TEST(csv_is_read_in_any_column_order)
+{
+    const char text[] = "\xef\xbb\xbfsize, id ,upper,lower,alignment,junk\r\n16,a,4,0,8,x\n\n32,\"b,c\",9,-3,,\n";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(text, sizeof text - 1, "t.csv", &error);
+    ck_assert_msg(table != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(table->n, 2);
+    ck_assert_str_eq(table->rows[0].id, "a");
+    ck_assert_uint_eq(table->rows[0].alignment, 8);
+    ck_assert_str_eq(table->rows[1].id, "b,c");
+    ck_assert_int_eq(table->rows[1].lower, -3);
+    ck_assert_uint_eq(table->rows[1].offset, ECH_OFFSET_NONE);
+}
+END_TEST
+
+/* A buffer that is away from 2 to 6 but for its lowest 4 bytes: another of 12 fits above them. */
+START_TEST(gaps_become_pieces)
+{
+    const char text[] = "id,lower,upper,size,gaps\na,0,9,16,2-6@0:4\nb,2,6,12,\nc,7,9,1,\n";
+    g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(text, sizeof text - 1, "t.csv", NULL);
+    ck_assert_ptr_nonnull(table);
+    g_autoptr(GArray) items = ech_minimalloc_items(table);
+    ck_assert_uint_eq(items->len, 5);
+    g_autoptr(EchPlan) plan = plan_of("exact", (const EchPlanItem *)(const void *)items->data, items->len);
+    ck_assert_uint_eq(plan->lower_bound, 17);
+    ck_assert_uint_eq(plan->height, 17);
+    ck_assert_uint_eq(plan->offsets[0], plan->offsets[4]);
+}
+END_TEST
+
+static const BadSpec bad_csvs[] = {
+    {"", "t.csv: empty; expected a header id,lower,upper,size"},
+    {"a,b\n", "t.csv:1: 'a,b' is not a header; expected id,lower,upper,size"},
+    {"id,lower,upper,size\nx,1,0,4\n", "t.csv:2: '0' is not an end; expected a whole number at least as large as 'lower' in column 'upper'"},
+    {"id,lower,upper,size\nx,1,2,4k\n", "t.csv:2: '4k' is not a size; expected a whole number of bytes in column 'size'"},
+    {"id,lower,upper,size\nx,1\n", "t.csv:2: '' is not an end; expected a whole number at least as large as 'lower' in column 'upper'"},
+    {"id,lower,upper,size,gaps\nx,1,9,4,2-10\n", "t.csv:2: '2-10' is not a gap inside the buffer's life and size; expected something like 3-7 or 3-7@0:512"},
+    {"id,lower,upper,size\nx,99999999999999999999,9,4\n", "t.csv:2: '99999999999999999999' is not a time; expected a whole number in column 'lower'"},
+};
+
+START_TEST(bad_csv_says_where)
+{
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_minimalloc_parse(bad_csvs[_i].spec, strlen(bad_csvs[_i].spec), "t.csv", &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_PARSE));
+    ck_assert_str_eq(error->message, bad_csvs[_i].message);
+}
+END_TEST
+
+START_TEST(csv_written_reads_back)
+{
+    const EchMinimallocCsvRow rows[] = {{"a", 0, 5, 100, 16, 48, 0}, {"x \"y\", z", -4, 5, 7, 0, 12, 1}};
+    g_autoptr(GString) out = g_string_new(NULL), heaps = g_string_new(NULL);
+    ech_minimalloc_csv_print(out, rows, 2, true, false);
+    g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(out->str, out->len, "t.csv", NULL);
+    ck_assert_uint_eq(table->n, 2);
+    ck_assert_uint_eq(table->rows[0].offset, 48);
+    ck_assert_int_eq(table->rows[1].lower, -4);
+    ech_minimalloc_csv_print(heaps, rows, 2, false, true);
+    ck_assert_str_eq(heaps->str, "id,lower,upper,size,offset\na,0,5,100,H0+48\n\"x \"\"y\"\", z\",-4,5,7,H1+12\n");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *tests = tcase_create("plan");
+    tcase_add_test(tests, spatial_reuses_a_gap);
+    tcase_add_test(tests, best_fit_takes_the_tightest_gap);
+    tcase_add_test(tests, fast_heap_joins_the_top);
+    tcase_add_test(tests, groups_share_and_get_the_largest_room);
+    tcase_add_test(tests, limits_open_heaps);
+    tcase_add_test(tests, colours_have_their_own_heaps);
+    tcase_add_loop_test(tests, specs_say_what_is_wrong, 0, G_N_ELEMENTS(bad_specs));
+    tcase_add_test(tests, impossible_items_are_refused);
+    tcase_add_test(tests, capacity_is_a_result);
+    tcase_add_test(tests, csv_is_read_in_any_column_order);
+    tcase_add_test(tests, gaps_become_pieces);
+    tcase_add_loop_test(tests, bad_csv_says_where, 0, G_N_ELEMENTS(bad_csvs));
+    tcase_add_test(tests, csv_written_reads_back);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
