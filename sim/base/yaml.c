@@ -463,6 +463,15 @@ bool ech_yaml_edit(EchYamlNode *root, const char *edit, GError **error)
         number = ech_yaml_get(number, "value");
     bool scales = value[0] == 'x' && (g_ascii_isdigit(value[1]) || value[1] == '.');
     if (scales) {
+        if (!found && node->kind == ECH_YAML_MAP) {
+            g_autofree const char **keys = g_new0(const char *, node->n + 1);
+            for (size_t i = 0; i < node->n; i++)
+                keys[i] = node->keys[i];
+            const char *nearest = ech_nearest_name(steps[depth], keys);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", place, steps[depth], nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                        nearest ? "'?" : "");
+            return false;
+        }
         if (!number || number->kind != ECH_YAML_SCALAR) {
             g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: no number stands there that could be multiplied", place);
             return false;

@@ -7,9 +7,6 @@
 
 #include <string.h>
 
-#pragma weak ech_program_assign
-#pragma weak ech_program_lower
-
 enum { MAX_CASES = 10000 };
 
 /* An import that is shared by the cases that read the same file the same way. */
@@ -521,10 +518,6 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
 {
     (void)c;
     g_autoptr(EchTrace) trace = NULL;
-    if (import->program && (!ech_program_assign || !ech_program_lower)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "programs cannot be lowered by this build");
-        return false;
-    }
     if (import->program) {
         g_autoptr(EchProgram) program = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
         if (!program)

@@ -89,6 +89,8 @@ static void append_fit(GString *out, const EchReport *report)
         if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0))
             continue;
         EchBytes used = MAX(m->peak_live, m->fixed_extent);
+        if (!run->fits && strcmp(run->failure.memory, m->name) == 0)
+            used = MAX(used, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
         for (size_t j = 0; j < n; j++) {
             if (strcmp(rows[j].memory, m->name) == 0)
                 used = MAX(used, rows[j].needed);
@@ -144,6 +146,10 @@ static void append_fit(GString *out, const EchReport *report)
 static void append_time(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
+    if (run->makespan == 0 && !run->completed) {
+        g_string_append(out, "  That is before anything ran.\n");
+        return;
+    }
     if (run->makespan == 0) {
         g_string_append(out, "  It takes no time: the trace has allocations only ('echelon alloc' says more about them), or nothing in it has a cost.\n");
         return;
@@ -245,7 +251,7 @@ static void append_memories(GString *out, const EchReport *report)
         g_autofree char *when = ech_format_time(m->peak_at);
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
         g_string_append_printf(out, "    %s: %s live at %s", m->name, peak, when);
-        if (m->peak_reserved)
+        if (m->fragmentation >= 0.0005)
             g_string_append_printf(out, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
         g_string_append_printf(out, "; %s\n",
                                strcmp(m->allocator, "fixed") == 0     ? "placed by the compiler"

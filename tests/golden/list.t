@@ -1,0 +1,87 @@
+What there is to choose from.
+$ echelon list devices
+  a100-80          NVIDIA A100 SXM4, 80 GB HBM2e
+  b200             NVIDIA B200 SXM, 180 GB HBM3e
+  h100-sxm         NVIDIA H100 SXM5, 80 GB HBM3
+  h200             NVIDIA H200 SXM, 141 GB HBM3e
+  tpu-v2           TPU v2, one core (half a chip), 8 GiB HBM
+  tpu-v3           TPU v3, one core (half a chip), 16 GiB HBM
+  tpu-v4           TPU v4, one core (half a chip), 16 GiB HBM, 128 MiB CMEM
+  tpu-v5e          TPU v5e, one chip (one core), 16 GiB HBM
+  tpu-v5p          TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
+  tpu-v6e          TPU v6e, one chip (one core), 32 GiB HBM
+  tpu7x            TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
+$ echelon list devices --json
+[
+  {
+    "name" : "a100-80",
+    "summary" : "NVIDIA A100 SXM4, 80 GB HBM2e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "b200",
+    "summary" : "NVIDIA B200 SXM, 180 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "h100-sxm",
+    "summary" : "NVIDIA H100 SXM5, 80 GB HBM3",
+    "family" : "gpu"
+  },
+  {
+    "name" : "h200",
+    "summary" : "NVIDIA H200 SXM, 141 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "tpu-v2",
+    "summary" : "TPU v2, one core (half a chip), 8 GiB HBM",
+    "family" : "tpu"
+  },
+  {
+    "name" : "tpu-v3",
+    "summary" : "TPU v3, one core (half a chip), 16 GiB HBM",
+    "family" : "tpu"
+  },
+  {
+    "name" : "tpu-v4",
+    "summary" : "TPU v4, one core (half a chip), 16 GiB HBM, 128 MiB CMEM",
+    "family" : "tpu"
+  },
+  {
+    "name" : "tpu-v5e",
+    "summary" : "TPU v5e, one chip (one core), 16 GiB HBM",
+    "family" : "tpu"
+  },
+  {
+    "name" : "tpu-v5p",
+    "summary" : "TPU v5p, one chip (two cores as one device), 95.7 GiB HBM",
+    "family" : "tpu"
+  },
+  {
+    "name" : "tpu-v6e",
+    "summary" : "TPU v6e, one chip (one core), 32 GiB HBM",
+    "family" : "tpu"
+  },
+  {
+    "name" : "tpu7x",
+    "summary" : "TPU7x (Ironwood), one core (half a chip), 96 GiB HBM",
+    "family" : "tpu"
+  }
+]
+$ echelon list passes
+  pad              round the size of every buffer up
+      align=size (512)  granule: sizes are rounded up to a multiple of it
+      above=size (0)  only buffers of at least this size
+  unplan           forget the compiler's placement, so that the allocator places the buffers
+      memory=text (hbm)  whose buffers
+  serial           let nothing overlap, to see what overlap is worth
+$ echelon list devices --sources | sed -n '/^  tpu-v6e/,/^  tpu7x/p' | grep 'links.host'
+      links.host.nominal                            32000000000  data sheet: book, 3.2e10 B/s PCIe for each chip
+      links.host.to_device                          28380000000  measured: recorded, point 1 of 3: 5 GiB to the device in 189.17 ms with nothing else on the link
+      links.host.from_device                        29440000000  measured: recorded, point 2 of 3: 5 GiB from the device in 182.36 ms with nothing else on the link
+      links.host.both_ways                          55320000000  measured: recorded, point 3 of 3: 5 GiB each way at the same time in 194.1 ms
+      links.host.setup                                  6000000  assumed: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)
+      links.host.latency                                1000000  assumed
+      links.host.engines_to                                   1  measured: recorded, copies of one direction complete one after the other
+      links.host.engines_from                                 1  measured: recorded

@@ -1,0 +1,364 @@
+One run, a what-if, one that does not fit, sweeps, result folders.
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native
+stream on small (a device for tests)
+  with replay.engine=native
+
+  It fits. hbm 2.79 GiB of 3.73 GiB (75 %), host 3.73 GiB of 59.6 GiB (6 %)
+  It takes 400 ms, bound by host link, to device (50 % of the critical path).
+  Nothing could make it shorter than 267 ms on this device; with no overlap at all it would take 600 ms.
+
+  Critical path
+    host link, to device           200 ms   50.0 % ##########..........
+    host link, from device         100 ms   25.0 % #####...............
+    matrix unit                    100 ms   25.0 % #####...............
+
+  Busy
+    matrix unit                    200 ms   50.0 % ##########..........  20 GOP
+    hbm port                        80 ms   20.0 % ####................  3.73 GiB read, 3.73 GiB written
+    host port                        0 ps    0.0 % ....................  1.86 GiB read, 1.86 GiB written
+    host link, to device           200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
+    host link, from device         200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
+
+  Operations waited (sum over all of them)
+    for what they depend on        400 ms   80.0 % ################....
+    for their own queue            100 ms   20.0 % ####................
+
+  Memory at its fullest
+    hbm: 2.79 GiB live at 0 ps; best_fit
+       954 MiB  in.0
+       954 MiB  in.1
+       954 MiB  y.0
+    host: 3.73 GiB live at 0 ps; counted only
+       954 MiB  w.0
+       954 MiB  w.1
+       954 MiB  out.0
+       954 MiB  out.1
+
+  Longest operations
+    fetch.0                        100 ms   25.0 % #####...............  copy
+    fetch.1                        100 ms   25.0 % #####...............  copy
+    mul.0                          100 ms   25.0 % #####...............  kernel
+    store.0                        100 ms   25.0 % #####...............  copy
+    mul.1                          100 ms   25.0 % #####...............  kernel
+    store.1                        100 ms   25.0 % #####...............  copy
+
+  Kernel times: 2 roofline. Engine: native (0.1.0).
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native --set device.memories.hbm.capacity=2.5GB
+stream on small (a device for tests)
+  with replay.engine=native
+  with device.memories.hbm.capacity=2.5GB
+
+  IT DOES NOT FIT. hbm 2.79 GiB of 2.33 GiB (120 %), host 3.73 GiB of 59.6 GiB (6 %)
+  At 0 ps 'y.0' asks for 954 MiB more in hbm: 1.86 GiB of 2.33 GiB are live, 1.86 GiB reserved.
+  What held the memory:
+     954 MiB  in.0
+     954 MiB  in.1
+  That is before anything ran.
+
+  Memory at its fullest
+    hbm: 1.86 GiB live at 0 ps; best_fit
+    host: 3.73 GiB live at 0 ps; counted only
+
+  Kernel times: 2 roofline. Engine: native (0.1.0).
+exit 3
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native --json --pass serial
+{
+  "title" : "stream",
+  "makespan_ps" : 600000000000,
+  "lower_bound_ps" : 600000000000,
+  "serial_ps" : 600000000000,
+  "ops" : 14,
+  "completed" : true,
+  "fits" : true,
+  "critical_path" : {
+    "host link, from device" : 200000000000,
+    "host link, to device" : 200000000000,
+    "matrix unit" : 200000000000
+  },
+  "bound_by" : "host link, from device",
+  "memories" : {
+    "hbm" : {
+      "capacity_bytes" : 4000000000,
+      "available_bytes" : 4000000000,
+      "peak_live_bytes" : 3000000000,
+      "peak_at_ps" : 200000000000,
+      "peak_reserved_bytes" : 3000000000,
+      "end_live_bytes" : 0,
+      "planned_bytes" : 0,
+      "fragmentation" : 0.0,
+      "traffic_read_bytes" : 4000000000,
+      "traffic_written_bytes" : 4000000000,
+      "busy_ps" : 80000000000,
+      "utilisation" : 0.13333333333333333,
+      "allocs" : 4,
+      "frees" : 4,
+      "failed" : 0,
+      "allocator" : "best_fit",
+      "held_by" : [
+        {
+          "name" : "in.0",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        },
+        {
+          "name" : "in.1",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        },
+        {
+          "name" : "y.0",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        }
+      ]
+    },
+    "host" : {
+      "capacity_bytes" : 64000000000,
+      "available_bytes" : 64000000000,
+      "peak_live_bytes" : 4000000000,
+      "peak_at_ps" : 0,
+      "peak_reserved_bytes" : 4000000000,
+      "end_live_bytes" : 4000000000,
+      "planned_bytes" : 0,
+      "fragmentation" : 0.0,
+      "traffic_read_bytes" : 2000000000,
+      "traffic_written_bytes" : 2000000000,
+      "busy_ps" : 0,
+      "utilisation" : 0.0,
+      "allocs" : 4,
+      "frees" : 0,
+      "failed" : 0,
+      "allocator" : "counted",
+      "held_by" : [
+        {
+          "name" : "w.0",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        },
+        {
+          "name" : "w.1",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        },
+        {
+          "name" : "out.0",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        },
+        {
+          "name" : "out.1",
+          "bytes" : 1000000000,
+          "role" : "unknown",
+          "shape" : ""
+        }
+      ]
+    }
+  },
+  "links" : {
+    "host" : {
+      "bytes_forward" : 2000000000,
+      "bytes_backward" : 2000000000,
+      "busy_forward_ps" : 200000000000,
+      "busy_backward_ps" : 200000000000,
+      "busy_ps" : 400000000000,
+      "utilisation" : 0.44444444444444442,
+      "transfers" : 4
+    }
+  },
+  "units" : {
+    "matrix" : {
+      "busy_ps" : 200000000000,
+      "utilisation" : 0.33333333333333331,
+      "flops" : 20000000000.0
+    },
+    "vector" : {
+      "busy_ps" : 0,
+      "utilisation" : 0.0,
+      "flops" : 0.0
+    }
+  },
+  "queues" : {
+    "core" : {
+      "busy_ps" : 600000000000,
+      "ops" : 14,
+      "waits" : {
+        "dependency" : 0,
+        "queue" : 0,
+        "link" : 0,
+        "memory_port" : 0,
+        "compute" : 0,
+        "space" : 0
+      }
+    },
+    "dma in" : {
+      "busy_ps" : 0,
+      "ops" : 0,
+      "waits" : {
+        "dependency" : 0,
+        "queue" : 0,
+        "link" : 0,
+        "memory_port" : 0,
+        "compute" : 0,
+        "space" : 0
+      }
+    },
+    "dma out" : {
+      "busy_ps" : 0,
+      "ops" : 0,
+      "waits" : {
+        "dependency" : 0,
+        "queue" : 0,
+        "link" : 0,
+        "memory_port" : 0,
+        "compute" : 0,
+        "space" : 0
+      }
+    }
+  },
+  "waits" : {
+    "dependency" : 0,
+    "queue" : 0,
+    "link" : 0,
+    "memory_port" : 0,
+    "compute" : 0,
+    "space" : 0
+  },
+  "remarks" : [
+    "serial: moved all operations of 3 queues to 'core'"
+  ],
+  "counters" : {  },
+  "provenance" : {
+    "echelon" : "0.1.0",
+    "engine" : "native",
+    "engine_version" : "0.1.0",
+    "trace" : "tests/golden/data/stream.ech",
+    "format" : "ech",
+    "device" : "small",
+    "trace_hash" : "ad16b3080d85a7c7",
+    "device_hash" : "57899d6a82c22290",
+    "options" : "engine=native",
+    "passes" : [
+      "serial"
+    ],
+    "settings" : [
+      "replay.engine=native"
+    ],
+    "kernels_priced_by" : {
+      "roofline" : 2
+    },
+    "ops_executed" : 14,
+    "engine_events" : 6
+  }
+}
+$ echelon run tests/golden/data/sweep.yaml
+link and engine
+
+  host link, engine                   fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  ----------------------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  host link=as it is, engine=native   yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  host link=as it is, engine=simgrid  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  host link=half, engine=native       yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  host link=half, engine=simgrid      yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  host link=twice, engine=native      yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  host link=twice, engine=simgrid     yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+$ echelon run tests/golden/data/sweep.yaml --jobs 2
+link and engine
+
+  host link, engine                   fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  ----------------------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  host link=as it is, engine=native   yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  host link=as it is, engine=simgrid  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  host link=half, engine=native       yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  host link=half, engine=simgrid      yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  host link=twice, engine=native      yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  host link=twice, engine=simgrid     yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+$ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[native] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
+.:
+000
+001
+002
+summary.txt
+sweep.json
+
+./000:
+run.json
+
+./001:
+run.json
+
+./002:
+run.json
+link and engine
+
+  host link, engine                  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  ---------------------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  host link=as it is, engine=native  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  host link=half, engine=native      yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  host link=twice, engine=native     yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+$ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1; echelon run tests/golden/data/half.yaml --set device.links.host.to_device=10GB/s -o $T/whole >/dev/null 2>&1; cd $T && ls half && echelon compare half whole && echelon compare half whole --json
+details.json
+memory.pprof.gz
+report.html
+run.json
+summary.txt
+time.pprof.gz
+timeline.json.gz
+timeline.pftrace
+sh: 1: echelon: not found
+exit 127
+$ echelon run tests/golden/data/half.yaml -o $T/half && echelon report $T/half -o $T/page.html >/dev/null && grep -c 'id="timeline"' $T/page.html
+wrote /tmp/tmp.6GBD0Pv5tx.d/half: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz
+half the link on small (a device for tests)
+  with device.links.host.to_device=x0.5
+
+  It fits. hbm 2.79 GiB of 3.73 GiB (75 %), host 3.73 GiB of 59.6 GiB (6 %)
+  It takes 600 ms, bound by host link, to device (67 % of the critical path).
+  Nothing could make it shorter than 400 ms on this device; with no overlap at all it would take 800 ms.
+
+  Critical path
+    host link, to device           400 ms   66.7 % #############.......
+    host link, from device         100 ms   16.7 % ###.................
+    matrix unit                    100 ms   16.7 % ###.................
+
+  Busy
+    matrix unit                    200 ms   33.3 % #######.............  20 GOP
+    hbm port                        80 ms   13.3 % ###.................  3.73 GiB read, 3.73 GiB written
+    host port                        0 ps    0.0 % ....................  1.86 GiB read, 1.86 GiB written
+    host link, to device           400 ms   66.7 % #############.......  1.86 GiB at 5 GB/s
+    host link, from device         238 ms   39.6 % ########............  1.86 GiB at 8.42 GB/s
+
+  Operations waited (sum over all of them)
+    for what they depend on        762 ms   71.8 % ##############......
+    for their own queue            262 ms   24.7 % #####...............
+    for a link,... other users    37.5 ms    3.5 % #...................
+
+  Memory at its fullest
+    hbm: 2.79 GiB live at 0 ps; best_fit
+       954 MiB  in.0
+       954 MiB  in.1
+       954 MiB  y.0
+    host: 3.73 GiB live at 0 ps; counted only
+       954 MiB  w.0
+       954 MiB  w.1
+       954 MiB  out.0
+       954 MiB  out.1
+
+  Longest operations
+    fetch.0                        200 ms   33.3 % #######.............  copy
+    fetch.1                        200 ms   33.3 % #######.............  copy
+    store.0                        138 ms   22.9 % #####...............  copy
+    mul.0                          100 ms   16.7 % ###.................  kernel
+    mul.1                          100 ms   16.7 % ###.................  kernel
+    store.1                        100 ms   16.7 % ###.................  copy
+
+  Kernel times: 2 roofline. Engine: native (0.1.0).
+1
+$ mkdir $T/mine && touch $T/mine/thesis.tex && echelon run tests/golden/data/half.yaml -o $T/mine 2>&1 | sed "s:$T:T:"; ls $T/mine
+echelon: T/mine: is there already and holds no results of echelon; give another -o or remove it
+thesis.tex
