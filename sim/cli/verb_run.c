@@ -112,10 +112,12 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
     g_autofree char *json = ech_report_json_text(node);
     JsonArray *array = json_object_get_array_member(json_node_get_object(node), "points");
     g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
+    g_autoptr(GPtrArray) labels = g_ptr_array_new_with_free_func(g_free);
     size_t failed = 0, fitting = 0;
     for (size_t i = 0; i < n; i++) {
         JsonObject *point = json_array_get_object_element(array, (guint)i);
-        rows[i] = (EchTableRow){experiment->cases[i].label, ech_member_object(point, "run"), points[i].error};
+        g_ptr_array_add(labels, g_strjoinv(", ", experiment->cases[i].values));
+        rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error};
         failed += points[i].error != NULL;
         fitting += ech_member_bool(point, "fits") ? 1 : 0;
     }

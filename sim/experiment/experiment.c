@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#pragma weak ech_program_assign
+
 enum { MAX_CASES = 10000 };
 
 /* An import that is shared by the cases that read the same file the same way. */
@@ -533,10 +535,11 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
                 !ech_program_set_chip(program, result->reference->name, error))
                 return false;
             const EchMemory *hbm = ech_device_memory(result->reference, "hbm");
-            EchProgramAssignment *made = ech_program_assign(program, hbm ? hbm->assignment_limit : 0, result->pass_diag, error);
-            if (!made)
+            EchProgramAssignment *made = !ech_program_assign ? NULL : ech_program_assign(program, hbm ? hbm->assignment_limit : 0, result->pass_diag, error);
+            if (!made && ech_program_assign)
                 return false;
-            ech_program_set_assignment(program, made, "made by echelon");
+            if (made)
+                ech_program_set_assignment(program, made, "made by echelon");
         }
         EchLowerOptions options = {.loop_trips = trips};
         trace = ech_program_lower(program, result->reference, &options, result->pass_diag, error);

@@ -246,10 +246,8 @@ JsonNode *ech_report_json(const EchReport *report)
     }
     json_builder_end_object(b);
     add_waits(b, "waits", run->waits);
-    if (report->program) {
-        json_builder_set_member_name(b, "memory_analysis");
+    if (report->program)
         ech_report_memory_analysis(b, report->program);
-    }
     add_remarks(b, report);
     add_provenance(b, report);
     json_builder_end_object(b);

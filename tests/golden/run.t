@@ -257,28 +257,28 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
   }
 }
 $ echelon run tests/golden/data/sweep.yaml
-link and engine
+link and capacity
 
-  host link, engine                   fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  ----------------------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  host link=as it is, engine=native   yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  host link=as it is, engine=simgrid  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  host link=half, engine=native       yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  host link=half, engine=simgrid      yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  host link=twice, engine=native      yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-  host link=twice, engine=simgrid     yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  as it is, 4GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  as it is, 2.5GB      NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+  half, 4GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  half, 2.5GB          NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+  twice, 4GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  twice, 2.5GB         NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
 $ echelon run tests/golden/data/sweep.yaml --jobs 2
-link and engine
+link and capacity
 
-  host link, engine                   fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  ----------------------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  host link=as it is, engine=native   yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  host link=as it is, engine=simgrid  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  host link=half, engine=native       yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  host link=half, engine=simgrid      yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  host link=twice, engine=native      yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-  host link=twice, engine=simgrid     yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-$ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[native] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
+  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  as it is, 4GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  as it is, 2.5GB      NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+  half, 4GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  half, 2.5GB          NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+  twice, 4GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  twice, 2.5GB         NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+$ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[3GB] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
 .:
 000
 001
@@ -294,13 +294,13 @@ run.json
 
 ./002:
 run.json
-link and engine
+link and capacity
 
-  host link, engine                  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  ---------------------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  host link=as it is, engine=native  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  host link=half, engine=native      yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  host link=twice, engine=native     yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  as it is, 3GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  half, 3GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  twice, 3GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
 $ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1; echelon run tests/golden/data/half.yaml --set device.links.host.to_device=10GB/s -o $T/whole >/dev/null 2>&1; cd $T && ls half && echelon compare half whole && echelon compare half whole --json
 details.json
 memory.pprof.gz
@@ -310,54 +310,38 @@ summary.txt
 time.pprof.gz
 timeline.json.gz
 timeline.pftrace
-sh: 1: echelon: not found
-exit 127
-$ echelon run tests/golden/data/half.yaml -o $T/half && echelon report $T/half -o $T/page.html >/dev/null && grep -c 'id="timeline"' $T/page.html
-wrote /tmp/tmp.6GBD0Pv5tx.d/half: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz
-half the link on small (a device for tests)
-  with device.links.host.to_device=x0.5
+  run    fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -----  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
+  half   yes   600 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  whole  yes   400 ms    0.667  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
 
-  It fits. hbm 2.79 GiB of 3.73 GiB (75 %), host 3.73 GiB of 59.6 GiB (6 %)
-  It takes 600 ms, bound by host link, to device (67 % of the critical path).
-  Nothing could make it shorter than 400 ms on this device; with no overlap at all it would take 800 ms.
-
-  Critical path
-    host link, to device           400 ms   66.7 % #############.......
-    host link, from device         100 ms   16.7 % ###.................
-    matrix unit                    100 ms   16.7 % ###.................
-
-  Busy
-    matrix unit                    200 ms   33.3 % #######.............  20 GOP
-    hbm port                        80 ms   13.3 % ###.................  3.73 GiB read, 3.73 GiB written
-    host port                        0 ps    0.0 % ....................  1.86 GiB read, 1.86 GiB written
-    host link, to device           400 ms   66.7 % #############.......  1.86 GiB at 5 GB/s
-    host link, from device         238 ms   39.6 % ########............  1.86 GiB at 8.42 GB/s
-
-  Operations waited (sum over all of them)
-    for what they depend on        762 ms   71.8 % ##############......
-    for their own queue            262 ms   24.7 % #####...............
-    for a link,... other users    37.5 ms    3.5 % #...................
-
-  Memory at its fullest
-    hbm: 2.79 GiB live at 0 ps; best_fit
-       954 MiB  in.0
-       954 MiB  in.1
-       954 MiB  y.0
-    host: 3.73 GiB live at 0 ps; counted only
-       954 MiB  w.0
-       954 MiB  w.1
-       954 MiB  out.0
-       954 MiB  out.1
-
-  Longest operations
-    fetch.0                        200 ms   33.3 % #######.............  copy
-    fetch.1                        200 ms   33.3 % #######.............  copy
-    store.0                        138 ms   22.9 % #####...............  copy
-    mul.0                          100 ms   16.7 % ###.................  kernel
-    mul.1                          100 ms   16.7 % ###.................  kernel
-    store.1                        100 ms   16.7 % ###.................  copy
-
-  Kernel times: 2 roofline. Engine: native (0.1.0).
+half -> whole
+  time
+    makespan                               600 ms -> 400 ms     (-200 ms)
+    lower bound                            400 ms -> 267 ms     (-133 ms)
+    host link, to device (critical path)     400 ms -> 200 ms     (-200 ms)
+    dependency (waits)                     762 ms -> 400 ms     (-362 ms)
+    queue (waits)                          262 ms -> 100 ms     (-162 ms)
+    link (waits)                          37.5 ms -> 0 ps       (-37.5 ms)
+{
+  "runs" : [
+    {
+      "label" : "half",
+      "title" : "half the link",
+      "fits" : true,
+      "makespan_ps" : 600000000000,
+      "relative" : 1.0
+    },
+    {
+      "label" : "whole",
+      "title" : "half the link",
+      "fits" : true,
+      "makespan_ps" : 400000000000,
+      "relative" : 0.66666666666666663
+    }
+  ]
+}
+$ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1 && echelon report $T/half -o $T/page.html >/dev/null && grep -c 'id="timeline"' $T/page.html
 1
 $ mkdir $T/mine && touch $T/mine/thesis.tex && echelon run tests/golden/data/half.yaml -o $T/mine 2>&1 | sed "s:$T:T:"; ls $T/mine
 echelon: T/mine: is there already and holds no results of echelon; give another -o or remove it

@@ -12,7 +12,7 @@ $ LC_ALL=C echelon run --trace tests/golden/data/none.ech --device tpu-v5e
 echelon: Failed to open file “tests/golden/data/none.ech”: open() failed: No such file or directory
 exit 1
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.hst.to_device=x2
-echelon: --set links.hst.to_device=x2: no number stands there that could be multiplied
+echelon: --set links.hst.to_device=x2: there is no 'hst' to multiply; did you mean 'host'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.host.to_device=quick
 echelon: --set links.host.to_device=quick: links.host.to_device: 'quick' is not a rate; expected something like 819GB/s
