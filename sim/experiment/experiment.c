@@ -516,7 +516,7 @@ static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options
 }
 
 /* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
-static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, uint64_t trips, EchResult *result, GError **error)
+static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay, EchResult *result, GError **error)
 {
     (void)c;
     g_autoptr(EchTrace) trace = NULL;
@@ -525,7 +525,13 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
         if (!program)
             return false;
         EchDevice *compiled = compiled_device(program, result->reference);
-        if (compiled) {
+        /* TPU kernels are priced by our own model on the device itself, its settings included, unless the compiler's estimates are asked for. */
+        bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(result->device->family, "tpu") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO;
+        if (compiled && model) {
+            ech_diag_remark(result->pass_diag, "the program was compiled for %s; its kernels keep their windows and are priced on %s", compiled->name, result->device->name);
+            ech_device_free(result->reference);
+            result->reference = compiled;
+        } else if (compiled) {
             ech_diag_remark(result->pass_diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name, result->device->name);
             ech_device_free(result->reference);
             result->reference = compiled;
@@ -541,8 +547,10 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
             if (made)
                 ech_program_set_assignment(program, made, "made by echelon");
         }
-        EchLowerOptions options = {.loop_trips = trips};
+        EchLowerOptions options = {.loop_trips = replay->trips, .price_on = model ? result->device : NULL};
         trace = ech_program_lower(program, result->reference, &options, result->pass_diag, error);
+        if (trace && model) /* nothing is left to scale */
+            g_clear_pointer(&result->reference, ech_device_free);
         result->program = g_steal_pointer(&program);
     } else {
         trace = ech_trace_ref(import->trace);
@@ -582,7 +590,7 @@ EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **
         result->trace_path = g_strndup(key, strcspn(key, "\n"));
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;
-        if (make_trace(c, import, passes, options.trips, result, error))
+        if (make_trace(c, import, passes, &options, result, error))
             result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
     }
     ech_params_clear(ech_replay_params, &options);

@@ -13,7 +13,8 @@ static double runs_of(const EchProgram *program, EchId computation)
         if (caller == ECH_NONE)
             break;
         uint64_t trips;
-        if (program->instructions[caller].opcode == ECH_HLO_WHILE && ech_program_config_u64(&program->instructions[caller], "known_trip_count.n", &trips))
+        EchOrigin origin;
+        if (program->instructions[caller].opcode == ECH_HLO_WHILE && ech_program_trips(program, caller, &trips, &origin))
             runs *= (double)trips;
         computation = program->instructions[caller].computation;
     }

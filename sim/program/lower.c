@@ -2,6 +2,7 @@
  *
  * The core's queue runs in program order; a copy or a collective that the program starts waits for what the core did before it, and the
  * core waits for it where the program does. Loop bodies begin with a MARK on the core, so that nothing of an iteration starts before it. */
+#include "sim/program/price_kernels.h"
 #include "sim/program/private.h"
 
 #include "models/device/device.h"
@@ -43,6 +44,7 @@ typedef struct {
     EchId core;
     EchId last_core;     /* last op on the core's queue in this body, or ECH_NONE */
     uint64_t clock;      /* core clock, Hz; 0 unknown */
+    const EchKernelModel *model; /* prices kernels; NULL: the compiler's estimates stand */
     unsigned remarks;
 } Lowerer;
 
@@ -460,7 +462,11 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     const EchInstruction *i = &l->p->instructions[id];
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     uint64_t cycles;
-    if (l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0) {
+    EchKernelCost cost;
+    if (l->model && ech_program_price_kernel(l->p, id, l->model, false, &cost)) {
+        op.estimate = cost.time;
+        op.estimate_origin = ECH_INFERRED;
+    } else if (l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0) {
         if (l->clock > 0) {
             op.estimate = ech_time_for(cycles, l->clock);
             op.estimate_origin = ECH_KNOWN;
@@ -1010,6 +1016,10 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         l.options = *options;
     const EchUnit *matrix = device ? ech_device_unit(device, ECH_UNIT_MATRIX) : NULL;
     l.clock = matrix ? matrix->clock_hz : 0;
+    EchKernelModel model;
+    if (l.options.price_on && program->platform == ECH_PLATFORM_TPU && strcmp(l.options.price_on->family, "tpu") == 0 &&
+        ech_kernel_model_init(&model, l.options.price_on, ECH_KERNEL_HARDWARE, NULL))
+        l.model = &model;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
     l.b = builder;
     l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -1028,6 +1038,8 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     make_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
+    if (l.model)
+        ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
     EchTrace *trace = ech_trace_builder_finish(builder, error);
     for (size_t i = 0; i < program->n_instructions; i++) {
         g_clear_pointer(&l.born[i], g_array_unref);

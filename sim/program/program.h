@@ -323,6 +323,9 @@ EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space);
 struct EchDevice;
 typedef struct {
     uint64_t loop_trips;       /**< Trip count of loops that tell none; 0 means 1. */
+    /** Prices kernels of TPU programs with echelon's kernel model on this device (estimates are then inferred, hold for it, and the trace's
+     * property "estimates_for" names it); NULL keeps the compiler's own estimates. Borrowed. */
+    const struct EchDevice *price_on;
 } EchLowerOptions;
 /** The trace of a program: buffers with fixed offsets where there is an assignment, kernels, copies, loops. @device may be NULL (then no
  * estimates in picoseconds, and memories get their usual names). Remarks about what was inferred go to @diag. */

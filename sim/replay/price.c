@@ -267,7 +267,9 @@ static void spread_known(EchPrice *price, Row *row, const Row *reference_row, do
 
 static bool estimate_holds(const EchTrace *trace, const EchDevice *reference)
 {
-    const char *chip = ech_trace_get_property(trace, "chip");
+    const char *chip = ech_trace_get_property(trace, "chip"), *priced = ech_trace_get_property(trace, "estimates_for");
+    if (priced && *priced) /* by our own model, for this device */
+        return strcmp(priced, reference->name) == 0;
     return !chip || !*chip || !reference->compiler || !*reference->compiler || strcmp(chip, reference->compiler) == 0 || strcmp(chip, reference->name) == 0;
 }
 
