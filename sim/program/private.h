@@ -30,3 +30,6 @@ void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction,
 bool ech_program_derive_bodies(EchProgram *program, GError **error);
 /** The touched bytes again, after shapes were sized anew. */
 void ech_program_touch_bodies(EchProgram *program);
+/** May result position @result of @user take the place of what its operand @operand (an instruction, position 0) holds? @n_users: uses of
+ * every instruction as an operand. */
+bool ech_program_may_share(const EchProgram *program, EchId user, uint32_t result, EchId operand, const uint32_t *n_users);

@@ -1,5 +1,7 @@
 #include "sim/report/program_info.h"
 
+#include "models/device/device.h"
+
 #include <string.h>
 
 static void add(JsonBuilder *b, const char *name, uint64_t value)
@@ -144,8 +146,16 @@ bool ech_report_program_complete(EchProgram *program, const char *device, EchDia
         ech_diag_remark(diag, "no buffer assignment beside the program, and TPU chips differ in theirs: give the chip with --device for memory figures");
         return true;
     }
-    (void)error;
-    ech_diag_remark(diag, "no buffer assignment beside the program");
+    EchBytes limit = 0;
+    if (device) {
+        g_autoptr(EchDevice) loaded = ech_device_load(device, NULL, NULL);
+        const EchMemory *hbm = loaded ? ech_device_space(loaded, ECH_SPACE_HBM) : NULL;
+        limit = hbm ? hbm->assignment_limit : 0;
+    }
+    EchProgramAssignment *assignment = ech_program_assign(program, limit, diag, error);
+    if (!assignment)
+        return false;
+    ech_program_set_assignment(program, assignment, "made by echelon");
     return true;
 }
 

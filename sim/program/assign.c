@@ -1,0 +1,606 @@
+/* Buffer assignment as XLA makes it, from the program alone. GPU: buffers by size, temporaries into donated and live-out allocations, the rest into
+ * the smaller of a spatial and a temporal best-fit heap. TPU: a fast-merge heap for HBM, falling back to the GPU's way where it does not fit.
+ * Sources: XLA's BufferAssigner and HeapSimulator; libtpu 0.0.51's assignments. */
+#include "sim/program/private.h"
+
+#include "models/place/xheap.h"
+#include "sim/base/error.h"
+
+#include <string.h>
+
+enum { GPU_ALIGNMENT = 256, TPU_HBM_ALIGNMENT = 16384, TPU_FLAGS_ALIGNMENT = 4, TPU_SCALAR_ALIGNMENT = 512, TPU_VMEM_ALIGNMENT = 4096 };
+
+/* An allocation while it is filled. */
+typedef struct {
+    EchAllocation base;
+    GArray *assigned; /* EchAssigned */
+    bool open;        /* takes more buffers */
+} Draft;
+
+typedef struct {
+    const EchProgram *p;
+    GArray *drafts;       /* Draft */
+    uint8_t *waiting;     /* per buffer: goes into a heap */
+    uint32_t *n_users;    /* per instruction */
+    uint32_t *last_holder; /* per value: index of its last holder by position */
+    struct EchHeapFigures *figures;
+    size_t n_figures;
+    EchBytes largest;     /* running sum in any one heap */
+} Assigner;
+
+typedef struct {
+    EchId buffer;
+    EchBytes bytes;
+    uint8_t live_out;
+    uint32_t rank;
+} Order;
+
+static int compare_order(gconstpointer a, gconstpointer b)
+{
+    const Order *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    if (x->live_out != y->live_out)
+        return x->live_out ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+static guint new_draft(Assigner *a, const EchValueBuffer *buffer)
+{
+    Draft draft = {.base = {.bytes = buffer->bytes, .space = buffer->space, .parameter = -1}, .assigned = g_array_new(FALSE, FALSE, sizeof(EchAssigned))};
+    g_array_append_val(a->drafts, draft);
+    return a->drafts->len - 1;
+}
+
+static Draft *draft_at(Assigner *a, guint k)
+{
+    return &g_array_index(a->drafts, Draft, k);
+}
+
+static void put_value(Draft *draft, const EchProgram *p, EchId value, EchBytes offset)
+{
+    EchAssigned assigned = {value, offset, p->values[value].bytes};
+    g_array_append_val(draft->assigned, assigned);
+}
+
+static void put_buffer(Assigner *a, guint draft, EchId b)
+{
+    const EchValueBuffer *buffer = &a->p->buffers[b];
+    for (uint32_t k = 0; k < buffer->n_values; k++)
+        put_value(draft_at(a, draft), a->p, a->p->buffer_values[buffer->first_value + k], 0);
+}
+
+/* Where a value's life ends at the position of its last holder, a user there may take its place. */
+static bool takes_over(const Assigner *a, const EchValue *next, const EchValue *before)
+{
+    if (next->start != before->end)
+        return false;
+    const EchPosition *holder = &a->p->holders[before->first_holder + a->last_holder[before - a->p->values]];
+    if (holder->position != 0)
+        return false;
+    return ech_program_may_share(a->p, next->defined.instruction, next->defined.position, holder->instruction, a->n_users);
+}
+
+static bool interfere(const Assigner *a, const EchValue *x, const EchValue *y)
+{
+    if (x->start < 0 || y->start < 0 || x->start > y->end || y->start > x->end)
+        return false;
+    return !takes_over(a, x, y) && !takes_over(a, y, x);
+}
+
+static bool fits(Assigner *a, const EchValueBuffer *buffer, const Draft *draft)
+{
+    if (!draft->open || draft->base.space != buffer->space || buffer->bytes > draft->base.bytes || (buffer->live_out && buffer->bytes != draft->base.bytes))
+        return false;
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchValue *value = &a->p->values[a->p->buffer_values[buffer->first_value + k]];
+        for (guint j = 0; j < draft->assigned->len; j++) {
+            if (interfere(a, value, &a->p->values[g_array_index(draft->assigned, EchAssigned, j).value]))
+                return false;
+        }
+    }
+    return true;
+}
+
+static int64_t parameter_number(const EchProgram *p, const EchValueBuffer *buffer)
+{
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchInstruction *i = &p->instructions[p->values[p->buffer_values[buffer->first_value + k]].defined.instruction];
+        if (i->opcode == ECH_HLO_PARAMETER && i->computation == p->entry)
+            return i->number;
+    }
+    return -1;
+}
+
+/* @reuse: temporaries may lie in donated and live-out allocations. */
+static void place(Assigner *a, EchId b, bool reuse)
+{
+    const EchValueBuffer *buffer = &a->p->buffers[b];
+    bool own = buffer->is_constant || buffer->is_parameter || buffer->is_tuple;
+    for (guint k = a->drafts->len; !own && reuse && k-- > 0;) {
+        if (!fits(a, buffer, draft_at(a, k)))
+            continue;
+        put_buffer(a, k, b);
+        draft_at(a, k)->base.is_live_out |= buffer->live_out;
+        return;
+    }
+    if (!own && !buffer->live_out) {
+        a->waiting[b] = 1;
+        return;
+    }
+    guint k = new_draft(a, buffer);
+    put_buffer(a, k, b);
+    Draft *draft = draft_at(a, k);
+    draft->base.is_constant = buffer->is_constant;
+    draft->base.is_parameter = buffer->is_parameter;
+    draft->base.is_live_out = buffer->live_out;
+    draft->base.is_tuple = buffer->is_tuple;
+    if (buffer->is_parameter)
+        draft->base.parameter = parameter_number(a->p, buffer);
+    /* A tuple's table that is neither handed in nor out is a temporary of its own. */
+    draft->base.is_temp = buffer->is_tuple && !buffer->is_parameter && !buffer->live_out && !buffer->is_constant;
+    draft->open = !buffer->is_tuple && !buffer->is_constant && (buffer->live_out || !buffer->is_parameter);
+}
+
+static void place_all(Assigner *a, bool reuse)
+{
+    const EchProgram *p = a->p;
+    g_autofree uint32_t *rank = ech_program_post_order(p, false);
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(Order));
+    for (EchId b = 0; b < p->n_buffers; b++) {
+        const EchValueBuffer *buffer = &p->buffers[b];
+        if (!buffer->in_flat)
+            continue;
+        Order entry = {b, buffer->bytes, buffer->live_out, UINT32_MAX};
+        for (uint32_t k = 0; k < buffer->n_values; k++)
+            entry.rank = MIN(entry.rank, rank[p->values[p->buffer_values[buffer->first_value + k]].defined.instruction]);
+        g_array_append_val(order, entry);
+    }
+    g_array_sort(order, compare_order);
+    for (guint k = 0; k < order->len; k++)
+        place(a, g_array_index(order, Order, k).buffer, reuse);
+}
+
+/* Heaps */
+
+typedef struct {
+    GArray *events;  /* EchXheapEvent, in terms of heap indices */
+    GArray *values;  /* EchId per heap index */
+    GArray *sizes;   /* EchBytes */
+    GArray *ids;     /* uint64_t */
+    EchBytes peak;
+} Heap;
+
+typedef struct {
+    const EchProgram *p;
+    uint8_t *ended;      /* per value: freed early, its place was taken over */
+    uint32_t *index;     /* per value: heap index, or ECH_NONE */
+    EchId *first_of;     /* per buffer: first value alive, or ECH_NONE */
+    uint32_t *alive;     /* per buffer */
+    EchBytes live;
+} Simulation;
+
+static int compare_start(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const EchProgram *p = data;
+    const EchValue *x = &p->values[*(const EchId *)a], *y = &p->values[*(const EchId *)b];
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static int compare_end(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const EchProgram *p = data;
+    const EchValue *x = &p->values[*(const EchId *)a], *y = &p->values[*(const EchId *)b];
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return compare_start(a, b, data);
+}
+
+/* The operand whose place @value may take at its own definition, or ECH_NONE. */
+static EchId place_to_take(const Assigner *a, const Simulation *s, EchId v)
+{
+    const EchProgram *p = a->p;
+    const EchValue *value = &p->values[v];
+    const EchInstruction *user = &p->instructions[value->defined.instruction];
+    if (p->buffers[value->buffer].n_values != 1)
+        return ECH_NONE;
+    for (uint32_t k = 0; k < user->n_operands; k++) {
+        EchId operand = ech_program_operand(p, user, k);
+        EchId o = ech_program_value(p, operand, 0);
+        if (o == ECH_NONE || s->index[o] == ECH_NONE || s->ended[o] || p->buffers[p->values[o].buffer].n_values != 1 || p->values[o].end != value->start)
+            continue;
+        if (p->values[o].defined.instruction != operand || p->values[o].defined.position != 0)
+            continue;
+        if (ech_program_may_share(p, value->defined.instruction, value->defined.position, operand, a->n_users))
+            return o;
+    }
+    return ECH_NONE;
+}
+
+static void add_event(Heap *heap, EchXheapEventKind kind, uint32_t buffer, uint32_t with)
+{
+    EchXheapEvent event = {.kind = kind, .buffer = buffer, .with = with};
+    g_array_append_val(heap->events, event);
+}
+
+static void count(Simulation *s, Heap *heap, EchId buffer, bool born)
+{
+    EchBytes bytes = s->p->buffers[buffer].bytes;
+    if (born && s->alive[buffer]++ == 0)
+        s->live = ech_bytes_add(s->live, bytes);
+    else if (!born && --s->alive[buffer] == 0)
+        s->live -= bytes;
+    heap->peak = MAX(heap->peak, s->live);
+}
+
+static void define(Assigner *a, Simulation *s, Heap *heap, EchId v)
+{
+    const EchValue *value = &a->p->values[v];
+    uint32_t index = s->index[v];
+    EchId with = s->first_of[value->buffer];
+    if (with != ECH_NONE) {
+        add_event(heap, ECH_XHEAP_SHARE, index, s->index[with]);
+        count(s, heap, value->buffer, true);
+        return;
+    }
+    EchId taken = place_to_take(a, s, v);
+    if (taken != ECH_NONE) {
+        add_event(heap, ECH_XHEAP_RELEASE, s->index[taken], 0);
+        s->ended[taken] = 1;
+        count(s, heap, a->p->values[taken].buffer, false);
+        add_event(heap, ECH_XHEAP_SHARE, index, s->index[taken]);
+    } else
+        add_event(heap, ECH_XHEAP_ALLOC, index, 0);
+    s->first_of[value->buffer] = v;
+    count(s, heap, value->buffer, true);
+}
+
+static void heap_clear(Heap *heap)
+{
+    g_clear_pointer(&heap->events, g_array_unref);
+    g_clear_pointer(&heap->values, g_array_unref);
+    g_clear_pointer(&heap->sizes, g_array_unref);
+    g_clear_pointer(&heap->ids, g_array_unref);
+}
+
+/* Events of the waiting buffers of one space, in the compiler's order. */
+static Heap simulate(Assigner *a, int32_t space)
+{
+    const EchProgram *p = a->p;
+    Heap heap = {g_array_new(FALSE, FALSE, sizeof(EchXheapEvent)), g_array_new(FALSE, FALSE, sizeof(EchId)), g_array_new(FALSE, FALSE, sizeof(EchBytes)),
+                 g_array_new(FALSE, FALSE, sizeof(uint64_t)), 0};
+    for (EchId v = 0; v < p->n_values; v++) {
+        if (p->values[v].start >= 0 && a->waiting[p->values[v].buffer] && p->buffers[p->values[v].buffer].space == space)
+            g_array_append_val(heap.values, v);
+    }
+    g_array_sort_with_data(heap.values, compare_start, (gpointer)(uintptr_t)p);
+    g_autofree EchId *ends = g_memdup2(heap.values->data, (size_t)heap.values->len * sizeof(EchId));
+    if (heap.values->len > 0)
+        g_qsort_with_data(ends, (int)heap.values->len, sizeof *ends, compare_end, (gpointer)(uintptr_t)p);
+    g_autofree uint8_t *ended = g_new0(uint8_t, p->n_values + 1);
+    g_autofree uint32_t *index = g_new(uint32_t, p->n_values + 1), *alive = g_new0(uint32_t, p->n_buffers + 1);
+    g_autofree EchId *first_of = g_new(EchId, p->n_buffers + 1);
+    for (size_t v = 0; v < p->n_values; v++)
+        index[v] = ECH_NONE;
+    for (size_t b = 0; b < p->n_buffers; b++)
+        first_of[b] = ECH_NONE;
+    for (guint k = 0; k < heap.values->len; k++) {
+        EchId v = g_array_index(heap.values, EchId, k);
+        uint64_t id = p->values[v].order;
+        index[v] = k;
+        g_array_append_val(heap.sizes, p->buffers[p->values[v].buffer].bytes);
+        g_array_append_val(heap.ids, id);
+    }
+    Simulation s = {p, ended, index, first_of, alive, 0};
+    guint next = 0;
+    for (guint k = 0; k < heap.values->len || next < heap.values->len;) {
+        int64_t step = p->values[ends[next]].end;
+        if (k < heap.values->len)
+            step = MIN(step, p->values[g_array_index(heap.values, EchId, k)].start);
+        for (; k < heap.values->len && p->values[g_array_index(heap.values, EchId, k)].start == step; k++)
+            define(a, &s, &heap, g_array_index(heap.values, EchId, k));
+        for (; next < heap.values->len && p->values[ends[next]].end == step; next++) {
+            if (ended[ends[next]])
+                continue;
+            add_event(&heap, ECH_XHEAP_RELEASE, index[ends[next]], 0);
+            count(&s, &heap, p->values[ends[next]].buffer, false);
+        }
+    }
+    return heap;
+}
+
+/* The memory that memory-space assignment filled: every value counts over its own range, the new one before the old one ends, but for a value that goes on
+ * around a loop. */
+static EchBytes preset_peak(const Assigner *a, const Heap *heap)
+{
+    const EchProgram *p = a->p;
+    g_autofree EchId *ends = g_memdup2(heap->values->data, (size_t)heap->values->len * sizeof(EchId));
+    g_autofree uint8_t *gone = g_new0(uint8_t, p->n_values + 1);
+    g_autofree EchId *latest = g_new(EchId, p->n_buffers + 1);
+    for (size_t b = 0; b < p->n_buffers; b++)
+        latest[b] = ECH_NONE;
+    if (heap->values->len > 0)
+        g_qsort_with_data(ends, (int)heap->values->len, sizeof *ends, compare_end, (gpointer)(uintptr_t)p);
+    EchBytes live = 0, peak = 0;
+    guint next = 0;
+    for (guint k = 0; k < heap->values->len; k++) {
+        EchId v = g_array_index(heap->values, EchId, k);
+        const EchValue *value = &p->values[v];
+        for (; next < heap->values->len && p->values[ends[next]].end < value->start; next++) {
+            if (!gone[ends[next]])
+                live -= p->values[ends[next]].bytes;
+        }
+        EchId before = latest[value->buffer];
+        if (value->is_phi && before != ECH_NONE && !gone[before] && p->values[before].end == value->start) {
+            gone[before] = 1;
+            live -= p->values[before].bytes;
+        }
+        latest[value->buffer] = v;
+        live = ech_bytes_add(live, value->bytes);
+        peak = MAX(peak, live);
+    }
+    return peak;
+}
+
+static void heap_rules(const EchProgram *p, int32_t space, bool fallback, EchXheapAlgorithm *ret_algorithm, EchBytes *ret_alignment)
+{
+    *ret_algorithm = ECH_XHEAP_BEST;
+    *ret_alignment = GPU_ALIGNMENT;
+    if (p->platform != ECH_PLATFORM_TPU)
+        return;
+    switch (space) {
+    case ECH_SPACE_HBM:
+        *ret_algorithm = fallback ? ECH_XHEAP_BEST : ECH_XHEAP_FAST_MERGE;
+        *ret_alignment = TPU_HBM_ALIGNMENT;
+        break;
+    case ECH_SPACE_VECTOR:
+    case ECH_SPACE_COMMON: *ret_alignment = TPU_VMEM_ALIGNMENT; break;
+    case ECH_SPACE_FLAGS: *ret_alignment = TPU_FLAGS_ALIGNMENT; break;
+    case ECH_SPACE_SCALAR:
+        *ret_algorithm = ECH_XHEAP_FAST_MERGE;
+        *ret_alignment = TPU_SCALAR_ALIGNMENT;
+        break;
+    case ECH_SPACE_HOST:
+        *ret_algorithm = ECH_XHEAP_FAST_MERGE;
+        *ret_alignment = TPU_HBM_ALIGNMENT;
+        break;
+    default: *ret_alignment = 4; break;
+    }
+}
+
+static EchBytes alignment_of(const EchProgram *p, int32_t space)
+{
+    EchXheapAlgorithm algorithm;
+    EchBytes alignment;
+    heap_rules(p, space, false, &algorithm, &alignment);
+    return alignment;
+}
+
+/* One heap of all waiting buffers of a space, as a draft; nothing where none waits. */
+static void run_heap(Assigner *a, int32_t space, bool fallback)
+{
+    const EchProgram *p = a->p;
+    Heap heap = simulate(a, space);
+    if (heap.values->len > 0) {
+        EchXheapAlgorithm algorithm;
+        EchBytes alignment;
+        heap_rules(p, space, fallback, &algorithm, &alignment);
+        g_autofree uint64_t *offsets = g_new0(uint64_t, heap.values->len);
+        EchBytes size = ech_xheap_run(algorithm, alignment, (const EchXheapEvent *)(const void *)heap.events->data, heap.events->len,
+                                      (const EchBytes *)(const void *)heap.sizes->data, (const uint64_t *)(const void *)heap.ids->data, heap.values->len, offsets);
+        EchValueBuffer shape = {.bytes = size, .space = space};
+        guint k = new_draft(a, &shape);
+        draft_at(a, k)->base.is_temp = 1;
+        for (guint v = 0; v < heap.values->len; v++)
+            put_value(draft_at(a, k), p, g_array_index(heap.values, EchId, v), offsets[v] == UINT64_MAX ? 0 : offsets[v]);
+        bool preset = p->platform == ECH_PLATFORM_TPU && (space == ECH_SPACE_VECTOR || space == ECH_SPACE_COMMON);
+        EchBytes peak = preset ? preset_peak(a, &heap) : heap.peak;
+        a->figures = g_renew(struct EchHeapFigures, a->figures, a->n_figures + 1);
+        a->figures[a->n_figures++] = (struct EchHeapFigures){space, size, peak};
+        a->largest = MAX(a->largest, peak);
+    }
+    heap_clear(&heap);
+}
+
+static int compare_space(gconstpointer a, gconstpointer b)
+{
+    return (*(const int32_t *)a > *(const int32_t *)b) - (*(const int32_t *)a < *(const int32_t *)b);
+}
+
+static void run_heaps(Assigner *a, bool fallback)
+{
+    g_autoptr(GArray) spaces = g_array_new(FALSE, FALSE, sizeof(int32_t));
+    bool seen[256] = {false};
+    for (size_t b = 0; b < a->p->n_buffers; b++) {
+        int32_t space = a->p->buffers[b].space;
+        if (!a->waiting[b] || space < 0)
+            continue;
+        if (space < 256) {
+            if (seen[space])
+                continue;
+            seen[space] = true;
+        }
+        bool known = false;
+        for (guint k = 0; space >= 256 && k < spaces->len; k++)
+            known |= g_array_index(spaces, int32_t, k) == space;
+        if (!known && (space < 256 || spaces->len < 512))
+            g_array_append_val(spaces, space);
+    }
+    g_array_sort(spaces, compare_space);
+    for (guint k = 0; k < spaces->len; k++)
+        run_heap(a, g_array_index(spaces, int32_t, k), fallback);
+}
+
+/* Values of reducers and comparators: scratch of a thread, each by itself; constants in them are constants of the module. */
+static void place_thread_local(Assigner *a)
+{
+    for (EchId b = 0; b < a->p->n_buffers; b++) {
+        const EchValueBuffer *buffer = &a->p->buffers[b];
+        if (buffer->in_flat)
+            continue;
+        guint k = new_draft(a, buffer);
+        put_buffer(a, k, b);
+        draft_at(a, k)->base.is_constant = buffer->is_constant;
+        draft_at(a, k)->base.is_thread_local = !buffer->is_constant;
+    }
+}
+
+/* Temporaries to the back, as an unstable partition leaves them, then all of a space joined into one. */
+static void combine_temporaries(Assigner *a)
+{
+    guint first = 0, last = a->drafts->len;
+    while (true) {
+        while (first < last && !draft_at(a, first)->base.is_temp)
+            first++;
+        do {
+            if (first >= last)
+                break;
+            last--;
+        } while (first < last && draft_at(a, last)->base.is_temp);
+        if (first >= last)
+            break;
+        Draft swap = *draft_at(a, first);
+        *draft_at(a, first) = *draft_at(a, last);
+        *draft_at(a, last) = swap;
+        first++;
+    }
+    guint kept = 0;
+    for (guint k = 0; k < a->drafts->len; k++) {
+        Draft draft = *draft_at(a, k);
+        Draft *into = NULL;
+        for (guint j = kept; draft.base.is_temp && j-- > 0 && draft_at(a, j)->base.is_temp;) {
+            if (draft_at(a, j)->base.space == draft.base.space)
+                into = draft_at(a, j);
+        }
+        if (!into) {
+            *draft_at(a, kept++) = draft;
+            continue;
+        }
+        EchBytes base = ech_round_up(into->base.bytes, alignment_of(a->p, draft.base.space));
+        for (guint v = 0; v < draft.assigned->len; v++) {
+            EchAssigned assigned = g_array_index(draft.assigned, EchAssigned, v);
+            assigned.offset = ech_bytes_add(assigned.offset, base);
+            g_array_append_val(into->assigned, assigned);
+        }
+        into->base.bytes = ech_bytes_add(base, draft.base.bytes);
+        g_array_unref(draft.assigned);
+    }
+    g_array_set_size(a->drafts, kept);
+}
+
+static EchBytes total_in_use(Assigner *a, int32_t space)
+{
+    EchBytes total = 0;
+    for (guint k = 0; k < a->drafts->len; k++) {
+        const EchAllocation *base = &draft_at(a, k)->base;
+        if (base->space == space && !base->is_thread_local)
+            total = ech_bytes_add(total, base->is_temp ? ech_round_up(base->bytes, TPU_HBM_ALIGNMENT) : base->bytes);
+    }
+    return total;
+}
+
+static void find_last_holders(Assigner *a)
+{
+    const EchProgram *p = a->p;
+    for (EchId v = 0; v < p->n_values; v++) {
+        const EchValue *value = &p->values[v];
+        int64_t latest = -1;
+        for (uint32_t k = 0; k < value->n_holders; k++) {
+            const EchInstruction *i = &p->instructions[p->holders[value->first_holder + k].instruction];
+            int64_t at = i->schedule == ECH_NONE ? -1 : i->is_root ? (int64_t)p->computations[i->computation].end : (int64_t)i->schedule;
+            if (at > latest) {
+                latest = at;
+                a->last_holder[v] = k;
+            }
+        }
+    }
+}
+
+static void clear_drafts(Assigner *a)
+{
+    for (guint k = 0; k < a->drafts->len; k++)
+        g_array_unref(draft_at(a, k)->assigned);
+    g_array_set_size(a->drafts, 0);
+    g_clear_pointer(&a->figures, g_free);
+    a->n_figures = 0;
+    a->largest = 0;
+    memset(a->waiting, 0, a->p->n_buffers + 1);
+}
+
+static void attempt(Assigner *a, bool reuse, bool fallback)
+{
+    clear_drafts(a);
+    place_all(a, reuse);
+    run_heaps(a, fallback);
+    place_thread_local(a);
+    combine_temporaries(a);
+}
+
+static EchProgramAssignment *finish(Assigner *a)
+{
+    EchProgramAssignment *assignment = g_new0(EchProgramAssignment, 1);
+    g_autoptr(GArray) assigned = g_array_new(FALSE, FALSE, sizeof(EchAssigned));
+    assignment->n_allocations = a->drafts->len;
+    assignment->allocations = g_new0(EchAllocation, a->drafts->len + 1);
+    EchBytes fixed = 0;
+    for (guint k = 0; k < a->drafts->len; k++) {
+        Draft *draft = draft_at(a, k);
+        draft->base.first_assigned = assigned->len;
+        draft->base.n_assigned = draft->assigned->len;
+        g_array_append_vals(assigned, draft->assigned->data, draft->assigned->len);
+        assignment->allocations[k] = draft->base;
+        if (draft->base.is_parameter || draft->base.is_constant || draft->base.is_live_out)
+            fixed = ech_bytes_add(fixed, draft->base.bytes);
+        for (size_t h = 0; draft->base.is_temp && h < a->n_figures; h++) {
+            if (a->figures[h].space == draft->base.space)
+                a->figures[h].allocation_bytes = draft->base.bytes;
+        }
+    }
+    assignment->n_assigned = assigned->len;
+    assignment->assigned = g_memdup2(assigned->data, (size_t)assigned->len * sizeof(EchAssigned));
+    assignment->made = true;
+    assignment->peak = ech_bytes_add(fixed, a->largest);
+    assignment->n_heaps = a->n_figures;
+    assignment->heaps = g_steal_pointer(&a->figures);
+    if (!assignment->heaps)
+        assignment->heaps = g_new0(struct EchHeapFigures, 1);
+    return assignment;
+}
+
+EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm_limit, EchDiag *diag, GError **error)
+{
+    if (program->platform == ECH_PLATFORM_TPU && !program->chip) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: TPU chips differ in their tuple tables; expected the chip the program was compiled for (--device tpu-v5e)",
+                    program->name);
+        return NULL;
+    }
+    Assigner a = {.p = program};
+    a.drafts = g_array_new(FALSE, FALSE, sizeof(Draft));
+    a.waiting = g_new0(uint8_t, program->n_buffers + 1);
+    a.n_users = g_new0(uint32_t, program->n_instructions + 1);
+    a.last_holder = g_new0(uint32_t, program->n_values + 1);
+    for (size_t k = 0; k < program->n_operands; k++)
+        a.n_users[program->operands[k]]++;
+    find_last_holders(&a);
+    bool tpu = program->platform == ECH_PLATFORM_TPU, fell_back = false;
+    attempt(&a, !tpu, false);
+    if (tpu && hbm_limit > 0 && total_in_use(&a, ECH_SPACE_HBM) > hbm_limit) {
+        fell_back = true;
+        ech_diag_remark(diag, "the program takes more than the %" G_GUINT64_FORMAT " bytes of HBM that its compiler gives it: buffers are placed as it does then", hbm_limit);
+        attempt(&a, true, true);
+    }
+    EchProgramAssignment *assignment = finish(&a);
+    assignment->fell_back = fell_back;
+    clear_drafts(&a);
+    g_array_unref(a.drafts);
+    g_free(a.waiting);
+    g_free(a.n_users);
+    g_free(a.last_holder);
+    return assignment;
+}
