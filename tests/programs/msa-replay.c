@@ -336,6 +336,12 @@ static uint32_t holder_of(const EchMsaProblem *p, const EchMsaUse *use)
     return found;
 }
 
+/* What an instruction bound by compute accesses is not known, but not more than its time allows. */
+static int64_t at_most(const Replay *r, double seconds, EchBytes bytes)
+{
+    return seconds <= r->chip->clock_s * 1.01 ? 0 : (int64_t)MIN((double)bytes, seconds * r->bandwidth);
+}
+
 /* Reduction and bytes accessed from a benefit: memory-bound if positive. */
 static void fill_costs(Replay *r, GHashTable *benefits)
 {
@@ -348,7 +354,7 @@ static void fill_costs(Replay *r, GHashTable *benefits)
         const Benefit *benefit = g_hash_table_lookup(benefits, text);
         double times = pow(5, step->while_nest);
         bool moves = step->kind != ECH_MSA_TRIVIAL && step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL;
-        use->accessed = moves ? (int64_t)p->values[use->value].bytes : 0;
+        use->accessed = moves ? at_most(r, step->seconds, p->values[use->value].bytes) : 0;
         if (benefit != NULL && benefit->use > 0)
         {
             use->reduction = MIN(benefit->use / times, step->seconds);
@@ -372,7 +378,7 @@ static void fill_costs(Replay *r, GHashTable *benefits)
     {
         const EchFlowInstruction *in = &r->instructions[p->positions[k].step];
         bool moves = in->op != ECH_FLOW_PARAMETER && in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL && in->op != ECH_FLOW_CONSTANT;
-        p->definition_bytes[k] = moves ? (int64_t)p->values[p->positions[k].value].bytes : 0;
+        p->definition_bytes[k] = moves ? at_most(r, p->steps[p->positions[k].step].seconds, p->values[p->positions[k].value].bytes) : 0;
         if (moves && r->definitions[k] > 0)
             p->definition_bytes[k] = (int64_t)llround(r->definitions[k] / pow(5, p->steps[p->positions[k].step].while_nest) / r->saving);
         else if (r->definitions[k] == 0)
@@ -451,7 +457,10 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     for (uint32_t t = 0; t < r->n; t++)
     {
         double seconds = p->steps[t].seconds;
-        r->total[t] = known[t] && fabs(sum[t] / r->bandwidth - seconds) <= 4e-6 * seconds ? (float)sum[t] : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
+        bool exact = known[t] && fabs(sum[t] / r->bandwidth - seconds) <= 4e-6 * seconds;
+        r->total[t] = exact ? (float)sum[t] : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
+        if (exact && seconds > r->chip->clock_s * 1.01)
+            p->steps[t].seconds = ech_place_memory_seconds(r->chip, (float)sum[t], 0, 0);
     }
     g_autofree float *gain = g_new(float, MAX(p->n_values, 1)); /* per value: sum over its uses */
     g_autofree bool *any = g_new0(bool, MAX(p->n_values, 1));
