@@ -5,6 +5,9 @@
 #include "models/place/cost.h"
 #include "models/place/flow.h"
 #include "models/place/xheap.h"
+#include "sim/base/error.h"
+#include "sim/import/hlo.h"
+#include "sim/program/place_inputs.h"
 
 #include <gio/gio.h>
 #include <json-glib/json-glib.h>
@@ -28,6 +31,7 @@ typedef struct {
     const EchPlaceChip *chip;
     double bandwidth, saving; /* bytes/s, s/byte */
     double *definitions;      /* benefit of the definition at each position; NAN: not known */
+    bool compare;             /* say where our costs differ from the printed ones */
     float *total;             /* bytes accessed per step; NAN: not known, or bound by compute */
     EchFlow *flow;
 } Replay;
@@ -514,6 +518,80 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     }
 }
 
+/* --hlo: elapsed times, reductions, bytes accessed, order and picker size from the program's text by our own cost analysis. */
+static bool use_program(Replay *r, const char *path, GError **error)
+{
+    size_t size;
+    char *text = read_gz(path, &size);
+    if (text == NULL)
+    {
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: cannot be read", path);
+        return false;
+    }
+    g_autoptr(GBytes) bytes = g_bytes_new_take(text, size);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autofree char *device = g_strdup_printf("tpu-%s", r->chip->name);
+    g_autoptr(EchProgram) program = ech_hlo_read_text(bytes, path, device, diag, error);
+    if (program == NULL)
+        return false;
+    g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(program, r->chip);
+    EchMsaProblem *p = &r->flow->problem;
+    g_autoptr(GHashTable) by_name = g_hash_table_new(g_str_hash, g_str_equal);
+    for (size_t f = 0; f < program->n_flat; f++)
+        g_hash_table_insert(by_name, (gpointer)(guintptr)program->instructions[program->flat[f]].name, GUINT_TO_POINTER(program->flat[f] + 1));
+    g_autofree EchId *ids = g_new(EchId, MAX(r->n, 1));
+    for (uint32_t t = 0; t < r->n; t++)
+    {
+        ids[t] = GPOINTER_TO_UINT(g_hash_table_lookup(by_name, r->instructions[t].name)) - 1;
+        if (ids[t] == ECH_NONE)
+        {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: no instruction '%s' in its schedule", path, r->instructions[t].name);
+            return false;
+        }
+        if (r->compare && fabs((double)costs->seconds[ids[t]] - p->steps[t].seconds) > 6e-6 * p->steps[t].seconds + 1e-15)
+            fprintf(stderr, "%s: %g s, the compiler has %g\n", r->instructions[t].name, (double)costs->seconds[ids[t]], p->steps[t].seconds);
+        p->steps[t].seconds = (double)costs->seconds[ids[t]];
+    }
+    if (r->compare && costs->picker_bytes != p->options.picker_bytes)
+        fprintf(stderr, "picker %" G_GUINT64_FORMAT ", the compiler has %" G_GUINT64_FORMAT "\n", costs->picker_bytes, p->options.picker_bytes);
+    p->options.picker_bytes = costs->picker_bytes;
+    g_autofree float *gain = g_new0(float, MAX(p->n_values, 1));
+    for (uint32_t k = 0; k < p->n_positions; k++)
+    {
+        uint32_t step = p->positions[k].step, leaf = r->flow->position_places[k].leaf;
+        EchId id = ids[step];
+        uint32_t at = costs->first_result[id] + leaf;
+        p->definition_bytes[k] = at < costs->first_result[id + 1] ? (int64_t)costs->result_bytes[at] : 0;
+        uint32_t v = p->positions[k].value;
+        if (p->values[v].eligible && p->values[v].step == step)
+            gain[p->values[v].group] =
+                ech_place_benefit(r->chip, costs->compute[id], costs->total[id], 0, (float)p->definition_bytes[k], p->steps[step].while_nest);
+    }
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        EchMsaUse *use = &p->uses[u];
+        EchId id = ids[use->step];
+        const EchMsaStep *step = &p->steps[use->step];
+        uint64_t read = ech_place_costs_operand(costs, program, id, r->flow->use_places[u].operand, r->flow->use_places[u].leaf);
+        use->accessed = (int64_t)read;
+        use->reduction = (double)ech_place_reduction(r->chip, costs->compute[id], costs->total[id], (float)read);
+        uint32_t group = p->values[use->value].group;
+        if (step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL)
+            gain[group] = ech_place_add_benefit(gain[group], ech_place_benefit(r->chip, costs->compute[id], costs->total[id], (float)read, 0, step->while_nest));
+    }
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        EchMsaValue *value = &p->values[v];
+        if (!value->eligible)
+            continue;
+        double own = (double)ech_place_boundedness(gain[value->group], value->bytes);
+        if (r->compare && fabs(own - value->boundedness) > 2e-5 * fabs(value->boundedness))
+            fprintf(stderr, "value %" G_GUINT64_FORMAT " (%s): %g, the compiler has %g\n", value->id, r->instructions[value->step].name, own, value->boundedness);
+        value->boundedness = own;
+    }
+    return true;
+}
+
 static void read_values(Replay *r)
 {
     EchMsaProblem *p = &r->flow->problem;
@@ -761,9 +839,21 @@ int main(int argc, char **argv)
         read_options(r);
         read_values(r);
         ech_flow_clock(r->flow, r->instructions, 512);
-        g_autoptr(GHashTable) benefits = read_benefits(r);
-        fill_costs(r, benefits);
-        sharpen_order(r, benefits);
+        if (argc > 3 && strcmp(argv[2], "--hlo") == 0)
+        {
+            r->compare = timing;
+            if (!use_program(r, argv[3], &error))
+            {
+                fprintf(stderr, "%s\n", error->message);
+                return 1;
+            }
+        }
+        else
+        {
+            g_autoptr(GHashTable) benefits = read_benefits(r);
+            fill_costs(r, benefits);
+            sharpen_order(r, benefits);
+        }
         ech_flow_mark_sync(r->flow, r->instructions);
         ech_flow_finish(r->flow, r->instructions);
         keep_candidates(r);

@@ -1,0 +1,28 @@
+/** @file place_inputs.h
+ * What memory-space assignment needs to know of a program: bytes every operand and result is charged for, seconds, and the flat schedule as plain arrays.
+ *
+ * The bytes and operation counts follow XLA's TPU cost analysis (rules measured on libtpu 2026-10: exact for every instruction of v4, v5e, v5p; v6e and
+ * tpu7x choose windows for matrix products that are modelled only roughly).
+ */
+#pragma once
+#include "models/place/cost.h"
+#include "models/place/flow.h"
+#include "sim/program/program.h"
+
+/** Costs of every instruction of a program, by instruction id. */
+typedef struct {
+    const EchPlaceChip *chip;
+    float *compute, *total;      /**< Seconds of arithmetic; bytes moved. */
+    float *seconds;              /**< Everything in HBM. */
+    uint32_t *first_operand, *first_result; /**< [n + 1] first entry in the two arrays below: arrays of all operands, of the result, in pre-order. */
+    uint64_t *operand_bytes, *result_bytes;
+    EchBytes picker_bytes;       /**< 0: each buffer its own size. */
+} EchPlaceCosts;
+
+EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip *chip) G_GNUC_WARN_UNUSED_RESULT;
+void ech_place_costs_free(EchPlaceCosts *costs);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlaceCosts, ech_place_costs_free)
+/** Bytes of array @leaf (pre-order among arrays) of operand @k. */
+uint64_t ech_place_costs_operand(const EchPlaceCosts *costs, const EchProgram *program, EchId instruction, uint32_t k, uint32_t leaf);
+/** Number of arrays in a shape. */
+uint32_t ech_place_leaves(const EchProgram *program, EchId shape);
