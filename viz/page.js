@@ -30,7 +30,7 @@ select('#device').text('on ' + run.provenance.device + (run.provenance.settings.
 
 const verdict = select('#verdict');
 verdict.append('p').html(run.fits ? '<b class="good">It fits.</b> ' : '<b class="bad">It does not fit.</b> ')
-  .append('span').text((run.completed ? 'It takes ' : 'Up to there it takes ') + time(run.makespan_ps) +
+  .append('span').text((!run.completed ? 'Up to there it takes ' : run.fits ? 'It takes ' : 'If it fitted, it would take ') + time(run.makespan_ps) +
     (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
 for (const [name, need] of Object.entries(run.needs || {}))
   if (!need.fits)
@@ -48,7 +48,8 @@ function card(name, value, note) {
 card('Makespan', time(run.makespan_ps), 'at least ' + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
 for (const [name, m] of Object.entries(run.memories)) {
   if (!m.peak_live_bytes) continue;
-  const need = run.needs && run.needs[name] ? Math.max(run.needs[name].bytes, m.peak_live_bytes) : m.peak_live_bytes;
+  const peak = m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes;
+  const need = run.needs && run.needs[name] ? Math.max(run.needs[name].bytes, peak) : peak;
   card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
 }
 for (const [name, l] of Object.entries(run.links)) {

@@ -76,6 +76,21 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
     }
 }
 
+/* A compiler's plan that reaches beyond the memory: the first buffer beyond it is found out late; what fills the plan says more. */
+static void append_plan_failure(GString *out, const EchReport *report, const EchMemoryRun *memory)
+{
+    const EchFailure *f = &report->run->failure;
+    g_autofree char *when = ech_format_time(f->time);
+    g_autofree char *limit = ech_format_bytes(f->limit);
+    g_autofree char *peak_at = ech_format_time(memory->peak_at);
+    g_autofree char *peak = ech_format_bytes(memory->peak_live);
+    g_autofree char *name = f->buffer == ECH_NONE ? g_strdup("the plan") : ech_report_buffer_name(report->trace, f->buffer);
+    g_string_append_printf(out, "  The first whose place lies beyond %s is '%s', at %s. At its fullest, %s into the step, %s would be live:\n", limit, name, when, peak_at, peak);
+    size_t n;
+    g_autofree EchHolder *holders = ech_report_holders(report, memory->name, memory->peak_at, &n);
+    append_holders(out, report, holders, n, 10, "  ");
+}
+
 static void append_fit(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
@@ -88,7 +103,8 @@ static void append_fit(GString *out, const EchReport *report)
         const EchMemoryRun *m = &run->memories[i];
         if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0))
             continue;
-        EchBytes used = MAX(m->peak_live, m->fixed_extent);
+        /* A plan's extent counts, not the sum of what shares places in it. */
+        EchBytes used = strcmp(m->allocator, "fixed") == 0 ? m->fixed_extent : MAX(m->peak_live, m->fixed_extent);
         if (!run->fits && strcmp(run->failure.memory, m->name) == 0)
             used = MAX(used, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
         for (size_t j = 0; j < n; j++) {
@@ -128,6 +144,15 @@ static void append_fit(GString *out, const EchReport *report)
     g_autofree char *limit = ech_format_bytes(f->limit);
     g_autofree char *reserved = ech_format_bytes(f->reserved);
     g_autofree char *when = ech_format_time(f->time);
+    const EchMemoryRun *memory = NULL;
+    for (size_t i = 0; i < run->n_memories; i++) {
+        if (strcmp(run->memories[i].name, f->memory) == 0)
+            memory = &run->memories[i];
+    }
+    if (memory && run->completed && memory->fixed_extent > f->limit) {
+        append_plan_failure(out, report, memory);
+        return;
+    }
     if (f->op == ECH_NONE) {
         g_string_append_printf(out, "  From the start: the plan for %s takes %s, its limit is %s.\n", f->memory, asked, limit);
     } else {
@@ -159,10 +184,10 @@ static void append_time(GString *out, const EchReport *report)
     g_autofree char *serial = ech_format_time(run->serial);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
-    g_string_append_printf(out, "  %s %s", run->completed ? "It takes" : "Up to there it takes", makespan);
+    g_string_append_printf(out, "  %s %s", !run->completed ? "Up to there it takes" : ech_report_fits(report) ? "It takes" : "If it fitted, it would take", makespan);
     if (n && run->makespan > 0)
         g_string_append_printf(out, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
-    g_string_append_printf(out, ".\n  Nothing could make it shorter than %s on this device; with no overlap at all it would take %s.\n", bound, serial);
+    g_string_append_printf(out, ".\n  No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.\n", bound, serial);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
         for (size_t i = 0; i < MIN(n, 8) && shares[i].time > 0; i++) {
@@ -247,6 +272,8 @@ static void append_memories(GString *out, const EchReport *report)
         const EchMemoryRun *m = &run->memories[i];
         if (m->peak_live == 0 && m->peak_reserved == 0)
             continue;
+        if (!run->fits && run->completed && strcmp(run->failure.memory, m->name) == 0 && m->fixed_extent > run->failure.limit)
+            continue; /* Said above. */
         g_autofree char *peak = ech_format_bytes(m->peak_live);
         g_autofree char *when = ech_format_time(m->peak_at);
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);

@@ -119,7 +119,10 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
         return;
     Column *column = add_column(columns, heading, false, n);
     for (size_t i = 0; i < n; i++) {
-        gint64 bytes = ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member);
+        JsonObject *object = ech_member_object(ech_member_object(rows[i].run, group), name);
+        gint64 bytes = ech_member_int(object, member);
+        if (bytes > 0 && strcmp(member, "peak_live_bytes") == 0 && g_strcmp0(ech_member_text(object, "allocator"), "fixed") == 0)
+            bytes = ech_member_int(object, "planned_bytes"); /* Buffers may share places in a plan. */
         if (rows[i].run)
             column->cells[i] = bytes > 0 ? ech_format_bytes((EchBytes)bytes) : g_strdup("-");
     }
