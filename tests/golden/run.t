@@ -5,7 +5,7 @@ stream on small (a device for tests)
 
   It fits. hbm 2.79 GiB of 3.73 GiB (75 %), host 3.73 GiB of 59.6 GiB (6 %)
   It takes 400 ms, bound by host link, to device (50 % of the critical path).
-  Nothing could make it shorter than 267 ms on this device; with no overlap at all it would take 600 ms.
+  No schedule of it is shorter than 267 ms on this device; with no overlap at all it takes 600 ms.
 
   Critical path
     host link, to device           200 ms   50.0 % ##########..........
