@@ -196,7 +196,7 @@ static double iterations(const EchKernelWindows *windows)
 {
     double n = 1;
     for (unsigned i = 0; i < windows->n_iterations; i++)
-        n *= MAX(windows->iterations[i], 1u);
+        n = MIN(n * MAX(windows->iterations[i], 1u), 1e18);
     return n;
 }
 

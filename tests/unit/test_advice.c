@@ -1,0 +1,85 @@
+/* Advice on layouts: what padding costs, the cheapest order, GPU alignment, tiles and waves. */
+#include "models/layout/advice.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchLayoutAdvice advise(const char *text, unsigned generation)
+{
+    EchLayout layout;
+    GError *error = NULL;
+    ck_assert_msg(ech_layout_parse(text, strlen(text), &layout, NULL, &error), "%s", error ? error->message : "");
+    if (generation > 0 && layout.n_tiles == 0)
+        ech_layout_choose_tiles(&layout, generation);
+    EchLayoutAdvice advice;
+    ech_layout_advise(&layout, generation > 0 ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE, generation, &advice);
+    return advice;
+}
+
+START_TEST(dimensions)
+{
+    EchLayoutAdvice advice = advise("bf16[8,1024,16,64]{3,2,1,0:T(8,128)(2,1)}", 5);
+    ck_assert_uint_eq(advice.dense, 16777216);
+    ck_assert_uint_eq(advice.padded, 33554432);
+    ck_assert_uint_eq(advice.dims[3].padded, 128);
+    ck_assert_uint_eq(advice.dims[3].lost, 16777216);
+    ck_assert_uint_eq(advice.dims[2].lost, 0);
+    ck_assert(advice.has_better);
+    ck_assert_uint_eq(advice.better_bytes, 16777216);
+    advice = advise("f32[1024,1]", 5);
+    ck_assert_uint_eq(advice.padded, 524288);
+    ck_assert_uint_eq(advice.better_bytes, 4096);
+    ck_assert_uint_eq(advice.better.order[0], 0);
+    advice = advise("f32[8,128]{1,0:T(8,128)}", 5);
+    ck_assert(!advice.has_better);
+    ck_assert_double_eq(advice.waste, 0);
+}
+END_TEST
+
+START_TEST(generations)
+{
+    ck_assert_uint_eq(ech_layout_generation("v5e"), 5);
+    ck_assert_uint_eq(ech_layout_generation("tpu7x"), 7);
+    ck_assert_uint_eq(ech_layout_generation("tpu-v3"), 3);
+    ck_assert_uint_eq(ech_layout_generation("h100"), 0);
+    ck_assert_uint_eq(ech_layout_generation(""), 0);
+}
+END_TEST
+
+START_TEST(gpu)
+{
+    EchGpuAlignment alignment = ech_gpu_alignment(64, 16);
+    ck_assert(alignment.usable && alignment.best);
+    alignment = ech_gpu_alignment(1000, 16);
+    ck_assert(alignment.usable && !alignment.best);
+    ck_assert_uint_eq(alignment.next_best, 1024);
+    alignment = ech_gpu_alignment(1001, 16);
+    ck_assert(!alignment.usable);
+    ck_assert_uint_eq(alignment.next_usable, 1008);
+    /* NVIDIA's example: 108 tiles of 256x128 fill an A100, 109 need a second wave. */
+    EchWaves full = ech_waves(256 * 108, 128, 256, 128, 108), more = ech_waves(256 * 109, 128, 256, 128, 108);
+    ck_assert_uint_eq(full.waves, 1);
+    ck_assert_double_eq(full.efficiency, 1);
+    ck_assert_uint_eq(more.waves, 2);
+    ck_assert_double_eq_tol(more.efficiency, 109.0 / 216, 1e-12);
+    ck_assert_double_eq(ech_tile_efficiency(256, 128, 256, 128), 1);
+    ck_assert_double_eq_tol(ech_tile_efficiency(257, 128, 256, 128), 257.0 / 512, 1e-12);
+    ck_assert_uint_eq(ech_waves(0, 0, 0, 0, 0).waves, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("advice");
+    TCase *test = tcase_create("advice");
+    tcase_add_test(test, dimensions);
+    tcase_add_test(test, generations);
+    tcase_add_test(test, gpu);
+    suite_add_tcase(suite, test);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
