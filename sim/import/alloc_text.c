@@ -74,28 +74,21 @@ static bool parse_line(const char *at, const char *end, EchAllocEvent *ret)
     return true;
 }
 
+/* The first line that is no comment decides: what is wrong further down deserves a message with its place. */
 bool ech_alloc_text_probe(const uint8_t *head, size_t n)
 {
     const char *at = (const char *)head, *end = at + n;
-    for (unsigned lines = 0; at < end && lines < 8;) {
+    while (at < end) {
         const char *line_end = memchr(at, '\n', (size_t)(end - at));
-        if (!line_end) {
-            /* The last line of a short file counts, a cut one does not. */
-            if (n == (size_t)64 << 10)
-                return lines > 0;
+        if (!line_end)
             line_end = end;
-        }
-        EchAllocEvent event;
         if (line_end > at && *at != '#' && *at != '\r') {
-            if (line_end - at > 80 || !parse_line(at, line_end, &event))
-                return false;
-            lines++;
+            EchAllocEvent event;
+            return line_end - at <= 80 && parse_line(at, line_end, &event);
         }
         at = line_end + (line_end < end);
-        if (at == end)
-            return lines > 0;
     }
-    return at < end;
+    return false;
 }
 
 bool ech_alloc_text_read(const char *data, size_t n, const char *where, GArray *events, EchDiag *diag, GError **error)

@@ -1,0 +1,54 @@
+The alloc verb: side by side, failures, messages.
+$ printf 'a 0 4194304\na 1 4194304\nf 0\na 2 52428800\na 3 16777216\nf 2\nf 3\n' > $T/t.txt; cd $T; echelon alloc t.txt -a pytorch -a best_fit -c 80MiB -r --smallest --placements p.csv | sed -E '/^(pytorch|best_fit) /s/ +[0-9.]+ [kMG]?$//'
+t.txt: alloc_text, 7 events; device memory 80 MiB; no allocator needs less than 70 MiB
+
+allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest  events/s
+pytorch                     1      54 MiB      70 MiB  22.9 %         0 B      50 MiB         2      86 MiB
+best_fit                    0      70 MiB      74 MiB   5.4 %         0 B      66 MiB         0      74 MiB
+
+pytorch
+  peak, event 3
+    reserved 70 MiB, allocated 54 MiB (0 B of it waste), largest free 12 MiB, stranded 16 MiB
+    [_____*******________________************************************************************************]
+    segment 0: 16 MiB of 20 MiB stranded by 1 live block: #1 (4 MiB, age 2)
+  failure, event 4: 16 MiB asked, memory is fragmented
+    reserved 70 MiB, allocated 54 MiB (0 B of it waste), largest free 12 MiB, stranded 16 MiB
+    [_____*******________________************************************************************************]
+    segment 0: 16 MiB of 20 MiB stranded by 1 live block: #1 (4 MiB, age 3)
+  end, event 6
+    reserved 70 MiB, allocated 4 MiB (0 B of it waste), largest free 50 MiB, stranded 16 MiB
+    [_____*******________________________________________________________________________________________]
+    segment 0: 16 MiB of 20 MiB stranded by 1 live block: #1 (4 MiB, age 5)
+
+best_fit
+  peak, event 4
+    reserved 74 MiB, allocated 70 MiB (0 B of it waste), largest free 4 MiB, stranded 4 MiB
+    [_____***********************************************************************************************]
+    segment 0: 4 MiB of 74 MiB stranded by 3 live blocks: #2 (50 MiB, age 1), #3 (16 MiB, age 0), #1 (4 MiB, age 3)
+  end, event 6
+    reserved 74 MiB, allocated 4 MiB (0 B of it waste), largest free 66 MiB, stranded 70 MiB
+    [_____******_________________________________________________________________________________________]
+    segment 0: 70 MiB of 74 MiB stranded by 1 live block: #1 (4 MiB, age 5)
+$ cat $T/p.csv $T/p.csv.2
+event,id,requested,rounded,segment,offset,address
+0,0,4194304,4194304,0,0,0
+1,1,4194304,4194304,0,4194304,4194304
+3,2,52428800,52428800,1,0,20971520
+4,3,16777216,,,,
+event,id,requested,rounded,segment,offset,address
+0,0,4194304,4194304,0,0,0
+1,1,4194304,4194304,0,4194304,4194304
+3,2,52428800,52428800,0,8388608,8388608
+4,3,16777216,16777216,0,60817408,60817408
+$ cd $T; echelon alloc t.txt -a pytorch:max_split_size:200
+echelon: pytorch:max_split_size:200: 'max_split_size' is no setting of PYTORCH_CUDA_ALLOC_CONF; did you mean 'max_split_size_mb'?
+exit 2
+$ cd $T; printf 'a 0 1\nf x\n' > b.txt; echelon alloc b.txt
+echelon: b.txt:2: 'f x' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'f ID', 'r ID STREAM' or 'e STREAM'
+exit 1
+$ cd $T; echelon alloc t.txt -a bfc -c lots
+echelon: --capacity: 'lots' is not a size; expected something like 16GiB
+exit 2
+$ cd $T; echelon alloc nothing.txt -a bfc
+echelon: Failed to open file “nothing.txt”: open() failed: No such file or directory
+exit 1

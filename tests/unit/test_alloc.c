@@ -1,0 +1,479 @@
+/* Exact rules of the allocators, number by number; and, where the oracle's data lie, placements and statistics of the real ones. */
+#include "models/alloc/events.h"
+#include "models/alloc/report.h"
+#include "sim/base/error.h"
+#include "sim/import/alloc_text.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static EchAllocator *open_allocator(const char *spec, EchBytes capacity)
+{
+    g_autoptr(GError) error = NULL;
+    EchAllocDevice device = {.capacity = capacity};
+    EchAllocator *allocator = ech_allocator_new(spec, &device, &error);
+    ck_assert_msg(allocator != NULL, "%s: %s", spec, error ? error->message : "");
+    return allocator;
+}
+
+static EchPlacement take(EchAllocator *allocator, uint32_t id, EchBytes bytes)
+{
+    EchPlacement placement = {0};
+    EchFit fit = ech_allocator_alloc(allocator, &(EchAllocRequest){.id = id, .bytes = bytes}, &placement);
+    ck_assert_msg(fit == ECH_FIT_OK, "allocation %u of %" G_GUINT64_FORMAT " bytes", id, bytes);
+    return placement;
+}
+
+static int64_t own(EchAllocator *allocator, const char *name)
+{
+    size_t n;
+    const EchAllocStat *stats = ech_allocator_own_stats(allocator, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(stats[i].name, name) == 0)
+            return stats[i].value;
+    }
+    ck_abort_msg("no statistic %s", name);
+    return 0;
+}
+
+/* ---- BFC ---- */
+
+START_TEST(bfc_splits_at_twice_or_128_mib)
+{
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:limit=1GiB", 2 * GIB);
+    EchPlacement a = take(bfc, 0, 1000), b = take(bfc, 1, 1000);
+    ck_assert_uint_eq(a.rounded, 1024);
+    ck_assert_uint_eq(b.address, 1024);
+    ech_allocator_release(bfc, 0);
+    /* 1024 < 2 * 768: the whole chunk. */
+    EchPlacement c = take(bfc, 2, 700);
+    ck_assert_uint_eq(c.address, 0);
+    ck_assert_uint_eq(c.rounded, 1024);
+    ech_allocator_release(bfc, 2);
+    /* 1024 = 2 * 512: split. */
+    ck_assert_uint_eq(take(bfc, 3, 512).rounded, 512);
+    ck_assert_int_eq(own(bfc, "largest_alloc_size"), 1024);
+}
+END_TEST
+
+START_TEST(bfc_grows_by_doubling)
+{
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:growth=true", GIB);
+    static const EchBytes pool[] = {2 * MIB, 6 * MIB, 14 * MIB};
+    for (uint32_t i = 0; i < G_N_ELEMENTS(pool); i++) {
+        take(bfc, i, 2 * MIB);
+        ck_assert_uint_eq((uint64_t)own(bfc, "pool_bytes"), i == 0 ? pool[0] : pool[1]);
+    }
+    take(bfc, 3, 3 * MIB);
+    ck_assert_uint_eq((uint64_t)own(bfc, "pool_bytes"), pool[2]);
+}
+END_TEST
+
+START_TEST(bfc_backs_off_in_single_precision)
+{
+    /* The limit is more than the device has: 0.9 of it until it fits, rounded to 256 after a product of floats. */
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:limit=1GiB", 900 * MIB);
+    take(bfc, 0, MIB);
+    EchBytes want = GIB;
+    while (ech_round_up(want, 2 * MIB) > 900 * MIB)
+        want = ech_round_up((EchBytes)((float)want * 0.9f), 256);
+    ck_assert_uint_eq((uint64_t)own(bfc, "pool_bytes"), want);
+}
+END_TEST
+
+START_TEST(bfc_prefers_the_best_then_the_lowest)
+{
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:limit=1MiB", GIB);
+    static const EchBytes sizes[] = {1024, 256, 512, 256, 512, 256};
+    for (uint32_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+        take(bfc, i, sizes[i]);
+    ech_allocator_release(bfc, 0);
+    ech_allocator_release(bfc, 4);
+    ech_allocator_release(bfc, 2);
+    ck_assert_uint_eq(take(bfc, 6, 300).address, 1280);
+    ck_assert_uint_eq(take(bfc, 7, 300).address, 2048);
+    ck_assert_uint_eq(take(bfc, 8, 300).address, 0);
+}
+END_TEST
+
+START_TEST(jax_and_tensorflow_take_their_share)
+{
+    static const struct {
+        const char *spec;
+        EchBytes limit;
+    } cases[] = {
+        {"jax", 60 * GIB},
+        {"XLA_PYTHON_CLIENT_MEM_FRACTION=.9", UINT64_C(77309411328) + 0},
+        {"XLA_PYTHON_CLIENT_MEM_FRACTION=.5,XLA_PYTHON_CLIENT_PREALLOCATE=false", 40 * GIB},
+        {"tensorflow:per_process_gpu_memory_fraction=0.25,allow_growth=true", 20 * GIB},
+        {"tensorflow:allow_growth", 76 * GIB},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchAllocator) allocator = open_allocator(cases[i].spec, 80 * GIB);
+        EchBytes limit = (EchBytes)own(allocator, "bytes_limit");
+        ck_assert_msg(limit >= cases[i].limit && limit - cases[i].limit < 2 * MIB, "%s: %" G_GUINT64_FORMAT, cases[i].spec, limit);
+    }
+}
+END_TEST
+
+/* ---- PyTorch ---- */
+
+static const struct {
+    const char *spec;
+    EchBytes bytes, rounded, segment;
+} sizes[] = {
+    {"pytorch", 1, 512, 2 * MIB},
+    {"pytorch", 513, 1024, 2 * MIB},
+    {"pytorch", MIB, MIB, 2 * MIB},
+    {"pytorch", MIB + 1, MIB + 512, 20 * MIB},
+    {"pytorch", 10 * MIB - 512, 10 * MIB - 512, 20 * MIB},
+    /* 12 MiB segment: a rest of exactly 1 MiB or less is not split off. */
+    {"pytorch", 11 * MIB, 12 * MIB, 12 * MIB},
+    {"pytorch", 11 * MIB - 512, 11 * MIB - 512, 12 * MIB},
+    {"pytorch:large_segment_size_mb:40", MIB + 1, MIB + 512, 40 * MIB},
+    {"pytorch:roundup_power2_divisions:4", 1200 * KIB, 1280 * KIB, 20 * MIB},
+    {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8]", 600 * MIB, 640 * MIB, 640 * MIB},
+    {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8]", 100 * MIB + 1, 100 * MIB + 512, 102 * MIB},
+    {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8]", 1025 * MIB, 1152 * MIB, 1152 * MIB},
+};
+
+START_TEST(pytorch_rounds_and_takes_segments)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator(sizes[_i].spec, 80 * GIB);
+    ck_assert_uint_eq(take(pytorch, 0, sizes[_i].bytes).rounded, sizes[_i].rounded);
+    ck_assert_uint_eq((uint64_t)own(pytorch, "reserved_bytes.all.current"), sizes[_i].segment);
+}
+END_TEST
+
+START_TEST(pytorch_keeps_streams_apart)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch", GIB);
+    EchPlacement p;
+    take(pytorch, 0, 4096);
+    ech_allocator_release(pytorch, 0);
+    ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 1, .bytes = 4096, .stream = 7}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq(p.segment, 1);
+    ck_assert_uint_eq(take(pytorch, 2, 4096).address, 0);
+}
+END_TEST
+
+START_TEST(pytorch_waits_for_recorded_streams)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch", GIB);
+    take(pytorch, 0, 4096);
+    ech_allocator_record_stream(pytorch, 0, 0); /* its own: ignored */
+    ech_allocator_record_stream(pytorch, 0, 3);
+    ech_allocator_record_stream(pytorch, 0, 3);
+    ech_allocator_release(pytorch, 0);
+    ck_assert_int_eq(own(pytorch, "allocated_bytes.all.current"), 0);
+    ck_assert_int_eq(own(pytorch, "active_bytes.all.current"), 4096);
+    ck_assert_uint_eq(take(pytorch, 1, 4096).address, 4096);
+    ech_allocator_stream_done(pytorch, 3);
+    ck_assert_uint_eq(take(pytorch, 2, 4096).address, 0);
+    ck_assert_int_eq(own(pytorch, "active_bytes.all.current"), 8192);
+}
+END_TEST
+
+START_TEST(pytorch_releases_its_cache_before_failing)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch", 64 * MIB);
+    take(pytorch, 0, 40 * MIB);
+    ech_allocator_release(pytorch, 0);
+    take(pytorch, 1, 50 * MIB);
+    ck_assert_int_eq(own(pytorch, "num_alloc_retries"), 1);
+    ck_assert_int_eq(own(pytorch, "num_ooms"), 0);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 2, .bytes = 20 * MIB}, &p), ECH_FIT_FULL);
+    ck_assert_int_eq(own(pytorch, "num_ooms"), 1);
+    ck_assert_int_eq(own(pytorch, "num_alloc_retries"), 2);
+}
+END_TEST
+
+START_TEST(pytorch_expands_segments)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:expandable_segments:True", GIB);
+    EchPlacement a = take(pytorch, 0, 30 * MIB), b = take(pytorch, 1, 15 * MIB);
+    ck_assert_int_eq(a.reservation, 0);
+    ck_assert_uint_eq(a.offset, 0);
+    ck_assert_uint_eq(b.offset, 30 * MIB);
+    ck_assert_uint_eq((uint64_t)own(pytorch, "reserved_bytes.all.current"), 60 * MIB);
+    EchPlacement small = take(pytorch, 2, 100);
+    ck_assert_int_eq(small.reservation, 1);
+    ck_assert_uint_eq((uint64_t)own(pytorch, "reserved_bytes.all.current"), 62 * MIB);
+}
+END_TEST
+
+static const struct {
+    const char *spec, *said;
+} refused[] = {
+    {"pytorch:max_split_size_mb:20", "max_split_size_mb: '20' is too small"},
+    {"pytorch:max_splitsize_mb:200", "did you mean 'max_split_size_mb'?"},
+    {"pytorch:garbage_collection_threshold:1.5", "is not a fraction in (0, 1)"},
+    {"pytorch:expandable_segments:maybe", "is not True or False"},
+    {"pytorch:roundup_power2_divisions:[256:3]", "is not SIZE:DIVISIONS"},
+    {"pytorch:roundup_power2_divisions:[256:1", "is not a list that ends with ]"},
+    {"pytorch:release:2.6,large_segment_size_mb:40", "'large_segment_size_mb' is newer than PyTorch 2.6"},
+    {"jax:mem_fraction=2", "is no fraction of the memory"},
+    {"tensorflow:allow_grwth", "did you mean 'allow_growth'?"},
+    {"bfc:alignment=300", "is no power of two"},
+    {"plugin", "no shared object given"},
+};
+
+START_TEST(settings_are_refused_with_reasons)
+{
+    EchAllocDevice device = {.capacity = GIB};
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_allocator_new(refused[_i].spec, &device, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+    ck_assert_msg(strstr(error->message, refused[_i].said) != NULL, "%s", error->message);
+}
+END_TEST
+
+START_TEST(words_choose_the_allocator)
+{
+    static const struct {
+        const char *spec;
+        EchBytes reserved; /* after 1 byte */
+    } cases[] = {
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=platform", 2 * MIB},
+        {"PYTORCH_NO_CUDA_MEMORY_CACHING=1", 2 * MIB},
+        {"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", 32 * MIB},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", 32 * MIB},
+        {"PYTORCH_ALLOC_CONF=expandable_segments:True", 2 * MIB},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=bfc", 768 * MIB},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchAllocator) allocator = open_allocator(cases[i].spec, GIB);
+        EchAllocStats stats;
+        take(allocator, 0, 1);
+        ech_allocator_stats(allocator, &stats);
+        ck_assert_msg(stats.reserved == cases[i].reserved, "%s: %" G_GUINT64_FORMAT, cases[i].spec, stats.reserved);
+    }
+}
+END_TEST
+
+/* ---- the others ---- */
+
+START_TEST(simple_allocators_place_by_their_rule)
+{
+    /* Holes of 1024 at 0, 512 at 2048, 1024 at 3072 and at the end; then a request of 512, then one of 1024. */
+    static const struct {
+        const char *spec;
+        uint64_t first, second;
+    } cases[] = {
+        {"best_fit", 2048, 0}, {"first_fit", 0, 3072}, {"next_fit", 5632, 0}, {"tlsf", 2048, 0}, {"buddy", 2048, 0},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        char spec[64];
+        g_snprintf(spec, sizeof spec, "%s:limit=6656", cases[i].spec);
+        if (strcmp(cases[i].spec, "buddy") == 0)
+            g_strlcpy(spec, "buddy:limit=8KiB", sizeof spec);
+        g_autoptr(EchAllocator) allocator = open_allocator(spec, MIB);
+        static const EchBytes layout[] = {1024, 1024, 512, 512, 1024, 1024, 512};
+        for (uint32_t id = 0; id < G_N_ELEMENTS(layout); id++)
+            take(allocator, id, layout[id]);
+        ech_allocator_release(allocator, 4);
+        ech_allocator_release(allocator, 0);
+        ech_allocator_release(allocator, 2);
+        if (strcmp(cases[i].spec, "buddy") == 0) { /* 512 each at 2048 and 2560, so the order of sizes is the same */
+            ck_assert_uint_eq(take(allocator, 10, 512).address, 2048);
+            continue;
+        }
+        uint64_t first = take(allocator, 10, 512).address, second = take(allocator, 11, 1024).address;
+        ck_assert_msg(first == cases[i].first && second == cases[i].second, "%s: %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT, spec, first, second);
+    }
+}
+END_TEST
+
+START_TEST(arena_comes_back_when_empty_or_reset)
+{
+    g_autoptr(EchAllocator) arena = open_allocator("arena:limit=1024,alignment=1", MIB);
+    take(arena, 0, 600);
+    take(arena, 1, 400);
+    ech_allocator_release(arena, 0);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(arena, &(EchAllocRequest){.id = 2, .bytes = 100}, &p), ECH_FIT_FRAGMENTED);
+    ck_assert(ech_allocator_reset(arena));
+    ck_assert(!ech_allocator_release(arena, 1));
+    ck_assert_uint_eq(take(arena, 3, 1024).address, 0);
+    ech_allocator_release(arena, 3);
+    ck_assert_uint_eq(take(arena, 4, 1).address, 0);
+}
+END_TEST
+
+START_TEST(async_pool_follows_streams)
+{
+    g_autoptr(EchAllocator) pool = open_allocator("cuda_async:reuse_internal_dependencies=false", GIB);
+    EchPlacement p;
+    take(pool, 0, 32 * MIB);
+    ech_allocator_release(pool, 0);
+    ck_assert_uint_eq(take(pool, 1, 32 * MIB).address, 0); /* the same stream: at once */
+    ech_allocator_release(pool, 1);
+    ck_assert_int_eq(ech_allocator_alloc(pool, &(EchAllocRequest){.id = 2, .bytes = 32 * MIB, .stream = 5}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq(p.address, 32 * MIB); /* another one: not before completion */
+    ech_allocator_stream_done(pool, 0);
+    EchAllocStats stats;
+    ech_allocator_stats(pool, &stats);
+    ck_assert_uint_eq(stats.reserved, 32 * MIB); /* and the threshold is 0 */
+    ck_assert_ptr_nonnull(ech_allocator_note(pool));
+}
+END_TEST
+
+START_TEST(report_names_what_pins_a_segment)
+{
+    static const EchAllocEvent events[] = {
+        {.id = 0, .bytes = 4 * MIB, .kind = ECH_EVENT_ALLOC}, {.id = 1, .bytes = 4 * MIB, .kind = ECH_EVENT_ALLOC}, {.id = 0, .kind = ECH_EVENT_FREE},
+        {.id = 2, .bytes = 50 * MIB, .kind = ECH_EVENT_ALLOC}, {.id = 3, .bytes = 16 * MIB, .kind = ECH_EVENT_ALLOC},
+    };
+    g_autoptr(GError) error = NULL;
+    EchAllocDevice device = {.capacity = 80 * MIB};
+    EchAllocReportOptions options = {.peak_at = 3, .max_failures = 2, .n_samples = 5};
+    g_autoptr(EchAllocReport) report = ech_alloc_report_new("pytorch", &device, events, G_N_ELEMENTS(events), &options, &error);
+    ck_assert_ptr_nonnull(report);
+    ck_assert_uint_eq(report->moments->len, 3);
+    const EchMoment *peak = &g_array_index(report->moments, EchMoment, 0), *failure = &g_array_index(report->moments, EchMoment, 1);
+    ck_assert_int_eq(peak->kind, ECH_MOMENT_PEAK);
+    ck_assert_uint_eq(peak->stranded, 16 * MIB);
+    ck_assert_uint_eq(peak->n_segments, 1);
+    ck_assert_uint_eq(peak->segments[0].n_blocks, 1);
+    ck_assert_uint_eq(peak->pins[0].id, 1);
+    ck_assert_uint_eq(peak->pins[0].born, 1);
+    ck_assert_int_eq(failure->kind, ECH_MOMENT_FAILURE);
+    ck_assert_uint_eq(failure->asked, 16 * MIB);
+    ck_assert_int_eq(failure->fit, ECH_FIT_FRAGMENTED);
+    ck_assert_uint_eq(report->samples->len, 5);
+    ck_assert_uint_eq(ech_alloc_lower_bound(events, G_N_ELEMENTS(events), NULL), 70 * MIB);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, &error), 86 * MIB);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("best_fit", events, G_N_ELEMENTS(events), 2 * MIB, &error), 74 * MIB);
+    ck_assert_ptr_null(error);
+}
+END_TEST
+
+/* ---- text ---- */
+
+START_TEST(text_reads_every_line_kind)
+{
+    static const char text[] = "# ours\na 0 100\nu 1 200 \na 5 0 3\nr 0 3\ne 3\nf 0\nf 0\nf 1\r\nf 5";
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    ck_assert(ech_alloc_text_probe((const uint8_t *)text, strlen(text)));
+    ck_assert_msg(ech_alloc_text_read(text, strlen(text), "x", events, diag, &error), "%s", error ? error->message : "");
+    ck_assert_uint_eq(events->len, 8);
+    ck_assert_uint_eq(g_array_index(events, EchAllocEvent, 1).upper_end, 1);
+    ck_assert_uint_eq(g_array_index(events, EchAllocEvent, 2).stream, 3);
+    ck_assert_uint_eq(ech_diag_count(diag, "frees_of_unknown_ids"), 1);
+}
+END_TEST
+
+static const struct {
+    const char *text, *said;
+} broken[] = {
+    {"a 0 1\nb 1 1\n", "x:2: 'b 1 1' is no event"},
+    {"a 0\n", "x:1: 'a 0' is no event"},
+    {"a 0 18446744073709551616\n", "x:1"},
+    {"a 1 1\na 1 1\n", "x:2: id 1 does not follow"},
+    {"a 0 1 99999999\n", "x:1"},
+    {"a 4294967295 1\n", "x:1"},
+    {"a 4000000000 1\n", "x:1: id 4000000000 does not follow"},
+};
+
+START_TEST(text_errors_have_places)
+{
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    ck_assert(!ech_alloc_text_read(broken[_i].text, strlen(broken[_i].text), "x", events, diag, &error));
+    ck_assert_msg(strstr(error->message, broken[_i].said) != NULL, "%s", error->message);
+}
+END_TEST
+
+/* ---- the real allocators ---- */
+
+/* Settings of the oracle's summary.tsv whose whole traces are quick; statistics of the real run beside ours. */
+static const struct {
+    const char *folder, *trace, *setting, *spec;
+    EchBytes capacity;
+} recorded[] = {
+    {"bfc", "edges_2e4", "growth_gc_mid", "bfc:limit=10949230592,growth=true,garbage_collection=true", UINT64_C(10949230592)},
+    {"bfc", "twoend_5e4", "spatial_tight", "bfc:limit=7516192768,two_ended=true", UINT64_C(85899345920)},
+    {"bfc", "edges_2e4", "prealloc60g_align4k", "bfc:limit=60GiB,alignment=4096", UINT64_C(85899345920)},
+    {"pytorch", "edges_2e4", "gc_tight", "pytorch:garbage_collection_threshold:0.5,max_split_size_mb:100,per_process_memory_fraction:0.99", UINT64_C(9216983040)},
+    {"pytorch", "edges_2e4", "expandable_under", "pytorch:expandable_segments:True", UINT64_C(8849981440)},
+    {"pytorch", "multistream_6e4", "default", "pytorch", UINT64_C(85899345920)},
+};
+
+static char *unpacked(const char *path)
+{
+    g_autoptr(EchSource) source = ech_source_open(path, NULL);
+    g_autoptr(GBytes) bytes = source ? ech_source_bytes(source, 0, NULL) : NULL;
+    gsize n;
+    const char *data = bytes ? g_bytes_get_data(bytes, &n) : NULL;
+    return data ? g_strndup(data, n) : NULL;
+}
+
+START_TEST(placements_equal_the_real_ones)
+{
+    g_autofree char *trace = g_strdup_printf(ECH_SHARED "/oracle/traces/%s.txt.gz", recorded[_i].trace);
+    g_autofree char *truth = g_strdup_printf(ECH_SHARED "/oracle/%s/%s.%s.off.gz", recorded[_i].folder, recorded[_i].trace, recorded[_i].setting);
+    g_autofree char *text = unpacked(trace), *offsets = unpacked(truth);
+    if (!text || !offsets) {
+        printf("skipped: no %s\n", truth);
+        return;
+    }
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    ck_assert(ech_alloc_text_read(text, strlen(text), trace, events, diag, NULL));
+    g_autoptr(EchAllocator) allocator = open_allocator(recorded[_i].spec, recorded[_i].capacity);
+    EchAllocRunOptions options = {.placed = placed};
+    ech_alloc_run(allocator, (const EchAllocEvent *)(const void *)events->data, events->len, &options);
+    g_auto(GStrv) lines = g_strsplit(offsets, "\n", -1);
+    for (guint i = 0; i < placed->len; i++) {
+        const EchPlacement *p = &g_array_index(placed, EchPlacedEvent, i).placement;
+        bool ok = g_array_index(placed, EchPlacedEvent, i).fit == ECH_FIT_OK && p->address != ECH_ADDRESS_NONE;
+        uint32_t id = g_array_index(events, EchAllocEvent, g_array_index(placed, EchPlacedEvent, i).event).id;
+        g_autofree char *line = !ok ? g_strdup_printf("%u -1", id)
+                                : p->reservation >= 0 ? g_strdup_printf("%u E%d+%" G_GUINT64_FORMAT, id, p->reservation, p->offset) : g_strdup_printf("%u %" G_GUINT64_FORMAT, id, p->address);
+        ck_assert_str_eq(lines[i], line);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("alloc");
+    TCase *tests = tcase_create("rules");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, bfc_splits_at_twice_or_128_mib);
+    tcase_add_test(tests, bfc_grows_by_doubling);
+    tcase_add_test(tests, bfc_backs_off_in_single_precision);
+    tcase_add_test(tests, bfc_prefers_the_best_then_the_lowest);
+    tcase_add_test(tests, jax_and_tensorflow_take_their_share);
+    tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
+    tcase_add_test(tests, pytorch_keeps_streams_apart);
+    tcase_add_test(tests, pytorch_waits_for_recorded_streams);
+    tcase_add_test(tests, pytorch_releases_its_cache_before_failing);
+    tcase_add_test(tests, pytorch_expands_segments);
+    tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
+    tcase_add_test(tests, words_choose_the_allocator);
+    tcase_add_test(tests, simple_allocators_place_by_their_rule);
+    tcase_add_test(tests, arena_comes_back_when_empty_or_reset);
+    tcase_add_test(tests, async_pool_follows_streams);
+    tcase_add_test(tests, report_names_what_pins_a_segment);
+    tcase_add_test(tests, text_reads_every_line_kind);
+    tcase_add_loop_test(tests, text_errors_have_places, 0, G_N_ELEMENTS(broken));
+    tcase_add_loop_test(tests, placements_equal_the_real_ones, 0, G_N_ELEMENTS(recorded));
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
