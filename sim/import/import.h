@@ -43,7 +43,7 @@ typedef struct {
 typedef struct {
     const char *name;     /**< "memory_snapshot", "kineto", "hlo", ... */
     const char *summary;  /**< One sentence: what writes this format. */
-    /** How sure: 0 no, 1 maybe, 2 yes. Sees up to 64 KiB of unpacked bytes. */
+    /** How sure: 0 no, 1 maybe, 2 yes, 3 yes and a kind of what says 2. Sees up to 64 KiB of unpacked bytes. */
     int (*probe)(const uint8_t *head, size_t n);
     /** Fills trace or program, diag and records (both already there). ECH_ERROR_PARSE with path and offset. */
     bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);

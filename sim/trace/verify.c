@@ -181,7 +181,7 @@ static bool close_loops(Verifier *v, uint32_t at, GError **error)
 static bool verify_kind(Verifier *v, uint32_t at, GError **error)
 {
     const EchOp *op = &v->ops[at];
-    const EchUse *uses = ech_trace_uses(v->trace) + op->first_use;
+    const EchUse *uses = op->n_uses ? ech_trace_uses(v->trace) + op->first_use : NULL; /* an empty array may be NULL */
     switch ((EchOpKind)op->kind) {
     case ECH_OP_KERNEL:
     case ECH_OP_MARK: return true;

@@ -196,3 +196,19 @@ for i, name in names.items():
 put("xplane", "tpu.pb", f(1, tpu) + f(1, host) + f(4, "host"))
 put("xplane", "gpu.pb", f(1, gpu) + f(1, host))
 put("xplane", "cut.pb", (f(1, tpu) + f(1, host))[:700])
+
+# ---- the JSON twin ----
+def twin(pid, tid, name, ts, dur, **args):
+    return {"ph": "X", "pid": pid, "tid": tid, "ts": ts, "dur": dur, "name": name, "args": args}
+
+
+def named(kind, pid, name, tid=0):
+    return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}}
+
+
+rows = [named("process_name", 3, "/device:TPU:0"), named("thread_name", 3, "XLA Modules", 2), named("thread_name", 3, "XLA Ops", 3), named("process_name", 4, "/device:GPU:1"),
+        named("thread_name", 4, "Stream #7(MemcpyH2D)", 7), named("process_name", 701, "/host:CPU"), twin(3, 2, "jit_f(1)", 10.000001, 24000.5, device_duration_ps="24000500000")]
+for i, (start, duration) in {1: (10.000001, 1e-06), 3: (10.1, 9000.25), 5: (9020, 2000), 7: (11030, 0.005), 8: (12000, 0.002), 6: (13000, 1000)}.items():
+    rows.append(twin(3, 3, texts[i].split(" ")[0][1:], start, duration, long_name=texts[i], bytes_accessed="8388608", hlo_category="loop fusion", model_flops="1048576", tf_op="jit(f)/add:"))
+rows += [twin(4, 7, "MemcpyH2D", 5.5, 3, memcpy_details="kind_src:host kind_dst:device size:512 dest:0 async:1"), twin(701, 9, "PjitFunction", 1, 2), {}]
+put("xplane_json", "tpu.json", json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": rows}).encode())

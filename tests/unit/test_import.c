@@ -287,10 +287,27 @@ START_TEST(xplane_times_transfers_by_completion)
 }
 END_TEST
 
+START_TEST(json_twin_of_xplane)
+{
+    g_autoptr(EchImport) import = must_read("xplane_json/tpu.json");
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(import->format, "xplane_json");
+    ck_assert_int_eq(find_op(t, ECH_OP_MARK, "jit_f(1)")->recorded.duration, INT64_C(24000500000));
+    const EchOp *copy = find_op(t, ECH_OP_COPY, "copy-start"), *wait = find_op(t, ECH_OP_WAIT, "copy-done");
+    ck_assert_uint_eq(copy->bytes, 4 << 20);
+    ck_assert_int_eq(copy->recorded.start + copy->recorded.duration, wait->recorded.start + wait->recorded.duration);
+    const EchOp *fusion = find_op(t, ECH_OP_KERNEL, "fusion");
+    ck_assert_uint_eq(fusion->n_uses, 2);
+    ck_assert_int_eq(ech_trace_uses(t)[fusion->first_use].origin, ECH_INFERRED);
+    ck_assert_str_eq(ech_trace_string(t, fusion->stack), "jit(f)/add:");
+    ck_assert_uint_eq(find_op(t, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
+}
+END_TEST
+
 /* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
 START_TEST(damage)
 {
-    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json", "nsys/new.sqlite", "xplane/tpu.pb", "source/trace.json.gz"};
+    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json", "nsys/new.sqlite", "xplane/tpu.pb", "source/trace.json.gz", "xplane_json/tpu.json"};
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
     g_autofree char *data = NULL;
     gsize n;
@@ -361,7 +378,8 @@ int main(void)
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
-    tcase_add_loop_test(tcase, damage, 0, 5);
+    tcase_add_test(tcase, json_twin_of_xplane);
+    tcase_add_loop_test(tcase, damage, 0, 6);
     tcase_add_test(tcase, recorded_medians_of_the_v6e_profile);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
