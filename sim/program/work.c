@@ -265,6 +265,14 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
         WindowDim window[ECH_LAYOUT_MAX_RANK];
         size_t n = read_window(i, window, G_N_ELEMENTS(window));
         uint64_t size = 1;
+        const EchLayout *input = i->n_operands > 0 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL, *output = layout_of(p, id);
+        if (opcode == ECH_HLO_REDUCE_WINDOW && input && output && input->rank == n && output->rank == n) {
+            /* Windows that hang over the edge (running sums, whole-row maxima) combine only what is there. */
+            for (size_t k = 0; k < n; k++)
+                size = mul(size, valid_positions(&window[k], (int64_t)MIN(input->dims[k], INT32_MAX), (int64_t)MIN(output->dims[k], INT32_MAX)));
+            count = mul(MAX(size, count_of(p, id)) - count_of(p, id), reducer_work(p, i));
+            break;
+        }
         for (size_t k = 0; k < n; k++)
             size = mul(size, (uint64_t)MAX(window[k].size, 1));
         count = mul(mul(count_of(p, id), size > 1 ? size - 1 : 1), reducer_work(p, i));
