@@ -114,7 +114,7 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
 {
     bool any = false;
     for (size_t i = 0; i < n; i++)
-        any |= ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member) > 0;
+        any |= ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member) > 4096; /* Less is flags and loop counters. */
     if (!any)
         return;
     Column *column = add_column(columns, heading, false, n);

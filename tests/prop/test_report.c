@@ -1,0 +1,228 @@
+/* Runs of random traces: same inputs, same bytes, whatever the writer; slices of a track never overlap; the critical path adds up to the makespan;
+ * every JSON that is written can be read. */
+#include "models/device/device_yaml.h"
+#include "sim/experiment/sweep.h"
+#include "sim/report/timeline.h"
+#include "sim/trace/file.h"
+
+#include <check.h>
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 40 };
+
+static const char device_text[] = "name: small\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 64MB, read: 100GB/s, write: 80GB/s}\n"
+                                  "  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
+                                  "links:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 9GB/s, both_ways: 15GB/s, setup: 2us}\n"
+                                  "units:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
+
+static guint32 seed_of(void)
+{
+    const char *text = g_getenv("ECHELON_SEED");
+    return text ? (guint32)g_ascii_strtoull(text, NULL, 10) : 1;
+}
+
+static EchTrace *random_trace(GRand *rand)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("random");
+    EchId memories[2] = {ech_trace_builder_memory(builder, "hbm"), ech_trace_builder_memory(builder, "host")};
+    EchId queues[3] = {ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0), ech_trace_builder_queue(builder, "in", ECH_QUEUE_COPY, 0),
+                       ech_trace_builder_queue(builder, "out", ECH_QUEUE_COPY, 0)};
+    int n = g_rand_int_range(rand, 1, 40);
+    for (int i = 0; i < n; i++) {
+        EchBytes bytes = (EchBytes)g_rand_int_range(rand, 1, 8000000);
+        g_autofree char *name = g_strdup_printf("op \"%d\" <b>", i % 7);
+        EchBuffer device_buffer = ech_buffer_init(), host_buffer = ech_buffer_init();
+        device_buffer.name = host_buffer.name = ech_trace_builder_string(builder, name, -1);
+        device_buffer.memory = memories[0];
+        host_buffer.memory = memories[1];
+        device_buffer.bytes = host_buffer.bytes = bytes;
+        host_buffer.resident = 1;
+        EchId on_device = ech_trace_builder_buffer(builder, device_buffer), on_host = ech_trace_builder_buffer(builder, host_buffer);
+        EchOp alloc = ech_op_init(ECH_OP_ALLOC);
+        alloc.name = device_buffer.name;
+        alloc.queue = queues[0];
+        alloc.target = on_device;
+        alloc.bytes = bytes;
+        EchId allocated = ech_trace_builder_op(builder, alloc);
+        bool copies = g_rand_boolean(rand), in = g_rand_boolean(rand);
+        EchOp op = ech_op_init(copies ? ECH_OP_COPY : ECH_OP_KERNEL);
+        op.name = device_buffer.name;
+        op.queue = copies ? queues[in ? 1 : 2] : queues[0];
+        op.bytes = copies ? bytes : 0;
+        op.memory_from = copies ? memories[in ? 1 : 0] : ECH_NONE;
+        op.memory_to = copies ? memories[in ? 0 : 1] : ECH_NONE;
+        EchId at = ech_trace_builder_op(builder, op);
+        ech_trace_builder_use(builder, copies && in ? on_host : on_device, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(builder, copies && !in ? on_host : on_device, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        if (!copies)
+            ech_trace_builder_work(builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, (uint64_t)g_rand_int_range(rand, 1, 100000000), ECH_KNOWN);
+        ech_trace_builder_dep(builder, allocated, 0);
+        if (at > 3 && g_rand_boolean(rand))
+            ech_trace_builder_dep(builder, (EchId)g_rand_int_range(rand, 0, (gint32)at - 1), 0);
+        if (g_rand_int_range(rand, 0, 4)) {
+            EchOp release = ech_op_init(ECH_OP_FREE);
+            release.name = device_buffer.name;
+            release.queue = queues[0];
+            release.target = on_device;
+            release.bytes = bytes;
+            ech_trace_builder_op(builder, release);
+            ech_trace_builder_dep(builder, at, 0);
+        }
+    }
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    return trace;
+}
+
+static EchDevice *small_device(void)
+{
+    GError *error = NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(device_text, strlen(device_text), "device", &error);
+    ck_assert(root != NULL);
+    EchDevice *device = ech_device_from_yaml(root, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    return device;
+}
+
+static EchRun *replay(const EchTrace *trace, const EchDevice *device)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    GError *error = NULL;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ech_params_clear(ech_replay_params, &options);
+    return run;
+}
+
+/* Everything that is written about a run, one after the other. */
+static GString *everything(const EchReport *report)
+{
+    GString *out = ech_report_summary(report);
+    JsonNode *node = ech_report_json(report);
+    g_autofree char *json = ech_report_json_text(node);
+    json_node_unref(node);
+    g_autoptr(GString) chrome = ech_report_chrome(report);
+    g_autoptr(GByteArray) perfetto = ech_report_perfetto(report);
+    g_autoptr(GByteArray) time = ech_report_pprof(report, ECH_PPROF_TIME);
+    g_autoptr(GByteArray) memory = ech_report_pprof(report, ECH_PPROF_MEMORY);
+    g_autoptr(GString) details = ech_report_details(report, 1000);
+    g_autoptr(GString) html = ech_report_html(json, details->str);
+    const char *const texts[] = {json, chrome->str, details->str};
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        g_autoptr(JsonParser) parser = json_parser_new();
+        GError *error = NULL;
+        ck_assert_msg(json_parser_load_from_data(parser, texts[i], -1, &error), "%zu: %s", i, error ? error->message : "");
+        g_string_append(out, texts[i]);
+    }
+    /* Data cannot end the page's script elements early: as many of them close as the template has. */
+    size_t closed = 0;
+    for (const char *at = html->str; (at = strstr(at, "</script>")); at++)
+        closed++;
+    ck_assert_uint_eq(closed, 4);
+    g_string_append_len(out, (const char *)perfetto->data, perfetto->len);
+    g_string_append_len(out, (const char *)time->data, time->len);
+    g_string_append_len(out, (const char *)memory->data, memory->len);
+    return out;
+}
+
+static void check_perfetto(const GByteArray *bytes)
+{
+    for (guint at = 0; at < bytes->len;) {
+        ck_assert_uint_eq(bytes->data[at], 1 << 3 | 2);
+        at++;
+        uint64_t length = 0;
+        unsigned shift = 0;
+        do {
+            ck_assert_uint_lt(at, bytes->len);
+            length |= (uint64_t)(bytes->data[at] & 0x7f) << shift;
+            shift += 7;
+        } while (bytes->data[at++] & 0x80);
+        ck_assert_uint_le(length, bytes->len - at);
+        at += (guint)length;
+    }
+}
+
+START_TEST(test_random)
+{
+    guint32 seed = seed_of() * 1000 + (guint32)_i;
+    fprintf(stderr, "seed %u\n", seed);
+    GRand *rand = g_rand_new_with_seed(seed);
+    g_autoptr(EchTrace) trace = random_trace(rand);
+    g_rand_free(rand);
+    g_autoptr(EchDevice) device = small_device();
+    g_autoptr(EchRun) run = replay(trace, device);
+    g_autoptr(EchRun) again = replay(trace, device);
+    EchReport report = {.title = "random", .trace_path = "random.ech", .format = "random", .trace = trace, .device = device, .run = run};
+    EchReport second = report;
+    second.run = again;
+    g_autoptr(GString) first_bytes = everything(&report);
+    g_autoptr(GString) second_bytes = everything(&second);
+    ck_assert_uint_eq(first_bytes->len, second_bytes->len);
+    ck_assert(memcmp(first_bytes->str, second_bytes->str, first_bytes->len) == 0);
+    size_t n;
+    EchShare *shares = ech_report_critical_path(&report, &n);
+    EchTime sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += shares[i].time;
+    ck_assert_int_eq(sum, run->makespan);
+    ech_shares_free(shares, n);
+    g_autoptr(EchTimeline) timeline = ech_timeline_new(&report);
+    for (size_t i = 1; i < timeline->n_slices; i++) {
+        const EchSlice *a = &timeline->slices[i - 1], *b = &timeline->slices[i];
+        ck_assert(a->track < b->track || (a->track == b->track && a->end <= b->start));
+    }
+    g_autoptr(GByteArray) perfetto = ech_report_perfetto(&report);
+    check_perfetto(perfetto);
+}
+END_TEST
+
+/* A sweep says the same whoever runs it. */
+START_TEST(test_jobs)
+{
+    const char *const settings[] = {"sweep=[{path: device.links.host.to_device, values: [x1, x0.5, x0.25, bad]}, {path: device.memories.hbm.capacity, values: [4GB, 2GB]}]", NULL};
+    const EchExperimentOverrides overrides = {
+        .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
+    char *texts[3];
+    for (unsigned jobs = 1; jobs <= 3; jobs++) {
+        GError *error = NULL;
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+        ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+        ck_assert_uint_eq(experiment->n_cases, 8);
+        EchSweepPoint *points = ech_sweep_run(experiment, jobs, NULL, NULL, &error);
+        ck_assert(points != NULL);
+        ck_assert_ptr_nonnull(points[0].json);
+        ck_assert_ptr_null(points[6].json);
+        ck_assert_ptr_nonnull(strstr(points[7].error, "'bad' is not a rate"));
+        JsonNode *node = ech_sweep_json(experiment, points, &error);
+        ck_assert(node != NULL);
+        texts[jobs - 1] = ech_report_json_text(node);
+        json_node_unref(node);
+        ech_sweep_free(points, experiment->n_cases);
+    }
+    ck_assert_str_eq(texts[0], texts[1]);
+    ck_assert_str_eq(texts[0], texts[2]);
+    for (size_t i = 0; i < 3; i++)
+        g_free(texts[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("report");
+    TCase *tcase = tcase_create("all");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, test_random, 0, ROUNDS);
+    tcase_add_test(tcase, test_jobs);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
