@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_REMARKS_PER_KIND = 4 };
+enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 20 };
 
 typedef struct {
     EchId id;              /* trace buffer, or ECH_NONE */
@@ -37,6 +37,8 @@ typedef struct {
     EchTraceBuilder *b;
     Place *places;       /* places[p->n_buffers] */
     GArray **born, **dies; /* per instruction: EchValueBuffer ids allocated before it and freed after it, or NULL */
+    GArray **homed;        /* per loop: EchValueBuffer ids made once per iteration, or NULL */
+    bool *hidden;        /* per computation: run by an instruction that is lowered as one op, or not at all */
     EchId *started;      /* per instruction: the op that a done waits for, or ECH_NONE */
     EchBytes *operand_bytes;
     GArray *pending;     /* Pending */
@@ -46,6 +48,8 @@ typedef struct {
     uint64_t clock;      /* core clock, Hz; 0 unknown */
     const EchKernelModel *model; /* prices kernels; NULL: the compiler's estimates stand */
     unsigned remarks;
+    unsigned repeats;    /* > 0 inside a computation that was lowered before */
+    size_t repeated;     /* instructions lowered that way */
 } Lowerer;
 
 /* Memories */
@@ -152,6 +156,15 @@ static void place_buffer(Lowerer *l, EchId b)
         size_t n;
         place->resident |= definer->opcode == ECH_HLO_COPY_START && ech_program_attribute(definer, "cross_program_prefetch_index", &n) != NULL;
     }
+    /* Only a computation that is called twice has readers outside the loop of what they read. */
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        for (uint32_t u = 0; u < value->n_uses && place->home != ECH_NONE; u++) {
+            const EchInstruction *user = &p->instructions[p->uses[value->first_use + u].user];
+            if (user->schedule != ECH_NONE)
+                place->home = common_loop(p, place->home, loop_around(p, user->computation));
+        }
+    }
     for (uint32_t k = 0; k < buffer->n_values; k++) {
         const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
         for (uint32_t h = 0; h < value->n_holders; h++) {
@@ -165,6 +178,37 @@ static void place_buffer(Lowerer *l, EchId b)
     place->kept = buffer->live_out || place->resident;
     if (place->resident)
         place->home = ECH_NONE;
+}
+
+/* What shares an allocation of its own (a parameter's, an output's) is one buffer of the trace: temporaries lie there while it is not in use. */
+static void join_allocation(Lowerer *l, const EchAllocation *allocation)
+{
+    const EchProgram *p = l->p;
+    EchId into = ECH_NONE;
+    for (uint32_t k = 0; k < allocation->n_assigned; k++) {
+        EchId value = p->assignment->assigned[allocation->first_assigned + k].value;
+        EchId b = value == ECH_NONE ? ECH_NONE : p->values[value].buffer;
+        if (b != ECH_NONE && l->places[b].wanted && l->places[b].first_at != ECH_NONE && (into == ECH_NONE || (l->places[b].resident && !l->places[into].resident)))
+            into = b;
+    }
+    for (uint32_t k = 0; into != ECH_NONE && k < allocation->n_assigned; k++) {
+        EchId value = p->assignment->assigned[allocation->first_assigned + k].value;
+        EchId b = value == ECH_NONE ? ECH_NONE : p->values[value].buffer;
+        if (b == ECH_NONE || b == into || !l->places[b].wanted || l->places[b].first_at == ECH_NONE || l->places[b].merged != ECH_NONE)
+            continue;
+        Place *place = &l->places[into];
+        l->places[b].merged = into;
+        place->home = common_loop(p, place->home, l->places[b].home);
+        place->bytes = MAX(place->bytes, l->places[b].bytes);
+        place->kept = true;
+        EchId ends[2] = {l->places[b].first_at, l->places[b].last_at};
+        touch(p, place, place->first_at);
+        touch(p, place, place->last_at);
+        touch(p, place, ends[0]);
+        touch(p, place, ends[1]);
+        place->first_at = at_level(p, place->first_at, place->home);
+        place->last_at = at_level(p, place->last_at, place->home);
+    }
 }
 
 static void give_offsets(Lowerer *l)
@@ -194,6 +238,8 @@ static void give_offsets(Lowerer *l)
                     place->offset = MIN(place->offset, offset);
             }
             *top = ech_bytes_add(base, allocation->bytes);
+            if (pass == 0)
+                join_allocation(l, allocation);
         }
     }
 }
@@ -226,7 +272,7 @@ static void merge_in_place(Lowerer *l)
     g_autoptr(GArray) slots = g_array_new(FALSE, FALSE, sizeof(Slot));
     for (EchId b = 0; b < l->p->n_buffers; b++) {
         const Place *place = &l->places[b];
-        if (!place->wanted || place->resident || place->offset == ECH_OFFSET_NONE || place->first_at == ECH_NONE)
+        if (!place->wanted || place->resident || place->offset == ECH_OFFSET_NONE || place->first_at == ECH_NONE || place->merged != ECH_NONE)
             continue;
         Slot slot = {l->p->buffers[b].space, place->offset, place->home, place->first, b};
         g_array_append_val(slots, slot);
@@ -274,7 +320,7 @@ static uint32_t taken_branch(const EchProgram *p, const EchInstruction *i)
 static void lift_unlowered(Lowerer *l)
 {
     const EchProgram *p = l->p;
-    g_autofree bool *hidden = g_new0(bool, p->n_computations + 1);
+    bool *hidden = l->hidden;
     for (size_t k = 0; k < p->n_flat; k++) {
         const EchInstruction *i = &p->instructions[p->flat[k]];
         bool branches = i->opcode == ECH_HLO_CONDITIONAL;
@@ -333,10 +379,83 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     made.offset = place->offset;
     made.shape = ech_trace_builder_string(l->b, text, -1);
     place->id = ech_trace_builder_buffer(l->b, made);
+    if (place->home != ECH_NONE)
+        append_id(l->homed, place->home, b);
     if (!place->resident) {
         append_id(l->born, place->first_at, b);
         if (!place->kept)
             append_id(l->dies, place->last_at, b);
+    }
+}
+
+typedef struct {
+    EchId id; /* trace buffer */
+    int64_t start, end;
+    EchId buffer;
+} Life;
+
+static int compare_lives(gconstpointer a, gconstpointer b)
+{
+    const Life *x = a, *y = b;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+static bool is_hidden(const Lowerer *l, EchId computation)
+{
+    while (computation != ECH_NONE) {
+        EchId caller = l->p->computations[computation].caller;
+        if (l->hidden[computation])
+            return true;
+        computation = caller == ECH_NONE ? ECH_NONE : l->p->instructions[caller].computation;
+    }
+    return false;
+}
+
+/* Gives a place back between its last reader at @end and its next value at @start, where both are in one body: what goes around a loop is not
+ * needed between the last use of the old value and the new one. */
+static void open_gap(Lowerer *l, EchId buffer, int64_t end, int64_t start)
+{
+    const EchProgram *p = l->p;
+    if (end < 0 || (size_t)start >= p->n_flat)
+        return;
+    EchId next = p->flat[start], loop = loop_around(p, p->instructions[next].computation);
+    EchId last = at_level(p, p->flat[end], loop);
+    if (loop_around(p, p->instructions[last].computation) != loop || p->instructions[last].schedule >= begin_of(p, next) || is_hidden(l, p->instructions[next].computation) ||
+        is_hidden(l, p->instructions[last].computation) || last == next)
+        return;
+    /* Between the two everything must be at the same level, or the pair would not balance. */
+    if (p->instructions[last].computation != p->instructions[next].computation)
+        return;
+    append_id(l->dies, last, buffer);
+    append_id(l->born, next, buffer);
+}
+
+static void open_gaps(Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    g_autoptr(GArray) lives = g_array_new(FALSE, FALSE, sizeof(Life));
+    for (EchId v = 0; v < p->n_values; v++) {
+        const EchValue *value = &p->values[v];
+        const Place *place = &l->places[value->buffer];
+        if (place->id == ECH_NONE || value->start < 0 || ech_trace_builder_peek_buffer(l->b, place->id)->resident)
+            continue;
+        Life life = {place->id, value->start, value->end, value->buffer};
+        g_array_append_val(lives, life);
+    }
+    g_array_sort(lives, compare_lives);
+    int64_t end = 0;
+    for (guint k = 0; k < lives->len; k++) {
+        const Life *life = &g_array_index(lives, Life, k);
+        if (k > 0 && g_array_index(lives, Life, k - 1).id == life->id) {
+            if (life->start > end)
+                open_gap(l, life->buffer, end, life->start);
+            end = MAX(end, life->end);
+        } else
+            end = life->end;
     }
 }
 
@@ -350,14 +469,21 @@ static void make_buffers(Lowerer *l)
     for (EchId b = 0; b < l->p->n_buffers; b++)
         make_trace_buffer(l, b);
     for (EchId b = 0; b < l->p->n_buffers; b++) {
-        if (l->places[b].merged != ECH_NONE)
-            l->places[b].id = l->places[l->places[b].merged].id;
+        EchId into = l->places[b].merged;
+        if (into == ECH_NONE)
+            continue;
+        if (l->places[into].merged != ECH_NONE)
+            into = l->places[into].merged;
+        l->places[b].id = l->places[into].id;
     }
+    open_gaps(l);
 }
 
 /* The trace's buffer of a value's position, or ECH_NONE. */
 static EchId buffer_at(const Lowerer *l, EchId instruction, uint32_t position)
 {
+    if (l->repeats > 0)
+        return ECH_NONE;
     EchId value = ech_program_value(l->p, instruction, position);
     return value == ECH_NONE ? ECH_NONE : l->places[l->p->values[value].buffer].id;
 }
@@ -384,7 +510,7 @@ static EchId add_op(Lowerer *l, EchOp op, const EchInstruction *i, EchId queue)
 static void allocate(Lowerer *l, EchId instruction)
 {
     const GArray *list = l->born[instruction];
-    for (guint k = 0; list && k < list->len; k++) {
+    for (guint k = 0; list && l->repeats == 0 && k < list->len; k++) {
         EchId buffer = l->places[g_array_index(list, EchId, k)].id;
         EchOp op = ech_op_init(ECH_OP_ALLOC);
         op.target = buffer;
@@ -399,7 +525,7 @@ static void allocate(Lowerer *l, EchId instruction)
 static void release(Lowerer *l, EchId instruction)
 {
     const GArray *list = l->dies[instruction];
-    for (guint k = 0; list && k < list->len; k++) {
+    for (guint k = 0; list && l->repeats == 0 && k < list->len; k++) {
         EchId buffer = l->places[g_array_index(list, EchId, k)].id;
         EchOp op = ech_op_init(ECH_OP_FREE);
         op.target = buffer;
@@ -844,6 +970,7 @@ static void async_start(Lowerer *l, EchId id)
 
 /* Control */
 
+static void lower_called(Lowerer *l, EchId caller, EchId computation);
 static void lower_computation(Lowerer *l, EchId computation);
 
 static void lower_loop(Lowerer *l, EchId id)
@@ -868,8 +995,8 @@ static void lower_loop(Lowerer *l, EchId id)
     EchId loop = add_op(l, op, i, l->core);
     (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core);
     guint pending = l->pending->len;
-    lower_computation(l, ech_program_called(p, i, 0));
-    lower_computation(l, ech_program_called(p, i, 1));
+    lower_called(l, id, ech_program_called(p, i, 0));
+    lower_called(l, id, ech_program_called(p, i, 1));
     /* What a body starts and does not end itself is not waited for outside. */
     if (l->pending->len > pending)
         g_array_set_size(l->pending, pending);
@@ -877,11 +1004,9 @@ static void lower_loop(Lowerer *l, EchId id)
     ech_trace_builder_peek_op(l->b, loop)->target = (EchId)n;
     l->last_core = loop;
     /* Buffers made one per iteration. */
-    for (EchId b = 0; b < p->n_buffers; b++) {
-        const Place *place = &l->places[b];
-        if (place->home == id && place->id != ECH_NONE && place->merged == ECH_NONE && !place->resident)
-            ech_trace_builder_peek_buffer(l->b, place->id)->loop = loop;
-    }
+    const GArray *own = l->homed[id];
+    for (guint k = 0; own && l->repeats == 0 && k < own->len; k++)
+        ech_trace_builder_peek_buffer(l->b, l->places[g_array_index(own, EchId, k)].id)->loop = loop;
 }
 
 static void lower_conditional(Lowerer *l, EchId id)
@@ -890,7 +1015,7 @@ static void lower_conditional(Lowerer *l, EchId id)
     if (i->n_called == 0)
         return;
     ech_diag_note(l->diag, "conditionals_with_one_branch_taken", 1);
-    lower_computation(l, ech_program_called(l->p, i, taken_branch(l->p, i)));
+    lower_called(l, id, ech_program_called(l->p, i, taken_branch(l->p, i)));
 }
 
 static void lower_instruction(Lowerer *l, EchId id)
@@ -939,7 +1064,7 @@ static void lower_instruction(Lowerer *l, EchId id)
     case ECH_HLO_WHILE: lower_loop(l, id); break;
     case ECH_HLO_CALL:
         if (i->n_called > 0)
-            lower_computation(l, ech_program_called(p, i, 0));
+            lower_called(l, id, ech_program_called(p, i, 0));
         break;
     case ECH_HLO_CONDITIONAL: lower_conditional(l, id); break;
     case ECH_HLO_CUSTOM_CALL:
@@ -978,6 +1103,24 @@ static void lower_computation(Lowerer *l, EchId computation)
         lower_instruction(l, c->first + k);
         release(l, c->first + k);
     }
+}
+
+/* A computation that several instructions call has its values at the first of them: the others repeat its work without its buffers. */
+static void lower_called(Lowerer *l, EchId caller, EchId computation)
+{
+    if (l->p->computations[computation].caller == caller && l->repeats == 0) {
+        lower_computation(l, computation);
+        return;
+    }
+    if (l->repeated >= MAX_REPEATED) {
+        ech_diag_dropped(l->diag, "repeated_calls_left_out", 1, "%s", l->p->instructions[caller].name);
+        return;
+    }
+    l->repeats++;
+    l->repeated += l->p->computations[computation].n;
+    ech_diag_note(l->diag, "repeated_calls_without_buffers", 1);
+    lower_computation(l, computation);
+    l->repeats--;
 }
 
 static void set_figure(EchTraceBuilder *b, const char *name, EchBytes bytes)
@@ -1025,8 +1168,10 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     l.core = queue_named(&l, "core", ECH_QUEUE_COMPUTE);
     l.places = g_new0(Place, program->n_buffers + 1);
+    l.hidden = g_new0(bool, program->n_computations + 1);
     l.born = g_new0(GArray *, program->n_instructions + 1);
     l.dies = g_new0(GArray *, program->n_instructions + 1);
+    l.homed = g_new0(GArray *, program->n_instructions + 1);
     l.started = g_new(EchId, program->n_instructions + 1);
     l.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
     uint32_t most = 0;
@@ -1044,11 +1189,14 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     for (size_t i = 0; i < program->n_instructions; i++) {
         g_clear_pointer(&l.born[i], g_array_unref);
         g_clear_pointer(&l.dies[i], g_array_unref);
+        g_clear_pointer(&l.homed[i], g_array_unref);
     }
     g_free(l.born);
     g_free(l.dies);
+    g_free(l.homed);
     g_free(l.started);
     g_free(l.places);
+    g_free(l.hidden);
     g_free(l.operand_bytes);
     g_array_unref(l.pending);
     g_hash_table_unref(l.queues);
