@@ -202,7 +202,8 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         if (covered < skipped[i])
             share_of(shares, "idle")->time += skipped[i] - covered;
     }
-    qsort(shares->data, shares->len, sizeof(EchShare), compare_shares);
+    if (shares->len > 1)
+        qsort(shares->data, shares->len, sizeof(EchShare), compare_shares);
     *ret_n = shares->len;
     return (EchShare *)(void *)g_array_steal(shares, NULL);
 }
