@@ -124,6 +124,10 @@ static EchTime picoseconds(const EchKernelModel *model, double cycles)
 static void finish(const EchKernelModel *model, const EchKernelSums *sums, EchKernelCost *ret)
 {
     ret->time = picoseconds(model, sums->total);
+    if (sums->total / model->clock_hz >= 4e6) { /* months: sizes that nobody runs; the parts would only saturate one by one */
+        ret->fill = ret->time;
+        return;
+    }
     ret->compute = picoseconds(model, sums->compute);
     ret->hbm = picoseconds(model, sums->hbm);
     ret->latency = picoseconds(model, sums->latency);
