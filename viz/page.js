@@ -22,6 +22,50 @@ const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + ' %';
 const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 1000 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
+// A sweep: its runs side by side, as bars. Each row of bars has its own scale.
+function sweep() {
+  document.title = run.title + ' · echelon';
+  const main = select('main').html('');
+  main.append('header').append('h1').text(run.title);
+  main.select('header').append('p').text(run.points.length + ' runs over ' + run.axes.join(', '));
+  const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
+  const used = (p, name) => p.run.needs && p.run.needs[name] ? p.run.needs[name].bytes : (m => !m ? 0 : m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes)(p.run.memories[name]);
+  const measures = [{ name: 'time', value: p => p.makespan_ps, text: time, colour: 'var(--kernel)' }];
+  for (const name of new Set([...names('needs'), ...names('memories')]))
+    measures.push({ name: name, value: p => used(p, name), text: bytes, colour: 'var(--collective)', limit: p => (p.run.memories[name] || {}).available_bytes });
+  for (const name of names('links')) {
+    measures.push({ name: name + ' link, to device', value: p => (p.run.links[name] || {}).bytes_forward || 0, text: bytes, colour: 'var(--copy)' });
+    measures.push({ name: name + ' link, from device', value: p => (p.run.links[name] || {}).bytes_backward || 0, text: bytes, colour: 'var(--copy)' });
+  }
+  for (const m of measures) {
+    const largest = d3.max(ran, m.value) || 0;
+    if (largest <= 4096) continue;
+    main.append('h2').text(m.name);
+    const body = main.append('table').attr('class', 'sweep');
+    for (const p of run.points) {
+      const tr = body.append('tr');
+      tr.append('td').attr('class', 'name').text(p.values.join(', '));
+      if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }
+      const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
+      tr.append('td').attr('class', 'n').text(m.text(m.value(p)));
+      tr.append('td').attr('class', 'bar').append('div').style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
+      tr.append('td').text(m.name === 'time' ? 'bound by ' + p.run.bound_by + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
+    }
+  }
+  main.append('h2').text('Where the time goes (critical path)');
+  const parts = names('critical_path'), shades = d3.scaleOrdinal(d3.schemeTableau10).domain(parts), longest = d3.max(ran, p => p.makespan_ps) || 1;
+  const legend = main.append('div').attr('id', 'legend');
+  for (const part of parts.filter(n => ran.some(p => p.run.critical_path[n] > 0))) { const item = legend.append('span'); item.append('i').style('background', shades(part)); item.append('span').text(part); }
+  const body = main.append('table').attr('class', 'sweep');
+  for (const p of ran) {
+    const tr = body.append('tr');
+    tr.append('td').attr('class', 'name').text(p.values.join(', '));
+    const bar = tr.append('td').attr('class', 'stack').append('div');
+    for (const part of parts) bar.append('span').attr('title', part + ': ' + time(p.run.critical_path[part] || 0)).style('width', 100 * (p.run.critical_path[part] || 0) / longest + '%').style('background', shades(part));
+  }
+}
+if (run.points) return sweep();
+
 // Head
 document.title = run.title + ' · echelon';
 select('#title').text(run.title);

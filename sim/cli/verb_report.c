@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/report/report.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Reads a file of a result folder and checks that it is one JSON object, since it goes into a page as it is. */
@@ -42,8 +43,10 @@ int ech_verb_report(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     GError *error = NULL;
-    g_autofree char *run = read_json(rest[0], "run.json", &error);
-    g_autofree char *details = run ? read_json(rest[0], "details.json", &error) : NULL;
+    g_autofree char *sweep = g_build_filename(rest[0], "sweep.json", NULL);
+    bool is_sweep = g_file_test(sweep, G_FILE_TEST_EXISTS);
+    g_autofree char *run = read_json(rest[0], is_sweep ? "sweep.json" : "run.json", &error);
+    g_autofree char *details = !run ? NULL : is_sweep ? g_strdup("{}") : read_json(rest[0], "details.json", &error);
     if (!details)
         return ech_cli_fail(error);
     g_autoptr(GString) page = ech_report_html(run, details);

@@ -127,14 +127,15 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
-        ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
+        g_autoptr(GString) html = ech_report_html(json, "{}");
+        ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) && ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
         for (size_t i = 0; ok && i < n; i++) {
             g_autofree char *name = g_strdup_printf("%03zu/run.json", i);
             ok = !points[i].json || ech_output_write(output, name, points[i].json, strlen(points[i].json), &error);
         }
         ok = ok && ech_output_commit(output, &error);
         if (ok)
-            fprintf(stderr, "wrote %s: sweep.json, summary.txt and a folder for each run\n", options->output);
+            fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
     }
     if (ok)
         ech_cli_print(options->json ? json : text);
@@ -168,6 +169,9 @@ int ech_verb_run(int argc, char **argv)
         options_clear(&options);
         return ECH_EXIT_USAGE;
     }
+    /* A captured file in place of an experiment means --trace. */
+    if (rest[0] && !rest[1] && !options.trace && !g_str_has_suffix(rest[0], ".yaml") && !g_str_has_suffix(rest[0], ".yml"))
+        options.trace = g_steal_pointer(&rest[0]);
     int code;
     if (g_strv_length(rest) > 1 || (!rest[0] && !options.trace) || options.jobs < 1 || options.jobs > 256) {
         fprintf(stderr, "echelon run: %s\n",

@@ -283,6 +283,7 @@ $ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[3GB] --set devi
 000
 001
 002
+report.html
 summary.txt
 sweep.json
 
