@@ -368,7 +368,7 @@ EchAllocBlock *ech_allocator_blocks(const EchAllocator *self, size_t *ret_n)
     if (self->class->walk_free)
         self->class->walk_free(self, out);
     if (out->len)
-        qsort(out->data, out->len, sizeof(EchAllocBlock), compare_blocks);
+        g_array_sort(out, compare_blocks);
     *ret_n = out->len;
     return (EchAllocBlock *)(void *)g_array_free(out, FALSE);
 }
@@ -378,7 +378,7 @@ void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out)
     g_autoptr(GArray) used = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
     ech_alloc_each_live(self, add_used, used);
     if (used->len)
-        qsort(used->data, used->len, sizeof(EchAllocBlock), compare_blocks);
+        g_array_sort(used, compare_blocks);
     uint64_t at = 0;
     for (unsigned i = 0; i <= used->len; i++) {
         const EchAllocBlock *next = i < used->len ? &g_array_index(used, EchAllocBlock, i) : NULL;

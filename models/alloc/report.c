@@ -99,7 +99,7 @@ static void look(EchMoment *moment, const EchAllocator *allocator, const uint32_
             qsort(&g_array_index(pins, EchPin, segment->first_block), segment->n_blocks, sizeof(EchPin), by_bytes);
     }
     if (segments->len)
-        qsort(segments->data, segments->len, sizeof(EchSegmentReport), by_stranded);
+        g_array_sort(segments, by_stranded);
     moment->n_segments = segments->len;
     moment->n_pins = pins->len;
     moment->segments = (EchSegmentReport *)(void *)g_array_free(g_steal_pointer(&segments), FALSE);

@@ -759,7 +759,7 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
             Life life = {t, table_end[t], ECH_PLACE_NONE, (uint64_t)t};
             g_array_append_val(lives, life);
         }
-    qsort(lives->data, lives->len, sizeof(Life), compare_life);
+    g_array_sort(lives, compare_life);
     /* Releases of a step come after its allocations, in the same order. */
     g_autofree uint32_t *head = g_new(uint32_t, p->n_steps + 2), *next = g_new(uint32_t, MAX(lives->len, 1)), *tail = g_new(uint32_t, p->n_steps + 2);
     for (uint32_t t = 0; t < p->n_steps + 2; t++)

@@ -651,7 +651,7 @@ bool ech_vmem_repack(EchVmemBlock *blocks, uint32_t n, uint32_t n_steps, int64_t
         o->length = MIN(o->length, blocks[o->owner].request.starts[0] - blocks[i].request.end);
         g_array_append_val((GArray *)members->pdata[at - 1], i);
     }
-    qsort(order->data, order->len, sizeof(Order), compare_order);
+    g_array_sort(order, compare_order);
     int64_t top = 0;
     for (guint i = 0; i < order->len; i++)
     {

@@ -230,7 +230,7 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
             g_hash_table_insert(queues, &values[i], GUINT_TO_POINTER(i + 1));
     }
     if (segments->len)
-        qsort(segments->data, segments->len, sizeof(StartSegment), by_segment);
+        g_array_sort(segments, by_segment);
     if (residents->len)
         g_qsort_with_data(residents->data, (gint)residents->len, sizeof(EchId), by_address, (void *)(uintptr_t)buffers);
     Streams streams = streams_new(trace);

@@ -202,8 +202,7 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         if (covered < skipped[i])
             share_of(shares, "idle")->time += skipped[i] - covered;
     }
-    if (shares->len > 1)
-        qsort(shares->data, shares->len, sizeof(EchShare), compare_shares);
+    g_array_sort(shares, compare_shares);
     *ret_n = shares->len;
     return (EchShare *)(void *)g_array_steal(shares, NULL);
 }
@@ -238,7 +237,7 @@ EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTi
         EchHolder holder = {placed->buffer, MAX(placed->place.rounded, buffer->bytes), placed->place.address};
         g_array_append_val(holders, holder);
     }
-    qsort(holders->data, holders->len, sizeof(EchHolder), compare_holders);
+    g_array_sort(holders, compare_holders);
     *ret_n = holders->len;
     return (EchHolder *)(void *)g_array_steal(holders, NULL);
 }

@@ -106,7 +106,7 @@ EchTimeline *ech_timeline_new(const EchReport *report)
             g_array_append_val(slices, slice);
         }
     }
-    qsort(slices->data, slices->len, sizeof(EchSlice), compare_slices);
+    g_array_sort(slices, compare_slices);
     g_autoptr(GArray) tracks = g_array_new(FALSE, FALSE, sizeof(EchTrack));
     EchSlice *all = (EchSlice *)(void *)slices->data;
     for (size_t i = 0; i < slices->len;) {
@@ -122,7 +122,7 @@ EchTimeline *ech_timeline_new(const EchReport *report)
         }
         i = end;
     }
-    qsort(slices->data, slices->len, sizeof(EchSlice), compare_slices);
+    g_array_sort(slices, compare_slices);
     timeline->n_tracks = tracks->len;
     timeline->tracks = (EchTrack *)(void *)g_array_steal(tracks, NULL);
     timeline->n_slices = slices->len;
