@@ -48,7 +48,8 @@ void ech_json_free(EchJson *json)
 
 const char *ech_json_text(const EchJson *json, size_t *ret_n)
 {
-    *ret_n = json->n_text;
+    if (ret_n)
+        *ret_n = json->n_text;
     return json->text;
 }
 

@@ -32,7 +32,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchJson, ech_json_free)
 EchJsonToken ech_json_next(EchJson *json);
 /** Skips the next value whole (after a KEY, or the next element of an array). False on damage or where a container ends instead. */
 bool ech_json_skip(EchJson *json);
-/** Text of the last KEY, STRING (escapes resolved) or NUMBER (as written); NUL-terminated, borrowed until the next call. */
+/** Text of the last KEY, STRING (escapes resolved) or NUMBER (as written); NUL-terminated, borrowed until the next call. @ret_n may be NULL. */
 const char *ech_json_text(const EchJson *json, size_t *ret_n);
 /** Containers open; at most 512. */
 unsigned ech_json_depth(const EchJson *json);

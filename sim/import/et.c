@@ -1,0 +1,612 @@
+#include "sim/import/et.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+static const char *const type_names[ECH_N_ET_TYPES] = {"INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL", "STORAGE", "BATCH", "CHECKPOINT"};
+
+#define MAX_DEVICES 1024
+
+typedef struct {
+    uint32_t storage; /* in storages */
+    bool written;
+    EchBytes bytes;
+} Access;
+
+typedef struct {
+    uint64_t id;
+    bool control;
+} Dep;
+
+typedef struct {
+    uint64_t key;
+    EchBytes bytes;    /* to the end of the last tensor in it */
+    bool host;
+    uint32_t device;
+    EchId buffer;
+    uint32_t first, last; /* positions in the final order of the nodes that touch it; first > last: none */
+    bool written_first;
+} Storage;
+
+typedef struct {
+    EchEtNode node;
+    uint32_t first_access, n_accesses;
+    uint32_t first_dep, n_deps;
+    bool has_children;
+    uint8_t becomes; /* EchOpKind */
+    uint32_t missing; /* dependencies not yet ordered */
+    EchId op;
+} Node;
+
+struct EchEt {
+    EchTraceBuilder *builder;
+    GArray *nodes;    /* Node */
+    GArray *accesses; /* Access, by node */
+    GArray *deps;     /* Dep, by node */
+    bool has_data_deps;
+    GArray *storages; /* Storage */
+    GHashTable *by_key; /* uint64_t in the array's order -> index + 1 */
+    uint64_t bad_tensors;
+};
+
+EchEt *ech_et_new(const char *format)
+{
+    EchEt *et = g_new0(EchEt, 1);
+    et->builder = ech_trace_builder_new(format);
+    et->nodes = g_array_new(FALSE, TRUE, sizeof(Node));
+    et->accesses = g_array_new(FALSE, TRUE, sizeof(Access));
+    et->deps = g_array_new(FALSE, TRUE, sizeof(Dep));
+    et->storages = g_array_new(FALSE, TRUE, sizeof(Storage));
+    et->by_key = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    return et;
+}
+
+void ech_et_free(EchEt *et)
+{
+    if (!et)
+        return;
+    ech_trace_builder_free(et->builder);
+    g_array_unref(et->nodes);
+    g_array_unref(et->accesses);
+    g_array_unref(et->deps);
+    g_array_unref(et->storages);
+    g_hash_table_unref(et->by_key);
+    g_free(et);
+}
+
+EchId ech_et_string(EchEt *et, const char *text, gssize length)
+{
+    return ech_trace_builder_string(et->builder, text, length);
+}
+
+void ech_et_property(EchEt *et, const char *key, const char *value)
+{
+    ech_trace_builder_set_property(et->builder, key, value);
+}
+
+void ech_et_node(EchEt *et, EchEtNode node)
+{
+    if (node.start_us > INT64_MAX / (2 * ECH_PS_PER_US) || node.start_us < 0)
+        node.start_us = -1;
+    if (node.duration_us > INT64_MAX / (2 * ECH_PS_PER_US) || node.duration_us < 0)
+        node.duration_us = -1;
+    Node row = {.node = node, .first_access = et->accesses->len, .first_dep = et->deps->len, .op = ECH_NONE};
+    if (row.node.type >= ECH_N_ET_TYPES)
+        row.node.type = ECH_ET_INVALID;
+    g_array_append_val(et->nodes, row);
+}
+
+static Node *last_node(EchEt *et)
+{
+    return &g_array_index(et->nodes, Node, et->nodes->len - 1);
+}
+
+void ech_et_dep(EchEt *et, uint64_t id, bool control)
+{
+    Node *node = last_node(et);
+    Dep dep = {id, control};
+    if (id == node->node.id)
+        return;
+    g_array_append_val(et->deps, dep);
+    node->n_deps++;
+    et->has_data_deps = et->has_data_deps || !control;
+}
+
+static uint32_t storage_of(EchEt *et, uint64_t key)
+{
+    gpointer found = g_hash_table_lookup(et->by_key, &key);
+    if (found)
+        return GPOINTER_TO_UINT(found) - 1;
+    Storage storage = {.key = key, .buffer = ECH_NONE, .first = UINT32_MAX};
+    g_array_append_val(et->storages, storage);
+    uint64_t *own = g_new(uint64_t, 1);
+    *own = key;
+    g_hash_table_insert(et->by_key, own, GUINT_TO_POINTER(et->storages->len));
+    return et->storages->len - 1;
+}
+
+void ech_et_tensor(EchEt *et, bool written, const int64_t numbers[5], const char *device, size_t device_length)
+{
+    for (unsigned i = 0; i < 5; i++) {
+        if (numbers[i] < 0) {
+            et->bad_tensors++;
+            return;
+        }
+    }
+    EchBytes element = (EchBytes)numbers[4], bytes = ech_bytes_mul((EchBytes)numbers[3], element);
+    EchBytes end = ech_bytes_add(ech_bytes_mul((EchBytes)numbers[2], element), bytes);
+    if (end > UINT64_C(1) << 50) {
+        et->bad_tensors++;
+        return;
+    }
+    if (bytes == 0) /* uninitialised tensors are of no bytes */
+        return;
+    bool host = device_length >= 3 && strncmp(device, "cpu", 3) == 0;
+    uint64_t ordinal = 0;
+    const char *colon = memchr(device, ':', device_length);
+    for (const char *at = colon ? colon + 1 : device + device_length; at < device + device_length && *at >= '0' && *at <= '9' && ordinal < MAX_DEVICES; at++)
+        ordinal = ordinal * 10 + (uint64_t)(*at - '0');
+    /* Without a storage id the tensor stands for its storage. Ids of devices are apart. */
+    uint64_t id = numbers[1] ? (uint64_t)numbers[1] << 1 : (uint64_t)numbers[0] << 1 | 1;
+    uint32_t index = storage_of(et, (id << 11) + (host ? MAX_DEVICES : MIN(ordinal, MAX_DEVICES - 1)));
+    Storage *storage = &g_array_index(et->storages, Storage, index);
+    storage->bytes = MAX(storage->bytes, end);
+    storage->host = host;
+    storage->device = (uint32_t)MIN(ordinal, MAX_DEVICES - 1);
+    Node *node = last_node(et);
+    /* A storage is named again and again in lists of views: keep one access of a kind. */
+    for (uint32_t i = 0; i < MIN(node->n_accesses, 16); i++) {
+        Access *before = &g_array_index(et->accesses, Access, et->accesses->len - 1 - i);
+        if (before->storage == index && before->written == written) {
+            before->bytes = MAX(before->bytes, bytes);
+            return;
+        }
+    }
+    Access access = {index, written, bytes};
+    g_array_append_val(et->accesses, access);
+    node->n_accesses++;
+}
+
+/* ---- Order ---- */
+
+/** A binary heap of node numbers, the first in order on top. */
+typedef struct {
+    const Node *nodes;
+    bool by_id;
+    uint32_t *items;
+    size_t n;
+} Queue;
+
+static bool before(const Queue *queue, uint32_t a, uint32_t b)
+{
+    if (queue->by_id && queue->nodes[a].node.id != queue->nodes[b].node.id)
+        return queue->nodes[a].node.id < queue->nodes[b].node.id;
+    return a < b;
+}
+
+static void push(Queue *queue, uint32_t node)
+{
+    size_t at = queue->n++;
+    for (; at > 0 && before(queue, node, queue->items[(at - 1) / 2]); at = (at - 1) / 2)
+        queue->items[at] = queue->items[(at - 1) / 2];
+    queue->items[at] = node;
+}
+
+static uint32_t pop(Queue *queue)
+{
+    uint32_t top = queue->items[0], last = queue->items[--queue->n];
+    size_t at = 0;
+    for (size_t child = 1; child < queue->n; child = at * 2 + 1) {
+        if (child + 1 < queue->n && before(queue, queue->items[child + 1], queue->items[child]))
+            child++;
+        if (before(queue, last, queue->items[child]))
+            break;
+        queue->items[at] = queue->items[child];
+        at = child;
+    }
+    if (queue->n)
+        queue->items[at] = last;
+    return top;
+}
+
+/** Turns ids of dependencies into node numbers (ECH_NONE where unknown or repeated) and marks parents. Owned by the caller. */
+static uint32_t *resolve(EchEt *et, EchDiag *diag)
+{
+    Node *nodes = (Node *)(void *)et->nodes->data;
+    const Dep *rows = (const Dep *)(const void *)et->deps->data;
+    g_autoptr(GHashTable) index = g_hash_table_new(g_int64_hash, g_int64_equal);
+    for (guint i = 0; i < et->nodes->len; i++) {
+        if (g_hash_table_contains(index, &nodes[i].node.id))
+            ech_diag_dropped(diag, "repeated_node_ids", 1, "node %" G_GUINT64_FORMAT, nodes[i].node.id);
+        else
+            g_hash_table_insert(index, &nodes[i].node.id, GUINT_TO_POINTER(i + 1));
+    }
+    uint32_t *numbers = g_new(uint32_t, (size_t)et->deps->len + 1);
+    for (guint i = 0; i < et->nodes->len; i++) {
+        for (uint32_t d = nodes[i].first_dep; d < nodes[i].first_dep + nodes[i].n_deps; d++) {
+            guint found = GPOINTER_TO_UINT(g_hash_table_lookup(index, &rows[d].id));
+            numbers[d] = found && found - 1 != i ? found - 1 : ECH_NONE;
+            if (!found)
+                ech_diag_note(diag, "dependencies_on_nodes_outside", 1);
+            else
+                nodes[found - 1].has_children = true;
+            for (uint32_t e = nodes[i].first_dep; e < d && d - e < 64; e++) {
+                if (numbers[e] == numbers[d] && (!rows[e].control || rows[d].control))
+                    numbers[d] = ECH_NONE;
+            }
+        }
+    }
+    return numbers;
+}
+
+/** Whether a dependency decides the order. */
+static bool orders(const EchEt *et, const uint32_t *deps, uint32_t d)
+{
+    return deps[d] != ECH_NONE && !(et->has_data_deps && g_array_index(et->deps, Dep, d).control);
+}
+
+/** Nodes so that dependencies come first, otherwise in file (or id) order; those of a cycle last. Owned by the caller. */
+static uint32_t *sort_nodes(EchEt *et, const uint32_t *deps, bool by_id, EchDiag *diag)
+{
+    Node *nodes = (Node *)(void *)et->nodes->data;
+    guint n = et->nodes->len;
+    g_autofree uint32_t *first = g_new0(uint32_t, (size_t)n + 1), *users = g_new(uint32_t, (size_t)et->deps->len + 1), *items = g_new(uint32_t, (size_t)n + 1);
+    for (guint i = 0; i < n; i++) {
+        for (uint32_t d = nodes[i].first_dep; d < nodes[i].first_dep + nodes[i].n_deps; d++) {
+            if (orders(et, deps, d)) {
+                first[deps[d] + 1]++;
+                nodes[i].missing++;
+            }
+        }
+    }
+    for (guint i = 0; i < n; i++)
+        first[i + 1] += first[i];
+    g_autofree uint32_t *next = g_memdup2(first, ((size_t)n + 1) * sizeof *first);
+    for (guint i = 0; i < n; i++) {
+        for (uint32_t d = nodes[i].first_dep; d < nodes[i].first_dep + nodes[i].n_deps; d++) {
+            if (orders(et, deps, d))
+                users[next[deps[d]]++] = i;
+        }
+    }
+    Queue queue = {nodes, by_id, items, 0};
+    for (guint i = 0; i < n; i++) {
+        if (nodes[i].missing == 0)
+            push(&queue, i);
+    }
+    uint32_t *order = g_new(uint32_t, (size_t)n + 1);
+    guint n_order = 0;
+    while (queue.n > 0) {
+        uint32_t node = pop(&queue);
+        order[n_order++] = node;
+        for (uint32_t u = first[node]; u < first[node + 1]; u++) {
+            if (--nodes[users[u]].missing == 0)
+                push(&queue, users[u]);
+        }
+    }
+    for (guint i = 0; n_order < n && i < n; i++) {
+        if (nodes[i].missing > 0) {
+            ech_diag_dropped(diag, "nodes_in_dependency_cycles", 1, "node %" G_GUINT64_FORMAT, nodes[i].node.id);
+            order[n_order++] = i;
+        }
+    }
+    return order;
+}
+
+/* ---- The trace ---- */
+
+static EchCollective collective_of(uint8_t comm_type)
+{
+    switch (comm_type) {
+    case 1:
+    case 2: return ECH_COLLECTIVE_ALL_REDUCE; /* reduce: the same traffic towards one */
+    case 3:
+    case 4: return ECH_COLLECTIVE_ALL_GATHER;
+    case 5:
+    case 6: return ECH_COLLECTIVE_BROADCAST;
+    case 7: return ECH_COLLECTIVE_ALL_TO_ALL;
+    case 8:
+    case 9: return ECH_COLLECTIVE_REDUCE_SCATTER;
+    default: return ECH_COLLECTIVE_NONE;
+    }
+}
+
+static const char *node_name(const EchEt *et, const Node *node)
+{
+    return ech_trace_builder_peek_string(et->builder, node->node.name);
+}
+
+/** What a node becomes. In a trace with GPU nodes what runs on a CPU is a mark: it launched the others. In a tree of operators only leaves that touch tensors work. */
+static EchOpKind classify(const EchEt *et, const Node *node, bool any_device, bool tree)
+{
+    bool on_device = node->node.place == ECH_ET_DEVICE || !any_device;
+    switch ((EchEtType)node->node.type) {
+    case ECH_ET_COMP:
+        if (!on_device || (tree && (node->has_children || node->n_accesses == 0)))
+            return ECH_OP_MARK;
+        if (g_str_has_prefix(node_name(et, node), "Memcpy"))
+            return ECH_OP_COPY;
+        return ECH_OP_KERNEL;
+    case ECH_ET_MEM_LOAD:
+    case ECH_ET_MEM_STORE: return ECH_OP_COPY;
+    case ECH_ET_COMM_SEND:
+    case ECH_ET_COMM_RECV:
+    case ECH_ET_COMM_COLL: return any_device && node->node.place == ECH_ET_HOST ? ECH_OP_MARK : ECH_OP_COLLECTIVE;
+    case ECH_ET_INVALID:
+    case ECH_ET_METADATA:
+    case ECH_ET_STORAGE:
+    case ECH_ET_BATCH:
+    case ECH_ET_CHECKPOINT:
+    case ECH_N_ET_TYPES: break;
+    }
+    return ECH_OP_MARK;
+}
+
+typedef struct {
+    EchEt *et;
+    EchImport *import;
+    Node *nodes;
+    Storage *storages;
+    const uint32_t *deps;
+    EchId hbm, host;
+    GHashTable *queues; /* kind and thread -> id + 1 */
+    bool any_device;
+    int64_t base_us;
+} Maker;
+
+static EchId queue_of(Maker *maker, EchQueueKind kind, const Node *node)
+{
+    bool on_device = maker->any_device && node->node.place == ECH_ET_DEVICE;
+    bool threads = on_device || kind == ECH_QUEUE_HOST;
+    uint64_t key = (uint64_t)kind << 56 | (threads ? (uint64_t)node->node.thread & 0xffffffffffff : 0);
+    gpointer found = g_hash_table_lookup(maker->queues, GSIZE_TO_POINTER(key));
+    if (found)
+        return GPOINTER_TO_UINT(found) - 1;
+    static const char *const names[] = {"core", "dma", "thread", "network"};
+    g_autofree char *name = threads ? g_strdup_printf("%s %" G_GINT64_FORMAT, kind == ECH_QUEUE_HOST ? "thread" : "stream", node->node.thread) : g_strdup(names[kind]);
+    EchId queue = ech_trace_builder_queue(maker->et->builder, name, kind, 0);
+    g_hash_table_insert(maker->queues, GSIZE_TO_POINTER(key), GUINT_TO_POINTER(queue + 1));
+    return queue;
+}
+
+static const Access *find_access(const Maker *maker, const Node *node, bool written, EchId memory)
+{
+    for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
+        const Access *access = &g_array_index(maker->et->accesses, Access, a);
+        if (access->written == written && (maker->storages[access->storage].host ? maker->host : maker->hbm) == memory)
+            return access;
+    }
+    return NULL;
+}
+
+static EchBytes largest_access(const Maker *maker, const Node *node)
+{
+    EchBytes bytes = 0;
+    for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++)
+        bytes = MAX(bytes, g_array_index(maker->et->accesses, Access, a).bytes);
+    return bytes;
+}
+
+/** Memories of a copy: stated by the type, or by CUPTI's name ("Memcpy HtoD (Pageable -> Device)"). */
+static void copy_memories(const Maker *maker, const Node *node, EchOp *op)
+{
+    const char *name = node_name(maker->et, node);
+    bool load = node->node.type == ECH_ET_MEM_LOAD, store = node->node.type == ECH_ET_MEM_STORE;
+    op->memory_from = load || strstr(name, "HtoD") || strstr(name, "HtoH") ? maker->host : maker->hbm;
+    op->memory_to = store || strstr(name, "DtoH") || strstr(name, "HtoH") ? maker->host : maker->hbm;
+    EchBytes known = node->node.tensor_bytes;
+    op->bytes = known ? known : largest_access(maker, node);
+    op->bytes_origin = known ? ECH_KNOWN : op->bytes ? ECH_INFERRED : ECH_ABSENT;
+}
+
+static EchOp node_op(Maker *maker, const Node *node)
+{
+    EchOp op = ech_op_init((EchOpKind)node->becomes);
+    EchQueueKind kind = ECH_QUEUE_COMPUTE;
+    op.name = node->node.name;
+    switch ((EchOpKind)node->becomes) {
+    case ECH_OP_COPY:
+        copy_memories(maker, node, &op);
+        kind = ECH_QUEUE_COPY;
+        break;
+    case ECH_OP_COLLECTIVE:
+        op.collective = (uint8_t)(node->node.type == ECH_ET_COMM_SEND ? ECH_COLLECTIVE_SEND : node->node.type == ECH_ET_COMM_RECV ? ECH_COLLECTIVE_RECV : collective_of(node->node.comm_type));
+        op.bytes = node->node.has_comm_bytes ? node->node.comm_bytes : largest_access(maker, node);
+        op.bytes_origin = node->node.has_comm_bytes ? ECH_KNOWN : op.bytes ? ECH_INFERRED : ECH_ABSENT;
+        op.memory_from = 0;
+        kind = ECH_QUEUE_COLLECTIVE;
+        break;
+    case ECH_OP_MARK: kind = node->node.place == ECH_ET_DEVICE ? ECH_QUEUE_COMPUTE : ECH_QUEUE_HOST; break;
+    case ECH_OP_KERNEL:
+    case ECH_OP_ALLOC:
+    case ECH_OP_FREE:
+    case ECH_OP_LOOP:
+    case ECH_OP_SIGNAL:
+    case ECH_OP_WAIT:
+    case ECH_N_OP_KINDS: break;
+    }
+    op.queue = queue_of(maker, kind, node);
+    if (node->node.start_us > 0 && maker->base_us >= 0)
+        op.recorded.start = (node->node.start_us - maker->base_us) * ECH_PS_PER_US;
+    if (node->node.duration_us >= 0)
+        op.recorded.duration = node->node.duration_us * ECH_PS_PER_US;
+    return op;
+}
+
+static void add_uses(Maker *maker, const Node *node, const EchOp *op)
+{
+    EchTraceBuilder *builder = maker->et->builder;
+    if (op->kind == ECH_OP_COPY) {
+        const Access *from = find_access(maker, node, false, op->memory_from), *to = find_access(maker, node, true, op->memory_to);
+        if (from && to && maker->storages[from->storage].buffer != ECH_NONE && maker->storages[to->storage].buffer != ECH_NONE) {
+            ech_trace_builder_use(builder, maker->storages[from->storage].buffer, ECH_READ, op->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+            ech_trace_builder_use(builder, maker->storages[to->storage].buffer, ECH_WRITE, op->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        }
+        return;
+    }
+    for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
+        const Access *access = &g_array_index(maker->et->accesses, Access, a);
+        ech_trace_builder_use(builder, maker->storages[access->storage].buffer, access->written ? ECH_WRITE : ECH_READ, access->bytes, ECH_PATTERN_STREAM,
+                              maker->any_device ? ECH_INFERRED : ECH_KNOWN);
+    }
+    if (op->kind == ECH_OP_KERNEL && node->node.num_ops > 0)
+        ech_trace_builder_work(builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, node->node.num_ops, ECH_ASSUMED);
+}
+
+/** First and last node of every storage that a working node touches. */
+static void find_lives(Maker *maker, const uint32_t *order, guint n)
+{
+    for (guint position = 0; position < n; position++) {
+        const Node *node = &maker->nodes[order[position]];
+        if (node->becomes == ECH_OP_MARK)
+            continue;
+        for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
+            const Access *access = &g_array_index(maker->et->accesses, Access, a);
+            Storage *storage = &maker->storages[access->storage];
+            if (storage->first == UINT32_MAX) {
+                storage->first = position;
+                storage->written_first = access->written;
+            } else if (storage->first == position && !access->written) {
+                storage->written_first = false;
+            }
+            storage->last = position;
+        }
+    }
+}
+
+static void make_buffers(Maker *maker)
+{
+    for (guint s = 0; s < maker->et->storages->len; s++) {
+        Storage *storage = &maker->storages[s];
+        if (storage->first == UINT32_MAX)
+            continue;
+        g_autofree char *name = g_strdup_printf("%s %" G_GUINT64_FORMAT, storage->key >> 11 & 1 ? "tensor" : "storage", storage->key >> 12);
+        EchBuffer buffer = ech_buffer_init();
+        buffer.name = ech_trace_builder_string(maker->et->builder, name, -1);
+        buffer.memory = storage->host ? maker->host : maker->hbm;
+        buffer.bytes = storage->bytes;
+        buffer.resident = !storage->written_first;
+        storage->buffer = ech_trace_builder_buffer(maker->et->builder, buffer);
+    }
+}
+
+static void add_life_op(Maker *maker, EchOpKind kind, const Storage *storage, EchId queue)
+{
+    EchOp op = ech_op_init(kind);
+    op.target = storage->buffer;
+    op.bytes = storage->bytes;
+    op.bytes_origin = ECH_INFERRED;
+    op.queue = queue;
+    ech_trace_builder_op(maker->et->builder, op);
+    ech_diag_note(maker->import->diag, kind == ECH_OP_ALLOC ? "allocations_inferred_from_first_write" : "frees_inferred_from_last_use", 1);
+}
+
+/** Lists of storages by a position: head[position] and next[storage], ECH_NONE at the end. */
+typedef struct {
+    uint32_t *head, *next;
+} Lists;
+
+static Lists lists_new(guint n_positions, guint n)
+{
+    Lists lists = {g_new(uint32_t, (size_t)n_positions + 1), g_new(uint32_t, (size_t)n + 1)};
+    memset(lists.head, 0xff, ((size_t)n_positions + 1) * sizeof *lists.head);
+    return lists;
+}
+
+static void lists_add(Lists *lists, uint32_t position, uint32_t storage)
+{
+    lists->next[storage] = lists->head[position];
+    lists->head[position] = storage;
+}
+
+static void make_ops(Maker *maker, const uint32_t *order, guint n)
+{
+    EchEt *et = maker->et;
+    guint n_storages = et->storages->len;
+    Lists begins = lists_new(n, n_storages), ends = lists_new(n, n_storages);
+    for (guint s = n_storages; s-- > 0;) { /* backwards, so that lists are in order */
+        const Storage *storage = &maker->storages[s];
+        if (storage->first == UINT32_MAX || !storage->written_first)
+            continue;
+        lists_add(&begins, storage->first, s);
+        /* What is written and never read again may be a result: it stays. */
+        if (storage->last > storage->first || (storage->key & 0x7ff) == 0x7ff)
+            lists_add(&ends, storage->last, s);
+    }
+    for (guint position = 0; position < n; position++) {
+        Node *node = &maker->nodes[order[position]];
+        EchOp op = node_op(maker, node);
+        for (uint32_t s = begins.head[position]; s != ECH_NONE; s = begins.next[s])
+            add_life_op(maker, ECH_OP_ALLOC, &maker->storages[s], op.queue);
+        node->op = ech_trace_builder_op(et->builder, op);
+        if (op.kind != ECH_OP_MARK)
+            add_uses(maker, node, &op);
+        for (uint32_t d = node->first_dep; d < node->first_dep + node->n_deps; d++) {
+            if (maker->deps[d] == ECH_NONE)
+                continue;
+            if (maker->nodes[maker->deps[d]].op != ECH_NONE)
+                ech_trace_builder_dep(et->builder, maker->nodes[maker->deps[d]].op, 0);
+            else
+                ech_diag_note(maker->import->diag, "control_dependencies_against_data", 1);
+        }
+        for (uint32_t s = ends.head[position]; s != ECH_NONE; s = ends.next[s])
+            add_life_op(maker, ECH_OP_FREE, &maker->storages[s], op.queue);
+    }
+    g_free(begins.head);
+    g_free(begins.next);
+    g_free(ends.head);
+    g_free(ends.next);
+}
+
+/** A generator states the bytes a node moves without naming tensors: they get a storage that lives as long as the node. */
+static void add_stated_tensors(EchEt *et)
+{
+    g_autoptr(GArray) all = g_array_sized_new(FALSE, TRUE, sizeof(Access), et->accesses->len);
+    for (guint i = 0; i < et->nodes->len; i++) {
+        Node *node = &g_array_index(et->nodes, Node, i);
+        guint first = all->len;
+        if (node->n_accesses)
+            g_array_append_vals(all, &g_array_index(et->accesses, Access, node->first_access), node->n_accesses);
+        node->first_access = first;
+        if (node->n_accesses || node->node.type != ECH_ET_COMP || node->node.tensor_bytes == 0 || node->node.tensor_bytes > UINT64_C(1) << 50)
+            continue;
+        Storage storage = {.key = (node->node.id << 12) | 0xfff, .bytes = node->node.tensor_bytes, .buffer = ECH_NONE, .first = UINT32_MAX};
+        Access access = {et->storages->len, true, node->node.tensor_bytes};
+        g_array_append_val(et->storages, storage);
+        g_array_append_val(all, access);
+        node->n_accesses = 1;
+    }
+    g_array_unref(et->accesses);
+    et->accesses = g_steal_pointer(&all);
+}
+
+EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error)
+{
+    add_stated_tensors(et);
+    Maker maker = {.et = et, .import = import, .nodes = (Node *)(void *)et->nodes->data, .storages = (Storage *)(void *)et->storages->data, .base_us = -1};
+    guint n = et->nodes->len;
+    maker.hbm = ech_trace_builder_memory(et->builder, "hbm");
+    maker.host = ech_trace_builder_memory(et->builder, "host");
+    g_autofree uint32_t *deps = resolve(et, import->diag);
+    g_autofree uint32_t *order = sort_nodes(et, deps, by_id, import->diag);
+    maker.deps = deps;
+    for (guint i = 0; i < n; i++) {
+        const EchEtNode *node = &maker.nodes[i].node;
+        maker.any_device = maker.any_device || (node->place == ECH_ET_DEVICE && (node->type == ECH_ET_COMP || node->type == ECH_ET_COMM_COLL));
+        if (node->start_us > 0 && (maker.base_us < 0 || node->start_us < maker.base_us))
+            maker.base_us = node->start_us;
+        ech_diag_note(import->records, type_names[node->type], 1);
+    }
+    for (guint i = 0; i < n; i++)
+        maker.nodes[i].becomes = (uint8_t)classify(et, &maker.nodes[i], maker.any_device, by_id);
+    if (et->bad_tensors)
+        ech_diag_dropped(import->diag, "tensors_of_impossible_size", et->bad_tensors, NULL);
+    if (maker.any_device)
+        ech_diag_remark(import->diag, "a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks");
+    maker.queues = g_hash_table_new(NULL, NULL);
+    find_lives(&maker, order, n);
+    make_buffers(&maker);
+    make_ops(&maker, order, n);
+    g_hash_table_unref(maker.queues);
+    return ech_trace_builder_finish(et->builder, error);
+}

@@ -1,0 +1,328 @@
+/* PyTorch's ExecutionTraceObserver: one JSON object with "nodes", a tree of operators (ctrl_deps, earlier "parent", is the caller) with
+ * tensors [tensor, storage, offset, elements, element bytes, device]. Schemas 1.0 (inputs, outputs as lists; attributes as members) and
+ * 1.1 (inputs.values; attrs as a list). No times: those come with a profile of the same run. */
+#include "sim/import/et.h"
+#include "sim/import/json_stream.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+#define MAX_DEPTH 64
+
+typedef struct {
+    EchEt *et;
+    EchJson *json;
+    EchImport *import;
+    GArray *tensors; /* Tensor: of the node being read */
+    GError **error;
+} Reader;
+
+typedef struct {
+    bool written, host;
+    int64_t numbers[5];
+    uint32_t ordinal;
+} Tensor;
+
+static bool bad(Reader *reader)
+{
+    return ech_json_error(reader->json, reader->error);
+}
+
+static bool number_of(Reader *reader, int64_t *ret)
+{
+    size_t n;
+    const char *text = ech_json_text(reader->json, &n);
+    return ech_json_parse_i64(text, n, ret);
+}
+
+typedef struct {
+    int64_t numbers[5];
+    unsigned n_items;
+    bool plain, host, has_device;
+    uint32_t ordinal;
+} List;
+
+static void end_list(Reader *reader, const List *list, bool written)
+{
+    if (!list->plain || list->n_items != 6 || !list->has_device)
+        return;
+    Tensor tensor = {.written = written, .host = list->host, .ordinal = list->ordinal};
+    memcpy(tensor.numbers, list->numbers, sizeof tensor.numbers);
+    g_array_append_val(reader->tensors, tensor);
+}
+
+static void add_device(List *list, const char *text, size_t n)
+{
+    list->has_device = true;
+    list->host = n >= 3 && strncmp(text, "cpu", 3) == 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] >= '0' && text[i] <= '9' && list->ordinal < 10000)
+            list->ordinal = list->ordinal * 10 + (uint32_t)(text[i] - '0');
+    }
+}
+
+/** Reads a list that has begun, with all in it, and collects its tensors. */
+static bool read_values(Reader *reader, bool written)
+{
+    List stack[MAX_DEPTH];
+    unsigned depth = 1;
+    stack[0] = (List){.plain = true};
+    while (depth > 0) {
+        EchJsonToken token = ech_json_next(reader->json);
+        List *list = &stack[depth - 1];
+        int64_t number;
+        switch (token) {
+        case ECH_JSON_ARRAY:
+            list->plain = false;
+            if (depth == MAX_DEPTH) {
+                g_set_error(reader->error, ECH_ERROR, ECH_ERROR_PARSE, "byte %" G_GUINT64_FORMAT ": lists of tensors nest deeper than %d", ech_json_offset(reader->json), MAX_DEPTH);
+                return false;
+            }
+            stack[depth++] = (List){.plain = true};
+            break;
+        case ECH_JSON_ARRAY_END:
+            end_list(reader, list, written);
+            depth--;
+            break;
+        case ECH_JSON_NUMBER:
+            if (list->n_items < 5 && number_of(reader, &number))
+                list->numbers[list->n_items] = number;
+            else
+                list->plain = false;
+            list->n_items++;
+            break;
+        case ECH_JSON_STRING:
+            if (list->n_items == 5) {
+                size_t n;
+                const char *text = ech_json_text(reader->json, &n);
+                add_device(list, text, n);
+            } else
+                list->plain = false;
+            list->n_items++;
+            break;
+        case ECH_JSON_TRUE:
+        case ECH_JSON_FALSE:
+        case ECH_JSON_NULL: list->plain = false; break;
+        case ECH_JSON_OBJECT: /* containers of objects are of no interest: their values are read as if they were the list's */
+        case ECH_JSON_OBJECT_END:
+        case ECH_JSON_KEY: list->plain = false; break;
+        case ECH_JSON_END:
+        case ECH_JSON_BAD:
+        default: return bad(reader);
+        }
+    }
+    return true;
+}
+
+/** inputs or outputs: a list (1.0), or an object with "values" (1.1). */
+static bool read_io(Reader *reader, bool written)
+{
+    EchJsonToken token = ech_json_next(reader->json);
+    if (token == ECH_JSON_ARRAY)
+        return read_values(reader, written);
+    if (token == ECH_JSON_BAD || token == ECH_JSON_END)
+        return bad(reader);
+    if (token != ECH_JSON_OBJECT)
+        return true;
+    for (;;) {
+        token = ech_json_next(reader->json);
+        if (token == ECH_JSON_OBJECT_END)
+            return true;
+        if (token != ECH_JSON_KEY)
+            return bad(reader);
+        if (strcmp(ech_json_text(reader->json, NULL), "values") == 0) {
+            token = ech_json_next(reader->json);
+            if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
+                return bad(reader);
+            if (token == ECH_JSON_ARRAY && !read_values(reader, written))
+                return false;
+        } else if (!ech_json_skip(reader->json)) {
+            return bad(reader);
+        }
+    }
+}
+
+static void apply(EchEtNode *node, const char *key, int64_t value)
+{
+    if (strcmp(key, "tid") == 0)
+        node->thread = value;
+    else if (strcmp(key, "start_ts") == 0 || strcmp(key, "ts") == 0)
+        node->start_us = value;
+    else if (strcmp(key, "dur") == 0 || strcmp(key, "duration") == 0)
+        node->duration_us = value;
+}
+
+/** attrs: a list of {name, type, value}. */
+static bool read_attrs(Reader *reader, EchEtNode *node)
+{
+    EchJsonToken token = ech_json_next(reader->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD && token != ECH_JSON_END && token != ECH_JSON_OBJECT ? true : bad(reader);
+    while ((token = ech_json_next(reader->json)) == ECH_JSON_OBJECT) {
+        g_autofree char *name = NULL;
+        int64_t value = 0;
+        bool has_value = false;
+        while ((token = ech_json_next(reader->json)) == ECH_JSON_KEY) {
+            bool is_name = strcmp(ech_json_text(reader->json, NULL), "name") == 0, is_value = strcmp(ech_json_text(reader->json, NULL), "value") == 0;
+            if (!is_name && !is_value) {
+                if (!ech_json_skip(reader->json))
+                    return bad(reader);
+                continue;
+            }
+            token = ech_json_next(reader->json);
+            if (token == ECH_JSON_STRING && is_name) {
+                g_free(name);
+                name = g_strdup(ech_json_text(reader->json, NULL));
+            } else if (token == ECH_JSON_NUMBER && is_value) {
+                has_value = number_of(reader, &value);
+            } else if (token == ECH_JSON_ARRAY || token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END) {
+                return bad(reader);
+            }
+        }
+        if (token != ECH_JSON_OBJECT_END)
+            return bad(reader);
+        if (name && has_value)
+            apply(node, name, value);
+    }
+    return token == ECH_JSON_ARRAY_END ? true : bad(reader);
+}
+
+static bool read_node(Reader *reader)
+{
+    EchEtNode node = {.type = ECH_ET_COMP, .start_us = -1, .duration_us = -1, .name = ECH_NONE};
+    int64_t parent = -1, value;
+    bool has_id = false;
+    EchJsonToken token;
+    g_array_set_size(reader->tensors, 0);
+    while ((token = ech_json_next(reader->json)) == ECH_JSON_KEY) {
+        size_t n;
+        const char *key = ech_json_text(reader->json, &n);
+        char own[24];
+        g_strlcpy(own, key, sizeof own);
+        if (strcmp(own, "inputs") == 0 || strcmp(own, "outputs") == 0) {
+            if (!read_io(reader, own[0] == 'o'))
+                return false;
+            continue;
+        }
+        if (strcmp(own, "attrs") == 0) {
+            if (!read_attrs(reader, &node))
+                return false;
+            continue;
+        }
+        if (strcmp(own, "name") != 0 && strcmp(own, "id") != 0 && strcmp(own, "ctrl_deps") != 0 && strcmp(own, "parent") != 0 && strcmp(own, "tid") != 0) {
+            if (!ech_json_skip(reader->json))
+                return bad(reader);
+            continue;
+        }
+        token = ech_json_next(reader->json);
+        if (token == ECH_JSON_STRING && strcmp(own, "name") == 0) {
+            const char *text = ech_json_text(reader->json, &n);
+            node.name = ech_et_string(reader->et, text, (gssize)n);
+        } else if (token == ECH_JSON_NUMBER && number_of(reader, &value)) {
+            if (strcmp(own, "id") == 0) {
+                node.id = (uint64_t)value;
+                has_id = true;
+            } else if (strcmp(own, "tid") == 0) {
+                node.thread = value;
+            } else {
+                parent = value;
+            }
+        } else if (token == ECH_JSON_ARRAY || token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END) {
+            return bad(reader);
+        }
+    }
+    if (token != ECH_JSON_OBJECT_END)
+        return bad(reader);
+    if (!has_id) {
+        ech_diag_dropped(reader->import->diag, "nodes_without_id", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(reader->json));
+        return true;
+    }
+    if (node.name == ECH_NONE)
+        node.name = ech_et_string(reader->et, "", 0);
+    ech_et_node(reader->et, node);
+    if (parent >= 0)
+        ech_et_dep(reader->et, (uint64_t)parent, true);
+    for (guint i = 0; i < reader->tensors->len; i++) {
+        const Tensor *tensor = &g_array_index(reader->tensors, Tensor, i);
+        char device[24];
+        g_snprintf(device, sizeof device, "%s:%u", tensor->host ? "cpu" : "cuda", tensor->ordinal);
+        ech_et_tensor(reader->et, tensor->written, tensor->numbers, device, strlen(device));
+    }
+    return true;
+}
+
+static bool read_document(Reader *reader)
+{
+    if (ech_json_next(reader->json) != ECH_JSON_OBJECT)
+        return bad(reader);
+    EchJsonToken token;
+    bool nodes = false;
+    while ((token = ech_json_next(reader->json)) == ECH_JSON_KEY) {
+        char key[24];
+        g_strlcpy(key, ech_json_text(reader->json, NULL), sizeof key);
+        if (strcmp(key, "nodes") == 0 && !nodes) {
+            nodes = true;
+            if (ech_json_next(reader->json) != ECH_JSON_ARRAY)
+                return bad(reader);
+            while ((token = ech_json_next(reader->json)) == ECH_JSON_OBJECT) {
+                if (!read_node(reader))
+                    return false;
+            }
+            if (token != ECH_JSON_ARRAY_END)
+                return bad(reader);
+        } else if (strcmp(key, "schema") == 0 || strcmp(key, "pid") == 0 || strcmp(key, "time") == 0) {
+            token = ech_json_next(reader->json);
+            if (token != ECH_JSON_STRING && token != ECH_JSON_NUMBER)
+                return bad(reader);
+            g_autofree char *name = g_strdup_printf("pytorch_et.%s", key), *valid = g_utf8_make_valid(ech_json_text(reader->json, NULL), -1);
+            ech_et_property(reader->et, name, valid);
+        } else if (!ech_json_skip(reader->json)) {
+            return bad(reader);
+        }
+    }
+    if (token != ECH_JSON_OBJECT_END)
+        return bad(reader);
+    if (nodes)
+        return true;
+    g_set_error(reader->error, ECH_ERROR, ECH_ERROR_PARSE, "no \"nodes\" in the document; expected an execution trace");
+    return false;
+}
+
+static bool has(const uint8_t *head, size_t n, const char *text)
+{
+    return memmem(head, n, text, strlen(text)) != NULL;
+}
+
+static int probe(const uint8_t *head, size_t n)
+{
+    size_t i = 0;
+    while (i < n && g_ascii_isspace(head[i]))
+        i++;
+    if (i == n || head[i] != '{' || has(head, n, "\"traceEvents\""))
+        return 0;
+    return has(head, n, "\"nodes\"") && (has(head, n, "\"ctrl_deps\"") || has(head, n, "\"fw_parent\"")) ? 2 : 0;
+}
+
+static bool read_pytorch_et(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
+{
+    (void)options;
+    g_autoptr(EchEt) et = ech_et_new("pytorch_et");
+    g_autoptr(EchJson) json = ech_json_new(source);
+    g_autoptr(GArray) tensors = g_array_new(FALSE, FALSE, sizeof(Tensor));
+    Reader reader = {et, json, ret, tensors, error};
+    if (!read_document(&reader)) {
+        if (error && *error && !g_str_has_prefix((*error)->message, ech_source_path(source)))
+            g_prefix_error(error, "%s: ", ech_source_path(source));
+        return false;
+    }
+    ret->trace = ech_et_finish(et, true, ret, error);
+    return ret->trace != NULL;
+}
+
+const EchImportClass ech_import_pytorch_et = {
+    .name = "pytorch_et",
+    .summary = "PyTorch execution trace (ExecutionTraceObserver JSON)",
+    .probe = probe,
+    .read = read_pytorch_et,
+};

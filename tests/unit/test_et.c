@@ -1,0 +1,219 @@
+/* Readers of execution traces (Chakra, PyTorch): what small hand-made files must become, damage, and the real file. */
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/report/wire_out.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static EchImport *read_bytes(const char *format, const void *data, size_t n, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory(data, n, "test.et");
+    return ech_import_source(source, format, NULL, error);
+}
+
+static EchImport *must_read(const char *name)
+{
+    GError *error = NULL;
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
+    EchImport *import = ech_import_file(path, NULL, NULL, &error);
+    ck_assert_msg(import != NULL, "%s: %s", name, error ? error->message : "");
+    return import;
+}
+
+static EchId find_op(const EchTrace *trace, EchOpKind kind, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == kind && strcmp(ech_trace_string(trace, ech_trace_ops(trace)[i].name), name) == 0)
+            return (EchId)i;
+    ck_abort_msg("no %s %s", ech_op_kind_name(kind), name);
+    return ECH_NONE;
+}
+
+static bool depends(const EchTrace *trace, EchId op, EchId on)
+{
+    const EchOp *at = &ech_trace_ops(trace)[op];
+    for (uint32_t d = at->first_dep; d < at->first_dep + at->n_deps; d++)
+        if (ech_trace_deps(trace)[d].op == on)
+            return true;
+    return false;
+}
+
+START_TEST(chakra_of_a_gpu)
+{
+    g_autoptr(EchImport) import = must_read("chakra/gpu.et");
+    const EchTrace *trace = import->trace;
+    ck_assert_str_eq(import->format, "chakra");
+    EchId gemm = find_op(trace, ECH_OP_KERNEL, "gemm_kernel"), copy = find_op(trace, ECH_OP_COPY, "Memcpy HtoD (Pinned -> Device)");
+    EchId reduce = find_op(trace, ECH_OP_COLLECTIVE, "all_reduce");
+    const EchOp *ops = ech_trace_ops(trace);
+    /* The dependency points forward in the file: the copy comes first here. */
+    ck_assert_uint_lt(copy, gemm);
+    ck_assert(depends(trace, gemm, copy));
+    ck_assert(depends(trace, reduce, gemm));
+    ck_assert_int_eq(ops[gemm].recorded.start, 10 * ECH_PS_PER_US);
+    ck_assert_int_eq(ops[gemm].recorded.duration, 25 * ECH_PS_PER_US);
+    ck_assert_uint_eq(ops[gemm].n_uses, 3);
+    /* The second tensor lies 16 elements into its storage: the buffer is as large as what is known of it. */
+    const EchUse *use = &ech_trace_uses(trace)[ops[gemm].first_use + 1];
+    ck_assert_uint_eq(use->bytes, 512 * 4);
+    ck_assert_uint_eq(ech_trace_buffers(trace)[use->buffer].bytes, (16 + 512) * 4);
+    ck_assert_uint_eq(ops[copy].bytes, 2048);
+    ck_assert_str_eq(ech_trace_memory(trace, ops[copy].memory_from), "host");
+    ck_assert_str_eq(ech_trace_memory(trace, ops[copy].memory_to), "hbm");
+    ck_assert_int_eq(ops[reduce].collective, ECH_COLLECTIVE_ALL_REDUCE);
+    ck_assert_uint_eq(ops[reduce].bytes, 4096);
+    ck_assert_int_eq(ops[reduce].bytes_origin, ECH_KNOWN);
+    find_op(trace, ECH_OP_MARK, "aten::mm");
+}
+END_TEST
+
+START_TEST(chakra_of_a_generator)
+{
+    g_autoptr(EchImport) import = must_read("chakra/remote.et");
+    const EchTrace *trace = import->trace;
+    const EchOp *ops = ech_trace_ops(trace);
+    EchId load = find_op(trace, ECH_OP_COPY, "weights"), mul = find_op(trace, ECH_OP_KERNEL, "mul"), store = find_op(trace, ECH_OP_COPY, "out");
+    ck_assert(depends(trace, mul, load) && depends(trace, store, mul));
+    ck_assert_uint_eq(ops[load].bytes, 1 << 20);
+    ck_assert_str_eq(ech_trace_memory(trace, ops[store].memory_to), "host");
+    ck_assert_uint_eq(ops[mul].n_work, 1);
+    ck_assert_uint_eq(ech_trace_work(trace)[ops[mul].first_work].count, UINT64_C(1) << 30);
+    ck_assert_int_eq(ops[find_op(trace, ECH_OP_COLLECTIVE, "send")].collective, ECH_COLLECTIVE_SEND);
+}
+END_TEST
+
+START_TEST(chakra_cycles_are_counted)
+{
+    g_autoptr(EchImport) import = must_read("chakra/cycle.et");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "nodes_in_dependency_cycles"), 3);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "repeated_node_ids"), 1);
+    ck_assert(!ech_diag_check_strict(import->diag, NULL));
+}
+END_TEST
+
+START_TEST(chakra_cut_anywhere)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/chakra/gpu.et", NULL);
+    g_autofree char *data = NULL;
+    gsize n, whole = 0;
+    ck_assert(g_file_get_contents(path, &data, &n, NULL));
+    for (gsize cut = 1; cut < n; cut++) {
+        g_autoptr(GError) error = NULL;
+        g_autofree char *copy = g_memdup2(data, cut);
+        g_autoptr(EchImport) import = read_bytes("chakra", copy, cut, &error);
+        if (import) {
+            whole++;
+            continue;
+        }
+        ck_assert_msg(g_error_matches(error, ECH_ERROR, ECH_ERROR_PARSE) && strstr(error->message, "test.et: byte "), "%s", error->message);
+    }
+    /* Only cuts between messages leave a whole file: after the metadata and three of the four nodes. */
+    ck_assert_uint_eq(whole, 4);
+}
+END_TEST
+
+/* A long chain given backwards, and a node with very many dependencies: no recursion, no quadratic time. */
+START_TEST(chakra_of_many_nodes)
+{
+    enum { N = 60000 };
+    g_autoptr(GByteArray) file = g_byte_array_new(), meta = g_byte_array_new();
+    ech_wire_text(meta, 1, "0.0.4");
+    ech_wire_varint(file, meta->len);
+    g_byte_array_append(file, meta->data, meta->len);
+    for (uint64_t i = 0; i < N; i++) {
+        g_autoptr(GByteArray) node = g_byte_array_new();
+        ech_wire_u64(node, 1, N - i);
+        ech_wire_text(node, 2, "n");
+        ech_wire_u64(node, 3, 4);
+        if (i + 1 < N)
+            ech_wire_u64(node, 5, N - i - 1);
+        for (uint64_t k = 0; i == 0 && k < N; k++)
+            ech_wire_u64(node, 5, 1 + k * 7 % N);
+        ech_wire_varint(file, node->len);
+        g_byte_array_append(file, node->data, node->len);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_bytes(NULL, file->data, file->len, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(ech_trace_n_ops(import->trace), N);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "nodes_in_dependency_cycles"), 0);
+}
+END_TEST
+
+START_TEST(pytorch_of_both_schemas)
+{
+    g_autoptr(EchImport) now = must_read("pytorch_et/new.json"), old = must_read("pytorch_et/old.json");
+    ck_assert_str_eq(now->format, "pytorch_et");
+    ck_assert_str_eq(ech_trace_get_property(now->trace, "pytorch_et.schema"), "1.1.1-chakra.0.0.4");
+    /* The caller of a kernel is a mark; leaves work, in order of their ids. */
+    EchId linear = find_op(now->trace, ECH_OP_MARK, "aten::linear"), mm = find_op(now->trace, ECH_OP_KERNEL, "aten::mm"), relu = find_op(now->trace, ECH_OP_KERNEL, "aten::relu");
+    ck_assert_uint_lt(linear, mm);
+    ck_assert_uint_lt(mm, relu);
+    ck_assert_uint_eq(ech_trace_ops(now->trace)[mm].n_uses, 3);
+    const EchOp *add = &ech_trace_ops(old->trace)[find_op(old->trace, ECH_OP_KERNEL, "aten::add")];
+    ck_assert_uint_eq(add->n_uses, 3);
+    const EchBuffer *buffer = &ech_trace_buffers(old->trace)[ech_trace_uses(old->trace)[add->first_use].buffer];
+    ck_assert_str_eq(ech_trace_memory(old->trace, buffer->memory), "host");
+    ck_assert_uint_eq(buffer->bytes, 400);
+}
+END_TEST
+
+START_TEST(pytorch_damage)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"{\"nodes\":[{\"id\":1,\"ctrl_deps\":", "cut"},
+        {"{\"schema\":\"1\"}", "no \"nodes\""},
+        {"{\"nodes\":3}", "unexpected"},
+        {"{\"nodes\":[{\"id\":[1]}]}", "unexpected"},
+        {"{\"nodes\":[{\"id\":1,\"attrs\":{}}]}", "unexpected"},
+        {"[1]", "unexpected"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(GError) error = NULL;
+        ck_assert_ptr_null(read_bytes("pytorch_et", rows[i].text, strlen(rows[i].text), &error));
+        ck_assert_msg(g_error_matches(error, ECH_ERROR, ECH_ERROR_PARSE) && strstr(error->message, rows[i].says), "%s: %s", rows[i].text, error->message);
+        ck_assert_msg(g_str_has_prefix(error->message, "test.et: "), "%s", error->message);
+    }
+}
+END_TEST
+
+START_TEST(real_chakra)
+{
+    const char *path = ECH_SHARED "/traces/chakra/chakra.0.et";
+    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
+        fprintf(stderr, "skipped: %s is not there\n", path);
+        return;
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(ech_diag_count(import->records, "COMP"), 3643);
+    ck_assert_uint_eq(ech_diag_count(import->records, "COMM_COLL"), 21);
+    ck_assert(ech_diag_check_strict(import->diag, NULL));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("execution traces");
+    TCase *cases = tcase_create("readers");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, chakra_of_a_gpu);
+    tcase_add_test(cases, chakra_of_a_generator);
+    tcase_add_test(cases, chakra_cycles_are_counted);
+    tcase_add_test(cases, chakra_cut_anywhere);
+    tcase_add_test(cases, chakra_of_many_nodes);
+    tcase_add_test(cases, pytorch_of_both_schemas);
+    tcase_add_test(cases, pytorch_damage);
+    tcase_add_test(cases, real_chakra);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
