@@ -285,7 +285,7 @@ static void merge_in_place(Lowerer *l)
             into = before->buffer;
         Place *a = &l->places[into], *c = &l->places[slot->buffer];
         bool same = before->space == slot->space && before->offset == slot->offset && before->home == slot->home;
-        if (!same || a->last < c->first) {
+        if (!same || a->last < c->first || a->bytes < c->bytes) {
             into = slot->buffer;
             continue;
         }
@@ -294,7 +294,6 @@ static void merge_in_place(Lowerer *l)
             a->last = c->last;
             a->last_at = c->last_at;
         }
-        a->bytes = MAX(a->bytes, c->bytes);
         a->kept |= c->kept;
     }
 }
@@ -1099,9 +1098,15 @@ static void lower_computation(Lowerer *l, EchId computation)
 {
     const EchComputation *c = &l->p->computations[computation];
     for (uint32_t k = 0; k < c->n; k++) {
+        const EchInstruction *i = &l->p->instructions[c->first + k];
+        /* Slices that were fetched next to each other become one array without a move: they are not there twice. */
+        bool joins = i->target && strcmp(i->target, "ConcatBitcast") == 0;
+        if (joins)
+            release(l, c->first + k);
         allocate(l, c->first + k);
         lower_instruction(l, c->first + k);
-        release(l, c->first + k);
+        if (!joins)
+            release(l, c->first + k);
     }
 }
 
