@@ -1,5 +1,7 @@
 /* echelon alloc: a trace's allocations under one allocator or several, without a clock. */
+#include "models/alloc/fixed.h"
 #include "models/alloc/report.h"
+#include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/import/alloc_events.h"
@@ -11,11 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Until lowering is linked in, programs have no trace. */
-#pragma weak ech_program_lower
-
 /* Where no --capacity is given: the H100 and A100 of 80 GB, and the device the recorded placements were made on. */
 static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
+/* Events of a program up to which the smallest capacity is searched without being asked for. */
+enum { SEARCH_UNASKED = 200000 };
 
 typedef struct {
     GArray *events;     /* EchAllocEvent: what is resident first */
@@ -24,6 +25,9 @@ typedef struct {
     EchTrace *trace;    /* for names, or NULL */
     char *format;
     EchDiag *diag;
+    bool is_program, without_residents;
+    EchPlatform platform;
+    EchBytes resident, compiler_bytes; /* programs: arguments and constants; all that the compiler assigned in this memory */
 } Input;
 
 /* One allocator's results. */
@@ -34,6 +38,7 @@ typedef struct {
     GArray *own;            /* EchAllocStat */
     char *note, *fault;
     EchBytes smallest;      /* 0: not searched, or none */
+    bool is_static;
     bool recorded;          /* began from the recorded start state */
     uint64_t compared, equal; /* recorded: allocations with a recorded address, and those placed there */
     char *difference;       /* the first one that was not */
@@ -62,15 +67,31 @@ static void result_clear(gpointer data)
     g_free(result->settings);
 }
 
-/* Text of events is read straight into the array; everything else through its importer. */
-static bool load(const char *path, const char *format, const char *memory, Input *input, GError **error)
+/* What of a program's memory is there before it runs, and what its compiler needs in all. */
+static void count_program(const EchProgram *program, EchId memory, bool temporaries, Input *input)
 {
-    g_autoptr(EchSource) source = ech_source_open(path, error);
-    if (!source)
+    for (size_t i = 0; i < ech_trace_n_buffers(input->trace); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(input->trace)[i];
+        if (buffer->memory == memory && buffer->resident && buffer->alias_of == ECH_NONE)
+            input->resident = ech_bytes_add(input->resident, buffer->bytes);
+    }
+    if (memory == ECH_NONE || strcmp(ech_trace_memory(input->trace, memory), "hbm") != 0 || !program->assignment)
+        return;
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    EchBytes more = ech_bytes_add(m.output - MIN(m.alias, m.output), m.temp);
+    input->compiler_bytes = temporaries ? more : ech_bytes_add(more, ech_bytes_add(m.argument, m.constant));
+}
+
+/* Text of events is read straight into the array; everything else through its importer. */
+static bool load(const char *path, const char *format, const char *memory, const char *device, bool temporaries, Input *input, GError **error)
+{
+    bool folder = g_file_test(path, G_FILE_TEST_IS_DIR);
+    g_autoptr(EchSource) source = folder ? NULL : ech_source_open(path, error);
+    if (!source && !folder)
         return false;
-    size_t n;
-    const uint8_t *head = ech_source_head(source, &n);
-    if ((!format || strcmp(format, "alloc_text") == 0) && ech_alloc_text_probe(head, n)) {
+    size_t n = 0;
+    const uint8_t *head = source ? ech_source_head(source, &n) : NULL;
+    if (source && (!format || strcmp(format, "alloc_text") == 0) && ech_alloc_text_probe(head, n)) {
         input->diag = ech_diag_new();
         input->format = g_strdup("alloc_text");
         input->events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
@@ -81,21 +102,21 @@ static bool load(const char *path, const char *format, const char *memory, Input
         const char *data = g_bytes_get_data(bytes, &size);
         return ech_alloc_text_read(data, size, path, input->events, input->diag, error);
     }
-    EchImportOptions options = {.loop_trips = 1};
-    g_autoptr(EchImport) import = ech_import_source(source, format, &options, error);
+    EchImportOptions options = {.loop_trips = 1, .device = device};
+    g_autoptr(EchImport) import = source ? ech_import_source(source, format, &options, error) : ech_import_file(path, format, &options, error);
     if (!import)
         return false;
     input->format = g_strdup(import->format);
     if (import->trace) {
         input->trace = ech_trace_ref(import->trace);
-    } else if (ech_program_lower) {
+    } else {
         EchLowerOptions lower = {.loop_trips = 1};
         input->trace = ech_program_lower(import->program, NULL, &lower, import->diag, error);
         if (!input->trace)
             return false;
-    } else {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a %s file has no allocations", path, import->format);
-        return false;
+        input->is_program = true;
+        input->without_residents = temporaries;
+        input->platform = import->program->platform;
     }
     input->diag = g_steal_pointer(&import->diag);
     EchId id = memory ? ech_trace_find_memory(input->trace, memory) : ech_alloc_main_memory(input->trace);
@@ -103,7 +124,9 @@ static bool load(const char *path, const char *format, const char *memory, Input
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--memory: the trace has no memory '%s'", memory);
         return false;
     }
-    input->events = ech_alloc_events_of_trace(input->trace, id, true);
+    input->events = ech_alloc_events_of_trace(input->trace, id, !temporaries);
+    if (input->is_program)
+        count_program(import->program, id, temporaries, input);
     input->start = ech_alloc_start_of_trace(input->trace, id);
     if (input->start)
         input->after = ech_alloc_events_of_trace(input->trace, id, false);
@@ -359,6 +382,8 @@ static void print_json(const Input *input, const GArray *results, EchBytes capac
     add_int(b, "events", input->events->len);
     add_int(b, "capacity_bytes", capacity);
     add_int(b, "lower_bound_bytes", bound);
+    if (input->is_program)
+        add_int(b, "arguments_and_constants_bytes", input->resident);
     json_builder_set_member_name(b, "allocators");
     json_builder_begin_array(b);
     for (guint i = 0; i < results->len; i++)
@@ -399,7 +424,12 @@ static void print_text(const Input *input, const char *path, const GArray *resul
 {
     g_autoptr(GString) out = g_string_new(NULL);
     g_autofree char *room = ech_format_bytes(capacity), *least = ech_format_bytes(bound);
-    g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n\n", path, input->format, input->events->len, room, least);
+    g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n", path, input->format, input->events->len, room, least);
+    if (input->is_program) {
+        g_autofree char *resident = ech_format_bytes(input->resident);
+        g_string_append_printf(out, "arguments and constants, %s, %s; loop bodies once\n", resident, input->without_residents ? "are left out" : "come first and stay");
+    }
+    g_string_append_c(out, '\n');
     int width = 20;
     for (guint i = 0; i < results->len; i++)
         width = MAX(width, (int)MIN(strlen(g_array_index(results, Result, i).spec), (size_t)100));
@@ -410,7 +440,7 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         const EchAllocStats *stats = &result->outcome.stats;
         g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *waste = ech_format_bytes(stats->waste_at_peak);
         g_autofree char *largest = ech_format_bytes(stats->largest_free), *smallest = ech_format_bytes(result->smallest);
-        g_autofree char *rate = ech_format_count(result->outcome.seconds > 0 ? (double)result->outcome.events / result->outcome.seconds : 0, "");
+        g_autofree char *rate = result->outcome.seconds > 0 ? ech_format_count((double)result->outcome.events / result->outcome.seconds, "") : g_strdup("-");
         g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, width, result->spec, stats->failed, live, reserved, 100 * fragmentation(stats), waste,
                                largest, stats->segments_allocated);
         if (searched)
@@ -476,6 +506,81 @@ static void compare_recorded(const Input *input, const GArray *events, const GAr
     }
 }
 
+/* The planner that "plan" means: what the program's own compiler uses for its heap (XLA: fast_merge on TPU, best fit on GPU). */
+static const char *planner_of(const Input *input, const char *spec)
+{
+    const char *given = strchr(spec, ':');
+    if (given)
+        return given + 1;
+    return input->platform == ECH_PLATFORM_TPU ? "xla:algorithm=fast_merge,alignment=16384" : "xla:algorithm=best";
+}
+
+/* "plan:PLANNER", every life known in advance; "compiler", the offsets the program came with. */
+static bool run_static(const Input *input, const char *spec, unsigned number, const Job *job, Result *ret, GError **error)
+{
+    ret->spec = spec;
+    ret->is_static = true;
+    ret->own = g_array_new(FALSE, FALSE, sizeof(EchAllocStat));
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)input->events->data;
+    size_t n = input->events->len;
+    g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
+    if (strcmp(spec, "compiler") == 0) {
+        g_autofree uint64_t *offsets = g_new(uint64_t, n + 1);
+        uint64_t k = 0, known = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (events[i].kind != ECH_EVENT_ALLOC)
+                continue;
+            const EchBuffer *buffer = buffer_of(input, events[i].id);
+            offsets[k] = buffer ? buffer->offset : ECH_FIXED_NONE;
+            known += offsets[k++] != ECH_FIXED_NONE;
+        }
+        if (known == 0) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "compiler: the file carries no static assignment; plan:xla makes one");
+            return false;
+        }
+        if (known < k)
+            ret->note = g_strdup_printf("the compiler's own assignment; it does not place %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " buffers", k - known, k);
+        else
+            ret->note = g_strdup("the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once");
+        /* It is one request: all of it fits or none. Temporaries may lie in donated arguments, so without those only the sum counts. */
+        EchBytes needs = input->compiler_bytes;
+        ret->outcome = ech_alloc_run_fixed(events, n, offsets, needs && needs <= job->capacity ? UINT64_MAX : job->capacity, placed);
+        EchAllocStats *stats = &ret->outcome.stats;
+        if (needs) {
+            stats->reserved = stats->peak_reserved = needs;
+            stats->failed = needs > job->capacity;
+        }
+    } else {
+        const char *planner = planner_of(input, spec);
+        g_autoptr(GArray) items = ech_alloc_lives(events, n);
+        gint64 begin = g_get_monotonic_time();
+        g_autoptr(EchPlan) plan = ech_plan_new(planner, (const EchPlanItem *)(const void *)items->data, items->len, 0, error);
+        if (!plan)
+            return false;
+        double seconds = (double)(g_get_monotonic_time() - begin) / 1e6;
+        /* Heaps one after the other. */
+        for (size_t i = 0; i < plan->n; i++) {
+            for (uint32_t heap = 0; heap < plan->heaps[i]; heap++)
+                plan->offsets[i] = ech_bytes_add(plan->offsets[i], plan->heap_bytes[heap]);
+        }
+        ret->note = g_strdup_printf("%s, all lifetimes known in advance%s", planner, plan->proved_optimal ? "; proved lowest" : plan->out_of_time ? "; best found in the time given" : "");
+        ret->outcome = ech_alloc_run_fixed(events, n, plan->offsets, job->capacity, placed);
+        ret->outcome.seconds = seconds;
+    }
+    if (job->search)
+        ret->smallest = ret->outcome.stats.reserved;
+    if (job->placements) {
+        g_autofree char *path = number == 0 ? g_strdup(job->placements) : g_strdup_printf("%s.%u", job->placements, number + 1);
+        return write_placements(path, input->events, placed, error);
+    }
+    return true;
+}
+
+static bool is_static(const char *spec)
+{
+    return strcmp(spec, "compiler") == 0 || strcmp(spec, "plan") == 0 || g_str_has_prefix(spec, "plan:");
+}
+
 static bool run_one(const Input *input, const char *spec, unsigned number, const Job *job, Result *ret, GError **error)
 {
     EchAllocDevice device = {.capacity = job->capacity};
@@ -538,19 +643,36 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
     return true;
 }
 
+/* What a device's runtime hands out of a memory. */
+static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GError **error)
+{
+    g_autoptr(EchDevice) device = ech_device_load(name, NULL, error);
+    if (!device)
+        return false;
+    const EchMemory *found = ech_device_memory(device, memory ? memory : "hbm");
+    if (!found) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--device %s has no memory '%s'", name, memory ? memory : "hbm");
+        return false;
+    }
+    *ret = found->available;
+    return true;
+}
+
 int ech_verb_alloc(int argc, char **argv)
 {
     g_auto(GStrv) specs = NULL;
-    g_autofree char *capacity = NULL, *placements = NULL, *format = NULL, *memory = NULL;
-    gboolean json = FALSE, report = FALSE, search = FALSE, strict = FALSE, fresh = FALSE;
+    g_autofree char *capacity = NULL, *placements = NULL, *format = NULL, *memory = NULL, *device = NULL;
+    gboolean json = FALSE, report = FALSE, search = FALSE, strict = FALSE, fresh = FALSE, temporaries = FALSE;
     gint top = 5;
     const GOptionEntry entries[] = {
-        {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs, "Allocator: NAME, NAME:KEY=VALUE,... or a framework's own settings; may be repeated", "SPEC"},
-        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "Bytes of device memory (default 80GiB)", "BYTES"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs, "NAME, NAME:KEY=VALUE,... or a framework's own settings; plan:PLANNER for a static plan, compiler for the program's own; may be repeated", "SPEC"},
+        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "Bytes of device memory (default: what --device has available, else 80GiB)", "BYTES"},
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "The machine: its memory is the capacity; compiled programs may need it", "NAME"},
         {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "Write where each allocation went; the second allocator's go to OUT.csv.2, and so on", "OUT.csv"},
         {"report", 'r', 0, G_OPTION_ARG_NONE, &report, "Explain fragmentation at the peak, at failures and at the end (with --json: a time series too)", NULL},
         {"smallest", 's', 0, G_OPTION_ARG_NONE, &search, "Search the smallest capacity at which nothing fails", NULL},
         {"fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, "Memory snapshots: begin empty, not from the start state the recording implies", NULL},
+        {"temporaries", 0, 0, G_OPTION_ARG_NONE, &temporaries, "Only what is allocated while the trace runs: without arguments, constants and what is resident at the start", NULL},
         {"top", 0, 0, G_OPTION_ARG_INT, &top, "Segments and blocks to name in the report (default 5)", "N"},
         {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "Which of the trace's memories (default: the device's main one)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
@@ -572,9 +694,17 @@ int ech_verb_alloc(int argc, char **argv)
         return ech_cli_fail(error);
     }
     g_auto(Input) input = {0};
-    if (!load(rest[0], format, memory, &input, &error) || (strict && !ech_diag_check_strict(input.diag, &error)))
+    if (device && !capacity && !capacity_of(device, memory, &job.capacity, &error))
         return ech_cli_fail(error);
-    char *default_specs[] = {(char[]){"bfc"}, (char[]){"pytorch"}, NULL};
+    if (!load(rest[0], format, memory, device, temporaries, &input, &error) || (strict && !ech_diag_check_strict(input.diag, &error)))
+        return ech_cli_fail(error);
+    /* A program's table shows what each needs: reserved bytes of a pool that is taken whole at the start say nothing. */
+    char *of_trace[] = {(char[]){"bfc"}, (char[]){"pytorch"}, NULL};
+    char *of_program[] = {(char[]){"bfc"}, (char[]){"pytorch"}, (char[]){"pytorch:expandable_segments:True"}, (char[]){"plan"}, (char[]){"plan:exact:step_limit=200000"}, (char[]){"compiler"}, NULL};
+    if (input.is_program && input.compiler_bytes == 0)
+        of_program[G_N_ELEMENTS(of_program) - 2] = NULL;
+    char **default_specs = input.is_program ? of_program : of_trace;
+    job.search |= input.is_program && input.events->len <= SEARCH_UNASKED;
     char **wanted = specs ? specs : default_specs;
     g_autoptr(GArray) results = g_array_new(FALSE, TRUE, sizeof(Result));
     g_array_set_clear_func(results, result_clear);
@@ -582,7 +712,7 @@ int ech_verb_alloc(int argc, char **argv)
     for (unsigned i = 0; wanted[i]; i++) {
         g_array_set_size(results, i + 1);
         Result *result = &g_array_index(results, Result, i);
-        if (!run_one(&input, wanted[i], i, &job, result, &error))
+        if (!(is_static(wanted[i]) ? run_static : run_one)(&input, wanted[i], i, &job, result, &error))
             return ech_cli_fail(error);
         fit = fit && result->outcome.stats.failed == 0;
     }
@@ -594,8 +724,8 @@ int ech_verb_alloc(int argc, char **argv)
             fprintf(stderr, "echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", rest[0], rows[i].count, rows[i].name, rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
     }
     if (json)
-        print_json(&input, results, job.capacity, bound, (unsigned)top, search);
+        print_json(&input, results, job.capacity, bound, (unsigned)top, job.search);
     else
-        print_text(&input, rest[0], results, job.capacity, bound, (unsigned)top, search);
+        print_text(&input, rest[0], results, job.capacity, bound, (unsigned)top, job.search);
     return fit ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }

@@ -94,21 +94,22 @@ static bool read_trace(const EchTrace *trace, const char *memory_name, Input *in
 
 static bool read_input(const char *path, const char *format, const EchImportOptions *options, const char *memory, Input *input, GError **error)
 {
-    g_autoptr(EchSource) source = ech_source_open(path, error);
-    if (!source)
+    bool folder = g_file_test(path, G_FILE_TEST_IS_DIR);
+    g_autoptr(EchSource) source = folder ? NULL : ech_source_open(path, error);
+    if (!source && !folder)
         return false;
-    size_t n;
-    const uint8_t *head = ech_source_head(source, &n);
-    if (format ? strcmp(format, "minimalloc") == 0 : ech_minimalloc_probe(head, n) == 2)
+    size_t n = 0;
+    const uint8_t *head = source ? ech_source_head(source, &n) : NULL;
+    if (source && (format ? strcmp(format, "minimalloc") == 0 : ech_minimalloc_probe(head, n) == 2))
         return read_csv(source, input, error);
-    g_autoptr(EchImport) import = ech_import_source(source, format, options, error);
+    g_autoptr(EchImport) import = source ? ech_import_source(source, format, options, error) : ech_import_file(path, format, options, error);
     if (!import)
         return false;
-    if (!import->trace) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s holds a program, not a trace; import it first", path, import->format);
-        return false;
-    }
-    return read_trace(import->trace, memory, input, error);
+    if (import->trace)
+        return read_trace(import->trace, memory, input, error);
+    EchLowerOptions lower = {.loop_trips = options->loop_trips};
+    g_autoptr(EchTrace) trace = ech_program_lower(import->program, NULL, &lower, import->diag, error);
+    return trace && read_trace(trace, memory, input, error);
 }
 
 static void add_int(JsonBuilder *b, const char *name, uint64_t value)

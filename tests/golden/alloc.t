@@ -52,3 +52,29 @@ exit 2
 $ cd $T; echelon alloc nothing.txt -a bfc
 echelon: Failed to open file “nothing.txt”: open() failed: No such file or directory
 exit 1
+$ echelon alloc traces/gpt_nothing.h100 -c 16GiB | sed -E '/^[a-z]+(:.*)? +[0-9]+ /s/ +[0-9.-]+ ?[kMG]?$//'
+traces/gpt_nothing.h100: hlo, 170 events; device memory 16 GiB; no allocator needs less than 32.0 MiB
+arguments and constants, 6.50 MiB, come first and stay; loop bodies once
+
+allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest  events/s
+bfc                                     0    32.5 MiB      16 GiB  99.8 %     509 KiB    16.0 GiB         1      34 MiB
+pytorch                                 0    33.0 MiB      48 MiB  31.2 %    1.00 MiB      20 MiB         6      48 MiB
+pytorch:expandable_segments:True        0    32.0 MiB      50 MiB  35.9 %    1.97 KiB    34.5 MiB         2      50 MiB
+plan                                    0    32.0 MiB    32.0 MiB   0.0 %         0 B         0 B         1    32.0 MiB
+plan:exact:step_limit=200000            0    32.0 MiB    32.0 MiB   0.0 %         0 B         0 B         1    32.0 MiB
+compiler                                0    32.0 MiB    32.0 MiB   0.0 %         0 B         0 B         1    32.0 MiB
+
+plan: xla:algorithm=best, all lifetimes known in advance
+
+plan:exact:step_limit=200000: exact:step_limit=200000, all lifetimes known in advance; proved lowest
+
+compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
+$ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch | sed -E '/^[a-z]+(:.*)? +[0-9]+ /s/ +[0-9.-]+ ?[kMG]?$//'
+traces/gpt_nothing.h100: hlo, 163 events; device memory 25 MiB; no allocator needs less than 25.5 MiB
+arguments and constants, 6.50 MiB, are left out; loop bodies once
+
+allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest  events/s
+compiler                    1    25.5 MiB    25.5 MiB   0.0 %         0 B         0 B         1    25.5 MiB
+pytorch                    12    23.6 MiB      24 MiB   1.5 %     513 KiB      20 MiB         3      44 MiB
+
+compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once

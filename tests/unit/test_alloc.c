@@ -1,5 +1,6 @@
 /* Exact rules of the allocators, number by number; and, where the oracle's data lie, placements and statistics of the real ones. */
 #include "models/alloc/events.h"
+#include "models/alloc/fixed.h"
 #include "models/alloc/report.h"
 #include "sim/base/error.h"
 #include "sim/import/alloc_text.h"
@@ -446,6 +447,34 @@ START_TEST(placements_equal_the_real_ones)
 }
 END_TEST
 
+START_TEST(fixed_placements_stand_beside_online_ones)
+{
+    const EchAllocEvent events[] = {
+        {.bytes = 100, .id = 0, .kind = ECH_EVENT_ALLOC}, {.bytes = 50, .id = 1, .kind = ECH_EVENT_ALLOC}, {.id = 0, .kind = ECH_EVENT_FREE},
+        {.bytes = 60, .id = 2, .kind = ECH_EVENT_ALLOC},  {.id = 7, .kind = ECH_EVENT_FREE},               {.bytes = 10, .id = 0, .kind = ECH_EVENT_ALLOC},
+    };
+    g_autoptr(GArray) lives = ech_alloc_lives(events, 6);
+    static const int64_t spans[][2] = {{0, 2}, {1, 6}, {3, 6}, {5, 6}};
+    ck_assert_uint_eq(lives->len, 4);
+    for (guint i = 0; i < 4; i++) {
+        ck_assert_int_eq(g_array_index(lives, EchPlanItem, i).begin, spans[i][0]);
+        ck_assert_int_eq(g_array_index(lives, EchPlanItem, i).end, spans[i][1]);
+    }
+    g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
+    const uint64_t offsets[] = {0, 100, 0, 150};
+    EchAllocOutcome fine = ech_alloc_run_fixed(events, 6, offsets, 160, placed);
+    ck_assert_uint_eq(fine.stats.failed, 0);
+    ck_assert_uint_eq(fine.stats.peak_reserved, 160);
+    ck_assert_uint_eq(fine.stats.peak_live, 150);
+    ck_assert_uint_eq(fine.stats.live, 120);
+    ck_assert_uint_eq(g_array_index(placed, EchPlacedEvent, 3).placement.address, 150);
+    EchAllocOutcome tight = ech_alloc_run_fixed(events, 6, offsets, 155, NULL);
+    ck_assert_uint_eq(tight.stats.failed, 1);
+    ck_assert_uint_eq(tight.first_failed, 5);
+    ck_assert_uint_eq(tight.stats.peak_reserved, 160);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("alloc");
@@ -467,6 +496,7 @@ int main(void)
     tcase_add_test(tests, arena_comes_back_when_empty_or_reset);
     tcase_add_test(tests, async_pool_follows_streams);
     tcase_add_test(tests, report_names_what_pins_a_segment);
+    tcase_add_test(tests, fixed_placements_stand_beside_online_ones);
     tcase_add_test(tests, text_reads_every_line_kind);
     tcase_add_loop_test(tests, text_errors_have_places, 0, G_N_ELEMENTS(broken));
     tcase_add_loop_test(tests, placements_equal_the_real_ones, 0, G_N_ELEMENTS(recorded));
