@@ -43,6 +43,7 @@ typedef struct {
 typedef struct {
     const char *name;      /**< Borrowed. */
     EchFlowOp op;
+    const char *opcode;    /**< XLA's name of it; borrowed. */
     uint32_t computation;  /**< Dense number. */
     bool entry;            /**< In the entry computation. */
     bool root;

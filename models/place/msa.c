@@ -84,6 +84,7 @@ typedef struct {
     int64_t earliest;     /* INT64_MIN: none */
     int32_t preferred;    /* place, -1 */
     bool allow_keep, extend_only, need_copy, copy_is_slice;
+    EchMsaHint hint;
     int64_t copy_latest;
     uint32_t copy_for;
     const GArray *times;  /* int64_t, all use steps, ascending */
@@ -644,7 +645,7 @@ static int keep(Msa *m, const Request *r)
     Stay *before = holder->stays->len > 0 ? holder->stays->pdata[holder->stays->len - 1] : NULL;
     if (before == NULL ? !m->p->values[holder->value].allowed : !before->fast)
         return NOT_FAST_BEFORE;
-    if (!can_keep(m, r->start, r->end))
+    if (r->hint != ECH_MSA_HINT_KEEP && !can_keep(m, r->start, r->end))
         return TOO_LONG;
     int32_t preferred = -1;
     EchVmemRequest want = {.n = 1, .bytes = {r->bytes}, .starts = {r->start}, .end = r->end};
@@ -803,6 +804,8 @@ static void pick_begin(Msa *m, const Request *r, int64_t start, int64_t end)
         return;
     }
     int64_t at = m->o->on_demand ? pick->latest : preferred_start(m, r->update->bytes, pick->earliest, pick->latest, end);
+    if (r->hint == ECH_MSA_HINT_FETCH && m->p->uses[r->use].preferred_start <= pick->latest)
+        at = m->p->uses[r->use].preferred_start;
     if (m->o->depth > 0)
         at = MAX(at, end - (int64_t)m->o->depth);
     at = CLAMP(at, pick->earliest, pick->latest);
@@ -907,8 +910,10 @@ static int try_start(Msa *m, const Request *r, int64_t start, int64_t end, int64
         if (same)
             return SAME_START;
     }
+    /* A loop's fetch has its bandwidth counted by the optimizer of loops; its slices have not. */
+    bool counted = n == 1 && r->hint == ECH_MSA_HINT_FETCH;
     for (uint32_t i = 0; i < n; i++)
-        s.seconds[i] = copy_seconds(m, sizes[i]);
+        s.seconds[i] = counted ? 0 : copy_seconds(m, sizes[i]);
     qsort(s.seconds, n, sizeof(float), compare_float);
     if (m->o->fifo)
         for (uint32_t i = 0; i < n; i++)
@@ -937,7 +942,7 @@ static int try_start(Msa *m, const Request *r, int64_t start, int64_t end, int64
         for (uint32_t k = 0; k < n; k++)
             rank += s.offsets[k] < s.offsets[i];
         s.sizes[i] = sizes[rank];
-        s.seconds[i] = copy_seconds(m, sizes[rank]);
+        s.seconds[i] = counted ? 0 : copy_seconds(m, sizes[rank]);
     }
     if (n > 1 && !enough_for(m, &m->fetch, n, s.starts, end, s.seconds))
         return OUT_OF_BANDWIDTH;
@@ -1110,7 +1115,7 @@ static int allocate_segment(Msa *m, Request *r)
         return result | UNCOMMIT;
     if (holder->contiguous && at_start != NULL && at_end != NULL && at_start->fast != at_end->fast)
         return result | UNCOMMIT;
-    if (!holder->contiguous && !r->extend_only && !end_slow)
+    if (!holder->contiguous && !r->extend_only && !end_slow && r->hint != ECH_MSA_HINT_SLOW)
     {
         if (r->need_copy && !r->copy_is_slice)
         {
@@ -1518,7 +1523,8 @@ static void make_request(Msa *m, Holder *from, const Context *context, uint32_t 
     Request r = {.from = from, .update = update, .use = context->use, .chunk_start = INT64_MIN, .earliest = INT64_MIN, .preferred = preferred, .times = times};
     r.copy_for = ECH_PLACE_NONE;
     r.extend_only = context->extend_only;
-    r.allow_keep = true;
+    r.hint = use->hint;
+    r.allow_keep = use->hint != ECH_MSA_HINT_SLOW;
     r.bytes = update->bytes;
     uint32_t sync = m->sync_of[context->use];
     if (sync != ECH_PLACE_NONE && is_pending(m, sync))

@@ -60,6 +60,14 @@ typedef struct {
     uint64_t key; /**< Names the instruction and the array of it; any number, unique. */
 } EchMsaPosition;
 
+/** What the optimizer of unrolled loops (loop.h) wants for a use. */
+typedef enum {
+    ECH_MSA_HINT_NONE,
+    ECH_MSA_HINT_SLOW,  /**< Neither keep nor fetch. */
+    ECH_MSA_HINT_KEEP,  /**< Keep, however long. */
+    ECH_MSA_HINT_FETCH, /**< Fetch from preferred_start on. */
+} EchMsaHint;
+
 /** One use of a value. */
 typedef struct {
     uint32_t value;
@@ -73,6 +81,8 @@ typedef struct {
     uint64_t tuple_key;     /**< A root tuple's use: key of the tuple's array it becomes; else UINT64_MAX. */
     uint32_t branch_value;  /**< conditional: value of the branch's parameter for this leaf, else ECH_PLACE_NONE. */
     uint64_t tag;           /**< The caller's. */
+    EchMsaHint hint;
+    int64_t preferred_start; /**< HINT_FETCH: the step after which to start. */
 } EchMsaUse;
 
 /** A value must be in the slow memory at a step. */

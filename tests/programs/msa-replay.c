@@ -4,6 +4,7 @@
  * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. */
 #include "models/place/cost.h"
 #include "models/place/flow.h"
+#include "models/place/loop.h"
 #include "models/place/xheap.h"
 #include "sim/base/error.h"
 #include "sim/import/hlo.h"
@@ -33,6 +34,7 @@ typedef struct {
     double *definitions;      /* benefit of the definition at each position; NAN: not known */
     bool compare;             /* say where our costs differ from the printed ones */
     float *total;             /* bytes accessed per step; NAN: not known, or bound by compute */
+    float *loop_compute, *loop_total; /* what the optimizer of unrolled loops is told */
     EchFlow *flow;
 } Replay;
 
@@ -123,6 +125,7 @@ static void read_schedule(Replay *r)
             continue;
         const char *opcode = json_array_get_string_element(row, 3);
         in->op = ech_flow_op(opcode);
+        in->opcode = opcode;
         JsonArray *operands = json_array_get_array_element(row, 4), *leaves = json_array_get_array_element(row, 5);
         in->n_operands = json_array_get_length(operands);
         uint32_t *steps = g_new0(uint32_t, MAX(in->n_operands, 1));
@@ -462,6 +465,8 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     {
         double seconds = p->steps[t].seconds;
         bool exact = known[t] && fabs(sum[t] / r->bandwidth - seconds) <= 4e-6 * seconds;
+        r->loop_total[t] = known[t] ? (float)sum[t] : (float)MIN(sum[t], seconds * r->bandwidth);
+        r->loop_compute[t] = known[t] ? 0 : (float)seconds;
         r->total[t] = exact ? (float)sum[t] : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
         if (exact && seconds > r->chip->clock_s * 1.01)
             p->steps[t].seconds = ech_place_memory_seconds(r->chip, (float)sum[t], 0, 0);
@@ -551,6 +556,8 @@ static bool use_program(Replay *r, const char *path, GError **error)
         if (r->compare && fabs((double)costs->seconds[ids[t]] - p->steps[t].seconds) > 6e-6 * p->steps[t].seconds + 1e-15)
             fprintf(stderr, "%s: %g s, the compiler has %g\n", r->instructions[t].name, (double)costs->seconds[ids[t]], p->steps[t].seconds);
         p->steps[t].seconds = (double)costs->seconds[ids[t]];
+        r->loop_compute[t] = costs->compute[ids[t]];
+        r->loop_total[t] = costs->total[ids[t]];
     }
     if (r->compare && costs->picker_bytes != p->options.picker_bytes)
         fprintf(stderr, "picker %" G_GUINT64_FORMAT ", the compiler has %" G_GUINT64_FORMAT "\n", costs->picker_bytes, p->options.picker_bytes);
@@ -590,6 +597,34 @@ static bool use_program(Replay *r, const char *path, GError **error)
         value->boundedness = own;
     }
     return true;
+}
+
+/* Unrolled loops, where the options have their optimizer on. */
+static void optimize_loops(Replay *r, bool report)
+{
+    JsonObject *in = json_object_get_object_member(r->root, "options");
+    const char *enabled = json_object_has_member(in, "enabled") ? json_object_get_string_member(in, "enabled") : NULL;
+    if (g_strcmp0(enabled, "true") != 0)
+        return;
+    const char *whole = json_object_has_member(in, "allow_unsatisfied_fully_pipelined_prefetch")
+                            ? json_object_get_string_member(in, "allow_unsatisfied_fully_pipelined_prefetch")
+                            : NULL;
+    EchLoopOptions options = {
+        .min_iterations = member(in, "min_num_iterations", 6),
+        .desired_ratio = member(in, "desired_copy_ratio", 0.7),
+        .fully_pipelined = g_strcmp0(whole, "true") == 0,
+        .slow_bytes_per_s = r->bandwidth,
+        .fast_bytes_per_s = r->bandwidth * r->chip->fast_ratio,
+        .compute = r->loop_compute,
+        .total = r->loop_total,
+    };
+    g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchLoopFound));
+    ech_loop_optimize(r->flow, r->instructions, &options, found);
+    for (guint i = 0; report && i < found->len; i++)
+    {
+        const EchLoopFound *run = &g_array_index(found, EchLoopFound, i);
+        fprintf(stderr, "loop %u-%u by %u%s\n", run->first, run->last, run->size, run->optimized ? ", optimized" : "");
+    }
 }
 
 static void read_values(Replay *r)
@@ -839,6 +874,8 @@ int main(int argc, char **argv)
         read_options(r);
         read_values(r);
         ech_flow_clock(r->flow, r->instructions, 512);
+        r->loop_compute = g_new0(float, MAX(r->n, 1));
+        r->loop_total = g_new0(float, MAX(r->n, 1));
         if (argc > 3 && strcmp(argv[2], "--hlo") == 0)
         {
             r->compare = timing;
@@ -856,6 +893,7 @@ int main(int argc, char **argv)
         }
         ech_flow_mark_sync(r->flow, r->instructions);
         ech_flow_finish(r->flow, r->instructions);
+        optimize_loops(r, timing);
         keep_candidates(r);
         gint64 before = g_get_monotonic_time();
         g_autoptr(EchMsaResult) result = ech_msa_run(&r->flow->problem);
@@ -866,6 +904,8 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s: %s\n", argv[1], wrong);
         print_placement(r, result, out);
         g_free(r->total);
+        g_free(r->loop_compute);
+        g_free(r->loop_total);
         g_free(r->definitions);
         ech_flow_free(r->flow);
         for (uint32_t t = 0; t < r->n; t++)
