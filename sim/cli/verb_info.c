@@ -3,17 +3,18 @@
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
+#include "sim/report/transfers.h"
 #include "sim/trace/lifetime.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
 #include <string.h>
 
-/* One name of recorded operations on one device: how often, and how long. */
+/* One name of recorded operations, on one device or on all: how often, and how long. */
 typedef struct {
     EchId name;
     uint8_t kind;
-    uint32_t device;
+    uint32_t device; /* 0 where the row is of all devices */
     GArray *durations; /* EchTime */
     EchTime total;
 } NameRow;
@@ -25,9 +26,8 @@ typedef struct {
     EchTime first, last; /* recorded */
     EchTime kernel, copy, memset;
     /* Shares by EchOrigin: bytes of copies, uses of kernels, operation counts of kernels; kernels without any are absent. */
-    uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4];
+    uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4], alloc_bytes[4], loop_trips[4];
     uint64_t timed[ECH_N_OP_KINDS];
-    GPtrArray *names; /* NameRow, by total, longest first */
 } Summary;
 
 static void name_row_free(gpointer data)
@@ -97,8 +97,6 @@ static void summarise(const EchTrace *trace, Summary *sum)
     size_t n = ech_trace_n_ops(trace);
     sum->first = ECH_TIME_MAX;
     sum->last = ECH_TIME_NONE;
-    sum->names = g_ptr_array_new_with_free_func(name_row_free);
-    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
     for (size_t i = 0; i < n; i++) {
         const EchOp *op = &ops[i];
         bool memset = is_memset(trace, op);
@@ -106,8 +104,12 @@ static void summarise(const EchTrace *trace, Summary *sum)
             sum->memsets++;
         else
             sum->ops[op->kind]++;
-        if (op->kind == ECH_OP_ALLOC)
+        if (op->kind == ECH_OP_ALLOC) {
             sum->allocated = ech_bytes_add(sum->allocated, op->bytes);
+            sum->alloc_bytes[op->bytes_origin & 3]++;
+        }
+        if (op->kind == ECH_OP_LOOP)
+            sum->loop_trips[op->bytes_origin & 3]++;
         if (op->kind == ECH_OP_COPY)
             count_copy(trace, op, sum);
         if (op->kind == ECH_OP_KERNEL && !memset) {
@@ -128,24 +130,38 @@ static void summarise(const EchTrace *trace, Summary *sum)
             sum->kernel = ech_time_add(sum->kernel, duration);
         if (op->kind == ECH_OP_COPY)
             sum->copy = ech_time_add(sum->copy, duration);
+    }
+}
+
+/* Recorded operations by name and, if asked, device; NameRow, longest total first. */
+static GPtrArray *names_of(const EchTrace *trace, bool by_device)
+{
+    GPtrArray *names = g_ptr_array_new_with_free_func(name_row_free);
+    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->recorded.duration == ECH_TIME_NONE)
+            continue;
         uint32_t device = op->queue == ECH_NONE ? 0 : ech_trace_queues(trace)[op->queue].device;
-        gpointer key = GSIZE_TO_POINTER(((gsize)device << 36 | (gsize)op->name << 4 | op->kind) + 1);
+        gpointer key = GSIZE_TO_POINTER(((gsize)(by_device ? device : 0) << 36 | (gsize)op->name << 4 | op->kind) + 1);
         NameRow *row = g_hash_table_lookup(index, key);
         if (!row) {
             row = g_new0(NameRow, 1);
             row->name = op->name;
             row->kind = op->kind;
-            row->device = device;
+            row->device = by_device ? device : 0;
             row->durations = g_array_new(FALSE, FALSE, sizeof(EchTime));
             g_hash_table_insert(index, key, row);
-            g_ptr_array_add(sum->names, row);
+            g_ptr_array_add(names, row);
         }
-        g_array_append_val(row->durations, duration);
-        row->total = ech_time_add(row->total, duration);
+        g_array_append_val(row->durations, op->recorded.duration);
+        row->total = ech_time_add(row->total, op->recorded.duration);
     }
-    g_ptr_array_sort(sum->names, compare_rows);
-    for (guint i = 0; i < sum->names->len; i++)
-        g_array_sort(((NameRow *)sum->names->pdata[i])->durations, compare_times);
+    if (names->len)
+        g_ptr_array_sort(names, compare_rows);
+    for (guint i = 0; i < names->len; i++)
+        g_array_sort(((NameRow *)names->pdata[i])->durations, compare_times);
+    return names;
 }
 
 static EchTime median(const GArray *durations)
@@ -214,6 +230,65 @@ static EchId main_memory(const EchTrace *trace)
     return ECH_NONE;
 }
 
+static void json_names(JsonBuilder *b, const char *member, const EchTrace *trace, bool by_device)
+{
+    g_autoptr(GPtrArray) names = names_of(trace, by_device);
+    json_builder_set_member_name(b, member);
+    json_builder_begin_array(b);
+    for (guint i = 0; i < MIN(names->len, 500u); i++) {
+        const NameRow *row = names->pdata[i];
+        json_builder_begin_object(b);
+        add_string(b, "name", ech_trace_string(trace, row->name));
+        add_string(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
+        if (by_device)
+            add_int(b, "device", row->device);
+        add_int(b, "count", row->durations->len);
+        add_int(b, "median_ps", (uint64_t)median(row->durations));
+        add_int(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));
+        add_int(b, "max_ps", (uint64_t)g_array_index(row->durations, EchTime, row->durations->len - 1));
+        add_int(b, "total_ps", (uint64_t)row->total);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
+/* Absent where nothing was recorded. */
+static void add_time(JsonBuilder *b, const char *name, EchTime time)
+{
+    if (time != ECH_TIME_NONE)
+        add_int(b, name, (uint64_t)time);
+}
+
+static void json_transfers(JsonBuilder *b, const EchTrace *trace)
+{
+    g_autoptr(EchTransfers) transfers = ech_transfers_new(trace);
+    json_builder_set_member_name(b, "transfers");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < MIN(transfers->n, (size_t)500); i++) {
+        const EchTransferRow *row = &transfers->rows[i];
+        json_builder_begin_object(b);
+        add_string(b, "name", ech_trace_string(trace, row->name));
+        add_string(b, "from", row->from);
+        add_string(b, "to", row->to);
+        add_string(b, "overlap", ech_overlap_name(row->overlap));
+        add_int(b, "bytes", row->bytes);
+        add_int(b, "count", row->count);
+        add_time(b, "in_flight_median_ps", row->in_flight);
+        add_time(b, "waited_median_ps", row->waited);
+        json_builder_set_member_name(b, "devices");
+        json_builder_begin_array(b);
+        for (size_t d = 0; d < row->n_devices; d++) {
+            json_builder_begin_object(b);
+            add_int(b, "device", row->devices[d].device);
+            add_int(b, "median_ps", (uint64_t)row->devices[d].median);
+            json_builder_end_object(b);
+        }
+        json_builder_end_array(b);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
 static void json_trace(JsonBuilder *b, const EchTrace *trace)
 {
     Summary sum = {0};
@@ -248,6 +323,8 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     add_shares(b, "copy_bytes", sum.copy_bytes);
     add_shares(b, "kernel_bytes", sum.kernel_bytes);
     add_shares(b, "kernel_work", sum.kernel_work);
+    add_shares(b, "allocation_bytes", sum.alloc_bytes);
+    add_shares(b, "loop_trips", sum.loop_trips);
     json_builder_end_object(b);
     begin(b, "memories");
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
@@ -259,28 +336,14 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
-    json_builder_set_member_name(b, "names");
-    json_builder_begin_array(b);
-    for (guint i = 0; i < MIN(sum.names->len, 500u); i++) {
-        const NameRow *row = sum.names->pdata[i];
-        json_builder_begin_object(b);
-        add_string(b, "name", ech_trace_string(trace, row->name));
-        add_string(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
-        add_int(b, "device", row->device);
-        add_int(b, "count", row->durations->len);
-        add_int(b, "median_ps", (uint64_t)median(row->durations));
-        add_int(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));
-        add_int(b, "max_ps", (uint64_t)g_array_index(row->durations, EchTime, row->durations->len - 1));
-        add_int(b, "total_ps", (uint64_t)row->total);
-        json_builder_end_object(b);
-    }
-    json_builder_end_array(b);
+    json_names(b, "names", trace, true);
+    json_names(b, "names_on_all_devices", trace, false);
+    json_transfers(b, trace);
     begin(b, "properties");
     const char *value, *key;
     for (size_t i = 0; (key = ech_trace_property(trace, i, &value)) != NULL; i++)
         add_string(b, key, value);
     json_builder_end_object(b);
-    g_ptr_array_unref(sum.names);
 }
 
 static int print_json(const EchImport *import, const EchTrace *trace)
@@ -330,6 +393,115 @@ static void text_shares(GString *out, const char *label, const uint64_t shares[4
     g_string_append_c(out, '\n');
 }
 
+/* Two decimals: a median is compared with other people's. */
+static char *fine_time(EchTime time)
+{
+    static const char *const units[] = {"ps", "ns", "us", "ms", "s"};
+    if (time == ECH_TIME_NONE)
+        return g_strdup("-");
+    double value = (double)time;
+    size_t i = 0;
+    for (; value >= 999.995 && i + 1 < G_N_ELEMENTS(units); i++)
+        value /= 1000;
+    char digits[G_ASCII_DTOSTR_BUF_SIZE];
+    g_ascii_formatd(digits, sizeof digits, i ? "%.2f" : "%.0f", value);
+    return g_strdup_printf("%s %s", digits, units[i]);
+}
+
+static char *short_name(const EchTrace *trace, EchId id)
+{
+    char *name = g_utf8_make_valid(ech_trace_string(trace, id), -1);
+    if (g_utf8_strlen(name, -1) > 90)
+        *g_utf8_offset_to_pointer(name, 90) = '\0';
+    return name;
+}
+
+enum { MAX_DEVICES_SHOWN = 8 };
+
+/* The medians of several devices, one line. */
+static void text_devices(GString *out, const uint32_t *devices, const EchTime *medians, size_t n)
+{
+    if (n < 2)
+        return;
+    g_string_append(out, "              by device: ");
+    for (size_t i = 0; i < MIN(n, (size_t)MAX_DEVICES_SHOWN); i++) {
+        g_autofree char *time = fine_time(medians[i]);
+        g_string_append_printf(out, "%s%u: %s", i ? ", " : "", devices[i], time);
+    }
+    g_string_append_printf(out, "%s\n", n > MAX_DEVICES_SHOWN ? ", ..." : "");
+}
+
+/* The medians of one name on each device. */
+static void text_name_devices(GString *out, const GPtrArray *by_device, const NameRow *all)
+{
+    uint32_t devices[MAX_DEVICES_SHOWN + 1];
+    EchTime medians[MAX_DEVICES_SHOWN + 1];
+    size_t n = 0;
+    for (guint i = 0; i < by_device->len && n <= MAX_DEVICES_SHOWN; i++) {
+        const NameRow *row = by_device->pdata[i];
+        if (row->name != all->name || row->kind != all->kind)
+            continue;
+        size_t at = n++;
+        for (; at && devices[at - 1] > row->device; at--) {
+            devices[at] = devices[at - 1];
+            medians[at] = medians[at - 1];
+        }
+        devices[at] = row->device;
+        medians[at] = median(row->durations);
+    }
+    text_devices(out, devices, medians, n);
+}
+
+static void text_names(GString *out, const EchTrace *trace, const GPtrArray *names, const GPtrArray *by_device, const char *title, uint32_t kinds, guint limit)
+{
+    guint shown = 0, more = 0;
+    for (guint i = 0; i < names->len; i++) {
+        const NameRow *row = names->pdata[i];
+        if (!(kinds >> row->kind & 1))
+            continue;
+        if (shown == limit) {
+            more++;
+            continue;
+        }
+        if (shown++ == 0)
+            g_string_append_printf(out, "%s\n       count       median        total  name\n", title);
+        g_autofree char *middle = fine_time(median(row->durations)), *total = fine_time(row->total), *name = short_name(trace, row->name);
+        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s\n", row->durations->len, middle, total, row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind),
+                               row->kind == ECH_OP_MARK ? "" : " ", name);
+        text_name_devices(out, by_device, row);
+    }
+    if (more)
+        g_string_append_printf(out, "              and %u names more\n", more);
+}
+
+static void text_transfers(GString *out, const EchTrace *trace)
+{
+    g_autoptr(EchTransfers) transfers = ech_transfers_new(trace);
+    if (transfers->n)
+        g_string_append(out, "recorded copies: medians by kind and by what ran the other way (in flight; waited: a core stood still for it)\n"
+                             "       count         size    in flight       waited         rate  copy\n");
+    for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++) {
+        const EchTransferRow *row = &transfers->rows[i];
+        g_autofree char *size = ech_format_bytes(row->bytes), *flight = fine_time(row->in_flight), *waited = fine_time(row->waited), *name = short_name(trace, row->name);
+        g_autofree char *rate = row->in_flight > 0 ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
+        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s %12s %12s  %s to %s, %s%s%s%s%s: %s\n", row->count, size, flight, waited, rate, row->from, row->to,
+                               ech_overlap_name(row->overlap), row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " " : "",
+                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->to : "",
+                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " to " : "",
+                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->from : "", name);
+        uint32_t devices[MAX_DEVICES_SHOWN + 1];
+        EchTime medians[MAX_DEVICES_SHOWN + 1];
+        size_t n = MIN(row->n_devices, (size_t)MAX_DEVICES_SHOWN + 1);
+        for (size_t d = 0; d < n; d++) {
+            devices[d] = row->devices[d].device;
+            medians[d] = row->devices[d].median;
+        }
+        text_devices(out, devices, medians, n);
+    }
+    if (transfers->n > 16)
+        g_string_append_printf(out, "              and %zu kinds more\n", transfers->n - 16);
+}
+
 static void text_trace(GString *out, const EchTrace *trace)
 {
     Summary sum = {0};
@@ -354,24 +526,26 @@ static void text_trace(GString *out, const EchTrace *trace)
         text_bytes(out, "device to device", sum.d2d);
     }
     if (sum.last != ECH_TIME_NONE) {
-        g_autofree char *span = ech_format_time(sum.last - sum.first), *kernel = ech_format_time(sum.kernel), *copy = ech_format_time(sum.copy);
-        g_string_append_printf(out, "recorded: %s from first to last; kernels %s, copies %s\n", span, kernel, copy);
+        g_autofree char *span = fine_time(sum.last - sum.first), *kernel = fine_time(sum.kernel), *copy = fine_time(sum.copy), *fill = fine_time(sum.memset);
+        g_string_append_printf(out, "recorded: %s from first to last", span);
+        if (sum.kernel || sum.copy || sum.memset)
+            g_string_append_printf(out, "; in all kernels %s, copies %s%s%s", kernel, copy, sum.memset ? ", fills " : "", sum.memset ? fill : "");
+        g_string_append_c(out, '\n');
     }
-    g_string_append(out, "what was said, what was inferred\n");
+    gsize before = out->len;
+    text_shares(out, "sizes of allocations", sum.alloc_bytes);
     text_shares(out, "bytes of copies", sum.copy_bytes);
     text_shares(out, "bytes of kernels", sum.kernel_bytes);
     text_shares(out, "operations of kernels", sum.kernel_work);
-    if (sum.names->len)
-        g_string_append(out, "longest by name and device\n       count       median        total  device  name\n");
-    for (guint i = 0; i < MIN(sum.names->len, 20u); i++) {
-        const NameRow *row = sum.names->pdata[i];
-        g_autofree char *middle = ech_format_time(median(row->durations)), *total = ech_format_time(row->total);
-        g_autofree char *name = g_utf8_make_valid(ech_trace_string(trace, row->name), -1);
-        if (g_utf8_strlen(name, -1) > 90)
-            *g_utf8_offset_to_pointer(name, 90) = '\0';
-        g_string_append_printf(out, "  %10u %12s %12s  %6u  %s %s\n", row->durations->len, middle, total, row->device, ech_op_kind_name((EchOpKind)row->kind), name);
-    }
-    g_ptr_array_unref(sum.names);
+    text_shares(out, "trip counts of loops", sum.loop_trips);
+    if (out->len > before)
+        g_string_insert(out, (gssize)before, "what the file says, what was inferred\n");
+    g_autoptr(GPtrArray) names = names_of(trace, false);
+    g_autoptr(GPtrArray) by_device = names_of(trace, true);
+    text_names(out, trace, names, by_device, "recorded steps and phases", 1u << ECH_OP_MARK, 8);
+    text_names(out, trace, names, by_device, "recorded kernels and collectives, longest in all first", 1u << ECH_OP_KERNEL | 1u << ECH_OP_COLLECTIVE, 20);
+    text_transfers(out, trace);
+    text_names(out, trace, names, by_device, "recorded waits", 1u << ECH_OP_WAIT, 6);
 }
 
 static void text_rows(GString *out, const char *title, const EchDiag *diag, bool dropped)
