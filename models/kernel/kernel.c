@@ -67,6 +67,7 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.stage_weights = NUMBER("stage_weights", 0);
     model.stage_result = NUMBER("stage_result", 0);
     model.vmem = vector != NULL && vector->read > 0 ? (double)vector->read / model.clock_hz : 22 * model.hbm;
+    model.vmem_read = NUMBER("vmem_read_bytes", model.vmem);
     EchBytes budget = vector == NULL ? 16u << 20 : vector->kernel_reserved > 0 ? vector->kernel_reserved : vector->capacity;
     model.budget = (EchBytes)NUMBER("window_bytes", (double)budget);
     model.lanes = 128;
@@ -185,6 +186,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         traffic.widest = MAX(traffic.widest, elements);
         if (on_chip(result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
+            traffic.narrowed += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
             traffic.stored += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
@@ -220,7 +222,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double moved = ((double)cost->hbm_read + traffic->stored) / model->hbm;
     if ((model->view == ECH_KERNEL_COMPILER ? kernel->body.reduce : kernel->body.lane_reduce) > 0)
         moved += registers * REGISTER * 4 / model->hbm;
-    moved += (double)(cost->vmem_read + cost->vmem_written) / model->vmem;
+    moved += (double)cost->vmem_read / model->vmem_read + (double)cost->vmem_written / model->vmem + traffic->narrowed / model->hbm;
     double compute = registers / steps * body_cycles(model, &kernel->body, kernel->fused);
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
     double excess = MAX(0, compute - (moved / steps + model->step)) * (steps - 1);
@@ -327,6 +329,17 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     return shape;
 }
 
+/* Latencies follow the copies that a step waits for: the constants are those of two in a step, and of three (two operands and a result) at the start. */
+static double start_cycles(const EchKernelModel *model, const EchKernelShape *s)
+{
+    return model->start * (s->lhs_hbm + s->rhs_hbm + s->out_hbm) / 3 + (s->eight ? model->int8_start : 0);
+}
+
+static double step_latency(const EchKernelModel *model, unsigned copies)
+{
+    return model->matrix_step * MIN(copies, 2u) / 2;
+}
+
 /* A product with its steps one by one: [n][m][k], k innermost; a window is fetched only when its index changes. */
 static void walk_product(const EchKernelModel *model, const EchKernelShape *s, const EchKernelBlocks *blocks, EchKernelSums *sums)
 {
@@ -336,7 +349,8 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
     double lhs_unit = s->lhs_hbm ? s->lhs_bytes / model->hbm : s->lhs_bytes / model->vmem;
     double rhs_unit = s->rhs_hbm ? s->rhs_bytes / model->hbm : s->rhs_bytes / model->vmem;
     double extra = s->extra_bytes / model->hbm / (double)(rows.n * columns.n) / (double)c->batch;
-    *sums = (EchKernelSums){.total = model->start + (s->eight ? model->int8_start : 0)};
+    double step_overhead = s->lhs_hbm || s->rhs_hbm || s->out_hbm ? model->matrix_overhead : 0, tile_overhead = s->out_hbm ? model->matrix_store : 0;
+    *sums = (EchKernelSums){.total = start_cycles(model, s)};
     double fill = 0;
     for (uint64_t group = 0; group < c->batch; group++) {
         for (uint64_t n = 0; n < columns.n; n++) {
@@ -345,7 +359,7 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                 double bm = at(&rows, m);
                 double registers = s->out_hbm ? bm * bn_lanes / REGISTER : 0;
                 double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm : bm * bn * s->out_bits / 8 / model->vmem;
-                store += extra + model->matrix_store;
+                store += extra + tile_overhead;
                 bool last_tile = group + 1 == c->batch && n + 1 == columns.n && m + 1 == rows.n;
                 /* Two kinds of step at most: full ones and the last of k. */
                 for (unsigned part = 0; part < 2; part++) {
@@ -354,7 +368,7 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                         continue;
                     double bk = part == 0 ? depth.full : depth.last;
                     double bk_lanes = (double)up((uint64_t)bk, 128);
-                    double compute = (double)up((uint64_t)bm, s->c->out_transposed ? 128 : 8) * (double)up((uint64_t)bn, s->n_granule) * bk_lanes / s->rate + model->matrix_overhead;
+                    double compute = (double)up((uint64_t)bm, s->c->out_transposed ? 128 : 8) * (double)up((uint64_t)bn, s->n_granule) * bk_lanes / s->rate + step_overhead;
                     if (split)
                         compute += model->accumulate * bm * (double)up((uint64_t)bn, 128) / REGISTER;
                     compute += model->transpose * ((c->lhs_transposed ? bm * bk : 0) + (c->rhs_transposed ? bn * bk : 0)) / REGISTER;
@@ -365,7 +379,7 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                     if (group == 0 && n == 0 && m == 0 && (part == 0 || depth.n == 1))
                         fill = lhs_block + rhs_block;
                     if (part == 1 && last_tile) {
-                        sums->total += compute + store - model->matrix_store; /* nothing follows that could wait for it */
+                        sums->total += compute + store - tile_overhead; /* nothing follows that could wait for it */
                         sums->busy_compute += compute;
                         sums->busy_hbm += store;
                         continue;
@@ -374,8 +388,9 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                         /* Inside a tile both windows change every step; the step before the last fetches a shorter block. */
                         double last_k = depth.last, last_lanes = (double)up((uint64_t)last_k, 128);
                         double next_last = bm * (c->lhs_transposed ? last_k : last_lanes) * lhs_unit + bn * (c->rhs_transposed ? last_lanes : last_k) * rhs_unit;
-                        add_steps(sums, model, times - 1, compute, model->matrix_step, lhs_block + rhs_block, 0);
-                        add_steps(sums, model, 1, compute, model->matrix_step, next_last, 0);
+                        double latency = step_latency(model, (unsigned)s->lhs_hbm + s->rhs_hbm);
+                        add_steps(sums, model, times - 1, compute, latency, lhs_block + rhs_block, 0);
+                        add_steps(sums, model, 1, compute, latency, next_last, 0);
                         continue;
                     }
                     bool next_column = m + 1 == rows.n;
@@ -385,11 +400,11 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                     bool rhs_moves = split || next_column;
                     double next = (lhs_moves ? next_bm * (c->lhs_transposed ? first_k : first_lanes) * lhs_unit : 0) +
                                   (rhs_moves ? next_bn * (c->rhs_transposed ? first_lanes : first_k) * rhs_unit : 0);
-                    double latency = next > 0 ? model->matrix_step : 0;
+                    unsigned copies = (unsigned)(lhs_moves && s->lhs_hbm) + (rhs_moves && s->rhs_hbm);
                     if (split)
-                        add_steps(sums, model, 1, compute, latency, next, model->split_store * store);
+                        add_steps(sums, model, 1, compute, step_latency(model, copies), next, model->split_store * store);
                     else
-                        add_steps(sums, model, 1, compute, latency, next + store, 0);
+                        add_steps(sums, model, 1, compute, step_latency(model, copies + s->out_hbm), next + store, 0);
                 }
             }
         }
@@ -409,21 +424,24 @@ static double contraction_depth(const EchKernelContraction *c)
 static void sum_product(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWalk *walk, EchKernelSums *sums)
 {
     double steps = MAX(walk->steps, 1);
-    double compute = walk->macs / steps / s->rate + model->matrix_overhead;
+    bool copies = s->lhs_hbm || s->rhs_hbm || s->out_hbm;
+    double compute = walk->macs / steps / s->rate + (copies ? model->matrix_overhead : 0);
     double in = walk->in_bytes / steps / model->hbm;
+    unsigned fetches = in > 0 ? (unsigned)s->lhs_hbm + s->rhs_hbm : 0;
+    double tile_overhead = s->out_hbm ? model->matrix_store : 0;
     double registers = s->out_hbm ? s->out_registers : 0;
     double tiles = MAX(walk->tiles, 1);
-    double store = (ech_kernel_store_bytes(model, registers, s->out_bits) + s->extra_bytes) / model->hbm + tiles * model->matrix_store;
+    double store = (ech_kernel_store_bytes(model, registers, s->out_bits) + s->extra_bytes) / model->hbm + tiles * tile_overhead;
     bool split = walk->tiles < walk->steps;
-    *sums = (EchKernelSums){.total = model->start + (s->eight ? model->int8_start : 0), .macs = walk->macs};
-    sums->total += in + compute + store / tiles - model->matrix_store;
+    *sums = (EchKernelSums){.total = start_cycles(model, s), .macs = walk->macs};
+    sums->total += in + compute + store / tiles - tile_overhead;
     sums->busy_compute += compute;
     sums->busy_hbm += in + store / tiles;
     if (split) {
-        add_steps(sums, model, steps - tiles, compute, model->matrix_step, in, 0);
-        add_steps(sums, model, tiles - 1, compute, model->matrix_step, in, model->split_store * store / tiles);
+        add_steps(sums, model, steps - tiles, compute, step_latency(model, fetches), in, 0);
+        add_steps(sums, model, tiles - 1, compute, step_latency(model, fetches), in, model->split_store * store / tiles);
     } else {
-        add_steps(sums, model, steps - 1, compute, in > 0 ? model->matrix_step : 0, in + store / tiles, 0);
+        add_steps(sums, model, steps - 1, compute, step_latency(model, fetches + s->out_hbm), in + store / tiles, 0);
     }
 }
 

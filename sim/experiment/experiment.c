@@ -525,8 +525,9 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
         if (!program)
             return false;
         EchDevice *compiled = compiled_device(program, result->reference);
-        /* TPU kernels are priced by our own model on the device itself, its settings included, unless the compiler's estimates are asked for. */
-        bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(result->device->family, "tpu") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO;
+        /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for. */
+        bool by_model = replay->kernel_time == ECH_KERNEL_TIME_MODEL;
+        bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(result->device->family, "tpu") == 0 && (by_model || replay->kernel_time == ECH_KERNEL_TIME_AUTO);
         if (compiled && model) {
             ech_diag_remark(result->pass_diag, "the program was compiled for %s; its kernels keep their windows and are priced on %s", compiled->name, result->device->name);
             ech_device_free(result->reference);
@@ -547,7 +548,7 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
             if (made)
                 ech_program_set_assignment(program, made, "made by echelon");
         }
-        EchLowerOptions options = {.loop_trips = replay->trips, .price_on = model ? result->device : NULL};
+        EchLowerOptions options = {.loop_trips = replay->trips, .price_on = model ? result->device : NULL, .price_by_model = by_model};
         trace = ech_program_lower(program, result->reference, &options, result->pass_diag, error);
         if (trace && model) /* nothing is left to scale */
             g_clear_pointer(&result->reference, ech_device_free);

@@ -46,7 +46,8 @@ typedef struct {
     EchId core;
     EchId last_core;     /* last op on the core's queue in this body, or ECH_NONE */
     uint64_t clock;      /* core clock, Hz; 0 unknown */
-    const EchKernelModel *model; /* prices kernels; NULL: the compiler's estimates stand */
+    const EchKernelModel *model;     /* prices kernels; NULL: the compiler's estimates stand */
+    const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
     unsigned remarks;
     unsigned repeats;    /* > 0 inside a computation that was lowered before */
     size_t repeated;     /* instructions lowered that way */
@@ -587,16 +588,25 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     const EchInstruction *i = &l->p->instructions[id];
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     uint64_t cycles;
-    EchKernelCost cost;
+    EchKernelCost cost, own;
+    bool estimated = l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0;
+    if (estimated && l->clock > 0) {
+        op.estimate = ech_time_for(cycles, l->clock);
+        op.estimate_origin = ECH_KNOWN;
+    } else if (estimated) {
+        ech_diag_note(l->diag, "estimates_without_a_clock", 1);
+    }
     if (l->model && ech_program_price_kernel(l->p, id, l->model, false, &cost)) {
-        op.estimate = cost.time;
-        op.estimate_origin = ECH_INFERRED;
-    } else if (l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0) {
-        if (l->clock > 0) {
-            op.estimate = ech_time_for(cycles, l->clock);
-            op.estimate_origin = ECH_KNOWN;
-        } else
-            ech_diag_note(l->diag, "estimates_without_a_clock", 1);
+        /* The compiler knows the kernel, the model how the device that runs it differs from the one the compiler counted for. */
+        bool carried = !l->options.price_by_model && op.estimate_origin == ECH_KNOWN && l->own_model && ech_program_price_kernel(l->p, id, l->own_model, false, &own) &&
+                       own.time > 0 && cost.time > 0;
+        if (carried) {
+            double scaled = (double)op.estimate * ((double)cost.time / (double)own.time);
+            op.estimate = scaled < 9e18 ? (EchTime)(scaled + 0.5) : ECH_TIME_MAX;
+        } else {
+            op.estimate = cost.time;
+            op.estimate_origin = ECH_INFERRED;
+        }
     }
     /* A kernel of the user's own brings its window buffers. */
     EchId windows = ECH_NONE;
@@ -1164,10 +1174,12 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         l.options = *options;
     const EchUnit *matrix = device ? ech_device_unit(device, ECH_UNIT_MATRIX) : NULL;
     l.clock = matrix ? matrix->clock_hz : 0;
-    EchKernelModel model;
+    EchKernelModel model, own_model;
     if (l.options.price_on && program->platform == ECH_PLATFORM_TPU && strcmp(l.options.price_on->family, "tpu") == 0 &&
         ech_kernel_model_init(&model, l.options.price_on, ECH_KERNEL_HARDWARE, NULL))
         l.model = &model;
+    if (l.model && device && ech_kernel_model_init(&own_model, device, ECH_KERNEL_COMPILER, NULL))
+        l.own_model = &own_model;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
     l.b = builder;
     l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -1188,8 +1200,11 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     make_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
-    if (l.model)
+    if (l.model) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
+        if (l.own_model && device->hash != l.options.price_on->hash)
+            ech_trace_builder_set_property(builder, "estimates_scaled_from", device->name);
+    }
     EchTrace *trace = ech_trace_builder_finish(builder, error);
     for (size_t i = 0; i < program->n_instructions; i++) {
         g_clear_pointer(&l.born[i], g_array_unref);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#define MANY_POSITIONS 16 /* of a window along one dimension: more are summed by doubling */
 #define MAX_DEPTH 16 /* fusions inside fusions; tuples inside tuples */
 
 typedef struct {
@@ -147,14 +148,29 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         survey->moves_only = false;
         return;
     case ECH_HLO_REDUCE_WINDOW: {
-        /* As many additions as the window has positions; those along rows or lanes first move every register. */
+        /* As many additions as the window has positions; those along rows or lanes first move every register. A window that always holds the whole row
+         * is a reduction whose result is spread again (a softmax's maximum); one of many positions is a running sum, doubled step by step. */
         const EchLayout *layout = ech_program_layout(program, at->shape);
+        const EchLayout *input = at->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, at, 0)].shape) : NULL;
         Window window = read_window(at);
         uint64_t positions = 1, shuffled = 1;
         for (unsigned i = 0; i < window.n && i < 8; i++) {
-            positions = MIN(positions * window.size[i], 4096u);
+            uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
+            if (window.size[i] > 1 && extent > 0 && (window.size[i] - 1) / 2 >= extent - 1) {
+                survey->body.reduce += wide;
+                survey->body.lane_reduce += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i);
+                survey->body.broadcast += wide;
+                continue;
+            }
+            if (window.size[i] > MANY_POSITIONS)
+                steps = 2 * (uint64_t)g_bit_storage((gulong)(window.size[i] - 1));
+            positions = MIN(positions * steps, 4096u);
             if (layout != NULL && layout->rank > 0 && (layout->order[0] == i || (layout->rank > 1 && layout->order[1] == i)))
-                shuffled = MIN(shuffled * window.size[i], 4096u);
+                shuffled = MIN(shuffled * steps, 4096u);
+        }
+        if (positions == 1) {
+            survey->moves_only = false;
+            return;
         }
         survey->body.simple += (uint32_t)positions;
         survey->body.shuffle += (uint32_t)(shuffled > 1 ? positions - positions / shuffled : 0);

@@ -323,9 +323,12 @@ EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space);
 struct EchDevice;
 typedef struct {
     uint64_t loop_trips;       /**< Trip count of loops that tell none; 0 means 1. */
-    /** Prices kernels of TPU programs with echelon's kernel model on this device (estimates are then inferred, hold for it, and the trace's
-     * property "estimates_for" names it); NULL keeps the compiler's own estimates. Borrowed. */
+    /** Prices kernels of TPU programs for this device with echelon's kernel model; the trace's property "estimates_for" names it. Where the program
+     * carries the compiler's estimate, that is multiplied by the model's time on this device over the time the model expects the compiler to say
+     * (its origin stays known; "estimates_scaled_from" names the compiler's device where the two differ); else the model's time stands (origin
+     * inferred). NULL keeps the compiler's own estimates as they are. Borrowed. */
     const struct EchDevice *price_on;
+    bool price_by_model;       /**< With @price_on: the model's time even where the program carries an estimate. */
 } EchLowerOptions;
 /** The trace of a program: buffers with fixed offsets where there is an assignment, kernels, copies, loops. @device may be NULL (then no
  * estimates in picoseconds, and memories get their usual names). Remarks about what was inferred go to @diag. */

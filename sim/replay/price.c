@@ -12,7 +12,7 @@
 
 const char *ech_price_name(EchPriceSource source)
 {
-    static const char *const names[] = {"free", "roofline", "estimate", "recorded", "recorded_scaled", "link", "port", "collective", "runtime", "unknown"};
+    static const char *const names[] = {"free", "roofline", "estimate", "recorded", "recorded_scaled", "link", "port", "collective", "runtime", "unknown", "estimate_scaled", "model"};
     return names[source];
 }
 
@@ -287,6 +287,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     EchPriceSource source = ECH_PRICE_UNKNOWN;
     switch (pricer->options->kernel_time) {
     case ECH_KERNEL_TIME_ESTIMATE:
+    case ECH_KERNEL_TIME_MODEL:
     case ECH_KERNEL_TIME_AUTO: source = estimate ? ECH_PRICE_ESTIMATE : counted ? ECH_PRICE_ROOFLINE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
     case ECH_KERNEL_TIME_RECORDED: source = recorded ? ECH_PRICE_RECORDED : roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : ECH_PRICE_UNKNOWN; break;
     case ECH_KERNEL_TIME_ROOFLINE: source = roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
@@ -296,6 +297,10 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, scratch, base, op->estimate);
         price->fixed = ech_time_add(price->fixed, launch);
+        if (op->estimate_origin == ECH_INFERRED)
+            source = ECH_PRICE_MODEL;
+        else if (ech_trace_get_property(pricer->trace, "estimates_scaled_from"))
+            source = ECH_PRICE_ESTIMATE_SCALED;
     } else if (source == ECH_PRICE_RECORDED) {
         /* Recorded durations begin when the kernel does: no launch. */
         if (reference != map)

@@ -1,7 +1,7 @@
 /** @file price.h
  * What one instance of an op asks of the device when it runs alone: a fixed time, then amounts on resources.
  *
- * Kernels: the compiler's own estimate where the program carries one, a roofline of the device, or the recorded duration. Copies: their
+ * Kernels: the compiler's own estimate where the program carries one, the kernel model, a roofline of the device, or the recorded duration. Copies: their
  * link's cost. Collectives: an algorithm over the device's links. The result says which, per op.
  */
 #pragma once
@@ -10,7 +10,7 @@
 #include "sim/replay/fluid.h"
 #include "sim/trace/trace.h"
 
-typedef enum { ECH_KERNEL_TIME_AUTO, ECH_KERNEL_TIME_ROOFLINE, ECH_KERNEL_TIME_ESTIMATE, ECH_KERNEL_TIME_RECORDED, ECH_N_KERNEL_TIMES } EchKernelTime;
+typedef enum { ECH_KERNEL_TIME_AUTO, ECH_KERNEL_TIME_ROOFLINE, ECH_KERNEL_TIME_ESTIMATE, ECH_KERNEL_TIME_RECORDED, ECH_KERNEL_TIME_MODEL, ECH_N_KERNEL_TIMES } EchKernelTime;
 
 /** Where an op's price came from. */
 typedef enum {
@@ -24,6 +24,8 @@ typedef enum {
     ECH_PRICE_COLLECTIVE,      /**< An algorithm over the device's links. */
     ECH_PRICE_RUNTIME,         /**< A runtime cost of the device (allocation). */
     ECH_PRICE_UNKNOWN,         /**< Nothing known: costs only the launch. */
+    ECH_PRICE_ESTIMATE_SCALED, /**< The compiler's estimate for another device or other settings, scaled by the kernel model. */
+    ECH_PRICE_MODEL,           /**< The kernel model (models/kernel): the program carries no estimate of it, or the model was asked for. */
     ECH_N_PRICES,
 } EchPriceSource;
 /** "roofline", "estimate", "recorded", ... */

@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 static const char *const engine_names[] = {"auto", "native", "simgrid", NULL};
-static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", "recorded", NULL};
+static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", "recorded", "model", NULL};
 
 #define FIELD(name) offsetof(EchReplayOptions, name)
 const EchParam ech_replay_params[] = {
     {"engine", ECH_PARAM_ENUM, FIELD(engine), "auto", NULL, NULL, engine_names, "what shares the resources: simgrid is the reference, native the fast one; auto takes simgrid for one short run"},
     {"kernel_time", ECH_PARAM_ENUM, FIELD(kernel_time), "auto", NULL, NULL, kernel_time_names,
-     "where kernel times come from; auto: the compiler's estimate, else the device's roofline, else what was recorded"},
+     "where kernel times come from; auto: the compiler's estimate, carried to the device by the kernel model on TPUs, else that model, the roofline, or what was recorded"},
     {"overhead", ECH_PARAM_BOOL, FIELD(overhead), "true", NULL, NULL, NULL, "charge launch, set-up and latency of the device"},
     {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL, "allocations go through an allocator; false: only counted against the capacity"},
     {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL, "allocator of the device's memory, for buffers without a fixed offset (best_fit)"},
