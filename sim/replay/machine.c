@@ -26,11 +26,29 @@ typedef struct {
     bool other_queue;
 } Need;
 
-/* Life @life of instance ordinal / div is used by the op. */
+/* Life @life of instance ordinal / div is used by the op. Of a life that turns over, div is the use's position. */
 typedef struct {
     uint32_t life;
     uint64_t div;
 } LifeUse;
+
+/* How often one iteration of a loop allocates a buffer that turns over, and how often queues other than the FREE's use it there. */
+typedef struct {
+    uint32_t loop;
+    uint64_t allocs, uses;
+} Rate;
+
+/* How many ALLOCs and uses of a buffer come before one of its ops: so many in the first iteration of every loop around, and the rates of those loops. */
+typedef struct {
+    uint64_t allocs, uses;
+    uint32_t first_turn, n_turns;
+} Position;
+
+/* One loop around an op: its iteration is ordinal / div % trips. */
+typedef struct {
+    uint64_t div, trips;
+    uint32_t rate;
+} Turn;
 
 typedef struct {
     uint32_t op, parent, end; /* end: first op after the body. parent: loop number or NOWHERE. */
@@ -41,16 +59,24 @@ typedef struct {
     GArray *marks;            /* Mark: of its last iterations, at most MAX_PERIOD; or NULL. */
 } Loop;
 
-/* One ALLOC .. FREE of a buffer in the trace, or a buffer there from the start. Instances of it live at one time are in a list of the machine. */
+/*
+ * One ALLOC .. FREE of a buffer in the trace, or a buffer there from the start. Instances of it live at one time are in a list of the machine.
+ * Where a loop's body frees what came from outside or from the iteration before, and allocates it anew, the buffer turns over: all its ALLOCs
+ * and FREEs are one life then, and its instances are numbered by the ALLOCs before them.
+ */
 typedef struct {
     EchId buffer;
-    uint32_t alloc_op, free_op; /* NOWHERE: from the start; never. */
-    uint64_t users;             /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
-    uint32_t first;             /* First live instance, or NOWHERE. */
+    uint32_t alloc_op, free_op;   /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
+    uint64_t users;               /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
+    uint32_t first;               /* First live instance, or NOWHERE. */
+    bool turns_over;
+    uint32_t first_rate, n_rates; /* Of a life that turns over: its loops, in the trace's order. */
 } Life;
 
 typedef struct {
     uint64_t ordinal, ended; /* ended: uses so far. */
+    uint64_t users;          /* Uses that must have ended before the bytes are free; known when freed. */
+    uint64_t used_before;    /* Of a life that turns over: uses before the ALLOC. */
     uint32_t next;           /* In the life's list, or in the free list. */
     uint32_t alloc_id;       /* Of the allocator, or NOWHERE. */
     uint32_t placed;         /* Index in placed, or NOWHERE. */
@@ -115,6 +141,10 @@ struct EchMachine {
     LifeUse *life_uses;
     uint32_t *first_life;  /* first_life[n_ops + 1] */
     uint32_t *op_life;     /* ALLOC, FREE: life. */
+    uint32_t *op_position; /* ALLOC, FREE of lives that turn over; NULL if there are none. */
+    Position *positions;
+    Turn *turns;
+    Rate *rates;
     Life *lives;
     uint32_t n_lives;
     GArray *instances;     /* Instance */
@@ -429,16 +459,182 @@ static uint32_t visible_op(const EchMachine *m, uint32_t from, uint32_t on)
     return on;
 }
 
+/* Finds the buffers that a loop's body frees without having allocated them. */
+static bool *find_turning(const EchMachine *m)
+{
+    size_t n_buffers = ech_trace_n_buffers(m->trace);
+    g_autofree uint32_t *made_in = g_new(uint32_t, n_buffers + 1);
+    bool *turning = g_new0(bool, n_buffers + 1);
+    for (size_t b = 0; b < n_buffers; b++)
+        made_in[b] = NOWHERE;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->ops[i].kind == ECH_OP_ALLOC)
+            made_in[m->ops[i].target] = m->op_loop[i];
+        else if (m->ops[i].kind == ECH_OP_FREE && made_in[m->ops[i].target] != m->op_loop[i])
+            turning[m->ops[i].target] = true;
+    }
+    return turning;
+}
+
+/* An ALLOC, FREE or use of a life that turns over. */
+typedef struct {
+    uint32_t life, op;
+    uint32_t use; /* Index of its LifeUse, or NOWHERE. */
+} Event;
+
+static int compare_events(const void *a, const void *b)
+{
+    const Event *x = a, *y = b;
+    if (x->life != y->life)
+        return x->life < y->life ? -1 : 1;
+    return x->op != y->op ? (x->op < y->op ? -1 : 1) : (x->use > y->use) - (x->use < y->use);
+}
+
+/* A loop around the event that is looked at, and what came before in its iteration. */
+typedef struct {
+    uint32_t loop, rate;
+    uint64_t allocs, uses;
+} Level;
+
+static void close_level(const EchMachine *m, GArray *levels, GArray *rates)
+{
+    Level inner = g_array_index(levels, Level, levels->len - 1);
+    g_array_set_size(levels, levels->len - 1);
+    Level *outer = &g_array_index(levels, Level, levels->len - 1);
+    Rate *rate = &g_array_index(rates, Rate, inner.rate);
+    rate->allocs = inner.allocs;
+    rate->uses = inner.uses;
+    outer->allocs += saturating_mul(inner.allocs, m->loops[inner.loop].trips);
+    outer->uses += saturating_mul(inner.uses, m->loops[inner.loop].trips);
+}
+
+/* Where every ALLOC, FREE and use of lives that turn over stands among the others: one walk over them, life by life, in the trace's order. */
+static void compile_positions(EchMachine *m)
+{
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(Event));
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->op_life[i] != NOWHERE && m->lives[m->op_life[i]].turns_over) {
+            Event event = {m->op_life[i], i, NOWHERE};
+            g_array_append_val(events, event);
+        }
+        for (uint32_t u = m->first_life[i]; u < m->first_life[i + 1]; u++) {
+            if (m->lives[m->life_uses[u].life].turns_over) {
+                Event event = {m->life_uses[u].life, i, u};
+                g_array_append_val(events, event);
+            }
+        }
+    }
+    if (events->len == 0)
+        return;
+    g_array_sort(events, compare_events);
+    m->op_position = g_new0(uint32_t, m->n_ops + 1);
+    g_autoptr(GArray) positions = g_array_sized_new(FALSE, FALSE, sizeof(Position), events->len);
+    g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn));
+    g_autoptr(GArray) rates = g_array_new(FALSE, FALSE, sizeof(Rate));
+    g_autoptr(GArray) levels = g_array_new(FALSE, FALSE, sizeof(Level));
+    for (guint e = 0; e < events->len; e++) {
+        const Event *event = &g_array_index(events, Event, e);
+        Life *life = &m->lives[event->life];
+        if (e == 0 || g_array_index(events, Event, e - 1).life != event->life) {
+            Level top = {.loop = NOWHERE, .rate = NOWHERE, .allocs = life->alloc_op == NOWHERE};
+            g_array_set_size(levels, 0);
+            g_array_append_val(levels, top);
+            life->first_rate = rates->len;
+        }
+        while (levels->len > 1 && m->loops[g_array_index(levels, Level, levels->len - 1).loop].end <= event->op)
+            close_level(m, levels, rates);
+        uint32_t around[MAX_DEPTH], n = 0, known = g_array_index(levels, Level, levels->len - 1).loop;
+        for (uint32_t l = m->op_loop[event->op]; l != known; l = m->loops[l].parent)
+            around[n++] = l;
+        while (n > 0) {
+            Level level = {.loop = around[--n], .rate = rates->len};
+            Rate rate = {.loop = level.loop};
+            g_array_append_val(levels, level);
+            g_array_append_val(rates, rate);
+        }
+        Position position = {.first_turn = turns->len, .n_turns = levels->len - 1};
+        for (guint k = 0; k < levels->len; k++) {
+            const Level *level = &g_array_index(levels, Level, k);
+            position.allocs += level->allocs;
+            position.uses += level->uses;
+            if (k == 0)
+                continue;
+            Turn turn = {.div = trips_between(m, m->op_loop[event->op], level->loop), .trips = MAX(m->loops[level->loop].trips, 1u), .rate = level->rate};
+            g_array_append_val(turns, turn);
+        }
+        Level *here = &g_array_index(levels, Level, levels->len - 1);
+        if (event->use != NOWHERE) {
+            m->life_uses[event->use].div = positions->len;
+            here->uses++;
+        } else {
+            m->op_position[event->op] = positions->len;
+            here->allocs += m->ops[event->op].kind == ECH_OP_ALLOC;
+        }
+        g_array_append_val(positions, position);
+        if (e + 1 == events->len || g_array_index(events, Event, e + 1).life != event->life) {
+            while (levels->len > 1)
+                close_level(m, levels, rates);
+            life->n_rates = rates->len - life->first_rate;
+        }
+    }
+    m->positions = (Position *)(void *)g_array_free(g_steal_pointer(&positions), FALSE);
+    m->turns = (Turn *)(void *)g_array_free(g_steal_pointer(&turns), FALSE);
+    m->rates = (Rate *)(void *)g_array_free(g_steal_pointer(&rates), FALSE);
+}
+
+/* ALLOCs and uses of the buffer before the op at @position in its instance @ordinal. */
+static Position count_before(const EchMachine *m, uint64_t position, uint64_t ordinal)
+{
+    Position count = m->positions[position];
+    for (uint32_t t = count.first_turn; t < count.first_turn + count.n_turns; t++) {
+        const Turn *turn = &m->turns[t];
+        uint64_t iteration = ordinal / turn->div % turn->trips;
+        count.allocs += iteration * m->rates[turn->rate].allocs;
+        count.uses += iteration * m->rates[turn->rate].uses;
+    }
+    return count;
+}
+
+/* Which instance of its life a use by an op's instance @ordinal means. */
+static uint64_t instance_used(const EchMachine *m, const LifeUse *use, uint64_t ordinal)
+{
+    const Life *life = &m->lives[use->life];
+    if (life->turns_over)
+        return count_before(m, use->div, ordinal).allocs - 1;
+    return life->alloc_op == NOWHERE ? 0 : ordinal / use->div;
+}
+
+/* What one iteration of loop @l adds to the numbers of a life's instances, all zero if the loop does not allocate it. */
+static Rate rate_in(const EchMachine *m, const Life *life, uint32_t l)
+{
+    const Loop *loop = &m->loops[l];
+    if (!life->turns_over) {
+        bool made = life->alloc_op != NOWHERE && life->alloc_op > loop->op && life->alloc_op < loop->end;
+        return (Rate){.loop = l, .allocs = made ? trips_between(m, m->op_loop[life->alloc_op], l) : 0};
+    }
+    uint32_t low = life->first_rate, high = low + life->n_rates;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->rates[middle].loop < l)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < life->first_rate + life->n_rates && m->rates[low].loop == l && m->rates[low].allocs > 0;
+    return found ? m->rates[low] : (Rate){.loop = l};
+}
+
 static void compile_lives(EchMachine *m)
 {
     size_t n_buffers = ech_trace_n_buffers(m->trace);
+    g_autofree bool *turning = find_turning(m);
     g_autoptr(GArray) lives = g_array_new(FALSE, TRUE, sizeof(Life));
     g_autofree uint32_t *current = g_new(uint32_t, n_buffers + 1);
     m->op_life = g_new(uint32_t, m->n_ops + 1);
     for (size_t b = 0; b < n_buffers; b++) {
         current[b] = NOWHERE;
         if (m->buffers[b].alias_of == ECH_NONE && m->buffers[b].resident) {
-            Life life = {.buffer = (EchId)b, .alloc_op = NOWHERE, .free_op = NOWHERE, .first = NOWHERE};
+            Life life = {.buffer = (EchId)b, .alloc_op = NOWHERE, .free_op = NOWHERE, .first = NOWHERE, .turns_over = turning[b]};
             current[b] = lives->len;
             g_array_append_val(lives, life);
         }
@@ -450,14 +646,17 @@ static void compile_lives(EchMachine *m)
         m->first_life[i] = uses->len;
         m->op_life[i] = NOWHERE;
         const EchOp *op = &m->ops[i];
-        if (op->kind == ECH_OP_ALLOC) {
-            Life life = {.buffer = op->target, .alloc_op = i, .free_op = NOWHERE, .first = NOWHERE};
+        if (op->kind == ECH_OP_ALLOC && (current[op->target] == NOWHERE || !turning[op->target])) {
+            Life life = {.buffer = op->target, .alloc_op = i, .free_op = NOWHERE, .first = NOWHERE, .turns_over = turning[op->target]};
             m->op_life[i] = current[op->target] = lives->len;
             g_array_append_val(lives, life);
+        } else if (op->kind == ECH_OP_ALLOC) {
+            m->op_life[i] = current[op->target];
         } else if (op->kind == ECH_OP_FREE) {
             uint32_t life = current[op->target];
             m->op_life[i] = life;
-            current[op->target] = NOWHERE;
+            if (!turning[op->target])
+                current[op->target] = NOWHERE;
             if (life != NOWHERE)
                 g_array_index(lives, Life, life).free_op = i;
         }
@@ -492,6 +691,7 @@ static void compile_lives(EchMachine *m)
     m->first_life[m->n_ops] = kept;
     g_array_set_size(uses, kept);
     m->life_uses = (LifeUse *)(void *)g_array_free(g_steal_pointer(&uses), FALSE);
+    compile_positions(m);
 }
 
 static void compile_needs(EchMachine *m)
@@ -728,6 +928,10 @@ void ech_machine_free(EchMachine *m)
     g_free(m->life_uses);
     g_free(m->first_life);
     g_free(m->op_life);
+    g_free(m->op_position);
+    g_free(m->positions);
+    g_free(m->turns);
+    g_free(m->rates);
     g_free(m->lives);
     g_array_unref(m->instances);
     g_array_unref(m->skips);
@@ -976,32 +1180,37 @@ static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
 static void end_uses(EchMachine *m, uint32_t op, uint64_t ordinal)
 {
     for (uint32_t u = m->first_life[op]; u < m->first_life[op + 1]; u++) {
-        uint32_t life = m->life_uses[u].life;
-        uint64_t of = m->lives[life].alloc_op == NOWHERE ? 0 : ordinal / m->life_uses[u].div;
-        Instance *instance = find_instance(m, life, of, true);
+        const LifeUse *use = &m->life_uses[u];
+        uint64_t of = instance_used(m, use, ordinal);
+        Instance *instance = find_instance(m, use->life, of, true);
         instance->ended++;
-        if (instance->freed && instance->ended >= m->lives[life].users) {
-            m->pending_frees[m->buffers[m->lives[life].buffer].memory]--;
-            release(m, life, of);
+        if (instance->freed && instance->ended >= instance->users) {
+            m->pending_frees[m->buffers[m->lives[use->life].buffer].memory]--;
+            release(m, use->life, of);
         }
     }
 }
 
 static void run_free(EchMachine *m, uint32_t op, uint64_t ordinal)
 {
-    uint32_t life = m->op_life[op];
-    if (life == NOWHERE)
+    uint32_t l = m->op_life[op];
+    if (l == NOWHERE)
         return;
-    uint64_t of = m->lives[life].alloc_op == NOWHERE ? 0 : ordinal;
-    Instance *instance = find_instance(m, life, of, false);
+    const Life *life = &m->lives[l];
+    Position before = {.allocs = 1 + (life->alloc_op == NOWHERE ? 0 : ordinal), .uses = life->users};
+    if (life->turns_over)
+        before = count_before(m, m->op_position[op], ordinal);
+    uint64_t of = before.allocs - 1;
+    Instance *instance = find_instance(m, l, of, false);
     if (!instance)
         return;
-    if (instance->ended >= m->lives[life].users) {
-        release(m, life, of);
+    instance->users = before.uses - instance->used_before;
+    if (instance->ended >= instance->users) {
+        release(m, l, of);
         return;
     }
     instance->freed = true;
-    m->pending_frees[m->buffers[m->lives[life].buffer].memory]++;
+    m->pending_frees[m->buffers[life->buffer].memory]++;
 }
 
 /* Whether bytes of @memory may become free without @queue going on. */
@@ -1391,7 +1600,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
     /* Live instances of the buffers the loop makes, where they lie. */
     for (uint32_t i = 0; i < m->n_lives; i++) {
         const Life *life = &m->lives[i];
-        if (life->alloc_op == NOWHERE || life->alloc_op <= m->loops[l].op || life->alloc_op >= m->loops[l].end)
+        if (life->first == NOWHERE || rate_in(m, life, l).allocs == 0)
             continue;
         for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
             const Instance *instance = &g_array_index(m->instances, Instance, at);
@@ -1491,23 +1700,29 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
     }
     for (uint32_t i = 0; i < m->n_lives; i++) {
         const Life *life = &m->lives[i];
-        if (life->alloc_op == NOWHERE || life->alloc_op <= loop->op || life->alloc_op >= loop->end || !inside_loop(m, queue_of(m, life->alloc_op), l))
+        Rate rate = rate_in(m, life, l);
+        uint32_t maker = life->turns_over ? life->free_op : life->alloc_op;
+        if (rate.allocs == 0 || !inside_loop(m, queue_of(m, maker), l))
             continue;
-        uint64_t more = iterations * trips_between(m, m->op_loop[life->alloc_op], l);
-        for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next)
-            g_array_index(m->instances, Instance, at).ordinal += more;
+        /* Nothing grows in a steady state: as many are freed. */
+        EchMemoryState *state = &m->memories[m->buffers[life->buffer].memory];
+        state->allocs += iterations * rate.allocs;
+        state->frees += iterations * rate.allocs;
+        for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
+            Instance *instance = &g_array_index(m->instances, Instance, at);
+            instance->ordinal += iterations * rate.allocs;
+            instance->used_before += iterations * rate.uses;
+        }
     }
     /* Buffers from outside that the loop uses: its uses count. */
     for (uint32_t op = loop->op + 1; op < loop->end; op++) {
         if (!inside_loop(m, queue_of(m, op), l))
             continue;
         for (uint32_t u = m->first_life[op]; u < m->first_life[op + 1]; u++) {
-            uint32_t life = m->life_uses[u].life;
-            uint32_t alloc = m->lives[life].alloc_op;
-            if (alloc != NOWHERE && alloc > loop->op && alloc < loop->end)
+            const LifeUse *use = &m->life_uses[u];
+            if (rate_in(m, &m->lives[use->life], l).allocs > 0)
                 continue;
-            uint64_t of = alloc == NOWHERE ? 0 : (m->done[op] > 0 ? (m->done[op] - 1) / m->life_uses[u].div : 0);
-            Instance *instance = find_instance(m, life, of, false);
+            Instance *instance = find_instance(m, use->life, instance_used(m, use, m->done[op] > 0 ? m->done[op] - 1 : 0), false);
             if (instance)
                 instance->ended += iterations * trips_between(m, m->op_loop[op], l);
         }
@@ -1609,12 +1824,17 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
     Queue *q = &m->queues[queue];
     const EchBuffer *buffer = &m->buffers[m->ops[op].target];
     uint32_t life = m->op_life[op];
-    const Instance *there = find_instance(m, life, q->ordinal, false);
+    Position before = {.allocs = q->ordinal};
+    if (m->lives[life].turns_over)
+        before = count_before(m, m->op_position[op], q->ordinal);
+    const Instance *there = find_instance(m, life, before.allocs, false);
     if (there && there->allocated)
         return true;
-    EchFit fit = allocate(m, life, q->ordinal, op);
-    if (fit == ECH_FIT_OK)
+    EchFit fit = allocate(m, life, before.allocs, op);
+    if (fit == ECH_FIT_OK) {
+        find_instance(m, life, before.allocs, false)->used_before = before.uses;
         return true;
+    }
     if (space_may_come(m, queue, buffer->memory)) {
         wait_on(m, queue, &m->space_waiters[buffer->memory], ECH_WAIT_SPACE);
         return false;
@@ -1625,7 +1845,9 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
         return false;
     }
     /* As if it had fitted: counted, without a place. */
-    find_instance(m, life, q->ordinal, true)->freed = false;
+    Instance *instance = find_instance(m, life, before.allocs, true);
+    instance->freed = false;
+    instance->used_before = before.uses;
     return true;
 }
 

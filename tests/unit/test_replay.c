@@ -364,6 +364,59 @@ START_TEST(nested_loops_and_inner_steady_states)
 }
 END_TEST
 
+/*
+ * A value that a loop carries: the body frees the last iteration's while a slower queue still reads it, and allocates its own. Never more than two are there,
+ * in nested loops too, and skipping changes nothing.
+ */
+START_TEST(carried_buffers_turn_over)
+{
+    for (uint64_t outer = 1; outer <= 3; outer += 2) {
+        EchBytes peaks[2];
+        uint64_t allocs[2];
+        EchTime makespans[2];
+        for (uint64_t skip = 0; skip < 2; skip++) {
+            Maker m = maker_new();
+            EchId carried = add_buffer(&m, m.hbm, 10240 * KB, false);
+            EchId there = add_buffer(&m, m.host, 10240 * KB, true);
+            add_loop(&m, m.core, 9, outer);
+            add_target(&m, ECH_OP_ALLOC, m.core, carried);
+            EchId first = add_kernel(&m, m.core, 1000);
+            ech_trace_builder_use(m.b, carried, ECH_WRITE, 10240 * KB, ECH_PATTERN_STREAM, ECH_KNOWN);
+            EchId loop = add_loop(&m, m.core, 4, 50);
+            ech_trace_builder_dep(m.b, first, 0);
+            EchId out = add_copy(&m, m.out, m.hbm, m.host, 10240 * KB);
+            ech_trace_builder_dep(m.b, loop + 4, 1);
+            ech_trace_builder_use(m.b, carried, ECH_READ, 10240 * KB, ECH_PATTERN_STREAM, ECH_KNOWN);
+            ech_trace_builder_use(m.b, there, ECH_WRITE, 10240 * KB, ECH_PATTERN_STREAM, ECH_KNOWN);
+            add_target(&m, ECH_OP_FREE, m.core, carried);
+            add_target(&m, ECH_OP_ALLOC, m.core, carried);
+            add_kernel(&m, m.core, 1000);
+            ech_trace_builder_dep(m.b, out, 0);
+            ech_trace_builder_use(m.b, carried, ECH_WRITE, 10240 * KB, ECH_PATTERN_STREAM, ECH_KNOWN);
+            add_target(&m, ECH_OP_FREE, m.core, carried);
+            add_kernel(&m, m.core, 1000);
+            g_autoptr(EchTrace) trace = finish(&m);
+            g_autoptr(EchDevice) device = make_device(0);
+            EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+            options.skip_steady = skip;
+            g_autoptr(EchRun) run = replay(trace, device, options);
+            ck_assert(run->fits);
+            peaks[skip] = run->memories[0].peak_live;
+            makespans[skip] = run->makespan;
+            allocs[skip] = run->memories[0].allocs;
+            ck_assert_uint_eq(run->memories[0].allocs, run->memories[0].frees);
+            if (skip)
+                ck_assert_uint_lt(run->provenance.executed, 100 * outer);
+        }
+        ck_assert_uint_eq(peaks[0], 20480 * KB);
+        ck_assert_uint_eq(peaks[1], 20480 * KB);
+        ck_assert_uint_eq(allocs[0], outer * 51);
+        ck_assert_uint_eq(allocs[1], outer * 51);
+        ck_assert_int_le(llabs(makespans[0] - makespans[1]), 2 * (EchTime)outer);
+    }
+}
+END_TEST
+
 /* Memory is free when its last transfer ends, not when FREE is reached; who needs it waits for that. */
 START_TEST(allocation_waits_for_a_transfer)
 {
@@ -596,6 +649,7 @@ int main(void)
     tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
     tcase_add_test(tests, nested_loops_and_inner_steady_states);
+    tcase_add_test(tests, carried_buffers_turn_over);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
