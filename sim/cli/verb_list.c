@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/import/import.h"
 #include "sim/pass/pass.h"
+#include "sim/replay/cuda.h"
 #include "sim/replay/replay.h"
 
 #include <json-glib/json-glib.h>
@@ -177,11 +178,19 @@ static bool list_engines(Writer *writer, GError **error)
     (void)error;
     g_autoptr(GError) absent = NULL;
     const EchFluidModule *module = ech_simgrid_module(&absent);
-    g_autofree char *simgrid = module ? g_strdup_printf("SimGrid %s in a process of its own; the reference, default of a single run", module->version)
+    g_autofree char *simgrid = module ? g_strdup_printf("%s in a process of its own; the reference, default of a single run", module->version)
                                       : g_strdup_printf("cannot be used here: %s", absent->message);
+    g_autoptr(GError) no_gpu = NULL;
+    EchCuGpu gpu;
+    const EchCuDriver *driver = ech_cuda_driver(&no_gpu);
+    bool present = driver && ech_cuda_open(driver, 0, &gpu, &no_gpu);
+    g_autofree char *cuda = present ? g_strdup_printf("replays for real on %s; it measures, the others predict", gpu.name) : g_strdup_printf("cannot be used here: %s", no_gpu->message);
+    if (present)
+        ech_cuda_close(driver, &gpu);
     const Row rows[] = {
         {"native", "in process: sweeps, searches, many operations; the same semantics", "ours", NULL},
         {"simgrid", simgrid, "simgrid.org, parallel tasks under the bottleneck-max-fairness solver", NULL},
+        {"cuda", cuda, "CUDA driver API, cuBLAS where it is installed; kernels of ours", ech_cuda_params},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
         write_row(writer, &rows[i]);

@@ -2,6 +2,7 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/error.h"
+#include "sim/cli/cuda_cli.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
 #include "sim/report/table.h"
@@ -156,7 +157,7 @@ int ech_verb_run(int argc, char **argv)
         {"host-allocator", 0, 0, G_OPTION_ARG_STRING, &options.host_allocator, "allocator of every other memory", "SPEC"},
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation to apply first; may be given again ('echelon list passes')", "SPEC"},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings, "change anything: device.links.host.to_device=x0.5; may be given again", "PATH=VALUE"},
-        {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native or simgrid", "NAME"},
+        {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native, simgrid, or cuda: for real, on the GPU that is here", "NAME"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "write report, timelines and figures to a folder", "DIR"},
@@ -191,6 +192,12 @@ int ech_verb_run(int argc, char **argv)
             .passes = (const char *const *)options.passes,
             .settings = (const char *const *)options.settings,
         };
+        if (options.engine && strcmp(options.engine, "cuda") == 0) {
+            code = options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
+                                  : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
+            options_clear(&options);
+            return code;
+        }
         GError *error = NULL;
         g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
         if (!experiment)

@@ -2,6 +2,7 @@
 #include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
+#include "sim/cli/cuda_cli.h"
 #include "sim/experiment/validate.h"
 #include "sim/import/import.h"
 
@@ -131,13 +132,18 @@ static void print_text(const EchValidation *validation)
 
 int ech_verb_validate(int argc, char **argv)
 {
-    g_autofree char *device_name = NULL, *engine = NULL;
+    g_autofree char *device_name = NULL, *engine = NULL, *cuda = NULL, *allocator = NULL;
     g_auto(GStrv) settings = NULL;
     gboolean json = FALSE, own_tiles = FALSE;
+    gint repeats = 0;
     const GOptionEntry entries[] = {
         {"device", 'd', 0, G_OPTION_ARG_STRING, &device_name, "Device to predict for", "NAME"},
         {"own-tiles", 0, 0, G_OPTION_ARG_NONE, &own_tiles, "Choose the tiles of kernels ourselves instead of reading the table's windows", NULL},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "Change a number of the device", "PATH=VALUE"},
+        {"engine", 'e', 0, G_OPTION_ARG_STRING, &engine, "cuda: replay on the GPU that is here and compare", "cuda"},
+        {"repeat", 'n', 0, G_OPTION_ARG_INT, &repeats, "cuda: measured replays", "N"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &allocator, "cuda: who allocates: platform, cuda_async, vmm, or an allocator of ours over an arena", "SPEC"},
+        {"cuda", 0, 0, G_OPTION_ARG_STRING, &cuda, "cuda: options of the engine ('echelon list engines')", "KEY=VALUE,..."},
         {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
         G_OPTION_ENTRY_NULL,
     };
@@ -147,6 +153,18 @@ int ech_verb_validate(int argc, char **argv)
     if (g_strv_length(rest) != 1 || device_name == NULL) {
         fputs("echelon validate: one FILE and --device NAME are needed\n", stderr);
         return ECH_EXIT_USAGE;
+    }
+    if (engine && strcmp(engine, "cuda") != 0) {
+        fprintf(stderr, "echelon validate: --engine %s: expected cuda; leave it out to compare with recorded times or the compiler's estimates\n", engine);
+        return ECH_EXIT_USAGE;
+    }
+    if (repeats < 0 || ((repeats > 0 || cuda || allocator) && !engine)) {
+        fputs("echelon validate: --repeat, --cuda and --allocator belong to --engine cuda; --repeat is at least 1\n", stderr);
+        return ECH_EXIT_USAGE;
+    }
+    if (engine) {
+        const EchExperimentOverrides overrides = {.trace = rest[0], .device = device_name, .allocator = allocator, .settings = (const char *const *)settings};
+        return ech_cli_cuda(NULL, &overrides, cuda, (unsigned)repeats, json);
     }
     GError *error = NULL;
     g_autoptr(EchDevice) device = ech_device_load(device_name, (const char *const *)settings, &error);

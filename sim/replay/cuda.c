@@ -2,25 +2,27 @@
 
 #include "models/alloc/alloc.h"
 #include "sim/base/error.h"
-#include "sim/replay/price.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PATTERN UINT32_C(0x5ca1ab1e)
+#define MOST_KEPT ((EchBytes)16 << 30) /* Of host memory that lives through all replays */
 
-static const char *const alloc_names[] = {"malloc", "async", "arena", NULL};
+static const char *const alloc_names[] = {"auto", "malloc", "async", "vmm", "arena", NULL};
 
 const EchParam ech_cuda_params[] = {
     {"gpu", ECH_PARAM_U64, offsetof(EchCudaOptions, gpu), "0", NULL, "1023", NULL, "ordinal of the GPU"},
     {"warmups", ECH_PARAM_U64, offsetof(EchCudaOptions, warmups), "2", NULL, "1000", NULL, "replays before those that count"},
     {"repeats", ECH_PARAM_U64, offsetof(EchCudaOptions, repeats), "10", "1", "10000", NULL, "replays measured"},
-    {"alloc", ECH_PARAM_ENUM, offsetof(EchCudaOptions, alloc), "malloc", NULL, NULL, alloc_names, "who allocates: cuMemAlloc, cuMemAllocAsync, or ours over an arena"},
+    {"alloc", ECH_PARAM_ENUM, offsetof(EchCudaOptions, alloc), "auto", NULL, NULL, alloc_names,
+     "who allocates: cuMemAlloc, cuMemAllocAsync, the driver's virtual memory, or an allocator of ours over an arena; auto: the trace's own offsets in one block, else malloc"},
     {"allocator", ECH_PARAM_STRING, offsetof(EchCudaOptions, allocator), NULL, NULL, NULL, NULL, "allocator of the arena"},
     {"release_threshold", ECH_PARAM_BYTES, offsetof(EchCudaOptions, release_threshold), "0", NULL, NULL, NULL, "bytes the driver's pool keeps"},
     {"graph", ECH_PARAM_BOOL, offsetof(EchCudaOptions, graph), "false", NULL, NULL, NULL, "replay as one CUDA graph"},
     {"scale", ECH_PARAM_BOOL, offsetof(EchCudaOptions, scale), "false", NULL, NULL, NULL, "scale down what is larger than the card"},
     {"verify", ECH_PARAM_BOOL, offsetof(EchCudaOptions, verify), "true", NULL, NULL, NULL, "check buffers that nothing writes"},
+    {"blas", ECH_PARAM_BOOL, offsetof(EchCudaOptions, blas), "true", NULL, NULL, NULL, "matrix products by cuBLAS where it is installed"},
     {"max_ops", ECH_PARAM_U64, offsetof(EchCudaOptions, max_ops), "100000", "1", "10000000", NULL, "most op instances"},
     {0},
 };
@@ -30,8 +32,18 @@ typedef struct {
     EchCuPointer device; /* 0: none */
     void *host;          /* Pinned or pageable */
     EchBytes bytes;      /* After scaling */
-    uint8_t is_host, pinned, written, live;
+    uint64_t offset;     /* In the block of its memory, where fixed */
+    EchBytes mapped;     /* alloc=vmm: bytes of the mapping */
+    unsigned long long physical;
+    uint8_t is_host, pinned, written, live, fixed, kept; /* kept: host memory that lives from set-up to the end */
 } Place;
+
+/* What buffers with fixed offsets share: one block per memory of the trace. */
+typedef struct {
+    EchCuPointer device;
+    void *host;
+    EchBytes bytes;
+} Block;
 
 /* End events of the newest instances of an op: ring[instance % depth]. */
 typedef struct {
@@ -58,13 +70,22 @@ typedef struct {
     EchBytes scratch_bytes;
     void *host_scratch;
     EchCuPointer sink;
+    EchBytes cursor; /* Where the next kernel streams from, so that kernels do not find their bytes in the cache */
     EchCuPointer arena;
     EchAllocator *allocator;
+    Block *blocks; /* One per memory of the trace */
+    const EchDevice *device;
+    const EchCuBlas *blas;
+    EchCuBlasHandle blas_handle;
+    EchCuPointer workspace;
+    size_t workspace_bytes;
+    size_t granularity; /* alloc=vmm */
+    bool synchronous;   /* The driver stops for allocations on the way, so nothing can be issued ahead */
     size_t free_before;
     EchCudaRun *run;
     GArray **durations; /* Per op: EchTime, one a repeat */
     GArray **starts;
-    uint64_t issued;
+    uint64_t issued, issued_before; /* Instances of this replay, and of the one before */
 } Engine;
 
 #define CU(e, member, what, error, ...) ech_cuda_check((e)->cu, (e)->cu->member(__VA_ARGS__), #member, what, error)
@@ -110,27 +131,87 @@ static bool name_is_host(const char *name)
 
 /* ---- memory ---- */
 
+static bool take_host(Engine *e, EchBytes bytes, bool pinned, void **ret, GError **error)
+{
+    if (pinned)
+        return CU(e, host_allocate, "allocating pinned memory", error, ret, bytes, 0);
+    *ret = g_try_malloc(bytes);
+    if (!*ret) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no %" G_GUINT64_FORMAT " bytes of host memory", bytes);
+        return false;
+    }
+    memset(*ret, 0, bytes); /* Pages that were never written cost nothing to read */
+    return true;
+}
+
+static bool give_host(Engine *e, void *host, bool pinned, GError **error)
+{
+    if (pinned)
+        return CU(e, host_release, "freeing pinned memory", error, host);
+    g_free(host);
+    return true;
+}
+
+/* Physical memory of the GPU behind a range of addresses of its own. What was made before a failure is given back. */
+static bool map_buffer(Engine *e, Place *p, GError **error)
+{
+    EchBytes bytes = ech_round_up(p->bytes, e->granularity);
+    EchCuAllocationProp prop = {.type = ECH_CU_ALLOCATION_PINNED, .location = {ECH_CU_LOCATION_DEVICE, e->gpu.device}};
+    EchCuAccess access = {.location = prop.location, .flags = ECH_CU_ACCESS_READ_WRITE};
+    EchCuPointer address = 0;
+    unsigned long long physical = 0;
+    if (!CU(e, address_reserve, "reserving addresses", error, &address, bytes, 0, 0, 0))
+        return false;
+    bool made = CU(e, physical_create, "taking physical memory", error, &physical, bytes, &prop, 0);
+    bool mapped = made && CU(e, map, "mapping memory", error, address, bytes, 0, physical, 0);
+    if (mapped && CU(e, set_access, "opening mapped memory", error, address, bytes, &access, 1)) {
+        p->device = address;
+        p->physical = physical;
+        p->mapped = bytes;
+        return true;
+    }
+    if (mapped)
+        e->cu->unmap(address, bytes);
+    if (made)
+        e->cu->physical_release(physical);
+    e->cu->address_free(address, bytes);
+    return false;
+}
+
+static bool unmap_buffer(Engine *e, EchCuPointer address, EchBytes bytes, unsigned long long physical, GError **error)
+{
+    EchCuResult unmapped = e->cu->unmap(address, bytes), released = e->cu->physical_release(physical), freed = e->cu->address_free(address, bytes);
+    return ech_cuda_check(e->cu, unmapped, "cuMemUnmap", "unmapping memory", error) &&
+           ech_cuda_check(e->cu, released, "cuMemRelease", "giving back physical memory", error) &&
+           ech_cuda_check(e->cu, freed, "cuMemAddressFree", "giving back addresses", error);
+}
+
 static bool place_buffer(Engine *e, EchId id, EchCuStream stream, GError **error)
 {
     Place *p = &e->places[id];
     if (p->live || p->bytes == 0)
         return true;
+    if (p->fixed) {
+        const Block *block = &e->blocks[ech_trace_buffers(e->trace)[id].memory];
+        if (p->is_host)
+            p->host = (char *)block->host + p->offset;
+        else
+            p->device = block->device + p->offset;
+        p->live = 1;
+        return true;
+    }
     if (p->is_host) {
-        if (p->pinned) {
-            if (!CU(e, host_allocate, "allocating pinned memory", error, &p->host, p->bytes, 0))
-                return false;
-        } else {
-            p->host = g_try_malloc(p->bytes);
-            if (!p->host) {
-                g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no %" G_GUINT64_FORMAT " bytes of host memory", p->bytes);
-                return false;
-            }
-            memset(p->host, 0, p->bytes);
-        }
+        if (!take_host(e, p->bytes, p->pinned, &p->host, error))
+            return false;
         p->live = 1;
         return true;
     }
     switch ((EchCudaAlloc)e->options->alloc) {
+    case ECH_CUDA_ALLOC_VMM:
+        if (!map_buffer(e, p, error))
+            return false;
+        break;
+    case ECH_CUDA_ALLOC_AUTO:
     case ECH_CUDA_ALLOC_MALLOC:
         if (!CU(e, allocate, "allocating a buffer", error, &p->device, p->bytes))
             return false;
@@ -148,6 +229,7 @@ static bool place_buffer(Engine *e, EchId id, EchCuStream stream, GError **error
             return false;
         }
         p->device = e->arena + placement.address;
+        e->run->arena_extent = MAX(e->run->arena_extent, placement.address + p->bytes);
         break;
     }
     case ECH_N_CUDA_ALLOCS: g_assert_not_reached();
@@ -163,16 +245,16 @@ static bool release_buffer(Engine *e, EchId id, EchCuStream stream, GError **err
     if (!p->live)
         return true;
     p->live = 0;
-    if (p->is_host) {
-        void *host = g_steal_pointer(&p->host);
-        if (p->pinned)
-            return CU(e, host_release, "freeing pinned memory", error, host);
-        g_free(host);
-        return true;
-    }
     EchCuPointer pointer = p->device;
+    void *host = g_steal_pointer(&p->host);
     p->device = 0;
+    if (p->fixed)
+        return true;
+    if (p->is_host)
+        return give_host(e, host, p->pinned, error);
     switch ((EchCudaAlloc)e->options->alloc) {
+    case ECH_CUDA_ALLOC_VMM: return unmap_buffer(e, pointer, p->mapped, p->physical, error);
+    case ECH_CUDA_ALLOC_AUTO:
     case ECH_CUDA_ALLOC_MALLOC: return CU(e, release, "freeing a buffer", error, pointer);
     case ECH_CUDA_ALLOC_ASYNC: return CU(e, release_async, "freeing a buffer to the pool", error, pointer, stream);
     case ECH_CUDA_ALLOC_ARENA: ech_allocator_release(e->allocator, id); return true;
@@ -209,17 +291,21 @@ static bool issue_stream(Engine *e, const EchOp *op, EchCuStream stream, GError 
             continue;
         *(uses[i].access == ECH_READ ? &reads : &writes) += scaled(e, uses[i].bytes) / 16;
     }
-    EchCuPointer source = e->scratch, target = e->scratch + e->scratch_bytes / 2, sink = e->sink;
+    EchCuPointer sink = e->sink;
     uint64_t half = e->scratch_bytes / 2 / 16;
     reads = MIN(reads, half);
     writes = MIN(writes, half);
     if (reads + writes == 0)
         return true;
+    if (e->cursor + MAX(reads, writes) * 16 > e->scratch_bytes / 2)
+        e->cursor = 0;
+    EchCuPointer source = e->scratch + e->cursor, target = source + e->scratch_bytes / 2;
+    e->cursor += ech_round_up(MAX(reads, writes) * 16, 256);
     void *parameters[] = {&source, &target, &reads, &writes, &sink};
     return launch(e, e->stream_kernel, (unsigned)e->gpu.multiprocessors * 8, 512, stream, parameters, error);
 }
 
-static bool issue_arithmetic(Engine *e, const EchOp *op, EchCuStream stream, GError **error)
+static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuStream stream, GError **error)
 {
     const EchWork *work = ech_trace_work(e->trace) + op->first_work;
     uint64_t matrix = 0, vector = 0;
@@ -227,20 +313,27 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, EchCuStream stream, GEr
         *(work[i].unit == ECH_WORK_MATRIX ? &matrix : &vector) += work[i].count;
     unsigned blocks = (unsigned)e->gpu.multiprocessors * 4, threads = 256;
     EchCuPointer sink = e->sink;
-    if (matrix > 0) {
+    EchGemm gemm;
+    if (on_matrix && e->blas && ech_cuda_gemm_of(e->trace, op, &gemm)) {
+        EchBytes inputs, output;
+        ech_cuda_gemm_bytes(&gemm, &inputs, &output);
+        if (MAX(inputs, output) > e->scratch_bytes / 2 && ech_cuda_gemm_cube((EchDtype)gemm.dtype, ech_cuda_gemm_operations(&gemm), &gemm))
+            ech_cuda_gemm_bytes(&gemm, &inputs, &output);
+        if (MAX(inputs, output) <= e->scratch_bytes / 2) {
+            e->run->by_blas += 1;
+            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, e->scratch, e->scratch + e->scratch_bytes / 2, e->workspace, e->workspace_bytes, stream, error);
+        }
+    }
+    if (on_matrix) {
         /* A warp's round is 4 products of 16x8x16: 16384 operations. */
         uint64_t rounds = matrix / ((uint64_t)blocks * (threads / 32) * 16384) + 1;
         void *parameters[] = {&rounds, &sink};
-        if (!launch(e, e->mma_kernel, blocks, threads, stream, parameters, error))
-            return false;
+        return launch(e, e->mma_kernel, blocks, threads, stream, parameters, error);
     }
-    if (vector > 0 && matrix == 0) {
-        uint64_t rounds = vector / ((uint64_t)blocks * threads * 32) + 1;
-        float factor = 0.999F;
-        void *parameters[] = {&rounds, &factor, &sink};
-        return launch(e, e->fma_kernel, blocks, threads, stream, parameters, error);
-    }
-    return true;
+    uint64_t rounds = vector / ((uint64_t)blocks * threads * 32) + 1;
+    float factor = 0.999F;
+    void *parameters[] = {&rounds, &factor, &sink};
+    return launch(e, e->fma_kernel, blocks, threads, stream, parameters, error);
 }
 
 static bool issue_spin(Engine *e, EchTime time, EchCuStream stream, GError **error)
@@ -250,12 +343,24 @@ static bool issue_spin(Engine *e, EchTime time, EchCuStream stream, GError **err
     return launch(e, e->spin_kernel, 1, 1, stream, parameters, error);
 }
 
+EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, const EchPrice *price)
+{
+    if (price->source != ECH_PRICE_ROOFLINE || price->bound == ECH_NONE)
+        return ECH_CUDA_SPINS;
+    if (prices->kinds[price->bound] != ECH_RESOURCE_UNIT)
+        return ECH_CUDA_STREAMS;
+    EchUnitKind unit = device->units[prices->owners[price->bound]].kind;
+    return unit == ECH_UNIT_MATRIX ? ECH_CUDA_MULTIPLIES : unit == ECH_UNIT_VECTOR ? ECH_CUDA_COMPUTES : ECH_CUDA_SPINS;
+}
+
 static bool issue_kernel(Engine *e, EchId at, const EchOp *op, EchCuStream stream, GError **error)
 {
     const EchPrice *price = &e->prices->prices[at];
-    if (price->source == ECH_PRICE_ROOFLINE && price->bound != ECH_NONE) {
-        bool unit = e->prices->kinds[price->bound] == ECH_RESOURCE_UNIT;
-        return unit ? issue_arithmetic(e, op, stream, error) : issue_stream(e, op, stream, error);
+    switch (ech_cuda_does(e->prices, e->device, price)) {
+    case ECH_CUDA_STREAMS: return issue_stream(e, op, stream, error);
+    case ECH_CUDA_MULTIPLIES: return issue_arithmetic(e, op, true, stream, error);
+    case ECH_CUDA_COMPUTES: return issue_arithmetic(e, op, false, stream, error);
+    case ECH_CUDA_SPINS: break;
     }
     return issue_spin(e, price->alone, stream, error);
 }
@@ -282,6 +387,8 @@ static bool issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **
     if (bytes == 0)
         return true;
     if (from_host && to_host) {
+        if (!e->options->graph && !CU(e, stream_synchronize, "waiting to copy on the host", error, stream))
+            return false;
         memmove(host_target, host_source, bytes);
         return true;
     }
@@ -343,7 +450,7 @@ static bool issue_op(Engine *e, EchId at, GError **error)
         return false;
     switch ((EchOpKind)op->kind) {
     case ECH_OP_ALLOC: return e->options->graph || (place_buffer(e, op->target, stream, error) && note_memory(e, error));
-    case ECH_OP_FREE: return e->options->graph || release_buffer(e, op->target, stream, error);
+    case ECH_OP_FREE: return e->options->graph || e->places[op->target].kept || release_buffer(e, op->target, stream, error);
     case ECH_OP_KERNEL:
     case ECH_OP_COPY:
     case ECH_OP_COLLECTIVE:
@@ -387,6 +494,14 @@ static bool issue_range(Engine *e, EchId first, EchId end, GError **error)
         at += ops[at].target;
     }
     return true;
+}
+
+/* Keeps the GPU busy while the replay is issued, so that a queue never waits for the host that fills it. */
+static bool head_start(Engine *e, GError **error)
+{
+    if (e->synchronous || e->issued_before == 0)
+        return true;
+    return issue_spin(e, (EchTime)MIN(e->issued_before * 8, 100000) * ECH_PS_PER_US, e->streams[0], error);
 }
 
 /* Every stream waits for the base event, so that all start together; afterwards the first stream waits for all. */
@@ -447,6 +562,8 @@ static bool collect(Engine *e, GError **error)
 
 static void forget_instances(Engine *e)
 {
+    e->issued_before = e->issued;
+    e->cursor = 0;
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++)
         e->instances[i].n = 0;
     e->issued = 0;
@@ -459,7 +576,7 @@ static bool reset_buffers(Engine *e, bool resident, GError **error)
         if (buffers[i].alias_of != ECH_NONE)
             continue;
         if (!resident) {
-            if (!release_buffer(e, i, e->streams[0], error))
+            if (!e->places[i].kept && !release_buffer(e, i, e->streams[0], error))
                 return false;
             continue;
         }
@@ -512,7 +629,7 @@ static bool replay_once(Engine *e, bool measured, GError **error)
         /* A capture must be ended even if issuing failed; the first error is the one to tell. */
         EchCuResult ended = e->cu->capture_end(e->streams[0], &graph);
         ok = ok && ech_cuda_check(e->cu, ended, "cuStreamEndCapture", "capturing a graph", error) &&
-             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) &&
+             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && head_start(e, error) && CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) &&
              CU(e, graph_launch, "launching a graph", error, exec, e->streams[0]) && CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) &&
              CU(e, event_synchronize, "waiting for a graph", error, e->done[0]) && elapsed(e, e->base, e->done[0], &makespan, error);
         if (exec)
@@ -522,7 +639,7 @@ static bool replay_once(Engine *e, bool measured, GError **error)
         if (!ok)
             return false;
     } else {
-        if (!fork_streams(e, error) || !issue_range(e, 0, (EchId)ech_trace_n_ops(e->trace), error) || !join_streams(e, error) ||
+        if (!head_start(e, error) || !fork_streams(e, error) || !issue_range(e, 0, (EchId)ech_trace_n_ops(e->trace), error) || !join_streams(e, error) ||
             !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) ||
             !CU(e, event_synchronize, "waiting for the replay", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &makespan, error) ||
             (measured && !collect(e, error)))
@@ -544,9 +661,15 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static EchTime median(EchTime *times, size_t n)
+/* Median and, by ranks n/2 -+ 0.98 sqrt(n), a 95 % confidence interval of the median of independent repeats. Sorts. */
+static EchTime median(EchTime *times, size_t n, EchTime *ret_low, EchTime *ret_high)
 {
     qsort(times, n, sizeof *times, by_time);
+    size_t half = 0;
+    while ((half + 1) * (half + 1) * 100 <= n * 96)
+        half++;
+    *ret_low = times[n / 2 > half ? n / 2 - half : 0];
+    *ret_high = times[MIN(n / 2 + half, n - 1)];
     return n % 2 ? times[n / 2] : times[n / 2 - 1] + (times[n / 2] - times[n / 2 - 1]) / 2;
 }
 
@@ -554,21 +677,15 @@ static void summarise(Engine *e)
 {
     EchCudaRun *run = e->run;
     g_autofree EchTime *sorted = g_memdup2(run->makespans, run->n_makespans * sizeof *run->makespans);
-    run->makespan = median(sorted, run->n_makespans);
-    /* Ranks n/2 -+ 0.98 sqrt(n): about 95 % for the median of independent repeats. */
-    size_t half = 0;
-    while ((half + 1) * (half + 1) * 100 <= run->n_makespans * 96)
-        half++;
-    size_t low = run->n_makespans / 2 > half ? run->n_makespans / 2 - half : 0;
-    size_t high = MIN(run->n_makespans / 2 + half, run->n_makespans - 1);
-    run->low = sorted[low];
-    run->high = sorted[high];
+    run->makespan = median(sorted, run->n_makespans, &run->low, &run->high);
     for (size_t i = 0; i < run->n_ops; i++) {
-        run->ops[i].start = run->ops[i].duration = ECH_TIME_NONE;
+        EchCudaOp *op = &run->ops[i];
+        op->start = op->duration = op->low = op->high = ECH_TIME_NONE;
         if (e->durations[i]->len == 0)
             continue;
-        run->ops[i].duration = median((EchTime *)(void *)e->durations[i]->data, e->durations[i]->len);
-        run->ops[i].start = median((EchTime *)(void *)e->starts[i]->data, e->starts[i]->len);
+        EchTime low, high;
+        op->start = median((EchTime *)(void *)e->starts[i]->data, e->starts[i]->len, &low, &high);
+        op->duration = median((EchTime *)(void *)e->durations[i]->data, e->durations[i]->len, &op->low, &op->high);
     }
 }
 
@@ -582,47 +699,147 @@ static bool load_kernels(Engine *e, GError **error)
            CU(e, module_function, "loading kernels", error, &e->verify_kernel, e->module, "echelon_verify");
 }
 
-/* Sizes of everything: buffers, the scratch that kernels stream over, the arena; the scale that makes them fit. */
-static bool plan_memory(Engine *e, GError **error)
+/* What each buffer is: where, fixed or not, written or not. */
+static void classify_buffers(Engine *e)
 {
     const EchTrace *trace = e->trace;
     const EchBuffer *buffers = ech_trace_buffers(trace);
-    const EchOp *ops = ech_trace_ops(trace);
-    EchBytes live = 0, peak = 0, largest = 1 << 20, arena = 0;
-    size_t available, total;
+    EchBytes host = 0;
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
         const char *memory = ech_trace_memory(trace, buffers[i].memory);
         Place *p = &e->places[i];
         p->is_host = name_is_host(memory);
         p->pinned = p->is_host && !strstr(memory, "pageable");
-        if (buffers[i].alias_of == ECH_NONE && !p->is_host && (buffers[i].resident || e->options->graph))
+        if (buffers[i].alias_of != ECH_NONE || buffers[i].bytes == 0)
+            continue;
+        if (buffers[i].offset != ECH_OFFSET_NONE && e->options->alloc == ECH_CUDA_ALLOC_AUTO) {
+            Block *block = &e->blocks[buffers[i].memory];
+            p->fixed = 1;
+            block->bytes = MAX(block->bytes, buffers[i].offset + buffers[i].bytes);
+        } else if (p->is_host) {
+            host = ech_bytes_add(host, buffers[i].bytes);
+        }
+    }
+    /* Pinning takes milliseconds, and runtimes keep pinned memory; so do we, while it is not too much. */
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
+        Place *p = &e->places[i];
+        p->kept = p->is_host && !p->fixed && buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 && host <= MOST_KEPT;
+    }
+    for (size_t i = 0; i < ech_trace_n_uses(trace); i++) {
+        const EchUse *use = &ech_trace_uses(trace)[i];
+        if (use->access == ECH_WRITE)
+            e->places[root_of(buffers, use->buffer, NULL)].written = 1;
+    }
+}
+
+/* Bytes that one op moves or multiplies at most, for the scratch that it does so on. */
+static EchBytes largest_op(const Engine *e)
+{
+    EchBytes largest = 1 << 20;
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
+        const EchOp *op = &ech_trace_ops(e->trace)[i];
+        EchBytes reads = 0, writes = 0, inputs = 0, output = 0;
+        EchGemm gemm;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(e->trace)[u];
+            EchBytes *sum = use->access == ECH_READ ? &reads : &writes;
+            *sum = ech_bytes_add(*sum, use->bytes);
+        }
+        if (e->blas && op->kind == ECH_OP_KERNEL && ech_cuda_gemm_of(e->trace, op, &gemm))
+            ech_cuda_gemm_bytes(&gemm, &inputs, &output);
+        EchBytes copied = op->kind == ECH_OP_COPY ? op->bytes : 0;
+        largest = MAX(largest, MAX(MAX(copied, MAX(reads, writes)), MAX(inputs, output)));
+    }
+    return largest;
+}
+
+/* Most bytes alive on the device by the trace's own allocations; whether the driver would stop for one of them. */
+static EchBytes peak_of_buffers(Engine *e)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    EchBytes live = 0, peak;
+    bool stops = e->options->alloc == ECH_CUDA_ALLOC_AUTO || e->options->alloc == ECH_CUDA_ALLOC_MALLOC || e->options->alloc == ECH_CUDA_ALLOC_VMM;
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
+        const Place *p = &e->places[i];
+        if (buffers[i].alias_of == ECH_NONE && !p->is_host && !p->fixed && (buffers[i].resident || e->options->graph))
             live = ech_bytes_add(live, ech_round_up(buffers[i].bytes, 512));
     }
     peak = live;
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        EchBytes traffic = ops[i].kind == ECH_OP_COPY ? ops[i].bytes : 0;
-        EchBytes reads = 0, writes = 0;
-        for (uint32_t u = ops[i].first_use; u < ops[i].first_use + ops[i].n_uses; u++) {
-            const EchUse *use = &ech_trace_uses(trace)[u];
-            *(use->access == ECH_READ ? &reads : &writes) += use->bytes;
-            if (use->access == ECH_WRITE)
-                e->places[root_of(buffers, use->buffer, NULL)].written = 1;
-        }
-        largest = MAX(largest, MAX(traffic, MAX(reads, writes)));
-        if ((ops[i].kind != ECH_OP_ALLOC && ops[i].kind != ECH_OP_FREE) || e->places[ops[i].target].is_host || e->options->graph)
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
+        const EchOp *op = &ech_trace_ops(e->trace)[i];
+        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || e->options->graph)
             continue;
-        EchBytes bytes = ech_round_up(buffers[ops[i].target].bytes, 512);
-        live = ops[i].kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
+        const Place *p = &e->places[op->target];
+        if (p->fixed || p->kept)
+            continue;
+        e->synchronous |= p->is_host || stops;
+        if (p->is_host)
+            continue;
+        EchBytes bytes = ech_round_up(buffers[op->target].bytes, 512);
+        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
         peak = MAX(peak, live);
     }
+    return peak;
+}
+
+static bool take_blocks(Engine *e, GError **error)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
+        Place *p = &e->places[i];
+        if (!p->fixed)
+            continue;
+        /* Neighbours that are scaled down stay apart. */
+        bool small = e->run->scale < 1;
+        p->offset = small ? (EchBytes)((double)buffers[i].offset * e->run->scale) / 16 * 16 : buffers[i].offset;
+        p->bytes = small ? (p->bytes > 48 ? p->bytes - 32 : 16) : p->bytes;
+    }
+    for (size_t i = 0; i < ech_trace_n_memories(e->trace); i++) {
+        Block *block = &e->blocks[i];
+        if (block->bytes == 0)
+            continue;
+        block->bytes = scaled(e, block->bytes) + 256;
+        if (name_is_host(ech_trace_memory(e->trace, (EchId)i))) {
+            if (!take_host(e, block->bytes, true, &block->host, error))
+                return false;
+        } else if (!CU(e, allocate, "allocating the program's memory", error, &block->device, block->bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_arena(Engine *e, EchBytes arena, GError **error)
+{
+    EchBytes bytes = ech_round_up(scaled(e, arena), 1 << 21);
+    if (!CU(e, allocate, "allocating the arena", error, &e->arena, bytes))
+        return false;
+    EchAllocDevice device = {.capacity = bytes, .granule = 0};
+    e->allocator = ech_allocator_new(e->options->allocator ? e->options->allocator : "best_fit", &device, error);
+    return e->allocator != NULL;
+}
+
+/* Sizes of everything: buffers, the scratch that kernels stream over, the arena; the scale that makes them fit. */
+static bool plan_memory(Engine *e, GError **error)
+{
+    const EchTrace *trace = e->trace;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    classify_buffers(e);
+    EchBytes peak = peak_of_buffers(e), fixed = 0;
+    for (size_t i = 0; i < ech_trace_n_memories(trace); i++) {
+        if (!name_is_host(ech_trace_memory(trace, (EchId)i)))
+            fixed = ech_bytes_add(fixed, e->blocks[i].bytes);
+    }
+    size_t available, total;
     if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
         return false;
-    e->free_before = available;
-    EchBytes scratch = MIN(ech_round_up(largest, 4096), (EchBytes)available / 8) * 2;
+    /* Kernels stream over more than the cache holds. */
+    EchBytes half = MAX(largest_op(e), 2 * (EchBytes)MAX(e->gpu.l2_bytes, 0));
+    EchBytes scratch = MIN(ech_round_up(half, 4096), (EchBytes)available / 8) * 2;
     EchBytes room = (EchBytes)available - (EchBytes)available / 20;
     room = room > scratch ? room - scratch : 0;
-    arena = peak + peak / 4 + (1 << 21);
-    EchBytes wanted = e->options->alloc == ECH_CUDA_ALLOC_ARENA ? arena : peak + (1 << 21);
+    EchBytes arena = ech_bytes_add(peak, peak / 4 + (1 << 21));
+    EchBytes wanted = ech_bytes_add(fixed, e->options->alloc == ECH_CUDA_ALLOC_ARENA ? arena : ech_bytes_add(peak, 1 << 21));
     e->run->scale = 1;
     if (wanted > room) {
         if (!e->options->scale) {
@@ -638,24 +855,41 @@ static bool plan_memory(Engine *e, GError **error)
         e->places[i].bytes = buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 ? scaled(e, buffers[i].bytes) : 0;
     e->scratch_bytes = ech_round_up(scaled(e, scratch), 8192);
     if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
-        !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, e->scratch_bytes / 2, 0))
+        !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, e->scratch_bytes / 2, 0) ||
+        !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
         return false;
-    if (e->options->alloc == ECH_CUDA_ALLOC_ARENA) {
-        EchBytes bytes = ech_round_up(scaled(e, arena), 1 << 21);
-        if (!CU(e, allocate, "allocating the arena", error, &e->arena, bytes))
-            return false;
-        EchAllocDevice device = {.capacity = bytes, .granule = 0};
-        e->allocator = ech_allocator_new(e->options->allocator ? e->options->allocator : "best_fit", &device, error);
-        if (!e->allocator)
-            return false;
-    }
-    return true;
+    return take_blocks(e, error) && (e->options->alloc != ECH_CUDA_ALLOC_ARENA || take_arena(e, arena, error));
+}
+
+/* cuBLAS where it is; where not, a remark. */
+static bool start_blas(Engine *e, GError **error)
+{
+    g_autoptr(GError) absent = NULL;
+    e->blas = e->options->blas ? ech_cuda_blas(&absent) : NULL;
+    if (absent)
+        ech_diag_remark(e->run->diag, "%s; matrix products run on a tensor-core kernel of ours, which reaches less than cuBLAS on newer GPUs", absent->message);
+    if (!e->blas)
+        return true;
+    e->workspace_bytes = MIN((size_t)32 << 20, e->gpu.total_memory / 64 / 256 * 256);
+    return ech_cuda_blas_check(e->blas->create(&e->blas_handle), "cublasCreate_v2", "starting cuBLAS", error) &&
+           CU(e, allocate, "allocating cuBLAS's workspace", error, &e->workspace, e->workspace_bytes);
+}
+
+static bool check_gpu(const Engine *e, GError **error)
+{
+    bool lacks_vmm = e->options->alloc == ECH_CUDA_ALLOC_VMM && !e->gpu.has_vmm, lacks_pools = e->options->alloc == ECH_CUDA_ALLOC_ASYNC && !e->gpu.has_pools;
+    if (lacks_vmm || lacks_pools)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no %s; expected another alloc", e->gpu.name, lacks_vmm ? "virtual memory management" : "memory pools");
+    return !lacks_vmm && !lacks_pools;
 }
 
 static bool set_up(Engine *e, GError **error)
 {
     const EchTrace *trace = e->trace;
-    if (!load_kernels(e, error) || !plan_memory(e, error))
+    if (!load_kernels(e, error) || !start_blas(e, error) || !plan_memory(e, error))
+        return false;
+    EchCuAllocationProp prop = {.type = ECH_CU_ALLOCATION_PINNED, .location = {ECH_CU_LOCATION_DEVICE, e->gpu.device}};
+    if (e->options->alloc == ECH_CUDA_ALLOC_VMM && !CU(e, granularity, "asking for the pages' size", error, &e->granularity, &prop, ECH_CU_GRANULARITY_MINIMUM))
         return false;
     for (e->n_streams = 0; e->n_streams < MAX(ech_trace_n_queues(trace), 1); e->n_streams++) {
         if (!CU(e, stream_create, "making a stream", error, &e->streams[e->n_streams], ECH_CU_STREAM_NON_BLOCKING) ||
@@ -667,6 +901,10 @@ static bool set_up(Engine *e, GError **error)
         uint64_t threshold = e->options->release_threshold;
         if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||
             !CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RELEASE_THRESHOLD, &threshold))
+            return false;
+    }
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (e->places[i].kept && !place_buffer(e, i, e->streams[0], error))
             return false;
     }
     const EchOp *ops = ech_trace_ops(trace);
@@ -708,6 +946,16 @@ static void tear_down(Engine *e)
             e->cu->release(e->sink);
         if (e->arena)
             e->cu->release(e->arena);
+        for (size_t i = 0; i < ech_trace_n_memories(e->trace); i++) {
+            if (e->blocks[i].device)
+                e->cu->release(e->blocks[i].device);
+            if (e->blocks[i].host)
+                give_host(e, e->blocks[i].host, true, NULL);
+        }
+        if (e->blas_handle)
+            e->blas->destroy(e->blas_handle);
+        if (e->workspace)
+            e->cu->release(e->workspace);
         if (e->host_scratch)
             e->cu->host_release(e->host_scratch);
         if (e->module)
@@ -729,6 +977,7 @@ static void tear_down(Engine *e)
     g_free(e->streams);
     g_free(e->done);
     g_free(e->needed);
+    g_free(e->blocks);
 }
 
 static bool replay_all(Engine *e, GError **error)
@@ -751,7 +1000,7 @@ static bool replay_all(Engine *e, GError **error)
     return true;
 }
 
-EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchCudaOptions *options, GError **error)
+EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
 {
     size_t n_ops = ech_trace_n_ops(trace), n_queues = MAX(ech_trace_n_queues(trace), 1);
     Engine e = {.trace = trace, .options = options, .cu = ech_cuda_driver(error)};
@@ -763,7 +1012,7 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
     run->n_ops = n_ops;
     run->makespans = g_new0(EchTime, options->repeats);
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_AUTO, .overhead = true, .copy_curve = true};
-    e.prices = ech_prices_new(trace, device, NULL, &pricing, run->diag, error);
+    e.prices = ech_prices_new(trace, device, reference, &pricing, run->diag, error);
     if (!e.prices)
         return NULL;
     e.places = g_new0(Place, ech_trace_n_buffers(trace) + 1);
@@ -771,6 +1020,8 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
     e.durations = g_new0(GArray *, n_ops + 1);
     e.starts = g_new0(GArray *, n_ops + 1);
     e.needed = g_new0(bool, n_ops + 1);
+    e.blocks = g_new0(Block, ech_trace_n_memories(trace) + 1);
+    e.device = device;
     e.streams = g_new0(EchCuStream, n_queues);
     e.done = g_new0(EchCuEvent, n_queues);
     for (size_t i = 0; i < n_ops; i++) {
@@ -781,7 +1032,7 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
     if (ok) {
         run->gpu = g_strdup(e.gpu.name);
         run->driver_version = e.gpu.driver_version;
-        ok = set_up(&e, error) && replay_all(&e, error);
+        ok = check_gpu(&e, error) && set_up(&e, error) && replay_all(&e, error);
     }
     tear_down(&e);
     return ok ? g_steal_pointer(&run) : NULL;

@@ -10,29 +10,43 @@
 #include "models/device/device.h"
 #include "sim/base/diag.h"
 #include "sim/base/param.h"
+#include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
+#include "sim/replay/price.h"
 #include "sim/trace/trace.h"
 
-typedef enum { ECH_CUDA_ALLOC_MALLOC, ECH_CUDA_ALLOC_ASYNC, ECH_CUDA_ALLOC_ARENA, ECH_N_CUDA_ALLOCS } EchCudaAlloc;
+typedef enum { ECH_CUDA_ALLOC_AUTO, ECH_CUDA_ALLOC_MALLOC, ECH_CUDA_ALLOC_ASYNC, ECH_CUDA_ALLOC_VMM, ECH_CUDA_ALLOC_ARENA, ECH_N_CUDA_ALLOCS } EchCudaAlloc;
 
 /** Fill with ech_params_defaults(ech_cuda_params, &options). */
 typedef struct {
     uint64_t gpu;               /**< Ordinal. */
     uint64_t warmups, repeats;  /**< Whole replays before, and measured. */
-    uint64_t alloc;             /**< EchCudaAlloc: cuMemAlloc, cuMemAllocAsync, or an echelon allocator over one arena. */
+    uint64_t alloc;             /**< EchCudaAlloc: cuMemAlloc, cuMemAllocAsync, virtual memory management, an echelon allocator over one arena; auto: buffers
+                                 * with fixed offsets in one block a memory, as a compiler planned them, the others by cuMemAlloc. */
     char *allocator;            /**< alloc=arena: spec; NULL is best_fit. */
     uint64_t release_threshold; /**< alloc=async: bytes the pool keeps. */
     uint64_t graph;             /**< 1: the whole replay as one CUDA graph (allocations before it; only the makespan is measured). */
     uint64_t scale;             /**< 1: a trace larger than the card is scaled down, and the factor reported; 0: refused. */
     uint64_t verify;            /**< 1: buffers that nothing writes are filled with a pattern and checked after the run. */
+    uint64_t blas;              /**< 1: matrix products run on cuBLAS where it is installed. */
     uint64_t max_ops;           /**< Most op instances after loop expansion. */
 } EchCudaOptions;
 extern const EchParam ech_cuda_params[];
+
+/** What the engine does in a kernel's place. */
+typedef enum {
+    ECH_CUDA_SPINS,      /**< Waits as long as the kernel is priced: nothing is measured by it. */
+    ECH_CUDA_STREAMS,    /**< Moves its bytes. */
+    ECH_CUDA_MULTIPLIES, /**< Does its matrix operations. */
+    ECH_CUDA_COMPUTES,   /**< Does its vector operations. */
+} EchCudaDoes;
+EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, const EchPrice *price);
 
 /** What was measured of one op of the trace (its instances together). Medians over the repeats. */
 typedef struct {
     EchTime start;    /**< First instance, since the replay's start; ECH_TIME_NONE where not measured. */
     EchTime duration; /**< Sum over instances. */
+    EchTime low, high; /**< 95 % confidence interval of the duration's median. */
     uint64_t instances;
 } EchCudaOp;
 
@@ -43,8 +57,10 @@ typedef struct {
     size_t n_makespans;
     EchTime makespan;       /**< Median. */
     EchTime low, high;      /**< 95 % confidence interval of the median (order statistics). */
-    EchBytes peak_used;     /**< Most bytes the driver had given out more than before the replay. */
+    EchBytes peak_used;     /**< Most bytes the driver had given out for buffers, pools, blocks and arena (the engine's own scratch not counted). */
+    EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer. */
     EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
+    uint64_t by_blas;       /**< Matrix kernels run on cuBLAS, all replays together. */
     uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */
     double scale;           /**< 1, or the factor of every size. */
     char *gpu;              /**< Name as the driver gives it. */
@@ -52,8 +68,9 @@ typedef struct {
     EchDiag *diag;
 } EchCudaRun;
 
-/** Replays @trace on a GPU. @device prices kernels (what bounds them). ECH_ERROR_BACKEND: no driver, no GPU, a call failed (every
+/** Replays @trace on a GPU. @device prices kernels (what bounds them), @reference as in ech_prices_new. ECH_ERROR_BACKEND: no driver, no GPU, a call failed (every
  * return code is checked and everything is released); ECH_ERROR_UNSUPPORTED: too large, too many ops. */
-EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchCudaOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
+    G_GNUC_WARN_UNUSED_RESULT;
 void ech_cuda_run_free(EchCudaRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaRun, ech_cuda_run_free)

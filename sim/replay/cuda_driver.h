@@ -43,6 +43,10 @@ enum {
     ECH_CU_POOL_RESERVED_HIGH = 6,
     ECH_CU_POOL_USED_CURRENT = 7,
     ECH_CU_POOL_USED_HIGH = 8,
+    ECH_CU_ALLOCATION_PINNED = 1,
+    ECH_CU_LOCATION_DEVICE = 1,
+    ECH_CU_ACCESS_READ_WRITE = 3,
+    ECH_CU_GRANULARITY_MINIMUM = 0,
 };
 
 /** CUmemLocation and CUmemAllocationProp, for VMM. */

@@ -52,3 +52,9 @@ exit 2
 $ echelon list device
 echelon list: did you mean 'devices'?
 exit 2
+$ ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 echelon validate traces/gpt_offload.v5e --device h100-sxm --engine cuda 2>&1
+echelon: engine cuda: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot open shared object file: No such file or directory
+exit 1
+$ echelon validate traces/gpt_offload.v5e --device h100-sxm --repeat 3 2>&1
+echelon validate: --repeat, --cuda and --allocator belong to --engine cuda; --repeat is at least 1
+exit 2

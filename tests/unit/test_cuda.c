@@ -1,6 +1,7 @@
 /* The CUDA engine over a fake driver: what it issues, what it gives back, and every call failing in turn. Nothing here ran on a GPU. */
 #include "models/device/device.h"
 #include "sim/base/error.h"
+#include "sim/experiment/validate_cuda.h"
 #include "sim/replay/cuda.h"
 #include "sim/trace/trace.h"
 
@@ -17,6 +18,7 @@ static void (*reset)(void);
 static void load_fake(void)
 {
     g_setenv("ECHELON_LIBCUDA", FAKE, TRUE);
+    g_setenv("ECHELON_LIBCUBLAS", FAKE, TRUE);
     void *library = dlopen(FAKE, RTLD_NOW);
     ck_assert_msg(library != NULL, "%s", dlerror());
     const char *const names[] = {"fake_cuda_held", "fake_cuda_calls", "fake_cuda_reset"};
@@ -96,7 +98,7 @@ static EchDevice *load_device(void)
 }
 
 static const char *const settings[] = {"alloc=malloc,warmups=1,repeats=3", "alloc=async,warmups=0,repeats=2", "alloc=arena,allocator=best_fit,warmups=0,repeats=2",
-                                       "graph=true,warmups=0,repeats=2"};
+                                       "graph=true,warmups=0,repeats=2", "alloc=vmm,warmups=0,repeats=2", "alloc=auto,blas=false,warmups=1,repeats=2"};
 
 START_TEST(replays_and_gives_everything_back)
 {
@@ -107,7 +109,7 @@ START_TEST(replays_and_gives_everything_back)
     ech_params_defaults(ech_cuda_params, &options);
     g_autoptr(GError) error = NULL;
     ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], &error));
-    g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, &options, &error);
+    g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
     ck_assert_msg(run != NULL, "%s", error ? error->message : "");
     ck_assert_int_eq(held(), 0);
     ck_assert_uint_eq(run->n_makespans, options.repeats);
@@ -137,7 +139,7 @@ START_TEST(every_call_fails_cleanly)
     options.warmups = 0;
     options.repeats = 1;
     reset();
-    g_autoptr(EchCudaRun) whole = ech_cuda_replay(trace, device, &options, NULL);
+    g_autoptr(EchCudaRun) whole = ech_cuda_replay(trace, device, NULL, &options, NULL);
     ck_assert_ptr_nonnull(whole);
     long n = calls();
     ck_assert_int_gt(n, 50);
@@ -147,7 +149,7 @@ START_TEST(every_call_fails_cleanly)
         g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
         reset();
         g_autoptr(GError) error = NULL;
-        g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, &options, &error);
+        g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
         g_unsetenv("ECH_FAKE_CUDA_FAIL");
         ck_assert((run == NULL) == (error != NULL));
         if (error) {
@@ -171,15 +173,105 @@ START_TEST(too_large_is_refused_or_scaled)
     EchCudaOptions options = {0};
     ech_params_defaults(ech_cuda_params, &options);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCudaRun) refused = ech_cuda_replay(trace, device, &options, &error);
+    g_autoptr(EchCudaRun) refused = ech_cuda_replay(trace, device, NULL, &options, &error);
     ck_assert_ptr_null(refused);
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
     g_clear_error(&error);
     options.scale = 1;
-    g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, &options, &error);
+    g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
     ck_assert_msg(run != NULL, "%s", error ? error->message : "");
     ck_assert(run->scale < 0.5 && run->scale > 0);
     ck_assert_int_eq(held(), 0);
+}
+END_TEST
+
+/* One kernel with two inputs, an output and matrix work. */
+static EchTrace *product_trace(EchBytes a, EchBytes b, EchBytes c, EchDtype dtype, uint64_t operations)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(builder, "hbm");
+    buffer.dtype = (uint8_t)dtype;
+    buffer.resident = 1;
+    const EchBytes bytes[] = {a, b, c};
+    EchId ids[3];
+    for (int i = 0; i < 3; i++) {
+        buffer.bytes = bytes[i];
+        ids[i] = ech_trace_builder_buffer(builder, buffer);
+    }
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
+    ech_trace_builder_op(builder, op);
+    for (int i = 0; i < 3; i++)
+        ech_trace_builder_use(builder, ids[i], i < 2 ? ECH_READ : ECH_WRITE, bytes[i], ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_work(builder, ECH_WORK_MATRIX, dtype, operations, ECH_KNOWN);
+    EchTrace *trace = ech_trace_builder_finish(builder, NULL);
+    ck_assert_ptr_nonnull(trace);
+    return trace;
+}
+
+START_TEST(products_are_known_by_their_sides)
+{
+    EchGemm gemm;
+    /* 300 x 70 by 70 x 50, bf16. */
+    g_autoptr(EchTrace) plain = product_trace(300 * 70 * 2, 70 * 50 * 2, 300 * 50 * 2, ECH_DTYPE_BF16, 2 * 300 * 70 * 50);
+    ck_assert(ech_cuda_gemm_of(plain, &ech_trace_ops(plain)[0], &gemm));
+    ck_assert(gemm.known);
+    ck_assert(gemm.batch == 1 && gemm.k == 70 && gemm.times == 1);
+    ck_assert(gemm.m * gemm.n == 300 * 50 && MAX(gemm.m, gemm.n) == 300);
+    ck_assert_uint_eq(ech_cuda_gemm_operations(&gemm), 2 * 300 * 70 * 50);
+    /* Twelve at a time, f32. */
+    g_autoptr(EchTrace) batch = product_trace(12 * 64 * 32 * 4, 12 * 32 * 96 * 4, 12 * 64 * 96 * 4, ECH_DTYPE_F32, 2 * 12 * 64 * 32 * 96);
+    ck_assert(ech_cuda_gemm_of(batch, &ech_trace_ops(batch)[0], &gemm));
+    ck_assert(gemm.known && gemm.batch == 12 && gemm.k == 32 && gemm.m * gemm.n == 64 * 96);
+    /* A fusion that reads something else: as many operations in a shape of ours, to within one step of the inner side. */
+    g_autoptr(EchTrace) other = product_trace(1001, 770, 4004, ECH_DTYPE_F16, 3000000000);
+    ck_assert(ech_cuda_gemm_of(other, &ech_trace_ops(other)[0], &gemm));
+    ck_assert(!gemm.known);
+    uint64_t operations = ech_cuda_gemm_operations(&gemm), step = 2 * (uint64_t)gemm.m * (uint64_t)gemm.n * 8 * gemm.times;
+    ck_assert_uint_le(operations, 3000000000 + step);
+    ck_assert_uint_ge(operations + step, 3000000000);
+    /* 8-bit floats are not for this interface. */
+    g_autoptr(EchTrace) narrow = product_trace(64, 64, 64, ECH_DTYPE_F8E4M3FN, 1024);
+    ck_assert(!ech_cuda_gemm_of(narrow, &ech_trace_ops(narrow)[0], &gemm));
+}
+END_TEST
+
+/* The whole comparison on a shipped program: the fake GPU's own copies, and the plan's own bytes. */
+START_TEST(a_program_is_compared)
+{
+    static const struct {
+        const char *spec, *allocator;
+    } ways[] = {{"repeats=3,warmups=1", NULL}, {"graph=true,repeats=2,warmups=0", NULL}, {"repeats=2", "platform"}, {"repeats=2", "cuda_async"}, {"repeats=2", "vmm"}, {"repeats=2", "tlsf"}};
+    load_fake();
+    const EchExperimentOverrides overrides = {.trace = ECH_SOURCE_DIR "/traces/gpt_offload.v5e", .device = "h100-sxm", .engine = "native"};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, ways[_i].spec, 0, ways[_i].allocator, &error);
+    ck_assert_msg(v != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(held(), 0);
+    ck_assert_int_gt(v->measured->makespan, 0);
+    ck_assert_uint_eq(v->measured->differing, 0);
+    if (_i == 0) {
+        /* One block, laid out by the compiler: not a byte more than the model says but its rounding. */
+        ck_assert_uint_ge(v->memory_measured, v->memory_predicted);
+        ck_assert_uint_le(v->memory_measured, v->memory_predicted + 1024);
+        bool copies = false;
+        for (size_t i = 0; i < v->n_pairs; i++) {
+            const EchCudaPair *pair = &v->pairs[i];
+            ck_assert(pair->low <= pair->measured && pair->measured <= pair->high);
+            if (strcmp(pair->kind, "copy") != 0)
+                continue;
+            copies = true;
+            EchTime expected = (EchTime)pair->instances * (EchTime)(5000 + (double)ech_trace_ops(v->trace)[pair->op].bytes / 20) * ECH_PS_PER_NS;
+            ck_assert_int_le(llabs(pair->measured - expected), expected / 100);
+        }
+        ck_assert(copies);
+    }
+    g_autofree char *text = ech_cuda_validation_text(v), *json = ech_cuda_validation_json(v);
+    ck_assert_ptr_nonnull(strstr(text, "Fake GPU 0"));
+    ck_assert_ptr_nonnull(strstr(json, "\"engine\" : \"cuda\""));
 }
 END_TEST
 
@@ -211,6 +303,8 @@ int main(void)
     tcase_add_loop_test(tests, replays_and_gives_everything_back, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, every_call_fails_cleanly, 0, G_N_ELEMENTS(settings));
     tcase_add_test(tests, too_large_is_refused_or_scaled);
+    tcase_add_test(tests, products_are_known_by_their_sides);
+    tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, no_driver_is_one_clear_error);
     tcase_add_test(tests, no_gpu_is_one_clear_error);
     suite_add_tcase(suite, tests);

@@ -3,6 +3,7 @@
  * Everything runs at once when it is issued. ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and
  * what is still held at the end is counted in fake_cuda_held() (looked up by the tests). A release that fails has still
  * released. ECH_FAKE_CUDA_BYTES is the card's memory. */
+#include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
 #include <stdio.h>
@@ -14,6 +15,9 @@
 
 #define PROTOTYPE(member, symbol, parameters) EchCuResult symbol parameters;
 ECH_CU_FUNCTIONS(PROTOTYPE)
+#undef PROTOTYPE
+#define PROTOTYPE(member, symbol, parameters) int symbol parameters;
+ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
 #undef PROTOTYPE
 
 enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
@@ -576,9 +580,9 @@ EXPORT EchCuResult cuMemCreate(unsigned long long *ret, size_t bytes, const EchC
 
 EXPORT EchCuResult cuMemRelease(unsigned long long handle)
 {
-    ENTER_CONTEXT();
+    int fails = failing();
     held--;
-    return handle == 1 ? 0 : INVALID_VALUE;
+    return fails ? LAUNCH_FAILED : handle == 1 ? 0 : INVALID_VALUE;
 }
 
 EXPORT EchCuResult cuMemMap(EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags)
@@ -597,4 +601,60 @@ EXPORT EchCuResult cuMemSetAccess(EchCuPointer pointer, size_t bytes, const EchC
 {
     ENTER_CONTEXT();
     return block_at((void *)(uintptr_t)pointer, bytes) && access && n == 1 ? 0 : INVALID_VALUE;
+}
+
+/* ---- cuBLAS ---- */
+
+static EchCuStream blas_stream;
+
+EXPORT int cublasCreate_v2(EchCuBlasHandle *ret)
+{
+    ENTER_CONTEXT();
+    *ret = (EchCuBlasHandle)(void *)&pool;
+    held++;
+    return 0;
+}
+
+EXPORT int cublasDestroy_v2(EchCuBlasHandle handle)
+{
+    int fails = failing();
+    held--;
+    return fails ? LAUNCH_FAILED : (void *)handle == &pool ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasGetVersion_v2(EchCuBlasHandle handle, int *ret)
+{
+    ENTER_CONTEXT();
+    *ret = 130000;
+    return (void *)handle == &pool ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasSetStream_v2(EchCuBlasHandle handle, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    blas_stream = stream;
+    return (void *)handle == &pool ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasSetWorkspace_v2(EchCuBlasHandle handle, void *workspace, size_t bytes)
+{
+    ENTER_CONTEXT();
+    return (void *)handle == &pool && block_at(workspace, bytes) ? 0 : INVALID_VALUE;
+}
+
+/* 200 operations a picosecond, 4 us to start. */
+EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,
+                                      long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc,
+                                      long long stride_c, int batch, int compute, int algorithm)
+{
+    ENTER_CONTEXT();
+    size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;
+    (void)compute;
+    if ((void *)handle != &pool || m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 ||
+        lda < (transpose_a ? k : m) || ldb < k || ldc < m || stride_a < (long long)m * k || stride_b < (long long)k * n || stride_c < (long long)m * n ||
+        !block_at(a, (size_t)batch * (size_t)stride_a * element) || !block_at(b, (size_t)batch * (size_t)stride_b * element) ||
+        !block_at(c, (size_t)batch * (size_t)stride_c * result))
+        return INVALID_VALUE;
+    stream_of(blas_stream)->clock += 4000 + 2.0 * m * n * k * batch / 200000;
+    return 0;
 }

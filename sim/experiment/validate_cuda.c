@@ -1,0 +1,492 @@
+/* A GPU's own times and bytes beside the prediction of the same trace. */
+#include "sim/experiment/validate_cuda.h"
+
+#include "sim/base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+bool ech_cuda_present(uint64_t ordinal, GError **error)
+{
+    const EchCuDriver *driver = ech_cuda_driver(error);
+    EchCuGpu gpu;
+    if (!driver || !ech_cuda_open(driver, (int)MIN(ordinal, 1023), &gpu, error))
+        return false;
+    ech_cuda_close(driver, &gpu);
+    return true;
+}
+
+void ech_cuda_validation_free(EchCudaValidation *validation)
+{
+    if (!validation)
+        return;
+    ech_result_free(validation->result);
+    if (validation->trace)
+        ech_trace_unref(validation->trace);
+    ech_run_free(validation->predicted);
+    ech_cuda_run_free(validation->measured);
+    g_free(validation->options);
+    g_free(validation->pairs);
+    g_free(validation->queues);
+    g_free(validation);
+}
+
+static uint64_t shrunk(uint64_t bytes, double scale)
+{
+    uint64_t small = (uint64_t)((double)bytes * scale);
+    return bytes == 0 ? 0 : MAX(small, (uint64_t)16);
+}
+
+/* The trace as the engine replayed it: every size times @scale, operations as they were. */
+static EchTrace *scale_trace(const EchTrace *trace, double scale, GError **error)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new(ech_trace_format(trace));
+    for (EchId i = 0; i < ech_trace_n_strings(trace); i++)
+        ech_trace_builder_string(b, ech_trace_string(trace, i), -1);
+    for (EchId i = 0; i < ech_trace_n_memories(trace); i++)
+        ech_trace_builder_memory(b, ech_trace_memory(trace, i));
+    for (EchId i = 0; i < ech_trace_n_queues(trace); i++) {
+        const EchQueue *queue = &ech_trace_queues(trace)[i];
+        ech_trace_builder_queue(b, ech_trace_string(trace, queue->name), (EchQueueKind)queue->kind, queue->device);
+    }
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
+        EchBuffer buffer = ech_trace_buffers(trace)[i];
+        const EchBuffer *parent = buffer.alias_of == ECH_NONE ? NULL : ech_trace_builder_peek_buffer(b, buffer.alias_of);
+        buffer.bytes = shrunk(buffer.bytes, scale);
+        buffer.rounded = shrunk(buffer.rounded, scale);
+        buffer.dense = shrunk(buffer.dense, scale);
+        buffer.alias_offset = (uint64_t)((double)buffer.alias_offset * scale);
+        if (parent && buffer.alias_offset + buffer.bytes > parent->bytes)
+            buffer.alias_offset = parent->bytes - MIN(parent->bytes, buffer.bytes);
+        if (parent)
+            buffer.bytes = MIN(buffer.bytes, parent->bytes);
+        if (buffer.offset != ECH_OFFSET_NONE)
+            buffer.offset = (uint64_t)((double)buffer.offset * scale);
+        ech_trace_builder_buffer(b, buffer);
+    }
+    for (EchId i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchOp op = ech_trace_ops(trace)[i];
+        if (op.kind == ECH_OP_COPY || op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
+            op.bytes = shrunk(op.bytes, scale);
+        ech_trace_builder_op(b, op);
+        for (uint32_t u = op.first_use; u < op.first_use + op.n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(trace)[u];
+            ech_trace_builder_use(b, use->buffer, (EchAccess)use->access, shrunk(use->bytes, scale), (EchPattern)use->pattern, (EchOrigin)use->origin);
+        }
+        for (uint32_t d = op.first_dep; d < op.first_dep + op.n_deps; d++)
+            ech_trace_builder_dep(b, ech_trace_deps(trace)[d].op, ech_trace_deps(trace)[d].distance);
+        for (uint32_t w = op.first_work; w < op.first_work + op.n_work; w++) {
+            const EchWork *work = &ech_trace_work(trace)[w];
+            ech_trace_builder_work(b, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+        }
+    }
+    return ech_trace_builder_finish(b, error);
+}
+
+static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, GError **error)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    options.skip_steady = 0;
+    options.max_spans = UINT64_MAX / 2;
+    options.keep_going = 1;
+    options.allocator = g_strdup(allocator);
+    EchRun *run = ech_replay_run(trace, result->device, result->reference, &options, error);
+    ech_params_clear(ech_replay_params, &options);
+    return run;
+}
+
+/* Per op, what the GPU's events around it would see: from when its queue came to it and it could start but for a busy link, to its end. */
+static EchTime *predicted_times(const EchTrace *trace, const EchRun *run)
+{
+    EchTime *times = g_new0(EchTime, ech_trace_n_ops(trace) + 1);
+    g_autofree EchTime *queue_end = g_new0(EchTime, ech_trace_n_queues(trace) + 1);
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchSpan *span = &run->spans[i];
+        EchTime alone = span->op < run->n_prices ? run->prices[span->op].alone : 0, shared = MAX(span->end - span->start - alone, 0);
+        EchTime from = span->start - MAX(span->waits[ECH_WAIT_LINK] - shared, 0);
+        times[span->op] = ech_time_add(times[span->op], MAX(span->end - MAX(from, queue_end[span->queue]), 0));
+        queue_end[span->queue] = MAX(queue_end[span->queue], span->end);
+    }
+    return times;
+}
+
+static const char *kind_of(const EchPrices *prices, const EchDevice *device, const EchRun *run, EchId at, EchOpKind kind)
+{
+    if (kind == ECH_OP_COPY)
+        return "copy";
+    if (kind == ECH_OP_COLLECTIVE)
+        return "collective";
+    return ech_cuda_does(prices, device, &run->prices[at]) == ECH_CUDA_SPINS ? "spin" : "kernel";
+}
+
+static bool compare(EchCudaValidation *v, GError **error)
+{
+    const EchTrace *trace = v->trace;
+    size_t n = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
+    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_AUTO, .overhead = true, .copy_curve = true};
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchPrices) prices = ech_prices_new(trace, v->result->device, v->result->reference, &pricing, diag, error);
+    if (!prices)
+        return false;
+    g_autofree EchTime *predicted = predicted_times(trace, v->predicted);
+    g_autofree EchCudaQueue *queues = g_new0(EchCudaQueue, n_queues + 1);
+    v->pairs = g_new0(EchCudaPair, n + 1);
+    for (EchId at = 0; at < n; at++) {
+        const EchOp *op = &ech_trace_ops(trace)[at];
+        const EchCudaOp *measured = &v->measured->ops[at];
+        if ((op->kind != ECH_OP_COPY && op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COLLECTIVE) || measured->duration == ECH_TIME_NONE)
+            continue;
+        EchCudaPair pair = {at, kind_of(prices, v->result->device, v->predicted, at, (EchOpKind)op->kind), measured->duration, measured->low, measured->high,
+                            predicted[at], measured->instances};
+        v->pairs[v->n_pairs++] = pair;
+        EchCudaQueue *queue = &queues[op->queue];
+        queue->ops += pair.instances;
+        queue->measured = ech_time_add(queue->measured, pair.measured);
+        queue->predicted = ech_time_add(queue->predicted, pair.predicted);
+    }
+    v->queues = g_new0(EchCudaQueue, n_queues + 1);
+    for (EchId q = 0; q < n_queues; q++) {
+        queues[q].queue = q;
+        if (queues[q].ops > 0)
+            v->queues[v->n_queues++] = queues[q];
+    }
+    for (size_t m = 0; m < v->predicted->n_memories; m++) {
+        const EchMemoryRun *memory = &v->predicted->memories[m];
+        const EchMemory *known = ech_device_memory(v->result->device, memory->name);
+        bool host = known && (known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE || known->kind == ECH_MEM_DISK);
+        if (!host)
+            v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, memory->fixed_extent), memory->peak_live));
+    }
+    return true;
+}
+
+/* Who allocates, from an allocator's spec. */
+static const char *backend_of(const char *allocator)
+{
+    static const char *const names[][2] = {{"platform", "malloc"}, {"cuda_async", "async"}, {"vmm", "vmm"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        size_t length = strlen(names[i][0]);
+        if (strncmp(allocator, names[i][0], length) == 0 && (allocator[length] == '\0' || allocator[length] == ':'))
+            return names[i][1];
+    }
+    return "arena";
+}
+
+static bool read_options(EchCudaOptions *options, const char *spec, uint64_t repeats, const char *allocator, GError **error)
+{
+    ech_params_defaults(ech_cuda_params, options);
+    if (allocator && (!ech_params_set(ech_cuda_params, options, "alloc", backend_of(allocator), error) ||
+                      !ech_params_set(ech_cuda_params, options, "allocator", allocator, error)))
+        return false;
+    if (!ech_params_parse(ech_cuda_params, options, spec, error)) {
+        g_prefix_error(error, "options of engine cuda: ");
+        return false;
+    }
+    if (repeats > 0)
+        options->repeats = repeats;
+    return true;
+}
+
+/* The model of who allocates on the GPU. */
+static const char *model_of(const EchCudaOptions *options)
+{
+    switch ((EchCudaAlloc)options->alloc) {
+    case ECH_CUDA_ALLOC_MALLOC:
+    case ECH_CUDA_ALLOC_VMM: return "platform";
+    case ECH_CUDA_ALLOC_ASYNC: return "cuda_async";
+    case ECH_CUDA_ALLOC_ARENA: return options->allocator ? options->allocator : "best_fit";
+    case ECH_CUDA_ALLOC_AUTO:
+    case ECH_N_CUDA_ALLOCS: break;
+    }
+    return NULL;
+}
+
+static bool has_fixed_offsets(const EchTrace *trace)
+{
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (ech_trace_buffers(trace)[i].offset != ECH_OFFSET_NONE)
+            return true;
+    }
+    return false;
+}
+
+static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)
+{
+    const EchResult *result = v->result;
+    v->measured = ech_cuda_replay(result->trace, result->device, result->reference, options, error);
+    if (!v->measured)
+        return false;
+    v->trace = v->measured->scale < 1 ? scale_trace(result->trace, v->measured->scale, error) : ech_trace_ref(result->trace);
+    if (!v->trace)
+        return false;
+    const char *model = model_of(options);
+    v->predicted = predict(result, v->trace, model ? model : has_fixed_offsets(v->trace) ? NULL : "platform", error);
+    v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
+                         : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
+                                                                  : v->measured->peak_used;
+    v->options = ech_params_print(ech_cuda_params, options);
+    v->warmups = options->warmups;
+    return v->predicted && compare(v, error);
+}
+
+EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator, GError **error)
+{
+    g_autoptr(EchCudaValidation) v = g_new0(EchCudaValidation, 1);
+    EchCudaOptions options = {0};
+    bool ok = read_options(&options, spec, repeats, allocator, error) && ech_cuda_present(options.gpu, error);
+    if (ok)
+        v->result = ech_experiment_run(experiment, 0, error);
+    ok = v->result && measure(v, &options, error);
+    ech_params_clear(ech_cuda_params, &options);
+    return ok ? g_steal_pointer(&v) : NULL;
+}
+
+static double error_of(EchTime predicted, EchTime measured)
+{
+    return measured > 0 ? (double)predicted / (double)measured - 1 : 0;
+}
+
+double ech_cuda_validation_mape(const EchCudaValidation *v, const char *kind, EchTime shortest, EchBytes least_bytes)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_pairs; i++) {
+        const EchCudaPair *pair = &v->pairs[i];
+        bool real = strcmp(pair->kind, "copy") == 0 || strcmp(pair->kind, "kernel") == 0;
+        if (!real || (kind && strcmp(pair->kind, kind) != 0) || pair->measured <= 0 || pair->measured < shortest ||
+            (least_bytes > 0 && ech_trace_ops(v->trace)[pair->op].bytes < least_bytes))
+            continue;
+        sum += fabs(error_of(pair->predicted, pair->measured));
+        n++;
+    }
+    return n ? sum / (double)n : -1;
+}
+
+/* ---- output ---- */
+
+static const char *op_name(const EchCudaValidation *v, EchId at)
+{
+    const char *name = ech_trace_string(v->trace, ech_trace_ops(v->trace)[at].name);
+    return *name ? name : ech_op_kind_name((EchOpKind)ech_trace_ops(v->trace)[at].kind);
+}
+
+static char *driver_text(int version)
+{
+    return g_strdup_printf("%d.%d", version / 1000, version % 1000 / 10);
+}
+
+static void row(GString *text, const char *what, const char *measured, const char *predicted, double error)
+{
+    g_string_append_printf(text, "  %-26s %-34s %-12s %+6.1f %%\n", what, measured, predicted, 100 * error);
+}
+
+static void time_row(GString *text, const char *what, EchTime measured, EchTime low, EchTime high, EchTime predicted)
+{
+    g_autofree char *m = ech_format_time(measured), *l = ech_format_time(low), *h = ech_format_time(high), *p = ech_format_time(predicted);
+    g_autofree char *interval = low == ECH_TIME_NONE ? g_strdup(m) : g_strdup_printf("%s [%s, %s]", m, l, h);
+    row(text, what, interval, p, error_of(predicted, measured));
+}
+
+static void mean_line(GString *text, const EchCudaValidation *v, const char *kind, const char *label, EchBytes least)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_pairs; i++)
+        n += strcmp(v->pairs[i].kind, kind) == 0 && ech_trace_ops(v->trace)[v->pairs[i].op].bytes >= least;
+    double mape = ech_cuda_validation_mape(v, kind, 0, least);
+    if (mape >= 0)
+        g_string_append_printf(text, "  %-26s %zu operations, mean error %.1f %%\n", label, n, 100 * mape);
+}
+
+static int by_error(gconstpointer a, gconstpointer b)
+{
+    const EchCudaPair *x = *(const EchCudaPair *const *)a, *y = *(const EchCudaPair *const *)b;
+    EchTime left = ABS(x->predicted - x->measured), right = ABS(y->predicted - y->measured);
+    return left != right ? (left < right) - (left > right) : (x->op > y->op) - (x->op < y->op);
+}
+
+static void add_worst(GString *text, const EchCudaValidation *v)
+{
+    g_autoptr(GPtrArray) sorted = g_ptr_array_new();
+    for (size_t i = 0; i < v->n_pairs; i++)
+        g_ptr_array_add(sorted, &v->pairs[i]);
+    g_ptr_array_sort(sorted, by_error);
+    if (sorted->len > 0)
+        g_string_append(text, "furthest apart\n");
+    for (guint i = 0; i < MIN(sorted->len, 8); i++) {
+        const EchCudaPair *pair = sorted->pdata[i];
+        g_autofree char *name = g_strdup_printf("%.26s", op_name(v, pair->op));
+        time_row(text, name, pair->measured, pair->low, pair->high, pair->predicted);
+    }
+}
+
+char *ech_cuda_validation_text(const EchCudaValidation *v)
+{
+    const EchCudaRun *m = v->measured;
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *driver = driver_text(m->driver_version);
+    g_string_append_printf(text, "%s\nmeasured on %s, driver %s, %zu repeats after %" G_GUINT64_FORMAT " warm-ups; predicted for %s\n", v->result->title, m->gpu, driver,
+                           m->n_makespans, v->warmups, v->result->device->name);
+    g_string_append_printf(text, "  %-26s %-34s %-12s %s\n", "", "measured [95 % of the median]", "predicted", "error");
+    time_row(text, "makespan", m->makespan, m->low, m->high, v->predicted->makespan);
+    g_autofree char *used = ech_format_bytes(v->memory_measured), *modelled = ech_format_bytes(v->memory_predicted);
+    row(text, "device memory reserved", used, modelled, v->memory_measured > 0 ? (double)v->memory_predicted / (double)v->memory_measured - 1 : 0);
+    for (size_t i = 0; i < v->n_queues; i++) {
+        const EchCudaQueue *queue = &v->queues[i];
+        g_autofree char *name = g_strdup_printf("queue %.20s", ech_trace_string(v->trace, ech_trace_queues(v->trace)[queue->queue].name));
+        time_row(text, name, queue->measured, ECH_TIME_NONE, ECH_TIME_NONE, queue->predicted);
+    }
+    mean_line(text, v, "copy", "copies", 0);
+    mean_line(text, v, "copy", "copies of 1 MiB and more", 1 << 20);
+    mean_line(text, v, "kernel", "kernels", 0);
+    size_t spins = 0;
+    for (size_t i = 0; i < v->n_pairs; i++)
+        spins += strcmp(v->pairs[i].kind, "spin") == 0 || strcmp(v->pairs[i].kind, "collective") == 0;
+    if (spins > 0)
+        g_string_append_printf(text, "  %zu kernels carry times of their own (estimated, recorded, collectives): the GPU only waited as long, so they test nothing\n", spins);
+    add_worst(text, v);
+    if (m->differing > 0)
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT " words of buffers that nothing writes had changed: the GPU or its driver is not to be trusted\n", m->differing);
+    if (!v->predicted->fits)
+        g_string_append(text, "the model says that this does not fit\n");
+    for (const char *const *remark = ech_diag_remarks(m->diag); *remark; remark++)
+        g_string_append_printf(text, "- %s\n", *remark);
+    return g_strdup(text->str);
+}
+
+static void add_int(JsonBuilder *json, const char *name, int64_t value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_int_value(json, value);
+}
+
+static void add_double(JsonBuilder *json, const char *name, double value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_double_value(json, value);
+}
+
+static void add_text(JsonBuilder *json, const char *name, const char *value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_string_value(json, value);
+}
+
+static void open_member(JsonBuilder *json, const char *name)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_begin_object(json);
+}
+
+static void add_bytes(JsonBuilder *json, const char *name, EchBytes bytes)
+{
+    add_int(json, name, (int64_t)MIN(bytes, (EchBytes)INT64_MAX));
+}
+
+static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
+{
+    json_builder_set_member_name(json, "pairs");
+    json_builder_begin_array(json);
+    for (size_t i = 0; i < v->n_pairs; i++) {
+        const EchCudaPair *pair = &v->pairs[i];
+        const EchOp *op = &ech_trace_ops(v->trace)[pair->op];
+        json_builder_begin_object(json);
+        add_text(json, "name", op_name(v, pair->op));
+        add_text(json, "kind", pair->kind);
+        add_text(json, "queue", ech_trace_string(v->trace, ech_trace_queues(v->trace)[op->queue].name));
+        add_int(json, "measured_ps", pair->measured);
+        add_int(json, "measured_low_ps", pair->low);
+        add_int(json, "measured_high_ps", pair->high);
+        add_int(json, "predicted_ps", pair->predicted);
+        add_int(json, "instances", (int64_t)pair->instances);
+        if (op->kind == ECH_OP_COPY)
+            add_bytes(json, "bytes", op->bytes);
+        json_builder_end_object(json);
+    }
+    json_builder_end_array(json);
+    json_builder_set_member_name(json, "queues");
+    json_builder_begin_array(json);
+    for (size_t i = 0; i < v->n_queues; i++) {
+        const EchCudaQueue *queue = &v->queues[i];
+        json_builder_begin_object(json);
+        add_text(json, "name", ech_trace_string(v->trace, ech_trace_queues(v->trace)[queue->queue].name));
+        add_int(json, "ops", (int64_t)queue->ops);
+        add_int(json, "measured_ps", queue->measured);
+        add_int(json, "predicted_ps", queue->predicted);
+        add_double(json, "error", error_of(queue->predicted, queue->measured));
+        json_builder_end_object(json);
+    }
+    json_builder_end_array(json);
+}
+
+static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
+{
+    const EchCudaRun *m = v->measured;
+    open_member(json, "makespan");
+    add_int(json, "measured_ps", m->makespan);
+    add_int(json, "measured_low_ps", m->low);
+    add_int(json, "measured_high_ps", m->high);
+    add_int(json, "predicted_ps", v->predicted->makespan);
+    add_double(json, "error", error_of(v->predicted->makespan, m->makespan));
+    json_builder_set_member_name(json, "repeats_ps");
+    json_builder_begin_array(json);
+    for (size_t i = 0; i < m->n_makespans; i++)
+        json_builder_add_int_value(json, m->makespans[i]);
+    json_builder_end_array(json);
+    json_builder_end_object(json);
+    open_member(json, "memory");
+    add_bytes(json, "measured_reserved_bytes", v->memory_measured);
+    add_bytes(json, "predicted_reserved_bytes", v->memory_predicted);
+    add_bytes(json, "measured_driver_bytes", m->peak_used);
+    json_builder_end_object(json);
+    open_member(json, "mape");
+    const struct {
+        const char *name, *kind;
+        EchBytes least;
+    } means[] = {{"copy", "copy", 0}, {"copy_from_1MiB", "copy", 1 << 20}, {"kernel", "kernel", 0}, {"all", NULL, 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(means); i++) {
+        double mape = ech_cuda_validation_mape(v, means[i].kind, 0, means[i].least);
+        if (mape >= 0)
+            add_double(json, means[i].name, mape);
+    }
+    json_builder_end_object(json);
+}
+
+char *ech_cuda_validation_json(const EchCudaValidation *v)
+{
+    const EchCudaRun *m = v->measured;
+    g_autoptr(JsonBuilder) json = json_builder_new();
+    g_autofree char *driver = driver_text(m->driver_version);
+    json_builder_begin_object(json);
+    add_text(json, "title", v->result->title);
+    add_text(json, "device", v->result->device->name);
+    add_int(json, "makespan_ps", m->makespan);
+    add_bytes(json, "ops", v->predicted->ops);
+    add_totals(json, v);
+    add_pairs(json, v);
+    add_double(json, "scale", m->scale);
+    add_bytes(json, "changed_words", m->differing);
+    json_builder_set_member_name(json, "fits");
+    json_builder_add_boolean_value(json, v->predicted->fits);
+    open_member(json, "provenance");
+    add_text(json, "engine", "cuda");
+    add_text(json, "gpu", m->gpu);
+    add_text(json, "driver", driver);
+    add_text(json, "options", v->options);
+    g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
+    add_text(json, "trace_hash", hash);
+    json_builder_end_object(json);
+    json_builder_set_member_name(json, "remarks");
+    json_builder_begin_array(json);
+    for (const char *const *remark = ech_diag_remarks(m->diag); *remark; remark++)
+        json_builder_add_string_value(json, *remark);
+    json_builder_end_array(json);
+    json_builder_end_object(json);
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    g_autoptr(JsonNode) root = json_builder_get_root(json);
+    json_generator_set_root(generator, root);
+    json_generator_set_pretty(generator, TRUE);
+    g_autofree char *printed = json_generator_to_data(generator, NULL);
+    return g_strconcat(printed, "\n", NULL);
+}

@@ -1,0 +1,55 @@
+/** @file cuda_blas.h
+ * cuBLAS by dlopen, for matrix products whose shapes are known, and the shapes themselves.
+ *
+ * A machine without cuBLAS is no error: the engine then burns the operations on its own tensor-core kernel. ECHELON_LIBCUBLAS names
+ * another library to load ("" for none): the tests' fake.
+ */
+#pragma once
+#include "sim/replay/cuda_driver.h"
+#include "sim/trace/trace.h"
+
+typedef struct EchCuBlasOpaque *EchCuBlasHandle;
+
+/* ECH_CUBLAS(result, member, symbol, parameters): every function in use. */
+#define ECH_CUBLAS_FUNCTIONS(X)                                                                                                                      \
+    X(create, cublasCreate_v2, (EchCuBlasHandle * ret))                                                                                              \
+    X(destroy, cublasDestroy_v2, (EchCuBlasHandle handle))                                                                                           \
+    X(version, cublasGetVersion_v2, (EchCuBlasHandle handle, int *ret))                                                                              \
+    X(set_stream, cublasSetStream_v2, (EchCuBlasHandle handle, EchCuStream stream))                                                                  \
+    X(set_workspace, cublasSetWorkspace_v2, (EchCuBlasHandle handle, void *workspace, size_t bytes))                                                 \
+    X(gemm, cublasGemmStridedBatchedEx,                                                                                                              \
+      (EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,         \
+       long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc,                   \
+       long long stride_c, int batch, int compute, int algorithm))
+
+typedef struct {
+#define ECH_CUBLAS_MEMBER(member, symbol, parameters) int(*member) parameters;
+    ECH_CUBLAS_FUNCTIONS(ECH_CUBLAS_MEMBER)
+#undef ECH_CUBLAS_MEMBER
+} EchCuBlas;
+
+/** The library's functions, or NULL and ECH_ERROR_BACKEND saying what is missing. Borrowed, never unloaded. */
+const EchCuBlas *ech_cuda_blas(GError **error);
+/** True on success; otherwise ECH_ERROR_BACKEND "cublasCreate_v2: status 3 while WHAT". */
+bool ech_cuda_blas_check(int status, const char *symbol, const char *what, GError **error);
+
+/** A matrix product as cuBLAS is asked for it: @times times, @batch products of m x k and k x n each. */
+typedef struct {
+    uint8_t dtype; /**< EchDtype of the inputs. */
+    bool known;    /**< The trace's own shape; false: a shape of ours with as many operations. */
+    int m, n, k, batch;
+    uint64_t times;
+} EchGemm;
+
+/** The product that an op's matrix work of one dtype is. From its operands where two reads and a write are the three sides of a product with exactly these
+ * operations, else a cube of about as many. False: no matrix work, or of a dtype that cuBLAS does not take here (8-bit floats). */
+bool ech_cuda_gemm_of(const EchTrace *trace, const EchOp *op, EchGemm *ret);
+/** A cube (sides a multiple of 128, the inner one of 8) of @operations of @dtype. */
+bool ech_cuda_gemm_cube(EchDtype dtype, uint64_t operations, EchGemm *ret);
+/** Operations of it. */
+uint64_t ech_cuda_gemm_operations(const EchGemm *gemm);
+/** Bytes of the two inputs, and of the output. */
+void ech_cuda_gemm_bytes(const EchGemm *gemm, EchBytes *ret_inputs, EchBytes *ret_output);
+/** Issues it on @stream; @inputs and @output hold at least the bytes above. cuBLAS asks for a workspace of 32 MiB on Hopper. */
+bool ech_cuda_gemm_issue(const EchCuBlas *blas, EchCuBlasHandle handle, const EchGemm *gemm, EchCuPointer inputs, EchCuPointer output, EchCuPointer workspace,
+                         size_t workspace_bytes, EchCuStream stream, GError **error);
