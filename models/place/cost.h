@@ -21,6 +21,8 @@ typedef struct {
     uint32_t max_slices;       /**< Of a sliced prefetch; 0 none. */
     EchBytes preferred_slice;  /**< 0: equal parts. */
     uint64_t mxu_passes;       /**< v6e, tpu7x: multiply-adds a clock; else 0. */
+    bool loop_optimizer;       /**< Unrolled loops are decided together (loop.h). */
+    bool places_scoped;        /**< Kernels' scratch is placed with the values. */
 } EchPlaceChip;
 
 /** The chips known, ending with a NULL name. */

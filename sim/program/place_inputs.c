@@ -1,5 +1,8 @@
 #include "sim/program/place_inputs.h"
 
+#include "models/place/loop.h"
+#include "sim/base/error.h"
+
 #include <string.h>
 
 #define MIB UINT64_C(1048576)
@@ -416,4 +419,427 @@ uint64_t ech_place_costs_operand(const EchPlaceCosts *costs, const EchProgram *p
     for (uint32_t j = 0; j < k && j < i->n_operands; j++)
         at += ech_place_leaves(program, program->instructions[ech_program_operand(program, i, j)].shape);
     return at + leaf < costs->first_operand[instruction + 1] ? costs->operand_bytes[at + leaf] : 0;
+}
+
+/* ---- the problem ---- */
+
+uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t leaf)
+{
+    const EchShape *s = &program->shapes[shape];
+    for (uint32_t q = 0; q < s->n_positions; q++)
+        if (!program->shapes[ech_program_subshape(program, shape, q)].is_tuple && leaf-- == 0)
+            return q;
+    return UINT32_MAX;
+}
+
+uint32_t ech_place_leaf(const EchProgram *program, EchId shape, uint32_t position)
+{
+    uint32_t leaf = 0;
+    if (position >= program->shapes[shape].n_positions || program->shapes[ech_program_subshape(program, shape, position)].is_tuple)
+        return UINT32_MAX;
+    for (uint32_t q = 0; q < position; q++)
+        leaf += !program->shapes[ech_program_subshape(program, shape, q)].is_tuple;
+    return leaf;
+}
+
+void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids)
+{
+    EchMsaProblem *p = &flow->problem;
+    const EchPlaceChip *chip = costs->chip;
+    for (uint32_t t = 0; t < p->n_steps; t++)
+        p->steps[t].seconds = (double)costs->seconds[ids[t]];
+    p->options.picker_bytes = costs->picker_bytes;
+    g_autofree float *gain = g_new0(float, MAX(p->n_values, 1));
+    for (uint32_t k = 0; k < p->n_positions; k++)
+    {
+        uint32_t step = p->positions[k].step, leaf = flow->position_places[k].leaf, v = p->positions[k].value;
+        EchId id = ids[step];
+        uint32_t at = costs->first_result[id] + leaf;
+        p->definition_bytes[k] = at < costs->first_result[id + 1] ? (int64_t)costs->result_bytes[at] : 0;
+        if (p->values[v].eligible && p->values[v].step == step)
+            gain[p->values[v].group] = ech_place_benefit(chip, costs->compute[id], costs->total[id], 0, (float)p->definition_bytes[k], p->steps[step].while_nest);
+    }
+    for (uint32_t u = 0; u < p->n_uses; u++)
+    {
+        EchMsaUse *use = &p->uses[u];
+        EchId id = ids[use->step];
+        const EchMsaStep *step = &p->steps[use->step];
+        uint64_t read = ech_place_costs_operand(costs, program, id, flow->use_places[u].operand, flow->use_places[u].leaf);
+        use->accessed = (int64_t)read;
+        use->reduction = (double)ech_place_reduction(chip, costs->compute[id], costs->total[id], (float)read);
+        uint32_t group = p->values[use->value].group;
+        if (step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL)
+            gain[group] = ech_place_add_benefit(gain[group], ech_place_benefit(chip, costs->compute[id], costs->total[id], (float)read, 0, step->while_nest));
+    }
+    for (uint32_t v = 0; v < p->n_values; v++)
+        if (p->values[v].eligible)
+            p->values[v].boundedness = (double)ech_place_boundedness(gain[p->values[v].group], p->values[v].bytes);
+}
+
+static void fill_leaves(EchPlaceProblem *problem, const EchProgram *p, EchId shape, GPtrArray *text_of, EchFlowLeaf *ret)
+{
+    g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
+    append_leaves(p, shape, leaves);
+    for (guint l = 0; l < leaves->len; l++)
+    {
+        EchId id = g_array_index(leaves, EchId, l);
+        const EchShape *s = &p->shapes[id];
+        const EchLayout *layout = ech_program_layout(p, id);
+        if (text_of->pdata[id] == NULL)
+        {
+            text_of->pdata[id] = ech_program_shape_text(p, id);
+            g_ptr_array_add(problem->texts, text_of->pdata[id]);
+        }
+        ret[l] = (EchFlowLeaf){.bytes = s->bytes, .elements = s->count, .space = s->space, .text = text_of->pdata[id]};
+        if (layout != NULL && layout->rank > 0)
+            ret[l].major = (uint32_t)MIN(layout->dims[layout->order[layout->rank - 1]], UINT32_MAX);
+    }
+}
+
+static bool fill_instruction(EchPlaceProblem *problem, const EchProgram *p, uint32_t step, GPtrArray *text_of)
+{
+    EchId id = problem->ids[step];
+    const EchInstruction *i = &p->instructions[id];
+    EchFlowInstruction *in = &problem->instructions[step];
+    in->name = i->name;
+    in->opcode = ech_hlo_name((EchHlo)i->opcode);
+    in->op = ech_flow_op(in->opcode);
+    in->computation = i->computation;
+    in->entry = i->computation == p->entry;
+    in->root = i->is_root;
+    in->n_operands = i->n_operands;
+    uint32_t *operands = g_new(uint32_t, MAX(i->n_operands, 1));
+    for (uint32_t k = 0; k < i->n_operands; k++)
+    {
+        uint32_t schedule = p->instructions[ech_program_operand(p, i, k)].schedule;
+        operands[k] = schedule == ECH_NONE || schedule >= step ? ECH_PLACE_NONE : schedule;
+    }
+    in->operands = operands;
+    in->n_leaves = ech_place_leaves(p, i->shape);
+    EchFlowLeaf *leaves = g_new0(EchFlowLeaf, MAX(in->n_leaves, 1));
+    fill_leaves(problem, p, i->shape, text_of, leaves);
+    in->leaves = leaves;
+    in->tuple = p->shapes[i->shape].is_tuple;
+    if (in->op == ECH_FLOW_PARAMETER)
+        in->number = (uint32_t)CLAMP(i->number, 0, INT32_MAX);
+    if (in->op == ECH_FLOW_ELEMENT)
+        in->index = (uint32_t)CLAMP(i->number, 0, INT32_MAX);
+    uint32_t *called = g_new0(uint32_t, MAX(i->n_called, 1));
+    bool control = in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL || in->op == ECH_FLOW_CALL || in->op == ECH_FLOW_ASYNC_START;
+    for (uint32_t k = 0; control && k < i->n_called; k++)
+        called[k] = ech_program_called(p, i, k);
+    if (in->op == ECH_FLOW_WHILE && i->n_called == 2) /* condition, body in a program; body first here */
+    {
+        called[0] = ech_program_called(p, i, 1);
+        called[1] = ech_program_called(p, i, 0);
+    }
+    in->called = called;
+    in->n_called = control ? i->n_called : 0;
+    for (uint32_t k = 0; k < in->n_called; k++)
+        if (p->computations[called[k]].begin == p->computations[called[k]].end || p->computations[called[k]].caller != id)
+        {
+            /* A start without operands runs its body where it gets them, in an update. */
+            if (in->op != ECH_FLOW_ASYNC_START || i->n_operands > 0)
+                return false;
+            in->n_called = 0;
+        }
+    return true;
+}
+
+/* ---- which parameters may be fetched before the program: those that look like weights ---- */
+
+typedef struct {
+    const EchProgram *p;
+    uint32_t *first, *next, *user; /* users of every instruction: chains of operand slots */
+    EchId *fusion_of;              /* per computation: the fusion whose body it is */
+    unsigned steps;
+} Weights;
+
+static Weights weights_new(const EchProgram *p)
+{
+    Weights w = {.p = p};
+    w.first = g_new(uint32_t, p->n_instructions + 1);
+    w.next = g_new(uint32_t, p->n_operands + 1);
+    w.user = g_new(uint32_t, p->n_operands + 1);
+    w.fusion_of = g_new(EchId, p->n_computations + 1);
+    for (size_t i = 0; i < p->n_instructions; i++)
+        w.first[i] = UINT32_MAX;
+    for (size_t c = 0; c < p->n_computations; c++)
+        w.fusion_of[c] = ECH_NONE;
+    for (size_t id = p->n_instructions; id > 0; id--)
+    {
+        const EchInstruction *i = &p->instructions[id - 1];
+        for (uint32_t k = i->n_operands; k > 0; k--)
+        {
+            uint32_t slot = i->first_operand + k - 1;
+            w.user[slot] = (uint32_t)(id - 1);
+            w.next[slot] = w.first[p->operands[slot]];
+            w.first[p->operands[slot]] = slot;
+        }
+        if (i->opcode == ECH_HLO_FUSION && i->n_called > 0)
+            w.fusion_of[ech_program_called(p, i, 0)] = (EchId)(id - 1);
+    }
+    return w;
+}
+
+static void weights_clear(Weights *w)
+{
+    g_free(w->first);
+    g_free(w->next);
+    g_free(w->user);
+    g_free(w->fusion_of);
+}
+
+static bool is_activation(Weights *w, EchId id, unsigned depth)
+{
+    const EchProgram *p = w->p;
+    if (depth > MAX_DEPTH || w->steps++ > 100000)
+        return true;
+    for (uint32_t slot = w->first[id]; slot != UINT32_MAX; slot = w->next[slot])
+    {
+        EchId user = w->user[slot];
+        const EchInstruction *i = &p->instructions[user];
+        uint32_t k = slot - i->first_operand;
+        bool deeper = false;
+        switch ((int)i->opcode)
+        {
+        case ECH_HLO_CONVOLUTION:
+        case ECH_HLO_DOT:
+            if (k == 0)
+                return true;
+            break;
+        case ECH_HLO_GATHER:
+            if (k == 1)
+                return true;
+            break;
+        case ECH_HLO_FUSION:
+        {
+            EchId inner = i->n_called > 0 ? parameter_of(p, ech_program_called(p, i, 0), k) : ECH_NONE;
+            if (inner == ECH_NONE || is_activation(w, inner, depth + 1))
+                return true;
+            break;
+        }
+        case ECH_HLO_BITCAST:
+        case ECH_HLO_BROADCAST:
+        case ECH_HLO_TRANSPOSE: deeper = true; break;
+        case ECH_HLO_COPY:
+            if (!i->is_root || w->fusion_of[i->computation] == ECH_NONE)
+                return true;
+            user = w->fusion_of[i->computation];
+            deeper = true;
+            break;
+        case ECH_HLO_DYNAMIC_UPDATE_SLICE:
+        case ECH_HLO_DYNAMIC_SLICE:
+            if (k > 0)
+                return true;
+            deeper = true;
+            break;
+        case ECH_HLO_REDUCE:
+            if (k >= i->n_operands / 2)
+                return true;
+            deeper = true;
+            break;
+        default: return true;
+        }
+        if (deeper && is_activation(w, user, depth + 1))
+            return true;
+    }
+    return false;
+}
+
+static void keep_weights(EchPlaceProblem *problem, const EchProgram *p)
+{
+    EchMsaProblem *m = &problem->flow->problem;
+    Weights w = weights_new(p);
+    g_autofree bool *refused = g_new0(bool, MAX(m->n_values, 1));
+    for (uint32_t u = 0; u < m->n_uses; u++)
+    {
+        const EchFlowPlace *place = &problem->flow->use_places[u];
+        const EchInstruction *operand = &p->instructions[ech_program_operand(p, &p->instructions[problem->ids[place->step]], place->operand)];
+        refused[m->uses[u].value] |= operand->opcode != ECH_HLO_PARAMETER && operand->opcode != ECH_HLO_GET_TUPLE_ELEMENT &&
+                                     (operand->opcode != ECH_HLO_BITCAST || operand->n_operands == 0 ||
+                                      (p->instructions[ech_program_operand(p, operand, 0)].opcode != ECH_HLO_PARAMETER &&
+                                       p->instructions[ech_program_operand(p, operand, 0)].opcode != ECH_HLO_GET_TUPLE_ELEMENT));
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_candidates; i++)
+    {
+        uint32_t v = m->candidates[i].value;
+        w.steps = 0;
+        if (m->values[v].allowed && !refused[v] && !is_activation(&w, problem->ids[m->values[v].step], 0))
+            m->candidates[n++] = m->candidates[i];
+    }
+    m->n_candidates = n;
+    weights_clear(&w);
+}
+
+/* Values of one buffer share a place. */
+static GArray *shared_places(const EchProgram *p)
+{
+    GArray *pairs = g_array_new(FALSE, FALSE, sizeof(EchFlowPair));
+    for (size_t b = 0; b < p->n_buffers; b++)
+    {
+        const EchValueBuffer *buffer = &p->buffers[b];
+        EchFlowPair pair = {.step_a = ECH_NONE};
+        for (uint32_t k = 0; k < buffer->n_values; k++)
+        {
+            const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+            const EchInstruction *i = &p->instructions[value->defined.instruction];
+            uint32_t leaf = i->schedule == ECH_NONE ? UINT32_MAX : ech_place_leaf(p, i->shape, value->defined.position);
+            if (leaf == UINT32_MAX)
+                continue;
+            if (pair.step_a == ECH_NONE)
+            {
+                pair.step_a = i->schedule;
+                pair.leaf_a = leaf;
+                continue;
+            }
+            pair.step_b = i->schedule;
+            pair.leaf_b = leaf;
+            g_array_append_val(pairs, pair);
+        }
+    }
+    return pairs;
+}
+
+/* What the compiler says of values beyond the schedule: their number, which of a group stands for it, and what may not be in the fast memory. */
+static void fill_values(EchPlaceProblem *problem, const EchProgram *p)
+{
+    EchFlow *flow = problem->flow;
+    EchMsaProblem *m = &flow->problem;
+    g_autofree uint32_t *leader = g_new(uint32_t, MAX(m->n_values, 1));
+    g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
+    for (uint32_t v = 0; v < m->n_values; v++)
+        leader[v] = ECH_PLACE_NONE;
+    for (uint32_t v = 0; v < m->n_values; v++)
+    {
+        const EchFlowPlace *place = &flow->value_places[v];
+        EchId id = problem->ids[place->step];
+        uint32_t position = ech_place_position(p, p->instructions[id].shape, place->leaf);
+        EchId value = position == UINT32_MAX ? ECH_NONE : ech_program_value(p, id, position);
+        EchMsaValue *mine = &m->values[v];
+        mine->id = value == ECH_NONE ? UINT32_MAX + (uint64_t)v : p->values[value].order;
+        uint32_t *best = &leader[mine->group];
+        if (*best == ECH_PLACE_NONE || mine->first < m->values[*best].first || (mine->first == m->values[*best].first && mine->id < m->values[*best].id))
+            *best = v;
+        if (problem->instructions[place->step].leaves[place->leaf].space != ECH_SPACE_HBM)
+        {
+            EchMsaRequired need = {v, place->step};
+            mine->allowed = false;
+            g_array_append_val(needs, need);
+        }
+    }
+    for (uint32_t v = 0; v < m->n_values; v++)
+        m->values[v].eligible = leader[m->values[v].group] == v && m->values[v].bytes > 0 && m->values[v].allowed;
+    for (uint32_t u = 0; u < m->n_uses; u++)
+    {
+        const EchFlowInstruction *in = &problem->instructions[m->uses[u].step];
+        bool other_core = in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_COPY_START;
+        if (!m->values[m->uses[u].value].allowed || other_core)
+        {
+            EchMsaRequired need = {m->uses[u].value, m->uses[u].step};
+            g_array_append_val(needs, need);
+        }
+    }
+    for (uint32_t k = 0; k < m->n_positions; k++)
+    {
+        const EchFlowInstruction *in = &problem->instructions[m->positions[k].step];
+        if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_COPY_START || in->op == ECH_FLOW_COPY_DONE)
+        {
+            EchMsaRequired need = {m->positions[k].value, m->positions[k].step};
+            g_array_append_val(needs, need);
+        }
+    }
+    g_free(m->required);
+    m->n_required = needs->len;
+    m->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);
+}
+
+/* Where kernels' scratch is placed with everything else, rather than cut off the memory. */
+static void fill_scoped(EchPlaceProblem *problem, const EchProgram *p, const EchPlaceChip *chip)
+{
+    if (!chip->places_scoped)
+        return;
+    g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped));
+    for (uint32_t t = 0; t < problem->n; t++)
+    {
+        EchMsaScoped s = {t, ech_program_scoped_bytes(&p->instructions[problem->ids[t]], (int32_t)chip->fast_space), t};
+        if (s.bytes > 0)
+            g_array_append_val(scoped, s);
+    }
+    problem->flow->problem.n_scoped = scoped->len;
+    problem->flow->problem.scoped = (EchMsaScoped *)(void *)g_array_free(g_steal_pointer(&scoped), FALSE);
+}
+
+static void fill_options(EchMsaOptions *o, const EchPlaceChip *chip)
+{
+    o->size = chip->limit;
+    o->copy_bytes_per_s = chip->hbm_bytes_per_s;
+    o->max_slices = chip->max_slices;
+    o->preferred_slice = chip->preferred_slice;
+}
+
+EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, GError **error)
+{
+    const EchPlaceChip *chip = costs->chip;
+    g_autoptr(EchPlaceProblem) problem = g_new0(EchPlaceProblem, 1);
+    problem->n = (uint32_t)program->n_flat;
+    problem->instructions = g_new0(EchFlowInstruction, MAX(problem->n, 1));
+    problem->ids = g_memdup2(program->flat, MAX(program->n_flat, 1) * sizeof(EchId));
+    problem->texts = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) text_of = g_ptr_array_new();
+    g_ptr_array_set_size(text_of, (gint)program->n_shapes);
+    for (uint32_t t = 0; t < problem->n; t++)
+        if (program->instructions[problem->ids[t]].schedule != t || !fill_instruction(problem, program, t, text_of))
+        {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: '%s' runs a computation that is called from several places: its values have no one place in the schedule",
+                        program->name, program->instructions[problem->ids[t]].name);
+            return NULL;
+        }
+    g_autoptr(GArray) pairs = shared_places(program);
+    problem->flow = ech_flow_new(problem->instructions, problem->n, (uint32_t)program->n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
+    EchMsaProblem *m = &problem->flow->problem;
+    fill_options(&m->options, chip);
+    fill_values(problem, program);
+    fill_scoped(problem, program, chip);
+    ech_flow_clock(problem->flow, problem->instructions, 512);
+    ech_place_fill_costs(problem->flow, program, costs, problem->ids);
+    ech_flow_mark_sync(problem->flow, problem->instructions);
+    ech_flow_finish(problem->flow, problem->instructions);
+    keep_weights(problem, program);
+    if (chip->loop_optimizer)
+    {
+        g_autofree float *compute = g_new(float, MAX(problem->n, 1)), *total = g_new(float, MAX(problem->n, 1));
+        for (uint32_t t = 0; t < problem->n; t++)
+        {
+            compute[t] = costs->compute[problem->ids[t]];
+            total[t] = costs->total[problem->ids[t]];
+        }
+        EchLoopOptions loops = {.min_iterations = 6,
+                                .desired_ratio = 0.7,
+                                .fully_pipelined = true,
+                                .slow_bytes_per_s = chip->hbm_bytes_per_s,
+                                .fast_bytes_per_s = chip->hbm_bytes_per_s * chip->fast_ratio,
+                                .compute = compute,
+                                .total = total};
+        problem->loops = ech_loop_optimize(problem->flow, problem->instructions, &loops, NULL);
+    }
+    return g_steal_pointer(&problem);
+}
+
+void ech_place_problem_free(EchPlaceProblem *problem)
+{
+    if (problem == NULL)
+        return;
+    ech_flow_free(problem->flow);
+    for (uint32_t t = 0; t < problem->n; t++)
+    {
+        g_free((gpointer)(guintptr)problem->instructions[t].operands);
+        g_free((gpointer)(guintptr)problem->instructions[t].leaves);
+        g_free((gpointer)(guintptr)problem->instructions[t].called);
+    }
+    g_free(problem->instructions);
+    g_free(problem->ids);
+    g_clear_pointer(&problem->texts, g_ptr_array_unref);
+    g_free(problem);
 }

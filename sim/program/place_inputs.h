@@ -26,3 +26,24 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlaceCosts, ech_place_costs_free)
 uint64_t ech_place_costs_operand(const EchPlaceCosts *costs, const EchProgram *program, EchId instruction, uint32_t k, uint32_t leaf);
 /** Number of arrays in a shape. */
 uint32_t ech_place_leaves(const EchProgram *program, EchId shape);
+
+/** The flat schedule of a program as plain arrays, ready to be placed. */
+typedef struct {
+    EchFlow *flow;               /**< Costs, order, requirements and options of the chip filled in; the caller may change the options. */
+    EchFlowInstruction *instructions; /**< instructions[n] */
+    EchId *ids;                  /**< ids[n]: the program's instruction of each step. */
+    uint32_t n;
+    uint32_t loops;              /**< Unrolled loops whose iterations were decided together. */
+    GPtrArray *texts;            /**< Shapes the leaves borrow. */
+} EchPlaceProblem;
+
+/** The problem that memory-space assignment has to solve for @program, nothing of which is in the fast memory yet. ECH_ERROR_UNSUPPORTED where its schedule
+ * runs a computation from several places. */
+EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_place_problem_free(EchPlaceProblem *problem);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlaceProblem, ech_place_problem_free)
+/** Seconds, reductions, bytes accessed and the first key of the order from @costs; ids[step] names the instructions. */
+void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids);
+/** Pre-order position of array number @leaf of a shape, and back; UINT32_MAX if there is none. */
+uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t leaf);
+uint32_t ech_place_leaf(const EchProgram *program, EchId shape, uint32_t position);

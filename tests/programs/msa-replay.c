@@ -1,7 +1,8 @@
-/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz]: places one oracle compile again with models/place and prints the outcome as JSON.
+/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz | --alone FILE.hlo.gz]: places one oracle compile again with models/place and prints the outcome as JSON.
  *
  * Reads only what a compiler pass would have: schedule, values (their list order is not used), target constraints, options, picker size, bandwidth,
- * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. */
+ * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. With --alone
+ * everything but the options' numbers comes from the program's text, as in the place pass; the file only gives values their names. */
 #include "models/place/cost.h"
 #include "models/place/flow.h"
 #include "models/place/loop.h"
@@ -523,20 +524,25 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     }
 }
 
-/* --hlo: elapsed times, reductions, bytes accessed, order and picker size from the program's text by our own cost analysis. */
-static bool use_program(Replay *r, const char *path, GError **error)
+static EchProgram *read_program(const char *path, const EchPlaceChip *chip, GError **error)
 {
     size_t size;
     char *text = read_gz(path, &size);
     if (text == NULL)
     {
         g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: cannot be read", path);
-        return false;
+        return NULL;
     }
     g_autoptr(GBytes) bytes = g_bytes_new_take(text, size);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autofree char *device = g_strdup_printf("tpu-%s", r->chip->name);
-    g_autoptr(EchProgram) program = ech_hlo_read_text(bytes, path, device, diag, error);
+    g_autofree char *device = g_strdup_printf("tpu-%s", chip->name);
+    return ech_hlo_read_text(bytes, path, device, diag, error);
+}
+
+/* --hlo: elapsed times, reductions, bytes accessed, order and picker size from the program's text by our own cost analysis. */
+static bool use_program(Replay *r, const char *path, GError **error)
+{
+    g_autoptr(EchProgram) program = read_program(path, r->chip, error);
     if (program == NULL)
         return false;
     g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(program, r->chip);
@@ -555,47 +561,19 @@ static bool use_program(Replay *r, const char *path, GError **error)
         }
         if (r->compare && fabs((double)costs->seconds[ids[t]] - p->steps[t].seconds) > 6e-6 * p->steps[t].seconds + 1e-15)
             fprintf(stderr, "%s: %g s, the compiler has %g\n", r->instructions[t].name, (double)costs->seconds[ids[t]], p->steps[t].seconds);
-        p->steps[t].seconds = (double)costs->seconds[ids[t]];
         r->loop_compute[t] = costs->compute[ids[t]];
         r->loop_total[t] = costs->total[ids[t]];
     }
     if (r->compare && costs->picker_bytes != p->options.picker_bytes)
         fprintf(stderr, "picker %" G_GUINT64_FORMAT ", the compiler has %" G_GUINT64_FORMAT "\n", costs->picker_bytes, p->options.picker_bytes);
-    p->options.picker_bytes = costs->picker_bytes;
-    g_autofree float *gain = g_new0(float, MAX(p->n_values, 1));
-    for (uint32_t k = 0; k < p->n_positions; k++)
-    {
-        uint32_t step = p->positions[k].step, leaf = r->flow->position_places[k].leaf;
-        EchId id = ids[step];
-        uint32_t at = costs->first_result[id] + leaf;
-        p->definition_bytes[k] = at < costs->first_result[id + 1] ? (int64_t)costs->result_bytes[at] : 0;
-        uint32_t v = p->positions[k].value;
-        if (p->values[v].eligible && p->values[v].step == step)
-            gain[p->values[v].group] =
-                ech_place_benefit(r->chip, costs->compute[id], costs->total[id], 0, (float)p->definition_bytes[k], p->steps[step].while_nest);
-    }
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
-        EchMsaUse *use = &p->uses[u];
-        EchId id = ids[use->step];
-        const EchMsaStep *step = &p->steps[use->step];
-        uint64_t read = ech_place_costs_operand(costs, program, id, r->flow->use_places[u].operand, r->flow->use_places[u].leaf);
-        use->accessed = (int64_t)read;
-        use->reduction = (double)ech_place_reduction(r->chip, costs->compute[id], costs->total[id], (float)read);
-        uint32_t group = p->values[use->value].group;
-        if (step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL)
-            gain[group] = ech_place_add_benefit(gain[group], ech_place_benefit(r->chip, costs->compute[id], costs->total[id], (float)read, 0, step->while_nest));
-    }
+    g_autofree double *printed = g_new(double, MAX(p->n_values, 1));
     for (uint32_t v = 0; v < p->n_values; v++)
-    {
-        EchMsaValue *value = &p->values[v];
-        if (!value->eligible)
-            continue;
-        double own = (double)ech_place_boundedness(gain[value->group], value->bytes);
-        if (r->compare && fabs(own - value->boundedness) > 2e-5 * fabs(value->boundedness))
-            fprintf(stderr, "value %" G_GUINT64_FORMAT " (%s): %g, the compiler has %g\n", value->id, r->instructions[value->step].name, own, value->boundedness);
-        value->boundedness = own;
-    }
+        printed[v] = p->values[v].boundedness;
+    ech_place_fill_costs(r->flow, program, costs, ids);
+    for (uint32_t v = 0; r->compare && v < p->n_values; v++)
+        if (p->values[v].eligible && fabs(p->values[v].boundedness - printed[v]) > 2e-5 * fabs(printed[v]))
+            fprintf(stderr, "value %" G_GUINT64_FORMAT " (%s): %g, the compiler has %g\n", p->values[v].id, r->instructions[p->values[v].step].name, p->values[v].boundedness,
+                    printed[v]);
     return true;
 }
 
@@ -708,6 +686,33 @@ static void keep_candidates(Replay *r)
     p->n_candidates = n;
 }
 
+/* The ids of the file's values, for printing. */
+static void name_values(Replay *r)
+{
+    EchMsaProblem *p = &r->flow->problem;
+    JsonArray *values = json_object_get_array_member(r->root, "values");
+    for (uint32_t v = 0; v < p->n_values; v++)
+        p->values[v].id = (1u << 20) + v;
+    for (guint i = 0; i < json_array_get_length(values); i++)
+    {
+        JsonArray *row = json_array_get_array_element(values, i);
+        uint32_t step, leaf;
+        if (json_array_get_int_element(row, 7) == 0 && find_place(r, json_array_get_string_element(row, 1), &step, &leaf))
+            p->values[value_at(r, step, leaf)].id = (uint64_t)json_array_get_int_element(row, 0);
+    }
+    JsonArray *list = json_object_get_array_member(r->root, "required");
+    for (guint i = 0; i < json_array_get_length(list); i++)
+    {
+        JsonArray *row = json_array_get_array_element(list, i);
+        uint32_t step = (uint32_t)json_array_get_int_element(row, 2);
+        if (!g_str_has_prefix(json_array_get_string_element(row, 4), "Program input") || step >= r->n || r->instructions[step].n_leaves != 1)
+            continue;
+        EchMsaValue *value = &p->values[value_at(r, step, 0)];
+        if (value->step == step && value->id >= 1u << 20)
+            value->id = (uint64_t)json_array_get_int_element(row, 0);
+    }
+}
+
 static void print_placement(const Replay *r, const EchMsaResult *result, JsonBuilder *out)
 {
     const EchMsaProblem *p = &r->flow->problem;
@@ -766,6 +771,34 @@ static void print_placement(const Replay *r, const EchMsaResult *result, JsonBui
     json_builder_add_int_value(out, (gint64)prefetched);
     json_builder_set_member_name(out, "evict_bytes");
     json_builder_add_int_value(out, (gint64)evicted);
+}
+
+static void place_alone(const Replay *in, const char *path, bool timing, JsonBuilder *out, GError **error)
+{
+    Replay replay = *in, *r = &replay;
+    g_autoptr(EchProgram) program = read_program(path, r->chip, error);
+    if (program == NULL)
+        return;
+    g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(program, r->chip);
+    g_autoptr(EchPlaceProblem) problem = ech_place_problem_new(program, costs, error);
+    if (problem == NULL)
+        return;
+    r->flow = problem->flow;
+    r->instructions = problem->instructions;
+    r->n = problem->n;
+    r->step_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (uint32_t t = 0; t < r->n; t++)
+        g_hash_table_insert(r->step_of, g_strdup(r->instructions[t].name), GUINT_TO_POINTER(t + 1));
+    EchBytes picker = problem->flow->problem.options.picker_bytes;
+    read_options(r);
+    problem->flow->problem.options.picker_bytes = picker;
+    gint64 before = g_get_monotonic_time();
+    g_autoptr(EchMsaResult) result = ech_msa_run(&r->flow->problem);
+    if (timing)
+        fprintf(stderr, "%s: %.3f ms\n", path, (double)(g_get_monotonic_time() - before) / 1e3);
+    name_values(r);
+    print_placement(r, result, out);
+    g_hash_table_unref(r->step_of);
 }
 
 static void print_heaps(const Replay *r, JsonBuilder *out)
@@ -857,6 +890,7 @@ int main(int argc, char **argv)
     if (json_object_has_member(r->root, "schedule") && json_object_has_member(r->root, "options"))
     {
         read_schedule(r);
+        bool alone = argc > 3 && strcmp(argv[2], "--alone") == 0;
         const char *chip = json_object_get_string_member(r->root, "chip");
         r->chip = ech_place_chip(chip);
         if (r->chip == NULL)
@@ -902,7 +936,15 @@ int main(int argc, char **argv)
         g_autofree char *wrong = ech_msa_check(&r->flow->problem, result);
         if (wrong != NULL)
             fprintf(stderr, "%s: %s\n", argv[1], wrong);
-        print_placement(r, result, out);
+        if (alone)
+            place_alone(r, argv[3], timing, out, &error);
+        else
+            print_placement(r, result, out);
+        if (error != NULL)
+        {
+            fprintf(stderr, "%s\n", error->message);
+            return 1;
+        }
         g_free(r->total);
         g_free(r->loop_compute);
         g_free(r->loop_total);
