@@ -2,8 +2,9 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/error.h"
-#include "sim/report/table.h"
+#include "sim/report/explain.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,7 +81,7 @@ int ech_verb_compare(int argc, char **argv)
         if (!parser)
             return ech_cli_fail(error);
         g_ptr_array_add(parsers, parser);
-        rows[i] = (EchTableRow){rest[i], json_node_get_object(json_parser_get_root(parser)), NULL};
+        rows[i] = (EchTableRow){rest[i], json_node_get_object(json_parser_get_root(parser)), NULL, 0};
     }
     if (json) {
         JsonNode *node = compare_json(rows, n);
@@ -91,6 +92,11 @@ int ech_verb_compare(int argc, char **argv)
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = ech_report_table("run", rows, n);
+    g_autofree EchExplainStep *steps = g_new(EchExplainStep, n);
+    for (size_t i = 0; i < n; i++)
+        steps[i] = (EchExplainStep){i ? 0 : SIZE_MAX, i};
+    g_autoptr(GString) changes = ech_explain_text(rows, steps, n);
+    g_string_append_printf(out, "\n  What changed, and why\n%s", changes->str);
     for (size_t i = 1; i < n; i++) {
         g_autoptr(GString) difference = ech_report_difference(rows[0].label, rows[0].run, rows[i].label, rows[i].run);
         g_string_append(out, difference->str);

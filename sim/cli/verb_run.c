@@ -5,7 +5,7 @@
 #include "sim/cli/cuda_cli.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
-#include "sim/report/table.h"
+#include "sim/report/explain.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -118,13 +118,17 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
     for (size_t i = 0; i < n; i++) {
         JsonObject *point = json_array_get_object_element(array, (guint)i);
         g_ptr_array_add(labels, g_strjoinv(", ", experiment->cases[i].values));
-        rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error};
+        rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error,
+                                ech_explain_base(experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), i)};
         failed += points[i].error != NULL;
         fitting += ech_member_bool(point, "fits") ? 1 : 0;
     }
     g_autofree char *heading = g_strjoinv(", ", experiment->axes);
     g_autoptr(GString) table = ech_report_table(heading, rows, n);
-    g_autofree char *text = g_strdup_printf("%s\n\n%s", experiment->title, table->str);
+    size_t n_steps;
+    g_autofree EchExplainStep *steps = ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n_steps);
+    g_autoptr(GString) changes = ech_explain_text(rows, steps, n_steps);
+    g_autofree char *text = g_strdup_printf("%s\n\n%s\n  What changed, and why\n%s", experiment->title, table->str, changes->str);
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);

@@ -46,6 +46,10 @@ void ech_experiment_free(EchExperiment *experiment)
         case_clear(&experiment->cases[i]);
     g_free(experiment->cases);
     g_strfreev(experiment->axes);
+    g_free(experiment->axis_sizes);
+    for (size_t i = 0; experiment->axis_bases && experiment->axis_bases[i]; i++)
+        g_free(experiment->axis_bases[i]);
+    g_free(experiment->axis_bases);
     g_free(experiment->title);
     g_free(experiment->path);
     if (experiment->cache) {
@@ -128,6 +132,7 @@ typedef struct {
     GPtrArray *paths;  /* char * */
     GPtrArray *values; /* char * */
     GPtrArray *labels; /* char * */
+    GArray *bases;     /* size_t */
 } Axis;
 
 static void axis_clear(void *data)
@@ -137,6 +142,7 @@ static void axis_clear(void *data)
     g_ptr_array_unref(axis->paths);
     g_ptr_array_unref(axis->values);
     g_ptr_array_unref(axis->labels);
+    g_array_unref(axis->bases);
 }
 
 static bool read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error)
@@ -166,12 +172,62 @@ static char *short_name(const char *value)
     return name;
 }
 
+/* A count, a factor or a size as a number. */
+static bool value_of(const char *text, double *ret)
+{
+    EchBytes bytes;
+    char *end;
+    *ret = g_ascii_strtod(text + (*text == 'x'), &end);
+    if (end != text + (*text == 'x') && !*end)
+        return true;
+    if (!ech_parse_bytes(text, &bytes, NULL) && !ech_parse_rate(text, &bytes, NULL))
+        return false;
+    *ret = (double)bytes;
+    return true;
+}
+
+/* Numbers that ascend or descend. */
+static bool is_series(const EchYamlNode *values)
+{
+    double before = 0;
+    int way = 0;
+    for (size_t i = 0; i < values->n; i++) {
+        double value;
+        if (!value_of(values->items[i]->text, &value) || (i > 0 && (value == before || way * (value - before) < 0)))
+            return false;
+        way = i > 0 ? (value > before ? 1 : -1) : 0;
+        before = value;
+    }
+    return true;
+}
+
+/* What each value is compared with. */
+static bool read_bases(const EchYamlNode *values, const EchYamlNode *against, Axis *axis, GError **error)
+{
+    bool series = is_series(values);
+    for (size_t i = 0; i < values->n; i++) {
+        size_t base = series && i > 0 ? i - 1 : 0;
+        if (against && (against->kind != ECH_YAML_LIST || against->n != values->n || against->items[i]->kind != ECH_YAML_SCALAR))
+            return ech_yaml_error(against, error, "against: expected a list of %zu values or labels", values->n), false;
+        for (size_t k = 0; against && k <= values->n; k++) {
+            if (k == values->n)
+                return ech_yaml_error(against->items[i], error, "against: '%s' is no value of this axis", against->items[i]->text), false;
+            base = k;
+            if (strcmp(values->items[k]->text, against->items[i]->text) == 0 || strcmp(axis->labels->pdata[k], against->items[i]->text) == 0)
+                break;
+        }
+        g_array_append_val(axis->bases, base);
+    }
+    return true;
+}
+
 static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
 {
-    static const char *const keys[] = {"path", "values", "name", "labels", NULL};
+    static const char *const keys[] = {"path", "values", "name", "labels", "against", NULL};
     if (!ech_yaml_check_keys(node, "sweep", keys, error))
         return false;
-    Axis axis = {NULL, g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free)};
+    Axis axis = {NULL, g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free),
+                 g_array_new(FALSE, FALSE, sizeof(size_t))};
     const EchYamlNode *path = ech_yaml_get(node, "path"), *values = ech_yaml_get(node, "values"), *labels = ech_yaml_get(node, "labels"), *name = ech_yaml_get(node, "name");
     bool ok = path && values && values->kind == ECH_YAML_LIST && values->n > 0;
     if (!ok)
@@ -206,6 +262,10 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
             g_free(*value);
             *value = resolved;
         }
+    }
+    if (!read_bases(values, ech_yaml_get(node, "against"), &axis, error)) {
+        axis_clear(&axis);
+        return false;
     }
     g_array_append_val(axes, axis);
     return true;
@@ -344,6 +404,12 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     g_autoptr(EchExperiment) experiment = g_new0(EchExperiment, 1);
     experiment->path = g_strdup(path);
     experiment->axes = steal_strv(names);
+    experiment->axis_sizes = g_new(size_t, axes->len + 1);
+    experiment->axis_bases = g_new0(size_t *, axes->len + 1);
+    for (guint i = 0; i < axes->len; i++) {
+        experiment->axis_sizes[i] = g_array_index(axes, Axis, i).values->len;
+        experiment->axis_bases[i] = (size_t *)(void *)g_array_steal(g_array_index(axes, Axis, i).bases, NULL);
+    }
     experiment->cases = g_new0(EchCase, n_cases);
     experiment->n_cases = n_cases;
     experiment->cache = g_new0(struct EchImportCache, 1);

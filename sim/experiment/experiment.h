@@ -13,7 +13,10 @@
  *       - {path: device.memories.hbm.capacity, values: [8GiB, 16GiB, x4]}
  *       - {name: host link, path: [device.links.host.to_device, device.links.host.from_device], values: [x1, x0.5], labels: [as it is, half]}
  *
- * Edits apply in the order file's set, command line, axis. A sweep runs every combination of its axes, the last axis fastest.
+ *       - {name: offload, path: trace, values: [a, b, c, d], against: [a, a, c, c]}   # what each is compared with; see below
+ *
+ * Edits apply in the order file's set, command line, axis. A sweep runs every combination of its axes, the last axis fastest. A value is
+ * compared with the one before it where the values are numbers that ascend or descend, else with the axis' first; `against` names (as `values` or `labels` does) another.
  */
 #pragma once
 #include "sim/base/yaml.h"
@@ -33,6 +36,8 @@ typedef struct {
     char *title;
     char *path;             /**< Or NULL. */
     char **axes;            /**< Names of the sweep's axes, NULL-terminated. */
+    size_t *axis_sizes;     /**< Values of each axis. */
+    size_t **axis_bases;    /**< Per axis and value: the value it is compared with; itself where it begins a group of its own. */
     EchCase *cases;         /**< cases[n_cases], at least one. */
     size_t n_cases;
     struct EchImportCache *cache;

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/experiment/output.h"
+#include "sim/report/explain.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -123,6 +124,37 @@ void ech_sweep_free(EchSweepPoint *points, size_t n)
     g_free(points);
 }
 
+/* From which point to which, and the sentences. */
+static void add_changes(JsonBuilder *b, const EchExperiment *experiment, JsonArray *runs)
+{
+    g_autofree EchTableRow *rows = g_new0(EchTableRow, experiment->n_cases);
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        JsonNode *run = json_array_get_element(runs, (guint)i);
+        rows[i].run = JSON_NODE_HOLDS_OBJECT(run) ? json_node_get_object(run) : NULL;
+    }
+    size_t n;
+    g_autofree EchExplainStep *steps = ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
+    json_builder_set_member_name(b, "changes");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < n; i++) {
+        g_autoptr(GPtrArray) sentences = steps[i].from == SIZE_MAX ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
+        json_builder_begin_object(b);
+        if (steps[i].from != SIZE_MAX) {
+            json_builder_set_member_name(b, "from");
+            json_builder_add_int_value(b, (gint64)steps[i].from);
+        }
+        json_builder_set_member_name(b, "to");
+        json_builder_add_int_value(b, (gint64)steps[i].to);
+        json_builder_set_member_name(b, "why");
+        json_builder_begin_array(b);
+        for (guint k = 0; k < sentences->len; k++)
+            json_builder_add_string_value(b, sentences->pdata[k]);
+        json_builder_end_array(b);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
 JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
@@ -134,6 +166,7 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
     for (char **axis = experiment->axes; *axis; axis++)
         json_builder_add_string_value(b, *axis);
     json_builder_end_array(b);
+    g_autoptr(JsonArray) runs = json_array_new();
     json_builder_set_member_name(b, "points");
     json_builder_begin_array(b);
     for (size_t i = 0; i < experiment->n_cases; i++) {
@@ -156,15 +189,18 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
             json_builder_add_boolean_value(b, json_object_get_boolean_member(object, "fits"));
             json_builder_set_member_name(b, "makespan_ps");
             json_builder_add_int_value(b, json_object_get_int_member(object, "makespan_ps"));
+            json_array_add_element(runs, json_node_copy(run));
             json_builder_set_member_name(b, "run");
             json_builder_add_value(b, run);
         } else {
             json_builder_set_member_name(b, "error");
             json_builder_add_string_value(b, points[i].error);
+            json_array_add_null_element(runs);
         }
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
+    add_changes(b, experiment, runs);
     json_builder_end_object(b);
     return json_builder_get_root(b);
 }

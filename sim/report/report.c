@@ -242,6 +242,42 @@ EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTi
     return (EchHolder *)(void *)g_array_steal(holders, NULL);
 }
 
+/* Longest operations */
+
+static int compare_names(const void *a, const void *b)
+{
+    const EchNameTime *x = a, *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? 1 : -1;
+    int names = strcmp(x->name, y->name);
+    return names ? names : (int)x->kind - (int)y->kind;
+}
+
+EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n)
+{
+    static const EchOpKind kinds[] = {ECH_OP_KERNEL, ECH_OP_COPY, ECH_OP_COLLECTIVE};
+    const EchRun *run = report->run;
+    size_t n_strings = ech_trace_n_strings(report->trace), n = n_strings * G_N_ELEMENTS(kinds), used = 0;
+    EchNameTime *times = g_new0(EchNameTime, n + 1);
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchSpan *span = &run->spans[i];
+        const EchOp *op = &ech_trace_ops(report->trace)[span->op];
+        for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+            if (op->kind == kinds[k] && op->name < n_strings) {
+                times[op->name * G_N_ELEMENTS(kinds) + k].time += span->end - span->start;
+                times[op->name * G_N_ELEMENTS(kinds) + k].count++;
+            }
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (times[i].time > 0)
+            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))), kinds[i % G_N_ELEMENTS(kinds)], times[i].time, times[i].count};
+    }
+    qsort(times, used, sizeof *times, compare_names);
+    *ret_n = MIN(used, most);
+    return times;
+}
+
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
 {
     if (buffer >= ech_trace_n_buffers(trace))

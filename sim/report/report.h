@@ -51,6 +51,27 @@ void ech_shares_free(EchShare *shares, size_t n);
 
 /** Buffers live in a memory at a time, largest first; g_free. Bytes are what the allocator gave (asked for where it only counts). */
 EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Bytes that a memory holds for one purpose. */
+typedef struct {
+    char *name;               /**< "arguments", "temporaries in use", "kept for later use", "arriving from host", "back from host before its use", "leaving for host"... */
+    EchBytes bytes;           /**< Places shared by several buffers of a plan count once. */
+    uint64_t buffers;
+    EchId largest[4];         /**< Its largest buffers, largest first; ECH_NONE behind the last. */
+} EchHolding;
+/** What a memory holds at a time, by purpose, largest first. Free with ech_holdings_free. */
+EchHolding *ech_report_holdings(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+void ech_holdings_free(EchHolding *holdings, size_t n);
+
+/** Operations of one kind and name together: layers of a network share their names. */
+typedef struct {
+    const char *name;         /**< Borrowed from the trace. */
+    EchOpKind kind;
+    EchTime time;             /**< Sum over its spans. */
+    uint64_t count;
+} EchNameTime;
+/** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
+EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+
 /** A name for a buffer that a reader can find again: its own, or its shape and number. Owned by the caller. */
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -74,6 +74,45 @@ static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder
     json_builder_end_array(b);
 }
 
+static void add_holdings(JsonBuilder *b, const EchReport *report, const EchMemoryRun *memory)
+{
+    size_t n;
+    EchHolding *holdings = ech_report_holdings(report, memory->name, memory->peak_at, &n);
+    open_object(b, "holds");
+    for (size_t i = 0; i < n; i++) {
+        open_object(b, holdings[i].name);
+        add_u64(b, "bytes", holdings[i].bytes);
+        add_u64(b, "buffers", holdings[i].buffers);
+        json_builder_set_member_name(b, "largest");
+        json_builder_begin_array(b);
+        for (size_t k = 0; k < G_N_ELEMENTS(holdings[i].largest) && holdings[i].largest[k] != ECH_NONE; k++) {
+            g_autofree char *name = ech_report_buffer_name(report->trace, holdings[i].largest[k]);
+            json_builder_add_string_value(b, name);
+        }
+        json_builder_end_array(b);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    ech_holdings_free(holdings, n);
+}
+
+static void add_longest(JsonBuilder *b, const EchReport *report)
+{
+    size_t n;
+    g_autofree EchNameTime *times = ech_report_longest(report, 16, &n);
+    json_builder_set_member_name(b, "longest");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < n; i++) {
+        open_object(b, NULL);
+        add_text(b, "name", times[i].name);
+        add_text(b, "kind", ech_op_kind_name(times[i].kind));
+        add_int(b, "time_ps", times[i].time);
+        add_u64(b, "times", times[i].count);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
 static void add_memories(JsonBuilder *b, const EchReport *report)
 {
     const EchRun *run = report->run;
@@ -100,6 +139,7 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         add_holders(b, report, holders, MIN(n, 8));
+        add_holdings(b, report, m);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -246,6 +286,7 @@ JsonNode *ech_report_json(const EchReport *report)
     }
     json_builder_end_object(b);
     add_waits(b, "waits", run->waits);
+    add_longest(b, report);
     if (report->program)
         ech_report_memory_analysis(b, report->program);
     add_remarks(b, report);

@@ -293,52 +293,19 @@ static void append_memories(GString *out, const EchReport *report)
         g_string_truncate(out, start);
 }
 
-/* Operations of one kind and name together: layers of a network share their names. */
-typedef struct {
-    EchId name;
-    uint8_t kind;
-    EchTime time;
-    uint64_t count;
-} NameTime;
-
-static int compare_names(const void *a, const void *b)
-{
-    const NameTime *x = a, *y = b;
-    if (x->time != y->time)
-        return x->time < y->time ? 1 : -1;
-    return x->name != y->name ? (x->name > y->name ? 1 : -1) : x->kind - y->kind;
-}
-
 static void append_longest(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
-    size_t n_strings = ech_trace_n_strings(report->trace);
     if (run->n_spans == 0 || run->makespan == 0)
         return;
-    static const EchOpKind kinds[] = {ECH_OP_KERNEL, ECH_OP_COPY, ECH_OP_COLLECTIVE};
-    size_t n = n_strings * G_N_ELEMENTS(kinds);
-    g_autofree NameTime *times = g_new0(NameTime, n + 1);
-    for (size_t i = 0; i < n; i++) {
-        times[i].name = (EchId)(i / G_N_ELEMENTS(kinds));
-        times[i].kind = (uint8_t)kinds[i % G_N_ELEMENTS(kinds)];
-    }
-    for (size_t i = 0; i < run->n_spans; i++) {
-        const EchSpan *span = &run->spans[i];
-        const EchOp *op = &ech_trace_ops(report->trace)[span->op];
-        for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
-            if (op->kind == kinds[k] && op->name < n_strings) {
-                times[op->name * G_N_ELEMENTS(kinds) + k].time += span->end - span->start;
-                times[op->name * G_N_ELEMENTS(kinds) + k].count++;
-            }
-        }
-    }
-    qsort(times, n, sizeof *times, compare_names);
+    size_t n;
+    g_autofree EchNameTime *times = ech_report_longest(report, 6, &n);
     g_string_append(out, "\n  Longest operations\n");
-    for (size_t i = 0; i < MIN(n, 6) && times[i].time > 0; i++) {
+    for (size_t i = 0; i < n; i++) {
         g_autofree char *time = ech_format_time(times[i].time);
-        const char *kind = ech_op_kind_name((EchOpKind)times[i].kind);
+        const char *kind = ech_op_kind_name(times[i].kind);
         g_autofree char *note = times[i].count > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " times", kind, times[i].count) : g_strdup(kind);
-        append_share_row(out, ech_trace_string(report->trace, times[i].name), time, ratio(times[i].time, run->makespan), note);
+        append_share_row(out, times[i].name, time, ratio(times[i].time, run->makespan), note);
     }
     if (run->n_skips)
         g_string_append(out, "    (a loop's iterations that repeat exactly are skipped and not in this list)\n");

@@ -133,21 +133,21 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
     g_autoptr(GArray) columns = g_array_new(FALSE, FALSE, sizeof(Column));
     g_array_set_clear_func(columns, column_clear);
     Column *labels = add_column(columns, heading, true, n);
-    gint64 first = 0;
+    bool one_base = true;
     for (size_t i = 0; i < n; i++) {
         labels->cells[i] = g_strdup(rows[i].label);
-        if (!first && rows[i].run)
-            first = ech_member_int(rows[i].run, "makespan_ps");
+        one_base = one_base && rows[i].base == 0;
     }
     Column *fits = add_column(columns, "fits", true, n);
     for (size_t i = 0; i < n; i++)
         fits->cells[i] = rows[i].run ? g_strdup(ech_member_bool(rows[i].run, "fits") ? "yes" : "NO") : g_strdup("?");
     Column *times = add_column(columns, "time", false, n);
     for (size_t i = 0; i < n; i++)
-        times->cells[i] = rows[i].run ? ech_format_time(ech_member_int(rows[i].run, "makespan_ps")) : NULL;
-    Column *ratios = add_column(columns, "x first", false, n);
+        times->cells[i] = !rows[i].run ? NULL : ech_member_bool(rows[i].run, "completed") ? ech_format_time(ech_member_int(rows[i].run, "makespan_ps")) : g_strdup("stopped");
+    Column *ratios = add_column(columns, one_base ? "x first" : "x its base", false, n);
     for (size_t i = 0; i < n; i++) {
-        if (rows[i].run && first > 0)
+        gint64 first = rows[i].base < n && rows[rows[i].base].run ? ech_member_int(rows[rows[i].base].run, "makespan_ps") : 0;
+        if (rows[i].run && first > 0 && ech_member_bool(rows[i].run, "completed"))
             ratios->cells[i] = g_strdup_printf("%.3f", (double)ech_member_int(rows[i].run, "makespan_ps") / (double)first);
     }
     g_autoptr(GPtrArray) needs = names_in(rows, n, "needs");
@@ -172,7 +172,7 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
     }
     Column *bound = add_column(columns, "bound by", true, n);
     for (size_t i = 0; i < n; i++)
-        bound->cells[i] = g_strdup(rows[i].run ? ech_member_text(rows[i].run, "bound_by") : rows[i].error);
+        bound->cells[i] = g_strdup(!rows[i].run ? rows[i].error : ech_member_bool(rows[i].run, "completed") ? ech_member_text(rows[i].run, "bound_by") : "space");
     GString *out = g_string_new(NULL);
     print_columns(out, columns, n);
     return out;
@@ -200,7 +200,7 @@ static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
 
 static void difference_group(GString *out, JsonObject *a, JsonObject *b, const char *group, const char *member, const char *format)
 {
-    const EchTableRow rows[2] = {{"", a, NULL}, {"", b, NULL}};
+    const EchTableRow rows[2] = {{"", a, NULL, 0}, {"", b, NULL, 0}};
     g_autoptr(GPtrArray) names = names_in(rows, 2, group);
     for (guint i = 0; i < names->len; i++) {
         const char *name = names->pdata[i];

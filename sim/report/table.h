@@ -9,9 +9,10 @@ typedef struct {
     const char *label;
     JsonObject *run;     /**< Borrowed; NULL where @error says why. */
     const char *error;   /**< Borrowed, or NULL. */
+    size_t base;         /**< Index of the row that its time is given relative to. */
 } EchTableRow;
 
-/** The table, with times relative to the first row that ran; ends with a newline. Members that a run lacks are left blank. @heading: what the labels are. */
+/** The table, with times relative to each row's base; ends with a newline. Members that a run lacks are left blank. @heading: what the labels are. */
 GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n) G_GNUC_WARN_UNUSED_RESULT;
 /** What changed from run @a to run @b, in sentences: where time and bytes went. Empty where nothing did. */
 GString *ech_report_difference(const char *label_a, JsonObject *a, const char *label_b, JsonObject *b) G_GNUC_WARN_UNUSED_RESULT;

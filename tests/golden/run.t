@@ -38,8 +38,8 @@ stream on small (a device for tests)
     fetch.0                        100 ms   25.0 % #####...............  copy
     fetch.1                        100 ms   25.0 % #####...............  copy
     mul.0                          100 ms   25.0 % #####...............  kernel
-    store.0                        100 ms   25.0 % #####...............  copy
     mul.1                          100 ms   25.0 % #####...............  kernel
+    store.0                        100 ms   25.0 % #####...............  copy
     store.1                        100 ms   25.0 % #####...............  copy
 
   Kernel times: 2 roofline. Engine: native (0.1.0).
@@ -113,7 +113,30 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
           "role" : "unknown",
           "shape" : ""
         }
-      ]
+      ],
+      "holds" : {
+        "back from host before its use" : {
+          "bytes" : 1000000000,
+          "buffers" : 1,
+          "largest" : [
+            "in.1"
+          ]
+        },
+        "buffers" : {
+          "bytes" : 1000000000,
+          "buffers" : 1,
+          "largest" : [
+            "y.0"
+          ]
+        },
+        "from host, in use" : {
+          "bytes" : 1000000000,
+          "buffers" : 1,
+          "largest" : [
+            "in.0"
+          ]
+        }
+      }
     },
     "host" : {
       "capacity_bytes" : 64000000000,
@@ -157,7 +180,25 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
           "role" : "unknown",
           "shape" : ""
         }
-      ]
+      ],
+      "holds" : {
+        "arriving from hbm" : {
+          "bytes" : 2000000000,
+          "buffers" : 2,
+          "largest" : [
+            "out.0",
+            "out.1"
+          ]
+        },
+        "leaving for hbm" : {
+          "bytes" : 2000000000,
+          "buffers" : 2,
+          "largest" : [
+            "w.0",
+            "w.1"
+          ]
+        }
+      }
     }
   },
   "links" : {
@@ -229,6 +270,44 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "compute" : 0,
     "space" : 0
   },
+  "longest" : [
+    {
+      "name" : "fetch.0",
+      "kind" : "copy",
+      "time_ps" : 100000000000,
+      "times" : 1
+    },
+    {
+      "name" : "fetch.1",
+      "kind" : "copy",
+      "time_ps" : 100000000000,
+      "times" : 1
+    },
+    {
+      "name" : "mul.0",
+      "kind" : "kernel",
+      "time_ps" : 100000000000,
+      "times" : 1
+    },
+    {
+      "name" : "mul.1",
+      "kind" : "kernel",
+      "time_ps" : 100000000000,
+      "times" : 1
+    },
+    {
+      "name" : "store.0",
+      "kind" : "copy",
+      "time_ps" : 100000000000,
+      "times" : 1
+    },
+    {
+      "name" : "store.1",
+      "kind" : "copy",
+      "time_ps" : 100000000000,
+      "times" : 1
+    }
+  ],
   "remarks" : [
     "serial: moved all operations of 3 queues to 'core'"
   ],
@@ -259,25 +338,71 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 $ echelon run tests/golden/data/sweep.yaml
 link and capacity
 
-  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  as it is, 4GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  as it is, 2.5GB      NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
-  half, 4GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  half, 2.5GB          NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
-  twice, 4GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-  twice, 2.5GB         NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+  host link, capacity  fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  -------  -------  --------  ---------  -----------  -------------  --------------------
+  as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  as it is, 2.5GB      NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  half, 2.5GB          NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  twice, 4GB           yes    300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  twice, 2.5GB         NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+
+  What changed, and why
+
+  as it is, 4GB
+    It takes 400 ms; of its critical path host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
+
+  as it is, 4GB -> half, 4GB
+    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link, both ways, +100 ms host
+    link, from device.
+    The host link, both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
+    200 ms.
+
+  as it is, 4GB -> twice, 4GB
+    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link, to device, +100 ms
+    matrix unit, -50 ms host link, from device.
+    The host link, to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50
+    ms.
+
+  half, 4GB -> half, 2.5GB
+    It stops fitting: at 0 ps 'y.0' asks for 954 MiB of hbm, where 1.86 GiB of 2.33 GiB are live.
 $ echelon run tests/golden/data/sweep.yaml --jobs 2
 link and capacity
 
-  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  as it is, 4GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  as it is, 2.5GB      NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
-  half, 4GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
-  half, 2.5GB          NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
-  twice, 4GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-  twice, 2.5GB         NO      0 ps    0.000  1.86 GiB   3.73 GiB            -              -  nothing
+  host link, capacity  fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  -------  -------  --------  ---------  -----------  -------------  --------------------
+  as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  as it is, 2.5GB      NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  half, 2.5GB          NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  twice, 4GB           yes    300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+  twice, 2.5GB         NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+
+  What changed, and why
+
+  as it is, 4GB
+    It takes 400 ms; of its critical path host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
+
+  as it is, 4GB -> half, 4GB
+    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link, both ways, +100 ms host
+    link, from device.
+    The host link, both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
+    200 ms.
+
+  as it is, 4GB -> twice, 4GB
+    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link, to device, +100 ms
+    matrix unit, -50 ms host link, from device.
+    The host link, to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50
+    ms.
+
+  half, 4GB -> half, 2.5GB
+    It stops fitting: at 0 ps 'y.0' asks for 954 MiB of hbm, where 1.86 GiB of 2.33 GiB are live.
 $ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[3GB] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
 .:
 000
@@ -302,6 +427,26 @@ link and capacity
   as it is, 3GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
   half, 3GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
   twice, 3GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+
+  What changed, and why
+
+  as it is, 3GB
+    It takes 400 ms; of its critical path host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
+
+  as it is, 3GB -> half, 3GB
+    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link, both ways, +100 ms host
+    link, from device.
+    The host link, both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
+    200 ms.
+
+  as it is, 3GB -> twice, 3GB
+    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link, to device, +100 ms
+    matrix unit, -50 ms host link, from device.
+    The host link, to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50
+    ms.
 $ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1; echelon run tests/golden/data/half.yaml --set device.links.host.to_device=10GB/s -o $T/whole >/dev/null 2>&1; cd $T && ls half && echelon compare half whole && echelon compare half whole --json
 details.json
 memory.pprof.gz
@@ -315,6 +460,18 @@ timeline.pftrace
   -----  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
   half   yes   600 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
   whole  yes   400 ms    0.667  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+
+  What changed, and why
+
+  half
+    It takes 600 ms; of its critical path host link, to device 67 %, host link, from device 17 %, matrix unit 17 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
+
+  half -> whole
+    It takes 33.3 % less time: 600 ms -> 400 ms. Along the critical path: -200 ms host link, to device.
+    The host link, to device moves the same 1.86 GiB in 200 ms instead of 400 ms: 10 GB/s instead of 5 GB/s.
+    The operations that changed most: 'fetch.0' 200 ms -> 100 ms, 'fetch.1' 200 ms -> 100 ms, 'store.0' 138 ms ->
+    100 ms.
 
 half -> whole
   time

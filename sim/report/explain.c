@@ -1,0 +1,619 @@
+#include "sim/report/explain.h"
+
+#include "sim/base/units.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { WIDTH = 116, MOST_PARTS = 3 };
+#define SAME 0.001        /* Makespans this near each other are the same. */
+#define SMALL_BYTES 65536 /* Less is flags and loop counters. */
+
+static void say(GPtrArray *sentences, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+static void say(GPtrArray *sentences, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g_ptr_array_add(sentences, g_strdup_vprintf(format, args));
+    va_end(args);
+}
+
+/* A part of a difference. */
+typedef struct {
+    const char *name;
+    gint64 a, b;
+} Part;
+
+static int compare_parts(const void *a, const void *b)
+{
+    const Part *x = a, *y = b;
+    gint64 dx = llabs(x->b - x->a), dy = llabs(y->b - y->a);
+    return dx != dy ? (dx < dy ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+static void add_part(GArray *parts, const char *name, gint64 a, gint64 b)
+{
+    Part part = {name, a, b};
+    g_array_append_val(parts, part);
+}
+
+/* Members of two objects that are numbers, or objects with a number @member; largest change first. */
+static GArray *parts_of(JsonObject *a, JsonObject *b, const char *member)
+{
+    GArray *parts = g_array_new(FALSE, FALSE, sizeof(Part));
+    JsonObject *const objects[2] = {a, b};
+    for (size_t side = 0; side < 2; side++) {
+        g_autoptr(GList) names = objects[side] ? json_object_get_members(objects[side]) : NULL;
+        for (GList *at = names; at; at = at->next) {
+            const char *name = at->data;
+            if (side == 1 && a && json_object_has_member(a, name))
+                continue;
+            gint64 in_a = member ? ech_member_int(ech_member_object(a, name), member) : ech_member_int(a, name);
+            gint64 in_b = member ? ech_member_int(ech_member_object(b, name), member) : ech_member_int(b, name);
+            add_part(parts, name, in_a, in_b);
+        }
+    }
+    if (parts->len > 1)
+        qsort(parts->data, parts->len, sizeof(Part), compare_parts);
+    return parts;
+}
+
+static JsonObject *child(JsonObject *run, const char *group, const char *name)
+{
+    return ech_member_object(ech_member_object(run, group), name);
+}
+
+/* -- words ------------------------------------------------------------------ */
+
+static char *signed_time(gint64 by)
+{
+    g_autofree char *text = ech_format_time(llabs(by));
+    return g_strconcat(by < 0 ? "-" : "+", text, NULL);
+}
+
+static char *signed_bytes(gint64 by)
+{
+    g_autofree char *text = ech_format_bytes((EchBytes)llabs(by));
+    return g_strconcat(by < 0 ? "-" : "+", text, NULL);
+}
+
+static char *rate_of(gint64 bytes, gint64 ps)
+{
+    return ps > 0 ? g_strdup_printf("%.4g GB/s", (double)bytes * 1000 / (double)ps) : g_strdup("no rate");
+}
+
+static char *times_as_long(double ratio)
+{
+    if (ratio >= 1.995)
+        return g_strdup_printf("%.3g times as long", ratio);
+    return ratio > 1 ? g_strdup_printf("%.1f %% longer", 100 * (ratio - 1)) : g_strdup_printf("%.1f %% less time", 100 * (1 - ratio));
+}
+
+/* -- fit -------------------------------------------------------------------- */
+
+static gint64 memory_figure(JsonObject *run, const char *name)
+{
+    gint64 needed = ech_member_int(child(run, "needs", name), "bytes");
+    if (needed > 0)
+        return needed;
+    JsonObject *memory = child(run, "memories", name);
+    return g_strcmp0(ech_member_text(memory, "allocator"), "fixed") == 0 ? ech_member_int(memory, "planned_bytes") : ech_member_int(memory, "peak_live_bytes");
+}
+
+static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
+{
+    JsonObject *needs = ech_member_object(run, "needs"), *failure = ech_member_object(run, "failure");
+    g_autoptr(GArray) parts = parts_of(needs, NULL, "bytes");
+    for (guint i = 0; i < parts->len; i++) {
+        const Part *part = &g_array_index(parts, Part, i);
+        gint64 available = ech_member_int(ech_member_object(needs, part->name), "available_bytes");
+        if (part->a <= available)
+            continue;
+        g_autofree char *needed = ech_format_bytes((EchBytes)part->a), *has = ech_format_bytes((EchBytes)MAX(available, 0)), *over = ech_format_bytes((EchBytes)(part->a - available));
+        say(out, "%s: %s needs %s and %s are handed out, %s too little.", lead, part->name, needed, has, over);
+        return;
+    }
+    if (!failure)
+        return;
+    g_autofree char *asked = ech_format_bytes((EchBytes)ech_member_int(failure, "asked_bytes")), *live = ech_format_bytes((EchBytes)ech_member_int(failure, "live_bytes"));
+    g_autofree char *limit = ech_format_bytes((EchBytes)ech_member_int(failure, "limit_bytes")), *when = ech_format_time(ech_member_int(failure, "time_ps"));
+    const char *buffer = ech_member_text(failure, "buffer");
+    say(out, "%s: at %s %s%s%s asks for %s of %s, where %s of %s are live%s.", lead, when, buffer ? "'" : "", buffer ? buffer : "the plan", buffer ? "'" : "", asked,
+        ech_member_text(failure, "memory"), live, limit, g_strcmp0(ech_member_text(failure, "reason"), "fragmented") == 0 ? " and no free piece is large enough" : "");
+}
+
+/* -- time ------------------------------------------------------------------- */
+
+/* What a resource had to do: "hbm port", "host link, to device", "matrix unit". False where it is none of them. */
+static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amount, gint64 *ret_busy, bool *ret_bytes)
+{
+    static const struct {
+        const char *end, *group;
+        const char *amounts[2], *busy;
+    } kinds[] = {
+        {" port", "memories", {"traffic_read_bytes", "traffic_written_bytes"}, "busy_ps"},
+        {" link, to device", "links", {"bytes_forward", NULL}, "busy_forward_ps"},
+        {" link, from device", "links", {"bytes_backward", NULL}, "busy_backward_ps"},
+        {" link, both ways", "links", {"bytes_forward", "bytes_backward"}, "busy_ps"},
+        {" unit", "units", {"flops", NULL}, "busy_ps"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        if (!g_str_has_suffix(resource, kinds[i].end))
+            continue;
+        g_autofree char *name = g_strndup(resource, strlen(resource) - strlen(kinds[i].end));
+        JsonObject *object = child(run, kinds[i].group, name);
+        *ret_bytes = i != 4;
+        *ret_amount = 0;
+        for (size_t k = 0; k < 2 && kinds[i].amounts[k]; k++)
+            *ret_amount += *ret_bytes ? ech_member_int(object, kinds[i].amounts[k]) : (gint64)MIN(ech_member_double(object, kinds[i].amounts[k]), 9e18);
+        *ret_busy = ech_member_int(object, kinds[i].busy);
+        return true;
+    }
+    return false;
+}
+
+static char *amount_text(gint64 amount, bool bytes)
+{
+    if (bytes)
+        return ech_format_bytes((EchBytes)MAX(amount, 0));
+    static const char *const prefixes[] = {"", "K", "M", "G", "T", "P"};
+    double value = (double)amount;
+    size_t at = 0;
+    for (; value >= 1000 && at + 1 < G_N_ELEMENTS(prefixes); at++)
+        value /= 1000;
+    return g_strdup_printf("%.3g %sOP", value, prefixes[at]);
+}
+
+/* Why a resource's share moved: more to do, or the same at another rate. */
+static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const char *resource)
+{
+    gint64 amount_a, amount_b, busy_a, busy_b;
+    bool bytes;
+    if (strcmp(resource, "overhead") == 0) {
+        say(out, "Overhead is what no bandwidth shortens: launches, set-ups, latencies, the fill and drain of kernels.");
+        return;
+    }
+    if (!resource_work(a, resource, &amount_a, &busy_a, &bytes) || !resource_work(b, resource, &amount_b, &busy_b, &bytes))
+        return;
+    g_autofree char *from = amount_text(amount_a, bytes), *to = amount_text(amount_b, bytes), *busy_from = ech_format_time(busy_a), *busy_to = ech_format_time(busy_b);
+    double moved = (double)(amount_b - amount_a) / (double)MAX(MAX(amount_a, amount_b), 1), slower = (double)(busy_b - busy_a) / (double)MAX(MAX(busy_a, busy_b), 1);
+    g_autofree char *rate_a = rate_of(amount_a, busy_a), *rate_b = rate_of(amount_b, busy_b);
+    if (fabs(moved) > 0.01) {
+        say(out, "The %s has to %s %s instead of %s; that keeps it busy for %s instead of %s%s%s.", resource, bytes ? "move" : "do", amount_b ? to : "nothing", amount_a ? from : "nothing", busy_to, busy_from,
+            bytes && amount_b ? ", at " : "", bytes && amount_b ? rate_b : "");
+    } else if (fabs(slower) > 0.01) {
+        if (bytes)
+            say(out, "The %s moves the same %s in %s instead of %s: %s instead of %s.", resource, to, busy_to, busy_from, rate_b, rate_a);
+        else
+            say(out, "The %s does the same %s in %s instead of %s.", resource, to, busy_to, busy_from);
+    } else {
+        say(out, "The %s does the same work as fast as before (%s); what changed is how much of it lies under other work.", resource, busy_to);
+    }
+}
+
+static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    gint64 from = ech_member_int(a, "makespan_ps"), to = ech_member_int(b, "makespan_ps"), by = to - from;
+    if (!ech_member_bool(a, "completed") || !ech_member_bool(b, "completed"))
+        return; /* One of them stopped where it did not fit. */
+    g_autofree char *time_a = ech_format_time(from), *time_b = ech_format_time(to);
+    g_autoptr(GArray) parts = parts_of(ech_member_object(a, "critical_path"), ech_member_object(b, "critical_path"), NULL);
+    if (llabs(by) <= (gint64)(SAME * (double)MAX(from, to))) {
+        const char *bound = ech_member_text(b, "bound_by");
+        gint64 share = ech_member_int(ech_member_object(b, "critical_path"), bound ? bound : "");
+        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on the %s, which this does not touch.", time_b, to > 0 ? 100 * (double)share / (double)to : 0, bound ? bound : "?");
+        return;
+    }
+    g_autofree char *ratio = times_as_long(from > 0 ? (double)to / (double)from : 0);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "It takes %s: %s -> %s. Along the critical path:", ratio, time_a, time_b);
+    guint said = 0;
+    for (guint i = 0; i < parts->len && said < MOST_PARTS; i++) {
+        const Part *part = &g_array_index(parts, Part, i);
+        if (llabs(part->b - part->a) < llabs(by) / 20)
+            break;
+        g_autofree char *change = signed_time(part->b - part->a);
+        g_string_append_printf(text, "%s %s %s", said ? "," : "", change, part->name);
+        said++;
+    }
+    g_string_append_c(text, '.');
+    say(out, "%s", text->str);
+    if (parts->len > 0) {
+        /* The largest share in the direction that the time went. */
+        for (guint i = 0; i < parts->len; i++) {
+            const Part *part = &g_array_index(parts, Part, i);
+            if ((part->b > part->a) == (by > 0) && part->a != part->b) {
+                explain_resource(out, a, b, part->name);
+                break;
+            }
+        }
+    }
+    static const struct {
+        const char *name, *words;
+    } waits[] = {{"link", "for other transfers on their link"}, {"memory_port", "because others used the memory port"}, {"compute", "because others used the unit"}, {"space", "for memory to come free"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(waits); i++) {
+        gint64 more = ech_member_int(ech_member_object(b, "waits"), waits[i].name) - ech_member_int(ech_member_object(a, "waits"), waits[i].name);
+        if (llabs(more) > MAX(from, to) / 10) {
+            g_autofree char *change = ech_format_time(llabs(more));
+            say(out, "Operations wait %s %s %s (summed over all of them).", change, more > 0 ? "longer" : "less", waits[i].words);
+        }
+    }
+}
+
+/* Kernels and copies of the same name; names mean the same only in the same trace. */
+static void explain_operations(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    gint64 by = ech_member_int(b, "makespan_ps") - ech_member_int(a, "makespan_ps");
+    const char *hash_a = ech_member_text(ech_member_object(a, "provenance"), "trace"), *hash_b = ech_member_text(ech_member_object(b, "provenance"), "trace");
+    if (!json_object_has_member(a, "longest") || !json_object_has_member(b, "longest") || g_strcmp0(hash_a, hash_b) != 0 || by == 0)
+        return;
+    g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(Part));
+    JsonNode *list_a = json_object_get_member(a, "longest"), *list_b = json_object_get_member(b, "longest");
+    if (!JSON_NODE_HOLDS_ARRAY(list_a) || !JSON_NODE_HOLDS_ARRAY(list_b))
+        return;
+    JsonArray *array_a = json_node_get_array(list_a), *array_b = json_node_get_array(list_b);
+    for (guint i = 0; i < json_array_get_length(array_b); i++) {
+        JsonNode *node = json_array_get_element(array_b, i);
+        JsonObject *of_b = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+        const char *name = ech_member_text(of_b, "name");
+        for (guint j = 0; name && j < json_array_get_length(array_a); j++) {
+            JsonNode *other = json_array_get_element(array_a, j);
+            JsonObject *of_a = JSON_NODE_HOLDS_OBJECT(other) ? json_node_get_object(other) : NULL;
+            if (g_strcmp0(ech_member_text(of_a, "name"), name) == 0 && g_strcmp0(ech_member_text(of_a, "kind"), ech_member_text(of_b, "kind")) == 0)
+                add_part(parts, name, ech_member_int(of_a, "time_ps"), ech_member_int(of_b, "time_ps"));
+        }
+    }
+    if (parts->len > 1)
+        qsort(parts->data, parts->len, sizeof(Part), compare_parts);
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (guint i = 0; i < MIN(parts->len, MOST_PARTS); i++) {
+        const Part *part = &g_array_index(parts, Part, i);
+        if (llabs(part->b - part->a) * 20 < llabs(by) || (part->b > part->a) != (by > 0))
+            continue;
+        g_autofree char *before = ech_format_time(part->a), *after = ech_format_time(part->b);
+        g_string_append_printf(text, "%s '%s' %s -> %s", text->len ? "," : "", part->name, before, after);
+    }
+    if (text->len)
+        say(out, "The operations that changed most:%s.", text->str);
+}
+
+/* -- bytes ------------------------------------------------------------------ */
+
+static void append_analysis(GString *text, JsonObject *a, JsonObject *b, const char *prefix)
+{
+    JsonObject *of_a = ech_member_object(a, "memory_analysis"), *of_b = ech_member_object(b, "memory_analysis");
+    if (!of_a || !of_b)
+        return;
+    gint64 sums[2][2];
+    JsonObject *const objects[2] = {of_a, of_b};
+    for (size_t i = 0; i < 2; i++) {
+        gint64 figures[4];
+        static const char *const names[] = {"argument", "output", "alias", "temp"};
+        for (size_t k = 0; k < 4; k++) {
+            g_autofree char *name = g_strconcat(prefix, names[k], NULL);
+            figures[k] = ech_member_int(objects[i], name);
+        }
+        sums[i][0] = figures[0] + figures[1] - figures[2];
+        sums[i][1] = figures[3];
+    }
+    static const char *const words[] = {"arguments and results", "temporaries"};
+    bool said = false;
+    for (size_t k = 0; k < 2; k++) {
+        if (llabs(sums[1][k] - sums[0][k]) < SMALL_BYTES)
+            continue;
+        g_autofree char *change = signed_bytes(sums[1][k] - sums[0][k]);
+        g_string_append_printf(text, "%s %s %s", said ? "," : ":", change, words[k]);
+        said = true;
+    }
+}
+
+static void explain_memory(GPtrArray *out, JsonObject *a, JsonObject *b, const char *name)
+{
+    gint64 from = memory_figure(a, name), to = memory_figure(b, name), by = to - from;
+    bool on_chip = strcmp(name, "hbm") != 0 && strcmp(name, "host") != 0; /* A tenth more of what nobody rents is not worth a sentence. */
+    if (llabs(by) < MAX(SMALL_BYTES, MAX(from, to) / (on_chip ? 10 : 100)))
+        return;
+    g_autofree char *bytes_a = ech_format_bytes((EchBytes)from), *bytes_b = ech_format_bytes((EchBytes)to), *change = signed_bytes(by);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "%s: %s -> %s (%s)", name, bytes_a, bytes_b, change);
+    if (strcmp(name, "hbm") == 0 || strcmp(name, "host") == 0)
+        append_analysis(text, a, b, strcmp(name, "host") == 0 ? "host_" : "");
+    g_string_append_c(text, '.');
+    g_autoptr(GArray) parts = parts_of(ech_member_object(child(a, "memories", name), "holds"), ech_member_object(child(b, "memories", name), "holds"), "bytes");
+    guint said = 0;
+    for (guint i = 0; i < parts->len && said < MOST_PARTS + 1; i++) {
+        const Part *part = &g_array_index(parts, Part, i);
+        gint64 part_by = part->b - part->a;
+        if (llabs(part_by) < MAX(SMALL_BYTES, llabs(by) / 10) || parts->len == 1)
+            continue;
+        g_autofree char *part_change = signed_bytes(part_by);
+        g_string_append_printf(text, "%s %s %s", said ? "," : " At its fullest it holds", part_change, part->name);
+        said++;
+    }
+    if (said)
+        g_string_append_c(text, '.');
+    say(out, "%s", text->str);
+}
+
+/* Names of the largest buffers of a purpose: ": 'a', 'b', 'c'", or nothing. Owned. */
+static char *largest_of(JsonObject *run, const char *memory, const char *purpose)
+{
+    JsonObject *holding = ech_member_object(ech_member_object(child(run, "memories", memory), "holds"), purpose);
+    JsonNode *node = holding ? json_object_get_member(holding, "largest") : NULL;
+    g_autoptr(GString) text = g_string_new(NULL);
+    guint n = node && JSON_NODE_HOLDS_ARRAY(node) ? json_array_get_length(json_node_get_array(node)) : 0;
+    for (guint i = 0; i < n; i++) {
+        JsonNode *name = json_array_get_element(json_node_get_array(node), i);
+        const char *own = JSON_NODE_HOLDS_VALUE(name) && json_node_get_value_type(name) == G_TYPE_STRING ? json_node_get_string(name) : NULL;
+        g_autofree char *quoted = own ? g_strdup_printf("'%s'", own) : NULL;
+        if (quoted && !strstr(text->str, quoted)) /* results of one fusion share its name */
+            g_string_append_printf(text, "%s%s", text->len ? ", " : " (largest: ", quoted);
+    }
+    if (text->len)
+        g_string_append_c(text, ')');
+    return g_strdup(text->str);
+}
+
+/* The purposes that hold more of hbm than before, and by which buffers. */
+static void append_more_held(GString *text, JsonObject *a, JsonObject *b, gint64 at_least)
+{
+    JsonObject *holds_b = ech_member_object(child(b, "memories", "hbm"), "holds");
+    g_autoptr(GArray) parts = parts_of(ech_member_object(child(a, "memories", "hbm"), "holds"), holds_b, "bytes");
+    bool said = false;
+    for (guint i = 0; i < parts->len; i++) {
+        const Part *part = &g_array_index(parts, Part, i);
+        if (part->b - part->a < at_least || !holds_b)
+            continue;
+        g_autofree char *more = ech_format_bytes((EchBytes)(part->b - part->a)), *names = largest_of(b, "hbm", part->name);
+        g_string_append_printf(text, "%s %s more %s%s", said ? "," : " At the peak it holds", more, part->name, names);
+        said = true;
+    }
+    if (said)
+        g_string_append_c(text, '.');
+}
+
+static void explain_offload(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    gint64 host = memory_figure(b, "host") - memory_figure(a, "host"), hbm = memory_figure(b, "hbm") - memory_figure(a, "hbm");
+    gint64 crossed = ech_member_int(child(b, "links", "host"), "bytes_backward") - ech_member_int(child(a, "links", "host"), "bytes_backward");
+    gint64 arguments = ech_member_int(ech_member_object(b, "memory_analysis"), "host_argument") - ech_member_int(ech_member_object(a, "memory_analysis"), "host_argument");
+    if (host < MAX(SMALL_BYTES, memory_figure(b, "hbm") / 100))
+        return;
+    g_autofree char *moved = ech_format_bytes((EchBytes)host), *change = ech_format_bytes((EchBytes)llabs(hbm)), *sent = ech_format_bytes((EchBytes)MAX(crossed, 0));
+    g_autoptr(GString) text = g_string_new(NULL);
+    if (hbm > 0)
+        g_string_append_printf(text, "So this offload costs device memory: %s of %s moved to the host, and hbm needs %s more.", moved, arguments > host / 2 ? "arguments" : "saved arrays", change);
+    else
+        g_string_append_printf(text, "So this offload saves %s of hbm for %s on the host.", change, moved);
+    if (crossed > host + host / 4)
+        g_string_append_printf(text, " (%s were sent there in all, at most %s at a time.)", sent, moved);
+    append_more_held(text, a, b, MAX(SMALL_BYTES, llabs(hbm) / 4));
+    say(out, "%s", text->str);
+}
+
+static void explain_traffic(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    gint64 from = ech_member_int(child(a, "memories", "hbm"), "traffic_read_bytes") + ech_member_int(child(a, "memories", "hbm"), "traffic_written_bytes");
+    gint64 to = ech_member_int(child(b, "memories", "hbm"), "traffic_read_bytes") + ech_member_int(child(b, "memories", "hbm"), "traffic_written_bytes");
+    if (llabs(to - from) <= MAX(from, to) / 50 || llabs(to - from) < SMALL_BYTES || !ech_member_bool(a, "completed") || !ech_member_bool(b, "completed"))
+        return;
+    g_autofree char *before = ech_format_bytes((EchBytes)from), *after = ech_format_bytes((EchBytes)to);
+    say(out, "Traffic of hbm: %s -> %s (%.2fx).", before, after, from > 0 ? (double)to / (double)from : 0);
+}
+
+static GPtrArray *memory_names(JsonObject *a, JsonObject *b)
+{
+    GPtrArray *names = g_ptr_array_new();
+    static const char *const first[] = {"hbm", "vector", "common", "host"};
+    for (size_t i = 0; i < G_N_ELEMENTS(first); i++)
+        g_ptr_array_add(names, (gpointer)(uintptr_t)first[i]);
+    g_autoptr(GArray) parts = parts_of(ech_member_object(a, "memories"), ech_member_object(b, "memories"), "peak_live_bytes");
+    for (guint i = 0; i < parts->len; i++) {
+        gpointer name = (gpointer)(uintptr_t)g_array_index(parts, Part, i).name;
+        if (!g_ptr_array_find_with_equal_func(names, name, g_str_equal, NULL))
+            g_ptr_array_add(names, name);
+    }
+    return names;
+}
+
+GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b)
+{
+    GPtrArray *out = g_ptr_array_new_with_free_func(g_free);
+    if (!a || !b)
+        return out;
+    bool fits_a = ech_member_bool(a, "fits"), fits_b = ech_member_bool(b, "fits");
+    if (fits_a && !fits_b)
+        explain_misfit(out, b, "It stops fitting");
+    else if (!fits_a && fits_b)
+        say(out, "It fits now.");
+    else if (!fits_b)
+        explain_misfit(out, b, "It still does not fit");
+    if (fits_b)
+        explain_time(out, a, b);
+    if (fits_b)
+        explain_operations(out, a, b);
+    explain_traffic(out, a, b);
+    g_autoptr(GPtrArray) names = memory_names(a, b);
+    /* What a run held that stopped where it did not fit says nothing. */
+    bool whole = ech_member_bool(a, "completed") && ech_member_bool(b, "completed");
+    for (guint i = 0; whole && i < names->len; i++)
+        explain_memory(out, a, b, names->pdata[i]);
+    if (whole)
+        explain_offload(out, a, b);
+    return out;
+}
+
+GPtrArray *ech_explain_run(JsonObject *run)
+{
+    GPtrArray *out = g_ptr_array_new_with_free_func(g_free);
+    if (!run)
+        return out;
+    gint64 makespan = ech_member_int(run, "makespan_ps");
+    if (!ech_member_bool(run, "fits"))
+        explain_misfit(out, run, "It does not fit");
+    g_autofree char *time = ech_format_time(makespan);
+    g_autoptr(GArray) path = parts_of(NULL, ech_member_object(run, "critical_path"), NULL);
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (guint i = 0; i < MIN(path->len, MOST_PARTS) && makespan > 0; i++) {
+        const Part *part = &g_array_index(path, Part, i);
+        if (part->b * 20 >= makespan)
+            g_string_append_printf(text, "%s %s %.0f %%", i ? "," : "", part->name, 100 * (double)part->b / (double)makespan);
+    }
+    if (ech_member_bool(run, "completed"))
+        say(out, "It takes %s; of its critical path%s.", time, text->str);
+    const char *const names[] = {"hbm", "vector"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        gint64 bytes = memory_figure(run, names[i]);
+        if (bytes < SMALL_BYTES)
+            continue;
+        g_autofree char *needed = ech_format_bytes((EchBytes)bytes);
+        g_autoptr(GArray) parts = parts_of(NULL, ech_member_object(child(run, "memories", names[i]), "holds"), "bytes");
+        g_string_truncate(text, 0);
+        guint said = 0;
+        for (guint k = 0; k < MIN(parts->len, MOST_PARTS); k++) {
+            const Part *part = &g_array_index(parts, Part, k);
+            if (part->b * 50 < bytes)
+                continue;
+            g_autofree char *held = ech_format_bytes((EchBytes)part->b);
+            g_string_append_printf(text, "%s %s %s", said++ ? "," : "", held, part->name);
+        }
+        if (said)
+            say(out, "It needs %s of %s; at its fullest that holds%s.", needed, names[i], text->str);
+        else
+            say(out, "It needs %s of %s.", needed, names[i]);
+    }
+    return out;
+}
+
+/* -- a grid of runs --------------------------------------------------------- */
+
+/* How much the makespan varies along the line through run @start: largest over smallest; a line on which some fit and some do not varies most. */
+static double variation(const EchTableRow *rows, size_t start, size_t stride, size_t n)
+{
+    gint64 least = G_MAXINT64, most = 0;
+    bool fits = false, misfits = false;
+    for (size_t k = 0; k < n; k++) {
+        JsonObject *run = rows[start + k * stride].run;
+        gint64 makespan = ech_member_int(run, "makespan_ps");
+        if (!run)
+            continue;
+        least = MIN(least, makespan);
+        most = MAX(most, makespan);
+        fits = fits || ech_member_bool(run, "fits");
+        misfits = misfits || !ech_member_bool(run, "fits");
+    }
+    return most == 0 ? 0 : (fits && misfits ? 1e6 : 0) + (double)most / (double)MAX(least, 1);
+}
+
+EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, const size_t *const *bases, size_t n_axes, size_t *ret_n)
+{
+    g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchExplainStep));
+    EchExplainStep start = {SIZE_MAX, 0};
+    g_array_append_val(steps, start);
+    size_t n_runs = 1;
+    for (size_t i = 0; i < n_axes; i++)
+        n_runs *= sizes[i];
+    size_t stride = n_runs;
+    for (size_t i = 0; i < n_axes; i++) {
+        stride /= sizes[i];
+        size_t line = 0;
+        double most = variation(rows, 0, stride, sizes[i]);
+        for (size_t other = 1; other < n_runs; other++) {
+            double here = other / stride % sizes[i] == 0 ? variation(rows, other, stride, sizes[i]) : 0;
+            if (here > most * (1 + SAME)) {
+                most = here;
+                line = other;
+            }
+        }
+        for (size_t k = 1; k < sizes[i]; k++) {
+            EchExplainStep step = {bases[i][k] == k ? SIZE_MAX : line + bases[i][k] * stride, line + k * stride};
+            g_array_append_val(steps, step);
+        }
+    }
+    *ret_n = steps->len;
+    return (EchExplainStep *)(void *)g_array_steal(steps, NULL);
+}
+
+size_t ech_explain_base(const size_t *sizes, const size_t *const *bases, size_t n_axes, size_t index)
+{
+    size_t base = 0, stride = 1;
+    for (size_t i = n_axes; i-- > 0; stride *= sizes[i]) {
+        size_t at = index / stride % sizes[i];
+        /* Back to where its group begins. */
+        for (size_t k = 0; k < sizes[i] && bases[i][at] != at; k++)
+            at = bases[i][at];
+        base += at * stride;
+    }
+    return base;
+}
+
+/* Appends a text in lines of at most WIDTH columns, the first behind @first, the others behind as many blanks. */
+static void append_wrapped(GString *out, const char *first, const char *text)
+{
+    g_auto(GStrv) words = g_strsplit(text, " ", -1);
+    glong column = g_utf8_strlen(first, -1), indent = column;
+    g_string_append(out, first);
+    bool start = true;
+    for (char **word = words; *word; word++) {
+        glong length = g_utf8_strlen(*word, -1);
+        if (!start && column + 1 + length > WIDTH) {
+            g_string_append_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+            start = true;
+        }
+        g_string_append_printf(out, "%s%s", start ? "" : " ", *word);
+        column += length + !start;
+        start = false;
+    }
+    g_string_append_c(out, '\n');
+}
+
+static char *joined(const GPtrArray *sentences)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (guint i = 0; i < sentences->len; i++)
+        g_string_append_printf(text, "%s\n", (const char *)sentences->pdata[i]);
+    return g_strdup(text->str);
+}
+
+GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, size_t n)
+{
+    GString *out = g_string_new(NULL);
+    g_autofree char *last = NULL;
+    g_autoptr(GString) heading = g_string_new(NULL);
+    for (size_t i = 0; i <= n; i++) {
+        g_autofree char *text = NULL;
+        bool start = i < n && steps[i].from == SIZE_MAX;
+        if (i < n) {
+            g_autoptr(GPtrArray) sentences = start ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
+            if (sentences->len == 0 && rows[steps[i].to].error)
+                g_ptr_array_add(sentences, g_strdup(rows[steps[i].to].error));
+            text = joined(sentences);
+        }
+        bool chained = i > 0 && i < n && !start && last && steps[i - 1].from != SIZE_MAX && strcmp(last, text) == 0;
+        if (chained) {
+            g_string_append_printf(heading, "%s%s", steps[i].from == steps[i - 1].to ? " -> " : ", ", rows[steps[i].to].label);
+            continue;
+        }
+        if (last) {
+            g_string_append_printf(out, "\n  %s\n", heading->str);
+            g_auto(GStrv) lines = g_strsplit(last, "\n", -1);
+            for (char **line = lines; *line; line++) {
+                if (**line)
+                    append_wrapped(out, "    ", *line);
+            }
+        }
+        if (i == n)
+            break;
+        if (start)
+            g_string_printf(heading, "%s", rows[steps[i].to].label);
+        else
+            g_string_printf(heading, "%s -> %s", rows[steps[i].from].label, rows[steps[i].to].label);
+        g_free(last);
+        last = g_steal_pointer(&text);
+    }
+    return out;
+}

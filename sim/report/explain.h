@@ -1,0 +1,24 @@
+/** @file explain.h
+ * What changed between two runs and why, in sentences computed from their JSON: the resource whose share of the critical path moved most and
+ * what it had to do, the memory whose need moved most and what it held at its fullest, what offloading saved and what it cost.
+ */
+#pragma once
+#include "sim/report/table.h"
+
+/** Sentences, most telling first; owned, elements freed with the array. Empty where either run is missing. */
+GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b) G_GNUC_WARN_UNUSED_RESULT;
+/** One run on its own, as a start: what it takes, what bounds it, what its fullest memory holds. */
+GPtrArray *ech_explain_run(JsonObject *run) G_GNUC_WARN_UNUSED_RESULT;
+
+/** A step of an explanation: from row @from to row @to; @from is SIZE_MAX for the start. */
+typedef struct {
+    size_t from, to;
+} EchExplainStep;
+/** The steps that explain a grid of runs: the first run, then along each axis, with the others at the values at which it matters most (of @rows, one a run), from @bases[axis][value]
+ * to each value (where that is itself: a start). @sizes[n_axes], last axis fastest. Free with g_free. */
+EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, const size_t *const *bases, size_t n_axes, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** The run that run @index of such a grid is compared with: the one where its last axis that is not at its own base is there. */
+size_t ech_explain_base(const size_t *sizes, const size_t *const *bases, size_t n_axes, size_t index);
+
+/** The steps as text, each under the labels of its rows; neighbours that say the same are taken together. Starts with an empty line; empty without steps. */
+GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, size_t n) G_GNUC_WARN_UNUSED_RESULT;
