@@ -9,6 +9,9 @@ FILE.py defines `build(target)` and returns (jitted function, tuple of arguments
 describes an argument and where it lives; `target.device` and `target.host` are shardings for jax.device_put; nothing is run and
 nothing is allocated. `--set name=value` passes a keyword to build (numbers are numbers).
 
+`--mesh data=2,model=2` compiles for that many chips: `target.mesh` is their mesh, `target.array(..., spec=("data", None))` shards an argument,
+`target.sharding("data", None)` is the sharding for jax.lax.with_sharding_constraint. The files then hold what one device runs.
+
 The folder then holds
   program.hlo.txt.gz                  the scheduled module
   program.buffer-assignment.txt.gz    every buffer, its memory and offset
@@ -19,21 +22,24 @@ import glob
 import gzip
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
 import sys
 import tempfile
 
-# chip: (topology, TPU_ACCELERATOR_TYPE). One chip each; chips whose cores are devices of their own use one of them.
+# chip: (slices it is sold in, devices per chip, prefix of TPU_ACCELERATOR_TYPE, what that counts per chip). Chips whose cores are devices of their own
+# have two devices each. The smallest slice with enough devices is described; --topology names another.
+FLAT, CUBE = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"), ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
 TPUS = {
-    "v2": ("v2:2x2", "v2-8"),
-    "v3": ("v3:2x2", "v3-8"),
-    "v4": ("v4:2x2x1", "v4-8"),
-    "v5e": ("v5e:1x1", "v5litepod-1"),
-    "v5p": ("v5p:2x2x1", "v5p-8"),
-    "v6e": ("v6e:1x1", "v6e-1"),
-    "tpu7x": ("tpu7x:2x2x1", "tpu7x-8"),
+    "v2": (("2x2", "4x4", "8x8", "16x16"), 2, "v2", 2),
+    "v3": (("2x2", "4x4", "8x8", "16x16", "32x32"), 2, "v3", 2),
+    "v4": (CUBE, 2, "v4", 2),
+    "v5e": (FLAT, 1, "v5litepod", 1),
+    "v5p": (CUBE, 1, "v5p", 2),
+    "v6e": (FLAT, 1, "v6e", 1),
+    "tpu7x": (CUBE, 2, "tpu7x", 2),
 }
 # XLA's own figures for its targets (openxla/xla xla/backends/gpu/target_config/specs): SMs, FP32 lanes per SM, memory bytes/s,
 # L2 bytes, clock GHz, memory bytes, shared memory per SM, shared memory per block (opt-in), compute capability, PCIe bytes/s.
@@ -61,10 +67,36 @@ device_description_str: "{name}"
 """
 
 
-class Target:
-    """One described chip: shardings on its memories, and arguments that live there."""
+def chips_of(slice_):
+    return math.prod(int(n) for n in slice_.split("x"))
 
-    def __init__(self, chip):
+
+def choose_slice(chip, devices, topology):
+    """The slice to describe: what --topology says, else the smallest with enough devices."""
+    slices, per_chip, _, _ = TPUS[chip]
+    if topology:
+        return topology.split(":")[-1]
+    for candidate in slices:
+        if chips_of(candidate) * per_chip >= devices:
+            return candidate
+    sys.exit(f"a mesh of {devices} devices is larger than any slice of {chip}; the largest known has {chips_of(slices[-1]) * per_chip}")
+
+
+def parse_mesh(text):
+    """'data=2,model=4' -> {'data': 2, 'model': 4}"""
+    mesh = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not name.isidentifier() or not size.isdigit() or int(size) < 1:
+            sys.exit(f"--mesh: '{part}' is not NAME=SIZE; expected something like data=2,model=4")
+        mesh[name] = int(size)
+    return mesh
+
+
+class Target:
+    """The described chip or chips: their mesh, shardings on their memories, and arguments that live there."""
+
+    def __init__(self, chip, slice_, axes):
         import jax
         import numpy as np
         from jax.experimental import topologies
@@ -76,10 +108,13 @@ class Target:
             name, sms, lanes, bandwidth, l2, clock, memory, shared, optin, (major, minor), pcie = GPUS[chip]
             text = GPU_TARGET.format(name=name, sms=sms, lanes=lanes, bandwidth=bandwidth, l2=l2, clock=clock, memory=memory, shared=shared, optin=optin,
                                      major=major, minor=minor, extension="ACCELERATED_FEATURES" if major >= 9 else "NONE", pcie=pcie)
-            topology = topologies.get_topology_desc(platform="cuda", target_config=text, topology="1x1x1")
+            topology = topologies.get_topology_desc(platform="cuda", target_config=text, topology=f"1x1x{math.prod(axes.values())}")
         else:
-            topology = topologies.get_topology_desc(platform="tpu", topology_name=TPUS[chip][0])
-        mesh = Mesh(np.array(topology.devices[:1]), ("x",))
+            topology = topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:{slice_}")
+        devices = math.prod(axes.values())
+        if devices > len(topology.devices):
+            sys.exit(f"the mesh has {devices} devices, {chip}:{slice_} only {len(topology.devices)}")
+        mesh = self.mesh = Mesh(np.array(topology.devices[:devices]).reshape(list(axes.values())), tuple(axes))
 
         class Described(NamedSharding):
             """Described GPUs list no memories, and NamedSharding drops a memory kind that is not listed: keep it."""
@@ -91,16 +126,16 @@ class Target:
             def __hash__(self):
                 return hash((type(self).__name__, NamedSharding.__hash__(self)))
 
-        if self.is_gpu:
-            self.device = type("OnDevice", (Described,), {"kept_kind": "device"})(mesh, PartitionSpec())
-            self.host = type("OnHost", (Described,), {"kept_kind": "pinned_host"})(mesh, PartitionSpec())
-        else:
-            self.device = NamedSharding(mesh, PartitionSpec(), memory_kind="device")
-            self.host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+        def sharding(*spec, memory="device"):
+            if self.is_gpu:
+                return type("On_" + memory, (Described,), {"kept_kind": memory})(mesh, PartitionSpec(*spec))
+            return NamedSharding(mesh, PartitionSpec(*spec), memory_kind=memory)
 
-    def array(self, shape, dtype="float32", host=False):
-        """An argument of this shape in device or pinned host memory."""
-        return self.jax.ShapeDtypeStruct(shape, dtype, sharding=self.host if host else self.device)
+        self.sharding, self.device, self.host = sharding, sharding(), sharding(memory="pinned_host")
+
+    def array(self, shape, dtype="float32", host=False, spec=()):
+        """An argument of this shape in device or pinned host memory; spec names the mesh axis of each dimension that is split."""
+        return self.jax.ShapeDtypeStruct(shape, dtype, sharding=self.sharding(*spec, memory="pinned_host" if host else "device"))
 
     def arrays(self, tree, host=False):
         """The same for every array (or ShapeDtypeStruct) of a tree."""
@@ -149,13 +184,19 @@ def main():
     parser.add_argument("-o", "--out", required=True, help="folder to write")
     parser.add_argument("--name", default="program", help="stem of the files (default: program)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="keyword argument of build")
+    parser.add_argument("--mesh", default="x=1", help="axes of the mesh of devices, as data=2,model=4 (default: one device)")
+    parser.add_argument("--topology", help="slice to describe, as 4x4 (default: the smallest with enough devices)")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option (xla_...)")
     args = parser.parse_args()
 
     dump = tempfile.mkdtemp(prefix="echelon-compile-")
     os.environ["JAX_PLATFORMS"] = "cpu"  # nothing is run here; the target is described, not present
+    axes = parse_mesh(args.mesh)
+    slice_ = None
     if args.chip in TPUS:
-        os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=TPUS[args.chip][1], TPU_WORKER_HOSTNAMES="localhost")
+        slice_ = choose_slice(args.chip, math.prod(axes.values()), args.topology)
+        _, _, prefix, counted = TPUS[args.chip]
+        os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=f"{prefix}-{chips_of(slice_) * counted}", TPU_WORKER_HOSTNAMES="localhost")
         os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text"
     import jax
 
@@ -163,7 +204,7 @@ def main():
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(args.file)))
     spec.loader.exec_module(module)
-    target = Target(args.chip)
+    target = Target(args.chip, slice_, axes)
     function, arguments = module.build(target, **{k: number(v) for k, v in (s.split("=", 1) for s in args.set)})
 
     options = {k: number(v) for k, v in (s.split("=", 1) for s in args.option)}
