@@ -1233,38 +1233,41 @@ static bool space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory)
 static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
 {
     LinkState *link = &m->links[price->link];
-    int d = price->forward ? 1 : 0;
     if (link->active[0] + link->active[1] == 0)
         link->since_any = m->now;
-    if (link->active[d]++ == 0)
-        link->since[d] = m->now;
+    for (int d = 0; d < 2; d++)
+        if ((price->duplex || d == price->forward) && link->active[d]++ == 0)
+            link->since[d] = m->now;
     int64_t *sums = link_sums(m, price->link);
     sums[ECH_SUM_LINK_TRANSFERS]++;
     if (op->kind == ECH_OP_COPY) {
-        add_sum(&sums[d ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)MIN(op->bytes, (uint64_t)INT64_MAX));
+        add_sum(&sums[price->forward ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)MIN(op->bytes, (uint64_t)INT64_MAX));
         return;
     }
+    /* The amount is the share of all ports; the bytes went through those it used. */
+    double used = (double)price->ports / (double)MAX(m->device->links[price->link].ports, 1u);
     const EchFluidPart *parts = m->prices->parts + price->first_part;
     for (uint32_t k = 0; k < price->n_parts; k++) {
         if (m->prices->owners[parts[k].resource] != price->link)
             continue;
         if (m->prices->kinds[parts[k].resource] == ECH_RESOURCE_LINK_TO)
-            add_sum(&sums[ECH_SUM_LINK_FORWARD], (int64_t)parts[k].amount);
+            add_sum(&sums[ECH_SUM_LINK_FORWARD], (int64_t)(parts[k].amount * used));
         else if (m->prices->kinds[parts[k].resource] == ECH_RESOURCE_LINK_FROM)
-            add_sum(&sums[ECH_SUM_LINK_BACKWARD], (int64_t)parts[k].amount);
+            add_sum(&sums[ECH_SUM_LINK_BACKWARD], (int64_t)(parts[k].amount * used));
     }
 }
 
 static void link_end(EchMachine *m, const EchPrice *price)
 {
     LinkState *link = &m->links[price->link];
-    int d = price->forward ? 1 : 0;
     int64_t *sums = link_sums(m, price->link);
-    if (--link->active[d] == 0)
-        add_sum(&sums[d ? ECH_SUM_LINK_BUSY_FORWARD : ECH_SUM_LINK_BUSY_BACKWARD], m->now - link->since[d]);
+    for (int d = 0; d < 2; d++)
+        if ((price->duplex || d == price->forward) && --link->active[d] == 0)
+            add_sum(&sums[d ? ECH_SUM_LINK_BUSY_FORWARD : ECH_SUM_LINK_BUSY_BACKWARD], m->now - link->since[d]);
     if (link->active[0] + link->active[1] == 0)
         add_sum(&sums[ECH_SUM_LINK_BUSY], m->now - link->since_any);
     /* The engine goes to who waits longest. */
+    int d = price->forward;
     uint32_t queue = link->first_waiter[d];
     if (queue != NOWHERE) {
         link->first_waiter[d] = m->queues[queue].next_waiter;

@@ -405,6 +405,8 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     row_add(row, map->link[2][i], amount);
     price->link = (uint32_t)i;
     price->forward = op->collective == ECH_COLLECTIVE_RECV;
+    price->duplex = op->collective != ECH_COLLECTIVE_RECV && op->collective != ECH_COLLECTIVE_SEND;
+    price->ports = (uint8_t)MIN(MAX(cost.ports, 1u), 255u);
     EchTime steps = ech_bytes_mul((EchBytes)link->latency, cost.steps) > (EchBytes)ECH_TIME_MAX ? ECH_TIME_MAX : link->latency * (EchTime)cost.steps;
     if (pricer->options->overhead && cost.algorithm != ECH_ALGORITHM_NONE)
         price->fixed = ech_time_add(steps, (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));

@@ -35,7 +35,8 @@ const char *ech_price_name(EchPriceSource source);
 typedef struct {
     uint8_t source;      /**< EchPriceSource */
     uint8_t forward;     /**< Copies over a link: 1 to the device, 0 from it. */
-    uint8_t reserved[2];
+    uint8_t duplex;      /**< 1: a collective that sends and receives at once over its link. */
+    uint8_t ports;       /**< Of the link's ports, those a collective uses at once; 0 for copies. */
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
     uint32_t bound;      /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time). */
     uint32_t link;       /**< Device link whose engine it occupies, or ECH_NONE. */

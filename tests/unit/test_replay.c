@@ -417,6 +417,36 @@ START_TEST(carried_buffers_turn_over)
 }
 END_TEST
 
+/* Four ports, two devices: the operand goes over one of them, both ways at once. Bytes are what was sent, not the share of the link it took. */
+START_TEST(collectives_count_the_bytes_they_send)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId id = add_op(&m, ECH_OP_COLLECTIVE, m.core);
+    EchOp *op = ech_trace_builder_peek_op(m.b, id);
+    op->collective = ECH_COLLECTIVE_ALL_GATHER;
+    op->memory_from = 2;
+    op->bytes = 45 * MB;
+    op->bytes_origin = ECH_KNOWN;
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    g_free(device->family);
+    device->family = g_strdup("tpu");
+    device->links = g_renew(EchLink, device->links, 2);
+    device->links[1] = (EchLink){.name = g_strdup("ici"), .nominal = 50 * GB, .to_device = 45 * GB, .from_device = 45 * GB, .ports = 4};
+    device->n_links = 2;
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    near(run->makespan, 1000000000, 2, engine);
+    ck_assert_uint_eq(run->links[1].forward, 45 * MB);
+    ck_assert_uint_eq(run->links[1].backward, 45 * MB);
+    near(run->links[1].busy_forward, 1000000000, 2, engine);
+    near(run->links[1].busy_backward, 1000000000, 2, engine);
+    ck_assert_msg(run->links[1].utilisation > .2499 && run->links[1].utilisation < .2501, "%g", run->links[1].utilisation);
+}
+END_TEST
+
 /* Memory is free when its last transfer ends, not when FREE is reached; who needs it waits for that. */
 START_TEST(allocation_waits_for_a_transfer)
 {
@@ -650,6 +680,7 @@ int main(void)
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
     tcase_add_test(tests, nested_loops_and_inner_steady_states);
     tcase_add_test(tests, carried_buffers_turn_over);
+    tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);

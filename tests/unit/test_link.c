@@ -1,0 +1,92 @@
+/* Links: copies by size, collectives by algorithm, against closed forms. */
+#include "models/link/link.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define GB UINT64_C(1000000000)
+#define US ((EchTime)1000000)
+
+static EchCollectiveCost torus(EchComm comm, uint32_t group, EchBytes bytes)
+{
+    return ech_collective_cost(comm, group, bytes, 4, true, 45 * GB, US);
+}
+
+/* Two chips of a torus share one link: an all-gather sends the operand over it once. */
+START_TEST(two_chips_have_one_link_between_them)
+{
+    EchCollectiveCost cost = torus(ECH_COMM_ALL_GATHER, 2, 1000);
+    ck_assert_int_eq(cost.algorithm, ECH_ALGORITHM_TORUS);
+    ck_assert_uint_eq(cost.ports, 1);
+    ck_assert_uint_eq(cost.steps, 1);
+    ck_assert(cost.bytes == 1000);
+    ck_assert(torus(ECH_COMM_ALL_REDUCE, 2, 1000).bytes == 1000);
+    ck_assert(torus(ECH_COMM_REDUCE_SCATTER, 2, 1000).bytes == 500);
+}
+END_TEST
+
+/* 16 chips are 4x4: rings on two axes, all four links busy; an all-reduce is a reduce-scatter and an all-gather. */
+START_TEST(square_tori_use_both_axes)
+{
+    EchCollectiveCost gather = torus(ECH_COMM_ALL_GATHER, 16, 1000), scatter = torus(ECH_COMM_REDUCE_SCATTER, 16, 16000), reduce = torus(ECH_COMM_ALL_REDUCE, 16, 16000);
+    ck_assert_uint_eq(gather.ports, 4);
+    ck_assert_uint_eq(gather.steps, 4);
+    ck_assert(gather.bytes == 15000);
+    ck_assert(scatter.bytes == 15000);
+    ck_assert(reduce.bytes == gather.bytes + scatter.bytes);
+    ck_assert_uint_eq(reduce.steps, 8);
+    /* A quarter of an all-gather's time on a ring: an axis of 4 moves 4/8 of the operand per direction. */
+    ck_assert(torus(ECH_COMM_ALL_TO_ALL, 16, 16000).bytes == 4 * 8000.0);
+}
+END_TEST
+
+/* Over a switch small all-reduces go by trees, large ones by rings, whichever is sooner at the link's rate and latency. */
+START_TEST(switches_choose_ring_or_tree)
+{
+    EchCollectiveCost small = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, 1024, 1, false, 400 * GB, US);
+    EchCollectiveCost large = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, UINT64_C(4) << 30, 1, false, 400 * GB, US);
+    ck_assert_int_eq(small.algorithm, ECH_ALGORITHM_TREE);
+    ck_assert_uint_eq(small.steps, 12);
+    ck_assert_int_eq(large.algorithm, ECH_ALGORITHM_RING);
+    ck_assert_uint_eq(large.steps, 126);
+    ck_assert(large.bytes == 2.0 * (double)(UINT64_C(4) << 30) * 63 / 64);
+    EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, 1, false, 400 * GB, US);
+    ck_assert(all_to_all.bytes == 7000);
+    ck_assert_uint_eq(all_to_all.steps, 1);
+}
+END_TEST
+
+START_TEST(nothing_to_send_costs_nothing)
+{
+    ck_assert_int_eq(torus(ECH_COMM_ALL_REDUCE, 1, 1000).algorithm, ECH_ALGORITHM_NONE);
+    ck_assert_int_eq(torus(ECH_COMM_ALL_REDUCE, 8, 0).algorithm, ECH_ALGORITHM_NONE);
+    ck_assert(torus(ECH_COMM_ALL_REDUCE, 1, 1000).bytes == 0);
+}
+END_TEST
+
+/* Without a curve a copy is set-up and latency, then bytes at the link's rate. */
+START_TEST(copies_pay_their_set_up)
+{
+    EchLink link = {.setup = 3 * US, .latency = US, .to_device = 10 * GB, .from_device = 10 * GB};
+    EchCopyCost cost = ech_link_copy_cost(&link, 1000, true, 1, 1);
+    ck_assert_int_eq(cost.fixed, 4 * US);
+    ck_assert_int_eq(cost.minimum, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("link");
+    TCase *tests = tcase_create("link");
+    tcase_add_test(tests, two_chips_have_one_link_between_them);
+    tcase_add_test(tests, square_tori_use_both_axes);
+    tcase_add_test(tests, switches_choose_ring_or_tree);
+    tcase_add_test(tests, nothing_to_send_costs_nothing);
+    tcase_add_test(tests, copies_pay_their_set_up);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
