@@ -103,3 +103,14 @@ void ech_output_free(EchOutput *output)
     g_free(output->path);
     g_free(output);
 }
+
+bool ech_output_file(const char *path, const void *data, size_t n, GError **error)
+{
+    g_autoptr(GError) own = NULL;
+    if (g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &own))
+        return true;
+    /* The message names a file beside it that nobody asked for; the reason is what follows. */
+    const char *reason = g_strrstr(own->message, ": ");
+    g_set_error(error, own->domain, own->code, "%s: %s", path, reason ? reason + 2 : own->message);
+    return false;
+}

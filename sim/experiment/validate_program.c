@@ -1,5 +1,6 @@
 /* A compiled program's kernels against the compiler's own estimates. */
 #include "sim/experiment/validate.h"
+#include "sim/base/error.h"
 #include "sim/program/price_kernels.h"
 
 #define MAX_NESTING 64
@@ -21,27 +22,39 @@ static double runs_of(const EchProgram *program, EchId computation)
     return runs;
 }
 
+static EchTime whole(double ps)
+{
+    return ps < 9e18 ? (EchTime)ps : ECH_TIME_MAX;
+}
+
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error)
 {
-    EchKernelModel compiler, hardware;
-    if (!ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, error) || !ech_kernel_model_init(&hardware, device, ECH_KERNEL_HARDWARE, error))
+    EchKernelModel compiler, real_model;
+    if (!ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, error) || !ech_kernel_model_init(&real_model, device, ECH_KERNEL_HARDWARE, error))
         return NULL;
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
-    double measured = 0, predicted = 0;
+    double measured = 0, predicted = 0, hardware = 0;
+    uint64_t without = 0;
+    const char *first_without = NULL;
     for (size_t i = 0; i < program->n_flat; i++) {
         EchId id = program->flat[i];
         const EchInstruction *at = &program->instructions[id];
         EchKernelCost cost, real;
-        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) || !ech_program_price_kernel(program, id, &hardware, own_tiles, &real))
+        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) || !ech_program_price_kernel(program, id, &real_model, own_tiles, &real))
             continue;
         double runs = runs_of(program, at->computation);
-        predicted += runs * (double)real.time;
+        hardware += runs * (double)real.time;
         uint64_t cycles;
-        if (!ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) || cycles == 0)
+        if (!ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) || cycles == 0) {
+            without++;
+            first_without = first_without ? first_without : at->name;
             continue;
+        }
         EchValidatePair pair = {
             .name = g_strdup(at->name),
             .kind = g_strdup("kernel"),
+            .how = "compiler",
+            .start = ECH_TIME_NONE,
             .measured = ech_time_for(cycles, (EchRate)compiler.clock_hz),
             .predicted = cost.time,
             .vmem_measured = ech_program_scoped_bytes(at, ECH_SPACE_VECTOR),
@@ -49,11 +62,27 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
             .cost = cost,
         };
         measured += runs * (double)pair.measured;
+        predicted += runs * (double)pair.predicted;
         g_array_append_val(pairs, pair);
     }
+    if (pairs->len == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no kernel of the program carries the compiler's estimate (estimated_cycles, which only TPU compilers write)%s",
+                    program->name ? program->name : "program", without ? "" : ", and none could be priced");
+        return NULL;
+    }
     EchValidation *validation = g_new0(EchValidation, 1);
-    validation->makespan_measured = measured > 0 && measured < 9e18 ? (EchTime)measured : ECH_TIME_NONE;
-    validation->makespan_predicted = predicted < 9e18 ? (EchTime)predicted : ECH_TIME_MAX;
+    validation->makespan_measured = whole(measured);
+    validation->makespan_predicted = whole(predicted);
+    validation->hardware = whole(hardware);
+    validation->subject = g_strdup("the compiler's own estimates (estimated_cycles at the core clock)");
+    validation->notes = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(validation->notes, g_strdup("Predictions here use the constants that the compiler believes in, kernel by kernel: they say whether echelon reads shapes, windows and work as the compiler does. "
+                                                "'echelon run' prices the same kernels with the hardware's own constants."));
+    if (without > 0) {
+        validation->gaps = g_new0(EchValidateGap, 1);
+        validation->n_gaps = 1;
+        validation->gaps[0] = (EchValidateGap){.kind = "kernel", .reason = "the compiler gives no estimate", .example = g_strdup(first_without), .count = without};
+    }
     validation->n_pairs = pairs->len;
     validation->pairs = (EchValidatePair *)(void *)g_array_free(g_steal_pointer(&pairs), FALSE);
     return validation;

@@ -49,18 +49,6 @@ bool ech_validate_is_table(const char *data, size_t size)
     return size > sizeof start && memcmp(data, start, sizeof start - 1) == 0;
 }
 
-void ech_validation_free(EchValidation *validation)
-{
-    if (validation == NULL)
-        return;
-    for (size_t i = 0; i < validation->n_pairs; i++) {
-        g_free(validation->pairs[i].name);
-        g_free(validation->pairs[i].kind);
-    }
-    g_free(validation->pairs);
-    g_free(validation);
-}
-
 static bool read_bounds(const char *text, uint32_t *ret, uint8_t *ret_n, GError **error)
 {
     g_auto(GStrv) words = g_strsplit_set(text, " ", -1);
@@ -264,7 +252,7 @@ EchValidation *ech_validate_table(const char *path, const char *data, size_t siz
         }
     }
     g_autoptr(EchValidation) validation = g_new0(EchValidation, 1);
-    validation->makespan_measured = validation->makespan_predicted = ECH_TIME_NONE;
+    validation->makespan_measured = validation->makespan_predicted = validation->hardware = ECH_TIME_NONE;
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
     for (uint64_t line = 2; at < end; line++) {
         at = read_line(at, end, cells);
@@ -289,18 +277,4 @@ EchValidation *ech_validate_table(const char *path, const char *data, size_t siz
     validation->n_pairs = pairs->len;
     validation->pairs = (EchValidatePair *)(void *)g_array_free(g_steal_pointer(&pairs), FALSE);
     return g_steal_pointer(&validation);
-}
-
-double ech_validation_mape(const EchValidation *validation, const char *kind)
-{
-    double sum = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < validation->n_pairs; i++) {
-        const EchValidatePair *pair = &validation->pairs[i];
-        if (pair->measured <= 0 || (kind != NULL && strcmp(pair->kind, kind) != 0))
-            continue;
-        sum += fabs((double)pair->predicted / (double)pair->measured - 1);
-        n++;
-    }
-    return n > 0 ? sum / (double)n : -1;
 }

@@ -2010,6 +2010,11 @@ void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
             continue;
         }
         m->out.events += n;
+        if (now < 0 || now > ECH_TIME_MAX / 2 || m->base > ECH_TIME_MAX / 2 - now) {
+            m->out.too_long = true;
+            m->stop = true;
+            break;
+        }
         m->engine_now = now;
         m->now = m->base + now;
         for (uint32_t i = 0; i < n; i++) {

@@ -457,6 +457,10 @@ static bool check_outcome(const EchTrace *trace, EchMachine *machine, const EchR
                     ech_machine_total(machine), options->max_ops);
         return false;
     }
+    if (out->too_long) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "the run takes longer than the 53 days that can be simulated; a time or a size in the trace is absurd");
+        return false;
+    }
     if (out->stuck != ECH_NONE) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "op %u ('%s') never becomes ready: it waits for something that waits for it", out->stuck,
                     ech_trace_string(trace, ech_trace_ops(trace)[out->stuck].name));

@@ -1,0 +1,604 @@
+/* A validation as JSON, text, SVG, HTML and comma-separated values. */
+#include "sim/experiment/validate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Figures over several pairs ---- */
+
+typedef struct {
+    size_t first, n;          /* Of the sorted pairs. */
+    EchTime measured, predicted; /* Sums. */
+    double mean, half, most;  /* Of |error|: mean, median, 90 %. */
+    EchTime median_measured, median_predicted;
+} Figures;
+
+typedef struct {
+    const EchValidation *validation;
+    size_t *order;      /* Pairs with a measured time, sorted by kind, group, name, bytes. */
+    size_t n;
+    GArray *kinds, *groups, *points; /* Figures */
+} Analysis;
+
+static gint compare_text(const char *a, const char *b)
+{
+    return g_strcmp0(a, b);
+}
+
+/* Level 0: all the same; 1: kind; 2: and group; 3: and name and bytes. */
+static gint compare_pairs(const EchValidatePair *a, const EchValidatePair *b, int level)
+{
+    gint order = level >= 1 ? compare_text(a->kind, b->kind) : 0;
+    if (order == 0 && level >= 2)
+        order = compare_text(a->group, b->group);
+    if (order == 0 && level >= 3)
+        order = compare_text(a->name, b->name);
+    if (order == 0 && level >= 3)
+        order = (a->bytes > b->bytes) - (a->bytes < b->bytes);
+    return order;
+}
+
+static gint compare_order(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const EchValidation *validation = *(const EchValidation *const *)data;
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    gint order = compare_pairs(&validation->pairs[x], &validation->pairs[y], 3);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+static gint compare_doubles(gconstpointer a, gconstpointer b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static gint compare_times(gconstpointer a, gconstpointer b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return (x > y) - (x < y);
+}
+
+static double error_of(const EchValidatePair *pair)
+{
+    return (double)pair->predicted / (double)pair->measured - 1;
+}
+
+static Figures figures(const Analysis *analysis, size_t first, size_t n)
+{
+    Figures f = {.first = first, .n = n};
+    g_autofree double *errors = g_new(double, n + 1);
+    g_autofree EchTime *times = g_new(EchTime, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const EchValidatePair *pair = &analysis->validation->pairs[analysis->order[first + i]];
+        f.measured = ech_time_add(f.measured, pair->measured);
+        f.predicted = ech_time_add(f.predicted, pair->predicted);
+        errors[i] = fabs(error_of(pair));
+        f.mean += errors[i] / (double)n;
+        times[i] = pair->measured;
+    }
+    if (n == 0)
+        return f;
+    qsort(errors, n, sizeof *errors, compare_doubles);
+    f.half = errors[n / 2];
+    f.most = errors[MIN(n - 1, (size_t)(0.9 * (double)n))];
+    qsort(times, n, sizeof *times, compare_times);
+    f.median_measured = times[n / 2];
+    for (size_t i = 0; i < n; i++)
+        times[i] = analysis->validation->pairs[analysis->order[first + i]].predicted;
+    qsort(times, n, sizeof *times, compare_times);
+    f.median_predicted = times[n / 2];
+    return f;
+}
+
+static GArray *partition(const Analysis *analysis, int level)
+{
+    GArray *all = g_array_new(FALSE, FALSE, sizeof(Figures));
+    for (size_t i = 0, n; i < analysis->n; i += n) {
+        const EchValidatePair *pairs = analysis->validation->pairs;
+        for (n = 1; i + n < analysis->n && compare_pairs(&pairs[analysis->order[i]], &pairs[analysis->order[i + n]], level) == 0;)
+            n++;
+        Figures f = figures(analysis, i, n);
+        g_array_append_val(all, f);
+    }
+    return all;
+}
+
+static Analysis analyse(const EchValidation *validation)
+{
+    Analysis analysis = {.validation = validation, .order = g_new(size_t, validation->n_pairs + 1)};
+    for (size_t i = 0; i < validation->n_pairs; i++)
+        if (validation->pairs[i].measured > 0)
+            analysis.order[analysis.n++] = i;
+    g_qsort_with_data(analysis.order, (gint)MIN(analysis.n, (size_t)G_MAXINT), sizeof *analysis.order, compare_order, &analysis.validation);
+    analysis.kinds = partition(&analysis, 1);
+    analysis.groups = partition(&analysis, 2);
+    analysis.points = partition(&analysis, 3);
+    return analysis;
+}
+
+static void analysis_clear(Analysis *analysis)
+{
+    g_free(analysis->order);
+    g_array_unref(analysis->kinds);
+    g_array_unref(analysis->groups);
+    g_array_unref(analysis->points);
+}
+
+static const EchValidatePair *pair_of(const Analysis *analysis, const Figures *f)
+{
+    return &analysis->validation->pairs[analysis->order[f->first]];
+}
+
+static double ratio_error(EchTime predicted, EchTime measured)
+{
+    return measured > 0 ? (double)predicted / (double)measured - 1 : 0;
+}
+
+static double distance(const Figures *f)
+{
+    return fabs((double)f->predicted - (double)f->measured);
+}
+
+static gint compare_distance(gconstpointer a, gconstpointer b)
+{
+    const Figures *x = a, *y = b;
+    double dx = distance(x), dy = distance(y);
+    return dx != dy ? (dx < dy) - (dx > dy) : (x->first > y->first) - (x->first < y->first);
+}
+
+/* The points whose predictions miss the most time, worst first. */
+static GArray *worst_points(const Analysis *analysis, guint limit)
+{
+    GArray *worst = g_array_copy(analysis->points);
+    g_array_sort(worst, compare_distance);
+    g_array_set_size(worst, MIN(worst->len, limit));
+    while (worst->len > 0 && distance(&g_array_index(worst, Figures, worst->len - 1)) < 1)
+        g_array_set_size(worst, worst->len - 1);
+    return worst;
+}
+
+/* ---- JSON ---- */
+
+static void member_int(JsonBuilder *json, const char *name, int64_t value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_int_value(json, value);
+}
+
+static void member_bytes(JsonBuilder *json, const char *name, EchBytes value)
+{
+    member_int(json, name, (int64_t)MIN(value, (EchBytes)INT64_MAX));
+}
+
+static void member_double(JsonBuilder *json, const char *name, double value)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_add_double_value(json, value);
+}
+
+static void member_text(JsonBuilder *json, const char *name, const char *value)
+{
+    g_autofree char *valid = g_utf8_make_valid(value, -1);
+    json_builder_set_member_name(json, name);
+    json_builder_add_string_value(json, valid);
+}
+
+static void begin_array(JsonBuilder *json, const char *name)
+{
+    json_builder_set_member_name(json, name);
+    json_builder_begin_array(json);
+}
+
+static void add_pair(JsonBuilder *json, const EchValidatePair *pair)
+{
+    json_builder_begin_object(json);
+    member_text(json, "name", pair->name);
+    member_text(json, "kind", pair->kind);
+    if (pair->group)
+        member_text(json, "group", pair->group);
+    member_int(json, "measured_ps", pair->measured);
+    member_int(json, "predicted_ps", pair->predicted);
+    if (pair->how)
+        member_text(json, "predicted_by", pair->how);
+    if (pair->group) {
+        member_int(json, "device", pair->device);
+        if (pair->start != ECH_TIME_NONE)
+            member_int(json, "start_ps", pair->start);
+        if (pair->bytes > 0)
+            member_bytes(json, "bytes", pair->bytes);
+    }
+    if (pair->cost.time > 0) {
+        member_int(json, "compute_ps", pair->cost.compute);
+        member_int(json, "hbm_ps", pair->cost.hbm);
+        member_int(json, "latency_ps", pair->cost.latency);
+        member_int(json, "fill_ps", pair->cost.fill);
+        member_int(json, "overhead_ps", pair->cost.overhead);
+        member_bytes(json, "steps", pair->cost.blocks.steps);
+    }
+    if (pair->vmem_measured > 0) {
+        member_bytes(json, "measured_vmem_bytes", pair->vmem_measured);
+        member_bytes(json, "predicted_vmem_bytes", pair->vmem_predicted);
+    }
+    json_builder_end_object(json);
+}
+
+static void add_makespan(JsonBuilder *json, const EchValidation *validation)
+{
+    json_builder_set_member_name(json, "makespan");
+    json_builder_begin_object(json);
+    if (validation->makespan_measured != ECH_TIME_NONE) {
+        member_int(json, "measured_ps", validation->makespan_measured);
+        member_int(json, "predicted_ps", validation->makespan_predicted);
+        member_double(json, "error", ratio_error(validation->makespan_predicted, validation->makespan_measured));
+    }
+    if (validation->hardware != ECH_TIME_NONE)
+        member_int(json, "hardware_ps", validation->hardware);
+    if (validation->n_wholes > 0) {
+        begin_array(json, "devices");
+        for (size_t i = 0; i < validation->n_wholes; i++) {
+            const EchValidateWhole *whole = &validation->wholes[i];
+            json_builder_begin_object(json);
+            member_int(json, "device", whole->device);
+            member_int(json, "span_ps", whole->span);
+            member_int(json, "measured_ps", whole->measured);
+            member_int(json, "predicted_ps", whole->predicted);
+            member_int(json, "recorded_standing_in_ps", whole->stand_in);
+            json_builder_end_object(json);
+        }
+        json_builder_end_array(json);
+    }
+    json_builder_end_object(json);
+}
+
+static void add_figures(JsonBuilder *json, const Analysis *analysis, const Figures *f, bool point)
+{
+    const EchValidatePair *pair = pair_of(analysis, f);
+    json_builder_begin_object(json);
+    if (point)
+        member_text(json, "name", pair->name);
+    member_text(json, "kind", pair->kind);
+    if (pair->group)
+        member_text(json, "group", pair->group);
+    member_bytes(json, "pairs", f->n);
+    member_int(json, "measured_ps", point ? f->median_measured : f->measured);
+    member_int(json, "predicted_ps", point ? f->median_predicted : f->predicted);
+    if (!point) {
+        member_double(json, "error", ratio_error(f->predicted, f->measured));
+        member_double(json, "mape", f->mean);
+        member_double(json, "median", f->half);
+        member_double(json, "p90", f->most);
+    } else if (pair->bytes > 0) {
+        member_bytes(json, "bytes", pair->bytes);
+    }
+    json_builder_end_object(json);
+}
+
+JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *device)
+{
+    Analysis analysis = analyse(validation);
+    g_autoptr(JsonBuilder) json = json_builder_new();
+    json_builder_begin_object(json);
+    member_text(json, "device", device->name);
+    if (validation->subject)
+        member_text(json, "measured", validation->subject);
+    begin_array(json, "pairs");
+    for (size_t i = 0; i < validation->n_pairs; i++)
+        add_pair(json, &validation->pairs[i]);
+    json_builder_end_array(json);
+    add_makespan(json, validation);
+    json_builder_set_member_name(json, "mape");
+    json_builder_begin_object(json);
+    static const char *const kinds[] = {"copy", "kernel", "collective", NULL};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        double mape = ech_validation_mape(validation, kinds[i]);
+        if (mape >= 0)
+            member_double(json, kinds[i] ? kinds[i] : "all", mape);
+    }
+    json_builder_end_object(json);
+    begin_array(json, "groups");
+    for (guint i = 0; i < analysis.groups->len; i++)
+        add_figures(json, &analysis, &g_array_index(analysis.groups, Figures, i), false);
+    json_builder_end_array(json);
+    begin_array(json, "scatter");
+    for (guint i = 0; i < analysis.points->len; i++)
+        add_figures(json, &analysis, &g_array_index(analysis.points, Figures, i), true);
+    json_builder_end_array(json);
+    begin_array(json, "not_compared");
+    for (size_t i = 0; i < validation->n_gaps; i++) {
+        const EchValidateGap *gap = &validation->gaps[i];
+        json_builder_begin_object(json);
+        member_text(json, "kind", gap->kind);
+        member_text(json, "reason", gap->reason);
+        member_bytes(json, "count", gap->count);
+        member_int(json, "measured_ps", gap->measured);
+        member_text(json, "first", gap->example);
+        json_builder_end_object(json);
+    }
+    json_builder_end_array(json);
+    begin_array(json, "notes");
+    for (guint i = 0; validation->notes && i < validation->notes->len; i++)
+        json_builder_add_string_value(json, validation->notes->pdata[i]);
+    json_builder_end_array(json);
+    json_builder_end_object(json);
+    analysis_clear(&analysis);
+    return json_builder_get_root(json);
+}
+
+/* ---- Text ---- */
+
+/* At most @width characters of a name, with an ellipsis. */
+static char *cut(const char *name, glong width)
+{
+    g_autofree char *valid = g_utf8_make_valid(name, -1);
+    if (g_utf8_strlen(valid, -1) <= width)
+        return g_steal_pointer(&valid);
+    g_autofree char *start = g_utf8_substring(valid, 0, width - 3);
+    return g_strconcat(start, "...", NULL);
+}
+
+/* "+1.2 %", or "x12" where per cent say nothing. */
+static char *signed_error(double error)
+{
+    return error > 9.995 ? g_strdup_printf("x%.0f", error + 1) : g_strdup_printf("%+.1f %%", 100 * error);
+}
+
+static char *plain_error(double error)
+{
+    return error > 99.995 ? g_strdup("> 9999 %") : g_strdup_printf("%.1f %%", 100 * error);
+}
+
+static void row(GString *text, const char *label, const Figures *f)
+{
+    g_autofree char *name = cut(label, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
+    g_autofree char *error = signed_error(ratio_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most), *mean = plain_error(f->mean);
+    g_string_append_printf(text, "  %-52s %7zu %10s %10s %9s %9s %9s %9s\n", name, f->n, measured, predicted, error, half, most, mean);
+}
+
+static void append_worst(GString *text, const Analysis *analysis)
+{
+    g_autoptr(GArray) worst = worst_points(analysis, 10);
+    if (worst->len == 0)
+        return;
+    g_string_append(text, "\nWhere the prediction misses the most time (times of all occurrences together)\n");
+    for (guint i = 0; i < worst->len; i++) {
+        const Figures *f = &g_array_index(worst, Figures, i);
+        const EchValidatePair *pair = pair_of(analysis, f);
+        g_autofree char *name = cut(pair->name, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted), *error = signed_error(ratio_error(f->predicted, f->measured));
+        g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : g_strdup("");
+        g_string_append_printf(text, "  %-52s %7zu %10s %10s %9s  %s%s%s\n", name, f->n, measured, predicted, error, pair->kind, *bytes ? " of " : "", bytes);
+    }
+}
+
+static void append_gaps(GString *text, const EchValidation *validation)
+{
+    if (validation->n_gaps == 0)
+        return;
+    g_string_append(text, "\nNot compared, and not in any figure above\n");
+    for (size_t i = 0; i < validation->n_gaps; i++) {
+        const EchValidateGap *gap = &validation->gaps[i];
+        g_autofree char *time = ech_format_time(gap->measured), *example = cut(gap->example, 40);
+        g_string_append_printf(text, "  %" G_GUINT64_FORMAT " %s%s", gap->count, strcmp(gap->kind, "copy") == 0 && gap->count != 1 ? "copie" : gap->kind, gap->count == 1 ? "" : "s");
+        if (gap->measured > 0)
+            g_string_append_printf(text, ", recorded %s in all", time);
+        g_string_append_printf(text, ": %s (first: %s)\n", gap->reason, example);
+    }
+}
+
+static void append_whole(GString *text, const EchValidation *validation)
+{
+    if (validation->makespan_measured == ECH_TIME_NONE)
+        return;
+    g_string_append_c(text, '\n');
+    for (size_t i = 0; i < validation->n_wholes; i++) {
+        const EchValidateWhole *whole = &validation->wholes[i];
+        g_autofree char *span = ech_format_time(whole->span), *measured = ech_format_time(whole->measured), *predicted = ech_format_time(whole->predicted),
+                        *error = signed_error(ratio_error(whole->predicted, whole->measured)), *stand_in = ech_format_time(whole->stand_in);
+        g_string_append_printf(text, "Whole run%s", validation->n_wholes > 1 ? "" : ":");
+        if (validation->n_wholes > 1)
+            g_string_append_printf(text, ", device %u:", whole->device);
+        g_string_append_printf(text, " busy %s of the %s recorded; predicted %s (%s)", measured, span, predicted, error);
+        if (whole->stand_in > 0)
+            g_string_append_printf(text, ", with %s of recorded kernel times standing in", stand_in);
+        g_string_append_c(text, '\n');
+    }
+    if (validation->n_wholes == 0) {
+        g_autofree char *measured = ech_format_time(validation->makespan_measured), *predicted = ech_format_time(validation->makespan_predicted),
+                        *error = signed_error(ratio_error(validation->makespan_predicted, validation->makespan_measured));
+        g_string_append_printf(text, "One after the other, loops as often as they run: %s estimated, predicted %s (%s)\n", measured, predicted, error);
+    }
+    if (validation->hardware != ECH_TIME_NONE) {
+        g_autofree char *hardware = ech_format_time(validation->hardware);
+        g_string_append_printf(text, "All kernels by the hardware's own constants, as 'echelon run' prices them: %s\n", hardware);
+    }
+}
+
+GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title)
+{
+    Analysis analysis = analyse(validation);
+    GString *text = g_string_new(NULL);
+    g_string_append_printf(text, "%s\n%s%sagainst %s (%s)\n\n", title, validation->subject ? validation->subject : "", validation->subject ? ", " : "", device->name, device->summary);
+    if (analysis.n == 0)
+        g_string_append(text, "Nothing could be compared.\n");
+    else
+        g_string_append_printf(text, "  %-52s %7s %10s %10s %9s %9s %9s %9s\n", "", "pairs", "measured", "predicted", "in all", "half <", "90 % <", "mean");
+    for (guint k = 0; k < analysis.kinds->len; k++) {
+        const Figures *kind = &g_array_index(analysis.kinds, Figures, k);
+        row(text, pair_of(&analysis, kind)->kind, kind);
+        for (guint g = 0; g < analysis.groups->len; g++) {
+            const Figures *group = &g_array_index(analysis.groups, Figures, g);
+            if (group->first < kind->first || group->first >= kind->first + kind->n || !pair_of(&analysis, group)->group)
+                continue;
+            g_autofree char *label = g_strconcat("  ", pair_of(&analysis, group)->group, NULL);
+            row(text, label, group);
+        }
+    }
+    if (analysis.kinds->len > 1) {
+        Figures all = figures(&analysis, 0, analysis.n);
+        row(text, "all", &all);
+    }
+    append_whole(text, validation);
+    append_worst(text, &analysis);
+    append_gaps(text, validation);
+    if (validation->notes && validation->notes->len > 0)
+        g_string_append_c(text, '\n');
+    for (guint i = 0; validation->notes && i < validation->notes->len; i++)
+        g_string_append_printf(text, "- %s\n", (const char *)validation->notes->pdata[i]);
+    analysis_clear(&analysis);
+    return text;
+}
+
+/* ---- SVG and HTML ---- */
+
+enum { SIZE = 640, LEFT = 84, TOP = 24, BOTTOM = 56 };
+
+static const char *colour(const char *kind)
+{
+    return strcmp(kind, "copy") == 0 ? "#d9822b" : strcmp(kind, "collective") == 0 ? "#3d9a6a" : "#3f6fb5";
+}
+
+static void append_escaped(GString *out, const char *text)
+{
+    g_autofree char *valid = g_utf8_make_valid(text, -1), *escaped = g_markup_escape_text(valid, -1);
+    for (const char *at = escaped; *at; at++) /* control characters are not allowed even escaped */
+        g_string_append_c(out, (unsigned char)*at < 0x20 ? ' ' : *at);
+}
+
+typedef struct {
+    double low, high; /* log10 of picoseconds, whole decades */
+} Axis;
+
+static double place(const Axis *axis, EchTime time)
+{
+    double at = time > 0 ? (log10((double)time) - axis->low) / (axis->high - axis->low) : 0;
+    return CLAMP(at, 0, 1) * SIZE;
+}
+
+static void append_axes(GString *out, const Axis *axis)
+{
+    for (int decade = (int)axis->low; decade <= (int)axis->high; decade++) {
+        EchTime time = 1;
+        for (int i = 0; i < decade && time < ECH_TIME_MAX / 10; i++)
+            time *= 10;
+        double at = place(axis, time);
+        g_autofree char *label = ech_format_time(time);
+        g_string_append_printf(out, "<path class=\"grid\" d=\"M%.1f %dV%dM%d %.1fH%d\"/>", LEFT + at, TOP, TOP + SIZE, LEFT, TOP + SIZE - at, LEFT + SIZE);
+        g_string_append_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT + at, TOP + SIZE + 18, label, LEFT - 6,
+                               TOP + SIZE - at + 4, label);
+    }
+    double twice = log10(2) / (axis->high - axis->low) * SIZE;
+    g_string_append_printf(out, "<path class=\"exact\" d=\"M%d %dL%d %d\"/><path class=\"twice\" d=\"M%d %.1fL%.1f %dM%.1f %dL%d %.1f\"/>\n", LEFT, TOP + SIZE, LEFT + SIZE, TOP, LEFT, TOP + SIZE - twice, LEFT + SIZE - twice, TOP,
+                           LEFT + twice, TOP + SIZE, LEFT + SIZE, TOP + twice);
+    g_string_append_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">measured</text><text transform=\"translate(16 %d) rotate(-90)\" text-anchor=\"middle\">predicted</text>\n", LEFT + SIZE / 2,
+                           TOP + SIZE + 44, TOP + SIZE / 2);
+}
+
+static void append_scatter(GString *out, const Analysis *analysis)
+{
+    Axis axis = {99, -99};
+    for (guint i = 0; i < analysis->points->len; i++) {
+        const Figures *f = &g_array_index(analysis->points, Figures, i);
+        EchTime ends[2] = {f->median_measured, f->median_predicted};
+        for (int e = 0; e < 2; e++) {
+            double at = log10((double)MAX(ends[e], 1));
+            axis.low = MIN(axis.low, floor(at));
+            axis.high = MAX(axis.high, ceil(at));
+        }
+    }
+    if (axis.high <= axis.low) {
+        axis.low = MIN(axis.low, 18);
+        axis.high = axis.low + 1;
+    }
+    g_string_append_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n", LEFT + SIZE + 24, TOP + SIZE + BOTTOM);
+    g_string_append(out, "<style>.grid{stroke:#8884;fill:none}.exact{stroke:#888;fill:none}.twice{stroke:#888;stroke-dasharray:4 4;fill:none}text{fill:#777}circle{fill-opacity:.55}</style>\n");
+    append_axes(out, &axis);
+    for (guint i = 0; i < analysis->points->len; i++) {
+        const Figures *f = &g_array_index(analysis->points, Figures, i);
+        const EchValidatePair *pair = pair_of(analysis, f);
+        g_autofree char *measured = ech_format_time(f->median_measured), *predicted = ech_format_time(f->median_predicted);
+        g_string_append_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\"><title>", LEFT + place(&axis, f->median_measured), TOP + SIZE - place(&axis, f->median_predicted),
+                               2.5 + log10((double)f->n), colour(pair->kind));
+        append_escaped(out, pair->name);
+        if (pair->group) {
+            g_string_append(out, " (");
+            append_escaped(out, pair->group);
+            g_string_append_c(out, ')');
+        }
+        g_string_append_printf(out, ": %zu times, measured %s, predicted %s</title></circle>\n", f->n, measured, predicted);
+    }
+    for (guint k = 0; k < MIN(analysis->kinds->len, 12u); k++) {
+        const char *kind = pair_of(analysis, &g_array_index(analysis->kinds, Figures, k))->kind;
+        g_string_append_printf(out, "<circle cx=\"%d\" cy=\"%u\" r=\"5\" fill=\"%s\"/><text x=\"%d\" y=\"%u\">", LEFT + 16, TOP + 18 + 18 * k, colour(kind), LEFT + 28, TOP + 22 + 18 * k);
+        append_escaped(out, kind);
+        g_string_append(out, "</text>\n");
+    }
+    g_string_append(out, "</svg>\n");
+}
+
+GString *ech_validation_svg(const EchValidation *validation, const EchDevice *device, const char *title)
+{
+    Analysis analysis = analyse(validation);
+    GString *out = g_string_new("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- ");
+    g_autofree char *about = g_strdup_printf("%s against %s", title, device->name);
+    g_strdelimit(about, "-", '_'); /* no double hyphen in a comment */
+    append_escaped(out, about);
+    g_string_append(out, " -->\n");
+    append_scatter(out, &analysis);
+    analysis_clear(&analysis);
+    return out;
+}
+
+GString *ech_validation_html(const EchValidation *validation, const EchDevice *device, const char *title)
+{
+    Analysis analysis = analyse(validation);
+    GString *out = g_string_new("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>");
+    append_escaped(out, title);
+    g_string_append(out, " - validation</title>\n<style>body{margin:0 auto;max-width:960px;padding:28px 24px;font:15px/1.5 system-ui,sans-serif;color:#1d2327;background:#fbfbfa}"
+                         "pre{background:#fff;border:1px solid #dcdfe2;border-radius:8px;padding:14px;overflow-x:auto;font-size:12.5px}figure{margin:0;background:#fff;border:1px solid #dcdfe2;border-radius:8px;padding:8px}"
+                         "p{color:#646c72}@media(prefers-color-scheme:dark){body{background:#16191c;color:#e6e8ea}pre,figure{background:#1f2428;border-color:#343b41}p{color:#9aa4ab}}</style></head><body>\n<h1>");
+    append_escaped(out, title);
+    g_string_append_printf(out, "</h1>\n<p>A point for each distinct operation: its median measured and predicted time. On the line the prediction is exact, between the dashed lines it is within a factor of two. "
+                                "Larger points stand for more occurrences; hold the pointer over one for its name.</p>\n<figure>\n");
+    append_scatter(out, &analysis);
+    g_string_append(out, "</figure>\n<pre>");
+    g_autoptr(GString) text = ech_validation_text(validation, device, title);
+    g_autofree char *escaped = g_markup_escape_text(text->str, -1);
+    g_string_append(out, escaped);
+    g_string_append(out, "</pre>\n</body></html>\n");
+    analysis_clear(&analysis);
+    return out;
+}
+
+/* ---- CSV ---- */
+
+static void append_cell(GString *out, const char *text)
+{
+    bool quote = text && strpbrk(text, ",\"\r\n") != NULL;
+    if (quote)
+        g_string_append_c(out, '"');
+    for (const char *at = text ? text : ""; *at; at++) {
+        if (*at == '"')
+            g_string_append_c(out, '"');
+        g_string_append_c(out, *at);
+    }
+    if (quote)
+        g_string_append_c(out, '"');
+}
+
+GString *ech_validation_csv(const EchValidation *validation)
+{
+    GString *out = g_string_new("name,kind,group,predicted_by,device,start_ps,bytes,measured_ps,predicted_ps,error\n");
+    for (size_t i = 0; i < validation->n_pairs; i++) {
+        const EchValidatePair *pair = &validation->pairs[i];
+        const char *texts[] = {pair->name, pair->kind, pair->group, pair->how};
+        for (size_t t = 0; t < G_N_ELEMENTS(texts); t++) {
+            append_cell(out, texts[t]);
+            g_string_append_c(out, ',');
+        }
+        g_string_append_printf(out, "%u,", pair->device);
+        if (pair->start != ECH_TIME_NONE && pair->group)
+            g_string_append_printf(out, "%" G_GINT64_FORMAT, pair->start);
+        g_string_append_printf(out, ",%" G_GUINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%.6f\n", pair->bytes, pair->measured, pair->predicted, ratio_error(pair->predicted, pair->measured));
+    }
+    return out;
+}

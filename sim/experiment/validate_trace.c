@@ -1,0 +1,503 @@
+/* Recorded durations of a trace against the model's, operation by operation. */
+#include "sim/base/error.h"
+#include "sim/experiment/validate.h"
+#include "sim/replay/replay.h"
+#include "sim/trace/select.h"
+
+#include <string.h>
+
+/* A copy counts as running against the other direction when so much of it overlaps with copies that way. */
+#define SHARED_PERCENT 10
+
+typedef struct {
+    EchTime start, end;
+} Interval;
+
+typedef struct {
+    const EchTrace *trace; /* as recorded */
+    const EchDevice *device;
+    bool has_loops;
+    GArray *pairs;    /* EchValidatePair */
+    GArray *gaps;     /* EchValidateGap */
+    GArray *wholes;   /* EchValidateWhole */
+    GArray *ways[2];  /* Interval: copies of the device at hand to it and from it, merged, ascending */
+    GArray *open[2];  /* Interval: the same for copies of unknown end, each until the next one begins */
+} Validator;
+
+static bool timed(const EchOp *op)
+{
+    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
+}
+
+static bool recorded(const EchOp *op)
+{
+    return timed(op) && op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0;
+}
+
+static const char *kind_name(const EchOp *op)
+{
+    return op->kind == ECH_OP_COPY ? "copy" : op->kind == ECH_OP_KERNEL ? "kernel" : "collective";
+}
+
+static void add_gap(Validator *v, const EchOp *op, const char *reason)
+{
+    EchValidateGap *gap = NULL;
+    const char *kind = kind_name(op);
+    for (guint i = 0; i < v->gaps->len && !gap; i++) {
+        EchValidateGap *at = &g_array_index(v->gaps, EchValidateGap, i);
+        gap = at->kind == kind && strcmp(at->reason, reason) == 0 ? at : NULL;
+    }
+    if (!gap) {
+        EchValidateGap fresh = {.kind = kind, .reason = reason, .example = g_strdup(ech_trace_string(v->trace, op->name))};
+        g_array_append_val(v->gaps, fresh);
+        gap = &g_array_index(v->gaps, EchValidateGap, v->gaps->len - 1);
+    }
+    gap->count++;
+    if (recorded(op))
+        gap->measured = ech_time_add(gap->measured, op->recorded.duration);
+}
+
+/* ---- Intervals ---- */
+
+static gint compare_intervals(gconstpointer a, gconstpointer b)
+{
+    const Interval *x = a, *y = b;
+    return x->start != y->start ? (x->start > y->start) - (x->start < y->start) : (x->end > y->end) - (x->end < y->end);
+}
+
+/* Sorts and joins what overlaps; returns the length of all. */
+static EchTime merge(GArray *intervals)
+{
+    g_array_sort(intervals, compare_intervals);
+    guint n = 0;
+    EchTime length = 0;
+    for (guint i = 0; i < intervals->len; i++) {
+        Interval at = g_array_index(intervals, Interval, i);
+        if (n > 0 && g_array_index(intervals, Interval, n - 1).end >= at.start)
+            g_array_index(intervals, Interval, n - 1).end = MAX(g_array_index(intervals, Interval, n - 1).end, at.end);
+        else
+            g_array_index(intervals, Interval, n++) = at;
+    }
+    g_array_set_size(intervals, n);
+    for (guint i = 0; i < n; i++)
+        length = ech_time_add(length, g_array_index(intervals, Interval, i).end - g_array_index(intervals, Interval, i).start);
+    return length;
+}
+
+static EchTime covered(const GArray *merged, EchTime start, EchTime end)
+{
+    guint low = 0, high = merged->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(merged, Interval, middle).end <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    EchTime length = 0;
+    for (; low < merged->len && g_array_index(merged, Interval, low).start < end; low++)
+        length += MIN(end, g_array_index(merged, Interval, low).end) - MAX(start, g_array_index(merged, Interval, low).start);
+    return length;
+}
+
+/* ---- Groups ---- */
+
+static bool is_host(const EchTrace *trace, EchId memory)
+{
+    return g_str_has_prefix(ech_trace_memory(trace, memory), "host");
+}
+
+/* 0 to the device, 1 from it, -1 neither. */
+static int way_of(const EchTrace *trace, const EchOp *op)
+{
+    bool from = is_host(trace, op->memory_from), to = is_host(trace, op->memory_to);
+    return from == to ? -1 : from ? 0 : 1;
+}
+
+/* Within a month of time zero, so that no sum or difference overflows. */
+static bool has_start(const EchOp *op)
+{
+    return op->recorded.start > -ECH_TIME_MAX / 4 && op->recorded.start < ECH_TIME_MAX / 4;
+}
+
+static bool has_range(const EchOp *op)
+{
+    return recorded(op) && has_start(op) && op->recorded.duration < ECH_TIME_MAX / 4;
+}
+
+static char *copy_group(const Validator *v, const EchOp *op)
+{
+    const EchTrace *trace = v->trace;
+    const char *name = ech_trace_string(trace, op->name), *open = strchr(name, '(');
+    g_autoptr(GString) group = g_string_new(NULL);
+    g_autofree char *from = g_strdup(ech_trace_memory(trace, op->memory_from)), *to = g_strdup(ech_trace_memory(trace, op->memory_to));
+    from[strcspn(from, ":")] = to[strcspn(to, ":")] = '\0';
+    g_string_printf(group, "%s to %s", from, to);
+    if (g_str_has_prefix(name, "Unified memory"))
+        g_string_append(group, ", unified memory");
+    if (open && (g_str_has_prefix(name, "Unified memory") || strstr(open, "Page")))
+        g_string_append_printf(group, strstr(open, "Pageable") ? ", pageable" : ", %.*s", (int)strcspn(open + 1, ")"), open + 1);
+    else if (open && strstr(open, "Pinned"))
+        g_string_append(group, ", pinned");
+    int way = way_of(trace, op);
+    if (way >= 0 && has_range(op)) {
+        EchTime shared = covered(v->ways[1 - way], op->recorded.start, op->recorded.start + op->recorded.duration);
+        if (shared > op->recorded.duration / 100 * SHARED_PERCENT && op->recorded.duration > 0)
+            g_string_append(group, ", against the other direction");
+        else if (covered(v->open[1 - way], op->recorded.start, op->recorded.start + op->recorded.duration) > op->recorded.duration / 100 * SHARED_PERCENT && op->recorded.duration > 0)
+            g_string_append(group, ", perhaps against the other");
+    }
+    return g_string_free(g_steal_pointer(&group), FALSE);
+}
+
+static char *kernel_group(const EchTrace *trace, const EchOp *op, const char *how)
+{
+    if (strcmp(how, "estimate") == 0)
+        return g_strdup("the compiler's estimate");
+    bool bytes = false, inferred = false;
+    for (uint32_t i = 0; i < op->n_uses; i++) {
+        const EchUse *use = &ech_trace_uses(trace)[op->first_use + i];
+        bytes = bytes || (use->bytes > 0 && use->origin != ECH_ABSENT);
+        inferred = inferred || use->origin == ECH_INFERRED || use->origin == ECH_ASSUMED;
+    }
+    for (uint32_t i = 0; i < op->n_work; i++)
+        inferred = inferred || ech_trace_work(trace)[op->first_work + i].origin != ECH_KNOWN;
+    if (bytes && op->n_work > 0)
+        return g_strdup(inferred ? "bytes and operations inferred" : "bytes and operations recorded");
+    if (bytes)
+        return g_strdup(inferred ? "bytes inferred, operations not known" : "bytes recorded, operations not known");
+    return g_strdup(inferred ? "operations inferred, bytes not known" : "operations recorded, bytes not known");
+}
+
+static gint compare_i64(gconstpointer a, gconstpointer b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return (x > y) - (x < y);
+}
+
+/* Copies of unknown end run at most until the next one of their direction begins, for all that is known. */
+static void find_open(Validator *v, const EchId *ops)
+{
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(EchTime));
+    size_t n = ech_trace_n_ops(v->trace);
+    for (int way = 0; way < 2; way++) {
+        g_array_set_size(v->open[way], 0);
+        g_array_set_size(starts, 0);
+        for (size_t i = 0; i < n; i++) {
+            const EchOp *op = &ech_trace_ops(v->trace)[i];
+            if (ops[i] != ECH_NONE && op->kind == ECH_OP_COPY && way_of(v->trace, op) == way && has_start(op))
+                g_array_append_val(starts, op->recorded.start);
+        }
+        g_array_sort(starts, compare_i64);
+        for (size_t i = 0; i < n; i++) {
+            const EchOp *op = &ech_trace_ops(v->trace)[i];
+            if (ops[i] == ECH_NONE || op->kind != ECH_OP_COPY || way_of(v->trace, op) != way || !has_start(op) || recorded(op))
+                continue;
+            guint low = 0, high = starts->len; /* first start after this one */
+            while (low < high) {
+                guint middle = low + (high - low) / 2;
+                if (g_array_index(starts, EchTime, middle) <= op->recorded.start)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            Interval interval = {op->recorded.start, low < starts->len ? g_array_index(starts, EchTime, low) : op->recorded.start};
+            g_array_append_val(v->open[way], interval);
+        }
+        merge(v->open[way]);
+    }
+}
+
+/* ---- Predictions ---- */
+
+static EchRun *replay(const EchTrace *trace, const EchDevice *device, GError **error)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE; /* the same times as SimGrid, in process */
+    options.allocator_on = 0; /* what was recorded did fit where it ran */
+    options.keep_going = 1;
+    options.max_spans = 100000000;
+    options.max_points = 16;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, error);
+    ech_params_clear(ech_replay_params, &options);
+    return run;
+}
+
+static bool predicts(EchPriceSource source)
+{
+    switch (source) {
+    case ECH_PRICE_ROOFLINE:
+    case ECH_PRICE_ESTIMATE:
+    case ECH_PRICE_LINK:
+    case ECH_PRICE_PORT:
+    case ECH_PRICE_COLLECTIVE: return true;
+    case ECH_PRICE_FREE:
+    case ECH_PRICE_RECORDED:
+    case ECH_PRICE_RECORDED_SCALED:
+    case ECH_PRICE_RUNTIME:
+    case ECH_PRICE_UNKNOWN:
+    case ECH_N_PRICES: break;
+    }
+    return false;
+}
+
+/* Why an operation has no prediction, or NULL. */
+static const char *gap_reason(const Validator *v, const EchOp *op, const EchPrice *price)
+{
+    if (!recorded(op))
+        return op->recorded.start != ECH_TIME_NONE ? "its end was not recorded" : "nothing was recorded";
+    if (op->recorded.duration == 0)
+        return "recorded as taking no time";
+    if (op->kind == ECH_OP_COLLECTIVE && (op->memory_from == 0 || op->memory_from == ECH_NONE) && op->collective != ECH_COLLECTIVE_SEND && op->collective != ECH_COLLECTIVE_RECV)
+        return "the group's size is not known";
+    if (op->kind == ECH_OP_COLLECTIVE && (op->bytes == 0 || op->bytes_origin == ECH_ABSENT))
+        return "its bytes are not known";
+    if (op->kind == ECH_OP_COPY && (op->bytes == 0 || op->bytes_origin == ECH_ABSENT))
+        return "its bytes are not known";
+    if (op->kind == ECH_OP_KERNEL && !predicts((EchPriceSource)price->source))
+        return ech_trace_kernel_known(v->trace, (EchId)(op - ech_trace_ops(v->trace))) ? "the device has no such memory or unit" : "neither bytes nor operations are known";
+    if (!predicts((EchPriceSource)price->source) || price->alone <= 0 || (op->kind == ECH_OP_COPY && price->n_parts == 0))
+        return op->kind == ECH_OP_COPY ? "the device has no way between these memories" : op->kind == ECH_OP_KERNEL ? "the device has no such memory or unit" : "the device has no link for it";
+    return NULL;
+}
+
+static void compare(Validator *v, uint32_t device, const EchRun *run, const EchId *ops)
+{
+    g_autofree EchTime *took = g_new(EchTime, run->n_prices + 1);
+    for (size_t i = 0; i < run->n_prices; i++)
+        took[i] = run->prices[i].alone;
+    for (size_t i = 0; !v->has_loops && i < run->n_spans; i++)
+        /* A copy's fixed time can hide behind the one before it; recordings have it in them. */
+        took[run->spans[i].op] = MAX(took[run->spans[i].op], run->spans[i].end - run->spans[i].start);
+    for (size_t i = 0; i < ech_trace_n_ops(v->trace); i++) {
+        const EchOp *op = &ech_trace_ops(v->trace)[i];
+        if (ops[i] == ECH_NONE || !timed(op))
+            continue;
+        const EchPrice *price = &run->prices[ops[i]];
+        const char *reason = gap_reason(v, op, price);
+        if (reason) {
+            add_gap(v, op, reason);
+            continue;
+        }
+        EchValidatePair pair = {
+            .name = g_strdup(ech_trace_string(v->trace, op->name)),
+            .kind = g_strdup(kind_name(op)),
+            .how = ech_price_name((EchPriceSource)price->source),
+            .start = op->recorded.start,
+            .bytes = op->kind == ECH_OP_KERNEL ? 0 : op->bytes,
+            .device = device,
+            .measured = op->recorded.duration,
+            .predicted = took[ops[i]],
+        };
+        for (uint32_t u = 0; op->kind == ECH_OP_KERNEL && u < op->n_uses; u++)
+            pair.bytes = ech_bytes_add(pair.bytes, ech_trace_uses(v->trace)[op->first_use + u].bytes);
+        pair.group = op->kind == ECH_OP_COPY ? copy_group(v, op) : op->kind == ECH_OP_KERNEL ? kernel_group(v->trace, op, pair.how) : g_strdup(ech_collective_name((EchCollective)op->collective));
+        g_array_append_val(v->pairs, pair);
+    }
+}
+
+static bool validate_device(Validator *v, uint32_t device, GError **error)
+{
+    size_t n = ech_trace_n_ops(v->trace);
+    g_autofree EchId *ops = g_new(EchId, n + 1);
+    EchSelectOptions options = {.device = v->has_loops ? ECH_NONE : device, .clock = !v->has_loops, .forget = true};
+    g_autoptr(EchTrace) paced = ech_trace_select(v->trace, &options, ops, error);
+    if (!paced)
+        return false;
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Interval));
+    for (int way = 0; way < 2; way++)
+        g_array_set_size(v->ways[way], 0);
+    EchTime first = ECH_TIME_MAX, last = ECH_TIME_NONE;
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        const EchOp *op = &ech_trace_ops(v->trace)[i];
+        any = any || (ops[i] != ECH_NONE && recorded(op));
+        if (ops[i] == ECH_NONE || !has_range(op))
+            continue;
+        Interval interval = {op->recorded.start, op->recorded.start + op->recorded.duration};
+        first = MIN(first, interval.start);
+        last = MAX(last, interval.end);
+        g_array_append_val(all, interval);
+        if (op->kind == ECH_OP_COPY && way_of(v->trace, op) >= 0)
+            g_array_append_val(v->ways[way_of(v->trace, op)], interval);
+    }
+    if (!any)
+        return true;
+    EchTime busy = merge(all);
+    merge(v->ways[0]);
+    merge(v->ways[1]);
+    find_open(v, ops);
+    g_autoptr(EchRun) company = replay(paced, v->device, error);
+    if (!company)
+        return false;
+    compare(v, device, company, ops);
+    if (all->len == 0)
+        return true;
+
+    options.clock = false;
+    g_autoptr(EchTrace) free_running = ech_trace_select(v->trace, &options, ops, error);
+    if (!free_running)
+        return false;
+    g_autoptr(EchRun) run = replay(free_running, v->device, error);
+    if (!run)
+        return false;
+    EchValidateWhole whole = {.device = device, .span = last - first, .measured = busy, .predicted = run->makespan};
+    for (size_t i = 0; i < n; i++)
+        if (ops[i] != ECH_NONE && run->prices[ops[i]].source == ECH_PRICE_RECORDED)
+            whole.stand_in = ech_time_add(whole.stand_in, ech_trace_ops(v->trace)[i].recorded.duration);
+    g_array_append_val(v->wholes, whole);
+    return true;
+}
+
+/* ---- Words ---- */
+
+/* Name of the hardware that a capture says it was made on; owned by the caller, NULL where it says none. */
+static char *recorded_on(const EchTrace *trace, uint32_t device)
+{
+    static const char *const keys[] = {"name", "device_type_string", "device_vendor"};
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        g_autofree char *key = g_strdup_printf("device.%u.%s", device, keys[k]);
+        const char *value = ech_trace_get_property(trace, key);
+        if (value && *value)
+            return k < 2 ? g_strdup(value) : g_strconcat("a GPU by ", value, NULL);
+    }
+    return NULL;
+}
+
+/* Whether the hardware's own name can be the device's: the chip's short name is in it. */
+static bool same_hardware(const char *hardware, const EchDevice *device)
+{
+    static const struct {
+        const char *says, *is;
+    } tpus[] = {{"TPU v6 Lite", "tpu-v6e"}, {"TPU v5 Lite", "tpu-v5e"}, {"TPU v5e", "tpu-v5e"}, {"TPU v6e", "tpu-v6e"}, {"TPU v5p", "tpu-v5p"}, {"TPU v5", "tpu-v5p"}, {"TPU7x", "tpu7x"}, {"TPU v4", "tpu-v4"}, {"TPU v3", "tpu-v3"}, {"TPU v2", "tpu-v2"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(tpus); i++)
+        if (g_ascii_strncasecmp(hardware, tpus[i].says, strlen(tpus[i].says)) == 0)
+            return g_str_has_prefix(device->name, tpus[i].is);
+    g_autofree char *lower = g_ascii_strdown(hardware, -1), *chip = g_ascii_strdown(device->name, -1);
+    chip[strcspn(chip, "-_ ")] = '\0';
+    return strstr(lower, chip) != NULL;
+}
+
+static void G_GNUC_PRINTF(2, 3) note(EchValidation *validation, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    g_ptr_array_add(validation->notes, g_strdup_vprintf(format, list));
+    va_end(list);
+}
+
+static void write_notes(const Validator *v, EchValidation *validation)
+{
+    g_autofree char *hardware = v->wholes->len > 0 ? recorded_on(v->trace, g_array_index(v->wholes, EchValidateWhole, 0).device) : NULL;
+    validation->subject = hardware ? g_strdup_printf("recorded on %s", hardware) : g_strdup("recorded; the file does not say on what");
+    if (hardware && !same_hardware(hardware, v->device))
+        note(validation, "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error below. Describe your own hardware with 'echelon calibrate' or a device file.", hardware,
+             v->device->name);
+    bool rooflines = false, links = false, pageable = false, unified = false, estimates = false, inferred = false;
+    for (size_t i = 0; i < validation->n_pairs; i++) {
+        const EchValidatePair *pair = &validation->pairs[i];
+        rooflines = rooflines || strcmp(pair->how, "roofline") == 0;
+        estimates = estimates || strcmp(pair->how, "estimate") == 0;
+        links = links || strcmp(pair->how, "link") == 0;
+        pageable = pageable || strstr(pair->group, "pageable");
+        unified = unified || strstr(pair->group, "unified");
+        inferred = inferred || strstr(pair->group, "inferred");
+    }
+    if (links)
+        note(validation, "Copies: the host link of %s (rate, latency, both directions together), each beside what it was recorded beside.", v->device->name);
+    if (pageable)
+        note(validation, "Pageable copies pass through a staging buffer of the driver; the model's link is that of pinned memory, so they come out too fast.");
+    if (unified)
+        note(validation, "Migrations of unified memory pay for page faults and small blocks; the model prices their bytes over the link only.");
+    if (rooflines)
+        note(validation, "Kernels: the slower of operations at peak and bytes at full bandwidth of %s%s; a lower bound, so most should come out too fast.", v->device->name,
+             inferred ? ", both inferred from recorded shapes" : "");
+    if (estimates)
+        note(validation, "Kernels with the compiler's estimate: that estimate.");
+    for (size_t i = 0; i < validation->n_wholes; i++) {
+        const EchValidateWhole *whole = &validation->wholes[i];
+        if (whole->stand_in > 0 && validation->n_pairs > 0) {
+            note(validation, "In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates nothing, and where it is most of the run, neither does the whole.");
+            break;
+        }
+    }
+    if (g_strcmp0(v->device->family, "tpu") != 0)
+        note(validation, "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.");
+}
+
+static bool find_loops(const EchTrace *trace)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_LOOP)
+            return true;
+    return false;
+}
+
+static void clear_pair(gpointer data)
+{
+    EchValidatePair *pair = data;
+    g_free(pair->name);
+    g_free(pair->kind);
+    g_free(pair->group);
+}
+
+static void clear_gap(gpointer data)
+{
+    g_free(((EchValidateGap *)data)->example);
+}
+
+static bool validate_all(Validator *v, GError **error)
+{
+    size_t n_devices;
+    g_autofree uint32_t *devices = ech_trace_devices(v->trace, &n_devices);
+    uint64_t any = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(v->trace); i++)
+        any += recorded(&ech_trace_ops(v->trace)[i]);
+    if (any == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "no kernel, copy or collective of the trace has a recorded duration: there is nothing to hold a prediction against");
+        return false;
+    }
+    for (size_t d = 0; d < (v->has_loops ? 1 : n_devices); d++)
+        if (!validate_device(v, devices[d], error))
+            return false;
+    return true;
+}
+
+EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device, GError **error)
+{
+    g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair)), gaps = g_array_new(FALSE, TRUE, sizeof(EchValidateGap));
+    g_autoptr(GArray) wholes = g_array_new(FALSE, TRUE, sizeof(EchValidateWhole)), to = g_array_new(FALSE, FALSE, sizeof(Interval)), from = g_array_new(FALSE, FALSE, sizeof(Interval));
+    g_autoptr(GArray) open_to = g_array_new(FALSE, FALSE, sizeof(Interval)), open_from = g_array_new(FALSE, FALSE, sizeof(Interval));
+    g_array_set_clear_func(pairs, clear_pair);
+    g_array_set_clear_func(gaps, clear_gap);
+    /* Recordings of a GPU's copies begin when its engine does: their set-up, a call of the host's, is not in them. A TPU's begin when they are issued. */
+    EchDevice without_setup = *device;
+    g_autofree EchLink *links = g_memdup2(device->links, device->n_links * sizeof *links);
+    for (size_t i = 0; i < device->n_links && g_strcmp0(device->family, "tpu") != 0; i++)
+        links[i].setup = 0;
+    without_setup.links = links;
+    Validator v = {.trace = trace, .device = &without_setup, .has_loops = find_loops(trace), .pairs = pairs, .gaps = gaps, .wholes = wholes, .ways = {to, from}, .open = {open_to, open_from}};
+    if (!validate_all(&v, error))
+        return NULL;
+    EchValidation *validation = g_new0(EchValidation, 1);
+    validation->makespan_measured = validation->makespan_predicted = validation->hardware = ECH_TIME_NONE;
+    for (guint i = 0; i < wholes->len && pairs->len > 0; i++) { /* the device that was busy longest */
+        const EchValidateWhole *whole = &g_array_index(wholes, EchValidateWhole, i);
+        if (i == 0 || whole->measured > validation->makespan_measured) {
+            validation->makespan_measured = whole->measured;
+            validation->makespan_predicted = whole->predicted;
+        }
+    }
+    validation->n_pairs = pairs->len;
+    validation->n_gaps = gaps->len;
+    validation->n_wholes = wholes->len;
+    validation->pairs = g_memdup2(pairs->data, pairs->len * sizeof(EchValidatePair));
+    validation->gaps = g_memdup2(gaps->data, gaps->len * sizeof(EchValidateGap));
+    validation->wholes = g_memdup2(wholes->data, wholes->len * sizeof(EchValidateWhole));
+    g_array_set_clear_func(pairs, NULL);
+    g_array_set_clear_func(gaps, NULL);
+    validation->notes = g_ptr_array_new_with_free_func(g_free);
+    write_notes(&v, validation);
+    return validation;
+}

@@ -1,0 +1,280 @@
+#include "sim/trace/select.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+static bool timed(const EchOp *op)
+{
+    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
+}
+
+bool ech_trace_kernel_known(const EchTrace *trace, EchId id)
+{
+    const EchOp *op = &ech_trace_ops(trace)[id];
+    if (op->estimate != ECH_TIME_NONE && op->estimate_origin != ECH_ABSENT)
+        return true;
+    for (uint32_t i = 0; i < op->n_work; i++)
+        if (ech_trace_work(trace)[op->first_work + i].count > 0)
+            return true;
+    for (uint32_t i = 0; i < op->n_uses; i++)
+        if (ech_trace_uses(trace)[op->first_use + i].bytes > 0 && ech_trace_uses(trace)[op->first_use + i].origin != ECH_ABSENT)
+            return true;
+    return false;
+}
+
+static gint compare_u32(gconstpointer a, gconstpointer b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
+{
+    size_t n_queues = ech_trace_n_queues(trace);
+    g_autofree bool *seen = g_new0(bool, n_queues + 1);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (timed(&ech_trace_ops(trace)[i]))
+            seen[ech_trace_ops(trace)[i].queue] = true;
+    g_autoptr(GArray) devices = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (size_t q = 0; q < n_queues; q++)
+        if (seen[q])
+            g_array_append_val(devices, ech_trace_queues(trace)[q].device);
+    g_array_sort(devices, compare_u32);
+    guint n = 0;
+    for (guint i = 0; i < devices->len; i++)
+        if (i == 0 || g_array_index(devices, uint32_t, i) != g_array_index(devices, uint32_t, n - 1))
+            g_array_index(devices, uint32_t, n++) = g_array_index(devices, uint32_t, i);
+    *ret_n = n;
+    return (uint32_t *)(void *)g_array_free(g_steal_pointer(&devices), FALSE);
+}
+
+/* Number behind the last colon of a memory's name, ECH_NONE without one. */
+static uint32_t memory_device(const char *name)
+{
+    const char *colon = strrchr(name, ':');
+    if (!colon || !colon[1] || strlen(colon + 1) > 6 || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        return ECH_NONE;
+    return (uint32_t)g_ascii_strtoull(colon + 1, NULL, 10);
+}
+
+static bool is_host_name(const char *name)
+{
+    return g_str_has_prefix(name, "host");
+}
+
+typedef struct {
+    const EchTrace *trace;
+    const EchSelectOptions *options;
+    EchTraceBuilder *builder;
+    bool one;           /* of several devices */
+    bool apart;         /* devices have memories of their own names */
+    bool *keep;         /* by op */
+    EchId *strings;     /* by string */
+    EchId *memories;    /* by memory */
+} Selection;
+
+static bool memory_kept(const Selection *s, EchId memory)
+{
+    const char *name = ech_trace_memory(s->trace, memory);
+    uint32_t device = memory_device(name);
+    if (!s->apart || is_host_name(name))
+        return true;
+    return device == ECH_NONE ? s->options->device == 0 : device == s->options->device;
+}
+
+static void choose_ops(Selection *s)
+{
+    const EchOp *ops = ech_trace_ops(s->trace);
+    const EchQueue *queues = ech_trace_queues(s->trace);
+    const EchBuffer *buffers = ech_trace_buffers(s->trace);
+    size_t n_ops = ech_trace_n_ops(s->trace), n_buffers = ech_trace_n_buffers(s->trace);
+    g_autofree bool *used = g_new0(bool, n_buffers + 1);
+    for (size_t i = 0; i < n_ops; i++) {
+        const EchQueue *queue = &queues[ops[i].queue];
+        s->keep[i] = !s->one || queue->device == s->options->device || (queue->kind == ECH_QUEUE_HOST && !timed(&ops[i]));
+        for (uint32_t u = 0; s->keep[i] && u < ops[i].n_uses; u++)
+            used[ech_trace_uses(s->trace)[ops[i].first_use + u].buffer] = true;
+    }
+    for (size_t b = n_buffers; b-- > 0;) /* parents come before */
+        if (used[b] && buffers[b].alias_of != ECH_NONE)
+            used[buffers[b].alias_of] = true;
+    g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
+    for (size_t i = 0; s->one && i < n_ops; i++) {
+        if (ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE)
+            s->keep[i] = used[ops[i].target] || memory_kept(s, buffers[ops[i].target].memory);
+        else if (ops[i].kind == ECH_OP_SIGNAL && s->keep[i])
+            g_hash_table_add(signals, GUINT_TO_POINTER(ops[i].target));
+        else if (ops[i].kind == ECH_OP_WAIT && s->keep[i]) {
+            bool waits = ops[i].target != ECH_NONE && g_hash_table_contains(signals, GUINT_TO_POINTER(ops[i].target));
+            for (uint32_t d = 0; d < ops[i].n_deps; d++)
+                waits = waits || s->keep[ech_trace_deps(s->trace)[ops[i].first_dep + d].op];
+            s->keep[i] = waits;
+        }
+    }
+}
+
+static void copy_tables(Selection *s)
+{
+    const EchTrace *trace = s->trace;
+    size_t n = ech_trace_n_strings(trace);
+    s->strings = g_new(EchId, n + 1);
+    for (size_t i = 0; i < n; i++)
+        s->strings[i] = ech_trace_builder_string(s->builder, ech_trace_string(trace, (EchId)i), -1);
+    n = ech_trace_n_memories(trace);
+    s->memories = g_new(EchId, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = ech_trace_memory(trace, (EchId)i);
+        g_autofree char *own = g_strdup(name);
+        if (s->apart && !is_host_name(name)) {
+            uint32_t device = memory_device(name);
+            if (device == s->options->device && device != ECH_NONE)
+                *strrchr(own, ':') = '\0';
+            else if (device == ECH_NONE && s->options->device != 0) {
+                g_free(own);
+                own = g_strconcat(name, ":0", NULL);
+            }
+        }
+        s->memories[i] = ech_trace_builder_memory(s->builder, own);
+    }
+    for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {
+        const EchQueue *queue = &ech_trace_queues(trace)[i];
+        ech_trace_builder_queue(s->builder, ech_trace_string(trace, queue->name), (EchQueueKind)queue->kind, queue->device);
+    }
+    const char *key, *value;
+    for (size_t i = 0; (key = ech_trace_property(trace, i, &value)); i++)
+        ech_trace_builder_set_property(s->builder, key, value);
+}
+
+static EchId mapped(const EchId *map, EchId id)
+{
+    return id == ECH_NONE ? ECH_NONE : map[id];
+}
+
+static void copy_buffers(Selection *s, const EchId *op_map)
+{
+    for (size_t i = 0; i < ech_trace_n_buffers(s->trace); i++) {
+        EchBuffer buffer = ech_trace_buffers(s->trace)[i];
+        buffer.name = mapped(s->strings, buffer.name);
+        buffer.pool = mapped(s->strings, buffer.pool);
+        buffer.stack = mapped(s->strings, buffer.stack);
+        buffer.shape = mapped(s->strings, buffer.shape);
+        buffer.memory = s->memories[buffer.memory];
+        buffer.loop = mapped(op_map, buffer.loop);
+        ech_trace_builder_buffer(s->builder, buffer);
+    }
+}
+
+typedef struct {
+    EchTime start;
+    EchId op;
+} Start;
+
+static gint compare_starts(gconstpointer a, gconstpointer b)
+{
+    const Start *x = a, *y = b;
+    return x->start != y->start ? (x->start > y->start) - (x->start < y->start) : (x->op > y->op) - (x->op < y->op);
+}
+
+/* One delay per distinct recorded start; @delay[op] gets the one to wait for. Returns how many. */
+static uint32_t add_clock(Selection *s, EchId *delay)
+{
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(Start));
+    for (size_t i = 0; i < ech_trace_n_ops(s->trace); i++) {
+        const EchOp *op = &ech_trace_ops(s->trace)[i];
+        Start start = {op->recorded.start, (EchId)i};
+        delay[i] = ECH_NONE;
+        if (s->keep[i] && timed(op) && op->recorded.start != ECH_TIME_NONE)
+            g_array_append_val(starts, start);
+    }
+    if (starts->len == 0)
+        return 0;
+    g_array_sort(starts, compare_starts);
+    EchId queue = ech_trace_builder_queue(s->builder, "clock", ECH_QUEUE_HOST, 0), name = ech_trace_builder_string(s->builder, "clock", -1);
+    EchTime now = g_array_index(starts, Start, 0).start;
+    EchId last = ECH_NONE;
+    uint32_t n = 0;
+    for (guint i = 0; i < starts->len; i++) {
+        const Start *start = &g_array_index(starts, Start, i);
+        if (start->start > now) {
+            EchOp op = ech_op_init(ECH_OP_KERNEL);
+            op.name = name;
+            op.queue = queue;
+            if (__builtin_sub_overflow(start->start, now, &op.recorded.duration))
+                op.recorded.duration = ECH_TIME_MAX;
+            last = ech_trace_builder_op(s->builder, op);
+            now = start->start;
+            n++;
+        }
+        delay[start->op] = last;
+    }
+    return n;
+}
+
+static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
+{
+    const EchTrace *trace = s->trace;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        if (!s->keep[i])
+            continue;
+        EchOp op = ech_trace_ops(trace)[i];
+        const EchOp *old = &ech_trace_ops(trace)[i];
+        op.name = mapped(s->strings, op.name);
+        op.stack = mapped(s->strings, op.stack);
+        if (op.kind == ECH_OP_COPY) {
+            op.memory_from = s->memories[op.memory_from];
+            op.memory_to = s->memories[op.memory_to];
+        }
+        if (s->options->forget && op.kind == ECH_OP_KERNEL && ech_trace_kernel_known(trace, (EchId)i))
+            op.recorded.duration = ECH_TIME_NONE;
+        ech_trace_builder_op(s->builder, op);
+        for (uint32_t u = old->first_use; u < old->first_use + old->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(trace)[u];
+            ech_trace_builder_use(s->builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        }
+        for (uint32_t w = old->first_work; w < old->first_work + old->n_work; w++) {
+            const EchWork *work = &ech_trace_work(trace)[w];
+            ech_trace_builder_work(s->builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+        }
+        if (delay && delay[i] != ECH_NONE)
+            ech_trace_builder_dep(s->builder, delay[i], 0);
+        for (uint32_t d = old->first_dep; d < old->first_dep + old->n_deps; d++) {
+            const EchDep *dep = &ech_trace_deps(trace)[d];
+            if (s->keep[dep->op])
+                ech_trace_builder_dep(s->builder, op_map[dep->op], dep->distance);
+        }
+    }
+}
+
+EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error)
+{
+    size_t n_ops = ech_trace_n_ops(trace);
+    bool loops = false;
+    for (size_t i = 0; i < n_ops; i++)
+        loops = loops || ech_trace_ops(trace)[i].kind == ECH_OP_LOOP;
+    Selection s = {.trace = trace, .options = options, .one = options->device != ECH_NONE};
+    if (loops && (s.one || options->clock)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "a trace with loops has no recorded starts of its own, nor devices to choose from");
+        return NULL;
+    }
+    for (size_t m = 0; s.one && m < ech_trace_n_memories(trace); m++)
+        s.apart = s.apart || memory_device(ech_trace_memory(trace, (EchId)m)) != ECH_NONE;
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(trace));
+    g_autofree bool *keep = g_new0(bool, n_ops + 1);
+    g_autofree EchId *map = g_new(EchId, n_ops + 1), *delay = options->clock ? g_new(EchId, n_ops + 1) : NULL;
+    s.builder = builder;
+    s.keep = keep;
+    choose_ops(&s);
+    copy_tables(&s);
+    EchId next = delay ? add_clock(&s, delay) : 0;
+    for (size_t i = 0; i < n_ops; i++)
+        map[i] = keep[i] ? next++ : ECH_NONE;
+    copy_buffers(&s, map);
+    copy_ops(&s, map, delay);
+    g_free(s.strings);
+    g_free(s.memories);
+    EchTrace *selected = ech_trace_builder_finish(builder, error);
+    if (selected && ret_ops)
+        memcpy(ret_ops, map, n_ops * sizeof *map);
+    return selected;
+}

@@ -1,0 +1,26 @@
+/** @file select.h
+ * A part of a trace, or the same trace told otherwise: one device of a capture of many, operations held back until their recorded start,
+ * recorded durations forgotten. For comparing predictions with recordings.
+ */
+#pragma once
+#include "sim/trace/trace.h"
+
+typedef struct {
+    /** Keep what ran on this device of the capture; ECH_NONE: all. Its memories lose their ":N", those of device 0 (when another is kept) get ":0".
+     * Queues of the host stay. Dependencies on what is left out are forgotten. */
+    uint32_t device;
+    /** Hold kernels, copies and collectives back until their recorded start: a queue "clock" of delays comes first. */
+    bool clock;
+    /** Forget the recorded durations of kernels of which bytes, operations or an estimate are known, so that no model can use them. */
+    bool forget;
+} EchSelectOptions;
+
+/** The selected trace; @ret_ops[n_ops of @trace] gets the new number of each operation, ECH_NONE for those left out (may be NULL). Traces with
+ * loops can only be forgotten: ECH_ERROR_UNSUPPORTED for the rest. */
+EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/** Ordinals of the devices that kernels, copies or collectives ran on, ascending; g_free. */
+uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+
+/** True for a kernel whose time a model can tell without its recording: an estimate, operations, or bytes. */
+bool ech_trace_kernel_known(const EchTrace *trace, EchId op);

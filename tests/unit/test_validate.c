@@ -1,0 +1,240 @@
+/* Validation of recorded traces: what was replayed validates itself, recordings never predict themselves, devices of a capture are apart. */
+#include "sim/experiment/validate.h"
+
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/replay/replay.h"
+#include "sim/trace/select.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchDevice *load_device(void)
+{
+    GError *error = NULL;
+    EchDevice *device = ech_device_load(ECH_SOURCE_DIR "/tests/golden/data/small.yaml", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    return device;
+}
+
+static EchTrace *load_trace(const char *name)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/golden/data", name, NULL);
+    g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    return ech_trace_ref(import->trace);
+}
+
+static EchTrace *finish(EchTraceBuilder *builder)
+{
+    g_autoptr(GError) error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    return trace;
+}
+
+/* The trace with the times of a replay of it as if they were recorded. */
+static EchTrace *record(const EchTrace *trace, const EchDevice *device)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
+    ck_assert_ptr_nonnull(run);
+    ech_params_clear(ech_replay_params, &options);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+    for (size_t i = 0; i < run->n_spans; i++)
+        ech_trace_builder_peek_op(builder, run->spans[i].op)->recorded = (EchRecorded){run->spans[i].start, run->spans[i].end - run->spans[i].start};
+    return finish(builder);
+}
+
+START_TEST(a_replay_validates_itself)
+{
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchTrace) trace = load_trace("stream.ech"), own = record(trace, device);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchValidation) validation = ech_validate_trace(own, device, &error);
+    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(validation->n_pairs, 6);
+    ck_assert_uint_eq(validation->n_gaps, 0);
+    for (size_t i = 0; i < validation->n_pairs; i++) {
+        const EchValidatePair *pair = &validation->pairs[i];
+        ck_assert_msg(llabs(pair->measured - pair->predicted) <= 2, "%s: %" G_GINT64_FORMAT " against %" G_GINT64_FORMAT, pair->name, pair->measured, pair->predicted);
+    }
+    ck_assert_int_eq(validation->makespan_measured, validation->makespan_predicted);
+    ck_assert(ech_validation_mape(validation, "copy") < 1e-9 && ech_validation_mape(validation, "kernel") < 1e-9);
+    ck_assert_int_eq(validation->wholes[0].stand_in, 0);
+}
+END_TEST
+
+START_TEST(recordings_never_predict_themselves)
+{
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchTrace) trace = load_trace("stream.ech"), own = record(trace, device);
+    g_autoptr(EchValidation) before = ech_validate_trace(own, device, NULL);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(own);
+    for (EchId i = 0; i < ech_trace_n_ops(own); i++) {
+        EchOp *op = ech_trace_builder_peek_op(builder, i);
+        if (op->recorded.duration != ECH_TIME_NONE)
+            op->recorded.duration = op->recorded.duration * (3 + i % 5) + 7;
+    }
+    g_autoptr(EchTrace) other = finish(builder);
+    g_autoptr(EchValidation) after = ech_validate_trace(other, device, NULL);
+    ck_assert_uint_eq(before->n_pairs, after->n_pairs);
+    for (size_t i = 0; i < before->n_pairs; i++) {
+        ck_assert_int_eq(before->pairs[i].predicted, after->pairs[i].predicted);
+        ck_assert_int_ne(before->pairs[i].measured, after->pairs[i].measured);
+    }
+    ck_assert_int_eq(before->makespan_predicted, after->makespan_predicted);
+}
+END_TEST
+
+/* Two devices that each copy at full speed over links of their own, the second's memory by another name; kernels of unknown cost are gaps. */
+START_TEST(devices_are_apart)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchId host = ech_trace_builder_memory(builder, "host"), memories[2] = {ech_trace_builder_memory(builder, "hbm"), ech_trace_builder_memory(builder, "hbm:1")};
+    EchId name = ech_trace_builder_string(builder, "c", -1);
+    for (uint32_t d = 0; d < 2; d++) {
+        EchId queue = ech_trace_builder_queue(builder, "dma", ECH_QUEUE_COPY, d), core = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, d);
+        EchOp op = ech_op_init(ECH_OP_COPY);
+        op.name = name;
+        op.queue = queue;
+        op.memory_from = host;
+        op.memory_to = memories[d];
+        op.bytes = 10000000;
+        op.bytes_origin = ECH_KNOWN;
+        op.recorded = (EchRecorded){0, ECH_PS_PER_MS};
+        EchId copy = ech_trace_builder_op(builder, op);
+        EchOp kernel = ech_op_init(ECH_OP_KERNEL);
+        kernel.name = name;
+        kernel.queue = core;
+        kernel.recorded = (EchRecorded){ECH_PS_PER_MS, ECH_PS_PER_MS};
+        ech_trace_builder_op(builder, kernel);
+        ech_trace_builder_dep(builder, copy, 0);
+    }
+    g_autoptr(EchTrace) trace = finish(builder);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchValidation) validation = ech_validate_trace(trace, device, &error);
+    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(validation->n_pairs, 2);
+    ck_assert_uint_eq(validation->n_wholes, 2);
+    for (uint32_t d = 0; d < 2; d++) {
+        ck_assert_int_eq(validation->pairs[d].predicted, ECH_PS_PER_MS);
+        ck_assert_uint_eq(validation->pairs[d].device, d);
+        ck_assert_int_eq(validation->wholes[d].stand_in, ECH_PS_PER_MS);
+        ck_assert_int_eq(validation->wholes[d].predicted, 2 * ECH_PS_PER_MS);
+    }
+    ck_assert_uint_eq(validation->n_gaps, 1);
+    ck_assert_uint_eq(validation->gaps[0].count, 2);
+    ck_assert(ech_validation_mape(validation, "kernel") < 0);
+}
+END_TEST
+
+START_TEST(selection)
+{
+    g_autoptr(EchTrace) trace = load_trace("recorded.ech");
+    size_t n = ech_trace_n_ops(trace);
+    g_autofree EchId *map = g_new(EchId, n);
+    EchSelectOptions options = {.device = ECH_NONE, .clock = true, .forget = true};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) paced = ech_trace_select(trace, &options, map, &error);
+    ck_assert_msg(paced != NULL, "%s", error ? error->message : "");
+    for (size_t i = 0; i < n; i++) {
+        const EchOp *op = &ech_trace_ops(paced)[map[i]];
+        ck_assert_str_eq(ech_trace_string(paced, op->name), ech_trace_string(trace, ech_trace_ops(trace)[i].name));
+        bool unknown = strcmp(ech_trace_string(paced, op->name), "unknown") == 0;
+        if (op->kind == ECH_OP_KERNEL)
+            ck_assert((op->recorded.duration != ECH_TIME_NONE) == unknown);
+    }
+    /* Delays add up to the last start. */
+    EchTime sum = 0;
+    for (size_t i = 0; i < map[0]; i++)
+        sum += ech_trace_ops(paced)[i].recorded.duration;
+    ck_assert_int_eq(sum, 71 * ECH_PS_PER_MS);
+    options = (EchSelectOptions){.device = 7};
+    g_autoptr(EchTrace) nothing = ech_trace_select(trace, &options, map, &error);
+    ck_assert_ptr_nonnull(nothing);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_uint_eq(map[i], ECH_NONE);
+}
+END_TEST
+
+START_TEST(nothing_recorded)
+{
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchTrace) trace = load_trace("stream.ech");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_validate_trace(trace, device, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+}
+END_TEST
+
+/* Recorded times at the ends of the range must not overflow. */
+START_TEST(absurd_times)
+{
+    static const EchRecorded times[] = {{INT64_MAX - 1, INT64_MAX}, {INT64_MIN + 1, INT64_MAX}, {0, INT64_MAX}, {-5, 0}, {INT64_MIN + 1, 1}, {INT64_MAX, 0}};
+    g_autoptr(EchDevice) device = load_device();
+    for (size_t first = 0; first < G_N_ELEMENTS(times); first++) {
+        g_autoptr(EchTrace) trace = load_trace("recorded.ech");
+        g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+        for (EchId i = 0; i < ech_trace_n_ops(trace); i++)
+            ech_trace_builder_peek_op(builder, i)->recorded = times[(first + i) % G_N_ELEMENTS(times)];
+        g_autoptr(EchTrace) odd = ech_trace_builder_finish(builder, NULL);
+        g_autoptr(EchValidation) validation = odd ? ech_validate_trace(odd, device, NULL) : NULL;
+        if (!validation)
+            continue;
+        g_autoptr(GString) text = ech_validation_text(validation, device, "odd"), svg = ech_validation_svg(validation, device, "odd");
+        JsonNode *json = ech_validation_json(validation, device);
+        json_node_unref(json);
+    }
+}
+END_TEST
+
+/* The v6e profile: the program of tests on offload, whose copies and kernels the device file's link was measured on. */
+START_TEST(real_profile)
+{
+    const char *path = ECH_SHARED "/traces/xplane/tpu_inference_2_old.xplane.pb";
+    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
+        fprintf(stderr, "skipped: %s is not there\n", path);
+        return;
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchDevice) device = ech_device_load("tpu-v6e", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchValidation) validation = ech_validate_trace(import->trace, device, &error);
+    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(validation->n_wholes, 4);
+    for (size_t i = 0; i < 4; i++)
+        ck_assert(fabs((double)validation->wholes[i].predicted / (double)validation->wholes[i].measured - 1) < 0.03);
+    ck_assert(ech_validation_mape(validation, "kernel") < 0.05);
+    ck_assert(ech_validation_mape(validation, "copy") < 0.08);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("validation");
+    TCase *cases = tcase_create("recorded");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, a_replay_validates_itself);
+    tcase_add_test(cases, recordings_never_predict_themselves);
+    tcase_add_test(cases, devices_are_apart);
+    tcase_add_test(cases, selection);
+    tcase_add_test(cases, nothing_recorded);
+    tcase_add_test(cases, absurd_times);
+    tcase_add_test(cases, real_profile);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
