@@ -152,8 +152,10 @@ static char *copy_group(const Validator *v, const EchOp *op)
 
 static char *kernel_group(const EchTrace *trace, const EchOp *op, const char *how)
 {
-    if (strcmp(how, "estimate") == 0)
+    if (g_str_has_prefix(how, "estimate"))
         return g_strdup("the compiler's estimate");
+    if (strcmp(how, ech_price_name(ECH_PRICE_MODEL)) == 0)
+        return g_strdup("the kernel model");
     bool bytes = false, inferred = false;
     for (uint32_t i = 0; i < op->n_uses; i++) {
         const EchUse *use = &ech_trace_uses(trace)[op->first_use + i];
@@ -229,6 +231,8 @@ static bool predicts(EchPriceSource source)
     switch (source) {
     case ECH_PRICE_ROOFLINE:
     case ECH_PRICE_ESTIMATE:
+    case ECH_PRICE_ESTIMATE_SCALED:
+    case ECH_PRICE_MODEL:
     case ECH_PRICE_LINK:
     case ECH_PRICE_PORT:
     case ECH_PRICE_COLLECTIVE: return true;
@@ -398,7 +402,7 @@ static void write_notes(const Validator *v, EchValidation *validation)
     for (size_t i = 0; i < validation->n_pairs; i++) {
         const EchValidatePair *pair = &validation->pairs[i];
         rooflines = rooflines || strcmp(pair->how, "roofline") == 0;
-        estimates = estimates || strcmp(pair->how, "estimate") == 0;
+        estimates = estimates || g_str_has_prefix(pair->how, "estimate");
         links = links || strcmp(pair->how, "link") == 0;
         pageable = pageable || strstr(pair->group, "pageable");
         unified = unified || strstr(pair->group, "unified");
