@@ -8,7 +8,6 @@
 
 #define REGISTER 1024.0
 #define MAX_STREAM_REGISTERS 1024 /* the largest window of any streaming kernel in the tables */
-#define LONE_REGISTERS 128        /* windows of instructions outside fusions */
 #define MAX_CUTS 96               /* ways of cutting one axis that are tried */
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -109,10 +108,10 @@ void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kern
 {
     double registers = traffic->widest / REGISTER;
     uint64_t steps = 1, buffers = 2;
-    if (!kernel->fused && registers > 8 * LONE_REGISTERS) {
-        steps = (uint64_t)ceil(registers / LONE_REGISTERS);
+    if (!kernel->fused && registers > 8 * model->lone_registers) {
+        steps = (uint64_t)ceil(registers / model->lone_registers);
         buffers = 6;
-    } else if (kernel->fused) {
+    } else if (kernel->fused || registers > model->lone_registers) {
         /* The fewest windows that fit; then as long as more of them, with less arithmetic exposed, are faster. */
         double per_register = MAX(traffic->window_bits, 8) / 8 * REGISTER * (double)buffers;
         double most = MAX(8, MIN(MAX_STREAM_REGISTERS, floor(0.93 * (double)model->budget / per_register)));

@@ -60,6 +60,7 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.int8_start = NUMBER("int8_start_cycles", 0);
     model.int8 = NUMBER("int8_efficiency", 1);
     model.matrix = NUMBER("matrix_efficiency", 1);
+    model.lone_registers = MAX(NUMBER("lone_registers", 128), 1);
     model.gather = NUMBER("gather_cycles", 8);
     model.shuffle = NUMBER("shuffle_cycles", 8);
     model.narrow_store = view == ECH_KERNEL_COMPILER ? 1 : NUMBER("narrow_store", 0);

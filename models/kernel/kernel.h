@@ -124,6 +124,7 @@ typedef struct {
     double matrix;          /**< Efficiency of the matrix unit. */
     double vmem;            /**< Bytes a cycle of on-chip operands. */
     double vmem_read;       /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
+    double lone_registers;  /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
     double gather;          /**< Cycles a gathered row. */
     double shuffle;         /**< Cycles a register moved across lanes. */
     double narrow_store;    /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
