@@ -125,6 +125,8 @@ void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kern
             steps = n;
         }
     }
+    if (model->cores > 1 && registers >= model->cores) /* every core has its share */
+        steps = ech_round_up(steps, (uint64_t)model->cores);
     ret->blocks = (EchKernelBlocks){.bm = (uint64_t)ceil(registers / (double)steps), .steps = steps, .buffers = (uint32_t)buffers};
     ret->chosen = true;
     ech_kernel_stream_vmem(kernel, ret, true);

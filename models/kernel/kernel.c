@@ -41,15 +41,15 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     EchKernelModel model = {.view = view, .unit = unit, .clock_hz = (double)unit->clock_hz};
     /* Fallbacks: what the six chips of the compiler's tables have in common, so that a chip without a table follows from its data sheet. */
     model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
-    model.step = NUMBER("step_cycles", 1900);
+    model.step = NUMBER("step_cycles", 1.2e-6 * model.clock_hz); /* v5e, v5p, v6e: 1.2 us; v4 0.53, tpu7x 1.0 */
     model.fixed = NUMBER("fixed_cycles", 24);
     model.simple = NUMBER("simple_cycles", 0.4);
     model.transcendental = NUMBER("transcendental_cycles", 0.5);
     model.divide = NUMBER("divide_cycles", 3);
     model.broadcast = NUMBER("broadcast_cycles", 0.6);
     model.reduce = NUMBER("reduce_cycles", 1.4);
-    model.start = NUMBER("start_cycles", 2.9 * model.step);
-    model.matrix_step = NUMBER("matrix_step_cycles", 1.7 * model.step);
+    model.start = NUMBER("start_cycles", 3 * model.step);
+    model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
     model.matrix_overhead = NUMBER("matrix_overhead_cycles", 0);
     model.matrix_store = NUMBER("matrix_store_cycles", 0);
     model.accumulate = NUMBER("accumulate_cycles", 0);
@@ -63,12 +63,14 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.lone_registers = MAX(NUMBER("lone_registers", 128), 1);
     model.gather = NUMBER("gather_cycles", 8);
     model.shuffle = NUMBER("shuffle_cycles", 8);
+    model.relayout = NUMBER("relayout_cycles", 5);
     model.narrow_store = view == ECH_KERNEL_COMPILER ? 1 : NUMBER("narrow_store", 0);
     model.stage_input = NUMBER("stage_input", 1);
     model.stage_weights = NUMBER("stage_weights", 0);
     model.stage_result = NUMBER("stage_result", 0);
     model.vmem = vector != NULL && vector->read > 0 ? (double)vector->read / model.clock_hz : 22 * model.hbm;
     model.vmem_read = NUMBER("vmem_read_bytes", model.vmem);
+    model.cores = MAX(floor(NUMBER("megacore", 1)), 1);
     EchBytes budget = vector == NULL ? 16u << 20 : vector->kernel_reserved > 0 ? vector->kernel_reserved : vector->capacity;
     model.budget = (EchBytes)NUMBER("window_bytes", (double)budget);
     model.lanes = 128;
@@ -225,11 +227,19 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
         moved += registers * REGISTER * 4 / model->hbm;
     moved += (double)cost->vmem_read / model->vmem_read + (double)cost->vmem_written / model->vmem + traffic->narrowed / model->hbm;
     double compute = registers / steps * body_cycles(model, &kernel->body, kernel->fused);
+    double serial = MAX(1, ceil(steps / model->cores)); /* steps of the core that has most of them */
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
-    double excess = MAX(0, compute - (moved / steps + model->step)) * (steps - 1);
-    double total = model->fixed + steps * model->step + moved + compute + excess;
+    double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
+    double latency = serial * model->step, fixed = model->fixed;
+    /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at the memory's rate. */
+    bool copies = cost->hbm_read + cost->hbm_written > 0;
+    if (!copies && (model->view == ECH_KERNEL_HARDWARE || (!kernel->fused && cost->vmem_read == 0 && !(traffic->narrowed > 0)))) {
+        latency = fixed = 0;
+        excess = compute * (serial - 1);
+    }
+    double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)
-        *sums = (EchKernelSums){.total = total, .latency = steps * model->step, .hbm = moved, .compute = compute + excess, .busy_compute = compute * steps, .busy_hbm = moved};
+        *sums = (EchKernelSums){.total = total, .latency = latency, .hbm = moved, .compute = compute + excess, .busy_compute = compute * serial, .busy_hbm = moved};
     return total;
 }
 
@@ -287,14 +297,31 @@ static double at(const Axis *a, uint64_t i)
     return i + 1 == a->n ? a->last : a->full;
 }
 
+static double operand_bytes(const EchKernel *kernel, size_t i)
+{
+    return (double)(kernel->operand_bytes != NULL ? kernel->operand_bytes[i] : ech_layout_padded_bytes(&kernel->operands[i], ECH_LAYOUT_DENSE));
+}
+
+static double result_bytes(const EchKernel *kernel, size_t i)
+{
+    return (double)(kernel->result_bytes != NULL ? kernel->result_bytes[i] : ech_layout_padded_bytes(&kernel->results[i], ECH_LAYOUT_DENSE));
+}
+
+static double result_elements(const EchKernel *kernel, size_t i)
+{
+    unsigned bits = ech_layout_element_bits(&kernel->results[i]);
+    return bits == 0 ? 0 : result_bytes(kernel, i) * 8 / bits;
+}
+
 EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel)
 {
     const EchKernelContraction *c = &kernel->contraction;
     const EchLayout *lhs = &kernel->operands[kernel->lhs], *rhs = &kernel->operands[kernel->rhs];
-    const EchLayout *result = &kernel->results[0];
+    size_t own = 0;
     for (size_t i = 1; i < kernel->n_results; i++) /* a fused product may also return a reduction: the widest is its own */
-        if (ech_layout_elements(&kernel->results[i]) > ech_layout_elements(result))
-            result = &kernel->results[i];
+        if (result_elements(kernel, i) > result_elements(kernel, own))
+            own = i;
+    const EchLayout *result = &kernel->results[own];
     EchKernelShape shape = {
         .c = c,
         .lhs_bytes = ech_layout_element_bits(lhs) / 8.0,
@@ -319,15 +346,25 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     /* Extra operands of a fused epilogue or prologue are fetched with the result's blocks. */
     for (size_t i = 0; i < kernel->n_operands; i++)
         if (i != kernel->lhs && i != kernel->rhs && kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i]))
-            shape.extra_bytes += (double)ech_layout_padded_bytes(&kernel->operands[i], ECH_LAYOUT_DENSE);
+            shape.extra_bytes += operand_bytes(kernel, i);
     for (size_t i = 0; i < kernel->n_results; i++)
-        if (&kernel->results[i] != result && kernel->results[i].rank > 0 && !on_chip(&kernel->results[i]))
-            shape.extra_bytes += (double)ech_layout_padded_bytes(&kernel->results[i], ECH_LAYOUT_DENSE);
+        if (i != own && kernel->results[i].rank > 0 && !on_chip(&kernel->results[i]))
+            shape.extra_bytes += result_bytes(kernel, i);
     /* What the arrays really take, against which blocks with halos and padding are scaled. */
-    shape.lhs_total = (double)ech_layout_padded_bytes(lhs, ECH_LAYOUT_DENSE);
-    shape.rhs_total = (double)ech_layout_padded_bytes(rhs, ECH_LAYOUT_DENSE);
-    shape.out_registers = ech_kernel_padded(result) / REGISTER;
+    shape.lhs_total = operand_bytes(kernel, kernel->lhs);
+    shape.rhs_total = operand_bytes(kernel, kernel->rhs);
+    shape.out_registers = result_elements(kernel, own) / REGISTER;
     return shape;
+}
+
+/* Cycles until the units have taken in @weights stationary operands that lie on chip: two thirds of a cycle a row of every tile (compiler: projections of a
+ * decode step, 83 cycles a tile of 128 rows on v5e, 170 a tile of 256 on v6e). Few rows of the other operand do not hide it; a fetch from HBM does. */
+static double load_cycles(const EchKernelShape *s, double weights)
+{
+    double side = s->unit_size;
+    if (s->rhs_hbm)
+        return 0;
+    return ceil(weights / (side * side)) * 0.66 * side / s->units;
 }
 
 /* Latencies follow the copies that a step waits for: the constants are those of two in a step, and of three (two operands and a result) at the start. */
@@ -352,6 +389,10 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
     double extra = s->extra_bytes / model->hbm / (double)(rows.n * columns.n) / (double)c->batch;
     double step_overhead = s->lhs_hbm || s->rhs_hbm || s->out_hbm ? model->matrix_overhead : 0, tile_overhead = s->out_hbm ? model->matrix_store : 0;
     *sums = (EchKernelSums){.total = start_cycles(model, s)};
+    /* Several cores take tiles, or shares of k where there are no more tiles, side by side: a step's latency and overhead count once for all of
+     * them, the first fetches and the last stores together. */
+    double all_tiles = (double)(rows.n * columns.n) * (double)c->batch, cores = MIN(model->cores, all_tiles * (double)depth.n), tile = 0;
+    double shared_k = all_tiles < cores ? cores - all_tiles : 0;
     double fill = 0;
     for (uint64_t group = 0; group < c->batch; group++) {
         for (uint64_t n = 0; n < columns.n; n++) {
@@ -360,16 +401,18 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                 double bm = at(&rows, m);
                 double registers = s->out_hbm ? bm * bn_lanes / REGISTER : 0;
                 double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm : bm * bn * s->out_bits / 8 / model->vmem;
-                store += extra + tile_overhead;
+                store += extra + tile_overhead / cores;
+                bool with_others = ++tile < cores;
                 bool last_tile = group + 1 == c->batch && n + 1 == columns.n && m + 1 == rows.n;
                 /* Two kinds of step at most: full ones and the last of k. */
                 for (unsigned part = 0; part < 2; part++) {
-                    double times = part == 0 ? (double)(depth.n - 1) : 1;
-                    if (times == 0)
+                    double times = part == 0 ? (double)(depth.n - 1) - (tile == 1 ? MIN(shared_k, (double)(depth.n - 1)) : 0) : 1;
+                    if (times <= 0)
                         continue;
                     double bk = part == 0 ? depth.full : depth.last;
                     double bk_lanes = (double)up((uint64_t)bk, 128);
-                    double compute = (double)up((uint64_t)bm, s->c->out_transposed ? 128 : 8) * (double)up((uint64_t)bn, s->n_granule) * bk_lanes / s->rate + step_overhead;
+                    double compute = (double)up((uint64_t)bm, s->c->out_transposed ? 128 : 8) * (double)up((uint64_t)bn, s->n_granule) * bk_lanes / s->rate;
+                    compute = MAX(compute, load_cycles(s, (double)up((uint64_t)bn, 128) * bk_lanes)) + step_overhead / cores;
                     if (split)
                         compute += model->accumulate * bm * (double)up((uint64_t)bn, 128) / REGISTER;
                     compute += model->transpose * ((c->lhs_transposed ? bm * bk : 0) + (c->rhs_transposed ? bn * bk : 0)) / REGISTER;
@@ -377,19 +420,21 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                     sums->macs += times * bm * bn * bk_lanes;
                     double lhs_block = bm * (c->lhs_transposed ? bk : bk_lanes) * lhs_unit;
                     double rhs_block = bn * (c->rhs_transposed ? bk_lanes : bk) * rhs_unit;
-                    if (group == 0 && n == 0 && m == 0 && (part == 0 || depth.n == 1))
-                        fill = lhs_block + rhs_block;
+                    if (group == 0 && n == 0 && m == 0 && (part == 0 || depth.n == 1 || fill == 0))
+                        fill = cores * (lhs_block + rhs_block);
                     if (part == 1 && last_tile) {
-                        sums->total += compute + store - tile_overhead; /* nothing follows that could wait for it */
-                        sums->busy_compute += compute;
-                        sums->busy_hbm += store;
+                        sums->total += cores * (compute + store) - tile_overhead; /* nothing follows that could wait for it */
+                        sums->busy_compute += cores * compute;
+                        sums->busy_hbm += cores * store;
                         continue;
                     }
+                    if (part == 1 && with_others) /* ends with the last one */
+                        continue;
                     if (part == 0) {
                         /* Inside a tile both windows change every step; the step before the last fetches a shorter block. */
                         double last_k = depth.last, last_lanes = (double)up((uint64_t)last_k, 128);
                         double next_last = bm * (c->lhs_transposed ? last_k : last_lanes) * lhs_unit + bn * (c->rhs_transposed ? last_lanes : last_k) * rhs_unit;
-                        double latency = step_latency(model, (unsigned)s->lhs_hbm + s->rhs_hbm);
+                        double latency = step_latency(model, (unsigned)s->lhs_hbm + s->rhs_hbm) / cores;
                         add_steps(sums, model, times - 1, compute, latency, lhs_block + rhs_block, 0);
                         add_steps(sums, model, 1, compute, latency, next_last, 0);
                         continue;
@@ -403,9 +448,9 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                                   (rhs_moves ? next_bn * (c->rhs_transposed ? first_lanes : first_k) * rhs_unit : 0);
                     unsigned copies = (unsigned)(lhs_moves && s->lhs_hbm) + (rhs_moves && s->rhs_hbm);
                     if (split)
-                        add_steps(sums, model, 1, compute, step_latency(model, copies), next, model->split_store * store);
+                        add_steps(sums, model, 1, compute, step_latency(model, copies) / cores, next, model->split_store * store);
                     else
-                        add_steps(sums, model, 1, compute, step_latency(model, copies + s->out_hbm), next + store, 0);
+                        add_steps(sums, model, 1, compute, step_latency(model, copies + s->out_hbm) / cores, next + store, 0);
                 }
             }
         }
@@ -421,28 +466,33 @@ static double contraction_depth(const EchKernelContraction *c)
     return (double)up(c->k, 128) * (double)ceil_div(c->taps, packed);
 }
 
+double ech_kernel_contraction_macs(const EchKernelContraction *c)
+{
+    return (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, 128) * contraction_depth(c);
+}
+
 /* Many equal steps: batches and convolutions, and products too long to walk. */
 static void sum_product(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWalk *walk, EchKernelSums *sums)
 {
     double steps = MAX(walk->steps, 1);
+    double tiles = MAX(walk->tiles, 1), cores = MIN(model->cores, steps);
     bool copies = s->lhs_hbm || s->rhs_hbm || s->out_hbm;
-    double compute = walk->macs / steps / s->rate + (copies ? model->matrix_overhead : 0);
+    double compute = MAX(walk->macs / steps / s->rate, load_cycles(s, walk->weights)) + (copies ? model->matrix_overhead : 0) / cores;
     double in = walk->in_bytes / steps / model->hbm;
     unsigned fetches = in > 0 ? (unsigned)s->lhs_hbm + s->rhs_hbm : 0;
-    double tile_overhead = s->out_hbm ? model->matrix_store : 0;
+    double tile_overhead = s->out_hbm ? model->matrix_store / cores : 0;
     double registers = s->out_hbm ? s->out_registers : 0;
-    double tiles = MAX(walk->tiles, 1);
     double store = (ech_kernel_store_bytes(model, registers, s->out_bits) + s->extra_bytes) / model->hbm + tiles * tile_overhead;
     bool split = walk->tiles < walk->steps;
     *sums = (EchKernelSums){.total = start_cycles(model, s), .macs = walk->macs};
-    sums->total += in + compute + store / tiles - tile_overhead;
-    sums->busy_compute += compute;
-    sums->busy_hbm += in + store / tiles;
+    sums->total += cores * (in + compute + store / tiles - tile_overhead);
+    sums->busy_compute += cores * compute;
+    sums->busy_hbm += cores * (in + store / tiles);
     if (split) {
-        add_steps(sums, model, steps - tiles, compute, step_latency(model, fetches), in, 0);
-        add_steps(sums, model, tiles - 1, compute, step_latency(model, fetches), in, model->split_store * store / tiles);
+        add_steps(sums, model, steps - MAX(tiles, cores), compute, step_latency(model, fetches) / cores, in, 0);
+        add_steps(sums, model, MAX(tiles - cores, 0), compute, step_latency(model, fetches) / cores, in, model->split_store * store / tiles);
     } else {
-        add_steps(sums, model, steps - 1, compute, step_latency(model, fetches + s->out_hbm), in + store / tiles, 0);
+        add_steps(sums, model, steps - cores, compute, step_latency(model, fetches + s->out_hbm) / cores, in + store / tiles, 0);
     }
 }
 
@@ -458,7 +508,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     EchKernelSums sums;
     const EchKernelContraction *c = shape->c;
     uint64_t m = ceil_div(c->m, MAX(blocks->bm, 1u)), n = ceil_div(c->n, MAX(blocks->bn, 1u)), k = ceil_div(c->k, MAX(blocks->bk, 1u));
-    if (!c->convolution && (double)m * (double)n * (double)c->batch <= 65536) {
+    if (!c->convolution && !(c->other_macs > 0) && (double)m * (double)n * (double)c->batch <= 65536) {
         walk_product(model, shape, blocks, &sums);
     } else {
         EchKernelWalk walk = ech_kernel_walk(shape, blocks, m, n, k);
@@ -478,7 +528,7 @@ EchKernelWalk ech_kernel_walk(const EchKernelShape *s, const EchKernelBlocks *bl
     double rows = (double)m * (double)up(MIN(blocks->bm, c->m), s->m_granule), columns = (double)n * (double)up(MIN(blocks->bn, c->n), s->n_granule);
     rows = MIN(rows, (double)up(c->m, s->m_granule));
     columns = MIN(columns, (double)up(c->n, s->n_granule));
-    walk.macs = groups * rows * columns * contraction_depth(c);
+    walk.macs = groups * rows * columns * contraction_depth(c) + c->other_macs;
     double lhs = s->lhs_total * (k > 1 ? (double)n : m > 1 ? (double)n : 1);
     double rhs = s->rhs_total * (k > 1 ? (double)m : 1);
     walk.in_bytes = (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0);
@@ -488,7 +538,7 @@ EchKernelWalk ech_kernel_walk(const EchKernelShape *s, const EchKernelBlocks *bl
 /* Blocks in elements from windows counted in tiles; false where the windows do not describe a plain product. */
 static bool blocks_of_windows(const EchKernelWindows *w, const EchKernelContraction *c, EchKernelBlocks *ret)
 {
-    if (c->convolution || c->batch != 1 || w->n_iterations != 3 || w->n_output != 2 || w->n_input != 2)
+    if (c->convolution || c->batch != 1 || c->other_macs > 0 || w->n_iterations != 3 || w->n_output != 2 || w->n_input != 2)
         return false;
     ret->bm = c->out_transposed ? (uint64_t)w->output[1] * 128 : (uint64_t)w->output[0] * 8;
     ret->bn = c->out_transposed ? (uint64_t)w->output[0] * 8 : (uint64_t)w->output[1] * 128;
@@ -519,13 +569,14 @@ static EchKernelWalk walk_of_windows(const EchKernelShape *s, const EchKernelWin
     double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = MAX(w->iterations[w->n_iterations - 1], 1u);
     double middle = steps / outer / inner;
     EchKernelWalk walk = {.steps = steps, .tiles = steps / inner};
-    walk.macs = (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, s->n_granule) * contraction_depth(c);
+    walk.macs = (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, s->n_granule) * contraction_depth(c) + c->other_macs;
     double lhs_window = window_elements(w->input, w->n_input) * s->lhs_bytes, rhs_window = window_elements(w->kernel, w->n_kernel) * s->rhs_bytes;
-    double rhs_loads = inner > 1 || c->batch > 1 ? outer * (c->batch > 1 ? 1 : middle) * inner : outer;
+    double rhs_loads = c->batch > 1 ? steps : inner > 1 ? outer * middle * inner : outer;
     double lhs_loads = middle * inner > 1 || c->batch > 1 ? steps : 1;
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
     double lhs = MIN(lhs_window * lhs_loads, s->lhs_total * (c->batch > 1 ? 1 : outer) * 2), rhs = MIN(rhs_window * rhs_loads, s->rhs_total * (c->batch > 1 || inner == 1 ? 1 : middle));
     walk.in_bytes = (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0);
+    walk.weights = c->convolution ? 0 : MIN(window_elements(w->kernel, w->n_kernel), (double)up(c->n, 128) * (double)up(c->k, 128) * (double)c->batch / (outer * inner));
     return walk;
 }
 
@@ -570,23 +621,28 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
 {
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums = {0};
-    double moved = ((double)ret->hbm_read + traffic.stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem;
     double registers = traffic.widest / REGISTER;
     double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / 1024));
-    bool same_order = kernel->n_results == 1 && kernel->n_operands >= 1 && kernel->results[0].rank == kernel->operands[0].rank &&
-                      memcmp(kernel->results[0].order, kernel->operands[0].order, kernel->results[0].rank) == 0;
-    double shuffle = same_order ? 0 : registers * model->shuffle; /* a transposed register goes through the cross-lane unit row by row */
-    if (kernel->windows.buffers == 0 && !same_order) {
-        sums.total = model->fixed + steps * model->step + moved + shuffle; /* not pipelined */
-        sums.compute = shuffle;
-    } else {
-        sums.total = model->fixed + steps * model->step + MAX(moved, shuffle);
-        sums.compute = MAX(0, shuffle - moved);
+    double serial = MAX(1, ceil(steps / model->cores));
+    bool same_lanes = kernel->n_results == 1 && kernel->n_operands >= 1 && kernel->results[0].rank == kernel->operands[0].rank &&
+                      (kernel->results[0].rank == 0 || kernel->results[0].order[0] == kernel->operands[0].order[0]);
+    bool compiler = model->view == ECH_KERNEL_COMPILER, from_hbm = ret->hbm_read > 0, hbm = from_hbm || ret->hbm_written > 0;
+    double narrowed = same_lanes ? traffic.narrowed / model->hbm : 0;
+    double moved = ((double)ret->hbm_read + traffic.stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem + narrowed;
+    /* A register whose lanes become rows goes through the cross-lane unit; the compiler counts that only behind a fetch. */
+    double relayout = same_lanes ? 0 : registers * (from_hbm || !compiler ? model->relayout : MIN(model->relayout, 0.5));
+    double latency = hbm || narrowed > 0 ? serial * model->step : 0;
+    if (compiler && !hbm && !same_lanes) { /* its price of a relayout on chip: a constant for every window */
+        moved = 0;
+        latency = 0;
+        relayout = 100 * steps;
     }
-    sums.latency = steps * model->step;
+    sums.total = (hbm || latency > 0 ? model->fixed : 0) + latency + moved + relayout;
+    sums.compute = relayout;
+    sums.latency = latency;
     sums.hbm = moved;
     sums.busy_hbm = moved;
-    sums.busy_compute = shuffle;
+    sums.busy_compute = relayout;
     ret->blocks.steps = (uint64_t)steps;
     finish(model, &sums, ret);
 }

@@ -57,6 +57,7 @@ typedef struct {
     uint64_t taps;            /**< Positions of a convolution's window; 1 for products. */
     bool one_tap;             /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
     uint64_t input_pixels;    /**< Pixels of a convolution's input; 0 for products (then m). */
+    double other_macs;        /**< Padded multiply-accumulates of further products fused into it. */
     uint32_t passes;          /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
     bool convolution;
     bool lhs_transposed, rhs_transposed, out_transposed; /**< The contracted dimension of lhs lies on rows; of rhs on lanes; rows of the result on lanes. */
@@ -126,11 +127,13 @@ typedef struct {
     double vmem_read;       /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
     double lone_registers;  /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
     double gather;          /**< Cycles a gathered row. */
+    double relayout;        /**< Cycles a register whose lanes a copy makes rows. */
     double shuffle;         /**< Cycles a register moved across lanes. */
     double narrow_store;    /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;     /**< Share of a 16-bit lhs block kept on chip a second time where the weights of a step do not fit into the units at once. */
     double stage_weights;   /**< Share of the rhs block kept in 32 bits. */
     double stage_result;    /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
+    double cores;           /**< Cores that share every kernel's steps as one device (megacore); 1 else. Rates are those of all of them. */
     EchBytes budget;        /**< On-chip bytes of a kernel's own windows. */
     uint32_t lanes, sublanes;
     const EchUnit *unit;    /**< Matrix unit; borrowed from the device. */
@@ -141,6 +144,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
 /** Prices a kernel with the windows that it gives, or with windows of our own choice where it gives none or @own_tiles. Never fails: a kernel
  * with no array costs nothing. */
 void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret);
+/** Multiply-accumulates of a contraction, its sizes padded to whole registers. */
+double ech_kernel_contraction_macs(const EchKernelContraction *contraction);
 /** The matrix unit's multiply-accumulates a cycle for operands of @dtype. */
 double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype);
 /** "stream", "contraction", "copy", "gather". */

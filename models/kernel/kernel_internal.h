@@ -33,6 +33,7 @@ typedef struct {
 /** A contraction in equal steps. */
 typedef struct {
     double steps, tiles, macs, in_bytes;
+    double weights; /**< Elements of the stationary operand in a step; 0: unknown. */
 } EchKernelWalk;
 
 double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits);

@@ -602,6 +602,11 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
                        own.time > 0 && cost.time > 0;
         if (carried) {
             double scaled = (double)op.estimate * ((double)cost.time / (double)own.time);
+            /* No kernel moves its bytes faster than the memory: some of the compiler's estimates do. */
+            const EchMemory *hbm = ech_device_memory_kind(l->options.price_on, ECH_MEM_HBM);
+            double rate = hbm ? (double)MAX(hbm->nominal, hbm->read) : 0;
+            if (rate > 0)
+                scaled = MAX(scaled, ((double)cost.hbm_read + (double)cost.hbm_written) / rate * 1e12);
             op.estimate = scaled < 9e18 ? (EchTime)(scaled + 0.5) : ECH_TIME_MAX;
         } else {
             op.estimate = cost.time;

@@ -68,6 +68,10 @@ typedef struct {
     uint64_t widest;          /* elements */
     EchKernelBody body;
     EchId product;            /* the widest convolution or dot, or ECH_NONE */
+    EchId callers[MAX_DEPTH]; /* fusions around it, outermost first */
+    unsigned n_callers;
+    GArray *products;         /* EchId: all of them */
+    EchId path[MAX_DEPTH];    /* fusions around what is looked at */
     bool gathers, scatters, moves_only;
     uint64_t gathered;
 } Survey;
@@ -131,13 +135,19 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     bool wide = elements > 0 && elements >= survey->widest / 2;
     switch ((int)at->opcode) {
     case ECH_HLO_FUSION:
+        if (depth < MAX_DEPTH)
+            survey->path[depth] = id;
         for (uint32_t i = 0; i < at->n_called && depth < MAX_DEPTH; i++)
             survey_computation(survey, ech_program_called(program, at, i), depth + 1);
         return;
     case ECH_HLO_CONVOLUTION:
     case ECH_HLO_DOT:
-        if (survey->product == ECH_NONE || elements > elements_of(program, program->instructions[survey->product].shape))
+        g_array_append_val(survey->products, id);
+        if (survey->product == ECH_NONE || elements > elements_of(program, program->instructions[survey->product].shape)) {
             survey->product = id;
+            survey->n_callers = MIN(depth, (unsigned)MAX_DEPTH);
+            memcpy(survey->callers, survey->path, sizeof survey->callers);
+        }
         return;
     case ECH_HLO_BROADCAST:
         survey->body.broadcast += wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0));
@@ -295,7 +305,12 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         /* A batch dimension is written as a window that meets one position of the operand at each of its own. */
         bool batch = window.size[i] > 1 && taps == 1 && out->dims[os] == window.size[i] && lhs->dims[ls] == window.size[i];
         if (batch) {
-            c->batch *= out->dims[os];
+            c->batch = ech_bytes_mul(c->batch, out->dims[os]);
+            continue;
+        }
+        /* A dimension of the kernel that the result keeps: a window that meets the one position of the operand at each of its own. */
+        if (window.size[i] > 1 && lhs->dims[ls] == 1 && out->dims[os] == window.size[i]) {
+            c->n = ech_bytes_mul(c->n, window.size[i]);
             continue;
         }
         c->taps = ech_bytes_mul(c->taps, taps);
@@ -339,6 +354,12 @@ static bool read_dot(const EchProgram *program, const EchInstruction *dot, EchKe
     c->m = ech_layout_elements(lhs) / c->batch / c->k;
     c->n = ech_layout_elements(rhs) / c->batch / c->k;
     return c->m > 0 && c->n > 0;
+}
+
+static bool read_product(const EchProgram *program, EchId id, EchKernelContraction *ret)
+{
+    const EchInstruction *product = &program->instructions[id];
+    return product->n_operands >= 2 && (product->opcode == ECH_HLO_DOT ? read_dot(program, product, ret) : read_convolution(program, product, ret));
 }
 
 static uint32_t read_passes(const EchInstruction *product, const EchLayout *lhs)
@@ -454,6 +475,8 @@ static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, un
     case ECH_HLO_DYNAMIC_UPDATE_SLICE:
     case ECH_HLO_SCATTER:
         return k == 0 ? 0 : whole;
+    case ECH_HLO_TUPLE: /* rides through */
+        return 0;
     case ECH_HLO_FUSION: {
         if (at->n_called == 0 || depth >= MAX_DEPTH)
             return whole;
@@ -477,6 +500,8 @@ static EchBytes bytes_written(const EchProgram *program, EchId id, unsigned dept
     const EchInstruction *at = &program->instructions[id];
     if (at->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && at->n_operands > 1)
         return shape_bytes(program, ech_program_operand(program, at, 1));
+    if (at->opcode == ECH_HLO_PARAMETER && depth > 0) /* rides through */
+        return 0;
     if (at->opcode == ECH_HLO_SCATTER && at->n_operands > 2)
         return shape_bytes(program, ech_program_operand(program, at, at->n_operands - 1u));
     if (depth < MAX_DEPTH) {
@@ -503,11 +528,27 @@ static void collect(Arrays *arrays, EchId instruction)
         }
     }
     add_leaves(program, at->shape, arrays->results, 0);
-    bool array = !program->shapes[at->shape].is_tuple;
+    const EchShape *shape = &program->shapes[at->shape];
+    /* A fusion that returns several arrays: each is an operand of its body's root. */
+    const EchInstruction *root = NULL;
+    if (shape->is_tuple && at->opcode == ECH_HLO_FUSION && at->n_called > 0)
+        root = &program->instructions[program->computations[ech_program_called(program, at, 0)].root];
+    bool parts = root != NULL && root->opcode == ECH_HLO_TUPLE && root->n_operands == shape->n_elements && arrays->results->len == shape->n_elements;
     for (guint i = 0; i < arrays->results->len; i++) {
-        EchBytes bytes = array ? bytes_written(program, instruction, 0) : ech_layout_padded_bytes(&g_array_index(arrays->results, EchLayout, i), ECH_LAYOUT_DENSE);
+        EchBytes bytes = ech_layout_padded_bytes(&g_array_index(arrays->results, EchLayout, i), ECH_LAYOUT_DENSE);
+        if (!shape->is_tuple)
+            bytes = bytes_written(program, instruction, 0);
+        else if (parts)
+            bytes = MIN(bytes, bytes_written(program, ech_program_operand(program, root, i), 1));
         g_array_append_val(arrays->result_bytes, bytes);
     }
+}
+
+/* Elements of an array that @bytes of it hold. */
+static uint64_t elements_touched(const EchLayout *layout, EchBytes bytes)
+{
+    unsigned bits = ech_layout_element_bits(layout);
+    return bits == 0 ? 0 : MIN(ech_layout_elements(layout), ech_bytes_mul(bytes, 8) / bits);
 }
 
 bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret)
@@ -521,11 +562,12 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
     Arrays arrays = {program, operands, results, operand_bytes, result_bytes, operand_of};
     collect(&arrays, instruction);
 
-    Survey survey = {.program = program, .product = ECH_NONE, .moves_only = true};
+    g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
     for (guint i = 0; i < operands->len; i++)
-        survey.widest = MAX(survey.widest, ech_layout_elements(&g_array_index(operands, EchLayout, i)));
+        survey.widest = MAX(survey.widest, elements_touched(&g_array_index(operands, EchLayout, i), g_array_index(operand_bytes, EchBytes, i)));
     for (guint i = 0; i < results->len; i++)
-        survey.widest = MAX(survey.widest, ech_layout_elements(&g_array_index(results, EchLayout, i)));
+        survey.widest = MAX(survey.widest, elements_touched(&g_array_index(results, EchLayout, i), g_array_index(result_bytes, EchBytes, i)));
     survey_instruction(&survey, instruction, 0);
 
     EchKernel kernel = {
@@ -544,19 +586,23 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
     if (survey.product != ECH_NONE) {
         const EchInstruction *product = &program->instructions[survey.product];
         EchKernelContraction contraction;
-        bool known = product->n_operands >= 2 && results->len > 0 &&
-                     (product->opcode == ECH_HLO_DOT ? read_dot(program, product, &contraction) : read_convolution(program, product, &contraction));
-        if (known) {
+        if (results->len > 0 && read_product(program, survey.product, &contraction)) {
+            for (guint i = 0; i < products->len; i++) {
+                EchKernelContraction other;
+                if (g_array_index(products, EchId, i) != survey.product && read_product(program, g_array_index(products, EchId, i), &other))
+                    contraction.other_macs += ech_kernel_contraction_macs(&other);
+            }
             EchId sides[2];
             for (unsigned side = 0; side < 2; side++) {
                 EchId operand = ech_program_operand(program, product, side), parameter = ECH_NONE;
                 sides[side] = side; /* a product of its own */
                 if (survey.product != instruction) {
                     /* The product may lie in a fusion inside: climb to the parameter of the outermost one. */
-                    EchId computation = product->computation;
-                    parameter = parameter_behind(program, operand, computation, 0);
-                    if (at->n_called > 0 && computation != ech_program_called(program, at, 0))
-                        parameter = ECH_NONE;
+                    parameter = parameter_behind(program, operand, product->computation, 0);
+                    for (unsigned level = survey.n_callers; level-- > 1 && parameter != ECH_NONE;) {
+                        const EchInstruction *caller = &program->instructions[survey.callers[level]];
+                        parameter = parameter < caller->n_operands ? parameter_behind(program, ech_program_operand(program, caller, parameter), caller->computation, 0) : ECH_NONE;
+                    }
                     sides[side] = ECH_NONE;
                     for (guint i = 0; i < operand_of->len && sides[side] == ECH_NONE; i++)
                         if (parameter != ECH_NONE && g_array_index(operand_of, uint32_t, i) == parameter)
