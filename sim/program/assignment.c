@@ -134,7 +134,18 @@ EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space)
     return total;
 }
 
-/* Does an allocation hold any array of rank 1 or more? */
+/* A scalar that comes of arrays is written to memory by the vector unit; one that comes of scalars never leaves the core's registers. */
+static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
+{
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        const EchLayout *layout = ech_program_layout(program, program->instructions[ech_program_operand(program, i, k)].shape);
+        if (layout && layout->rank > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does an allocation hold anything that needs memory: an array of rank 1 or more, or a scalar made of one? */
 static bool holds_arrays(const EchProgram *program, const EchAllocation *allocation)
 {
     for (uint32_t k = 0; k < allocation->n_assigned; k++) {
@@ -142,9 +153,9 @@ static bool holds_arrays(const EchProgram *program, const EchAllocation *allocat
         if (v == ECH_NONE)
             return true;
         const EchValue *value = &program->values[v];
-        EchId shape = ech_program_subshape(program, program->instructions[value->defined.instruction].shape, value->defined.position);
-        const EchLayout *layout = ech_program_layout(program, shape);
-        if (layout && layout->rank > 0)
+        const EchInstruction *definer = &program->instructions[value->defined.instruction];
+        const EchLayout *layout = ech_program_layout(program, ech_program_subshape(program, definer->shape, value->defined.position));
+        if (layout && (layout->rank > 0 || (!value->is_phi && comes_of_arrays(program, definer))))
             return true;
     }
     return false;
