@@ -1,16 +1,18 @@
 /* echelon import: a captured file to a trace file. */
+#include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
+#include "sim/report/program_info.h"
 #include "sim/trace/file.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* What the importer counted travels with the trace, so that info on the .ech shows it too. */
-static EchTrace *with_counters(const EchImport *import, GError **error)
+static EchTrace *with_counters(const EchImport *import, const EchTrace *trace, GError **error)
 {
-    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(import->trace);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
     const EchDiag *tables[] = {import->records, import->diag};
     for (size_t t = 0; t < G_N_ELEMENTS(tables); t++) {
         size_t n;
@@ -23,6 +25,17 @@ static EchTrace *with_counters(const EchImport *import, GError **error)
         }
     }
     return ech_trace_builder_finish(builder, error);
+}
+
+/* The trace that a program makes on the chip it was compiled for: buffers assigned, kernels with the compiler's estimates. */
+static EchTrace *lower(const EchImport *import, const char *device, uint64_t trips, GError **error)
+{
+    if (!ech_report_program_complete(import->program, device, import->diag, error))
+        return NULL;
+    const char *chip = device ? device : import->program->chip;
+    g_autoptr(EchDevice) loaded = chip ? ech_device_load(chip, NULL, NULL) : NULL;
+    EchLowerOptions options = {.loop_trips = trips};
+    return ech_program_lower(import->program, loaded, &options, import->diag, error);
 }
 
 int ech_verb_import(int argc, char **argv)
@@ -52,6 +65,9 @@ int ech_verb_import(int argc, char **argv)
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))
         return ech_cli_fail(error);
+    g_autoptr(EchTrace) lowered = import->program ? lower(import, device, (uint64_t)trips, &error) : NULL;
+    if (error)
+        return ech_cli_fail(error);
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(import->diag, &n);
     for (size_t i = 0; i < n; i++)
@@ -59,11 +75,7 @@ int ech_verb_import(int argc, char **argv)
                 rows[i].first ? rows[i].first : "");
     for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
         fprintf(stderr, "%s\n", *remark);
-    if (!import->trace) {
-        g_set_error(&error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an XLA program; 'echelon run' and 'echelon info' take it as it is", rest[0]);
-        return ech_cli_fail(error);
-    }
-    g_autoptr(EchTrace) trace = with_counters(import, &error);
+    g_autoptr(EchTrace) trace = with_counters(import, lowered ? lowered : import->trace, &error);
     if (!trace)
         return ech_cli_fail(error);
     if (out) {

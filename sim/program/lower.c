@@ -17,7 +17,7 @@ typedef struct {
     EchId home;            /* while instruction it belongs to, ECH_NONE for the whole program */
     int64_t first, last;   /* home-level span in the flat schedule */
     EchId first_at, last_at; /* home-level instructions */
-    EchId merged;          /* buffer whose place this one takes over in place, or ECH_NONE */
+    EchId merged;          /* resident buffer whose place this one lies in, or ECH_NONE */
     EchBytes bytes;
     uint64_t offset;
     bool wanted, resident, kept; /* kept: not freed (outputs) */
@@ -38,9 +38,11 @@ typedef struct {
     Place *places;       /* places[p->n_buffers] */
     GArray **born, **dies; /* per instruction: EchValueBuffer ids allocated before it and freed after it, or NULL */
     GArray **homed;        /* per loop: EchValueBuffer ids made once per iteration, or NULL */
+    bool *untaken;       /* per computation: in a branch of a conditional that is not taken */
     bool *hidden;        /* per computation: run by an instruction that is lowered as one op, or not at all */
     EchId *started;      /* per instruction: the op that a done waits for, or ECH_NONE */
     EchBytes *operand_bytes;
+    EchId *handed;       /* per value buffer: the one that took its place at the instruction being lowered, or ECH_NONE */
     GArray *pending;     /* Pending */
     GHashTable *queues;  /* name -> queue id + 1 */
     EchId core;
@@ -119,9 +121,10 @@ static int64_t begin_of(const EchProgram *p, EchId i)
     return instruction->schedule;
 }
 
-static void touch(const EchProgram *p, Place *place, EchId i)
+static void touch(const Lowerer *l, Place *place, EchId i)
 {
-    if (p->instructions[i].schedule == ECH_NONE)
+    const EchProgram *p = l->p;
+    if (p->instructions[i].schedule == ECH_NONE || l->untaken[p->instructions[i].computation])
         return;
     i = at_level(p, i, place->home);
     int64_t begin = begin_of(p, i), end = p->instructions[i].schedule;
@@ -132,6 +135,38 @@ static void touch(const EchProgram *p, Place *place, EchId i)
     if (place->last_at == ECH_NONE || end > place->last) {
         place->last = end;
         place->last_at = i;
+    }
+}
+
+/* One branch of a conditional runs: the one with the most work, then the most instructions. */
+static uint32_t taken_branch(const EchProgram *p, const EchInstruction *i)
+{
+    uint32_t best = 0;
+    uint64_t most = 0;
+    for (uint32_t k = 0; k < i->n_called; k++) {
+        const EchBody *body = &p->bodies[ech_program_called(p, i, k)];
+        uint64_t weight = ech_bytes_add(ech_bytes_add(body->work.matrix, body->work.vector), p->computations[ech_program_called(p, i, k)].n);
+        if (weight > most) {
+            most = weight;
+            best = k;
+        }
+    }
+    return best;
+}
+
+/* Computations of branches that are not taken, and what they call, are no part of the trace. */
+static void find_untaken(Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    for (size_t k = p->n_flat; k-- > 0;) {
+        const EchInstruction *i = &p->instructions[p->flat[k]];
+        bool branches = i->opcode == ECH_HLO_CONDITIONAL;
+        uint32_t taken = branches ? taken_branch(p, i) : 0;
+        for (uint32_t c = 0; c < i->n_called; c++) {
+            EchId called = ech_program_called(p, i, c);
+            if (p->computations[called].caller == p->flat[k])
+                l->untaken[called] = l->untaken[i->computation] || (branches && called != ech_program_called(p, i, taken));
+        }
     }
 }
 
@@ -148,7 +183,7 @@ static void place_buffer(Lowerer *l, EchId b)
     for (uint32_t k = 0; k < buffer->n_values; k++) {
         const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
         const EchInstruction *definer = &p->instructions[value->defined.instruction];
-        if (definer->schedule == ECH_NONE)
+        if (definer->schedule == ECH_NONE || l->untaken[definer->computation])
             continue;
         EchId loop = loop_around(p, definer->computation);
         place->home = first ? loop : common_loop(p, place->home, loop);
@@ -162,7 +197,7 @@ static void place_buffer(Lowerer *l, EchId b)
         const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
         for (uint32_t u = 0; u < value->n_uses && place->home != ECH_NONE; u++) {
             const EchInstruction *user = &p->instructions[p->uses[value->first_use + u].user];
-            if (user->schedule != ECH_NONE)
+            if (user->schedule != ECH_NONE && !l->untaken[user->computation])
                 place->home = common_loop(p, place->home, loop_around(p, user->computation));
         }
     }
@@ -170,10 +205,10 @@ static void place_buffer(Lowerer *l, EchId b)
         const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
         for (uint32_t h = 0; h < value->n_holders; h++) {
             const EchPosition *holder = &p->holders[value->first_holder + h];
-            touch(p, place, holder->instruction);
+            touch(l, place, holder->instruction);
         }
         for (uint32_t u = 0; u < value->n_uses; u++)
-            touch(p, place, p->uses[value->first_use + u].user);
+            touch(l, place, p->uses[value->first_use + u].user);
     }
     place->resident |= buffer->is_parameter || buffer->is_constant;
     place->kept = buffer->live_out || place->resident;
@@ -181,15 +216,15 @@ static void place_buffer(Lowerer *l, EchId b)
         place->home = ECH_NONE;
 }
 
-/* What shares an allocation of its own (a parameter's, an output's) is one buffer of the trace: temporaries lie there while it is not in use. */
-static void join_allocation(Lowerer *l, const EchAllocation *allocation)
+/* Temporaries that lie in a donated parameter's place while it is not in use: the parameter is there all the time, they are part of it. */
+static void join_resident(Lowerer *l, const EchAllocation *allocation)
 {
     const EchProgram *p = l->p;
     EchId into = ECH_NONE;
-    for (uint32_t k = 0; k < allocation->n_assigned; k++) {
+    for (uint32_t k = 0; k < allocation->n_assigned && into == ECH_NONE; k++) {
         EchId value = p->assignment->assigned[allocation->first_assigned + k].value;
         EchId b = value == ECH_NONE ? ECH_NONE : p->values[value].buffer;
-        if (b != ECH_NONE && l->places[b].wanted && l->places[b].first_at != ECH_NONE && (into == ECH_NONE || (l->places[b].resident && !l->places[into].resident)))
+        if (b != ECH_NONE && l->places[b].wanted && l->places[b].resident && l->places[b].first_at != ECH_NONE)
             into = b;
     }
     for (uint32_t k = 0; into != ECH_NONE && k < allocation->n_assigned; k++) {
@@ -197,18 +232,8 @@ static void join_allocation(Lowerer *l, const EchAllocation *allocation)
         EchId b = value == ECH_NONE ? ECH_NONE : p->values[value].buffer;
         if (b == ECH_NONE || b == into || !l->places[b].wanted || l->places[b].first_at == ECH_NONE || l->places[b].merged != ECH_NONE)
             continue;
-        Place *place = &l->places[into];
         l->places[b].merged = into;
-        place->home = common_loop(p, place->home, l->places[b].home);
-        place->bytes = MAX(place->bytes, l->places[b].bytes);
-        place->kept = true;
-        EchId ends[2] = {l->places[b].first_at, l->places[b].last_at};
-        touch(p, place, place->first_at);
-        touch(p, place, place->last_at);
-        touch(p, place, ends[0]);
-        touch(p, place, ends[1]);
-        place->first_at = at_level(p, place->first_at, place->home);
-        place->last_at = at_level(p, place->last_at, place->home);
+        l->places[into].bytes = MAX(l->places[into].bytes, l->places[b].bytes);
     }
 }
 
@@ -240,93 +265,20 @@ static void give_offsets(Lowerer *l)
             }
             *top = ech_bytes_add(base, allocation->bytes);
             if (pass == 0)
-                join_allocation(l, allocation);
+                join_resident(l, allocation);
         }
     }
 }
 
-/* A buffer that begins where another of the same place ends takes its bytes over: one buffer of the trace. */
-typedef struct {
-    int32_t space;
-    uint64_t offset;
-    EchId home;
-    int64_t first;
-    EchId buffer;
-} Slot;
-
-static int compare_slots(gconstpointer a, gconstpointer b)
-{
-    const Slot *x = a, *y = b;
-    if (x->space != y->space)
-        return x->space < y->space ? -1 : 1;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    if (x->home != y->home)
-        return x->home < y->home ? -1 : 1;
-    if (x->first != y->first)
-        return x->first < y->first ? -1 : 1;
-    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
-}
-
-static void merge_in_place(Lowerer *l)
-{
-    g_autoptr(GArray) slots = g_array_new(FALSE, FALSE, sizeof(Slot));
-    for (EchId b = 0; b < l->p->n_buffers; b++) {
-        const Place *place = &l->places[b];
-        if (!place->wanted || place->resident || place->offset == ECH_OFFSET_NONE || place->first_at == ECH_NONE || place->merged != ECH_NONE)
-            continue;
-        Slot slot = {l->p->buffers[b].space, place->offset, place->home, place->first, b};
-        g_array_append_val(slots, slot);
-    }
-    g_array_sort(slots, compare_slots);
-    EchId into = ECH_NONE;
-    for (guint k = 1; k < slots->len; k++) {
-        const Slot *before = &g_array_index(slots, Slot, k - 1), *slot = &g_array_index(slots, Slot, k);
-        if (into == ECH_NONE)
-            into = before->buffer;
-        Place *a = &l->places[into], *c = &l->places[slot->buffer];
-        bool same = before->space == slot->space && before->offset == slot->offset && before->home == slot->home;
-        if (!same || a->last < c->first || a->bytes < c->bytes) {
-            into = slot->buffer;
-            continue;
-        }
-        c->merged = into;
-        if (c->last > a->last) {
-            a->last = c->last;
-            a->last_at = c->last_at;
-        }
-        a->kept |= c->kept;
-    }
-}
-
-/* One branch of a conditional runs: the one with the most work, then the most instructions. */
-static uint32_t taken_branch(const EchProgram *p, const EchInstruction *i)
-{
-    uint32_t best = 0;
-    uint64_t most = 0;
-    for (uint32_t k = 0; k < i->n_called; k++) {
-        const EchBody *body = &p->bodies[ech_program_called(p, i, k)];
-        uint64_t weight = ech_bytes_add(ech_bytes_add(body->work.matrix, body->work.vector), p->computations[ech_program_called(p, i, k)].n);
-        if (weight > most) {
-            most = weight;
-            best = k;
-        }
-    }
-    return best;
-}
-
-/* Branches not taken and bodies of async computations are not lowered one by one: what first or last touches a buffer in them is the
- * instruction that runs them. */
+/* Bodies of async computations are not lowered one by one: what first or last touches a buffer in them is the instruction that runs them. */
 static void lift_unlowered(Lowerer *l)
 {
     const EchProgram *p = l->p;
     bool *hidden = l->hidden;
     for (size_t k = 0; k < p->n_flat; k++) {
         const EchInstruction *i = &p->instructions[p->flat[k]];
-        bool branches = i->opcode == ECH_HLO_CONDITIONAL;
-        uint32_t taken = branches ? taken_branch(p, i) : 0;
         for (uint32_t c = 0; c < i->n_called; c++)
-            hidden[ech_program_called(p, i, c)] |= branches ? c != taken : i->opcode == ECH_HLO_ASYNC_START;
+            hidden[ech_program_called(p, i, c)] |= l->untaken[ech_program_called(p, i, c)] || i->opcode == ECH_HLO_ASYNC_START;
     }
     for (EchId b = 0; b < p->n_buffers; b++) {
         Place *place = &l->places[b];
@@ -441,7 +393,7 @@ static void open_gaps(Lowerer *l)
     for (EchId v = 0; v < p->n_values; v++) {
         const EchValue *value = &p->values[v];
         const Place *place = &l->places[value->buffer];
-        if (place->id == ECH_NONE || value->start < 0 || ech_trace_builder_peek_buffer(l->b, place->id)->resident)
+        if (place->id == ECH_NONE || value->start < 0 || l->untaken[p->instructions[value->defined.instruction].computation] || ech_trace_builder_peek_buffer(l->b, place->id)->resident)
             continue;
         Life life = {place->id, value->start, value->end, value->buffer};
         g_array_append_val(lives, life);
@@ -461,19 +413,17 @@ static void open_gaps(Lowerer *l)
 
 static void make_buffers(Lowerer *l)
 {
+    find_untaken(l);
     for (EchId b = 0; b < l->p->n_buffers; b++)
         place_buffer(l, b);
     lift_unlowered(l);
     give_offsets(l);
-    merge_in_place(l);
     for (EchId b = 0; b < l->p->n_buffers; b++)
         make_trace_buffer(l, b);
     for (EchId b = 0; b < l->p->n_buffers; b++) {
         EchId into = l->places[b].merged;
         if (into == ECH_NONE)
             continue;
-        if (l->places[into].merged != ECH_NONE)
-            into = l->places[into].merged;
         l->places[b].id = l->places[into].id;
     }
     open_gaps(l);
@@ -485,7 +435,10 @@ static EchId buffer_at(const Lowerer *l, EchId instruction, uint32_t position)
     if (l->repeats > 0)
         return ECH_NONE;
     EchId value = ech_program_value(l->p, instruction, position);
-    return value == ECH_NONE ? ECH_NONE : l->places[l->p->values[value].buffer].id;
+    if (value == ECH_NONE)
+        return ECH_NONE;
+    EchId b = l->p->values[value].buffer;
+    return l->places[l->handed[b] == ECH_NONE ? b : l->handed[b]].id;
 }
 
 static uint64_t buffer_bytes(const Lowerer *l, EchId buffer)
@@ -507,33 +460,57 @@ static EchId add_op(Lowerer *l, EchOp op, const EchInstruction *i, EchId queue)
     return id;
 }
 
+static void give_or_take(Lowerer *l, EchOpKind kind, EchId b)
+{
+    EchId buffer = l->places[b].id;
+    EchOp op = ech_op_init(kind);
+    op.target = buffer;
+    op.bytes = buffer_bytes(l, buffer);
+    op.bytes_origin = ECH_KNOWN;
+    op.queue = l->core;
+    op.name = ech_trace_builder_peek_buffer(l->b, buffer)->name;
+    l->last_core = ech_trace_builder_op(l->b, op);
+}
+
+static bool overlap(const Lowerer *l, EchId a, EchId b)
+{
+    const Place *x = &l->places[a], *y = &l->places[b];
+    return x->offset != ECH_OFFSET_NONE && y->offset != ECH_OFFSET_NONE && l->p->buffers[a].space == l->p->buffers[b].space && x->offset < y->offset + y->bytes &&
+           y->offset < x->offset + x->bytes;
+}
+
+/* What is needed from @instruction on. A buffer that ends there and whose bytes one of these takes is given back first: the instruction works in
+ * place, and reads the old bytes where the new ones will be. */
 static void allocate(Lowerer *l, EchId instruction)
 {
-    const GArray *list = l->born[instruction];
-    for (guint k = 0; list && l->repeats == 0 && k < list->len; k++) {
-        EchId buffer = l->places[g_array_index(list, EchId, k)].id;
-        EchOp op = ech_op_init(ECH_OP_ALLOC);
-        op.target = buffer;
-        op.bytes = buffer_bytes(l, buffer);
-        op.bytes_origin = ECH_KNOWN;
-        op.queue = l->core;
-        op.name = ech_trace_builder_peek_buffer(l->b, buffer)->name;
-        l->last_core = ech_trace_builder_op(l->b, op);
+    const GArray *born = l->born[instruction];
+    GArray *dies = l->dies[instruction];
+    for (guint d = 0; born && dies && l->repeats == 0 && d < dies->len; d++) {
+        EchId old = g_array_index(dies, EchId, d), taker = ECH_NONE;
+        bool own = false;
+        for (guint k = 0; k < born->len; k++) {
+            EchId b = g_array_index(born, EchId, k);
+            own |= b == old;
+            if (taker == ECH_NONE && overlap(l, old, b))
+                taker = b;
+        }
+        if (own || taker == ECH_NONE)
+            continue;
+        give_or_take(l, ECH_OP_FREE, old);
+        l->handed[old] = taker;
     }
+    for (guint k = 0; born && l->repeats == 0 && k < born->len; k++)
+        give_or_take(l, ECH_OP_ALLOC, g_array_index(born, EchId, k));
 }
 
 static void release(Lowerer *l, EchId instruction)
 {
     const GArray *list = l->dies[instruction];
     for (guint k = 0; list && l->repeats == 0 && k < list->len; k++) {
-        EchId buffer = l->places[g_array_index(list, EchId, k)].id;
-        EchOp op = ech_op_init(ECH_OP_FREE);
-        op.target = buffer;
-        op.bytes = buffer_bytes(l, buffer);
-        op.bytes_origin = ECH_KNOWN;
-        op.queue = l->core;
-        op.name = ech_trace_builder_peek_buffer(l->b, buffer)->name;
-        l->last_core = ech_trace_builder_op(l->b, op);
+        EchId b = g_array_index(list, EchId, k);
+        if (l->handed[b] == ECH_NONE)
+            give_or_take(l, ECH_OP_FREE, b);
+        l->handed[b] = ECH_NONE;
     }
 }
 
@@ -1113,15 +1090,9 @@ static void lower_computation(Lowerer *l, EchId computation)
 {
     const EchComputation *c = &l->p->computations[computation];
     for (uint32_t k = 0; k < c->n; k++) {
-        const EchInstruction *i = &l->p->instructions[c->first + k];
-        /* Slices that were fetched next to each other become one array without a move: they are not there twice. */
-        bool joins = i->target && strcmp(i->target, "ConcatBitcast") == 0;
-        if (joins)
-            release(l, c->first + k);
         allocate(l, c->first + k);
         lower_instruction(l, c->first + k);
-        if (!joins)
-            release(l, c->first + k);
+        release(l, c->first + k);
     }
 }
 
@@ -1191,6 +1162,9 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     l.core = queue_named(&l, "core", ECH_QUEUE_COMPUTE);
     l.places = g_new0(Place, program->n_buffers + 1);
     l.hidden = g_new0(bool, program->n_computations + 1);
+    l.untaken = g_new0(bool, program->n_computations + 1);
+    l.handed = g_new(EchId, program->n_buffers + 1);
+    memset(l.handed, 0xff, (program->n_buffers + 1) * sizeof(EchId));
     l.born = g_new0(GArray *, program->n_instructions + 1);
     l.dies = g_new0(GArray *, program->n_instructions + 1);
     l.homed = g_new0(GArray *, program->n_instructions + 1);
@@ -1222,6 +1196,8 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     g_free(l.started);
     g_free(l.places);
     g_free(l.hidden);
+    g_free(l.untaken);
+    g_free(l.handed);
     g_free(l.operand_bytes);
     g_array_unref(l.pending);
     g_hash_table_unref(l.queues);
