@@ -85,7 +85,7 @@ typedef struct {
     bool allocated, freed;
 } Instance;
 
-typedef enum { STATE_IDLE, STATE_BLOCKED, STATE_FIXED, STATE_ENGINE, STATE_RUNNING, STATE_FINISHED } State;
+typedef enum { STATE_IDLE, STATE_BLOCKED, STATE_GAP, STATE_FIXED, STATE_ENGINE, STATE_RUNNING, STATE_FINISHED } State;
 
 typedef struct {
     const Entry *entries;
@@ -106,6 +106,7 @@ typedef struct {
     uint32_t next_waiter; /* In the list of the op, link or memory it waits for. */
     bool in_todo;
     bool has_head;
+    bool gap_over;        /* The host's gap before the op at the head has passed. */
 } Queue;
 
 typedef struct {
@@ -1381,6 +1382,17 @@ static void after_fixed(EchMachine *m, uint32_t queue)
     begin_work(m, queue);
 }
 
+/* The host has asked for the op at the queue's head. */
+static void end_gap(EchMachine *m, uint32_t queue)
+{
+    Queue *q = &m->queues[queue];
+    q->waits[ECH_WAIT_HOST] = m->prices->gaps[q->entries[q->at].id];
+    q->ready = m->now;
+    q->gap_over = true;
+    q->state = STATE_IDLE;
+    schedule(m, queue);
+}
+
 static void start_op(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
@@ -1584,7 +1596,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         TIME(MIN(m->now - q->issued, m->longest_setup));
         if ((q->state == STATE_BLOCKED && q->reason == ECH_WAIT_LINK) || q->state == STATE_ENGINE)
             TIME(m->now - q->ready);
-        if (q->state == STATE_RUNNING || q->state == STATE_FIXED) {
+        if (q->state == STATE_RUNNING || q->state == STATE_FIXED || q->state == STATE_GAP) {
             double share = m->class->remaining(m->engine, i);
             g_array_append_val(mark->shares, share);
             TIME(m->now - q->start);
@@ -1914,11 +1926,17 @@ static void advance(EchMachine *m, uint32_t queue)
         }
         case ENTRY_OP: {
             uint32_t op = entry->id;
-            if (q->space_since < 0) {
+            if (q->space_since < 0 && !q->gap_over) {
                 if (!needs_met(m, queue, op))
                     return;
                 count_waits(m, q, op);
+                if (m->prices->gaps && m->prices->gaps[op] > 0) {
+                    q->state = STATE_GAP;
+                    m->class->start(m->engine, queue, NULL, 0, m->prices->gaps[op]);
+                    return;
+                }
             }
+            q->gap_over = false;
             if (m->ops[op].kind == ECH_OP_ALLOC) {
                 EchTime since = q->space_since < 0 ? m->now : q->space_since;
                 q->space_since = since;
@@ -2019,7 +2037,9 @@ void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
         m->now = m->base + now;
         for (uint32_t i = 0; i < n; i++) {
             uint32_t queue = tokens[i];
-            if (m->queues[queue].state == STATE_FIXED)
+            if (m->queues[queue].state == STATE_GAP)
+                end_gap(m, queue);
+            else if (m->queues[queue].state == STATE_FIXED)
                 after_fixed(m, queue);
             else
                 end_op(m, queue);
@@ -2109,9 +2129,10 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
     for (size_t i = 0; i < m->n_ops; i++) {
         const EchPrice *price = &m->prices->prices[i];
         double times = (double)m->mult[i];
-        serial += times * (double)price->alone;
+        double gap = m->prices->gaps ? (double)m->prices->gaps[i] : 0;
+        serial += times * ((double)price->alone + gap);
         /* The set-up of copies may hide behind what ran before. */
-        queue[queue_of(m, (uint32_t)i)] += times * (has_engine(&m->ops[i], price) ? own_time(price) : (double)price->alone);
+        queue[queue_of(m, (uint32_t)i)] += times * ((has_engine(&m->ops[i], price) ? own_time(price) : (double)price->alone) + gap);
         for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
             resource[m->prices->parts[k].resource] += times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }

@@ -419,6 +419,51 @@ static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, E
     price->source = price->fixed > 0 ? ECH_PRICE_RUNTIME : ECH_PRICE_FREE;
 }
 
+/* Whether the device was recorded working on the op. */
+static bool was_recorded(const EchOp *op)
+{
+    bool works = op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
+    return works && op->recorded.start != ECH_TIME_NONE && op->recorded.duration != ECH_TIME_NONE && op->recorded.start >= 0 && op->recorded.duration >= 0;
+}
+
+/*
+ * The time before each recorded kernel, copy and collective that neither its queue's order nor its dependencies explain. The host's, then: it was still
+ * computing, or launched late. Waits and signals pass on when what they stand for ended. NULL where there is no such time. What is charged for launches is part of it.
+ */
+static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices)
+{
+    size_t n_ops = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
+    const EchOp *ops = ech_trace_ops(trace);
+    EchTime first = ECH_TIME_MAX;
+    for (size_t i = 0; i < n_ops; i++)
+        if (was_recorded(&ops[i]))
+            first = MIN(first, ops[i].recorded.start);
+    if (first == ECH_TIME_MAX)
+        return NULL;
+    g_autofree EchTime *frontier = g_new(EchTime, n_queues + 1), *ended = g_new(EchTime, n_ops + 1);
+    for (size_t q = 0; q < n_queues; q++)
+        frontier[q] = first;
+    g_autofree EchTime *gaps = g_new0(EchTime, n_ops + 1);
+    bool any = false;
+    for (size_t i = 0; i < n_ops; i++) {
+        const EchOp *op = &ops[i];
+        EchTime at = frontier[op->queue];
+        for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++) {
+            const EchDep *dep = &ech_trace_deps(trace)[d];
+            if (dep->distance == 0 && dep->op < i)
+                at = MAX(at, ended[dep->op]);
+        }
+        if (was_recorded(op)) {
+            gaps[i] = MAX(op->recorded.start - at, 0);
+            gaps[i] -= MIN(gaps[i], prices->prices[i].source == ECH_PRICE_RECORDED ? 0 : prices->prices[i].fixed);
+            any = any || gaps[i] > 0;
+            at = MAX(at, ech_time_add(op->recorded.start, op->recorded.duration));
+        }
+        frontier[op->queue] = ended[i] = at;
+    }
+    return any ? g_steal_pointer(&gaps) : NULL;
+}
+
 EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag, GError **error)
 {
     (void)error;
@@ -494,6 +539,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     prices->kinds = g_steal_pointer(&map.kinds);
     prices->owners = g_steal_pointer(&map.owners);
     prices->n_resources = map.n_resources;
+    if (options->host_gaps)
+        prices->gaps = recorded_gaps(trace, prices);
     map_clear(&map);
     if (!same)
         map_clear(&base);
@@ -511,5 +558,6 @@ void ech_prices_free(EchPrices *prices)
     g_free(prices->owners);
     g_free(prices->parts);
     g_free(prices->prices);
+    g_free(prices->gaps);
     g_free(prices);
 }

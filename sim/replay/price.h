@@ -61,12 +61,14 @@ typedef struct {
     EchPrice *prices;        /**< One per op of the trace. */
     size_t n_prices;
     uint64_t kernels[ECH_N_PRICES]; /**< Kernel ops by source. */
+    EchTime *gaps;           /**< Per op: time after it could start until the host asks for it; or NULL. */
 } EchPrices;
 
 typedef struct {
     EchKernelTime kernel_time;
     bool overhead;           /**< Charge launch and set-up times. */
     bool copy_curve;         /**< Size curves of links apply. */
+    bool host_gaps;          /**< Keep recorded gaps that neither order nor dependencies explain. */
 } EchPriceOptions;
 
 /** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. Remarks go to @diag.

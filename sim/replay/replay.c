@@ -34,13 +34,15 @@ const EchParam ech_replay_params[] = {
     {"keep_going", ECH_PARAM_BOOL, FIELD(keep_going), "false", NULL, NULL, NULL, "go on after an allocation that does not fit, as if it had"},
     {"auto_limit", ECH_PARAM_U64, FIELD(auto_limit), "100000", NULL, NULL, NULL, "engine auto: most operation instances for simgrid"},
     {"copy_curve", ECH_PARAM_BOOL, FIELD(copy_curve), "true", NULL, NULL, NULL, "size curves of links apply"},
+    {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
+     "keep the gaps of the recording that neither queue order nor dependencies explain: the time the host took to ask for the next operation"},
     {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
     {0},
 };
 
 const char *ech_wait_name(EchWait wait)
 {
-    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space"};
+    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space", "host"};
     return names[wait];
 }
 
@@ -469,11 +471,30 @@ static bool check_outcome(const EchTrace *trace, EchMachine *machine, const EchR
     return true;
 }
 
+/* Says so when the recording took longer than the replay: what lies between is the host's, or a slower device's. */
+static void remark_recorded(const EchTrace *trace, EchRun *run)
+{
+    EchTime first = ECH_TIME_MAX, last = 0;
+    const EchOp *ops = ech_trace_ops(trace);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchRecorded *recorded = &ops[i].recorded;
+        bool works = ops[i].kind == ECH_OP_KERNEL || ops[i].kind == ECH_OP_COPY || ops[i].kind == ECH_OP_COLLECTIVE;
+        if (!works || recorded->start == ECH_TIME_NONE || recorded->duration == ECH_TIME_NONE || recorded->start < 0 || recorded->duration < 0)
+            continue;
+        first = MIN(first, recorded->start);
+        last = MAX(last, ech_time_add(recorded->start, recorded->duration));
+    }
+    if (first >= last || (last - first) / 20 * 19 <= run->makespan)
+        return;
+    g_autofree char *span = ech_format_time(last - first);
+    ech_diag_remark(run->diag, "recorded, it took %s from the first operation to the last: time in which the host asked for nothing is left out here; --set replay.host_gaps=true keeps it", span);
+}
+
 EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
 {
     g_autoptr(EchRun) run = g_new0(EchRun, 1);
     run->diag = ech_diag_new();
-    EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time, .overhead = options->overhead != 0, .copy_curve = options->copy_curve != 0};
+    EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time, .overhead = options->overhead != 0, .copy_curve = options->copy_curve != 0, .host_gaps = options->host_gaps != 0};
     g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag, error);
     if (!prices)
         return NULL;
@@ -511,6 +532,8 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
     if (!check_outcome(trace, machine, options, error))
         return NULL;
     fill_run(run, trace, device, prices, machine, spans);
+    if (!options->host_gaps)
+        remark_recorded(trace, run);
     run->provenance.engine = g_strdup(native ? "native" : "simgrid");
     run->provenance.engine_version = g_strdup(native ? ECH_VERSION : module->version);
     run->provenance.options = ech_params_print(ech_replay_params, options);

@@ -21,6 +21,7 @@ typedef enum {
     ECH_WAIT_MEMORY_PORT, /**< Ran slower than alone because a memory's port was shared. */
     ECH_WAIT_COMPUTE,     /**< Ran slower than alone because a unit was shared. */
     ECH_WAIT_SPACE,       /**< An allocation waited for space. */
+    ECH_WAIT_HOST,        /**< The host came late when the trace was recorded (option host_gaps). */
     ECH_N_WAITS,
 } EchWait;
 /** "dependency", "queue", "link", "memory_port", "compute", "space". */
@@ -42,6 +43,7 @@ typedef struct {
     uint64_t keep_going;   /**< 1: after an allocation that fails, go on as if it had fitted; 0: stop there as the program would. */
     uint64_t auto_limit;   /**< For engine auto. */
     uint64_t copy_curve;   /**< 1: size curves of links apply (default). */
+    uint64_t host_gaps;    /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchTime start;         /**< Picoseconds added to every time of the run; 0. */
 } EchReplayOptions;
 extern const EchParam ech_replay_params[];
@@ -52,7 +54,7 @@ typedef struct {
     EchId queue;
     uint64_t iteration;       /**< Running number of the op's instances, 0 outside loops. */
     EchTime start, end;       /**< end - start includes set-up. */
-    EchTime waits[ECH_N_WAITS]; /**< Before start: dependency, queue, link engine, space; inside: what sharing cost. */
+    EchTime waits[ECH_N_WAITS]; /**< Before start: dependency, queue, link engine, space, host; inside: what sharing cost. */
     uint32_t resource;        /**< What bounded it: index into resources, or ECH_NONE. */
     uint32_t reserved;
 } EchSpan;

@@ -245,7 +245,7 @@ static void append_waits(GString *out, const EchReport *report)
 {
     static const char *const meaning[ECH_N_WAITS] = {
         [ECH_WAIT_DEPENDENCY] = "for what they depend on", [ECH_WAIT_QUEUE] = "for their own queue",          [ECH_WAIT_LINK] = "for a link, or its other users",
-        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free",
+        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free", [ECH_WAIT_HOST] = "for the host, as recorded",
     };
     const EchRun *run = report->run;
     EchTime total = 0;

@@ -447,6 +447,34 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
+/* A recording in which the host was late twice: once before a kernel, once before a copy that waits for it. With gaps kept the replay takes what was recorded. */
+START_TEST(recorded_gaps_are_kept_on_request)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    const EchTime us = ECH_PS_PER_US;
+    EchId a = add_kernel(&m, m.core, 0), b = add_kernel(&m, m.core, 0);
+    EchId c = add_copy(&m, m.out, m.hbm, m.host, 1 * MB);
+    ech_trace_builder_dep(m.b, b, 0);
+    ech_trace_builder_peek_op(m.b, a)->recorded = (EchRecorded){100 * us, 10 * us};
+    ech_trace_builder_peek_op(m.b, b)->recorded = (EchRecorded){130 * us, 10 * us};
+    ech_trace_builder_peek_op(m.b, c)->recorded = (EchRecorded){145 * us, 10 * us};
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    EchReplayOptions options = default_options(engine);
+    g_autoptr(EchRun) tight = replay(trace, device, options);
+    near(tight->makespan, 30 * us, 3, engine);
+    ck_assert_int_eq(tight->waits[ECH_WAIT_HOST], 0);
+    options.host_gaps = 1;
+    g_autoptr(EchRun) kept = replay(trace, device, options);
+    near(kept->makespan, 55 * us, 3, engine);
+    near(kept->waits[ECH_WAIT_HOST], 25 * us, 3, engine);
+    ck_assert_int_le(kept->makespan, kept->serial);
+}
+END_TEST
+
 /* Memory is free when its last transfer ends, not when FREE is reached; who needs it waits for that. */
 START_TEST(allocation_waits_for_a_transfer)
 {
@@ -680,6 +708,7 @@ int main(void)
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
     tcase_add_test(tests, nested_loops_and_inner_steady_states);
     tcase_add_test(tests, carried_buffers_turn_over);
+    tcase_add_loop_test(tests, recorded_gaps_are_kept_on_request, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
