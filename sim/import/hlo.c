@@ -61,6 +61,66 @@ static bool read_beside(EchSource *source, const EchImportOptions *options, EchI
     return true;
 }
 
+/* "v5e" as a device of ours: "tpu-v5e"; NULL for any other word. Static. */
+static const char *tpu_named(const char *word, size_t n)
+{
+    static const char *const devices[] = {"tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu7x"};
+    for (size_t i = 0; i < G_N_ELEMENTS(devices); i++) {
+        const char *bare = g_str_has_prefix(devices[i], "tpu-") ? devices[i] + 4 : devices[i];
+        if ((strlen(bare) == n && memcmp(bare, word, n) == 0) || (strlen(devices[i]) == n && memcmp(devices[i], word, n) == 0))
+            return devices[i];
+    }
+    return NULL;
+}
+
+/* The chip in a capture's notes beside the program: STEM.json with "chip": "v5e". Static, or NULL. */
+static const char *chip_noted(const char *path)
+{
+    g_autofree char *base = g_strdup(path);
+    if (g_str_has_suffix(base, ".gz"))
+        base[strlen(base) - 3] = '\0';
+    for (size_t i = 0; i < G_N_ELEMENTS(program_suffixes); i++) {
+        if (!g_str_has_suffix(base, program_suffixes[i]))
+            continue;
+        g_autofree char *stem = g_strndup(base, strlen(base) - strlen(program_suffixes[i])), *notes = g_strconcat(stem, ".json", NULL);
+        g_autoptr(GMappedFile) file = g_file_test(notes, G_FILE_TEST_IS_REGULAR) ? g_mapped_file_new(notes, FALSE, NULL) : NULL;
+        size_t size = file ? MIN(g_mapped_file_get_length(file), (size_t)1 << 16) : 0;
+        const char *text = size > 0 ? g_mapped_file_get_contents(file) : NULL;
+        const char *at = text ? g_strstr_len(text, (gssize)size, "\"chip\"") : NULL, *stop = text ? text + size : NULL;
+        for (at = at ? at + strlen("\"chip\"") : stop; at < stop && (*at == ' ' || *at == ':'); at++)
+            continue;
+        const char *quote = at < stop && *at == '"' ? memchr(at + 1, '"', (size_t)(stop - at - 1)) : NULL;
+        if (quote)
+            return tpu_named(at + 1, (size_t)(quote - at - 1));
+    }
+    return NULL;
+}
+
+/* The chip in the names of the file and of its folder: "step.v5e.hlo.txt". Static, or NULL. */
+static const char *chip_in_name(const char *path)
+{
+    g_autofree char *name = g_path_get_basename(path), *folder = g_path_get_dirname(path), *parent = g_path_get_basename(folder);
+    const char *const names[] = {name, parent};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_auto(GStrv) words = g_strsplit_set(names[i], "._", 64);
+        for (char **word = words; *word; word++) {
+            const char *chip = tpu_named(*word, strlen(*word));
+            if (chip)
+                return chip;
+        }
+    }
+    return NULL;
+}
+
+/* XLA's text does not name the chip it was compiled for, but a capture's notes or file names do; else it is taken for the one that is asked for. */
+static const char *chip_of(const char *path, const char *asked, EchDiag *diag)
+{
+    const char *noted = path ? chip_noted(path) : NULL, *chip = noted ? noted : path ? chip_in_name(path) : NULL;
+    if (chip && asked && strcmp(chip, asked) != 0)
+        ech_diag_remark(diag, "the program was compiled for %s, says %s", chip, noted ? "the capture's .json beside it" : "its file's name");
+    return chip ? chip : asked;
+}
+
 static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, EchDiag *, GError **), EchSource *source, const EchImportOptions *options,
                       EchImport *ret, GError **error)
 {
@@ -68,6 +128,11 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
     if (!bytes)
         return false;
     ret->program = read(bytes, ech_source_path(source), options ? options->device : NULL, ret->diag, error);
+    if (ret->program && ret->program->platform == ECH_PLATFORM_TPU) {
+        const char *asked = options ? options->device : NULL, *chip = chip_of(ech_source_path(source), asked, ret->diag);
+        if (chip && g_strcmp0(chip, asked) != 0 && !ech_program_set_chip(ret->program, chip, error))
+            return false;
+    }
     if (!ret->program)
         return false;
     ech_hlo_count_records(ret->program, ret->records);

@@ -16,6 +16,26 @@ const char *ech_price_name(EchPriceSource source)
     return names[source];
 }
 
+const char *ech_price_words(EchPriceSource source)
+{
+    switch (source) {
+    case ECH_PRICE_ESTIMATE: return "compiler's estimate";
+    case ECH_PRICE_ESTIMATE_SCALED: return "compiler's estimate, scaled";
+    case ECH_PRICE_RECORDED_SCALED: return "recorded, scaled";
+    case ECH_PRICE_MODEL: return "kernel model";
+    case ECH_PRICE_FREE:
+    case ECH_PRICE_ROOFLINE:
+    case ECH_PRICE_RECORDED:
+    case ECH_PRICE_LINK:
+    case ECH_PRICE_PORT:
+    case ECH_PRICE_COLLECTIVE:
+    case ECH_PRICE_RUNTIME:
+    case ECH_PRICE_UNKNOWN:
+    case ECH_N_PRICES: break;
+    }
+    return ech_price_name(source);
+}
+
 /* Resources of one device by what they belong to; NOWHERE where there is none. */
 #define NOWHERE UINT32_MAX
 typedef struct {

@@ -30,6 +30,8 @@ typedef enum {
 } EchPriceSource;
 /** "roofline", "estimate", "recorded", ... */
 const char *ech_price_name(EchPriceSource source);
+/** The same in words: "compiler's estimate", "kernel model", "roofline"... */
+const char *ech_price_words(EchPriceSource source);
 
 /** The price of one instance of an op. */
 typedef struct {

@@ -264,14 +264,17 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];
         for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
             if (op->kind == kinds[k] && op->name < n_strings) {
-                times[op->name * G_N_ELEMENTS(kinds) + k].time += span->end - span->start;
-                times[op->name * G_N_ELEMENTS(kinds) + k].count++;
+                EchNameTime *time = &times[op->name * G_N_ELEMENTS(kinds) + k];
+                time->time += span->end - span->start;
+                if (time->count++ == 0 && span->op < run->n_prices)
+                    time->price = (EchPriceSource)run->prices[span->op].source;
             }
         }
     }
     for (size_t i = 0; i < n; i++) {
         if (times[i].time > 0)
-            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))), kinds[i % G_N_ELEMENTS(kinds)], times[i].time, times[i].count};
+            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))), kinds[i % G_N_ELEMENTS(kinds)], times[i].time, times[i].count,
+                                          times[i].price};
     }
     qsort(times, used, sizeof *times, compare_names);
     *ret_n = MIN(used, most);

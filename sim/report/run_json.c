@@ -108,6 +108,7 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
         add_text(b, "kind", ech_op_kind_name(times[i].kind));
         add_int(b, "time_ps", times[i].time);
         add_u64(b, "times", times[i].count);
+        add_text(b, "priced_by", ech_price_name(times[i].price));
         json_builder_end_object(b);
     }
     json_builder_end_array(b);

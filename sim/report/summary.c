@@ -304,8 +304,12 @@ static void append_longest(GString *out, const EchReport *report)
     for (size_t i = 0; i < n; i++) {
         g_autofree char *time = ech_format_time(times[i].time);
         const char *kind = ech_op_kind_name(times[i].kind);
-        g_autofree char *note = times[i].count > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " times", kind, times[i].count) : g_strdup(kind);
-        append_share_row(out, times[i].name, time, ratio(times[i].time, run->makespan), note);
+        g_autoptr(GString) note = g_string_new(kind);
+        if (times[i].kind == ECH_OP_KERNEL)
+            g_string_append_printf(note, ", %s", ech_price_words(times[i].price));
+        if (times[i].count > 1)
+            g_string_append_printf(note, ", %" G_GUINT64_FORMAT " times", times[i].count);
+        append_share_row(out, times[i].name, time, ratio(times[i].time, run->makespan), note->str);
     }
     if (run->n_skips)
         g_string_append(out, "    (a loop's iterations that repeat exactly are skipped and not in this list)\n");
@@ -319,7 +323,7 @@ static void append_remarks(GString *out, const EchReport *report)
     for (int i = 0; i < ECH_N_PRICES; i++) {
         if (!run->provenance.kernels[i])
             continue;
-        g_string_append_printf(out, "%s %" G_GUINT64_FORMAT " %s", any ? "," : "", run->provenance.kernels[i], ech_price_name((EchPriceSource)i));
+        g_string_append_printf(out, "%s %" G_GUINT64_FORMAT " %s", any ? "," : "", run->provenance.kernels[i], ech_price_words((EchPriceSource)i));
         any = true;
     }
     bool versioned = run->provenance.engine_version && *run->provenance.engine_version;

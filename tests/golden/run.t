@@ -37,8 +37,8 @@ stream on small (a device for tests)
   Longest operations
     fetch.0                        100 ms   25.0 % #####...............  copy
     fetch.1                        100 ms   25.0 % #####...............  copy
-    mul.0                          100 ms   25.0 % #####...............  kernel
-    mul.1                          100 ms   25.0 % #####...............  kernel
+    mul.0                          100 ms   25.0 % #####...............  kernel, roofline
+    mul.1                          100 ms   25.0 % #####...............  kernel, roofline
     store.0                        100 ms   25.0 % #####...............  copy
     store.1                        100 ms   25.0 % #####...............  copy
 
@@ -275,37 +275,43 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
       "name" : "fetch.0",
       "kind" : "copy",
       "time_ps" : 100000000000,
-      "times" : 1
+      "times" : 1,
+      "priced_by" : "link"
     },
     {
       "name" : "fetch.1",
       "kind" : "copy",
       "time_ps" : 100000000000,
-      "times" : 1
+      "times" : 1,
+      "priced_by" : "link"
     },
     {
       "name" : "mul.0",
       "kind" : "kernel",
       "time_ps" : 100000000000,
-      "times" : 1
+      "times" : 1,
+      "priced_by" : "roofline"
     },
     {
       "name" : "mul.1",
       "kind" : "kernel",
       "time_ps" : 100000000000,
-      "times" : 1
+      "times" : 1,
+      "priced_by" : "roofline"
     },
     {
       "name" : "store.0",
       "kind" : "copy",
       "time_ps" : 100000000000,
-      "times" : 1
+      "times" : 1,
+      "priced_by" : "link"
     },
     {
       "name" : "store.1",
       "kind" : "copy",
       "time_ps" : 100000000000,
-      "times" : 1
+      "times" : 1,
+      "priced_by" : "link"
     }
   ],
   "remarks" : [
