@@ -3,6 +3,7 @@
 #include "models/device/device_yaml.h"
 #include "sim/base/error.h"
 #include "sim/base/param.h"
+#include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
 
 #include <string.h>
@@ -109,7 +110,7 @@ static char *resolve_device(const EchYamlNode *node)
 /* Reading */
 
 static const char *const root_keys[] = {"title",  "trace", "device", "allocator", "host_allocator", "passes", "replay",
-                                        "format", "beside", "trips",  "set",       "sweep",          NULL};
+                                        "format", "beside", "trips",  "set",       "sweep",          "matmul", NULL};
 
 static bool is_device_edit(const char *edit)
 {
@@ -494,7 +495,7 @@ bool ech_experiment_preload(EchExperiment *experiment, GError **error)
 {
     for (size_t i = 0; i < experiment->n_cases; i++) {
         const char *path;
-        if (!import_trace(experiment, experiment->cases[i].config, &path, error))
+        if (!ech_yaml_get(experiment->cases[i].config, "matmul") && !import_trace(experiment, experiment->cases[i].config, &path, error))
             return false;
     }
     return true;
@@ -532,6 +533,20 @@ static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
     const EchYamlNode *node = ech_yaml_get(config, "passes");
     if (node && !(node->kind == ECH_YAML_SCALAR && !*node->text) && !read_texts(node, "passes", specs, error))
         return NULL;
+    /* One text may name several, as an axis of a sweep does: "unplan pad:align=1MiB". */
+    for (guint i = 0; i < specs->len; i++) {
+        g_auto(GStrv) words = g_strsplit_set(specs->pdata[i], " \n\t", -1);
+        guint at = i;
+        for (char **word = words; *word; word++) {
+            if (**word && at++ > i)
+                g_ptr_array_insert(specs, (gint)at - 1, g_strdup(*word));
+            else if (**word) {
+                g_free(specs->pdata[i]);
+                specs->pdata[i] = g_strdup(*word);
+            }
+        }
+        i = MAX(at, i + 1) - 1;
+    }
     for (guint i = 0; i < specs->len; i++) {
         EchPass *pass = ech_pass_new(specs->pdata[i], error);
         if (!pass) {
@@ -628,6 +643,29 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
     return result->trace != NULL;
 }
 
+/* A workload that no program was captured for. */
+static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError **error)
+{
+    EchProductOptions product = {0};
+    ech_params_defaults(ech_product_params, &product);
+    bool ok = node->kind == ECH_YAML_MAP;
+    if (!ok)
+        ech_yaml_error(node, error, "matmul: expected sizes with their values, like {m: 4096, n: 4096, k: 4096, buffers: 2}");
+    for (size_t i = 0; ok && i < node->n; i++) {
+        if (node->items[i]->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node->items[i], error, "matmul.%s: expected one value", node->keys[i]);
+            ok = false;
+        } else if (!ech_params_set(ech_product_params, &product, node->keys[i], node->items[i]->text, error)) {
+            g_prefix_error(error, "matmul: ");
+            ech_yaml_prefix(node->items[i], error);
+            ok = false;
+        }
+    }
+    EchTrace *trace = ok ? ech_product_trace(&product, result->device, result->pass_diag, error) : NULL;
+    ech_params_clear(ech_product_params, &product);
+    return trace;
+}
+
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error)
 {
     g_assert(index < experiment->n_cases);
@@ -652,8 +690,16 @@ EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **
         return NULL;
     }
     const char *key;
-    EchImport *import = import_trace(experiment, c->config, &key, error);
-    if (import) {
+    const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul");
+    EchImport *import = matmul ? NULL : import_trace(experiment, c->config, &key, error);
+    if (matmul) {
+        result->trace_path = g_strdup("matmul");
+        result->format = g_strdup("matmul");
+        g_autoptr(EchTrace) trace = make_product(matmul, result, error);
+        result->trace = trace ? ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error) : NULL;
+        if (result->trace)
+            result->run = ech_replay_run(result->trace, result->device, NULL, &options, error);
+    } else if (import) {
         result->trace_path = g_strndup(key, strcspn(key, "\n"));
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;

@@ -1286,6 +1286,12 @@ static bool has_engine(const EchOp *op, const EchPrice *price)
     return price->link != ECH_NONE && op->kind == ECH_OP_COPY;
 }
 
+/* Copies between memories are asked for ahead: set-up, or the latency of on-chip memory, of one overlaps the bytes of the one before on its queue. */
+static bool sets_up_ahead(const EchOp *op)
+{
+    return op->kind == ECH_OP_COPY && op->memory_from != op->memory_to;
+}
+
 static double own_time(const EchPrice *price)
 {
     return (double)(price->alone - price->fixed);
@@ -1400,8 +1406,8 @@ static void start_op(EchMachine *m, uint32_t queue)
     const EchPrice *price = &m->prices->prices[id];
     q->start = m->now;
     EchTime fixed = price->fixed;
-    if (has_engine(&m->ops[id], price)) {
-        /* Set-up of a copy overlaps the transfer before it on its queue, as a driver submits ahead: n copies of b bytes take n max(set-up, b / rate). */
+    if (sets_up_ahead(&m->ops[id])) {
+        /* n copies of b bytes take n max(set-up, b / rate). */
         EchTime begin = MAX(q->ready, MIN(q->issued, m->now));
         q->issued = ech_time_add(begin, fixed);
         fixed = MAX(q->issued - m->now, 0);
@@ -2132,7 +2138,7 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
         double gap = m->prices->gaps ? (double)m->prices->gaps[i] : 0;
         serial += times * ((double)price->alone + gap);
         /* The set-up of copies may hide behind what ran before. */
-        queue[queue_of(m, (uint32_t)i)] += times * ((has_engine(&m->ops[i], price) ? own_time(price) : (double)price->alone) + gap);
+        queue[queue_of(m, (uint32_t)i)] += times * ((sets_up_ahead(&m->ops[i]) ? own_time(price) : (double)price->alone) + gap);
         for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
             resource[m->prices->parts[k].resource] += times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }

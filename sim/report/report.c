@@ -3,6 +3,16 @@
 #include <string.h>
 #include <zlib.h>
 
+/* Its buffers still lie where the compiler placed them: a pass that gave its plan up (unplan) has an allocator instead. */
+static bool is_planned(const EchRun *run, const char *memory)
+{
+    for (size_t i = 0; i < run->n_memories; i++) {
+        if (strcmp(run->memories[i].name, memory) == 0 && run->memories[i].allocs + run->memories[i].peak_live > 0)
+            return strcmp(run->memories[i].allocator, "fixed") == 0;
+    }
+    return true;
+}
+
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
 {
     *ret_n = 0;
@@ -19,7 +29,7 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
             needed = ech_bytes_add(a.host_argument - MIN(a.host_argument, a.host_alias), ech_bytes_add(a.host_output, a.host_temp));
         else if (memory->space > 0)
             needed = ech_program_space_bytes(report->program, memory->space);
-        if (needed == 0)
+        if (needed == 0 || !is_planned(report->run, memory->name))
             continue;
         rows[*ret_n] = (EchFitRow){memory->name, needed, memory->available};
         ++*ret_n;
@@ -73,7 +83,8 @@ static GPtrArray *bound_names(const EchReport *report)
     GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
     for (uint32_t i = 0; i < report->run->n_resources; i++)
         g_ptr_array_add(names, ech_report_resource_name(report, i));
-    g_ptr_array_add(names, g_strdup("recorded kernel times"));
+    /* What a kernel's grid costs besides its blocks is all that such a workload has recorded. */
+    g_ptr_array_add(names, g_strdup(strcmp(ech_trace_format(report->trace), "matmul") == 0 ? "grid steps" : "recorded kernel times"));
     g_ptr_array_add(names, g_strdup("overhead"));
     return names;
 }

@@ -398,6 +398,12 @@ EchOp *ech_trace_builder_peek_op(EchTraceBuilder *builder, EchId op)
     return &g_array_index(builder->trace->ops, EchOp, op);
 }
 
+EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use)
+{
+    g_assert(use < builder->trace->uses->len);
+    return &g_array_index(builder->trace->uses, EchUse, use);
+}
+
 EchBuffer *ech_trace_builder_peek_buffer(EchTraceBuilder *builder, EchId buffer)
 {
     g_assert(buffer < builder->trace->buffers->len);

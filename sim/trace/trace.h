@@ -215,6 +215,8 @@ void ech_trace_builder_work(EchTraceBuilder *builder, EchWorkUnit unit, EchDtype
 /** Borrowed until the next append: to fix up what is learnt later (a loop's body length, a buffer's address). */
 EchOp *ech_trace_builder_peek_op(EchTraceBuilder *builder, EchId op);
 EchBuffer *ech_trace_builder_peek_buffer(EchTraceBuilder *builder, EchId buffer);
+/** @use counts uses of all ops, as EchOp.first_use does. */
+EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use);
 size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder);
 size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder);
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value);

@@ -70,9 +70,10 @@ $ echelon list devices --json
   }
 ]
 $ echelon list passes
-  pad              round the size of every buffer up
+  pad              round the size of every buffer up, or give arrays another padding
       align=size (512)  granule: sizes are rounded up to a multiple of it
       above=size (0)  only buffers of at least this size
+      tiles=keep|dense|row_major (keep)  padding of arrays whose shape is known: keep it, dense (none at all), or row_major (dimensions in the order they are written, with the chip's tiles)
   unplan           forget the compiler's placement, so that the allocator places the buffers
       memory=text (hbm)  whose buffers
   serial           let nothing overlap, to see what overlap is worth

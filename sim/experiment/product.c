@@ -1,0 +1,171 @@
+#include "sim/experiment/product.h"
+
+#include "models/kernel/pipeline.h"
+#include "models/layout/advice.h"
+#include "sim/base/error.h"
+
+#include <string.h>
+
+/* What a step of a kernel's grid costs besides its product: 500 cycles make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other chips: assumed. */
+enum { GRID_STEP_CYCLES = 500 };
+
+const EchParam ech_product_params[] = {
+    {"m", ECH_PARAM_U64, offsetof(EchProductOptions, m), "4096", "1", "1048576", NULL, "rows of the left operand and of the result"},
+    {"n", ECH_PARAM_U64, offsetof(EchProductOptions, n), "4096", "1", "1048576", NULL, "columns of the right operand and of the result"},
+    {"k", ECH_PARAM_U64, offsetof(EchProductOptions, k), "4096", "1", "1048576", NULL, "the dimension that is summed over"},
+    {"block_m", ECH_PARAM_U64, offsetof(EchProductOptions, block_m), "512", "1", "65536", NULL, "rows of a block"},
+    {"block_n", ECH_PARAM_U64, offsetof(EchProductOptions, block_n), "1024", "1", "65536", NULL, "columns of a block"},
+    {"block_k", ECH_PARAM_U64, offsetof(EchProductOptions, block_k), "1024", "1", "65536", NULL, "depth of a block"},
+    {"buffers", ECH_PARAM_U64, offsetof(EchProductOptions, buffers), "2", "1", "16", NULL, "windows on chip per input: 1 fetches nothing ahead"},
+    {"dtype", ECH_PARAM_STRING, offsetof(EchProductOptions, dtype), "bf16", NULL, NULL, NULL, "element type of the operands"},
+    {"result", ECH_PARAM_STRING, offsetof(EchProductOptions, result), NULL, NULL, NULL, NULL, "element type of the result; none: the operands'"},
+    {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
+};
+
+typedef struct {
+    EchTraceBuilder *b;
+    unsigned generation;
+} Maker;
+
+/* A row-major array or window with the tiles that the compiler gives it. */
+static EchId add_array(const Maker *maker, const char *name, EchId memory, const char *dtype, uint64_t rows, uint64_t columns, EchRole role, int32_t space)
+{
+    EchBuffer buffer = ech_buffer_init();
+    g_autofree char *text = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0}", dtype, rows, columns);
+    EchLayout layout;
+    if (ech_layout_parse(text, strlen(text), &layout, NULL, NULL)) {
+        ech_layout_choose_tiles(&layout, MAX(maker->generation, 2u));
+        layout.space = space;
+        g_autofree char *shape = ech_layout_print(&layout);
+        buffer.bytes = ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU);
+        buffer.dense = ech_layout_dense_bytes(&layout);
+        buffer.shape = ech_trace_builder_string(maker->b, shape, -1);
+    }
+    buffer.name = ech_trace_builder_string(maker->b, name, -1);
+    buffer.memory = memory;
+    buffer.role = (uint8_t)role;
+    buffer.dtype = (uint8_t)ech_dtype_parse(dtype, strlen(dtype));
+    buffer.resident = 1;
+    return ech_trace_builder_buffer(maker->b, buffer);
+}
+
+static bool check_dtype(const char *name, const char *what, GError **error)
+{
+    if (ech_layout_dtype_bits(name, strlen(name)) >= 4 && ech_dtype_parse(name, strlen(name)) != ECH_DTYPE_NONE)
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "matmul: %s: '%s' is no element type; expected something like bf16, f32 or s8", what, name);
+    return false;
+}
+
+static uint64_t padded_work(const EchUnit *unit, uint64_t m, uint64_t n, uint64_t k)
+{
+    return ech_bytes_mul(2, ech_bytes_mul(ech_round_up(m, 8), ech_bytes_mul(ech_round_up(n, MAX(unit->columns, 1u)), ech_round_up(k, MAX(unit->rows, 1u)))));
+}
+
+static void remark_windows(const Maker *maker, const EchDevice *device, EchBytes windows, EchDiag *diag)
+{
+    (void)maker;
+    const EchMemory *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
+    g_autofree char *takes = ech_format_bytes(windows), *kept = ech_format_bytes(vector->kernel_reserved);
+    if (vector->kernel_reserved > 0 && windows > vector->kernel_reserved)
+        ech_diag_remark(diag, "matmul: its windows and accumulator take %s of vector memory, more than the %s that the compiler keeps for kernels unless vmem_limit_bytes says otherwise", takes, kept);
+    else
+        ech_diag_remark(diag, "matmul: its windows and accumulator take %s of vector memory%s%s%s", takes, vector->kernel_reserved ? ", of " : "", vector->kernel_reserved ? kept : "",
+                        vector->kernel_reserved ? " kept for kernels" : "");
+}
+
+EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error)
+{
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
+    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+    const char *dtype = options->dtype ? options->dtype : "bf16", *result = options->result && *options->result ? options->result : dtype;
+    if (!hbm || !vector || !unit || unit->clock_hz == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
+                    !hbm ? "hbm" : !vector ? "vector memory" : "matrix unit with a clock");
+        return NULL;
+    }
+    if (!check_dtype(dtype, "dtype", error) || !check_dtype(result, "result", error))
+        return NULL;
+    uint64_t bm = MIN(options->block_m, options->m), bn = MIN(options->block_n, options->n), bk = MIN(options->block_k, options->k);
+    /* Only the order of copies and products is taken from it; the replay prices them. */
+    EchPipelineProduct product = {.m = options->m, .n = options->n, .k = options->k, .bits = 16, .out_bits = 16, .bm = bm, .bn = bn, .bk = bk, .buffers = (uint32_t)options->buffers,
+                                  .macs_per_second = 1e12, .read = 1000000000, .write = 1000000000, .cores = 1};
+    EchPipelineOperand operands[3];
+    EchPipeline pipeline;
+    ech_pipeline_product(&product, operands, &pipeline);
+    g_autoptr(EchPipelineExpansion) expansion = ech_pipeline_expand(&pipeline, error);
+    if (!expansion)
+        return NULL;
+
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("matmul");
+    Maker maker = {b, ech_layout_generation(device->compiler)};
+    EchId in_hbm = ech_trace_builder_memory(b, hbm->name), on_chip = ech_trace_builder_memory(b, vector->name);
+    static const char *const names[3] = {"lhs", "rhs", "result"}, *const fetches[3] = {"fetch lhs", "fetch rhs", "store result"};
+    const uint64_t extents[3][2] = {{options->m, options->k}, {options->k, options->n}, {options->m, options->n}}, blocks[3][2] = {{bm, bk}, {bk, bn}, {bm, bn}};
+    uint32_t slots[3] = {(uint32_t)options->buffers, (uint32_t)options->buffers, 2}, next[3] = {0, 0, 0};
+    EchId arrays[3], windows[3][16], strings[3];
+    /* Blocks are moved in the order they are asked for; a queue of copies overlaps the next one's latency with this one's bytes. */
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in_queue = ech_trace_builder_queue(b, "dma in", ECH_QUEUE_COPY, 0),
+          out_queue = ech_trace_builder_queue(b, "dma out", ECH_QUEUE_COPY, 0);
+    for (size_t o = 0; o < 3; o++) {
+        const char *type = o == 2 ? result : dtype;
+        arrays[o] = add_array(&maker, names[o], in_hbm, type, extents[o][0], extents[o][1], o == 2 ? ECH_ROLE_OUTPUT : ECH_ROLE_PARAMETER, 0);
+        strings[o] = ech_trace_builder_string(b, fetches[o], -1);
+        if (bm >= options->m && bn >= options->n && bk >= options->k)
+            slots[o] = 1;
+        for (uint32_t s = 0; s < slots[o]; s++) {
+            g_autofree char *window = g_strdup_printf("window of %s, %u", names[o], s);
+            windows[o][s] = add_array(&maker, window, on_chip, type, blocks[o][0], blocks[o][1], ECH_ROLE_TEMPORARY, vector->space);
+        }
+    }
+    EchId accumulator = add_array(&maker, "accumulator", on_chip, "f32", bm, bn, ECH_ROLE_TEMPORARY, vector->space);
+    EchBytes taken = ech_trace_builder_peek_buffer(b, accumulator)->bytes;
+    for (size_t o = 0; o < 3; o++)
+        taken = ech_bytes_add(taken, ech_bytes_mul(slots[o], ech_trace_builder_peek_buffer(b, windows[o][0])->bytes));
+    remark_windows(&maker, device, taken, diag);
+
+    EchId product_name = ech_trace_builder_string(b, "product of blocks", -1), step_name = ech_trace_builder_string(b, "grid step", -1);
+    EchTime step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
+    EchDtype work_type = ech_dtype_parse(dtype, strlen(dtype));
+    g_autofree EchId *ends = g_new(EchId, MAX(expansion->n_activities, 1));
+    for (size_t i = 0; i < expansion->n_activities; i++) {
+        const EchPipelineActivity *activity = &expansion->activities[i];
+        if (activity->kind == ECH_PIPELINE_COMPUTE) {
+            EchOp overhead = ech_op_init(ECH_OP_KERNEL);
+            overhead.name = step_name;
+            overhead.queue = core;
+            overhead.recorded.duration = step;
+            ech_trace_builder_op(b, overhead);
+            for (uint32_t d = 0; d < activity->n_dependencies; d++)
+                ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
+            EchOp kernel = ech_op_init(ECH_OP_KERNEL);
+            kernel.name = product_name;
+            kernel.queue = core;
+            ends[i] = ech_trace_builder_op(b, kernel);
+            double share = (double)activity->duration / (double)MAX(pipeline.compute, 1); /* of a block that the array's edge cuts */
+            ech_trace_builder_work(b, ECH_WORK_MATRIX, work_type, (uint64_t)((double)padded_work(unit, bm, bn, bk) * share + 0.5), ECH_INFERRED);
+            for (size_t o = 0; o < 2; o++) {
+                EchId window = windows[o][(next[o] + slots[o] - 1) % slots[o]];
+                ech_trace_builder_use(b, window, ECH_READ, ech_trace_builder_peek_buffer(b, window)->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+            }
+            continue;
+        }
+        uint32_t o = activity->operand, slot = next[o]++ % slots[o];
+        bool in = activity->kind == ECH_PIPELINE_IN;
+        EchOp copy = ech_op_init(ECH_OP_COPY);
+        copy.name = strings[o];
+        copy.queue = in ? in_queue : out_queue;
+        copy.memory_from = in ? in_hbm : on_chip;
+        copy.memory_to = in ? on_chip : in_hbm;
+        /* A window's share of its padded block: blocks at an edge are cut. */
+        double share = (double)activity->bytes / (double)MAX(ech_round_up(blocks[o][0], 8) * ech_round_up(blocks[o][1], 128) * 2, 1);
+        copy.bytes = (EchBytes)((double)ech_trace_builder_peek_buffer(b, windows[o][0])->bytes * MIN(share, 1.0) + 0.5);
+        copy.bytes_origin = ECH_INFERRED;
+        ends[i] = ech_trace_builder_op(b, copy);
+        for (uint32_t d = 0; d < activity->n_dependencies; d++)
+            ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
+        ech_trace_builder_use(b, in ? arrays[o] : windows[o][slot], ECH_READ, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        ech_trace_builder_use(b, in ? windows[o][slot] : arrays[o], ECH_WRITE, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    }
+    return ech_trace_builder_finish(b, error);
+}

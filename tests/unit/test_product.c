@@ -1,0 +1,157 @@
+/* A tiled product as a workload: its schedule in closed form on the engine, what its windows take, and the pad pass on its arrays. */
+#include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+#include "sim/experiment/product.h"
+#include "sim/pass/pass.h"
+#include "sim/replay/replay.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 1 MAC a picosecond is 2 TFLOP/s; 128 x 128 x 128 blocks take 2,097,152 ps. 64 KiB at 65.536 GB/s take 1 us. */
+static const char device_text[] = "name: t\nfamily: tpu\ncompiler: v5e\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 16GiB, read: 65.536GB/s, write: 65.536GB/s}\n"
+                                  "  vector: {kind: vector, space: 1, capacity: 1MiB, kernel_reserved: 256KiB}\n"
+                                  "  host: {kind: host-pinned, space: 5, capacity: 64GiB}\n"
+                                  "units:\n  matrix: {rows: 128, columns: 128, clock: 1GHz, peaks: {bf16: 2TFLOP/s}}\n"
+                                  "runtime: {grid_step_ps: 100ns}\n";
+
+static EchDevice *make_device(void)
+{
+    GError *error = NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(device_text, strlen(device_text), "d.yaml", &error);
+    EchDevice *device = root ? ech_device_load_yaml(root, NULL, &error) : NULL;
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    return device;
+}
+
+static EchTrace *make(const char *spec, const EchDevice *device, EchDiag *diag)
+{
+    GError *error = NULL;
+    EchProductOptions options = {0};
+    ech_params_defaults(ech_product_params, &options);
+    ck_assert(ech_params_parse(ech_product_params, &options, spec, &error));
+    EchTrace *trace = ech_product_trace(&options, device, diag, &error);
+    ech_params_clear(ech_product_params, &options);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    return trace;
+}
+
+static EchRun *replay(const EchTrace *trace, const EchDevice *device)
+{
+    GError *error = NULL;
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    ck_assert(ech_params_parse(ech_replay_params, &options, "engine=native", &error));
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    return run;
+}
+
+/* Five steps along k: both blocks of a step are 64 KiB together, 1 us; a product with its step 2.197152 us; the result of 32 KiB 0.5 us. */
+static const struct {
+    uint64_t buffers;
+    EchTime makespan;
+} schedules[] = {
+    {1, 5 * (1000000 + 2197152) + 500000},          /* nothing is fetched ahead */
+    {2, 1000000 + 5 * INT64_C(2197152) + 500000},   /* all but the first fetch under the product before */
+    {3, 1000000 + 5 * INT64_C(2197152) + 500000},   /* further ahead cannot help what is bound by its unit */
+};
+
+START_TEST(test_schedule)
+{
+    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autofree char *spec = g_strdup_printf("m=128,n=128,k=640,block_m=128,block_n=128,block_k=128,buffers=%d", (int)schedules[_i].buffers);
+    g_autoptr(EchTrace) trace = make(spec, device, diag);
+    g_autoptr(EchRun) run = replay(trace, device);
+    ck_assert_msg(llabs(run->makespan - schedules[_i].makespan) <= 5, "%d buffers: %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, (int)schedules[_i].buffers, run->makespan,
+                  schedules[_i].makespan);
+    for (size_t i = 0; i < run->n_memories; i++) {
+        if (strcmp(run->memories[i].name, "hbm") == 0)
+            ck_assert(run->memories[i].read == 5 * 65536 && run->memories[i].written == 32768);
+        if (strcmp(run->memories[i].name, "vector") == 0) /* inputs' windows, two of the result, an f32 accumulator */
+            ck_assert_uint_eq(run->memories[i].peak_live, schedules[_i].buffers * 65536 + 2 * 32768 + 65536);
+    }
+}
+END_TEST
+
+START_TEST(test_windows_that_do_not_fit)
+{
+    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = make("m=512,n=512,k=512,block_m=256,block_n=512,block_k=512", device, diag);
+    const char *const *remarks = ech_diag_remarks(diag);
+    ck_assert_ptr_nonnull(remarks[0]);
+    ck_assert_ptr_nonnull(strstr(remarks[0], "more than the 256 KiB that the compiler keeps for kernels"));
+    g_autoptr(EchRun) run = replay(trace, device);
+    ck_assert(!run->fits);
+    ck_assert_str_eq(run->failure.memory, "vector");
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    static const char *const specs[] = {"dtype=bf17", "result=pred[", "m=1048576,n=1048576,k=1048576,block_m=1,block_n=1,block_k=1"};
+    for (size_t i = 0; i < G_N_ELEMENTS(specs); i++) {
+        g_autoptr(GError) error = NULL;
+        EchProductOptions options = {0};
+        ech_params_defaults(ech_product_params, &options);
+        bool parsed = ech_params_parse(ech_product_params, &options, specs[i], &error);
+        g_autoptr(EchTrace) trace = parsed ? ech_product_trace(&options, device, diag, &error) : NULL;
+        ech_params_clear(ech_product_params, &options);
+        ck_assert_ptr_null(trace);
+        ck_assert_ptr_nonnull(error);
+    }
+}
+END_TEST
+
+/* [256, 64] row-major takes 128 lanes; its windows' bytes and the copies' go with it. */
+START_TEST(test_pad)
+{
+    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = make("m=256,n=256,k=64,block_m=256,block_n=256,block_k=64", device, diag);
+    const EchBuffer *lhs = &ech_trace_buffers(trace)[0];
+    ck_assert_uint_eq(lhs->bytes, 65536);
+    ck_assert_uint_eq(lhs->dense, 32768);
+    static const struct {
+        const char *spec;
+        uint64_t lhs, read;
+    } wanted[] = {{"pad:tiles=dense", 32768, 65536}, {"pad:tiles=row_major", 65536, 65536 + 32768}, {"pad:align=128KiB", 131072, 131072 * 2}};
+    for (size_t i = 0; i < G_N_ELEMENTS(wanted); i++) {
+        GError *error = NULL;
+        g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+        EchPass *pass = ech_pass_new(wanted[i].spec, &error);
+        ck_assert_msg(pass != NULL, "%s", error ? error->message : "");
+        g_ptr_array_add(passes, pass);
+        g_autoptr(EchTrace) padded = ech_passes_run_trace(passes, device, trace, diag, &error);
+        ck_assert_msg(padded != NULL, "%s", error ? error->message : "");
+        ck_assert_uint_eq(ech_trace_buffers(padded)[0].bytes, wanted[i].lhs);
+        g_autoptr(EchRun) run = replay(padded, device);
+        for (size_t m = 0; m < run->n_memories; m++) {
+            if (strcmp(run->memories[m].name, "hbm") == 0)
+                ck_assert_msg(run->memories[m].read == wanted[i].read, "%s: %" G_GUINT64_FORMAT " read", wanted[i].spec, run->memories[m].read);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("product");
+    TCase *tests = tcase_create("product");
+    tcase_add_loop_test(tests, test_schedule, 0, G_N_ELEMENTS(schedules));
+    tcase_add_test(tests, test_windows_that_do_not_fit);
+    tcase_add_test(tests, test_refused);
+    tcase_add_test(tests, test_pad);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
