@@ -4,7 +4,8 @@
  * node a group with the lowest possible offset, in the section with the least slack, is placed there (left branch) or is said not to be
  * there (right branch): it must then rest on something not yet placed, which raises its bound. A section (a set of groups that live
  * at once) fails where the lowest bound and the sum of what is missing exceed H, or any suffix of them does. Groups that time cuts apart are searched
- * apart. States that failed are remembered across restarts, so that a restart with other preferences loses nothing. */
+ * apart. States that failed are remembered across restarts, so that a restart with other preferences loses nothing. Before a problem is
+ * searched, coarser ones are (coarsen.h): their plans are plans of it, and real programs' reuse of memory is often found there at once. */
 #include "models/alloc/exact_search.h"
 #include "models/alloc/greedy.h"
 #include "models/alloc/plan_internal.h"

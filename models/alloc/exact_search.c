@@ -1,6 +1,6 @@
 #include "models/alloc/exact_search.h"
 
-#include "models/alloc/plan_internal.h"
+#include "models/alloc/coarsen.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define MAX_PIECES 4000
 #define MAX_TABLE_BITS 20
 #define CLOCK_EVERY 256
-#define BUDGET UINT64_C(100000) /* steps of a first decision */
+#define BUDGET UINT64_C(1000) /* steps of a first decision on a form */
 
 typedef int64_t Level; /* an address, in units */
 
@@ -82,6 +82,7 @@ typedef struct {
     bool queue_skip; /* only empty the queue */
 
     Failed *table; /* borrowed; 2^table_bits entries */
+    uint64_t epoch; /* of the decision: entries of others do not count */
     unsigned table_bits;
     uint64_t random;
     uint64_t steps, step_limit, attempt_limit;
@@ -428,7 +429,7 @@ static bool exclude_block(Search *search, uint32_t id)
 
 static void hash_state(const Search *search, const uint32_t *blocks, size_t n, uint64_t ret[2])
 {
-    uint64_t a = 0, b = 0;
+    uint64_t a = mix(search->epoch), b = search->epoch;
     for (size_t i = 0; i < n; i++) {
         const Block *block = &search->blocks[blocks[i]];
         uint64_t low = (uint64_t)search->low[blocks[i]];
@@ -753,8 +754,8 @@ static void make_neighbours(Search *search)
     search->neighbours = (Neighbour *)(void *)g_array_free(all, FALSE);
 }
 
-/** Builds the search over pieces of one part of time; their begin and end are sections. */
-static void search_init(Search *search, const EchPlanProblem *problem, const EchPlanPiece *pieces, size_t n, uint32_t first_section, uint32_t n_sections, uint64_t unit)
+/** Builds the search over pieces of one part of time; their begin and end are sections. alignments[group] */
+static void search_init(Search *search, const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint32_t first_section, uint32_t n_sections, uint64_t unit)
 {
     *search = (Search){.unit = (Level)unit, .n_sections = n_sections, .random = 1};
     search->spans = g_new(Span, n);
@@ -763,7 +764,7 @@ static void search_init(Search *search, const EchPlanProblem *problem, const Ech
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || pieces[i].group != pieces[i - 1].group) {
             Block *block = &search->blocks[search->n_blocks++];
-            uint64_t alignment = problem->items[problem->member[problem->first[pieces[i].group]]].alignment;
+            uint64_t alignment = alignments[pieces[i].group];
             block->first_span = (uint32_t)i;
             block->begin = (uint32_t)pieces[i].begin - first_section;
             block->group = pieces[i].group;
@@ -875,7 +876,6 @@ static Outcome decide(Search *search, Level height, uint64_t budget)
     g_autofree uint32_t *all = g_new(uint32_t, search->n_blocks);
     for (uint32_t b = 0; b < search->n_blocks; b++)
         all[b] = b;
-    memset(search->table, 0, sizeof(Failed) << search->table_bits);
     begin_touching(search);
     for (uint32_t b = 0; b < search->n_blocks; b++) {
         search->low[b] = 0;
@@ -904,14 +904,24 @@ static Outcome decide(Search *search, Level height, uint64_t budget)
     }
 }
 
+/** A part's problem, or a coarser one whose plans are plans of it. */
+typedef struct {
+    Search *search;
+    EchBarPlace *places; /* places[n_blocks of the part]: where its groups, in order of their pieces, lie; NULL: in themselves */
+} Form;
+
+#define MAX_FORMS 9
+
 /** A part of time that shares nothing with the others. */
 typedef struct {
     uint32_t first, n; /* pieces */
     uint32_t n_blocks;
-    Search *search;    /* made when it is needed */
+    Form forms[MAX_FORMS]; /* the part itself, then ever coarser; made when they are needed */
+    uint32_t n_forms;
     Level best;        /* height of the plan known */
     Level bound;       /* most units live at once */
-    unsigned turn;
+    Level given_up;    /* in this round no plan of this height was found */
+    unsigned round;
 } Part;
 
 typedef struct {
@@ -952,27 +962,40 @@ static uint32_t find_parts(const EchPlanPiece *pieces, size_t n, uint32_t n_sect
     return count;
 }
 
-/** The height to try next. The bound first: where it can be reached, that is the end. Then between, then just below what is known. */
-static Level next_height(const Part *part, Level bound, Level capacity)
+/** The height to try next. The bound first: where it can be reached, that is the end. Then halfway between what was given up and what is known,
+ * until the two meet; then again with more patience. */
+static Level next_height(Part *part, Level bound, Level capacity)
 {
     if (capacity >= bound && capacity < part->best)
         return capacity;
-    switch (part->turn % 3) {
-    case 0: return bound;
-    case 1: return bound + (part->best - bound) / 2;
-    default: return part->best - 1;
+    if (part->given_up >= part->best - 1) {
+        part->given_up = 0;
+        part->round++;
     }
+    return part->given_up < bound ? bound : part->given_up + (part->best - part->given_up) / 2;
 }
 
-static void keep(Part *part, uint64_t unit, const EchPlanProblem *problem, EchPlanSolution *solution)
+/** Takes the plan that a form's search has found. */
+static void keep(Part *part, const Form *form, const EchPlanPiece *pieces, uint64_t unit, const EchPlanProblem *problem, EchPlanSolution *solution)
 {
-    const Search *search = part->search;
+    const Search *search = form->search;
+    uint32_t n_groups = 0;
+    for (uint32_t b = 0; b < search->n_blocks; b++)
+        n_groups = MAX(n_groups, search->blocks[b].group + 1);
+    g_autofree Level *at = g_new0(Level, n_groups);
+    for (uint32_t b = 0; b < search->n_blocks; b++)
+        at[search->blocks[b].group] = search->at[b];
     part->best = 0;
-    for (uint32_t b = 0; b < search->n_blocks; b++) {
-        const Block *block = &search->blocks[b];
-        part->best = MAX(part->best, search->at[b] + block->size);
-        for (uint32_t m = problem->first[block->group]; m < problem->first[block->group + 1]; m++)
-            solution->offsets[problem->member[m]] = (uint64_t)search->at[b] * unit;
+    uint32_t n = 0;
+    for (uint32_t i = part->first; i < part->first + part->n; i++) {
+        uint32_t group = pieces[i].group;
+        bool first = i == part->first || group != pieces[i - 1].group;
+        n += first;
+        const EchBarPlace *place = form->places ? &form->places[n - 1] : NULL;
+        Level offset = place ? at[place->bar] + (Level)(place->above / unit) : at[group];
+        part->best = MAX(part->best, offset + (Level)(pieces[i].bytes / unit));
+        for (uint32_t m = problem->first[group]; first && m < problem->first[group + 1]; m++)
+            solution->offsets[problem->member[m]] = (uint64_t)offset * unit;
     }
 }
 
@@ -1009,16 +1032,112 @@ static uint32_t make_parts(const EchPlanProblem *problem, const EchPlanSolution 
     return n_parts;
 }
 
-static void begin_search(Part *part, const EchPlanProblem *problem, const EchPlanPiece *pieces, uint64_t unit, gint64 deadline)
+static Search *make_search(const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint64_t unit, gint64 deadline)
 {
     uint32_t first = UINT32_MAX, end = 0;
-    for (uint32_t i = part->first; i < part->first + part->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         first = MIN(first, (uint32_t)pieces[i].begin);
         end = MAX(end, (uint32_t)pieces[i].end);
     }
-    part->search = g_new0(Search, 1);
-    search_init(part->search, problem, pieces + part->first, part->n, first, end - first, unit);
-    part->search->deadline = deadline;
+    Search *search = g_new0(Search, 1);
+    search_init(search, alignments, pieces, n, first, end - first, unit);
+    search->deadline = deadline;
+    return search;
+}
+
+/** One bar a group, in order of the pieces; a group with several sizes keeps its shape. */
+static void make_bars(const Part *part, const EchPlanPiece *pieces, const EchBytes *alignments, EchBar *ret_bars, EchBarPlace *ret_places)
+{
+    uint32_t n = 0;
+    for (uint32_t i = part->first; i < part->first + part->n; i++) {
+        const EchPlanPiece *piece = &pieces[i];
+        if (i > part->first && piece->group == piece[-1].group) {
+            ret_bars[n - 1].fixed = true;
+            ret_bars[n - 1].end = piece->end;
+            continue;
+        }
+        ret_places[n] = (EchBarPlace){n, 0};
+        ret_bars[n++] = (EchBar){piece->begin, piece->end, piece->bytes, alignments[piece->group], false};
+    }
+}
+
+/** The search over bars; those that are fixed have the pieces of their one group. */
+static Search *make_coarse_search(const Part *part, const EchPlanPiece *pieces, const EchBar *bars, size_t n_bars, const EchBarPlace *places, uint64_t unit, gint64 deadline)
+{
+    g_autoptr(GArray) coarse = g_array_new(FALSE, FALSE, sizeof(EchPlanPiece));
+    g_autofree EchBytes *alignments = g_new(EchBytes, n_bars + 1);
+    g_autofree uint32_t *first_piece = g_new0(uint32_t, n_bars + 1);
+    uint32_t n = 0;
+    for (uint32_t i = part->first; i < part->first + part->n; i++) {
+        if (i == part->first || pieces[i].group != pieces[i - 1].group)
+            first_piece[places[n++].bar] = i;
+    }
+    for (uint32_t b = 0; b < n_bars; b++) {
+        alignments[b] = bars[b].alignment;
+        EchPlanPiece piece = {bars[b].begin, bars[b].end, bars[b].bytes, b};
+        if (!bars[b].fixed)
+            g_array_append_val(coarse, piece);
+        uint32_t group = pieces[first_piece[b]].group;
+        for (uint32_t i = first_piece[b]; bars[b].fixed && i < part->first + part->n && pieces[i].group == group; i++) {
+            piece = pieces[i];
+            piece.group = b;
+            g_array_append_val(coarse, piece);
+        }
+    }
+    g_autofree EchPlanPiece *slots = g_new(EchPlanPiece, coarse->len);
+    make_sections(coarse, slots);
+    return make_search(alignments, slots, coarse->len, unit, deadline);
+}
+
+static void make_forms(Part *part, const EchBytes *alignments, const EchPlanPiece *pieces, uint64_t unit, gint64 deadline)
+{
+    if (part->n_blocks <= MAX_GROUPS && part->n <= MAX_PIECES)
+        part->forms[0].search = make_search(alignments, pieces + part->first, part->n, unit, deadline);
+    part->n_forms = 1;
+    size_t n = part->n_blocks;
+    g_autofree EchBar *bars = g_new(EchBar, n), *next = g_new(EchBar, n);
+    g_autofree EchBarPlace *places = g_new(EchBarPlace, n), *step = g_new(EchBarPlace, n);
+    make_bars(part, pieces, alignments, bars, places);
+    for (unsigned pass = 0, idle = 0; idle < 2 && part->n_forms < MAX_FORMS; pass++) {
+        size_t fewer = pass % 2 == 0 ? ech_coarsen_stack(bars, n, next, step) : ech_coarsen_chain(bars, n, next, step);
+        idle = fewer < n ? 0 : idle + 1;
+        if (idle)
+            continue;
+        EchBar *old = bars;
+        bars = next;
+        next = old;
+        n = fewer;
+        for (uint32_t g = 0; g < part->n_blocks; g++)
+            places[g] = (EchBarPlace){step[places[g].bar].bar, step[places[g].bar].above + places[g].above};
+        if (n > MAX_GROUPS || part->n > MAX_PIECES * 16)
+            continue;
+        Form *form = &part->forms[part->n_forms++];
+        form->places = g_memdup2(places, part->n_blocks * sizeof *places);
+        form->search = make_coarse_search(part, pieces, bars, n, places, unit, deadline);
+    }
+}
+
+/** Looks for a plan of @height: the coarsest form first, the part itself last, which alone can tell that there is none. */
+static Outcome decide_part(Part *part, Level height, uint64_t step_limit, Failed *table, uint64_t *epoch, uint64_t *steps, const Form **ret_form)
+{
+    for (uint32_t f = part->n_forms; f-- > 0;) {
+        Search *search = part->forms[f].search;
+        if (!search)
+            continue;
+        search->table = table;
+        search->epoch = ++*epoch;
+        uint64_t before = search->steps;
+        search->step_limit = step_limit ? before + (step_limit - MIN(*steps, step_limit)) : 0;
+        if (step_limit && *steps >= step_limit)
+            return STOPPED;
+        Outcome outcome = decide(search, height, BUDGET << MIN(part->round, 40));
+        *steps += search->steps - before;
+        *ret_form = &part->forms[f];
+        if (outcome == FOUND || (outcome == NONE && f == 0))
+            return outcome;
+        reset(search);
+    }
+    return STOPPED;
 }
 
 void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution, gint64 deadline_us, uint64_t step_limit)
@@ -1033,12 +1152,15 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
     uint32_t n_sections = make_sections(array, pieces);
     g_autofree Part *parts = NULL;
     uint32_t n_parts = make_parts(problem, solution, pieces, array->len, n_sections, unit, &parts);
+    g_autofree EchBytes *alignments = g_new(EchBytes, problem->n_groups);
+    for (size_t g = 0; g < problem->n_groups; g++)
+        alignments[g] = problem->items[problem->member[problem->first[g]]].alignment;
     g_autofree Failed *table = NULL;
     Level bound = 0;
     for (uint32_t p = 0; p < n_parts; p++)
         bound = MAX(bound, parts[p].bound);
     Level capacity = problem->capacity ? (Level)(problem->capacity / unit) : 0;
-    uint64_t steps = 0;
+    uint64_t steps = 0, epoch = 0;
     bool proved = true;
     for (;;) {
         Part *part = &parts[0];
@@ -1048,33 +1170,38 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
         }
         if (part->best <= bound)
             break;
-        if (part->n_blocks > MAX_GROUPS || part->n > MAX_PIECES || (step_limit && steps >= step_limit) || g_get_monotonic_time() >= deadline_us) {
+        if (part->n_forms == 0)
+            make_forms(part, alignments, pieces, unit, deadline_us);
+        bool none = part->n_forms == 1 && !part->forms[0].search; /* too large for a search */
+        if (none || (step_limit && steps >= step_limit) || g_get_monotonic_time() >= deadline_us) {
             proved = false;
             break;
         }
-        if (!part->search)
-            begin_search(part, problem, pieces, unit, deadline_us);
         if (!table)
-            table = g_new(Failed, (size_t)1 << MAX_TABLE_BITS);
-        part->search->table = table;
+            table = g_new0(Failed, (size_t)1 << MAX_TABLE_BITS);
         Level height = next_height(part, bound, capacity);
-        uint64_t before = part->search->steps;
-        part->search->step_limit = step_limit ? before + (step_limit - steps) : 0;
-        Outcome outcome = decide(part->search, height, BUDGET << MIN(part->turn / 3, 40));
-        steps += part->search->steps - before;
+        const Form *form = NULL;
+        Outcome outcome = decide_part(part, height, step_limit, table, &epoch, &steps, &form);
         if (outcome == FOUND)
-            keep(part, unit, problem, solution);
+            keep(part, form, pieces, unit, problem, solution);
         else if (outcome == NONE)
             bound = MAX(bound, height + 1);
-        part->turn++;
-        reset(part->search);
+        if (outcome != STOPPED)
+            reset(form->search);
+        else if (height > part->given_up)
+            part->given_up = height;
+        if (height == capacity && outcome == STOPPED)
+            part->round++;
     }
     solution->proved_optimal = proved;
     solution->out_of_time = !proved;
     solution->steps += steps;
     for (uint32_t p = 0; p < n_parts; p++) {
-        if (parts[p].search)
-            search_clear(parts[p].search);
-        g_free(parts[p].search);
+        for (uint32_t f = 0; f < parts[p].n_forms; f++) {
+            if (parts[p].forms[f].search)
+                search_clear(parts[p].forms[f].search);
+            g_free(parts[p].forms[f].search);
+            g_free(parts[p].forms[f].places);
+        }
     }
 }

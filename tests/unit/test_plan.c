@@ -1,4 +1,5 @@
 /* Planners and MiniMalloc's CSV on cases small enough to work out by hand. */
+#include "models/alloc/coarsen.h"
 #include "models/alloc/heap_fast.h"
 #include "models/alloc/heap_fit.h"
 #include "models/alloc/plan.h"
@@ -220,10 +221,42 @@ START_TEST(csv_written_reads_back)
 }
 END_TEST
 
+/* Two of one life stack unless that spoils an alignment; equal sizes that follow each other chain; shapes of their own stay. */
+START_TEST(coarse_problems_stack_and_chain)
+{
+    const EchBar bars[] = {{0, 4, 10, 1, false}, {0, 4, 6, 4, false}, {4, 9, 16, 1, false}, {0, 4, 10, 1, true}, {9, 12, 16, 8, false}, {4, 9, 3, 1, false}};
+    EchBar stacked[6], chained[6];
+    EchBarPlace places[6], steps[6];
+    size_t n = ech_coarsen_stack(bars, 6, stacked, places);
+    ck_assert_uint_eq(n, 4);
+    ck_assert_uint_eq(places[1].above, 0); /* the aligned one at the bottom */
+    ck_assert_uint_eq(places[0].above, 6);
+    ck_assert_uint_eq(places[0].bar, places[1].bar);
+    ck_assert_uint_eq(stacked[places[0].bar].bytes, 16);
+    ck_assert_uint_eq(stacked[places[0].bar].alignment, 4);
+    ck_assert_uint_eq(places[2].above, 0);
+    ck_assert_uint_eq(places[5].above, 16);
+    ck_assert(stacked[places[3].bar].fixed);
+    ck_assert_uint_eq(stacked[places[3].bar].bytes, 10);
+    n = ech_coarsen_chain(bars, 6, chained, steps);
+    ck_assert_uint_eq(n, 5);
+    ck_assert_uint_eq(steps[2].bar, steps[4].bar);
+    ck_assert_int_eq(chained[steps[2].bar].begin, 4);
+    ck_assert_int_eq(chained[steps[2].bar].end, 12);
+    ck_assert_uint_eq(chained[steps[2].bar].alignment, 8);
+    const EchBar odd[] = {{0, 4, 10, 8, false}, {0, 4, 6, 4, false}, {0, 4, 16, 8, false}};
+    n = ech_coarsen_stack(odd, 3, stacked, places); /* 16, then 10 on it; 6 not: 26 is no multiple of 4 */
+    ck_assert_uint_eq(n, 2);
+    ck_assert_uint_eq(places[0].above, 16);
+    ck_assert_uint_ne(places[1].bar, places[0].bar);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
     TCase *tests = tcase_create("plan");
+    tcase_add_test(tests, coarse_problems_stack_and_chain);
     tcase_add_test(tests, spatial_reuses_a_gap);
     tcase_add_test(tests, best_fit_takes_the_tightest_gap);
     tcase_add_test(tests, fast_heap_joins_the_top);
