@@ -21,6 +21,7 @@ typedef struct {
     const EchProgram *p;
     GArray *drafts;       /* Draft */
     uint8_t *waiting;     /* per buffer: goes into a heap */
+    uint8_t *context;     /* per buffer: state of a SparseCore computation in HBM */
     uint32_t *n_users;    /* per instruction */
     uint32_t *last_holder; /* per value: index of its last holder by position */
     struct EchHeapFigures *figures;
@@ -114,6 +115,19 @@ static int64_t parameter_number(const EchProgram *p, const EchValueBuffer *buffe
     return -1;
 }
 
+/* What a SparseCore computation that is started without operands keeps in HBM while it runs. */
+static bool is_context(const EchProgram *p, const EchValueBuffer *buffer)
+{
+    for (uint32_t k = 0; k < buffer->n_values && buffer->space == ECH_SPACE_HBM && !buffer->is_tuple && !buffer->live_out; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        const EchInstruction *i = &p->instructions[value->defined.instruction];
+        if (p->platform == ECH_PLATFORM_TPU && i->opcode == ECH_HLO_ASYNC_START && i->n_operands == 0 && p->shapes[i->shape].n_elements > 2 &&
+            value->defined.position > ech_program_member_position(p, i->shape, 2))
+            return true;
+    }
+    return false;
+}
+
 /* @reuse: temporaries may lie in donated and live-out allocations. */
 static void place(Assigner *a, EchId b, bool reuse)
 {
@@ -127,7 +141,8 @@ static void place(Assigner *a, EchId b, bool reuse)
         return;
     }
     if (!own && !buffer->live_out) {
-        a->waiting[b] = 1;
+        a->context[b] = is_context(a->p, buffer);
+        a->waiting[b] = !a->context[b];
         return;
     }
     guint k = new_draft(a, buffer);
@@ -494,6 +509,33 @@ static void combine_temporaries(Assigner *a)
     g_array_set_size(a->drafts, kept);
 }
 
+/* SparseCore contexts have one region behind all other temporaries, as large as the largest of them, whether they overlap in time or not. */
+static void place_contexts(Assigner *a)
+{
+    const EchProgram *p = a->p;
+    EchBytes largest = 0;
+    for (EchId b = 0; b < p->n_buffers; b++)
+        largest = a->context[b] ? MAX(largest, p->buffers[b].bytes) : largest;
+    if (largest == 0)
+        return;
+    Draft *into = NULL;
+    for (guint k = 0; k < a->drafts->len && !into; k++) {
+        if (draft_at(a, k)->base.is_temp && draft_at(a, k)->base.space == ECH_SPACE_HBM)
+            into = draft_at(a, k);
+    }
+    if (!into) {
+        EchValueBuffer empty = {.space = ECH_SPACE_HBM};
+        into = draft_at(a, new_draft(a, &empty));
+        into->base.is_temp = 1;
+    }
+    EchBytes base = ech_round_up(into->base.bytes, TPU_HBM_ALIGNMENT);
+    for (EchId b = 0; b < p->n_buffers; b++) {
+        for (uint32_t k = 0; a->context[b] && k < p->buffers[b].n_values; k++)
+            put_value(into, p, p->buffer_values[p->buffers[b].first_value + k], base);
+    }
+    into->base.bytes = ech_bytes_add(base, largest);
+}
+
 static EchBytes total_in_use(Assigner *a, int32_t space)
 {
     EchBytes total = 0;
@@ -531,6 +573,7 @@ static void clear_drafts(Assigner *a)
     a->n_figures = 0;
     a->largest = 0;
     memset(a->waiting, 0, a->p->n_buffers + 1);
+    memset(a->context, 0, a->p->n_buffers + 1);
 }
 
 static void attempt(Assigner *a, bool reuse, bool fallback)
@@ -540,6 +583,7 @@ static void attempt(Assigner *a, bool reuse, bool fallback)
     run_heaps(a, fallback);
     place_thread_local(a);
     combine_temporaries(a);
+    place_contexts(a);
 }
 
 static EchProgramAssignment *finish(Assigner *a)
@@ -583,6 +627,7 @@ EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm
     Assigner a = {.p = program};
     a.drafts = g_array_new(FALSE, FALSE, sizeof(Draft));
     a.waiting = g_new0(uint8_t, program->n_buffers + 1);
+    a.context = g_new0(uint8_t, program->n_buffers + 1);
     a.n_users = g_new0(uint32_t, program->n_instructions + 1);
     a.last_holder = g_new0(uint32_t, program->n_values + 1);
     for (size_t k = 0; k < program->n_operands; k++)
@@ -600,6 +645,7 @@ EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm
     clear_drafts(&a);
     g_array_unref(a.drafts);
     g_free(a.waiting);
+    g_free(a.context);
     g_free(a.n_users);
     g_free(a.last_holder);
     return assignment;

@@ -824,7 +824,7 @@ static void join_instruction(EchProgram *p, EchId i, EchId *group, GArray *pairs
     if (instruction->opcode == ECH_HLO_ASYNC_UPDATE && instruction->n_operands > 0) {
         EchId start = ech_program_operand(p, instruction, 0);
         uint32_t to = member(p, i, 2), from = member(p, start, 2);
-        for (uint32_t q = 0; to != UINT32_MAX && from != UINT32_MAX && q < MIN(subtree(p, i, to), subtree(p, start, from)); q++)
+        for (uint32_t q = 1; to != UINT32_MAX && from != UINT32_MAX && q < MIN(subtree(p, i, to), subtree(p, start, from)); q++)
             join(group, ech_program_value(p, i, to + q), ech_program_value(p, start, from + q));
     }
     g_array_set_size(pairs, 0);
