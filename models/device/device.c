@@ -39,7 +39,18 @@ void ech_device_free(EchDevice *device)
     g_free(device->summary);
     g_free(device->family);
     g_free(device->compiler);
+    g_strfreev(device->products);
     g_free(device);
+}
+
+bool ech_device_is_product(const EchDevice *device, const char *product)
+{
+    if (device->name && g_ascii_strcasecmp(device->name, product) == 0)
+        return true;
+    for (char **name = device->products; name && *name; name++)
+        if (g_ascii_strcasecmp(*name, product) == 0)
+            return true;
+    return false;
 }
 
 const EchMemory *ech_device_memory(const EchDevice *device, const char *name)

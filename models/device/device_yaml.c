@@ -479,9 +479,31 @@ static bool read_text(const EchYamlNode *root, const char *key, bool required, c
     return true;
 }
 
+/* A list of names in quotes. */
+static bool read_products(const EchYamlNode *root, char ***ret, GError **error)
+{
+    const EchYamlNode *node = ech_yaml_get(root, "products");
+    if (!node)
+        return true;
+    if (node->kind != ECH_YAML_LIST) {
+        ech_yaml_error(node, error, "products: expected a list of names as captures give them, like [\"NVIDIA H200\"]");
+        return false;
+    }
+    g_autoptr(GStrvBuilder) products = g_strv_builder_new();
+    for (size_t i = 0; i < node->n; i++) {
+        if (node->items[i]->kind != ECH_YAML_SCALAR || !*node->items[i]->text) {
+            ech_yaml_error(node->items[i], error, "products: expected a name");
+            return false;
+        }
+        g_strv_builder_add(products, node->items[i]->text);
+    }
+    *ret = g_strv_builder_end(products);
+    return true;
+}
+
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
 {
-    static const char *const keys[] = {"name", "summary", "family", "compiler", "cores", "memories", "links", "units", "kernel", "runtime", "layout", NULL};
+    static const char *const keys[] = {"name", "summary", "family", "compiler", "products", "cores", "memories", "links", "units", "kernel", "runtime", "layout", NULL};
     static const char *const families[] = {"tpu", "gpu", "other", NULL};
     if (!ech_yaml_check_keys(root, "device", keys, error))
         return NULL;
@@ -492,7 +514,7 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
     size_t family;
     if (!read_text(root, "name", true, &device->name, error) || !read_text(root, "summary", false, &device->summary, error) ||
         !read_text(root, "family", true, &device->family, error) || !read_text(root, "compiler", false, &device->compiler, error) ||
-        !read_name(ech_yaml_get(root, "family"), "family", families, &family, error))
+        !read_name(ech_yaml_get(root, "family"), "family", families, &family, error) || !read_products(root, &device->products, error))
         return NULL;
     const EchYamlNode *cores = ech_yaml_get(root, "cores");
     if (cores) {
@@ -722,4 +744,15 @@ EchDevice *ech_device_load(const char *name_or_path, const char *const *settings
         return NULL;
     g_autoptr(EchYamlNode) root = ech_yaml_load(path, error);
     return root ? ech_device_load_yaml(root, settings, error) : NULL;
+}
+
+EchDevice *ech_device_load_product(const char *product)
+{
+    g_auto(GStrv) names = ech_device_list();
+    for (char **name = names; *name; name++) {
+        g_autoptr(EchDevice) device = ech_device_load(*name, NULL, NULL);
+        if (device && ech_device_is_product(device, product))
+            return g_steal_pointer(&device);
+    }
+    return NULL;
 }

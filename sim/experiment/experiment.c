@@ -509,6 +509,34 @@ static EchDevice *compiled_device(const EchProgram *program, const EchDevice *de
     return ech_device_load(program->chip, NULL, NULL);
 }
 
+char *ech_recorded_on(const EchTrace *trace, uint32_t device)
+{
+    static const char *const keys[] = {"name", "device_type_string", "device_vendor"};
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        g_autofree char *key = g_strdup_printf("device.%u.%s", device, keys[k]);
+        const char *value = ech_trace_get_property(trace, key);
+        if (value && *value)
+            return k < 2 ? g_strdup(value) : g_strconcat("a GPU by ", value, NULL);
+    }
+    return NULL;
+}
+
+/* Recorded times hold for the hardware they were recorded on: where that is another device that we describe, it becomes the reference they are carried over from. */
+static void find_recorded_device(const EchTrace *trace, EchResult *result)
+{
+    g_autofree char *hardware = ech_recorded_on(trace, 0);
+    if (!hardware || ech_device_is_product(result->reference, hardware))
+        return;
+    EchDevice *found = ech_device_load_product(hardware);
+    if (!found) {
+        ech_diag_remark(result->pass_diag, "recorded on %s, of which there is no device file: its recorded times count as those of %s", hardware, result->reference->name);
+        return;
+    }
+    ech_diag_remark(result->pass_diag, "recorded on %s: recorded times are carried from %s to %s by the ratio of the two rooflines", hardware, found->name, result->device->name);
+    ech_device_free(result->reference);
+    result->reference = found;
+}
+
 static bool load_devices(const EchCase *c, EchResult *result, GError **error)
 {
     const EchYamlNode *node = required(c->config, "device", "tpu-v5e", error);
@@ -636,6 +664,7 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
         result->program = g_steal_pointer(&program);
     } else {
         trace = ech_trace_ref(import->trace);
+        find_recorded_device(trace, result);
     }
     if (!trace)
         return false;

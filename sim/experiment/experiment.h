@@ -78,5 +78,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchResult, ech_result_free)
 /** A view for the report's writers; valid as long as @result. */
 EchReport ech_result_report(const EchResult *result);
 
+/** Name of the hardware that a capture says its device number @device was; owned by the caller, NULL where it says none. */
+char *ech_recorded_on(const EchTrace *trace, uint32_t device) G_GNUC_WARN_UNUSED_RESULT;
+
 /** Path of a trace: @name as it is, relative to @folder (NULL: here), else among the shipped traces. Owned by the caller; @name itself where nothing is found. */
 char *ech_trace_find(const char *name, const char *folder) G_GNUC_WARN_UNUSED_RESULT;

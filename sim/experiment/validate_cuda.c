@@ -125,7 +125,7 @@ static bool compare(EchCudaValidation *v, GError **error)
 {
     const EchTrace *trace = v->trace;
     size_t n = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
-    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_AUTO, .overhead = true, .copy_curve = true};
+    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_MODEL, .overhead = true, .copy_curve = true};
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchPrices) prices = ech_prices_new(trace, v->result->device, v->result->reference, &pricing, diag, error);
     if (!prices)

@@ -1,5 +1,6 @@
 /* Recorded durations of a trace against the model's, operation by operation. */
 #include "sim/base/error.h"
+#include "sim/experiment/experiment.h"
 #include "sim/experiment/validate.h"
 #include "sim/replay/replay.h"
 #include "sim/trace/select.h"
@@ -217,6 +218,7 @@ static EchRun *replay(const EchTrace *trace, const EchDevice *device, GError **e
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
     options.engine = ECH_ENGINE_NATIVE; /* the same times as SimGrid, in process */
+    options.kernel_time = ECH_KERNEL_TIME_MODEL; /* what was recorded is what it is held against */
     options.allocator_on = 0; /* what was recorded did fit where it ran */
     options.keep_going = 1;
     options.max_spans = 100000000;
@@ -356,33 +358,6 @@ static bool validate_device(Validator *v, uint32_t device, GError **error)
 
 /* ---- Words ---- */
 
-/* Name of the hardware that a capture says it was made on; owned by the caller, NULL where it says none. */
-static char *recorded_on(const EchTrace *trace, uint32_t device)
-{
-    static const char *const keys[] = {"name", "device_type_string", "device_vendor"};
-    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
-        g_autofree char *key = g_strdup_printf("device.%u.%s", device, keys[k]);
-        const char *value = ech_trace_get_property(trace, key);
-        if (value && *value)
-            return k < 2 ? g_strdup(value) : g_strconcat("a GPU by ", value, NULL);
-    }
-    return NULL;
-}
-
-/* Whether the hardware's own name can be the device's: the chip's short name is in it. */
-static bool same_hardware(const char *hardware, const EchDevice *device)
-{
-    static const struct {
-        const char *says, *is;
-    } tpus[] = {{"TPU v6 Lite", "tpu-v6e"}, {"TPU v5 Lite", "tpu-v5e"}, {"TPU v5e", "tpu-v5e"}, {"TPU v6e", "tpu-v6e"}, {"TPU v5p", "tpu-v5p"}, {"TPU v5", "tpu-v5p"}, {"TPU7x", "tpu7x"}, {"TPU v4", "tpu-v4"}, {"TPU v3", "tpu-v3"}, {"TPU v2", "tpu-v2"}};
-    for (size_t i = 0; i < G_N_ELEMENTS(tpus); i++)
-        if (g_ascii_strncasecmp(hardware, tpus[i].says, strlen(tpus[i].says)) == 0)
-            return g_str_has_prefix(device->name, tpus[i].is);
-    g_autofree char *lower = g_ascii_strdown(hardware, -1), *chip = g_ascii_strdown(device->name, -1);
-    chip[strcspn(chip, "-_ ")] = '\0';
-    return strstr(lower, chip) != NULL;
-}
-
 static void G_GNUC_PRINTF(2, 3) note(EchValidation *validation, const char *format, ...)
 {
     va_list list;
@@ -393,9 +368,9 @@ static void G_GNUC_PRINTF(2, 3) note(EchValidation *validation, const char *form
 
 static void write_notes(const Validator *v, EchValidation *validation)
 {
-    g_autofree char *hardware = v->wholes->len > 0 ? recorded_on(v->trace, g_array_index(v->wholes, EchValidateWhole, 0).device) : NULL;
+    g_autofree char *hardware = v->wholes->len > 0 ? ech_recorded_on(v->trace, g_array_index(v->wholes, EchValidateWhole, 0).device) : NULL;
     validation->subject = hardware ? g_strdup_printf("recorded on %s", hardware) : g_strdup("recorded; the file does not say on what");
-    if (hardware && !same_hardware(hardware, v->device))
+    if (hardware && !ech_device_is_product(v->device, hardware))
         note(validation, "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error below. Describe your own hardware with 'echelon calibrate' or a device file.", hardware,
              v->device->name);
     bool rooflines = false, links = false, pageable = false, unified = false, estimates = false, inferred = false;

@@ -1011,7 +1011,7 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
     run->ops = g_new0(EchCudaOp, n_ops + 1);
     run->n_ops = n_ops;
     run->makespans = g_new0(EchTime, options->repeats);
-    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_AUTO, .overhead = true, .copy_curve = true};
+    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_MODEL, .overhead = true, .copy_curve = true};
     e.prices = ech_prices_new(trace, device, reference, &pricing, run->diag, error);
     if (!e.prices)
         return NULL;

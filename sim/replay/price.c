@@ -306,9 +306,9 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     bool counted = op->n_work > 0 || (roofline > 0 && !recorded);
     EchPriceSource source = ECH_PRICE_UNKNOWN;
     switch (pricer->options->kernel_time) {
+    case ECH_KERNEL_TIME_AUTO: source = estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : counted ? ECH_PRICE_ROOFLINE : ECH_PRICE_UNKNOWN; break;
     case ECH_KERNEL_TIME_ESTIMATE:
-    case ECH_KERNEL_TIME_MODEL:
-    case ECH_KERNEL_TIME_AUTO: source = estimate ? ECH_PRICE_ESTIMATE : counted ? ECH_PRICE_ROOFLINE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
+    case ECH_KERNEL_TIME_MODEL: source = estimate ? ECH_PRICE_ESTIMATE : counted ? ECH_PRICE_ROOFLINE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
     case ECH_KERNEL_TIME_RECORDED: source = recorded ? ECH_PRICE_RECORDED : roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : ECH_PRICE_UNKNOWN; break;
     case ECH_KERNEL_TIME_ROOFLINE: source = roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
     case ECH_N_KERNEL_TIMES: break;

@@ -21,7 +21,7 @@ static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", 
 const EchParam ech_replay_params[] = {
     {"engine", ECH_PARAM_ENUM, FIELD(engine), "auto", NULL, NULL, engine_names, "what shares the resources: simgrid is the reference, native the fast one; auto takes simgrid for one short run"},
     {"kernel_time", ECH_PARAM_ENUM, FIELD(kernel_time), "auto", NULL, NULL, kernel_time_names,
-     "where kernel times come from; auto: the compiler's estimate, carried to the device by the kernel model on TPUs, else that model, the roofline, or what was recorded"},
+     "where kernel times come from; auto: the compiler's estimate, carried to the device by the kernel model on TPUs, else what was recorded, carried by the ratio of rooflines, else that model or the roofline; model: nothing recorded where anything is known to compute from"},
     {"overhead", ECH_PARAM_BOOL, FIELD(overhead), "true", NULL, NULL, NULL, "charge launch, set-up and latency of the device"},
     {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL, "allocations go through an allocator; false: only counted against the capacity"},
     {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL, "allocator of the device's memory, for buffers without a fixed offset (best_fit)"},

@@ -234,7 +234,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "link" : 0,
         "memory_port" : 0,
         "compute" : 0,
-        "space" : 0
+        "space" : 0,
+        "host" : 0
       }
     },
     "dma in" : {
@@ -246,7 +247,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "link" : 0,
         "memory_port" : 0,
         "compute" : 0,
-        "space" : 0
+        "space" : 0,
+        "host" : 0
       }
     },
     "dma out" : {
@@ -258,7 +260,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "link" : 0,
         "memory_port" : 0,
         "compute" : 0,
-        "space" : 0
+        "space" : 0,
+        "host" : 0
       }
     }
   },
@@ -268,7 +271,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "link" : 0,
     "memory_port" : 0,
     "compute" : 0,
-    "space" : 0
+    "space" : 0,
+    "host" : 0
   },
   "longest" : [
     {

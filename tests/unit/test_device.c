@@ -163,6 +163,24 @@ START_TEST(test_shipped)
 }
 END_TEST
 
+/* Captures name their hardware in the vendor's words; every shipped device knows its own. */
+START_TEST(test_products)
+{
+    static const struct {
+        const char *product, *name;
+    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"}, {"TPU v6 Lite", "tpu-v6e"}, {"TPU v5 lite", "tpu-v5e"}, {"TPU v5", "tpu-v5p"}, {"NVIDIA A100-SXM4-80GB", "a100-80"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        g_autoptr(EchDevice) device = ech_device_load_product(known[i].product);
+        ck_assert_msg(device != NULL, "%s", known[i].product);
+        ck_assert_str_eq(device->name, known[i].name);
+        ck_assert(ech_device_is_product(device, known[i].name));
+        ck_assert(!ech_device_is_product(device, "NVIDIA H100"));
+    }
+    ck_assert_ptr_null(ech_device_load_product("Quadro RTX 6000"));
+    ck_assert_ptr_null(ech_device_load_product(""));
+}
+END_TEST
+
 START_TEST(test_unknown_name)
 {
     g_autoptr(GError) error = NULL;
@@ -183,6 +201,7 @@ int main(void)
     tcase_add_test(tcase, test_scale);
     tcase_add_test(tcase, test_shipped);
     tcase_add_test(tcase, test_unknown_name);
+    tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
