@@ -480,13 +480,6 @@ typedef struct {
     unsigned n_series;
 } Job;
 
-/* The settings a recording was made with; "pytorch" alone means them. Owned by the caller. */
-static char *recorded_spec(const Input *input)
-{
-    const char *conf = ech_trace_get_property(input->trace, "allocator_settings.PYTORCH_CUDA_ALLOC_CONF");
-    return conf && *conf ? g_strdup_printf("pytorch:%s", conf) : g_strdup("pytorch");
-}
-
 /* Where the recorded allocator put them, and where this one did. */
 static void compare_recorded(const Input *input, const GArray *events, const GArray *placed, Result *ret)
 {
@@ -586,7 +579,7 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
     EchAllocDevice device = {.capacity = job->capacity};
     ret->spec = spec;
     /* Other settings are a what-if: what was resident is then asked for first, in an empty memory. */
-    g_autofree char *recorded = input->start && !job->fresh ? recorded_spec(input) : NULL;
+    g_autofree char *recorded = input->start && !job->fresh ? ech_alloc_recorded_spec(input->trace) : NULL;
     ret->recorded = recorded && (strcmp(spec, "pytorch") == 0 || strcmp(spec, recorded) == 0);
     if (ret->recorded && strcmp(recorded, "pytorch") != 0)
         ret->settings = g_strdup(recorded + strlen("pytorch:"));

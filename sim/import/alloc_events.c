@@ -278,3 +278,9 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         g_clear_pointer(&start, ech_alloc_start_free);
     return start;
 }
+
+char *ech_alloc_recorded_spec(const EchTrace *trace)
+{
+    const char *conf = ech_trace_get_property(trace, "allocator_settings.PYTORCH_CUDA_ALLOC_CONF");
+    return conf && *conf ? g_strdup_printf("pytorch:%s", conf) : g_strdup("pytorch");
+}

@@ -24,3 +24,5 @@ typedef struct {
 EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUSED_RESULT;
 void ech_alloc_start_free(EchAllocStart *start);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocStart, ech_alloc_start_free)
+/** The allocator a memory snapshot was recorded under, settings included: "pytorch:expandable_segments:True". Owned by the caller. */
+char *ech_alloc_recorded_spec(const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;

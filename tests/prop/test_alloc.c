@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_EVENTS = 6000, N_ROUNDS = 4 };
+/* ECH_LONG=N makes the sequences and their number N times as long. */
+static int n_events = 1200, n_rounds = 1;
 
 /* Specs beside the bare names: the options that change the behaviour. */
 static const char *const more_specs[] = {
@@ -115,15 +116,15 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
     g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, &error);
     ck_assert_msg(allocator != NULL, "%s: %s", spec, error ? error->message : "");
     g_autoptr(EchPlacementChecker) checker = ech_placement_checker_new();
-    g_autofree uint32_t *live = g_new(uint32_t, N_EVENTS);
-    g_autofree EchPlacement *placed = g_new0(EchPlacement, N_EVENTS);
-    g_autofree EchBytes *asked = g_new0(EchBytes, N_EVENTS);
+    g_autofree uint32_t *live = g_new(uint32_t, (size_t)n_events);
+    g_autofree EchPlacement *placed = g_new0(EchPlacement, (size_t)n_events);
+    g_autofree EchBytes *asked = g_new0(EchBytes, (size_t)n_events);
     uint32_t n_live = 0, next = 0;
     EchBytes requested = 0, rounded = 0, bound = 0;
     uint64_t allocs = 0, frees = 0;
     Outcome outcome = {.hash = UINT64_C(14695981039346656037)};
     state = seed;
-    for (int i = 0; i < N_EVENTS; i++) {
+    for (int i = 0; i < n_events; i++) {
         uint64_t dice = draw() % 100;
         if (inject && dice == 0)
             ech_allocator_inject_failure(allocator, draw() % 3, 1 + draw() % 3);
@@ -165,7 +166,7 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
             outcome.hash = (outcome.hash ^ placed[id].address ^ (uint64_t)fit) * UINT64_C(1099511628211);
         }
         EchAllocStats stats;
-        if (i % 64 == 0 || i == N_EVENTS - 1) {
+        if (i % 64 == 0 || i == n_events - 1) {
             ech_allocator_stats(allocator, &stats);
             ck_assert_uint_eq(stats.requested, requested);
             ck_assert_uint_eq(stats.live, rounded);
@@ -194,15 +195,17 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
 
 START_TEST(registry_keeps_its_promises)
 {
-    const char *spec = g_ptr_array_index(specs, (guint)(_i / N_ROUNDS));
-    uint64_t seed = seed_of(_i % N_ROUNDS);
-    EchBytes capacity = _i % 2 ? UINT64_C(64) << 30 : UINT64_C(1) << 30;
-    Outcome once = run(spec, seed, capacity, false);
-    Outcome again = run(spec, seed, capacity, false);
-    ck_assert_msg(once.hash == again.hash, "%s seed %" G_GUINT64_FORMAT ": two runs differ", spec, seed);
-    run(spec, seed, capacity, true);
-    run(spec, seed, UINT64_C(100) << 20, true);
-    run(spec, seed, 3 << 20, false);
+    const char *spec = g_ptr_array_index(specs, (guint)_i);
+    for (int round = 0; round < n_rounds; round++) {
+        uint64_t seed = seed_of(round);
+        EchBytes capacity = (_i + round) % 2 ? UINT64_C(64) << 30 : UINT64_C(1) << 30;
+        Outcome once = run(spec, seed, capacity, false);
+        Outcome again = run(spec, seed, capacity, false);
+        ck_assert_msg(once.hash == again.hash, "%s seed %" G_GUINT64_FORMAT ": two runs differ", spec, seed);
+        run(spec, seed, capacity, true);
+        run(spec, seed, UINT64_C(100) << 20, true);
+        run(spec, seed, 3 << 20, false);
+    }
 }
 END_TEST
 
@@ -244,13 +247,17 @@ END_TEST
 int main(void)
 {
     fill_specs();
-    for (int i = 0; i < N_ROUNDS; i++)
+    const char *longer = g_getenv("ECH_LONG");
+    int factor = longer ? CLAMP(atoi(longer), 1, 100) : 1;
+    n_events *= factor;
+    n_rounds *= factor;
+    for (int i = 0; i < n_rounds; i++)
         printf("seed of round %d: %" G_GUINT64_FORMAT " (ECH_SEED sets it)\n", i, seed_of(i));
     fflush(stdout);
     Suite *suite = suite_create("alloc properties");
     TCase *tests = tcase_create("registry");
-    tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, registry_keeps_its_promises, 0, (int)specs->len * N_ROUNDS);
+    tcase_set_timeout(tests, 120 * factor * factor);
+    tcase_add_loop_test(tests, registry_keeps_its_promises, 0, (int)specs->len);
     tcase_add_test(tests, checker_sees_overlaps);
     tcase_add_test(tests, specs_are_refused_with_reasons);
     suite_add_tcase(suite, tests);

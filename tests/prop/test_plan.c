@@ -19,7 +19,7 @@ static const char *const more_specs[] = {
     "xla:algorithm=best,alignment=8,limit=2000",
     "xla:algorithm=fast_merge,alignment=32,limit=900",
     "xla:algorithm=fast_split,alignment=1,limit=700",
-    "exact:step_limit=3000,alignment=8",
+    "exact:step_limit=1000,alignment=8",
     "greedy:alignment=48",
 };
 
@@ -32,7 +32,7 @@ static void fill_specs(void)
     const EchPlanClass *const *classes = ech_plan_classes(&n);
     specs = g_ptr_array_new();
     for (size_t i = 0; i < n; i++)
-        g_ptr_array_add(specs, strcmp(classes[i]->name, "exact") == 0 ? g_strdup("exact:step_limit=3000") : g_strdup(classes[i]->name));
+        g_ptr_array_add(specs, strcmp(classes[i]->name, "exact") == 0 ? g_strdup("exact:step_limit=1000") : g_strdup(classes[i]->name));
     for (size_t i = 0; i < G_N_ELEMENTS(more_specs); i++)
         g_ptr_array_add(specs, g_strdup(more_specs[i]));
 }

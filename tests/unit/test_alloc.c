@@ -3,6 +3,7 @@
 #include "models/alloc/fixed.h"
 #include "models/alloc/report.h"
 #include "sim/base/error.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/alloc_text.h"
 
 #include <check.h>
@@ -447,6 +448,53 @@ START_TEST(placements_equal_the_real_ones)
 }
 END_TEST
 
+/* Every memory snapshot of a real GPU: from the start state that the recording implies, every address is the recorded one. */
+static void replay_snapshot(const char *path)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_file(path, "memory_snapshot", NULL, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    EchId memory = ech_alloc_main_memory(import->trace);
+    g_autoptr(EchAllocStart) start = ech_alloc_start_of_trace(import->trace, memory);
+    if (!start)
+        return;
+    g_autofree char *spec = ech_alloc_recorded_spec(import->trace);
+    g_autoptr(EchAllocator) allocator = open_allocator(spec, UINT64_C(80) << 30);
+    bool seeded = ech_allocator_seed(allocator, (const EchSeedBlock *)(const void *)start->seeds->data, start->seeds->len, &error);
+    ck_assert_msg(seeded, "%s: %s", path, error ? error->message : "");
+    ech_allocator_script(allocator, (const EchSegmentRange *)(const void *)start->script->data, start->script->len);
+    g_autoptr(GArray) events = ech_alloc_events_of_trace(import->trace, memory, false);
+    g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
+    EchAllocRunOptions options = {.placed = placed};
+    ech_alloc_run(allocator, (const EchAllocEvent *)(const void *)events->data, events->len, &options);
+    guint compared = 0;
+    for (guint i = 0; i < placed->len; i++) {
+        const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
+        const EchBuffer *buffer = &ech_trace_buffers(import->trace)[g_array_index(events, EchAllocEvent, item->event).id];
+        if (buffer->address == ECH_OFFSET_NONE)
+            continue;
+        compared++;
+        ck_assert_msg(item->fit == ECH_FIT_OK && item->placement.address == buffer->address, "%s: allocation %u of %" G_GUINT64_FORMAT " bytes is at 0x%" G_GINT64_MODIFIER "x, recorded at 0x%" G_GINT64_MODIFIER "x",
+                      path, i, buffer->bytes, item->placement.address, buffer->address);
+    }
+    printf("%s: %u allocations at their recorded addresses\n", path, compared);
+}
+
+START_TEST(gpu_snapshots_replay_at_their_addresses)
+{
+    const char *folder = ECH_SHARED "/traces/memory_snapshot";
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+    if (!dir)
+        printf("skipped: no %s\n", folder);
+    for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        if (g_str_has_suffix(name, ".pickle"))
+            replay_snapshot(path);
+    }
+    fflush(stdout);
+}
+END_TEST
+
 START_TEST(fixed_placements_stand_beside_online_ones)
 {
     const EchAllocEvent events[] = {
@@ -496,6 +544,7 @@ int main(void)
     tcase_add_test(tests, arena_comes_back_when_empty_or_reset);
     tcase_add_test(tests, async_pool_follows_streams);
     tcase_add_test(tests, report_names_what_pins_a_segment);
+    tcase_add_test(tests, gpu_snapshots_replay_at_their_addresses);
     tcase_add_test(tests, fixed_placements_stand_beside_online_ones);
     tcase_add_test(tests, text_reads_every_line_kind);
     tcase_add_loop_test(tests, text_errors_have_places, 0, G_N_ELEMENTS(broken));
