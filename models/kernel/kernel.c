@@ -34,11 +34,11 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
                     device->name != NULL ? device->name : "device");
         return false;
     }
-    EchRate rate = hbm->read > 0 ? hbm->read : hbm->nominal;
+    EchRate rate = hbm->read > 0 ? hbm->read : hbm->nominal, peak = MAX(hbm->nominal, rate);
     /* A number for one view only overrides the common one: "kernel.hardware.step_cycles". */
     const char *prefix = view == ECH_KERNEL_COMPILER ? "kernel.compiler." : "kernel.hardware.";
 #define NUMBER(name, fallback) number(device, prefix, name, fallback)
-    EchKernelModel model = {.view = view, .unit = unit, .clock_hz = (double)unit->clock_hz};
+    EchKernelModel model = {.view = view, .unit = unit, .clock_hz = (double)unit->clock_hz, .hbm_peak = peak};
     /* Fallbacks: what the six chips of the compiler's tables have in common, so that a chip without a table follows from its data sheet. */
     model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
     model.step = NUMBER("step_cycles", 1.2e-6 * model.clock_hz); /* v5e, v5p, v6e: 1.2 us; v4 0.53, tpu7x 1.0 */
@@ -357,25 +357,32 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     return shape;
 }
 
-/* Cycles until the units have taken in @weights stationary operands that lie on chip: two thirds of a cycle a row of every tile (compiler: projections of a
- * decode step, 83 cycles a tile of 128 rows on v5e, 170 a tile of 256 on v6e). Few rows of the other operand do not hide it; a fetch from HBM does. */
+/* Cycles until the units have taken in @weights stationary operands that lie on chip: more than a quarter of a cycle a row of every tile (compiler: products
+ * of 8 to 128 rows, 35 cycles a tile of 128 rows on v5e, 72 a tile of 256 on v6e). Few rows of the other operand do not hide it; a fetch from HBM does. */
 static double load_cycles(const EchKernelShape *s, double weights)
 {
     double side = s->unit_size;
     if (s->rhs_hbm)
         return 0;
-    return ceil(weights / (side * side)) * 0.66 * side / s->units;
+    return ceil(weights / (side * side)) * 0.28 * side / s->units;
 }
 
 /* Latencies follow the copies that a step waits for: the constants are those of two in a step, and of three (two operands and a result) at the start. */
 static double start_cycles(const EchKernelModel *model, const EchKernelShape *s)
 {
-    return model->start * (s->lhs_hbm + s->rhs_hbm + s->out_hbm) / 3 + (s->eight ? model->int8_start : 0);
+    double store = s->out_hbm ? MAX(0, model->start - model->matrix_step) : 0;
+    return store + model->matrix_step / 2 * (s->lhs_hbm + s->rhs_hbm) + (s->eight ? model->int8_start : 0);
 }
 
 static double step_latency(const EchKernelModel *model, unsigned copies)
 {
     return model->matrix_step * MIN(copies, 2u) / 2;
+}
+
+/* Narrowing @elements of a result that stays on chip, as the view counts it. */
+static double narrowing_cycles(const EchKernelModel *model, double elements, unsigned bits)
+{
+    return (ech_kernel_store_bytes(model, elements / REGISTER, bits) - elements * bits / 8) / model->hbm;
 }
 
 /* A product with its steps one by one: [n][m][k], k innermost; a window is fetched only when its index changes. */
@@ -400,7 +407,7 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
             for (uint64_t m = 0; m < rows.n; m++) {
                 double bm = at(&rows, m);
                 double registers = s->out_hbm ? bm * bn_lanes / REGISTER : 0;
-                double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm : bm * bn * s->out_bits / 8 / model->vmem;
+                double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm : bm * bn * s->out_bits / 8 / model->vmem + narrowing_cycles(model, bm * bn_lanes, s->out_bits);
                 store += extra + tile_overhead / cores;
                 bool with_others = ++tile < cores;
                 bool last_tile = group + 1 == c->batch && n + 1 == columns.n && m + 1 == rows.n;
@@ -483,6 +490,8 @@ static void sum_product(const EchKernelModel *model, const EchKernelShape *s, co
     double tile_overhead = s->out_hbm ? model->matrix_store / cores : 0;
     double registers = s->out_hbm ? s->out_registers : 0;
     double store = (ech_kernel_store_bytes(model, registers, s->out_bits) + s->extra_bytes) / model->hbm + tiles * tile_overhead;
+    if (!s->out_hbm)
+        store += s->out_registers * REGISTER * s->out_bits / 8 / model->vmem + narrowing_cycles(model, s->out_registers * REGISTER, s->out_bits);
     bool split = walk->tiles < walk->steps;
     *sums = (EchKernelSums){.total = start_cycles(model, s), .macs = walk->macs};
     sums->total += cores * (in + compute + store / tiles - tile_overhead);
@@ -628,7 +637,8 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
                       (kernel->results[0].rank == 0 || kernel->results[0].order[0] == kernel->operands[0].order[0]);
     bool compiler = model->view == ECH_KERNEL_COMPILER, from_hbm = ret->hbm_read > 0, hbm = from_hbm || ret->hbm_written > 0;
     double narrowed = same_lanes ? traffic.narrowed / model->hbm : 0;
-    double moved = ((double)ret->hbm_read + traffic.stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem + narrowed;
+    double stored = from_hbm || same_lanes ? traffic.stored : (double)ret->hbm_written;
+    double moved = ((double)ret->hbm_read + stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem + narrowed;
     /* A register whose lanes become rows goes through the cross-lane unit; the compiler counts that only behind a fetch. */
     double relayout = same_lanes ? 0 : registers * (from_hbm || !compiler ? model->relayout : MIN(model->relayout, 0.5));
     double latency = hbm || narrowed > 0 ? serial * model->step : 0;

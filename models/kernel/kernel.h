@@ -108,6 +108,7 @@ typedef struct {
     EchKernelView view;
     double clock_hz;
     double hbm;             /**< Bytes a cycle. */
+    EchRate hbm_peak;       /**< Nominal bandwidth. */
     double fixed;           /**< Start of a streaming kernel. */
     double step;            /**< Latency of a streaming step. */
     double simple, transcendental, divide, broadcast, reduce; /**< Cycles a register of 1024 elements. */

@@ -39,13 +39,15 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     for (size_t i = 0; i < program->n_flat; i++) {
         EchId id = program->flat[i];
         const EchInstruction *at = &program->instructions[id];
-        EchKernelCost cost, real;
-        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) || !ech_program_price_kernel(program, id, &real_model, own_tiles, &real))
+        EchKernelCost cost;
+        uint64_t cycles;
+        bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0, carried;
+        EchTime run, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
+        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) || !ech_program_kernel_time(program, id, &real_model, &compiler, estimate, &run, &carried))
             continue;
         double runs = runs_of(program, at->computation);
-        hardware += runs * (double)real.time;
-        uint64_t cycles;
-        if (!ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) || cycles == 0) {
+        hardware += runs * (double)run;
+        if (!estimated) {
             without++;
             first_without = first_without ? first_without : at->name;
             continue;
@@ -55,7 +57,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
             .kind = g_strdup("kernel"),
             .how = "compiler",
             .start = ECH_TIME_NONE,
-            .measured = ech_time_for(cycles, (EchRate)compiler.clock_hz),
+            .measured = estimate,
             .predicted = cost.time,
             .vmem_measured = ech_program_scoped_bytes(at, ECH_SPACE_VECTOR),
             .vmem_predicted = cost.vmem,
@@ -77,7 +79,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     validation->subject = g_strdup("the compiler's own estimates (estimated_cycles at the core clock)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(validation->notes, g_strdup("Predictions here use the constants that the compiler believes in, kernel by kernel: they say whether echelon reads shapes, windows and work as the compiler does. "
-                                                "'echelon run' prices the same kernels with the hardware's own constants."));
+                                                "'echelon run' carries each estimate from what the compiler counts to what the hardware does, by the ratio of the two views of the model."));
     if (without > 0) {
         validation->gaps = g_new0(EchValidateGap, 1);
         validation->n_gaps = 1;

@@ -565,7 +565,6 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     const EchInstruction *i = &l->p->instructions[id];
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     uint64_t cycles;
-    EchKernelCost cost, own;
     bool estimated = l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0;
     if (estimated && l->clock > 0) {
         op.estimate = ech_time_for(cycles, l->clock);
@@ -573,22 +572,12 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     } else if (estimated) {
         ech_diag_note(l->diag, "estimates_without_a_clock", 1);
     }
-    if (l->model && ech_program_price_kernel(l->p, id, l->model, false, &cost)) {
-        /* The compiler knows the kernel, the model how the device that runs it differs from the one the compiler counted for. */
-        bool carried = !l->options.price_by_model && op.estimate_origin == ECH_KNOWN && l->own_model && ech_program_price_kernel(l->p, id, l->own_model, false, &own) &&
-                       own.time > 0 && cost.time > 0;
-        if (carried) {
-            double scaled = (double)op.estimate * ((double)cost.time / (double)own.time);
-            /* No kernel moves its bytes faster than the memory: some of the compiler's estimates do. */
-            const EchMemory *hbm = ech_device_memory_kind(l->options.price_on, ECH_MEM_HBM);
-            double rate = hbm ? (double)MAX(hbm->nominal, hbm->read) : 0;
-            if (rate > 0)
-                scaled = MAX(scaled, ((double)cost.hbm_read + (double)cost.hbm_written) / rate * 1e12);
-            op.estimate = scaled < 9e18 ? (EchTime)(scaled + 0.5) : ECH_TIME_MAX;
-        } else {
-            op.estimate = cost.time;
-            op.estimate_origin = ECH_INFERRED;
-        }
+    EchTime time;
+    bool carried;
+    if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model, op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time,
+                                            &carried)) {
+        op.estimate = time;
+        op.estimate_origin = carried ? ECH_KNOWN : ECH_INFERRED;
     }
     /* A kernel of the user's own brings its window buffers. */
     EchId windows = ECH_NONE;

@@ -296,6 +296,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         return false;
     Window window = read_window(convolution);
     *c = (EchKernelContraction){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .taps = 1, .input_pixels = lhs->dims[lb], .passes = 1};
+    uint64_t kept = 1;
     for (unsigned i = 0; i < window.n && i < 8; i++) {
         char label = (char)('0' + i);
         int ls = label_at(l, ln, label), rs = label_at(r, rn, label), os = label_at(o, on, label);
@@ -310,7 +311,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         }
         /* A dimension of the kernel that the result keeps: a window that meets the one position of the operand at each of its own. */
         if (window.size[i] > 1 && lhs->dims[ls] == 1 && out->dims[os] == window.size[i]) {
-            c->n = ech_bytes_mul(c->n, window.size[i]);
+            kept = ech_bytes_mul(kept, window.size[i]);
             continue;
         }
         c->taps = ech_bytes_mul(c->taps, taps);
@@ -319,6 +320,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         if (out->dims[os] > 1 || taps > 1)
             c->convolution = true;
     }
+    if (kept > 1) /* each of its positions fills whole lanes */
+        c->n = ech_bytes_mul(kept, ech_bytes_mul(c->n / 128 + (c->n % 128 != 0), 128));
     uint64_t groups = MAX(read_group_count(convolution, "feature_group_count"), read_group_count(convolution, "batch_group_count"));
     if (groups > 1) { /* each group is a product of its own */
         c->batch = ech_bytes_mul(c->batch, groups);
@@ -627,5 +630,21 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
         kernel.kind = ECH_KERNEL_COPY;
     }
     ech_kernel_price(model, &kernel, own_tiles, ret);
+    return true;
+}
+
+bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate, EchTime *ret, bool *ret_carried)
+{
+    EchKernelCost cost, counted;
+    if (!ech_program_price_kernel(program, instruction, model, false, &cost))
+        return false;
+    *ret = cost.time;
+    *ret_carried = own != NULL && estimate != ECH_TIME_NONE && cost.time > 0 && ech_program_price_kernel(program, instruction, own, false, &counted) && counted.time > 0;
+    if (*ret_carried) {
+        double time = (double)estimate * ((double)cost.time / (double)counted.time);
+        /* No kernel moves its bytes faster than the memory: some of the compiler's estimates do. */
+        time = MAX(time, ((double)cost.hbm_read + (double)cost.hbm_written) / (double)model->hbm_peak * 1e12);
+        *ret = time < 9e18 ? (EchTime)(time + 0.5) : ECH_TIME_MAX;
+    }
     return true;
 }
