@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define SLICE_CAUTION 1.8f           /* sliced prefetches must find this much more bandwidth than they need [XLA algorithm, kSlicedCopyResourceInflation] */
+#define KERNEL_SECONDS 2e-9          /* what takes longer is a kernel, not a name for data */
 #define DECREASING_STEPS 100         /* earlier starts tried once the later ones are used up [XLA picker] */
 #define EVICTION_RETRY 2.0f          /* a retry asks for 1 + 2 x retry times the distance [XLA picker] */
 #define FREE_BELOW 0.6f              /* a cross-program prefetch is freed if it occupies less of the time */
@@ -119,6 +120,8 @@ typedef struct {
     bool any_converted;
     bool *edges;        /* [n + 2] shifted by one */
     uint32_t *sync_of;  /* per use */
+    uint8_t *why;       /* per use */
+    float *waits;       /* belady, per value: longest time between two uses */
     uint32_t copies, repacks, repacks_good, retry, freed;
     uint32_t *first_use, *first_position; /* per value, n_values + 1 */
     GArray **members;   /* per group: values by start */
@@ -807,7 +810,13 @@ static void pick_begin(Msa *m, const Request *r, int64_t start, int64_t end)
     if (r->hint == ECH_MSA_HINT_FETCH && m->p->uses[r->use].preferred_start <= pick->latest)
         at = m->p->uses[r->use].preferred_start;
     if (m->o->depth > 0)
-        at = MAX(at, end - (int64_t)m->o->depth);
+    {
+        /* Right after the kernel that comes so many before the one that reads. */
+        uint32_t kernels = 0;
+        at = end - 1;
+        while (at > pick->earliest && kernels < m->o->depth)
+            kernels += m->p->steps[at--].seconds > KERNEL_SECONDS;
+    }
     at = CLAMP(at, pick->earliest, pick->latest);
     pick->up = pick->down = at;
     pick->rising = true;
@@ -1602,6 +1611,12 @@ static gint compare_int64(gconstpointer a, gconstpointer b)
     return (x > y) - (x < y);
 }
 
+static uint8_t reason(int result)
+{
+    return (uint8_t)(((result & OUT_OF_MEMORY) != 0 ? ECH_MSA_WHY_SPACE : 0) | ((result & (TOO_LONG | TOO_SHORT)) != 0 ? ECH_MSA_WHY_TIME : 0) |
+                     ((result & (OUT_OF_COPIES | OUT_OF_BANDWIDTH)) != 0 ? ECH_MSA_WHY_COPIES : 0));
+}
+
 static int allocate_holders(Msa *m, GPtrArray *holders)
 {
     const EchMsaProblem *p = m->p;
@@ -1694,6 +1709,7 @@ static int allocate_holders(Msa *m, GPtrArray *holders)
                     }
                 }
                 int got = allocate_segment(m, &request);
+                m->why[context->use] = reason(got);
                 result |= got;
                 if (got == OK)
                     mirror_through_conditional(m, update, context->use, previous, holders);
@@ -2033,6 +2049,8 @@ static gint compare_order(gconstpointer a, gconstpointer b, gpointer data)
     const EchMsaProblem *p = m->p;
     uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
     const EchMsaValue *x = &p->values[i], *y = &p->values[k];
+    if (m->waits != NULL && m->waits[i] != m->waits[k])
+        return m->waits[i] < m->waits[k] ? -1 : 1;
     if (x->boundedness != y->boundedness)
         return x->boundedness > y->boundedness ? -1 : 1;
     if (x->bytes != y->bytes)
@@ -2050,6 +2068,27 @@ static gint compare_order(gconstpointer a, gconstpointer b, gpointer data)
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
+}
+
+/* The longest time from the definition or one use of a value to the next; what nothing reads waits for ever. */
+static float *longest_waits(const Msa *m)
+{
+    const EchMsaProblem *p = m->p;
+    float *waits = g_new0(float, MAX(p->n_values, 1));
+    for (uint32_t v = 0; v < p->n_values; v++)
+    {
+        int64_t at = p->values[v].step;
+        waits[v] = m->first_use[v] == m->first_use[v + 1] ? HUGE_VALF : 0;
+        bool parameter = p->steps[at].parameter;
+        for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
+        {
+            /* Uses are by step; a parameter waits only from its first use on, it can be fetched for that. */
+            if (!parameter || u > m->first_use[v])
+                waits[v] = MAX(waits[v], elapsed(m, at, p->uses[u].step));
+            at = p->uses[u].step;
+        }
+    }
+    return waits;
 }
 
 static void process(Msa *m, uint32_t value)
@@ -2215,6 +2254,7 @@ EchMsaResult *ech_msa_run(const EchMsaProblem *problem)
     m->converted = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     m->edges = g_new0(bool, n + 3);
     m->sync_of = g_new(uint32_t, MAX(problem->n_uses, 1));
+    m->why = g_new0(uint8_t, MAX(problem->n_uses, 1));
     for (uint32_t u = 0; u < problem->n_uses; u++)
         m->sync_of[u] = ECH_PLACE_NONE;
     m->first_use = g_new0(uint32_t, values + 1);
@@ -2250,12 +2290,14 @@ EchMsaResult *ech_msa_run(const EchMsaProblem *problem)
     for (uint32_t v = 0; v < values; v++)
         if (problem->values[v].eligible)
             g_array_append_val(order, v);
+    m->waits = m->o->belady ? longest_waits(m) : NULL;
     g_array_sort_with_data(order, compare_order, m);
     for (guint i = 0; i < order->len; i++)
         if (!m->finalized[g_array_index(order, uint32_t, i)])
             process(m, g_array_index(order, uint32_t, i));
 
     collect_result(m, result);
+    result->use_why = g_steal_pointer(&m->why);
     result->n_order = order->len;
     result->order = (uint32_t *)(void *)g_array_free(g_steal_pointer(&order), FALSE);
 
@@ -2300,6 +2342,7 @@ EchMsaResult *ech_msa_run(const EchMsaProblem *problem)
     g_free(m->failed_sync);
     g_free(m->edges);
     g_free(m->sync_of);
+    g_free(m->waits);
     g_free(m->first_use);
     g_free(m->first_position);
     return result;
@@ -2313,6 +2356,7 @@ void ech_msa_result_free(EchMsaResult *result)
     g_free(result->slices);
     g_free(result->use_list);
     g_free(result->use_fast);
+    g_free(result->use_why);
     g_free(result->order);
     g_free(result);
 }

@@ -122,8 +122,8 @@ typedef struct {
     bool sync_copies, sync_slices; /**< Turn synchronous copies, slices into prefetches. */
     bool keep_largest_gap;      /**< Ours, not XLA's: of the gaps that fit take the one that leaves the largest gap whole, at the end that touches a neighbour. */
     bool on_demand;             /**< Ours: start every copy as late as its time allows. */
-    uint32_t depth;             /**< Ours: at most this many uses ahead; 0 as XLA. */
-    bool belady;                /**< Ours: order values by the distance of their next use, knowing the future. */
+    uint32_t depth;             /**< Ours: start every copy this many kernels ahead; 0 as XLA. */
+    bool belady;                /**< Ours: the value whose longest wait for a use is shortest comes first. */
 } EchMsaOptions;
 
 typedef struct {
@@ -164,12 +164,20 @@ typedef struct {
     uint32_t first_use, n_uses; /**< Slice of use_list[]. */
 } EchMsaStay;
 
+/** Why a use was not served from the fast memory: bits. */
+enum {
+    ECH_MSA_WHY_SPACE = 1,  /**< No room. */
+    ECH_MSA_WHY_TIME = 2,   /**< Live range too short for a copy, or too long to keep. */
+    ECH_MSA_WHY_COPIES = 4, /**< Too many copies under way, or no bandwidth. */
+};
+
 typedef struct {
     EchMsaStay *stays;
     uint32_t n_stays;
     EchMsaSlice *slices;
     uint32_t *use_list;
     bool *use_fast;         /**< [n_uses]: reads the fast memory. */
+    uint8_t *use_why;       /**< [n_uses]: ECH_MSA_WHY_* of the last try; 0 where none was made. */
     EchBytes prefetched, evicted; /**< Bytes copied in and out. */
     uint32_t repacks, repacks_good, freed;
     EchBytes peak;          /**< Highest end of a stay. */

@@ -779,7 +779,7 @@ static void fill_options(EchMsaOptions *o, const EchPlaceChip *chip)
     o->preferred_slice = chip->preferred_slice;
 }
 
-EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, GError **error)
+EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, bool loops, GError **error)
 {
     const EchPlaceChip *chip = costs->chip;
     g_autoptr(EchPlaceProblem) problem = g_new0(EchPlaceProblem, 1);
@@ -807,7 +807,7 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
     ech_flow_mark_sync(problem->flow, problem->instructions);
     ech_flow_finish(problem->flow, problem->instructions);
     keep_weights(problem, program);
-    if (chip->loop_optimizer)
+    if (loops && chip->loop_optimizer)
     {
         g_autofree float *compute = g_new(float, MAX(problem->n, 1)), *total = g_new(float, MAX(problem->n, 1));
         for (uint32_t t = 0; t < problem->n; t++)
@@ -815,14 +815,14 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
             compute[t] = costs->compute[problem->ids[t]];
             total[t] = costs->total[problem->ids[t]];
         }
-        EchLoopOptions loops = {.min_iterations = 6,
+        EchLoopOptions how = {.min_iterations = 6,
                                 .desired_ratio = 0.7,
                                 .fully_pipelined = true,
                                 .slow_bytes_per_s = chip->hbm_bytes_per_s,
                                 .fast_bytes_per_s = chip->hbm_bytes_per_s * chip->fast_ratio,
                                 .compute = compute,
                                 .total = total};
-        problem->loops = ech_loop_optimize(problem->flow, problem->instructions, &loops, NULL);
+        problem->loops = ech_loop_optimize(problem->flow, problem->instructions, &how, NULL);
     }
     return g_steal_pointer(&problem);
 }

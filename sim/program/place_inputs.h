@@ -37,9 +37,10 @@ typedef struct {
     GPtrArray *texts;            /**< Shapes the leaves borrow. */
 } EchPlaceProblem;
 
-/** The problem that memory-space assignment has to solve for @program, nothing of which is in the fast memory yet. ECH_ERROR_UNSUPPORTED where its schedule
+/** The problem that memory-space assignment has to solve for @program, nothing of which is in the fast memory yet. @loops: decide iterations of
+ * unrolled loops together where the chip's compiler does. ECH_ERROR_UNSUPPORTED where its schedule
  * runs a computation from several places. */
-EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, bool loops, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_place_problem_free(EchPlaceProblem *problem);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlaceProblem, ech_place_problem_free)
 /** Seconds, reductions, bytes accessed and the first key of the order from @costs; ids[step] names the instructions. */

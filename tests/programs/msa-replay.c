@@ -780,7 +780,7 @@ static void place_alone(const Replay *in, const char *path, bool timing, JsonBui
     if (program == NULL)
         return;
     g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(program, r->chip);
-    g_autoptr(EchPlaceProblem) problem = ech_place_problem_new(program, costs, error);
+    g_autoptr(EchPlaceProblem) problem = ech_place_problem_new(program, costs, true, error);
     if (problem == NULL)
         return;
     r->flow = problem->flow;
