@@ -741,15 +741,20 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p)
             g_array_append_val(needs, need);
         }
     }
+    /* What an asynchronous computation holds stays where it is, wherever a loop hands it on. */
+    g_autofree bool *held = g_new0(bool, MAX(m->n_values, 1)); /* per group */
     for (uint32_t k = 0; k < m->n_positions; k++)
     {
         const EchFlowInstruction *in = &problem->instructions[m->positions[k].step];
-        if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_COPY_START || in->op == ECH_FLOW_COPY_DONE)
+        held[m->values[m->positions[k].value].group] |= in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE ||
+                                                        in->op == ECH_FLOW_COPY_START || in->op == ECH_FLOW_COPY_DONE;
+    }
+    for (uint32_t k = 0; k < m->n_positions; k++)
+        if (held[m->values[m->positions[k].value].group])
         {
             EchMsaRequired need = {m->positions[k].value, m->positions[k].step};
             g_array_append_val(needs, need);
         }
-    }
     g_free(m->required);
     m->n_required = needs->len;
     m->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);

@@ -402,6 +402,7 @@ typedef struct {
     EchId *made;            /* per stay: the array that holds it, in the new program */
     EchId **parts;          /* per stay: slice starts */
     bool *fast;             /* per leaf of a step */
+    uint64_t *places;       /* per leaf of a step that is fast: offset */
     bool *needed;           /* per instruction */
     bool *converted;        /* per step: a synchronous copy or slice that a prefetch replaces */
     GHashTable *offsets;    /* new instruction << 20 | position -> 1 + offset */
@@ -435,13 +436,52 @@ static void note_offset(Apply *a, EchId instruction, uint32_t position, uint64_t
     g_hash_table_insert(a->offsets, GSIZE_TO_POINTER((gsize)instruction << 20 | (position & 0xfffff)), GSIZE_TO_POINTER((gsize)offset + 1));
 }
 
+static void follow(Apply *a, const bool *decided, uint32_t step, uint32_t leaf, const EchMsaStay *stay)
+{
+    if (leaf >= a->problem->instructions[step].n_leaves)
+        return;
+    leaf += a->flow->leaf_start[step];
+    if (decided[leaf])
+        return;
+    a->fast[leaf] = stay != NULL && stay->fast;
+    a->places[leaf] = stay != NULL ? stay->offset : 0;
+}
+
+/* Arrays of loops and branches that nobody reads lie where what is handed to them lies. */
+static void fill_unread(Apply *a, const bool *decided, const uint32_t *serving)
+{
+    const EchMsaProblem *m = a->m;
+    for (uint32_t u = 0; u < m->n_uses; u++)
+    {
+        const EchFlowPlace *place = &a->flow->use_places[u];
+        const EchFlowInstruction *in = &a->problem->instructions[place->step];
+        if (in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL)
+            continue;
+        const EchMsaStay *stay = serving[u] != ECH_PLACE_NONE ? &a->r->stays[serving[u]] : NULL;
+        for (uint32_t c = 0; c < in->n_called; c++)
+        {
+            const EchComputation *called = &a->writer.p->computations[in->called[c]];
+            for (uint32_t t = called->begin; t < called->end; t++)
+                if (a->problem->instructions[t].op == ECH_FLOW_PARAMETER && a->problem->instructions[t].computation == in->called[c] &&
+                    (in->op == ECH_FLOW_WHILE || place->operand == c + 1))
+                    follow(a, decided, t, place->leaf, stay);
+        }
+        if (in->op == ECH_FLOW_WHILE)
+            follow(a, decided, place->step, place->leaf, stay);
+    }
+}
+
 /* What each stay copies, which uses read a copy, where copies begin and end. */
 static void plan(Apply *a)
 {
     const EchMsaProblem *m = a->m;
     g_autofree uint32_t *last_slow = g_new(uint32_t, MAX(m->n_positions, 1)), *last = g_new(uint32_t, MAX(m->n_positions, 1));
+    g_autofree uint32_t *serving = g_new(uint32_t, MAX(m->n_uses, 1)); /* per use: the stay it reads */
+    g_autofree bool *decided = g_new0(bool, (size_t)a->flow->leaf_start[m->n_steps] + 1);
     for (uint32_t k = 0; k < m->n_positions; k++)
         last_slow[k] = last[k] = ECH_PLACE_NONE;
+    for (uint32_t u = 0; u < m->n_uses; u++)
+        serving[u] = ECH_PLACE_NONE;
     for (uint32_t s = 0; s < a->r->n_stays; s++)
     {
         const EchMsaStay *stay = &a->r->stays[s];
@@ -458,11 +498,18 @@ static void plan(Apply *a)
             if (!stay->fast)
                 last_slow[k] = s;
             const EchMsaPosition *position = &m->positions[k];
+            uint32_t leaf = a->flow->leaf_start[position->step] + a->flow->position_places[k].leaf;
+            decided[leaf] = true;
             if (!moves(stay) && stay->fast && stay->start <= (int64_t)position->step)
             {
-                a->fast[a->flow->leaf_start[position->step] + a->flow->position_places[k].leaf] = true;
+                a->fast[leaf] = true;
+                a->places[leaf] = stay->offset;
+                a->counts.kept += stay->kind == ECH_MSA_PINNED;
+                a->counts.kept_bytes = ech_bytes_add(a->counts.kept_bytes, stay->kind == ECH_MSA_PINNED ? stay->bytes : 0);
             }
         }
+        for (uint32_t i = 0; i < stay->n_uses; i++)
+            serving[a->r->use_list[stay->first_use + i]] = s;
         if (!moves(stay))
             continue;
         /* The second stay of a cross-program prefetch fetches for the next run: nothing here reads it. */
@@ -500,6 +547,7 @@ static void plan(Apply *a)
             g_array_append_val(list, entry);
         }
     }
+    fill_unread(a, decided, serving);
 }
 
 static const GArray *replaced_at(const Apply *a, uint32_t step, uint32_t operand)
@@ -936,23 +984,13 @@ static bool write_instruction(Apply *a, EchId id)
 /* Places of what is made in the fast memory. */
 static void note_positions(Apply *a)
 {
-    for (uint32_t s = 0; s < a->r->n_stays; s++)
+    for (uint32_t k = 0; k < a->m->n_positions; k++)
     {
-        const EchMsaStay *stay = &a->r->stays[s];
-        if (stay->kind == ECH_MSA_SCOPED || moves(stay) || !stay->fast || stay->position == ECH_PLACE_NONE)
-            continue;
-        const EchFlowPlace *place = &a->flow->position_places[stay->position];
-        if (stay->start > (int64_t)place->step)
-            continue;
+        const EchFlowPlace *place = &a->flow->position_places[k];
         EchId id = a->problem->ids[place->step], made = a->writer.map[id];
-        if (made == ECH_NONE)
-            continue;
-        note_offset(a, made, ech_place_position(a->writer.p, a->writer.p->instructions[id].shape, place->leaf), stay->offset);
-        if (stay->kind == ECH_MSA_PINNED)
-        {
-            a->counts.kept++;
-            a->counts.kept_bytes = ech_bytes_add(a->counts.kept_bytes, stay->bytes);
-        }
+        uint32_t leaf = a->flow->leaf_start[place->step] + place->leaf;
+        if (made != ECH_NONE && a->fast[leaf])
+            note_offset(a, made, ech_place_position(a->writer.p, a->writer.p->instructions[id].shape, place->leaf), a->places[leaf]);
     }
 }
 
@@ -1038,6 +1076,7 @@ EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *pr
     for (uint32_t s = 0; s < result->n_stays; s++)
         a->made[s] = ECH_NONE;
     a->fast = g_new0(bool, (size_t)a->flow->leaf_start[n] + 1);
+    a->places = g_new0(uint64_t, (size_t)a->flow->leaf_start[n] + 1);
     a->needed = g_new0(bool, program->n_instructions + 1);
     a->converted = g_new0(bool, (size_t)n + 1);
     a->names = g_new0(uint32_t, program->n_instructions + 1);
@@ -1076,6 +1115,7 @@ EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *pr
     g_free(a->made);
     g_free(a->source);
     g_free(a->fast);
+    g_free(a->places);
     g_free(a->needed);
     g_free(a->converted);
     g_free(a->names);
