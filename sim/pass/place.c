@@ -93,7 +93,7 @@ static void say(EchDiag *diag, const char *who, const EchPlaceCounts *c)
 {
     g_autofree char *kept = ech_format_bytes(c->kept_bytes), *in = ech_format_bytes(c->prefetched), *out = ech_format_bytes(c->evicted),
                     *before = ech_format_bytes(c->cross_program_bytes);
-    ech_diag_remark(diag, "place: %s: %u arrays made on chip (%s), %u prefetches (%s, %u of them in slices), %u evictions (%s), %u fetched before the program (%s)", who, c->kept,
+    ech_diag_remark(diag, "place: %s: %u arrays made on chip (%s), %u prefetches (%s, %u of them in slices), %u evictions (%s), %u fetched before the program begins (%s)", who, c->kept,
                     kept, c->prefetches, in, c->sliced, c->evictions, out, c->cross_program, before);
 }
 
@@ -149,8 +149,8 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
         return ech_program_ref(in);
     int32_t fast = (int32_t)chip.fast_space;
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
-    EchPlaceCounts before = {0}, after = {0};
-    g_autoptr(EchProgram) bare = ech_place_strip(in, fast, &before, diag, error);
+    EchPlaceCounts before = ech_place_count(in, fast);
+    g_autoptr(EchProgram) bare = ech_place_strip(in, fast, diag, error);
     if (bare == NULL)
         return NULL;
     if (bare->chip == NULL && !ech_program_set_chip(bare, device != NULL ? device->name : chip.name, error))
@@ -177,9 +177,10 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
         g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: the placement is not legal: %s", in->name, wrong);
         return NULL;
     }
-    EchProgram *out = ech_place_apply(bare, problem, result, fast, hbm != NULL ? hbm->assignment_limit : 0, &after, diag, error);
+    EchProgram *out = ech_place_apply(bare, problem, result, fast, hbm != NULL ? hbm->assignment_limit : 0, diag, error);
     if (out == NULL)
         return NULL;
+    EchPlaceCounts after = ech_place_count(out, fast);
     g_autofree char *given = ech_format_bytes(m->options.size), *peak = ech_format_bytes(result->peak);
     g_autofree char *who = g_strdup_printf("now, with %s (%s used at most, policy %s)", given, peak, policies[place->policy]);
     say(diag, who, &after);

@@ -708,6 +708,7 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p)
     EchFlow *flow = problem->flow;
     EchMsaProblem *m = &flow->problem;
     g_autofree uint32_t *leader = g_new(uint32_t, MAX(m->n_values, 1));
+    g_autofree bool *barred = g_new0(bool, MAX(m->n_values, 1)); /* per group: a member may not be there, so none may */
     g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     for (uint32_t v = 0; v < m->n_values; v++)
         leader[v] = ECH_PLACE_NONE;
@@ -728,9 +729,10 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p)
             mine->allowed = false;
             g_array_append_val(needs, need);
         }
+        barred[mine->group] |= !mine->allowed || problem->instructions[place->step].op == ECH_FLOW_CONSTANT;
     }
     for (uint32_t v = 0; v < m->n_values; v++)
-        m->values[v].eligible = leader[m->values[v].group] == v && m->values[v].bytes > 0 && m->values[v].allowed;
+        m->values[v].eligible = leader[m->values[v].group] == v && m->values[v].bytes > 0 && !barred[m->values[v].group];
     for (uint32_t u = 0; u < m->n_uses; u++)
     {
         const EchFlowInstruction *in = &problem->instructions[m->uses[u].step];

@@ -196,6 +196,34 @@ static bool in_async(const EchProgram *p, const EchInstruction *i)
     return caller != ECH_NONE && (p->instructions[caller].opcode == ECH_HLO_ASYNC_START || p->instructions[caller].opcode == ECH_HLO_ASYNC_UPDATE);
 }
 
+/* Arrays that a kernel makes in the fast memory. */
+static void count_made(const EchProgram *p, const EchInstruction *i, int32_t fast, EchPlaceCounts *counts)
+{
+    switch ((int)i->opcode)
+    {
+    case ECH_HLO_PARAMETER:
+    case ECH_HLO_TUPLE:
+    case ECH_HLO_GET_TUPLE_ELEMENT:
+    case ECH_HLO_BITCAST:
+    case ECH_HLO_WHILE:
+    case ECH_HLO_CONDITIONAL:
+    case ECH_HLO_COPY_START:
+    case ECH_HLO_COPY_DONE:
+    case ECH_HLO_ASYNC_START:
+    case ECH_HLO_ASYNC_UPDATE:
+    case ECH_HLO_ASYNC_DONE: return;
+    default: break;
+    }
+    for (uint32_t q = 0; !in_async(p, i) && q < p->shapes[i->shape].n_positions; q++)
+    {
+        EchId shape = ech_program_subshape(p, i->shape, q);
+        if (space_of(p, shape) != fast)
+            continue;
+        counts->kept++;
+        counts->kept_bytes = ech_bytes_add(counts->kept_bytes, p->shapes[shape].bytes);
+    }
+}
+
 static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
 {
     Doom *dooms = g_new0(Doom, p->n_instructions + 1);
@@ -247,12 +275,8 @@ static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
             counts->prefetches++;
             counts->sliced++;
         }
-        else if (space_of(p, i->shape) == fast && !in_async(p, i) && i->opcode != ECH_HLO_PARAMETER && i->opcode != ECH_HLO_GET_TUPLE_ELEMENT && i->opcode != ECH_HLO_BITCAST && i->opcode != ECH_HLO_COPY_DONE &&
-                 i->opcode != ECH_HLO_ASYNC_DONE)
-        {
-            counts->kept++;
-            counts->kept_bytes = ech_bytes_add(counts->kept_bytes, p->shapes[i->shape].bytes);
-        }
+        else
+            count_made(p, i, fast, counts);
     }
     return dooms;
 }
@@ -305,7 +329,14 @@ static EchId stripped_operand(Writer *w, const Doom *dooms, EchId id)
     return w->map[id];
 }
 
-EchProgram *ech_place_strip(const EchProgram *program, int32_t fast, EchPlaceCounts *ret_counts, EchDiag *diag, GError **error)
+EchPlaceCounts ech_place_count(const EchProgram *program, int32_t fast)
+{
+    EchPlaceCounts counts = {0};
+    g_free(doom(program, fast, &counts));
+    return counts;
+}
+
+EchProgram *ech_place_strip(const EchProgram *program, int32_t fast, EchDiag *diag, GError **error)
 {
     const EchProgram *p = program;
     EchPlaceCounts counts = {0};
@@ -378,8 +409,6 @@ EchProgram *ech_place_strip(const EchProgram *program, int32_t fast, EchPlaceCou
     else
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a copy between HBM and the fast memory is used in a way that cannot be undone", p->name);
     writer_done(w);
-    if (out != NULL)
-        *ret_counts = counts;
     return out;
 }
 
@@ -407,7 +436,6 @@ typedef struct {
     bool *converted;        /* per step: a synchronous copy or slice that a prefetch replaces */
     GHashTable *offsets;    /* new instruction << 20 | position -> 1 + offset */
     uint32_t *names;        /* per instruction: copies made of it */
-    EchPlaceCounts counts;
 } Apply;
 
 typedef struct {
@@ -504,8 +532,6 @@ static void plan(Apply *a)
             {
                 a->fast[leaf] = true;
                 a->places[leaf] = stay->offset;
-                a->counts.kept += stay->kind == ECH_MSA_PINNED;
-                a->counts.kept_bytes = ech_bytes_add(a->counts.kept_bytes, stay->kind == ECH_MSA_PINNED ? stay->bytes : 0);
             }
         }
         for (uint32_t i = 0; i < stay->n_uses; i++)
@@ -867,18 +893,6 @@ static bool write_done(Apply *a, uint32_t s)
         ech_program_builder_operand(w->b, start);
     }
     a->made[s] = done[0];
-    a->counts.sliced += stay->kind == ECH_MSA_SLICED;
-    if (stay->cross_program && stay->copy_after < 0)
-    {
-        a->counts.cross_program++;
-        a->counts.cross_program_bytes = ech_bytes_add(a->counts.cross_program_bytes, stay->bytes);
-    }
-    else
-    {
-        *(stay->fast ? &a->counts.prefetches : &a->counts.evictions) += 1;
-        EchBytes *sum = stay->fast ? &a->counts.prefetched : &a->counts.evicted;
-        *sum = ech_bytes_add(*sum, stay->bytes);
-    }
     if (stay->kind != ECH_MSA_SLICED)
         return true;
     /* The parts are by start; the array joins them in the order of their places. */
@@ -1061,7 +1075,7 @@ static void free_lists(GArray **lists, size_t n)
 }
 
 EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *problem, const EchMsaResult *result, int32_t fast, EchBytes hbm_limit,
-                            EchPlaceCounts *ret_counts, EchDiag *diag, GError **error)
+                            EchDiag *diag, GError **error)
 {
     Apply apply = {.problem = problem, .m = &problem->flow->problem, .flow = problem->flow, .r = result}, *a = &apply;
     uint32_t n = a->m->n_steps;
@@ -1100,7 +1114,6 @@ EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *pr
         {
             set_offsets(a, out, assignment, diag);
             ech_program_set_assignment(out, assignment, "made by echelon");
-            *ret_counts = a->counts;
         }
     }
     writer_done(&a->writer);

@@ -70,6 +70,20 @@ $ echelon list devices --json
   }
 ]
 $ echelon list passes
+  place            decide anew what lies in the on-chip memory and when it is fetched
+      vmem=size (0)  on-chip memory given to values; 0: what the device has without its kernels' own windows
+      policy=xla|fragmentation|on-demand|depth|belady|none (xla)  xla: as the compiler; fragmentation: gaps chosen to keep the largest one whole; on-demand: fetched as late as the time allows; depth: fetched a fixed number of kernels ahead; belady: shortest wait for the next use first; none: everything in HBM
+      depth=number (1)  policy=depth: kernels ahead
+      bandwidth=rate (0)  rate of a copy that decisions assume; 0: the device's
+      prefetches=number (40)  copies into the on-chip memory under way at a time, at most
+      evictions=number (40)  copies out of it under way at a time, at most
+      cross_program=number (1)  parameters fetched before the program begins, at most; 0: none
+      slices=true or false (true)  large arrays are fetched in slices where the chip's compiler does so
+      repacks=number (4)  times that everything is placed again when space runs out, at most
+      loops=true or false (true)  iterations of unrolled loops are decided together
+      min_overlap=ratio (1)  a fetch starts at least this many times its own length before its use
+      overlap=ratio (2)  best distance of a fetch from its use, in its own lengths
+      max_overlap=ratio (8)  longest distance, in lengths of a copy of the whole memory
   pad              round the size of every buffer up, or give arrays another padding
       align=size (512)  granule: sizes are rounded up to a multiple of it
       above=size (0)  only buffers of at least this size
