@@ -107,7 +107,7 @@ double ech_device_number(const EchDevice *device, const char *path, double fallb
 bool ech_device_has_number(const EchDevice *device, const char *path);
 
 /** Loads a device: a name found in the device folders (ECHELON_DEVICES, then beside the program, then the install) or a path to a
- * YAML file. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB", "links.host.to_device=x0.5"),
+ * YAML file, or to XLA's gpu_target_config text. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB", "links.host.to_device=x0.5"),
  * NULL-terminated or NULL. */
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether @product, as a capture names its hardware, is this device. Case does not matter. */

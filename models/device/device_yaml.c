@@ -1,6 +1,8 @@
 /* Device files: YAML to EchDevice, and the folders they are looked for in. */
 #include "models/device/device_yaml.h"
 
+#include "models/device/gpu_target.h"
+
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 
@@ -720,7 +722,7 @@ char **ech_device_list(void)
 
 char *ech_device_find(const char *name_or_path, GError **error)
 {
-    if (strchr(name_or_path, '/') || g_str_has_suffix(name_or_path, ".yaml"))
+    if (strchr(name_or_path, '/') || g_str_has_suffix(name_or_path, ".yaml") || g_str_has_suffix(name_or_path, ".pbtxt") || g_str_has_suffix(name_or_path, ".txtpb"))
         return g_strdup(name_or_path);
     g_auto(GStrv) folders = device_folders();
     for (char **folder = folders; *folder; folder++) {
@@ -737,12 +739,23 @@ char *ech_device_find(const char *name_or_path, GError **error)
     return NULL;
 }
 
+/* A device file, or XLA's description of a GPU. */
+static EchYamlNode *load_tree(const char *path, GError **error)
+{
+    g_autofree char *text = NULL;
+    gsize n;
+    if (g_str_has_suffix(path, ".yaml") || !g_file_get_contents(path, &text, &n, NULL) || n > (gsize)1 << 20 || !ech_gpu_target_probe(text, n))
+        return ech_yaml_load(path, error);
+    g_autoptr(GString) yaml = ech_gpu_target_yaml(text, n, path, error);
+    return yaml ? ech_yaml_parse(yaml->str, yaml->len, path, error) : NULL;
+}
+
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error)
 {
     g_autofree char *path = ech_device_find(name_or_path, error);
     if (!path)
         return NULL;
-    g_autoptr(EchYamlNode) root = ech_yaml_load(path, error);
+    g_autoptr(EchYamlNode) root = load_tree(path, error);
     return root ? ech_device_load_yaml(root, settings, error) : NULL;
 }
 

@@ -1,30 +1,38 @@
 /* echelon import: a captured file to a trace file. */
 #include "models/device/device.h"
+#include "models/device/gpu_target.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
 #include "sim/trace/file.h"
 
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 
-/* What the importer counted travels with the trace, so that info on the .ech shows it too. */
-static EchTrace *with_counters(const EchImport *import, const EchTrace *trace, GError **error)
+/* XLA's description of a GPU becomes a device file. False where @path is none, or cannot be read. */
+static bool is_device(const char *path, char **ret_text, gsize *ret_n)
 {
-    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
-    const EchDiag *tables[] = {import->records, import->diag};
-    for (size_t t = 0; t < G_N_ELEMENTS(tables); t++) {
-        size_t n;
-        const EchDiagRow *rows = ech_diag_rows(tables[t], &n);
-        for (size_t i = 0; i < n; i++) {
-            g_autofree char *key = g_strdup_printf("%s.%s", t == 0 ? "records" : rows[i].fatal_if_strict ? "dropped" : "noted", rows[i].name);
-            char value[24];
-            g_snprintf(value, sizeof value, "%" G_GUINT64_FORMAT, rows[i].count);
-            ech_trace_builder_set_property(builder, key, value);
-        }
-    }
-    return ech_trace_builder_finish(builder, error);
+    g_autofree char *text = NULL;
+    GStatBuf status;
+    if (g_stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 1 << 20 || !g_file_get_contents(path, &text, ret_n, NULL) || !ech_gpu_target_probe(text, *ret_n))
+        return false;
+    *ret_text = g_steal_pointer(&text);
+    return true;
+}
+
+static int import_device(const char *path, const char *text, gsize n, const char *out)
+{
+    GError *error = NULL;
+    g_autoptr(GString) yaml = ech_gpu_target_yaml(text, n, path, &error);
+    if (!yaml || (out && !g_file_set_contents(out, yaml->str, (gssize)yaml->len, &error)))
+        return ech_cli_fail(error);
+    if (out)
+        fprintf(stderr, "%s: gpu_target_config -> device file %s\n", path, out);
+    else
+        ech_cli_print(yaml->str);
+    return ECH_EXIT_DONE;
 }
 
 /* The trace that a program makes on the chip it was compiled for: buffers assigned, kernels with the compiler's estimates. */
@@ -47,7 +55,7 @@ int ech_verb_import(int argc, char **argv)
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write the trace here (default: standard output)", "OUT.ech"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge (a memory snapshot beside a profile)", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},
@@ -61,11 +69,20 @@ int ech_verb_import(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     GError *error = NULL;
+    g_autofree char *device_text = NULL;
+    gsize n_text;
+    if (!format && is_device(rest[0], &device_text, &n_text))
+        return import_device(rest[0], device_text, n_text, out);
     EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))
         return ech_cli_fail(error);
     g_autoptr(EchTrace) lowered = import->program ? lower(import, device, (uint64_t)trips, &error) : NULL;
+    if (lowered && import->resident) {
+        EchTrace *merged = ech_import_add_resident(lowered, import->resident, import->diag, &error);
+        ech_trace_unref(lowered);
+        lowered = merged;
+    }
     if (error)
         return ech_cli_fail(error);
     size_t n;
@@ -75,7 +92,7 @@ int ech_verb_import(int argc, char **argv)
                 rows[i].first ? rows[i].first : "");
     for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
         fprintf(stderr, "%s\n", *remark);
-    g_autoptr(EchTrace) trace = with_counters(import, lowered ? lowered : import->trace, &error);
+    g_autoptr(EchTrace) trace = ech_import_with_counters(import, lowered ? lowered : import->trace, &error);
     if (!trace)
         return ech_cli_fail(error);
     if (out) {

@@ -1,5 +1,6 @@
 /* echelon info: what is in a trace or in a captured file. */
 #include "models/device/device.h"
+#include "models/device/gpu_target.h"
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
@@ -13,6 +14,7 @@
 /* One name of recorded operations, on one device or on all: how often, and how long. */
 typedef struct {
     EchId name;
+    const char *text; /* of the name: equal totals are ordered by it, not by an id that a file may renumber */
     uint8_t kind;
     uint32_t device; /* 0 where the row is of all devices */
     GArray *durations; /* EchTime */
@@ -47,8 +49,9 @@ static gint compare_rows(gconstpointer a, gconstpointer b)
     const NameRow *x = *(NameRow *const *)a, *y = *(NameRow *const *)b;
     if (x->total != y->total)
         return x->total < y->total ? 1 : -1;
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
+    int text = strcmp(x->text, y->text);
+    if (text)
+        return text;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     return x->device < y->device ? -1 : x->device > y->device;
@@ -148,6 +151,7 @@ static GPtrArray *names_of(const EchTrace *trace, bool by_device)
         if (!row) {
             row = g_new0(NameRow, 1);
             row->name = op->name;
+            row->text = ech_trace_string(trace, op->name);
             row->kind = op->kind;
             row->device = by_device ? device : 0;
             row->durations = g_array_new(FALSE, FALSE, sizeof(EchTime));
@@ -346,6 +350,17 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     json_builder_end_object(b);
 }
 
+static void print_json_text(JsonBuilder *b)
+{
+    g_autoptr(JsonNode) root = json_builder_get_root(b);
+    g_autoptr(JsonGenerator) generator = json_generator_new();
+    json_generator_set_pretty(generator, TRUE);
+    json_generator_set_root(generator, root);
+    g_autofree char *text = json_generator_to_data(generator, NULL);
+    ech_cli_print(text);
+    ech_cli_print("\n");
+}
+
 static int print_json(const EchImport *import, const EchTrace *trace)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
@@ -364,13 +379,7 @@ static int print_json(const EchImport *import, const EchTrace *trace)
         json_builder_add_string_value(b, *remark);
     json_builder_end_array(b);
     json_builder_end_object(b);
-    g_autoptr(JsonNode) root = json_builder_get_root(b);
-    g_autoptr(JsonGenerator) generator = json_generator_new();
-    json_generator_set_pretty(generator, TRUE);
-    json_generator_set_root(generator, root);
-    g_autofree char *text = json_generator_to_data(generator, NULL);
-    ech_cli_print(text);
-    ech_cli_print("\n");
+    print_json_text(b);
     return ECH_EXIT_DONE;
 }
 
@@ -502,21 +511,36 @@ static void text_transfers(GString *out, const EchTrace *trace)
         g_string_append_printf(out, "              and %zu kinds more\n", transfers->n - 16);
 }
 
+/* Peaks of the memories besides the main one. */
+static void text_memories(GString *out, const EchTrace *trace)
+{
+    EchId main = main_memory(trace);
+    for (EchId m = 0; m < MIN(ech_trace_n_memories(trace), (size_t)16); m++) {
+        g_autoptr(EchLifetimes) own = m != main ? ech_lifetimes_new(trace, m) : NULL;
+        g_autofree char *name = g_utf8_make_valid(ech_trace_memory(trace, m), -1), *label = g_strdup_printf("  in %.18s", name);
+        if (own && own->peak && main != ECH_NONE)
+            text_bytes(out, label, own->peak);
+    }
+}
+
 static void text_trace(GString *out, const EchTrace *trace)
 {
     Summary sum = {0};
     summarise(trace, &sum);
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
-    g_string_append_printf(out, "%zu operations on %zu queues, %zu buffers\n ", ech_trace_n_ops(trace), ech_trace_n_queues(trace), ech_trace_n_buffers(trace));
+    g_string_append_printf(out, "%zu operations on %zu queues, %zu buffers\n", ech_trace_n_ops(trace), ech_trace_n_queues(trace), ech_trace_n_buffers(trace));
     for (int k = 0; k < ECH_N_OP_KINDS; k++) {
         if (sum.ops[k])
-            g_string_append_printf(out, " %s %" G_GUINT64_FORMAT, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
+            g_string_append_printf(out, "  %s %" G_GUINT64_FORMAT, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
     }
     if (sum.memsets)
-        g_string_append_printf(out, " memset %" G_GUINT64_FORMAT, sum.memsets);
-    g_string_append(out, "\nbytes\n");
+        g_string_append_printf(out, "  memset %" G_GUINT64_FORMAT, sum.memsets);
+    if (ech_trace_n_ops(trace))
+        g_string_append_c(out, '\n');
+    g_string_append(out, "bytes\n");
     text_bytes(out, "allocated in all", sum.allocated);
     text_bytes(out, "live at the peak", lifetimes->peak);
+    text_memories(out, trace);
     text_bytes(out, "live at the end", figure(trace, "end_allocated_bytes", lifetimes->end_live));
     if (ech_trace_get_property(trace, "end_reserved_bytes"))
         text_bytes(out, "reserved at the end", figure(trace, "end_reserved_bytes", 0));
@@ -589,6 +613,95 @@ static EchTrace *lower(const EchProgram *program, const char *device, uint64_t t
     return ech_program_lower(program, loaded, &options, diag, error);
 }
 
+static void text_device(GString *out, const EchDevice *device)
+{
+    for (size_t i = 0; i < device->n_memories; i++) {
+        const EchMemory *m = &device->memories[i];
+        g_autofree char *size = ech_format_bytes(m->capacity), *read = m->read ? ech_format_rate(m->read) : g_strdup("unlimited"), *write = m->write ? ech_format_rate(m->write) : g_strdup("unlimited");
+        g_string_append_printf(out, "  memory %-15s %12s, read %s, written %s\n", m->name, size, read, write);
+    }
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *l = &device->links[i];
+        g_autofree char *to = ech_format_rate(l->to_device), *from = ech_format_rate(l->from_device);
+        g_string_append_printf(out, "  link %-17s %12s to the device, %s from it%s\n", l->name, to, from, l->ports > 1 ? ", each port" : "");
+    }
+    for (size_t i = 0; i < device->n_units; i++) {
+        const EchUnit *u = &device->units[i];
+        g_string_append_printf(out, "  unit %-17s", u->name);
+        for (size_t k = 0; k < u->n_peaks; k++) {
+            g_autofree char *peak = ech_format_count((double)u->peaks[k].ops, "OP/s");
+            g_string_append_printf(out, "%s %s %s", k ? "," : "", u->peaks[k].dtype, peak);
+        }
+        g_string_append_c(out, '\n');
+    }
+}
+
+static void json_device(JsonBuilder *b, const EchDevice *device)
+{
+    add_string(b, "name", device->name);
+    add_string(b, "summary", device->summary);
+    begin(b, "memories");
+    for (size_t i = 0; i < device->n_memories; i++) {
+        begin(b, device->memories[i].name);
+        add_int(b, "capacity_bytes", device->memories[i].capacity);
+        add_int(b, "nominal_bytes_per_s", device->memories[i].nominal);
+        add_int(b, "read_bytes_per_s", device->memories[i].read);
+        add_int(b, "write_bytes_per_s", device->memories[i].write);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    begin(b, "links");
+    for (size_t i = 0; i < device->n_links; i++) {
+        begin(b, device->links[i].name);
+        add_int(b, "to_device_bytes_per_s", device->links[i].to_device);
+        add_int(b, "from_device_bytes_per_s", device->links[i].from_device);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+    begin(b, "units");
+    for (size_t i = 0; i < device->n_units; i++) {
+        begin(b, device->units[i].name);
+        for (size_t k = 0; k < device->units[i].n_peaks; k++)
+            add_int(b, device->units[i].peaks[k].dtype, device->units[i].peaks[k].ops);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
+}
+
+/* XLA's description of a GPU is a device. */
+static bool is_device(const char *path)
+{
+    g_autoptr(EchSource) source = ech_source_open(path, NULL);
+    size_t n = 0;
+    const uint8_t *head = source ? ech_source_head(source, &n) : NULL;
+    return n && ech_gpu_target_probe((const char *)head, n);
+}
+
+static int info_device(const char *path, bool json)
+{
+    GError *error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load(path, NULL, &error);
+    if (!device)
+        return ech_cli_fail(error);
+    if (json) {
+        g_autoptr(JsonBuilder) b = json_builder_new();
+        json_builder_begin_object(b);
+        add_string(b, "format", "gpu_target_config");
+        begin(b, "device");
+        json_device(b, device);
+        json_builder_end_object(b);
+        json_builder_end_object(b);
+        print_json_text(b);
+        return ECH_EXIT_DONE;
+    }
+    g_autoptr(GString) out = g_string_new(NULL);
+    g_string_append_printf(out, "%s: gpu_target_config, a device: %s\n", path, device->summary);
+    text_device(out, device);
+    g_string_append(out, "give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number\n");
+    ech_cli_print(out->str);
+    return ECH_EXIT_DONE;
+}
+
 int ech_verb_info(int argc, char **argv)
 {
     g_autofree char *format = NULL, *device = NULL, *beside = NULL;
@@ -597,7 +710,7 @@ int ech_verb_info(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge (a memory snapshot beside a profile)", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},
@@ -611,6 +724,8 @@ int ech_verb_info(int argc, char **argv)
         fprintf(stderr, "echelon info: one FILE is needed%s\n", trips < 0 ? " and --loop-trips must not be negative" : "");
         return ECH_EXIT_USAGE;
     }
+    if (!format && !g_file_test(rest[0], G_FILE_TEST_IS_DIR) && is_device(rest[0]))
+        return info_device(rest[0], json);
     GError *error = NULL;
     EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
@@ -619,6 +734,11 @@ int ech_verb_info(int argc, char **argv)
     if (import->program && !ech_report_program_complete(import->program, device, import->diag, &error))
         return ech_cli_fail(error);
     g_autoptr(EchTrace) lowered = import->program ? lower(import->program, device, (uint64_t)trips, import->diag, &error) : NULL;
+    if (lowered && import->resident) {
+        EchTrace *merged = ech_import_add_resident(lowered, import->resident, import->diag, &error);
+        ech_trace_unref(lowered);
+        lowered = merged;
+    }
     if (error)
         return ech_cli_fail(error);
     const EchTrace *trace = lowered ? lowered : import->trace;

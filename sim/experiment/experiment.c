@@ -666,6 +666,11 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
         if (trace && model) /* nothing is left to scale */
             g_clear_pointer(&result->reference, ech_device_free);
         result->program = g_steal_pointer(&program);
+        if (trace && import->resident) {
+            EchTrace *merged = ech_import_add_resident(trace, import->resident, result->pass_diag, error);
+            ech_trace_unref(trace);
+            trace = merged;
+        }
     } else {
         trace = ech_trace_ref(import->trace);
         find_recorded_device(trace, result);

@@ -1,4 +1,5 @@
-/* The trace's own file. What the importer counted travels in properties "records.NAME", "dropped.NAME" and "noted.NAME". */
+/* The trace's own file. What the importer counted and remarked travels in properties "records.NAME", "dropped.NAME", "noted.NAME" and "remark.N" and becomes that
+ * again, so that nothing tells an imported capture from its file. */
 #include "sim/import/import.h"
 
 #include "sim/trace/file.h"
@@ -8,6 +9,43 @@
 static int probe(const uint8_t *head, size_t n)
 {
     return ech_trace_file_probe(head, n) ? 2 : 0;
+}
+
+EchTrace *ech_import_with_counters(const EchImport *import, const EchTrace *trace, GError **error)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+    const EchDiag *tables[] = {import->records, import->diag};
+    for (size_t t = 0; t < G_N_ELEMENTS(tables); t++) {
+        size_t n;
+        const EchDiagRow *rows = ech_diag_rows(tables[t], &n);
+        for (size_t i = 0; i < n; i++) {
+            g_autofree char *key = g_strdup_printf("%s.%s", t == 0 ? "records" : rows[i].fatal_if_strict ? "dropped" : "noted", rows[i].name);
+            char value[24];
+            g_snprintf(value, sizeof value, "%" G_GUINT64_FORMAT, rows[i].count);
+            ech_trace_builder_set_property(builder, key, value);
+        }
+    }
+    const char *const *remarks = ech_diag_remarks(import->diag);
+    for (size_t i = 0; remarks[i]; i++) {
+        char key[32];
+        g_snprintf(key, sizeof key, "remark.%zu", i);
+        ech_trace_builder_set_property(builder, key, remarks[i]);
+    }
+    return ech_trace_builder_finish(builder, error);
+}
+
+static bool without_counters(EchImport *ret, GError **error)
+{
+    static const char *const prefixes[] = {"records.", "noted.", "dropped.", "remark."};
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(ret->trace);
+    for (size_t i = 0; i < G_N_ELEMENTS(prefixes); i++)
+        ech_trace_builder_drop_properties(builder, prefixes[i]);
+    EchTrace *trace = ech_trace_builder_finish(builder, error);
+    if (!trace)
+        return false;
+    ech_trace_unref(ret->trace);
+    ret->trace = trace;
+    return true;
 }
 
 static bool ech_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
@@ -22,19 +60,25 @@ static bool ech_read(EchSource *source, const EchImportOptions *options, EchImpo
     if (!ret->trace)
         return false;
     const char *key, *value;
+    bool any = false;
     for (size_t i = 0; (key = ech_trace_property(ret->trace, i, &value)) != NULL; i++) {
         const char *dot = strchr(key, '.');
         uint64_t count;
-        if (!dot || !ech_parse_u64(value, &count, NULL))
+        if (dot && g_str_has_prefix(key, "remark."))
+            ech_diag_remark(ret->diag, "%s", value);
+        else if (!dot || !ech_parse_u64(value, &count, NULL))
             continue;
-        if (g_str_has_prefix(key, "records."))
+        else if (g_str_has_prefix(key, "records."))
             ech_diag_note(ret->records, dot + 1, count);
         else if (g_str_has_prefix(key, "noted."))
             ech_diag_note(ret->diag, dot + 1, count);
         else if (g_str_has_prefix(key, "dropped."))
             ech_diag_dropped(ret->diag, dot + 1, count, NULL);
+        else
+            continue;
+        any = true;
     }
-    return true;
+    return any ? without_counters(ret, error) : true;
 }
 
 const EchImportClass ech_import_ech = {

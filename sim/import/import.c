@@ -1,5 +1,6 @@
 #include "sim/import/import.h"
 
+#include "models/device/gpu_target.h"
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 
@@ -247,6 +248,10 @@ static char *describe(const uint8_t *head, size_t n)
         if (n >= known[i].n && memcmp(head, known[i].magic, known[i].n) == 0)
             return g_strdup_printf("the bytes look like %s", known[i].what);
     }
+    if (ech_gpu_target_probe((const char *)head, n))
+        return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon import FILE -o DEVICE.yaml'");
+    if (memmem(head, n, "[architecture_presets]", 22))
+        return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
     size_t mangled = 0, high = 0, control = 0;
     for (size_t i = 0; i < n; i++) {
         high += head[i] >= 0x80;
@@ -302,9 +307,54 @@ void ech_import_free(EchImport *import)
         return;
     g_clear_pointer(&import->trace, ech_trace_unref);
     g_clear_pointer(&import->program, ech_program_unref);
+    g_clear_pointer(&import->resident, ech_trace_unref);
     g_clear_pointer(&import->diag, ech_diag_free);
     g_clear_pointer(&import->records, ech_diag_free);
     g_free(import);
+}
+
+static EchImport *read_class(EchSource *source, const EchImportClass *class, const EchImportOptions *options, GError **error)
+{
+    g_autoptr(EchImport) import = g_new0(EchImport, 1);
+    import->format = class->name;
+    import->diag = ech_diag_new();
+    import->records = ech_diag_new();
+    if (!class->read(source, options, import, error))
+        return NULL;
+    g_assert((import->trace != NULL) != (import->program != NULL));
+    return g_steal_pointer(&import);
+}
+
+/* With a device memory profile beside it: the profile's buffers are added here. Other second files are the reader's own business. */
+static EchImport *read_beside(EchSource *source, const EchImportClass *class, const EchImportOptions *options, GError **error)
+{
+    g_autoptr(EchSource) second = ech_source_open(options->beside, error);
+    const EchImportClass *second_class = second ? find_class(second, NULL, error) : NULL;
+    if (!second_class)
+        return NULL;
+    if (strcmp(second_class->name, "memory_profile") != 0) {
+        if (strcmp(second_class->name, "memory_snapshot") == 0 && strcmp(class->name, "kineto") == 0)
+            return read_class(source, class, options, error);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto file, or a memory_profile beside anything",
+                    options->beside, second_class->name, class->name);
+        return NULL;
+    }
+    EchImportOptions alone = *options;
+    alone.beside = NULL;
+    g_autoptr(EchImport) profile = read_class(second, second_class, &alone, error);
+    g_autoptr(EchImport) import = profile ? read_class(source, class, &alone, error) : NULL;
+    if (!import)
+        return NULL;
+    if (import->program) {
+        import->resident = g_steal_pointer(&profile->trace);
+    } else {
+        EchTrace *merged = ech_import_add_resident(import->trace, profile->trace, import->diag, error);
+        if (!merged)
+            return NULL;
+        ech_trace_unref(import->trace);
+        import->trace = merged;
+    }
+    return g_steal_pointer(&import);
 }
 
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error)
@@ -313,14 +363,8 @@ EchImport *ech_import_source(EchSource *source, const char *format, const EchImp
     const EchImportClass *class = find_class(source, format, error);
     if (!class)
         return NULL;
-    g_autoptr(EchImport) import = g_new0(EchImport, 1);
-    import->format = class->name;
-    import->diag = ech_diag_new();
-    import->records = ech_diag_new();
-    if (!class->read(source, options ? options : &defaults, import, error))
-        return NULL;
-    g_assert((import->trace != NULL) != (import->program != NULL));
-    return g_steal_pointer(&import);
+    options = options ? options : &defaults;
+    return options->beside ? read_beside(source, class, options, error) : read_class(source, class, options, error);
 }
 
 /* What a folder is a capture of: the program of a JAX capture or of an XLA dump, or a profile. Earlier rows are preferred. */

@@ -26,7 +26,7 @@ GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error) G_GNUC
 
 typedef struct {
     const char *device;   /**< --device, or NULL: some formats need the chip. */
-    const char *beside;   /**< A second file of the same run to merge (memory snapshot beside a profile), or NULL. */
+    const char *beside;   /**< A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; a device memory profile beside anything. */
     uint64_t loop_trips;  /**< Trip count for loops that tell none (default 1). */
     bool ignore_beside;   /**< Do not pick up files beside the program (buffer assignment). */
 } EchImportOptions;
@@ -36,6 +36,7 @@ typedef struct {
     const char *format;   /**< Name of the reader's class; static. */
     EchTrace *trace;
     EchProgram *program;
+    EchTrace *resident;   /**< Of a program with a device memory profile beside it: what to add to the lowered trace (ech_import_add_resident), or NULL. */
     EchDiag *diag;        /**< Counters and remarks of the import. */
     EchDiag *records;     /**< The file's own record kinds under its own names (ech_diag_note), for info's `records`. */
 } EchImport;
@@ -55,3 +56,10 @@ EchImport *ech_import_file(const char *path, const char *format, const EchImport
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_import_free(EchImport *import);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchImport, ech_import_free)
+
+/** @trace (the import's own, or what its program was lowered to) with the import's counters and remarks as properties, to be written to a file: reading that
+ * file gives the import again. */
+EchTrace *ech_import_with_counters(const EchImport *import, const EchTrace *trace, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** @trace with the resident buffers of @profile (a memory_profile) besides its own, each counted in @diag: a buffer that is as large as one that is resident
+ * already in the same memory (a program's argument, a profiler's known start) is taken to be that one; those of devices that the trace does not have stay out. */
+EchTrace *ech_import_add_resident(const EchTrace *trace, const EchTrace *profile, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

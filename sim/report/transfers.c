@@ -25,6 +25,7 @@ typedef struct {
 
 typedef struct {
     EchTransferRow row;
+    const char *text; /* of the name */
     GArray *flights, *waits; /* EchTime */
     GArray *told;            /* Told */
 } Group;
@@ -162,10 +163,11 @@ static void device_medians(GArray *told, EchTransferRow *row)
 static int compare_groups(gconstpointer a, gconstpointer b)
 {
     const EchTransferRow *x = &(*(Group *const *)a)->row, *y = &(*(Group *const *)b)->row;
+    int text = strcmp((*(Group *const *)a)->text, (*(Group *const *)b)->text);
     if (x->total != y->total)
         return x->total > y->total ? -1 : 1;
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
+    if (text)
+        return text;
     if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
     int way = strcmp(x->from, y->from);
@@ -294,6 +296,7 @@ EchTransfers *ech_transfers_new(const EchTrace *trace)
         if (!group) {
             group = g_new0(Group, 1);
             group->row = (EchTransferRow){.name = op->name, .from = transfers->names->pdata[way->from], .to = transfers->names->pdata[way->to], .bytes = op->bytes, .overlap = key.overlap};
+            group->text = ech_trace_string(trace, op->name);
             group->flights = g_array_new(FALSE, FALSE, sizeof(EchTime));
             group->waits = g_array_new(FALSE, FALSE, sizeof(EchTime));
             group->told = g_array_new(FALSE, FALSE, sizeof(Told));

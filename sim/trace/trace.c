@@ -27,6 +27,7 @@ struct EchTrace {
 
 struct EchTraceBuilder {
     EchTrace *trace; /* NULL after a finish */
+    GHashTable *property_index; /* key (the property's own) -> place + 1; NULL until needed */
 };
 
 static const char *const op_names[] = {
@@ -290,6 +291,7 @@ void ech_trace_builder_free(EchTraceBuilder *builder)
 {
     if (!builder)
         return;
+    g_clear_pointer(&builder->property_index, g_hash_table_unref);
     ech_trace_unref(builder->trace);
     g_free(builder);
 }
@@ -423,19 +425,38 @@ size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder)
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value)
 {
     GPtrArray *properties = builder->trace->properties;
-    for (size_t i = 0; i + 1 < properties->len; i += 2) {
-        if (strcmp(properties->pdata[i], key) == 0) {
-            g_free(properties->pdata[i + 1]);
-            properties->pdata[i + 1] = g_strdup(value);
-            return;
-        }
+    if (!builder->property_index) {
+        builder->property_index = g_hash_table_new(g_str_hash, g_str_equal);
+        for (guint i = 0; i + 1 < properties->len; i += 2)
+            g_hash_table_insert(builder->property_index, properties->pdata[i], GUINT_TO_POINTER(i + 1));
+    }
+    guint at = GPOINTER_TO_UINT(g_hash_table_lookup(builder->property_index, key));
+    if (at) {
+        g_free(properties->pdata[at]);
+        properties->pdata[at] = g_strdup(value);
+        return;
     }
     g_ptr_array_add(properties, g_strdup(key));
+    g_hash_table_insert(builder->property_index, properties->pdata[properties->len - 1], GUINT_TO_POINTER(properties->len));
     g_ptr_array_add(properties, g_strdup(value));
+}
+
+void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix)
+{
+    g_clear_pointer(&builder->property_index, g_hash_table_unref);
+    g_autoptr(GPtrArray) old = builder->trace->properties;
+    GPtrArray *kept = builder->trace->properties = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i + 1 < old->len; i += 2) {
+        if (g_str_has_prefix(old->pdata[i], prefix))
+            continue;
+        g_ptr_array_add(kept, g_steal_pointer(&old->pdata[i]));
+        g_ptr_array_add(kept, g_steal_pointer(&old->pdata[i + 1]));
+    }
 }
 
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error)
 {
+    g_clear_pointer(&builder->property_index, g_hash_table_unref);
     g_autoptr(EchTrace) trace = g_steal_pointer(&builder->trace);
     if (!ech_trace_verify(trace, error))
         return NULL;

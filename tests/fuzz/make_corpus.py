@@ -212,3 +212,78 @@ for i, (start, duration) in {1: (10.000001, 1e-06), 3: (10.1, 9000.25), 5: (9020
     rows.append(twin(3, 3, texts[i].split(" ")[0][1:], start, duration, long_name=texts[i], bytes_accessed="8388608", hlo_category="loop fusion", model_flops="1048576", tf_op="jit(f)/add:"))
 rows += [twin(4, 7, "MemcpyH2D", 5.5, 3, memcpy_details="kind_src:host kind_dst:device size:512 dest:0 async:1"), twin(701, 9, "PjitFunction", 1, 2), {}]
 put("xplane_json", "tpu.json", json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": rows}).encode())
+
+# ---- SCALE-Sim ----
+put("scalesim", "conv.csv", b"Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides, Batch Size,\n\nStem,\nConv1 ,8,8,3,3,3,16,1,1,\n"
+    b"Same,6,6,1,1,16,8,1, ,\n,,,,,,,,\nDP_conv,6,6,3,3,8,1,2,2,,,7\nSmall,2,2,3,3,8,1,1,\nshort,1,2\n")
+put("scalesim", "gemm.csv", b"\xef\xbb\xbfLayer,M,N,K,\r\nqkv,128,192,64,\r\nout,128,64,192,\r\n")
+put("scalesim", "bad.csv", b"Layer,M,N,K,\na,1,2,3,\nb,1,2e9,3\n")
+put("scalesim", "huge.csv", b"Layer,M,N,K,\na,1099511627776,1099511627776,1099511627776,\n")
+
+# ---- PyTorch's raw memory timeline ----
+T = 1696966047395848161
+timeline = [[-1, 1, 1024, 0], [-1, 1, 1024, 0], [-1, 1, 512, 7], [T, 2, 4096, 7], [T + 1000, 3, -4096, 7], [T + 1000, 3, 4096, 4], [T + 2000, 4, -4096, 4], [T + 3000, 4, -1024, 0], [T + 4000, 2, 64, 5]]
+put("memory_timeline", "small.json", json.dumps(timeline).encode())
+put("memory_timeline", "odd.json", json.dumps([[5, 2, 10, 99], [6, 4, -11, 1], [4, 2, 3, 1], [7, 9, 1, 1], [8, 3, -77, 2], [8, 3, 77, 3]]).encode())
+put("memory_timeline", "cut.json", b"[[-1, 1, 5, 0], [1, 2")
+
+
+# ---- pprof ----
+def varint(x):
+    x &= (1 << 64) - 1
+    out = b""
+    while x > 127:
+        out += bytes([x & 127 | 128])
+        x >>= 7
+    return out + bytes([x])
+
+
+def number(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def message(field, data):
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+STRINGS = ["", "allocations", "count", "space", "bytes", "kind", "buffer", "executable", "device", "TPU_1(process=0,(0,1,0,0))", "TPU_0(process=0,(0,0,0,0))", "f", "/home/me/train.py", "main", "cpu:0"]
+
+
+def pprof_sample(locations, values, kind, device):
+    labels = b"".join(message(3, number(1, STRINGS.index(k)) + number(2, STRINGS.index(v))) for k, v in (("kind", kind), ("device", device)))
+    return message(2, message(1, b"".join(map(varint, locations))) + message(2, b"".join(map(varint, values))) + labels)
+
+
+def pprof_code(i, name, line):
+    return message(4, number(1, i) + message(4, number(1, i) + number(2, line))) + message(5, number(1, i) + number(2, STRINGS.index(name)) + number(4, STRINGS.index("/home/me/train.py")))
+
+
+types = message(1, number(1, 1) + number(2, 2)) + message(1, number(1, 3) + number(2, 4))
+strings = b"".join(message(6, s.encode()) for s in STRINGS)
+profile = types + pprof_sample([1, 2], [3, 3000], "buffer", "TPU_0(process=0,(0,0,0,0))") + pprof_sample([2], [1, 512], "buffer", "TPU_1(process=0,(0,1,0,0))")
+profile += pprof_sample([1], [4, -4], "executable", "TPU_0(process=0,(0,0,0,0))") + pprof_sample([], [1, 64], "buffer", "cpu:0") + pprof_code(1, "f", 7) + pprof_code(2, "main", 40) + strings
+put("memory_profile", "small.pb", profile)
+put("memory_profile", "small.prof.gz", gzip.compress(profile, mtime=0))
+put("memory_profile", "time.pb", message(1, number(1, 1) + number(2, 2)) + message(2, message(2, varint(5))) + strings)
+put("memory_profile", "many.pb", types + pprof_sample([9], [1 << 40, 1 << 41], "buffer", "cpu:0") + pprof_sample([1], [5, -7], "buffer", "cpu:0") + strings)
+
+# ---- XLA's memory-usage report ----
+HEAD = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list\n  ------------------------------------------------------------\n"
+put("memory_usage_report", "new.txt", ("Memory Space: default (color=0)\nTotal bytes: 1574144 (1.50MiB)\n" + HEAD + "    1.00MiB( 67%);    1.00MiB;            0;                2; 2\u00d7f32[512,512]\n"
+    "    1.50MiB(100%);  512.50KiB;      1048576;                1; bf16[256,1025]\n\n" + HEAD + "        24B(100%);        24B;            0;                1; (f32[], f32[])\n\n\n"
+    "Memory Space: host (color=5)\nTotal bytes: 4096 (4.0KiB)\n" + HEAD + "     4.0KiB(100%);     4.0KiB;            0;                1; f32[1024]\n").encode())
+put("memory_usage_report", "old.txt", b"Total bytes used: 2097664 (2.00MiB)\n\nAllocations sorted by size:\n\ncumulative_size; total_size - cumulative_size; allocation\n"
+    b"------------------------------------------------------------------------------\n   2.00MiB(100%);      512B; allocation 0: size 2.00MiB, parameter 0, shape |f32[1024,512]| at ShapeIndex {}:\n"
+    b"   2.00MiB(100%);        0B; allocation 1: size 512, preallocated-temp:\n")
+put("memory_usage_report", "bad.txt", ("Memory Space: default (color=0)\n" + HEAD + " 1; 2\n").encode())
+
+# ---- XLA's description of a GPU ----
+put("gpu_target", "old.pbtxt", b"gpu_device_info {\n  core_count: 108\n  fpus_per_core: 64\n  memory_bandwidth: 1555200000000\n  l2_cache_size: 41943040\n  clock_rate_ghz: 1.41\n"
+    b"  device_memory_size: 42505273344\n  cuda_compute_capability {\n    major: 8\n  }\n}\nplatform_name: \"CUDA\"\ndevice_description_str: \"My \\\"GPU\\\"\"\n")
+put("gpu_target", "new.txtpb", b"# comment\ngpu_device_info: { core_count: 132 fpus_per_core: 128 memory_bandwidth: 3352320000000 clock_rate_ghz: 1.98 device_memory_size: 84942979072\n"
+    b"  cuda_compute_capability { major: 9 } matrix_unit_description { rate_infos { key: 16 value { clock_rate_ghz: 1.8295201 units_per_core: 4 ops_per_clock: 512 } } }\n"
+    b"  scalar_unit_description { rate_infos { key: 11 value { clock_rate_ghz: 1.98 units_per_core: 128 ops_per_clock: 1 } } }\n"
+    b"  pcie_bandwidth: 34359738368 device_interconnect_info { active_links: 18 } name: 'NVIDIA' ' H100' }\n")
+put("gpu_target", "amd.txtpb", b"gpu_device_info { core_count: 304 clock_rate_ghz: 2.1 device_memory_size: 206141652992 memory_bandwidth: 5300000000000 rocm_compute_capability { gcn_arch_name: \"gfx942:sramecc+\" } }\n")
+put("gpu_target", "cut.pbtxt", b"gpu_device_info { core_count: 1 name: \"x")
+put("gpu_target", "deep.pbtxt", b"gpu_device_info {" * 40)

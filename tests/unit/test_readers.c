@@ -1,0 +1,326 @@
+/* Readers of what is no profile: topologies, memory profiles, reports, device descriptions; and that a trace's own file loses nothing. */
+#include "models/device/device.h"
+#include "models/device/gpu_target.h"
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/trace/file.h"
+#include "sim/trace/lifetime.h"
+
+#include <check.h>
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchImport *read_corpus(const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
+    return ech_import_file(path, NULL, NULL, error);
+}
+
+static EchImport *must_read(const char *name, const char *format)
+{
+    GError *error = NULL;
+    EchImport *import = read_corpus(name, &error);
+    ck_assert_msg(import != NULL, "%s: %s", name, error ? error->message : "");
+    ck_assert_str_eq(import->format, format);
+    return import;
+}
+
+static void must_fail(const char *name, const char *says)
+{
+    g_autoptr(GError) error = NULL;
+    EchImport *import = read_corpus(name, &error);
+    ck_assert_msg(import == NULL, "%s was read", name);
+    ck_assert_msg(strstr(error->message, says) != NULL, "%s: %s", name, error->message);
+}
+
+static const EchBuffer *find_buffer(const EchTrace *trace, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *b = &ech_trace_buffers(trace)[i];
+        if (strcmp(ech_trace_string(trace, b->name), name) == 0)
+            return b;
+    }
+    ck_abort_msg("no buffer %s", name);
+    return NULL;
+}
+
+static const EchOp *find_op(const EchTrace *trace, EchOpKind kind, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind == kind && strcmp(ech_trace_string(trace, op->name), name) == 0)
+            return op;
+    }
+    ck_abort_msg("no op %s", name);
+    return NULL;
+}
+
+START_TEST(scalesim_convolutions)
+{
+    g_autoptr(EchImport) import = must_read("scalesim/conv.csv", "scalesim");
+    const EchTrace *t = import->trace;
+    /* 8x8x3 with 16 filters of 3x3x3: 6x6x16. */
+    const EchOp *first = find_op(t, ECH_OP_KERNEL, "Conv1");
+    ck_assert_uint_eq(first->n_uses, 3);
+    ck_assert_uint_eq(ech_trace_uses(t)[first->first_use].bytes, 8 * 8 * 3);
+    ck_assert_uint_eq(ech_trace_uses(t)[first->first_use + 1].bytes, 3 * 3 * 3 * 16);
+    ck_assert_uint_eq(ech_trace_uses(t)[first->first_use + 2].bytes, 6 * 6 * 16);
+    ck_assert_int_eq(ech_trace_uses(t)[first->first_use].origin, ECH_ASSUMED);
+    ck_assert_uint_eq(ech_trace_work(t)[first->first_work].count, 2 * 6 * 6 * 3 * 3 * 3 * 16);
+    ck_assert_int_eq(ech_trace_work(t)[first->first_work].unit, ECH_WORK_MATRIX);
+    /* The next layer reads the same array. */
+    const EchOp *second = find_op(t, ECH_OP_KERNEL, "Same"), *depthwise = find_op(t, ECH_OP_KERNEL, "DP_conv");
+    ck_assert_uint_eq(ech_trace_uses(t)[second->first_use].buffer, ech_trace_uses(t)[first->first_use + 2].buffer);
+    /* Depthwise: (6 - 3 + 2) / 2 rounded up, as SCALE-Sim does, twice; one filter a channel. */
+    ck_assert_uint_eq(ech_trace_uses(t)[depthwise->first_use + 2].bytes, 3 * 3 * 8 * 2);
+    ck_assert_uint_eq(ech_trace_work(t)[depthwise->first_work].count, 2 * 3 * 3 * 3 * 3 * 8 * 2);
+    ck_assert_uint_eq(ech_diag_count(import->records, "conv layers"), 3);
+    ck_assert_uint_eq(ech_diag_count(import->records, "section titles"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "layers_with_a_filter_larger_than_their_input"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "rows_with_too_few_columns"), 1);
+    g_autoptr(GError) error = NULL;
+    ck_assert(!ech_diag_check_strict(import->diag, &error));
+}
+END_TEST
+
+START_TEST(scalesim_products)
+{
+    g_autoptr(EchImport) import = must_read("scalesim/gemm.csv", "scalesim");
+    const EchOp *op = find_op(import->trace, ECH_OP_KERNEL, "qkv");
+    ck_assert_uint_eq(ech_trace_work(import->trace)[op->first_work].count, 2 * 128 * 192 * 64);
+    ck_assert_uint_eq(find_buffer(import->trace, "qkv filters")->bytes, 64 * 192);
+    must_fail("scalesim/bad.csv", "bad.csv:3: '2e9' is not");
+    must_fail("scalesim/huge.csv", "larger than 2^61");
+}
+END_TEST
+
+START_TEST(timeline_of_categories)
+{
+    g_autoptr(EchImport) import = must_read("memory_timeline/small.json", "memory_timeline");
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_trace_n_buffers(t), 5);
+    const EchBuffer *b = ech_trace_buffers(t);
+    ck_assert(b[0].resident && b[0].role == ECH_ROLE_PARAMETER && b[2].role == ECH_ROLE_UNKNOWN);
+    /* Created of unknown kind, then an activation. */
+    ck_assert(!b[3].resident && b[3].role == ECH_ROLE_ACTIVATION && b[3].bytes == 4096);
+    ck_assert_int_eq(ech_trace_ops(t)[1].kind, ECH_OP_FREE);
+    ck_assert_uint_eq(ech_trace_ops(t)[1].target, 3);
+    ck_assert_int_eq(ech_trace_ops(t)[1].recorded.start, 2 * ECH_PS_PER_US);
+    ck_assert_str_eq(ech_trace_get_property(t, "time_zero_unix_us"), "1696966047395848");
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ECH_NONE);
+    ck_assert_uint_eq(lifetimes->end_live, 1024 + 512 + 64);
+    g_autoptr(EchImport) odd = must_read("memory_timeline/odd.json", "memory_timeline");
+    ck_assert_uint_eq(ech_diag_count(odd->diag, "frees_of_unknown_tensors"), 1);
+    ck_assert_uint_eq(ech_diag_count(odd->diag, "events_of_unknown_action"), 1);
+    ck_assert_uint_eq(ech_diag_count(odd->diag, "times_out_of_range"), 1);
+    must_fail("memory_timeline/cut.json", "byte 21");
+}
+END_TEST
+
+START_TEST(memory_profile_is_a_resident_set)
+{
+    static const char *const files[] = {"memory_profile/small.pb", "memory_profile/small.prof.gz"};
+    g_autoptr(EchImport) import = must_read(files[_i], "memory_profile");
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_trace_n_ops(t), 0);
+    ck_assert_uint_eq(ech_trace_n_buffers(t), 5);
+    const EchBuffer *b = ech_trace_buffers(t);
+    ck_assert(b[0].resident && b[0].bytes == 1000 && b[2].bytes == 1000 && b[3].bytes == 512);
+    ck_assert_str_eq(ech_trace_memory(t, b[0].memory), "hbm");
+    ck_assert_str_eq(ech_trace_memory(t, b[3].memory), "hbm:1");
+    ck_assert_str_eq(ech_trace_memory(t, b[4].memory), "host");
+    ck_assert_str_eq(ech_trace_string(t, b[0].stack), "/home/me/train.py:7:f\n/home/me/train.py:40:main");
+    ck_assert_str_eq(ech_trace_string(t, b[0].name), "train.py:7:f");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "executables_of_unknown_size"), 4);
+    g_autoptr(GError) error = NULL;
+    ck_assert(ech_diag_check_strict(import->diag, &error));
+    must_fail("memory_profile/time.pb", "counts no bytes");
+    /* 2^40 buffers claimed: one, not memory for all. */
+    g_autoptr(EchImport) many = must_read("memory_profile/many.pb", "memory_profile");
+    ck_assert_uint_eq(ech_trace_n_buffers(many->trace), 1);
+    ck_assert_uint_eq(ech_diag_count(many->diag, "samples_of_negative_size"), 1);
+}
+END_TEST
+
+START_TEST(memory_profile_beside_a_capture)
+{
+    g_autofree char *main = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/kineto/new.json", NULL);
+    g_autofree char *beside = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_profile/small.pb", NULL);
+    g_autofree char *snapshot = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_snapshot/small.4.pickle", NULL);
+    g_autofree char *xplane = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/xplane/tpu.pb", NULL);
+    EchImportOptions options = {.loop_trips = 1, .beside = beside};
+    g_autoptr(EchImport) alone = must_read("kineto/new.json", "kineto");
+    g_autoptr(EchImport) import = ech_import_file(main, NULL, &options, NULL);
+    ck_assert_ptr_nonnull(import);
+    ck_assert_str_eq(import->format, "kineto");
+    ck_assert_uint_eq(ech_trace_n_buffers(import->trace), ech_trace_n_buffers(alone->trace) + 4);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "resident_buffers_added"), 4);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "resident_buffers_of_other_devices"), 1);
+    /* The same again adds nothing: as large as what is resident already. */
+    g_autoptr(EchImport) profile = must_read("memory_profile/small.pb", "memory_profile");
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) twice = ech_import_add_resident(import->trace, profile->trace, diag, NULL);
+    ck_assert_uint_eq(ech_trace_n_buffers(twice), ech_trace_n_buffers(import->trace));
+    ck_assert_uint_eq(ech_diag_count(diag, "resident_buffers_that_are_inputs"), 4);
+    /* A snapshot belongs beside a Kineto profile only. */
+    g_autoptr(GError) error = NULL;
+    options.beside = snapshot;
+    ck_assert_ptr_null(ech_import_file(xplane, NULL, &options, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+}
+END_TEST
+
+START_TEST(usage_reports)
+{
+    g_autoptr(EchImport) import = must_read("memory_usage_report/new.txt", "memory_usage_report");
+    const EchTrace *t = import->trace;
+    const EchBuffer *b = ech_trace_buffers(t);
+    /* 1 MiB and bf16[256,1025] behind it: the shape is exact where "512.50KiB" is not. */
+    ck_assert_uint_eq(b[0].bytes, (1 << 20) + 256 * 1025 * 2);
+    ck_assert_uint_eq(b[2].alias_of, 0);
+    ck_assert_uint_eq(b[2].alias_offset, 1 << 20);
+    ck_assert_uint_eq(find_buffer(t, "f32[1024]")->bytes, 4096);
+    g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm")), host = ech_lifetimes_new(t, ech_trace_find_memory(t, "host"));
+    ck_assert_uint_eq(hbm->peak, 1574144);
+    ck_assert_uint_eq(host->peak, 4096);
+    g_autoptr(EchImport) old = must_read("memory_usage_report/old.txt", "memory_usage_report");
+    g_autoptr(EchLifetimes) all = ech_lifetimes_new(old->trace, ECH_NONE);
+    ck_assert_uint_eq(all->peak, 2097664);
+    must_fail("memory_usage_report/bad.txt", "bad.txt:4");
+}
+END_TEST
+
+/* Real reports: what lies in the allocations adds up to the compiler's exact totals. */
+START_TEST(usage_reports_of_the_compiler)
+{
+    const char *folder = ECH_SHARED "/traces/gpu_aot";
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+    if (!dir) {
+        g_print("skipped: %s is not there\n", folder);
+        return;
+    }
+    size_t n = 0;
+    for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir)) {
+        if (!g_str_has_suffix(name, ".memory-usage-report.txt.gz"))
+            continue;
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, NULL);
+        ck_assert_msg(import != NULL, "%s", path);
+        ck_assert_msg(ech_diag_count(import->diag, "bytes_above_the_total") == 0, "%s", path);
+        n++;
+    }
+    ck_assert_uint_gt(n, 0);
+}
+END_TEST
+
+START_TEST(gpu_targets_are_devices)
+{
+    g_autofree char *old_path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/gpu_target/old.pbtxt", NULL);
+    g_autofree char *new_path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/gpu_target/new.txtpb", NULL);
+    g_autoptr(EchDevice) old = ech_device_load(old_path, NULL, NULL), fresh = ech_device_load(new_path, NULL, NULL);
+    ck_assert_ptr_nonnull(old);
+    ck_assert_ptr_nonnull(fresh);
+    ck_assert_str_eq(old->summary, "My \"GPU\"");
+    ck_assert_str_eq(old->compiler, "a100");
+    ck_assert_uint_eq(ech_device_memory(old, "hbm")->capacity, UINT64_C(42505273344));
+    ck_assert_uint_eq(ech_device_memory(old, "hbm")->nominal, UINT64_C(1555200000000));
+    ck_assert_uint_eq(ech_device_memory(old, "l2")->capacity, 41943040);
+    /* 108 multiprocessors x 1024 multiply-adds x 1.41 GHz: the data sheet's 312 TFLOP/s. */
+    ck_assert_uint_eq(ech_unit_peak(ech_device_unit(old, ECH_UNIT_MATRIX), "bf16") / 1000000000000, 311);
+    /* The file's own rates win: 132 x 4 x 512 x 2 x 1.8295201 GHz. */
+    ck_assert_uint_eq(ech_unit_peak(ech_device_unit(fresh, ECH_UNIT_MATRIX), "bf16") / 1000000000, 989170);
+    ck_assert_str_eq(fresh->summary, "NVIDIA H100");
+    ck_assert_uint_eq(ech_device_link(fresh, "host")->nominal, UINT64_C(34359738368));
+    ck_assert_uint_eq(ech_device_link(fresh, "nvlink")->ports, 18);
+    /* Settings apply as to any device, and as a trace it is refused with advice. */
+    const char *const settings[] = {"memories.hbm.capacity=x2", NULL};
+    g_autoptr(EchDevice) doubled = ech_device_load(old_path, settings, NULL);
+    ck_assert_uint_eq(ech_device_memory(doubled, "hbm")->capacity, 2 * UINT64_C(42505273344));
+    must_fail("gpu_target/old.pbtxt", "--device FILE");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_gpu_target_yaml("gpu_device_info { core_count: 1 }", 33, "x", &error));
+    ck_assert_msg(strstr(error->message, "clock_rate_ghz") != NULL, "%s", error->message);
+}
+END_TEST
+
+/* ---- nothing is lost in a trace's own file ---- */
+
+static void same_rows(const EchDiag *a, const EchDiag *b, const char *path)
+{
+    size_t n;
+    const EchDiagRow *rows = ech_diag_rows(a, &n);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(ech_diag_count(b, rows[i].name) == rows[i].count, "%s: %s", path, rows[i].name);
+    size_t m;
+    ech_diag_rows(b, &m);
+    ck_assert_uint_eq(n, m);
+    ck_assert_uint_eq(g_strv_length((char **)(uintptr_t)ech_diag_remarks(a)), g_strv_length((char **)(uintptr_t)ech_diag_remarks(b)));
+}
+
+static void there_and_back(const char *path)
+{
+    g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, NULL);
+    if (!import || !import->trace)
+        return;
+    g_autoptr(EchTrace) counted = ech_import_with_counters(import, import->trace, NULL);
+    ck_assert_ptr_nonnull(counted);
+    g_autoptr(GString) text = ech_trace_file_print(counted), plain = ech_trace_file_print(import->trace);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, "again.ech");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) again = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_msg(again != NULL, "%s: %s", path, error ? error->message : "");
+    ck_assert_str_eq(again->format, "ech");
+    g_autoptr(GString) plain_again = ech_trace_file_print(again->trace);
+    ck_assert_msg(plain->len == plain_again->len && memcmp(plain->str, plain_again->str, plain->len) == 0, "%s", path);
+    same_rows(import->records, again->records, path);
+    same_rows(import->diag, again->diag, path);
+}
+
+static void walk(const char *folder, const char *const *kinds)
+{
+    for (const char *const *kind = kinds; *kind; kind++) {
+        g_autofree char *path = g_build_filename(folder, *kind, NULL);
+        g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+        for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
+            g_autofree char *file = g_build_filename(path, name, NULL);
+            GStatBuf status;
+            if (g_stat(file, &status) == 0 && status.st_size < 1500000)
+                there_and_back(file);
+        }
+    }
+}
+
+START_TEST(own_file_loses_nothing)
+{
+    static const char *const corpora[] = {"kineto", "memory_snapshot", "memory_profile", "memory_timeline", "memory_usage_report", "minimalloc", "nsys", "scalesim", "xplane", "xplane_json", "cupti", NULL};
+    static const char *const traces[] = {"kineto", "memory_snapshot", "minimalloc", "nsys_sqlite", "scalesim", "xplane", NULL};
+    walk(ECH_SOURCE_DIR "/tests/fuzz/corpus", corpora);
+    if (!g_file_test(ECH_SHARED "/traces", G_FILE_TEST_IS_DIR))
+        g_print("skipped: %s is not there\n", ECH_SHARED "/traces");
+    else
+        walk(ECH_SHARED "/traces", traces);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("readers");
+    TCase *tcase = tcase_create("all");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, scalesim_convolutions);
+    tcase_add_test(tcase, scalesim_products);
+    tcase_add_test(tcase, timeline_of_categories);
+    tcase_add_loop_test(tcase, memory_profile_is_a_resident_set, 0, 2);
+    tcase_add_test(tcase, memory_profile_beside_a_capture);
+    tcase_add_test(tcase, usage_reports);
+    tcase_add_test(tcase, usage_reports_of_the_compiler);
+    tcase_add_test(tcase, gpu_targets_are_devices);
+    tcase_add_test(tcase, own_file_loses_nothing);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
