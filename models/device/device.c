@@ -20,6 +20,7 @@ void ech_device_free(EchDevice *device)
     for (size_t i = 0; i < device->n_links; i++) {
         g_free(device->links[i].name);
         g_free(device->links[i].curve);
+        g_free(device->links[i].curve_from);
     }
     for (size_t i = 0; i < device->n_units; i++) {
         for (size_t j = 0; j < device->units[i].n_peaks; j++)

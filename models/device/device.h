@@ -42,8 +42,11 @@ typedef struct {
     EchTime setup;              /**< Per transfer. */
     uint32_t engines_to, engines_from; /**< Transfers in flight per direction. */
     uint32_t ports;             /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
-    EchCurvePoint *curve;
+    EchCurvePoint *curve;       /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;
+    EchRate measured_to, measured_from; /**< The file's to_device and from_device, beside which its curves were measured; 0: as now. */
+    EchCurvePoint *curve_from;  /**< From the device ("curve_from_device"). */
+    size_t n_curve_from;
 } EchLink;
 
 typedef enum { ECH_UNIT_MATRIX, ECH_UNIT_VECTOR, ECH_UNIT_TRANSCENDENTAL, ECH_UNIT_SCALAR, ECH_N_UNIT_KINDS } EchUnitKind;

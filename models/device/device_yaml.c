@@ -191,9 +191,9 @@ static bool read_field(Loader *loader, const Field *field, const EchYamlNode *no
     return true;
 }
 
-static bool read_curve(Loader *loader, const EchYamlNode *node, const char *section, const char *section_source, EchCurvePoint **ret, size_t *ret_n, GError **error)
+static bool read_curve(Loader *loader, const EchYamlNode *node, const char *section, const char *key, const char *section_source, EchCurvePoint **ret, size_t *ret_n, GError **error)
 {
-    g_autofree char *path = g_strdup_printf("%s.curve", section);
+    g_autofree char *path = g_strdup_printf("%s.%s", section, key);
     if (node->kind != ECH_YAML_MAP) {
         ech_yaml_error(node, error, "%s: expected sizes with their rates, like {64KiB: 2GB/s, 1MiB: 9GB/s}", path);
         return false;
@@ -277,7 +277,7 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
         const Field *field = find_field(memory_fields, node->keys[i]);
         if (field && !read_field(loader, field, node->items[i], section, source, memory, error))
             return false;
-        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, source, &memory->curve, &memory->n_curve, error))
+        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, "curve", source, &memory->curve, &memory->n_curve, error))
             return false;
     }
     if (!ech_yaml_get(node, "capacity")) {
@@ -316,7 +316,7 @@ static bool read_end(const EchDevice *device, const EchYamlNode *node, const cha
 
 static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GError **error)
 {
-    static const char *const others[] = {"from", "to", "curve", "source", NULL};
+    static const char *const others[] = {"from", "to", "curve", "curve_from_device", "source", NULL};
     g_autofree char *section = g_strdup_printf("links.%s", link->name);
     if (!check_section(node, section, link_fields, others, error))
         return false;
@@ -328,13 +328,18 @@ static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GE
         const Field *field = find_field(link_fields, node->keys[i]);
         if (field && !read_field(loader, field, node->items[i], section, source, link, error))
             return false;
-        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, source, &link->curve, &link->n_curve, error))
+        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, "curve", source, &link->curve, &link->n_curve, error))
+            return false;
+        if (strcmp(node->keys[i], "curve_from_device") == 0 &&
+            !read_curve(loader, node->items[i], section, "curve_from_device", source, &link->curve_from, &link->n_curve_from, error))
             return false;
     }
     if (link->to_device == 0 || link->from_device == 0) {
         ech_yaml_error(node, error, "%s: expected to_device and from_device, rates above 0", section);
         return false;
     }
+    link->measured_to = link->to_device;
+    link->measured_from = link->from_device;
     if (link->engines_to == 0 || link->engines_from == 0 || link->ports == 0) {
         ech_yaml_error(node, error, "%s: engines and ports must be at least 1", section);
         return false;
@@ -615,8 +620,11 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         double factor = ((double)link->to_device + (double)link->from_device) / ((double)was->to_device + (double)was->from_device);
         if (factor != 1 && !is_set(settings, "links", link->name, "both_ways"))
             link->both_ways = scale(link->both_ways, factor);
-        if (factor != 1 && !is_set(settings, "links", link->name, "curve"))
-            scale_curve(link->curve, link->n_curve, factor);
+        /* Copies keep their set-up: what the curve takes beyond the bytes at the rate it was measured beside. */
+        if (!is_set(settings, "links", link->name, "curve") && !is_set(settings, "links", link->name, "curve_from_device")) {
+            link->measured_to = was->measured_to;
+            link->measured_from = was->measured_from;
+        }
     }
     /* The listed numbers say what is in force. */
     for (size_t i = 0; i < device->n_numbers; i++) {

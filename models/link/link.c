@@ -4,18 +4,8 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-static EchTime scale(EchTime time, EchRate num, EchRate den)
+static EchTime curve_time(const EchCurvePoint *curve, size_t n, EchBytes bytes)
 {
-    if (num == den || den == 0)
-        return time;
-    u128 scaled = (u128)time * num / den;
-    return scaled > (u128)ECH_TIME_MAX ? ECH_TIME_MAX : (EchTime)scaled;
-}
-
-static EchTime curve_time(const EchLink *link, EchBytes bytes)
-{
-    const EchCurvePoint *curve = link->curve;
-    size_t n = link->n_curve;
     if (bytes <= curve[0].bytes)
         return ech_time_for(curve[0].bytes, curve[0].rate);
     for (size_t i = 1; i < n; i++) {
@@ -30,11 +20,16 @@ static EchTime curve_time(const EchLink *link, EchBytes bytes)
     return ech_time_for(bytes, curve[n - 1].rate);
 }
 
-EchCopyCost ech_link_copy_cost(const EchLink *link, EchBytes bytes, bool curve, EchRate scale_num, EchRate scale_den)
+EchTime ech_link_overhead(const EchLink *link, bool forward, EchBytes bytes, bool curve)
 {
-    if (curve && link->n_curve > 0 && bytes > 0)
-        return (EchCopyCost){.fixed = 0, .minimum = scale(curve_time(link, bytes), scale_num, scale_den)};
-    return (EchCopyCost){.fixed = ech_time_add(link->setup, link->latency), .minimum = 0};
+    bool own = !forward && link->n_curve_from > 0;
+    const EchCurvePoint *points = own ? link->curve_from : link->curve;
+    size_t n = own ? link->n_curve_from : link->n_curve;
+    if (!curve || n == 0 || bytes == 0)
+        return ech_time_add(link->setup, link->latency);
+    EchRate measured = forward ? link->measured_to : link->measured_from;
+    EchTime whole = curve_time(points, n, bytes), moving = ech_time_for(bytes, measured ? measured : forward ? link->to_device : link->from_device);
+    return MAX(whole - moving, 0);
 }
 
 const char *ech_algorithm_name(EchAlgorithm algorithm)

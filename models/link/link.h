@@ -4,16 +4,10 @@
 #pragma once
 #include "models/device/device.h"
 
-/** The price of one copy that runs alone: first @fixed (set-up and latency, no bandwidth used), then the bytes, which take at least @minimum. */
-typedef struct {
-    EchTime fixed;
-    EchTime minimum;
-} EchCopyCost;
-
-/** Cost of @bytes over @link. Where the link has a size curve and @curve is true, minimum is the curve's time (linear in time between points,
- * the last point's rate beyond, the first point's time below) times @scale_num / @scale_den (a what-if on the link's rate: old over new), and fixed is 0: curves are
- * measured with set-up in them. Otherwise fixed = setup + latency. */
-EchCopyCost ech_link_copy_cost(const EchLink *link, EchBytes bytes, bool curve, EchRate scale_num, EchRate scale_den);
+/** What @bytes over @link, to the device (@forward) or from it, take beyond their time at the link's rate: set-up and latency, during which no bandwidth is used.
+ * Where the link has a size curve and @curve is true: the curve's time (linear in time between points, the last point's rate beyond, the first point's time
+ * below) less the bytes at the rate that the curve was measured beside, so that a what-if on the rate leaves the set-up. Otherwise setup + latency. */
+EchTime ech_link_overhead(const EchLink *link, bool forward, EchBytes bytes, bool curve);
 
 typedef enum {
     ECH_ALGORITHM_NONE,      /**< One device: nothing to send. */

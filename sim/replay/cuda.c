@@ -85,6 +85,11 @@ typedef struct {
     EchCudaRun *run;
     GArray **durations; /* Per op: EchTime, one a repeat */
     GArray **starts;
+    GArray *marks;     /* EchCuEvent: begins and ends of loops, in order of issue; made once and used again in every replay */
+    guint n_marks;     /* Of this replay */
+    bool timed;        /* This replay records events around every op; the others only where queues wait, for the makespan */
+    double fitting;    /* Above 0: the trace did not fit, and would at this scale */
+    EchTime gap;       /* Between two events with nothing between them: taken off what is measured of an op */
     uint64_t issued, issued_before; /* Instances of this replay, and of the one before */
 } Engine;
 
@@ -102,16 +107,69 @@ void ech_cuda_run_free(EchCudaRun *run)
     g_free(run->ops);
     g_free(run->makespans);
     g_free(run->gpu);
+    if (run->trace)
+        ech_trace_unref(run->trace);
     ech_diag_free(run->diag);
     g_free(run);
 }
 
-static EchBytes scaled(const Engine *e, EchBytes bytes)
+static uint64_t shrunk(uint64_t bytes, double scale)
 {
-    if (e->run->scale >= 1)
-        return bytes;
-    EchBytes small = (EchBytes)((double)bytes * e->run->scale);
-    return MAX(small, (EchBytes)16);
+    uint64_t small = (uint64_t)((double)bytes * scale);
+    return bytes == 0 ? 0 : MAX(small, (uint64_t)16);
+}
+
+/* Every size times @scale, operations as they are. */
+static EchTrace *scale_trace(const EchTrace *trace, double scale, GError **error)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new(ech_trace_format(trace));
+    for (EchId i = 0; i < ech_trace_n_strings(trace); i++)
+        ech_trace_builder_string(b, ech_trace_string(trace, i), -1);
+    for (EchId i = 0; i < ech_trace_n_memories(trace); i++)
+        ech_trace_builder_memory(b, ech_trace_memory(trace, i));
+    for (EchId i = 0; i < ech_trace_n_queues(trace); i++) {
+        const EchQueue *queue = &ech_trace_queues(trace)[i];
+        ech_trace_builder_queue(b, ech_trace_string(trace, queue->name), (EchQueueKind)queue->kind, queue->device);
+    }
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
+        EchBuffer buffer = ech_trace_buffers(trace)[i];
+        const EchBuffer *parent = buffer.alias_of == ECH_NONE ? NULL : ech_trace_builder_peek_buffer(b, buffer.alias_of);
+        buffer.bytes = shrunk(buffer.bytes, scale);
+        buffer.rounded = shrunk(buffer.rounded, scale);
+        buffer.dense = shrunk(buffer.dense, scale);
+        buffer.alias_offset = (uint64_t)((double)buffer.alias_offset * scale);
+        if (parent && buffer.alias_offset + buffer.bytes > parent->bytes)
+            buffer.alias_offset = parent->bytes - MIN(parent->bytes, buffer.bytes);
+        if (parent)
+            buffer.bytes = MIN(buffer.bytes, parent->bytes);
+        if (buffer.offset != ECH_OFFSET_NONE)
+            buffer.offset = (uint64_t)((double)buffer.offset * scale);
+        ech_trace_builder_buffer(b, buffer);
+    }
+    for (EchId i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchOp op = ech_trace_ops(trace)[i];
+        if (op.kind == ECH_OP_COPY || op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
+            op.bytes = shrunk(op.bytes, scale);
+        ech_trace_builder_op(b, op);
+        for (uint32_t u = op.first_use; u < op.first_use + op.n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(trace)[u];
+            ech_trace_builder_use(b, use->buffer, (EchAccess)use->access, shrunk(use->bytes, scale), (EchPattern)use->pattern, (EchOrigin)use->origin);
+        }
+        for (uint32_t d = op.first_dep; d < op.first_dep + op.n_deps; d++)
+            ech_trace_builder_dep(b, ech_trace_deps(trace)[d].op, ech_trace_deps(trace)[d].distance);
+        for (uint32_t w = op.first_work; w < op.first_work + op.n_work; w++) {
+            const EchWork *work = &ech_trace_work(trace)[w];
+            ech_trace_builder_work(b, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+        }
+    }
+    const char *value;
+    for (size_t i = 0;; i++) {
+        const char *key = ech_trace_property(trace, i, &value);
+        if (!key)
+            break;
+        ech_trace_builder_set_property(b, key, value);
+    }
+    return ech_trace_builder_finish(b, error);
 }
 
 static EchId root_of(const EchBuffer *buffers, EchId id, uint64_t *ret_offset)
@@ -280,16 +338,17 @@ static bool launch(Engine *e, EchCuFunction function, unsigned blocks, unsigned 
     return CU(e, launch, "launching a kernel", error, function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL);
 }
 
-/* Streams bytes read and written: over the op's largest buffers where it has any on the device, else over scratch. */
-static bool issue_stream(Engine *e, const EchOp *op, EchCuStream stream, GError **error)
+/* Streams the bytes read and written through the port of @memory of the device file, over scratch. */
+static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStream stream, GError **error)
 {
+    const char *port = e->device->memories[memory].name;
     const EchUse *uses = ech_trace_uses(e->trace) + op->first_use;
     const EchBuffer *buffers = ech_trace_buffers(e->trace);
     uint64_t reads = 0, writes = 0;
     for (uint32_t i = 0; i < op->n_uses; i++) {
-        if (e->places[root_of(buffers, uses[i].buffer, NULL)].is_host)
+        if (strcmp(ech_trace_memory(e->trace, buffers[uses[i].buffer].memory), port) != 0)
             continue;
-        *(uses[i].access == ECH_READ ? &reads : &writes) += scaled(e, uses[i].bytes) / 16;
+        *(uses[i].access == ECH_READ ? &reads : &writes) += uses[i].bytes / 16;
     }
     EchCuPointer sink = e->sink;
     uint64_t half = e->scratch_bytes / 2 / 16;
@@ -347,8 +406,10 @@ EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, cons
 {
     if (price->source != ECH_PRICE_ROOFLINE || price->bound == ECH_NONE)
         return ECH_CUDA_SPINS;
-    if (prices->kinds[price->bound] != ECH_RESOURCE_UNIT)
-        return ECH_CUDA_STREAMS;
+    if (prices->kinds[price->bound] != ECH_RESOURCE_UNIT) {
+        bool hbm = prices->kinds[price->bound] == ECH_RESOURCE_PORT && device->memories[prices->owners[price->bound]].kind == ECH_MEM_HBM;
+        return hbm ? ECH_CUDA_STREAMS : ECH_CUDA_SPINS;
+    }
     EchUnitKind unit = device->units[prices->owners[price->bound]].kind;
     return unit == ECH_UNIT_MATRIX ? ECH_CUDA_MULTIPLIES : unit == ECH_UNIT_VECTOR ? ECH_CUDA_COMPUTES : ECH_CUDA_SPINS;
 }
@@ -357,12 +418,14 @@ static bool issue_kernel(Engine *e, EchId at, const EchOp *op, EchCuStream strea
 {
     const EchPrice *price = &e->prices->prices[at];
     switch (ech_cuda_does(e->prices, e->device, price)) {
-    case ECH_CUDA_STREAMS: return issue_stream(e, op, stream, error);
+    case ECH_CUDA_STREAMS: return issue_stream(e, op, e->prices->owners[price->bound], stream, error);
     case ECH_CUDA_MULTIPLIES: return issue_arithmetic(e, op, true, stream, error);
     case ECH_CUDA_COMPUTES: return issue_arithmetic(e, op, false, stream, error);
     case ECH_CUDA_SPINS: break;
     }
-    return issue_spin(e, price->alone, stream, error);
+    /* The launch comes by itself. */
+    EchTime launch = (EchTime)ech_device_number(e->device, "runtime.launch_ps", 0);
+    return issue_spin(e, MAX(price->alone - launch, 0), stream, error);
 }
 
 static bool issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **error)
@@ -371,7 +434,7 @@ static bool issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **
     const EchUse *uses = ech_trace_uses(e->trace) + op->first_use;
     bool from_host = name_is_host(ech_trace_memory(e->trace, op->memory_from));
     bool to_host = name_is_host(ech_trace_memory(e->trace, op->memory_to));
-    EchBytes bytes = MIN(scaled(e, op->bytes), e->scratch_bytes / 2);
+    EchBytes bytes = MIN(op->bytes, e->scratch_bytes / 2);
     EchCuPointer source = e->scratch, target = e->scratch + e->scratch_bytes / 2;
     void *host_source = e->host_scratch, *host_target = e->host_scratch;
     for (uint32_t i = 0; i < MIN(op->n_uses, 2u); i++) {
@@ -420,12 +483,33 @@ static bool instance_events(Engine *e, EchId at, EchCuEvent **ret_begin, EchCuEv
     return true;
 }
 
+static bool next_mark(Engine *e, EchCuStream stream, EchCuEvent *ret, GError **error)
+{
+    if (e->n_marks == e->marks->len) {
+        EchCuEvent made = NULL;
+        if (!CU(e, event_create, "making an event", error, &made, ECH_CU_EVENT_DISABLE_TIMING))
+            return false;
+        g_array_append_val(e->marks, made);
+    }
+    *ret = g_array_index(e->marks, EchCuEvent, e->n_marks++);
+    return CU(e, event_record, "recording an event", error, *ret, stream);
+}
+
+/* For op @at: nothing but its end, where another queue waits for it. */
+static bool mark_end(Engine *e, EchId at, EchCuStream stream, GError **error)
+{
+    EchCuEvent *begin, *end;
+    return !e->needed[at] || (instance_events(e, at, &begin, &end, error) && CU(e, event_record, "recording an event", error, *end, stream));
+}
+
 static bool wait_for(Engine *e, EchId at, GError **error)
 {
     const EchOp *ops = ech_trace_ops(e->trace), *op = &ops[at];
     const EchDep *deps = ech_trace_deps(e->trace) + op->first_dep;
     for (uint32_t i = 0; i < op->n_deps; i++) {
-        if (ops[deps[i].op].queue == op->queue)
+        EchId on = deps[i].op;
+        bool around = ops[on].kind == ECH_OP_LOOP && on < at && at <= on + ops[on].target;
+        if (ops[on].queue == op->queue || around)
             continue;
         const Instances *in = &e->instances[deps[i].op];
         /* An op later in the body has not been issued in this iteration yet: its newest instance is one iteration back. */
@@ -449,21 +533,21 @@ static bool issue_op(Engine *e, EchId at, GError **error)
     if (!wait_for(e, at, error))
         return false;
     switch ((EchOpKind)op->kind) {
-    case ECH_OP_ALLOC: return e->options->graph || (place_buffer(e, op->target, stream, error) && note_memory(e, error));
-    case ECH_OP_FREE: return e->options->graph || e->places[op->target].kept || release_buffer(e, op->target, stream, error);
+    case ECH_OP_ALLOC: return (e->options->graph || (place_buffer(e, op->target, stream, error) && note_memory(e, error))) && mark_end(e, at, stream, error);
+    case ECH_OP_FREE: return (e->options->graph || e->places[op->target].kept || release_buffer(e, op->target, stream, error)) && mark_end(e, at, stream, error);
     case ECH_OP_KERNEL:
     case ECH_OP_COPY:
     case ECH_OP_COLLECTIVE:
     case ECH_OP_WAIT:
     case ECH_OP_SIGNAL: break;
     case ECH_OP_LOOP:
-    case ECH_OP_MARK: return true;
+    case ECH_OP_MARK: return mark_end(e, at, stream, error);
     case ECH_N_OP_KINDS: g_assert_not_reached();
     }
     EchCuEvent *begin, *end;
     if (!instance_events(e, at, &begin, &end, error))
         return false;
-    if (!e->options->graph && !CU(e, event_record, "recording an event", error, *begin, stream))
+    if (e->timed && !CU(e, event_record, "recording an event", error, *begin, stream))
         return false;
     bool ok = true;
     if (op->kind == ECH_OP_KERNEL)
@@ -474,7 +558,45 @@ static bool issue_op(Engine *e, EchId at, GError **error)
         ok = issue_spin(e, e->prices->prices[at].alone, stream, error);
     if (!ok)
         return false;
-    return (e->options->graph && !e->needed[at]) || CU(e, event_record, "recording an event", error, *end, stream);
+    return (!e->timed && !e->needed[at]) || CU(e, event_record, "recording an event", error, *end, stream);
+}
+
+/* Queues with work in a loop's body, but its own: ret[n_queues]. */
+static void body_queues(const Engine *e, EchId loop, bool *ret)
+{
+    const EchOp *ops = ech_trace_ops(e->trace);
+    memset(ret, 0, MAX(ech_trace_n_queues(e->trace), 1) * sizeof *ret);
+    for (EchId at = loop + 1; at <= loop + ops[loop].target; at++)
+        ret[ops[at].queue] = ops[at].queue != ops[loop].queue;
+}
+
+/* A body begins when its loop's own queue has come to it and what the loop depends on is over; the loop ends when all queues have left the body. */
+static bool enter_loop(Engine *e, EchId loop, GError **error)
+{
+    EchCuStream home = e->streams[ech_trace_ops(e->trace)[loop].queue];
+    g_autofree bool *others = g_new0(bool, MAX(ech_trace_n_queues(e->trace), 1));
+    EchCuEvent begin;
+    if (!wait_for(e, loop, error) || !next_mark(e, home, &begin, error))
+        return false;
+    body_queues(e, loop, others);
+    for (size_t q = 0; q < e->n_streams; q++) {
+        if (others[q] && !CU(e, stream_wait, "making a queue wait for a loop", error, e->streams[q], begin, 0))
+            return false;
+    }
+    return true;
+}
+
+static bool leave_loop(Engine *e, EchId loop, GError **error)
+{
+    EchCuStream home = e->streams[ech_trace_ops(e->trace)[loop].queue];
+    g_autofree bool *others = g_new0(bool, MAX(ech_trace_n_queues(e->trace), 1));
+    body_queues(e, loop, others);
+    for (size_t q = 0; q < e->n_streams; q++) {
+        EchCuEvent end;
+        if (others[q] && (!next_mark(e, e->streams[q], &end, error) || !CU(e, stream_wait, "making a loop wait for a queue", error, home, end, 0)))
+            return false;
+    }
+    return mark_end(e, loop, home, error);
 }
 
 /* Issues [first, end), loops expanded. */
@@ -487,10 +609,14 @@ static bool issue_range(Engine *e, EchId first, EchId end, GError **error)
                 return false;
             continue;
         }
+        if (!enter_loop(e, at, error))
+            return false;
         for (uint64_t trip = 0; trip < ops[at].bytes; trip++) {
             if (!issue_range(e, at + 1, at + 1 + ops[at].target, error))
                 return false;
         }
+        if (!leave_loop(e, at, error))
+            return false;
         at += ops[at].target;
     }
     return true;
@@ -538,6 +664,9 @@ static bool elapsed(Engine *e, EchCuEvent begin, EchCuEvent end, EchTime *ret, G
 static bool collect(Engine *e, GError **error)
 {
     for (EchId at = 0; at < ech_trace_n_ops(e->trace); at++) {
+        EchOpKind kind = (EchOpKind)ech_trace_ops(e->trace)[at].kind;
+        if (kind == ECH_OP_LOOP || kind == ECH_OP_ALLOC || kind == ECH_OP_FREE || kind == ECH_OP_MARK)
+            continue;
         Instances *in = &e->instances[at];
         EchTime total = 0, start = ECH_TIME_NONE;
         for (uint64_t i = 0; i < in->n; i++) {
@@ -549,7 +678,7 @@ static bool collect(Engine *e, GError **error)
                     return false;
                 start = from;
             }
-            total += time;
+            total += MAX(time - e->gap, 0);
         }
         if (in->n > 0) {
             g_array_append_val(e->durations[at], total);
@@ -563,6 +692,7 @@ static bool collect(Engine *e, GError **error)
 static void forget_instances(Engine *e)
 {
     e->issued_before = e->issued;
+    e->n_marks = 0;
     e->cursor = 0;
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++)
         e->instances[i].n = 0;
@@ -615,9 +745,12 @@ static bool verify_buffers(Engine *e, GError **error)
     return true;
 }
 
-static bool replay_once(Engine *e, bool measured, GError **error)
+typedef enum { WARM_UP, MEASURE_MAKESPAN, MEASURE_OPS } Purpose;
+
+static bool replay_once(Engine *e, Purpose purpose, GError **error)
 {
     EchTime makespan;
+    e->timed = purpose == MEASURE_OPS;
     forget_instances(e);
     if (!reset_buffers(e, true, error))
         return false;
@@ -642,10 +775,10 @@ static bool replay_once(Engine *e, bool measured, GError **error)
         if (!head_start(e, error) || !fork_streams(e, error) || !issue_range(e, 0, (EchId)ech_trace_n_ops(e->trace), error) || !join_streams(e, error) ||
             !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) ||
             !CU(e, event_synchronize, "waiting for the replay", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &makespan, error) ||
-            (measured && !collect(e, error)))
+            (e->timed && !collect(e, error)))
             return false;
     }
-    if (measured) {
+    if (purpose == MEASURE_MAKESPAN) {
         e->run->makespans[e->run->n_makespans++] = makespan;
         if (e->options->verify && !verify_buffers(e, error))
             return false;
@@ -789,16 +922,13 @@ static bool take_blocks(Engine *e, GError **error)
         Place *p = &e->places[i];
         if (!p->fixed)
             continue;
-        /* Neighbours that are scaled down stay apart. */
-        bool small = e->run->scale < 1;
-        p->offset = small ? (EchBytes)((double)buffers[i].offset * e->run->scale) / 16 * 16 : buffers[i].offset;
-        p->bytes = small ? (p->bytes > 48 ? p->bytes - 32 : 16) : p->bytes;
+        p->offset = buffers[i].offset;
     }
     for (size_t i = 0; i < ech_trace_n_memories(e->trace); i++) {
         Block *block = &e->blocks[i];
         if (block->bytes == 0)
             continue;
-        block->bytes = scaled(e, block->bytes) + 256;
+        block->bytes = block->bytes + 256;
         if (name_is_host(ech_trace_memory(e->trace, (EchId)i))) {
             if (!take_host(e, block->bytes, true, &block->host, error))
                 return false;
@@ -811,7 +941,7 @@ static bool take_blocks(Engine *e, GError **error)
 
 static bool take_arena(Engine *e, EchBytes arena, GError **error)
 {
-    EchBytes bytes = ech_round_up(scaled(e, arena), 1 << 21);
+    EchBytes bytes = ech_round_up(arena, 1 << 21);
     if (!CU(e, allocate, "allocating the arena", error, &e->arena, bytes))
         return false;
     EchAllocDevice device = {.capacity = bytes, .granule = 0};
@@ -840,20 +970,15 @@ static bool plan_memory(Engine *e, GError **error)
     room = room > scratch ? room - scratch : 0;
     EchBytes arena = ech_bytes_add(peak, peak / 4 + (1 << 21));
     EchBytes wanted = ech_bytes_add(fixed, e->options->alloc == ECH_CUDA_ALLOC_ARENA ? arena : ech_bytes_add(peak, 1 << 21));
-    e->run->scale = 1;
     if (wanted > room) {
-        if (!e->options->scale) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                        "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT " free; expected less, or scale=true", wanted,
-                        room);
-            return false;
-        }
-        e->run->scale = (double)room / (double)wanted;
-        ech_diag_remark(e->run->diag, "every size was scaled by %.4f to fit the GPU", e->run->scale);
+        e->fitting = 0.98 * (double)room / (double)wanted;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT " free; expected less, or scale=true", wanted, room);
+        return false;
     }
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++)
-        e->places[i].bytes = buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 ? scaled(e, buffers[i].bytes) : 0;
-    e->scratch_bytes = ech_round_up(scaled(e, scratch), 8192);
+        e->places[i].bytes = buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 ? buffers[i].bytes : 0;
+    e->scratch_bytes = ech_round_up(scratch, 8192);
     if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
         !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, e->scratch_bytes / 2, 0) ||
         !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
@@ -873,6 +998,19 @@ static bool start_blas(Engine *e, GError **error)
     e->workspace_bytes = MIN((size_t)32 << 20, e->gpu.total_memory / 64 / 256 * 256);
     return ech_cuda_blas_check(e->blas->create(&e->blas_handle), "cublasCreate_v2", "starting cuBLAS", error) &&
            CU(e, allocate, "allocating cuBLAS's workspace", error, &e->workspace, e->workspace_bytes);
+}
+
+static bool measure_gap(Engine *e, GError **error)
+{
+    EchTime times[9], low, high;
+    for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
+        if (!issue_spin(e, 20 * ECH_PS_PER_US, e->streams[0], error) || !CU(e, event_record, "recording an event", error, e->base, e->streams[0]) ||
+            !CU(e, event_record, "recording an event", error, e->done[0], e->streams[0]) ||
+            !CU(e, event_synchronize, "waiting for an event", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &times[i], error))
+            return false;
+    }
+    e->gap = median(times, G_N_ELEMENTS(times), &low, &high);
+    return true;
 }
 
 static bool check_gpu(const Engine *e, GError **error)
@@ -914,7 +1052,7 @@ static bool set_up(Engine *e, GError **error)
             e->needed[on] |= ops[on].queue != ops[at].queue;
         }
     }
-    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT);
+    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT) && measure_gap(e, error);
 }
 
 /* Gives everything back, whatever was reached. Errors here come after the one worth telling, so they are dropped. */
@@ -938,6 +1076,8 @@ static void tear_down(Engine *e)
             if (e->streams[i])
                 e->cu->stream_destroy(e->streams[i]);
         }
+        for (guint i = 0; i < e->marks->len; i++)
+            e->cu->event_destroy(g_array_index(e->marks, EchCuEvent, i));
         if (e->base)
             e->cu->event_destroy(e->base);
         if (e->scratch)
@@ -978,16 +1118,17 @@ static void tear_down(Engine *e)
     g_free(e->done);
     g_free(e->needed);
     g_free(e->blocks);
+    g_array_unref(e->marks);
 }
 
 static bool replay_all(Engine *e, GError **error)
 {
     for (uint64_t i = 0; i < e->options->warmups; i++) {
-        if (!replay_once(e, false, error))
+        if (!replay_once(e, WARM_UP, error))
             return false;
     }
     for (uint64_t i = 0; i < e->options->repeats; i++) {
-        if (!replay_once(e, true, error))
+        if (!replay_once(e, MEASURE_MAKESPAN, error) || (!e->options->graph && !replay_once(e, MEASURE_OPS, error)))
             return false;
     }
     if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
@@ -1000,7 +1141,8 @@ static bool replay_all(Engine *e, GError **error)
     return true;
 }
 
-EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
+/* @ret_fitting: above 0 where the trace does not fit, and would at this scale. */
+static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, double *ret_fitting, GError **error)
 {
     size_t n_ops = ech_trace_n_ops(trace), n_queues = MAX(ech_trace_n_queues(trace), 1);
     Engine e = {.trace = trace, .options = options, .cu = ech_cuda_driver(error)};
@@ -1008,10 +1150,12 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
         return NULL;
     g_autoptr(EchCudaRun) run = e.run = g_new0(EchCudaRun, 1);
     run->diag = ech_diag_new();
+    run->trace = ech_trace_ref(trace);
+    run->scale = 1;
     run->ops = g_new0(EchCudaOp, n_ops + 1);
     run->n_ops = n_ops;
     run->makespans = g_new0(EchTime, options->repeats);
-    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_MODEL, .overhead = true, .copy_curve = true};
+    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
     e.prices = ech_prices_new(trace, device, reference, &pricing, run->diag, error);
     if (!e.prices)
         return NULL;
@@ -1020,6 +1164,7 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
     e.durations = g_new0(GArray *, n_ops + 1);
     e.starts = g_new0(GArray *, n_ops + 1);
     e.needed = g_new0(bool, n_ops + 1);
+    e.marks = g_array_new(FALSE, FALSE, sizeof(EchCuEvent));
     e.blocks = g_new0(Block, ech_trace_n_memories(trace) + 1);
     e.device = device;
     e.streams = g_new0(EchCuStream, n_queues);
@@ -1035,5 +1180,36 @@ EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, cons
         ok = check_gpu(&e, error) && set_up(&e, error) && replay_all(&e, error);
     }
     tear_down(&e);
+    *ret_fitting = e.fitting;
     return ok ? g_steal_pointer(&run) : NULL;
+}
+
+EchCudaRun *ech_cuda_replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
+{
+    g_autoptr(GError) own = NULL;
+    double fitting = 0;
+    EchCudaRun *run = replay(trace, device, reference, options, &fitting, &own);
+    if (run || !(fitting > 0) || !options->scale) {
+        if (own)
+            g_propagate_error(error, g_steal_pointer(&own));
+        return run;
+    }
+    EchCudaOptions small = *options;
+    small.verify = 0; /* Neighbours of a plan overlap by a few bytes when it is scaled */
+    /* What the engine needs beside the trace does not shrink in step: a second and third try. */
+    double scale = 1;
+    for (int i = 0; !run && fitting > 0 && i < 8; i++) {
+        scale *= fitting;
+        fitting = 0;
+        g_clear_error(&own);
+        g_autoptr(EchTrace) scaled = scale_trace(trace, scale, &own);
+        run = scaled ? replay(scaled, device, reference, &small, &fitting, &own) : NULL;
+    }
+    if (!run) {
+        g_propagate_error(error, g_steal_pointer(&own));
+        return NULL;
+    }
+    run->scale = scale;
+    ech_diag_remark(run->diag, "every size was scaled by %.4f to fit the GPU; operations were not, and buffers were not verified", scale);
+    return run;
 }

@@ -3,8 +3,8 @@
  * device memory, kernels the traffic or the arithmetic that bounds them (cuda_kernels.cu), allocations the driver's own or one of our
  * allocators over an arena. It measures; it predicts nothing.
  *
- * A kernel does what bounds it by its price (price.h): memory port -> that many bytes streamed, unit -> that many operations,
- * recorded or estimated -> a spin of that length. Collectives, which one GPU cannot do, spin for their modelled time.
+ * A kernel does what bounds it by the device's roofline (price.h): memory port -> that many bytes streamed, unit -> that many operations; one that
+ * only has a recorded or estimated time spins that long. Collectives, which one GPU cannot do, spin for their modelled time.
  */
 #pragma once
 #include "models/device/device.h"
@@ -42,7 +42,8 @@ typedef enum {
 } EchCudaDoes;
 EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, const EchPrice *price);
 
-/** What was measured of one op of the trace (its instances together). Medians over the repeats. */
+/** What was measured of one op of the trace (its instances together). Medians over the repeats, each of which is two replays: one for the makespan, with events
+ * only where queues wait for each other, and one with events around every op, what two events cost alone taken off. */
 typedef struct {
     EchTime start;    /**< First instance, since the replay's start; ECH_TIME_NONE where not measured. */
     EchTime duration; /**< Sum over instances. */
@@ -63,6 +64,7 @@ typedef struct {
     uint64_t by_blas;       /**< Matrix kernels run on cuBLAS, all replays together. */
     uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */
     double scale;           /**< 1, or the factor of every size. */
+    EchTrace *trace;        /**< What was replayed: the trace given, or a scaled one; a reference of the run's own. */
     char *gpu;              /**< Name as the driver gives it. */
     int driver_version;
     EchDiag *diag;
@@ -70,7 +72,7 @@ typedef struct {
 
 /** Replays @trace on a GPU. @device prices kernels (what bounds them), @reference as in ech_prices_new. ECH_ERROR_BACKEND: no driver, no GPU, a call failed (every
  * return code is checked and everything is released); ECH_ERROR_UNSUPPORTED: too large, too many ops. */
-EchCudaRun *ech_cuda_replay(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
+EchCudaRun *ech_cuda_replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
     G_GNUC_WARN_UNUSED_RESULT;
 void ech_cuda_run_free(EchCudaRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaRun, ech_cuda_run_free)

@@ -1,5 +1,6 @@
-// Kernels of the CUDA engine: one that moves bytes, one that does arithmetic, one that does tensor-core arithmetic, one that waits.
-// The program embeds cuda_kernels.ptx, which `nvcc -ptx -arch=compute_80 cuda_kernels.cu` makes; a test compares them where nvcc is.
+// Kernels of the CUDA engine and of calibration: some that move bytes, some that do arithmetic, one that waits, one that checks.
+// The program embeds cuda_kernels.ptx, which `nvcc -ptx -arch=compute_80 cuda_kernels.cu` makes; a test compares them where nvcc is. Its .version line is
+// lowered by hand to 7.4, which every driver since CUDA 11.4 reads and ptxas takes.
 #include <stdint.h>
 
 // Reads `reads` and writes `writes` 16-byte words, all of the grid together. `sink` keeps the reads alive.
@@ -27,29 +28,43 @@ extern "C" __global__ void echelon_stream(const uint4 *__restrict__ source, uint
         *sink = sum.x;
 }
 
-// Reads 16-byte words `stride` words apart, wrapping at `words`: strided access.
-extern "C" __global__ void echelon_strided(const uint4 *__restrict__ source, uint64_t words, uint64_t stride, uint64_t reads, uint32_t *sink)
+// Reads 16-byte words `stride` words apart, wrapping at mask + 1 words, a power of two: strided access, or a small range over and over.
+extern "C" __global__ void echelon_strided(const uint4 *__restrict__ source, uint64_t mask, uint64_t stride, uint64_t reads, uint32_t *sink)
 {
     uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     uint32_t sum = 0;
-    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step)
-        sum ^= source[i * stride % words].x;
+#pragma unroll 8
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step) {
+        uint4 word = __ldcg(&source[i * stride & mask]);
+        sum ^= word.x ^ word.y ^ word.z ^ word.w;
+    }
     if (sum == 0x9e3779b9u)
         *sink = sum;
 }
 
-// Reads 16-byte words at hashed places: random access.
-extern "C" __global__ void echelon_random(const uint4 *__restrict__ source, uint64_t words, uint64_t reads, uint32_t *sink)
+// Reads 16-byte words at hashed places of mask + 1: random access.
+extern "C" __global__ void echelon_random(const uint4 *__restrict__ source, uint64_t mask, uint64_t reads, uint32_t *sink)
 {
     uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     uint32_t sum = 0;
+#pragma unroll 4
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step) {
         uint64_t x = i * 0x9e3779b97f4a7c15ull;
         x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
-        sum ^= source[(x ^ (x >> 29)) % words].x;
+        uint4 word = __ldcg(&source[(x ^ (x >> 29)) & mask]);
+        sum ^= word.x ^ word.y ^ word.z ^ word.w;
     }
     if (sum == 0x9e3779b9u)
         *sink = sum;
+}
+
+// One thread follows `steps` links of a chain of word indices: latency.
+extern "C" __global__ void echelon_chase(const uint32_t *next, uint64_t steps, uint32_t *sink)
+{
+    uint32_t at = 0;
+    for (uint64_t i = 0; i < steps; i++)
+        at = __ldcg(&next[at]);
+    *sink = at;
 }
 
 // `rounds` rounds of 16 float32 multiply-adds (32 operations) in every thread.
@@ -63,6 +78,46 @@ extern "C" __global__ void echelon_fma(uint64_t rounds, float factor, float *sin
 #pragma unroll
         for (int k = 0; k < 16; k++)
             a[k] = a[k] * factor + 0.5f;
+    }
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        sum += a[k];
+    if (sum == 0.12345f)
+        *sink = sum;
+}
+
+// The same in float64.
+extern "C" __global__ void echelon_fma64(uint64_t rounds, double factor, double *sink)
+{
+    double a[16];
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        a[k] = (double)(threadIdx.x + k);
+    for (uint64_t i = 0; i < rounds; i++) {
+#pragma unroll
+        for (int k = 0; k < 16; k++)
+            a[k] = a[k] * factor + 0.5;
+    }
+    double sum = 0;
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        sum += a[k];
+    if (sum == 0.12345)
+        *sink = sum;
+}
+
+// `rounds` rounds of 16 exponentials of special-function lanes in every thread.
+extern "C" __global__ void echelon_exp(uint64_t rounds, float *sink)
+{
+    float a[16];
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        a[k] = (float)(threadIdx.x + k) * 1e-3f;
+    for (uint64_t i = 0; i < rounds; i++) {
+#pragma unroll
+        for (int k = 0; k < 16; k++)
+            asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(a[k]));
     }
     float sum = 0;
 #pragma unroll

@@ -341,7 +341,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     price->source = (uint8_t)source;
 }
 
-static bool price_copy(const Pricer *pricer, const Map *map, const Map *reference, Row *row, const EchOp *op, EchPrice *price)
+static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
     double bytes = (double)op->bytes;
@@ -362,14 +362,8 @@ static bool price_copy(const Pricer *pricer, const Map *map, const Map *referenc
         price->link = (uint32_t)(link - map->device->links);
         price->forward = forward;
         add_link(map, row, link, forward, bytes);
-        EchRate now = forward ? link->to_device : link->from_device, before = now;
-        const EchLink *old = ech_device_link(reference->device, link->name);
-        if (old)
-            before = forward ? old->to_device : old->from_device;
-        EchCopyCost cost = ech_link_copy_cost(link, op->bytes, pricer->options->copy_curve, before, now);
-        price->minimum = cost.minimum;
         if (pricer->options->overhead)
-            price->fixed = cost.fixed;
+            price->fixed = ech_link_overhead(link, forward, op->bytes, pricer->options->copy_curve);
         return true;
     }
     /* A copy engine inside the device starts with an access to where it reads. */
@@ -521,7 +515,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
             price_kernel(&pricer, &map, old, &row, &scratch, &ops[i], price);
             prices->kernels[price->source]++;
             break;
-        case ECH_OP_COPY: free_copies += !price_copy(&pricer, &map, old, &row, &ops[i], price); break;
+        case ECH_OP_COPY: free_copies += !price_copy(&pricer, &map, &row, &ops[i], price); break;
         case ECH_OP_COLLECTIVE: price_collective(&pricer, &map, &row, &ops[i], price); break;
         case ECH_OP_ALLOC:
         case ECH_OP_FREE: price_alloc(&pricer, &map, &ops[i], price); break;

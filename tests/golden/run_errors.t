@@ -58,3 +58,6 @@ exit 1
 $ echelon validate traces/gpt_offload.v5e --device h100-sxm --repeat 3 2>&1
 echelon validate: --repeat, --cuda and --allocator belong to --engine cuda; --repeat is at least 1
 exit 2
+$ ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 echelon calibrate -o $T/x.yaml; ls $T/x.yaml 2>/dev/null
+echelon: calibrate: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot open shared object file: No such file or directory
+exit 2

@@ -264,8 +264,10 @@ START_TEST(a_program_is_compared)
             if (strcmp(pair->kind, "copy") != 0)
                 continue;
             copies = true;
-            EchTime expected = (EchTime)pair->instances * (EchTime)(5000 + (double)ech_trace_ops(v->trace)[pair->op].bytes / 20) * ECH_PS_PER_NS;
-            ck_assert_int_le(llabs(pair->measured - expected), expected / 100);
+            /* Alone it takes as long as at 20 bytes a nanosecond, beside one of the other direction no longer than at 15, and it may wait for one such. */
+            double bytes = (double)ech_trace_ops(v->trace)[pair->op].bytes;
+            ck_assert_int_ge(pair->measured, (EchTime)pair->instances * (EchTime)(5000 + bytes / 20) * ECH_PS_PER_NS);
+            ck_assert_int_le(pair->measured, (EchTime)pair->instances * 2 * (EchTime)(5000 + bytes / 15) * ECH_PS_PER_NS);
         }
         ck_assert(copies);
     }

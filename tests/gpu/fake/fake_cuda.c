@@ -1,14 +1,23 @@
-/* A CUDA driver of our own for tests: the same symbols, host memory behind them, a clock that counts bytes, and failures on request.
+/* A CUDA driver of our own for tests: the same symbols, host memory behind them, a clock of its own, and failures on request.
  *
- * Everything runs at once when it is issued. ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and
- * what is still held at the end is counted in fake_cuda_held() (looked up by the tests). A release that fails has still
- * released. ECH_FAKE_CUDA_BYTES is the card's memory. */
+ * Memory is touched at once when something is issued; time passes later, when somebody waits or asks for it: queues run side by side, copies of one
+ * direction one after the other, and what runs together shares the link and the memory port. The figures of this GPU, in bytes or operations a nanosecond:
+ *
+ *     pinned copies to the device 20, from it 18, both together 30, 5 us each; pageable 6 and 5
+ *     memory port 1000 (writes at 900, mixed at 950); copies on the device use it; 4000 where a range of at most 4 MiB is read over and over
+ *     float32 1000, float64 500, special functions 125, tensor cores 100000, cuBLAS 200000 (half for f32, 1/8 for f64; .7 of it at odd sides)
+ *     a kernel 2 us to launch, 1 us in a graph; a link of a chain 600 ns, 200 ns within 4 MiB
+ *
+ * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
+ * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_ALLOC_US how
+ * long an allocation keeps the host busy. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define CARD_BYTES (getenv("ECH_FAKE_CUDA_BYTES") ? strtoull(getenv("ECH_FAKE_CUDA_BYTES"), NULL, 10) : (size_t)1 << 28)
@@ -29,13 +38,36 @@ typedef struct Block {
     int host;
 } Block;
 
+/* What is issued. */
+typedef enum { TO_DEVICE, FROM_DEVICE, PORT, OPERATIONS, MARK, WAIT } Kind;
+
+/* One recording of an event. */
+typedef struct Mark {
+    struct Mark *next;
+    double time;
+    int done;
+} Mark;
+
+typedef struct Task {
+    struct Task *next;
+    Kind kind;
+    double fixed, amount, rate; /* Nanoseconds that pass first; then units, at most so many a nanosecond */
+    Mark *mark;
+    struct EchCuStreamOpaque *stream; /* Where it was captured */
+    long order;
+    int running;
+} Task;
+
 struct EchCuStreamOpaque {
-    double clock; /* Nanoseconds */
+    struct EchCuStreamOpaque *next;
+    Task *first, **last;
     int capturing;
 };
 struct EchCuEventOpaque {
-    double clock;
-    int recorded;
+    Mark *mark; /* NULL: never recorded */
+};
+struct EchCuGraphOpaque {
+    Task *first, **last;
 };
 struct EchCuModuleOpaque {
     int unused;
@@ -48,10 +80,16 @@ static Block *blocks;
 static size_t used;
 static long held, calls;
 static int ready, current;
-static struct EchCuFunctionOpaque functions[8];
-static struct EchCuStreamOpaque null_stream;
-static char pool, graph;
-static double graph_clock;
+static struct EchCuFunctionOpaque functions[16];
+static struct EchCuStreamOpaque *streams;
+static char pool, instance;
+static struct EchCuGraphOpaque graph;
+static int capturing;
+static double now;
+static Mark *marks;
+static long order;
+
+static void run_all(void);
 
 EXPORT long fake_cuda_held(void);
 EXPORT long fake_cuda_calls(void);
@@ -70,6 +108,8 @@ long fake_cuda_calls(void)
 void fake_cuda_reset(void)
 {
     calls = 0;
+    run_all();
+    capturing = 0;
 }
 
 /* True if this call is to fail. */
@@ -143,15 +183,194 @@ static EchCuResult give(const void *pointer, int host)
     return INVALID_VALUE;
 }
 
-static struct EchCuStreamOpaque *stream_of(EchCuStream stream)
+/* ---- time ---- */
+
+static Mark *new_mark(void)
 {
-    return stream ? stream : &null_stream;
+    Mark *mark = calloc(1, sizeof *mark);
+    if (!mark)
+        abort();
+    mark->next = marks;
+    marks = mark;
+    return mark;
+}
+
+static void append(Task ***last, Task *task)
+{
+    **last = task;
+    *last = &task->next;
+    task->next = NULL;
+}
+
+static EchCuResult issue(EchCuStream stream, Task model)
+{
+    Task *task = malloc(sizeof *task);
+    if (!task)
+        abort();
+    *task = model;
+    task->order = order++;
+    task->stream = stream;
+    append(capturing ? &graph.last : &stream->last, task);
+    return 0;
+}
+
+static EchCuResult issue_work(EchCuStream stream, Kind kind, double fixed, double amount, double rate)
+{
+    return issue(stream, (Task){.kind = kind, .fixed = fixed, .amount = amount, .rate = rate});
+}
+
+static void drop_first(struct EchCuStreamOpaque *stream)
+{
+    Task *task = stream->first;
+    stream->first = task->next;
+    if (!stream->first)
+        stream->last = &stream->first;
+    free(task);
+}
+
+/* Marks and waits at the heads of queues, until none can pass. */
+static int pass_heads(void)
+{
+    int passed = 0;
+    for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
+        while (stream->first && (stream->first->kind == MARK || (stream->first->kind == WAIT && stream->first->mark->done))) {
+            if (stream->first->kind == MARK) {
+                stream->first->mark->time = now;
+                stream->first->mark->done = 1;
+            }
+            drop_first(stream);
+            passed = 1;
+        }
+    }
+    return passed;
+}
+
+/* The heads that run: all, but of the copies of one direction the one issued first or already running. */
+static size_t running_heads(Task **running, size_t room)
+{
+    size_t n = 0;
+    Task *copies[2] = {NULL, NULL};
+    for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
+        Task *task = stream->first;
+        if (!task || task->kind == WAIT)
+            continue;
+        if (task->kind == TO_DEVICE || task->kind == FROM_DEVICE) {
+            Task **best = &copies[task->kind == FROM_DEVICE];
+            if (!*best || task->running > (*best)->running || (task->running == (*best)->running && task->order < (*best)->order))
+                *best = task;
+        } else if (n < room) {
+            running[n++] = task;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (copies[i] && n < room)
+            running[n++] = copies[i];
+    }
+    for (size_t i = 0; i < n; i++)
+        running[i]->running = 1;
+    return n;
+}
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* Units a nanosecond of each. */
+static void share(Task **running, size_t n, double *rates)
+{
+    double port = 1000, port_users = 0, computing = 0;
+    size_t copies = 0;
+    for (size_t i = 0; i < n; i++) {
+        Task *task = running[i];
+        if (task->fixed > 0)
+            continue;
+        copies += task->kind == TO_DEVICE || task->kind == FROM_DEVICE;
+        port_users += task->kind == PORT;
+        computing += task->kind == OPERATIONS;
+    }
+    for (size_t i = 0; i < n; i++) {
+        rates[i] = running[i]->fixed > 0 ? 0 : running[i]->rate;
+        if (rates[i] > 0 && (running[i]->kind == TO_DEVICE || running[i]->kind == FROM_DEVICE)) {
+            if (copies == 2)
+                rates[i] = least(rates[i], 15);
+            port -= rates[i];
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (rates[i] > 0 && running[i]->kind == PORT)
+            rates[i] = least(rates[i], port / port_users * (running[i]->rate / 1000 > 1 ? running[i]->rate / 1000 : 1));
+        else if (rates[i] > 0 && running[i]->kind == OPERATIONS)
+            rates[i] /= computing;
+    }
+}
+
+/* Lets time pass until all queues are empty; a wait for a mark that never comes is left out. */
+static void run_all(void)
+{
+    for (;;) {
+        Task *running[64];
+        double rates[64], step = 1e18;
+        if (pass_heads())
+            continue;
+        size_t n = running_heads(running, 64);
+        if (n == 0)
+            break;
+        share(running, n, rates);
+        for (size_t i = 0; i < n; i++)
+            step = least(step, running[i]->fixed > 0 ? running[i]->fixed : running[i]->amount > 0 ? running[i]->amount / rates[i] : 0);
+        now += step;
+        for (size_t i = 0; i < n; i++) {
+            Task *task = running[i];
+            if (task->fixed > 0) {
+                task->fixed = task->fixed <= step * (1 + 1e-12) ? 0 : task->fixed - step;
+            } else {
+                task->amount -= step * rates[i];
+            }
+            if (task->fixed > 0 || task->amount > 1e-6)
+                continue;
+            for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
+                if (stream->first == task) {
+                    drop_first(stream);
+                    break;
+                }
+            }
+        }
+    }
+    for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
+        while (stream->first)
+            drop_first(stream);
+    }
+}
+
+static void empty_graph(void)
+{
+    while (graph.first) {
+        Task *task = graph.first;
+        graph.first = task->next;
+        free(task);
+    }
+    graph.last = &graph.first;
+}
+
+static void dawdle(void)
+{
+    const char *text = getenv("ECH_FAKE_CUDA_ALLOC_US");
+    if (!text)
+        return;
+    struct timespec begin, at;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &at);
+    while ((double)(at.tv_sec - begin.tv_sec) * 1e6 + (double)(at.tv_nsec - begin.tv_nsec) / 1e3 < strtod(text, NULL));
 }
 
 EXPORT EchCuResult cuInit(unsigned flags)
 {
     if (failing() || flags)
         return INVALID_VALUE;
+    if (!graph.last)
+        graph.last = &graph.first;
     ready = 1;
     return 0;
 }
@@ -194,7 +413,17 @@ EXPORT EchCuResult cuDeviceTotalMem_v2(size_t *ret, EchCuDevice device)
 EXPORT EchCuResult cuDeviceGetAttribute(int *ret, int attribute, EchCuDevice device)
 {
     ENTER();
-    *ret = attribute == ECH_CU_ATTRIBUTE_MULTIPROCESSORS ? 4 : attribute == ECH_CU_ATTRIBUTE_MAJOR ? 9 : 1;
+    switch (attribute) {
+    case ECH_CU_ATTRIBUTE_MULTIPROCESSORS: *ret = 4; break;
+    case ECH_CU_ATTRIBUTE_MAJOR: *ret = 9; break;
+    case ECH_CU_ATTRIBUTE_MINOR: *ret = 0; break;
+    case ECH_CU_ATTRIBUTE_L2_BYTES: *ret = 4 << 20; break;
+    case ECH_CU_ATTRIBUTE_ASYNC_ENGINES: *ret = 3; break;
+    case ECH_CU_ATTRIBUTE_CLOCK_KHZ: *ret = 1500000; break;
+    case ECH_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ: *ret = 2000000; break;
+    case ECH_CU_ATTRIBUTE_BUS_BITS: *ret = 2048; break;
+    default: *ret = 1;
+    }
     return device == 0 ? 0 : INVALID_VALUE;
 }
 
@@ -223,6 +452,7 @@ EXPORT EchCuResult cuCtxSetCurrent(EchCuContext context)
 EXPORT EchCuResult cuCtxSynchronize(void)
 {
     ENTER_CONTEXT();
+    run_all();
     return 0;
 }
 
@@ -238,6 +468,7 @@ EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
 {
     ENTER_CONTEXT();
     void *data;
+    dawdle();
     EchCuResult result = take(&data, bytes, 0);
     if (result == 0)
         *ret = (EchCuPointer)(uintptr_t)data;
@@ -305,61 +536,79 @@ EXPORT EchCuResult cuMemPoolTrimTo(EchCuPool which, size_t keep)
     return (void *)which == &pool ? 0 : INVALID_VALUE;
 }
 
-/* 20 bytes a nanosecond over the link, 1000 on the device. */
-static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStream stream, double rate, int to_host, int from_host)
+static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStream stream, int to_host, int from_host)
 {
     Block *t = block_at(target, bytes), *s = block_at(source, bytes);
-    if ((!to_host && (!t || t->host)) || (!from_host && (!s || s->host)))
+    if (!stream || (!to_host && (!t || t->host)) || (!from_host && (!s || s->host)))
         return INVALID_VALUE;
-    if (!stream_of(stream)->capturing)
+    if (!capturing)
         memmove(target, source, bytes);
-    stream_of(stream)->clock += 5000 + (double)bytes / rate;
-    return 0;
+    if (from_host)
+        return issue_work(stream, TO_DEVICE, 5000, (double)bytes, s ? 20 : 6);
+    if (to_host)
+        return issue_work(stream, FROM_DEVICE, 5000, (double)bytes, t ? 18 : 5);
+    return issue_work(stream, PORT, 2000, 2 * (double)bytes, 950);
 }
 
 EXPORT EchCuResult cuMemcpyHtoDAsync_v2(EchCuPointer target, const void *source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    return copy((void *)(uintptr_t)target, source, bytes, stream, 20, 0, 1);
+    return copy((void *)(uintptr_t)target, source, bytes, stream, 0, 1);
 }
 
 EXPORT EchCuResult cuMemcpyDtoHAsync_v2(void *target, EchCuPointer source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    return copy(target, (void *)(uintptr_t)source, bytes, stream, 20, 1, 0);
+    return copy(target, (void *)(uintptr_t)source, bytes, stream, 1, 0);
 }
 
 EXPORT EchCuResult cuMemcpyDtoDAsync_v2(EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    return copy((void *)(uintptr_t)target, (void *)(uintptr_t)source, bytes, stream, 1000, 0, 0);
+    return copy((void *)(uintptr_t)target, (void *)(uintptr_t)source, bytes, stream, 0, 0);
 }
 
 EXPORT EchCuResult cuMemsetD32Async(EchCuPointer target, unsigned value, size_t words, EchCuStream stream)
 {
     ENTER_CONTEXT();
     uint32_t *data = (uint32_t *)(uintptr_t)target;
-    if (!block_at(data, words * 4))
+    if (!stream || !block_at(data, words * 4))
         return INVALID_VALUE;
     for (size_t i = 0; i < words; i++)
         data[i] = value;
-    stream_of(stream)->clock += (double)words * 4 / 1000;
-    return 0;
+    return issue_work(stream, PORT, 2000, (double)words * 4, 900);
 }
 
 EXPORT EchCuResult cuStreamCreate(EchCuStream *ret, unsigned flags)
 {
     ENTER_CONTEXT();
     (void)flags;
-    *ret = calloc(1, sizeof **ret);
+    EchCuStream stream = calloc(1, sizeof *stream);
+    if (!stream)
+        abort();
+    stream->last = &stream->first;
+    stream->next = streams;
+    streams = stream;
+    *ret = stream;
     held++;
     return 0;
+}
+
+static void forget(EchCuStream stream)
+{
+    struct EchCuStreamOpaque **at = &streams;
+    while (*at && *at != stream)
+        at = &(*at)->next;
+    if (*at)
+        *at = stream->next;
+    free(stream);
 }
 
 EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
 {
     int fails = failing();
-    free(stream);
+    run_all();
+    forget(stream);
     held--;
     return fails ? LAUNCH_FAILED : 0;
 }
@@ -367,69 +616,110 @@ EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
 EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
 {
     ENTER_CONTEXT();
-    (void)stream;
-    return 0;
+    run_all();
+    return stream && !capturing ? 0 : INVALID_HANDLE;
 }
 
 EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsigned flags)
 {
     ENTER_CONTEXT();
-    if (!event || flags)
+    if (!stream || !event || flags)
         return INVALID_HANDLE;
-    if (event->clock > stream_of(stream)->clock)
-        stream_of(stream)->clock = event->clock;
-    return 0;
+    return event->mark ? issue(stream, (Task){.kind = WAIT, .mark = event->mark}) : 0;
 }
 
 EXPORT EchCuResult cuStreamBeginCapture_v2(EchCuStream stream, int mode)
 {
     ENTER_CONTEXT();
-    stream->capturing = mode == ECH_CU_CAPTURE_RELAXED;
-    graph_clock = stream->clock;
+    if (!stream || mode != ECH_CU_CAPTURE_RELAXED || capturing)
+        return INVALID_VALUE;
+    run_all();
+    empty_graph();
+    capturing = stream->capturing = 1;
     return 0;
 }
 
 EXPORT EchCuResult cuStreamEndCapture(EchCuStream stream, EchCuGraph *ret)
 {
-    ENTER_CONTEXT();
+    int fails = failing();
     if (!stream->capturing)
         return INVALID_HANDLE;
-    stream->capturing = 0;
-    graph_clock = stream->clock - graph_clock;
+    capturing = stream->capturing = 0;
+    if (fails)
+        return LAUNCH_FAILED;
     held++;
-    *ret = (EchCuGraph)(void *)&graph;
+    *ret = &graph;
     return 0;
 }
 
 EXPORT EchCuResult cuGraphInstantiateWithFlags(EchCuGraphExec *ret, EchCuGraph from, unsigned long long flags)
 {
     ENTER_CONTEXT();
-    if ((void *)from != &graph || flags)
+    if (from != &graph || flags)
         return INVALID_HANDLE;
     held++;
-    *ret = (EchCuGraphExec)(void *)&graph;
+    *ret = (EchCuGraphExec)(void *)&instance;
     return 0;
 }
 
+/* The captured queues run as hidden ones, after what is ahead in @stream; kernels start faster. */
 EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    stream_of(stream)->clock += graph_clock;
-    return (void *)exec == &graph ? 0 : INVALID_HANDLE;
+    if ((void *)exec != &instance || !stream || capturing)
+        return INVALID_HANDLE;
+    Mark *begin = new_mark();
+    issue(stream, (Task){.kind = MARK, .mark = begin});
+    struct EchCuStreamOpaque *hidden[64] = {NULL}, *of[64] = {NULL};
+    size_t n = 0;
+    for (Task *task = graph.first; task; task = task->next) {
+        size_t i = 0;
+        while (i < n && of[i] != task->stream)
+            i++;
+        if (i == 64)
+            return INVALID_VALUE;
+        if (i == n) {
+            n++;
+            of[i] = task->stream;
+            hidden[i] = calloc(1, sizeof *hidden[i]);
+            if (!hidden[i])
+                abort();
+            hidden[i]->last = &hidden[i]->first;
+            hidden[i]->next = streams;
+            streams = hidden[i];
+            issue(hidden[i], (Task){.kind = WAIT, .mark = begin});
+        }
+        if (task->kind == MARK)
+            task->mark->done = 0;
+        Task again = *task;
+        if (again.fixed == 2000)
+            again.fixed = 1000;
+        issue(hidden[i], again);
+    }
+    for (size_t i = 0; i < n; i++) {
+        Mark *end = new_mark();
+        issue(hidden[i], (Task){.kind = MARK, .mark = end});
+        issue(stream, (Task){.kind = WAIT, .mark = end});
+    }
+    run_all();
+    for (size_t i = 0; i < n; i++)
+        forget(hidden[i]);
+    return 0;
 }
 
 EXPORT EchCuResult cuGraphExecDestroy(EchCuGraphExec exec)
 {
     int fails = failing();
     held--;
-    return fails ? LAUNCH_FAILED : (void *)exec == &graph ? 0 : INVALID_HANDLE;
+    return fails ? LAUNCH_FAILED : (void *)exec == &instance ? 0 : INVALID_HANDLE;
 }
 
 EXPORT EchCuResult cuGraphDestroy(EchCuGraph which)
 {
     int fails = failing();
     held--;
-    return fails ? LAUNCH_FAILED : (void *)which == &graph ? 0 : INVALID_HANDLE;
+    empty_graph();
+    return fails ? LAUNCH_FAILED : which == &graph ? 0 : INVALID_HANDLE;
 }
 
 EXPORT EchCuResult cuEventCreate(EchCuEvent *ret, unsigned flags)
@@ -452,25 +742,25 @@ EXPORT EchCuResult cuEventDestroy_v2(EchCuEvent event)
 EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    if (!event)
+    if (!event || !stream)
         return INVALID_HANDLE;
-    event->clock = stream_of(stream)->clock;
-    event->recorded = 1;
-    return 0;
+    event->mark = new_mark();
+    return issue(stream, (Task){.kind = MARK, .mark = event->mark});
 }
 
 EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
 {
     ENTER_CONTEXT();
-    return event && event->recorded ? 0 : INVALID_HANDLE;
+    run_all();
+    return event && event->mark && event->mark->done ? 0 : INVALID_HANDLE;
 }
 
 EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
 {
     ENTER_CONTEXT();
-    if (!begin || !end || !begin->recorded || !end->recorded)
+    if (!begin || !end || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
         return INVALID_HANDLE;
-    *ret_ms = (float)((end->clock - begin->clock) / 1e6);
+    *ret_ms = (float)((end->mark->time - begin->mark->time) / 1e6);
     return 0;
 }
 
@@ -508,41 +798,79 @@ EXPORT EchCuResult cuModuleGetFunction(EchCuFunction *ret, EchCuModule module, c
     return INVALID_VALUE;
 }
 
-/* Kernels do on the host what they would do to memory, and take the time of their bytes or operations. */
-static EchCuResult run_kernel(const char *name, void **parameters, struct EchCuStreamOpaque *stream, unsigned threads)
+static uint64_t word(void **parameters, int i)
 {
+    return *(uint64_t *)parameters[i];
+}
+
+/* Kernels do on the host what they would do to memory, and take the time of their bytes or operations. */
+static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream stream, unsigned threads)
+{
+    const void *first = (const void *)(uintptr_t)word(parameters, 0);
+    double all = threads;
     if (strcmp(name, "echelon_stream") == 0) {
-        uint64_t reads = *(uint64_t *)parameters[2], writes = *(uint64_t *)parameters[3];
-        if (!block_at((void *)(uintptr_t)*(EchCuPointer *)parameters[0], reads * 16) || !block_at((void *)(uintptr_t)*(EchCuPointer *)parameters[1], writes * 16))
+        uint64_t reads = word(parameters, 2), writes = word(parameters, 3);
+        void *target = (void *)(uintptr_t)word(parameters, 1);
+        if (!block_at(first, reads * 16) || !block_at(target, writes * 16))
             return LAUNCH_FAILED;
-        memset((void *)(uintptr_t)*(EchCuPointer *)parameters[1], 1, writes * 16);
-        stream->clock += (double)(reads + writes) * 16 / 2000;
-    } else if (strcmp(name, "echelon_spin") == 0) {
-        stream->clock += (double)*(uint64_t *)parameters[0];
-    } else if (strcmp(name, "echelon_fma") == 0) {
-        stream->clock += (double)*(uint64_t *)parameters[0] * threads * 32 / 1000;
-    } else if (strcmp(name, "echelon_mma") == 0) {
-        stream->clock += (double)*(uint64_t *)parameters[0] * (threads / 32.0) * 16384 / 100000;
-    } else if (strcmp(name, "echelon_verify") == 0) {
-        const uint32_t *data = (const uint32_t *)(uintptr_t)*(EchCuPointer *)parameters[0];
-        uint64_t words = *(uint64_t *)parameters[1];
-        uint32_t pattern = *(uint32_t *)parameters[2], *differing = (uint32_t *)(uintptr_t)*(EchCuPointer *)parameters[3];
+        memset(target, 1, writes * 16);
+        double mixed = (double)(reads < writes ? reads : writes);
+        /* As bytes at the full rate. */
+        double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / .9 + 2 * mixed / .95);
+        return issue_work(stream, PORT, 2000, amount, 1000);
+    }
+    if (strcmp(name, "echelon_strided") == 0 || strcmp(name, "echelon_random") == 0) {
+        uint64_t mask = word(parameters, 1), stride = strcmp(name, "echelon_strided") == 0 ? word(parameters, 2) : 4;
+        uint64_t reads = word(parameters, strcmp(name, "echelon_strided") == 0 ? 3 : 2);
+        if (!block_at(first, (mask + 1) * 16) || (mask & (mask + 1)) != 0)
+            return LAUNCH_FAILED;
+        /* Sectors of 32 bytes; a small range lives in the cache. */
+        return issue_work(stream, PORT, 2000, (double)reads * 16 * (stride > 1 ? 2 : 1), (mask + 1) * 16 <= 4 << 20 ? 4000 : 1000);
+    }
+    if (strcmp(name, "echelon_chase") == 0) {
+        Block *block = block_at(first, 4);
+        if (!block)
+            return LAUNCH_FAILED;
+        const uint32_t *next = first;
+        uint32_t at = 0, farthest = 0;
+        for (uint64_t i = 0; i < word(parameters, 1); i++) {
+            if (!block_at(next + at, 4))
+                return LAUNCH_FAILED;
+            at = next[at];
+            farthest = at > farthest ? at : farthest;
+        }
+        return issue_work(stream, OPERATIONS, 2000 + (double)word(parameters, 1) * (farthest < 1 << 20 ? 200 : 600), 0, 1);
+    }
+    if (strcmp(name, "echelon_spin") == 0)
+        return issue_work(stream, OPERATIONS, 2000 + (double)word(parameters, 0), 0, 1);
+    if (strcmp(name, "echelon_fma") == 0)
+        return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 32, 1000);
+    if (strcmp(name, "echelon_fma64") == 0)
+        return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 32, 500);
+    if (strcmp(name, "echelon_exp") == 0)
+        return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 16, 125);
+    if (strcmp(name, "echelon_mma") == 0)
+        return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * (all / 32) * 16384, 100000);
+    if (strcmp(name, "echelon_verify") == 0) {
+        const uint32_t *data = first;
+        uint64_t words = word(parameters, 1);
+        uint32_t pattern = *(uint32_t *)parameters[2], *differing = (uint32_t *)(uintptr_t)word(parameters, 3);
         if (!block_at(data, words * 4) || !block_at(differing, 4))
             return LAUNCH_FAILED;
         for (uint64_t i = 0; i < words; i++)
             *differing += data[i] != pattern;
+        return issue_work(stream, PORT, 2000, (double)words * 4, 1000);
     }
-    return 0;
+    return INVALID_VALUE;
 }
 
 EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                            unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra)
 {
     ENTER_CONTEXT();
-    if (!function || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes || extra)
+    if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes || extra)
         return INVALID_VALUE;
-    stream_of(stream)->clock += 2000;
-    return run_kernel(function->name, parameters, stream_of(stream), grid_x * block_x);
+    return run_kernel(function->name, parameters, stream, grid_x * block_x);
 }
 
 EXPORT EchCuResult cuGetErrorName(EchCuResult result, const char **ret)
@@ -642,7 +970,6 @@ EXPORT int cublasSetWorkspace_v2(EchCuBlasHandle handle, void *workspace, size_t
     return (void *)handle == &pool && block_at(workspace, bytes) ? 0 : INVALID_VALUE;
 }
 
-/* 200 operations a picosecond, 4 us to start. */
 EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,
                                       long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc,
                                       long long stride_c, int batch, int compute, int algorithm)
@@ -655,6 +982,6 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
         !block_at(a, (size_t)batch * (size_t)stride_a * element) || !block_at(b, (size_t)batch * (size_t)stride_b * element) ||
         !block_at(c, (size_t)batch * (size_t)stride_c * result))
         return INVALID_VALUE;
-    stream_of(blas_stream)->clock += 4000 + 2.0 * m * n * k * batch / 200000;
-    return 0;
+    double rate = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000;
+    return issue_work(blas_stream, OPERATIONS, 2000, 2.0 * m * n * k * batch, m % 2 || n % 2 || k % 2 ? .7 * rate : rate);
 }

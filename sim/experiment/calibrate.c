@@ -1,0 +1,1043 @@
+/* Measurements of a GPU through the driver table. All device times come from events, all host times from the monotonic clock. */
+#include "sim/experiment/calibrate.h"
+
+#include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+#include "sim/replay/cuda_blas.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REPEATS = 11, MOST_EVENTS = 64 };
+
+/* Everything held while measuring; tear_down gives it back whatever was reached. */
+typedef struct {
+    const EchCuDriver *cu;
+    EchCuGpu gpu;
+    EchCuModule module;
+    EchCuFunction stream_kernel, strided, random, chase, fma, fma64, exponential, mma, spin;
+    EchCuStream streams[2];
+    EchCuEvent events[2][MOST_EVENTS];
+    EchCuPointer a, b, sink; /* Two halves of the device memory in use */
+    EchBytes half;           /* Bytes of each, a power of two */
+    void *pinned[2], *pageable;
+    EchBytes host_bytes;     /* Of each, a power of two */
+    const EchCuBlas *blas;
+    EchCuBlasHandle handle;
+    EchCuPointer workspace;
+    size_t workspace_bytes;
+    EchCalibration *result;
+} Bench;
+
+#define CU(b, member, what, error, ...) ech_cuda_check((b)->cu, (b)->cu->member(__VA_ARGS__), #member, what, error)
+
+void ech_calibration_free(EchCalibration *calibration)
+{
+    if (!calibration)
+        return;
+    g_free(calibration->gpu);
+    g_free(calibration);
+}
+
+/* ---- figures ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static EchFigure figure_of(double *values, unsigned n)
+{
+    qsort(values, n, sizeof *values, by_value);
+    double median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    double spread = (values[n - 1 - n / 4] - values[n / 4]) / 2;
+    return (EchFigure){.median = median, .spread = median > 0 ? spread / median : 0, .n = n};
+}
+
+/* Units a second, from the nanoseconds that @units take beyond @fixed ones. */
+static EchFigure rate_of(EchFigure time, double units, double fixed)
+{
+    double net = MAX(time.median - fixed, time.median * 0.01);
+    return (EchFigure){.median = net > 0 ? units / net * 1e9 : 0, .spread = time.spread, .n = time.n};
+}
+
+static double host_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* ---- timing ---- */
+
+/* Issues one instance of what is timed. */
+typedef bool (*Issue)(Bench *b, EchCuStream stream, const void *data, GError **error);
+
+static bool launch(Bench *b, EchCuFunction function, unsigned blocks, unsigned threads, EchCuStream stream, void **parameters, GError **error)
+{
+    return CU(b, launch, "launching a kernel", error, function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL);
+}
+
+static bool spin(Bench *b, uint64_t nanoseconds, EchCuStream stream, GError **error)
+{
+    void *parameters[] = {&nanoseconds};
+    return launch(b, b->spin, 1, 1, stream, parameters, error);
+}
+
+/* Keeps queue 0 busy while @calls driver calls are made behind it, so that it never waits for the host. */
+static bool head_start(Bench *b, unsigned calls, GError **error)
+{
+    return spin(b, 100000 + (uint64_t)calls * 10000, b->streams[0], error);
+}
+
+static bool elapsed(Bench *b, EchCuEvent begin, EchCuEvent end, double *ret_ns, GError **error)
+{
+    float ms = 0;
+    if (!CU(b, event_elapsed, "reading a time", error, &ms, begin, end))
+        return false;
+    *ret_ns = (double)ms * 1e6;
+    return true;
+}
+
+/* Times @n instances one after the other in a busy queue, each between two events, the cost of the events taken off. Two more before them warm up. */
+static bool time_each(Bench *b, Issue issue, const void *data, unsigned n, EchFigure *ret, GError **error)
+{
+    double times[MOST_EVENTS];
+    g_assert(n + 3 <= MOST_EVENTS);
+    if (!head_start(b, 2 * n + 6, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
+        return false;
+    for (unsigned i = 0; i < n + 2; i++) {
+        if ((issue && !issue(b, b->streams[0], data, error)) || !CU(b, event_record, "recording an event", error, b->events[0][i + 1], b->streams[0]))
+            return false;
+    }
+    if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]))
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        if (!elapsed(b, b->events[0][i + 2], b->events[0][i + 3], &times[i], error))
+            return false;
+        if (issue)
+            times[i] = MAX(times[i] - b->result->event.median, 0);
+    }
+    *ret = figure_of(times, n);
+    return true;
+}
+
+/* Times @batch instances together, several times: nanoseconds of one. */
+static bool time_batch(Bench *b, Issue issue, const void *data, unsigned batch, EchFigure *ret, GError **error)
+{
+    double times[REPEATS];
+    for (unsigned r = 0; r < REPEATS; r++) {
+        if (!head_start(b, batch, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
+            return false;
+        for (unsigned i = 0; i < batch; i++) {
+            if (!issue(b, b->streams[0], data, error))
+                return false;
+        }
+        if (!CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+            !CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]) || !elapsed(b, b->events[0][0], b->events[0][1], &times[r], error))
+            return false;
+        times[r] = MAX(times[r] - b->result->event.median, 0) / batch;
+    }
+    *ret = figure_of(times, REPEATS);
+    return true;
+}
+
+/* ---- what is issued ---- */
+
+static bool issue_empty(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    (void)data;
+    return spin(b, 0, stream, error);
+}
+
+typedef struct {
+    uint64_t reads, writes; /* 16-byte words */
+} StreamShape;
+
+static bool issue_stream(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    StreamShape shape = *(const StreamShape *)data;
+    void *parameters[] = {&b->a, &b->b, &shape.reads, &shape.writes, &b->sink};
+    return launch(b, b->stream_kernel, (unsigned)b->gpu.multiprocessors * 8, 512, stream, parameters, error);
+}
+
+typedef struct {
+    uint64_t mask, stride, reads; /* stride 0: random places */
+} GatherShape;
+
+static bool issue_gather(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    GatherShape shape = *(const GatherShape *)data;
+    unsigned blocks = (unsigned)b->gpu.multiprocessors * 8;
+    if (shape.stride == 0) {
+        void *parameters[] = {&b->a, &shape.mask, &shape.reads, &b->sink};
+        return launch(b, b->random, blocks, 256, stream, parameters, error);
+    }
+    void *parameters[] = {&b->a, &shape.mask, &shape.stride, &shape.reads, &b->sink};
+    return launch(b, b->strided, blocks, 256, stream, parameters, error);
+}
+
+static bool issue_chase(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    uint64_t steps = *(const uint64_t *)data;
+    void *parameters[] = {&b->b, &steps, &b->sink};
+    return launch(b, b->chase, 1, 1, stream, parameters, error);
+}
+
+typedef struct {
+    EchCuFunction function;
+    uint64_t rounds;
+    bool wide; /* float64 factor; no factor at all where the kernel takes none */
+    bool plain;
+} BurnShape;
+
+static bool issue_burn(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    BurnShape shape = *(const BurnShape *)data;
+    float narrow = 0.999F;
+    double wide = 0.999;
+    void *with[] = {&shape.rounds, shape.wide ? (void *)&wide : (void *)&narrow, &b->sink}, *without[] = {&shape.rounds, &b->sink};
+    return launch(b, shape.function, (unsigned)b->gpu.multiprocessors * 4, 256, stream, shape.plain ? without : with, error);
+}
+
+static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    return ech_cuda_gemm_issue(b->blas, b->handle, data, b->a, b->b, b->workspace, b->workspace_bytes, stream, error);
+}
+
+typedef struct {
+    EchBytes bytes;
+    bool from, pageable;
+} CopyShape;
+
+static bool issue_copy(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    const CopyShape *shape = data;
+    void *host = shape->pageable ? b->pageable : b->pinned[shape->from];
+    if (shape->from)
+        return CU(b, copy_from_device, "copying from the device", error, host, b->b, shape->bytes, stream);
+    return CU(b, copy_to_device, "copying to the device", error, b->a, host, shape->bytes, stream);
+}
+
+static bool issue_copy_on_device(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    (void)data;
+    return CU(b, copy_on_device, "copying on the device", error, b->b, b->a, b->half, stream);
+}
+
+/* ---- steps ---- */
+
+static bool measure_launches(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    double submits[REPEATS], waits[REPEATS];
+    if (!time_each(b, NULL, NULL, 40, &r->event, error) || !time_each(b, issue_empty, NULL, 40, &r->alone, error) ||
+        !time_batch(b, issue_empty, NULL, 200, &r->launch, error))
+        return false;
+    for (unsigned i = 0; i < REPEATS; i++) {
+        double begin = host_ns();
+        for (unsigned k = 0; k < 50; k++) {
+            if (!issue_empty(b, b->streams[0], NULL, error))
+                return false;
+        }
+        submits[i] = (host_ns() - begin) / 50;
+        if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]))
+            return false;
+        begin = host_ns();
+        if (!CU(b, stream_synchronize, "waiting for an idle queue", error, b->streams[0]))
+            return false;
+        waits[i] = host_ns() - begin;
+    }
+    r->submit = figure_of(submits, REPEATS);
+    r->synchronize = figure_of(waits, REPEATS);
+    return true;
+}
+
+static bool measure_graph(Bench *b, GError **error)
+{
+    enum { NODES = 200 };
+    EchCuGraph graph = NULL;
+    EchCuGraphExec exec = NULL;
+    double times[REPEATS];
+    bool ok = CU(b, capture_begin, "capturing a graph", error, b->streams[0], ECH_CU_CAPTURE_RELAXED);
+    bool capturing = ok;
+    for (unsigned i = 0; ok && i < NODES; i++)
+        ok = issue_empty(b, b->streams[0], NULL, error);
+    if (capturing) {
+        EchCuResult ended = b->cu->capture_end(b->streams[0], &graph);
+        ok = ok && ech_cuda_check(b->cu, ended, "cuStreamEndCapture", "capturing a graph", error);
+    }
+    ok = ok && CU(b, graph_instantiate, "making a graph", error, &exec, graph, 0);
+    for (unsigned i = 0; ok && i < REPEATS + 1; i++) {
+        double time = 0;
+        ok = head_start(b, 2, error) && CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) &&
+             CU(b, graph_launch, "launching a graph", error, exec, b->streams[0]) &&
+             CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) &&
+             CU(b, stream_synchronize, "waiting for a graph", error, b->streams[0]) && elapsed(b, b->events[0][0], b->events[0][1], &time, error);
+        if (i > 0)
+            times[i - 1] = MAX(time - b->result->event.median, 0) / NODES;
+    }
+    if (exec)
+        b->cu->graph_exec_destroy(exec);
+    if (graph)
+        b->cu->graph_destroy(graph);
+    if (ok)
+        b->result->graph_launch = figure_of(times, REPEATS);
+    return ok;
+}
+
+static bool measure_allocations(Bench *b, GError **error)
+{
+    double take[REPEATS], give[REPEATS], take_async[REPEATS], give_async[REPEATS], pin[REPEATS];
+    const EchBytes bytes = 2 << 20;
+    for (unsigned i = 0; i < REPEATS; i++) {
+        EchCuPointer pointer = 0;
+        void *host = NULL;
+        double begin = host_ns();
+        if (!CU(b, allocate, "allocating", error, &pointer, bytes))
+            return false;
+        take[i] = host_ns() - begin;
+        begin = host_ns();
+        if (!CU(b, release, "freeing", error, pointer))
+            return false;
+        give[i] = host_ns() - begin;
+        if (b->gpu.has_pools) {
+            begin = host_ns();
+            if (!CU(b, allocate_async, "allocating from the pool", error, &pointer, bytes, b->streams[0]))
+                return false;
+            take_async[i] = host_ns() - begin;
+            begin = host_ns();
+            if (!CU(b, release_async, "freeing to the pool", error, pointer, b->streams[0]))
+                return false;
+            give_async[i] = host_ns() - begin;
+        }
+        begin = host_ns();
+        if (!CU(b, host_allocate, "pinning memory", error, &host, 1 << 20, 0))
+            return false;
+        pin[i] = host_ns() - begin;
+        if (!CU(b, host_release, "unpinning memory", error, host))
+            return false;
+    }
+    EchCalibration *r = b->result;
+    r->malloc = figure_of(take, REPEATS);
+    r->free = figure_of(give, REPEATS);
+    r->pin = figure_of(pin, REPEATS);
+    if (b->gpu.has_pools) {
+        r->malloc_async = figure_of(take_async, REPEATS);
+        r->free_async = figure_of(give_async, REPEATS);
+    }
+    return true;
+}
+
+static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *curve, GError **error)
+{
+    for (EchBytes bytes = 1 << 10; bytes <= b->host_bytes && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= bytes < 1 << 20 ? 4 : 2) {
+        CopyShape shape = {bytes, from, pageable};
+        unsigned n = bytes >= (EchBytes)64 << 20 ? 5 : REPEATS;
+        if (!time_each(b, issue_copy, &shape, n, &curve->time[curve->n], error))
+            return false;
+        curve->bytes[curve->n++] = bytes;
+    }
+    /* The rate is what more bytes cost; what is left of the largest copy is its set-up. */
+    size_t last = curve->n - 1, before = last >= 2 ? last - 2 : 0;
+    double growth = curve->time[last].median - curve->time[before].median, more = (double)(curve->bytes[last] - curve->bytes[before]);
+    double whole = curve->time[last].median;
+    curve->rate = growth > 0 ? more / growth * 1e9 : (double)curve->bytes[last] / MAX(whole, 1) * 1e9;
+    curve->setup = MAX(whole - (double)curve->bytes[last] / curve->rate * 1e9, 0);
+    return true;
+}
+
+/* Issues @n copies on each queue, both begun by one event; ends of each, nanoseconds since that. */
+static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, double ends[2][MOST_EVENTS], GError **error)
+{
+    if (!head_start(b, 4 * n, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+        !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned s = 0; s < 2; s++) {
+            if (!issue_copy(b, b->streams[s], &shapes[s], error) || !CU(b, event_record, "recording an event", error, b->events[s][i + 1], b->streams[s]))
+                return false;
+        }
+    }
+    for (unsigned s = 0; s < 2; s++) {
+        if (!CU(b, stream_synchronize, "waiting for copies", error, b->streams[s]))
+            return false;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned s = 0; s < 2; s++) {
+            if (!elapsed(b, b->events[0][0], b->events[s][i + 1], &ends[s][i], error))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool measure_both_ways(Bench *b, GError **error)
+{
+    enum { COPIES = 4 };
+    double rates[REPEATS], ends[2][MOST_EVENTS];
+    const EchBytes bytes = b->host_bytes;
+    const CopyShape shapes[2] = {{bytes, false, false}, {bytes, true, false}};
+    for (unsigned r = 0; r < REPEATS; r++) {
+        if (!run_pair(b, shapes, COPIES, ends, error))
+            return false;
+        /* Until the first of the two queues is done both always run; the other's last copy counts in part. */
+        unsigned slow = ends[0][COPIES - 1] < ends[1][COPIES - 1] ? 1 : 0;
+        double window = ends[1 - slow][COPIES - 1], moved = COPIES;
+        for (unsigned i = 0; i < COPIES; i++) {
+            double begin = i > 0 ? ends[slow][i - 1] : 0;
+            if (ends[slow][i] <= window)
+                moved += 1;
+            else if (begin < window)
+                moved += (window - begin) / (ends[slow][i] - begin);
+        }
+        rates[r] = window > 0 ? moved * (double)bytes / window * 1e9 : 0;
+    }
+    b->result->both_ways = figure_of(rates, REPEATS);
+    return true;
+}
+
+/* Two copies of one direction in two queues: side by side they end together, one after the other they do not. */
+static bool measure_engines(Bench *b, GError **error)
+{
+    double ends[2][MOST_EVENTS];
+    for (unsigned from = 0; from < 2; from++) {
+        const CopyShape shapes[2] = {{b->host_bytes / 2, from, false}, {b->host_bytes / 2, from, false}};
+        if (!run_pair(b, shapes, 1, ends, error))
+            return false;
+        double first = MIN(ends[0][0], ends[1][0]), second = MAX(ends[0][0], ends[1][0]);
+        b->result->engines[from] = first > 0.75 * second ? 2 : 1;
+    }
+    return true;
+}
+
+static bool measure_memory(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    uint64_t words = b->half / 16;
+    double bytes = (double)b->half, launch = r->alone.median;
+    const StreamShape reads = {words, 0}, writes = {0, words}, both = {words, words};
+    const GatherShape strided = {words - 1, 4, words / 4}, random = {words - 1, 0, words / 4};
+    EchFigure time;
+    if (!time_each(b, issue_stream, &reads, REPEATS, &time, error))
+        return false;
+    r->read = rate_of(time, bytes, launch);
+    if (!time_each(b, issue_stream, &writes, REPEATS, &time, error))
+        return false;
+    r->write = rate_of(time, bytes, launch);
+    if (!time_each(b, issue_stream, &both, REPEATS, &time, error))
+        return false;
+    r->both = rate_of(time, 2 * bytes, launch);
+    if (!time_each(b, issue_gather, &strided, REPEATS, &time, error))
+        return false;
+    r->strided = rate_of(time, bytes / 4, launch);
+    if (!time_each(b, issue_gather, &random, REPEATS, &time, error))
+        return false;
+    r->random = rate_of(time, bytes / 4, launch);
+    if (!time_each(b, issue_copy_on_device, NULL, REPEATS, &time, error))
+        return false;
+    r->copy_on_device = rate_of(time, bytes, launch);
+    return true;
+}
+
+/* Largest power of two of bytes that lies well inside the second-level cache: on GPUs whose cache has two partitions, in the near one. */
+static EchBytes cache_bytes(const Bench *b)
+{
+    EchBytes bytes = 1 << 18;
+    while (bytes * 2 <= (EchBytes)MAX(b->gpu.l2_bytes, 0) / 4)
+        bytes *= 2;
+    return MIN(bytes, b->half);
+}
+
+static bool measure_cache(Bench *b, GError **error)
+{
+    if (b->gpu.l2_bytes <= 0)
+        return true;
+    uint64_t words = cache_bytes(b) / 16, reads = MAX(b->half / 16, words);
+    const GatherShape shape = {words - 1, 1, reads};
+    EchFigure time;
+    if (!time_each(b, issue_gather, &shape, REPEATS, &time, error))
+        return false;
+    b->result->l2_read = rate_of(time, (double)reads * 16, b->result->alone.median);
+    return true;
+}
+
+/* A chain through @bytes in steps of a cache line, in an order that no prefetcher guesses: a linear congruence of full period. */
+static bool time_chain(Bench *b, EchBytes bytes, uint64_t steps, EchFigure *ret, GError **error)
+{
+    uint32_t *chain = b->pageable;
+    uint64_t lines = bytes / 128;
+    for (uint64_t at = 0; at < lines; at++)
+        chain[at * 32] = (uint32_t)(((at * UINT64_C(1664525) + UINT64_C(1013904223)) & (lines - 1)) * 32);
+    if (!CU(b, copy_to_device, "copying a chain to the device", error, b->b, chain, bytes, b->streams[0]) ||
+        !CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]) || !time_each(b, issue_chase, &steps, 5, ret, error))
+        return false;
+    ret->median = MAX(ret->median - b->result->alone.median, 0) / (double)steps;
+    return true;
+}
+
+static bool measure_latency(Bench *b, GError **error)
+{
+    EchBytes far = MIN(MIN(b->host_bytes, b->half), (EchBytes)1 << 30);
+    if (far > 2 * (EchBytes)MAX(b->gpu.l2_bytes, 0) && !time_chain(b, far, 20000, &b->result->latency, error))
+        return false;
+    return b->gpu.l2_bytes <= 0 || time_chain(b, MIN(cache_bytes(b), far), 20000, &b->result->l2_latency, error);
+}
+
+/* Rounds of @operations a thread and round that take about a millisecond at two operations a lane and clock. */
+static bool time_burn(Bench *b, BurnShape shape, double operations, double lanes, EchFigure *ret, GError **error)
+{
+    double threads = (double)b->gpu.multiprocessors * 4 * 256;
+    double peak = (double)MAX(b->gpu.multiprocessors, 1) * lanes * (double)MAX(b->gpu.clock_khz, 1000) * 1e3;
+    shape.rounds = (uint64_t)MAX(peak * 1e-3 / (threads * operations), 16);
+    EchFigure time;
+    if (!time_each(b, issue_burn, &shape, REPEATS, &time, error))
+        return false;
+    *ret = rate_of(time, threads * operations * (double)shape.rounds, b->result->alone.median);
+    return true;
+}
+
+static bool measure_arithmetic(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    return time_burn(b, (BurnShape){.function = b->fma}, 32, 256, &r->f32, error) &&
+           time_burn(b, (BurnShape){.function = b->fma64, .wide = true}, 32, 128, &r->f64, error) &&
+           time_burn(b, (BurnShape){.function = b->exponential, .plain = true}, 16, 16, &r->exponential, error) &&
+           time_burn(b, (BurnShape){.function = b->mma, .plain = true}, 16384.0 / 32, 4096, &r->tensor, error);
+}
+
+static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
+
+static bool time_gemm(Bench *b, EchDtype dtype, int edge, double fixed, unsigned n, EchFigure *ret_rate, double *ret_ns, GError **error)
+{
+    EchGemm gemm = {.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = edge, .batch = 1, .times = 1};
+    EchFigure time;
+    if (!time_each(b, issue_gemm, &gemm, n, &time, error))
+        return false;
+    if (ret_ns)
+        *ret_ns = time.median;
+    *ret_rate = rate_of(time, (double)ech_cuda_gemm_operations(&gemm), fixed);
+    return true;
+}
+
+static bool measure_matrix(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    for (size_t i = 0; b->blas && i < G_N_ELEMENTS(matrix_dtypes); i++) {
+        EchDtype dtype = matrix_dtypes[i];
+        int edge = 128, most = dtype == ECH_DTYPE_F64 ? 4096 : 8192;
+        for (;;) {
+            EchGemm next = {.dtype = (uint8_t)dtype, .m = edge + 128, .n = edge + 128, .k = edge + 128, .batch = 1, .times = 1};
+            EchBytes inputs, output;
+            ech_cuda_gemm_bytes(&next, &inputs, &output);
+            if (edge >= most || MAX(inputs, output) > b->half)
+                break;
+            edge += 128;
+        }
+        EchFigure small, odd;
+        double fixed = 0;
+        /* What a product of nothing much takes is its launch. */
+        if (!time_gemm(b, dtype, 128, 0, REPEATS, &small, &fixed, error) || !time_gemm(b, dtype, edge, edge > 512 ? fixed : 0, 7, &r->matrix[i], NULL, error))
+            return false;
+        if (dtype != ECH_DTYPE_BF16)
+            continue;
+        if (!time_gemm(b, dtype, edge - 1, edge > 512 ? fixed : 0, 7, &odd, NULL, error))
+            return false;
+        r->unpadded = (EchFigure){.median = r->matrix[i].median > 0 ? odd.median / r->matrix[i].median : 0, .spread = odd.spread, .n = odd.n};
+    }
+    return true;
+}
+
+/* A queue of reading kernels alone, then beside a queue of copies that lasts longer. */
+static bool measure_interference(Bench *b, GError **error)
+{
+    enum { KERNELS = 24 };
+    const StreamShape reads = {b->half / 16, 0};
+    const CopyShape copy = {b->host_bytes / 2, false, false};
+    double times[2][REPEATS];
+    double copy_ns = (double)copy.bytes / b->result->pinned[0].rate * 1e9, kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
+    unsigned copies = (unsigned)CLAMP(2 * KERNELS * kernel_ns / MAX(copy_ns, 1) + 1, 2, 200);
+    for (unsigned beside = 0; beside < 2; beside++) {
+        for (unsigned r = 0; r < REPEATS; r++) {
+            if (!head_start(b, KERNELS + copies, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+                !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
+                return false;
+            for (unsigned i = 0; beside && i < copies; i++) {
+                if (!CU(b, copy_to_device, "copying to the device", error, b->b, b->pinned[0], copy.bytes, b->streams[1]))
+                    return false;
+            }
+            for (unsigned i = 0; i < KERNELS; i++) {
+                if (!issue_stream(b, b->streams[0], &reads, error))
+                    return false;
+            }
+            if (!CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+                !CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) || !CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) ||
+                !elapsed(b, b->events[0][0], b->events[0][1], &times[beside][r], error))
+                return false;
+        }
+    }
+    EchFigure alone = figure_of(times[0], REPEATS), beside = figure_of(times[1], REPEATS);
+    b->result->beside_copies = (EchFigure){.median = beside.median > 0 ? alone.median / beside.median : 0, .spread = beside.spread, .n = beside.n};
+    return true;
+}
+
+/* Clocks rise only under load. */
+static bool warm_up(Bench *b, GError **error)
+{
+    const StreamShape both = {b->half / 16, b->half / 16};
+    EchFigure ignored;
+    for (unsigned i = 0; i < 4; i++) {
+        if (!time_batch(b, issue_stream, &both, 20, &ignored, error))
+            return false;
+    }
+    return true;
+}
+
+/* ---- set-up ---- */
+
+static EchBytes power_below(EchBytes bytes)
+{
+    EchBytes power = 1 << 12;
+    while (power * 2 <= bytes)
+        power *= 2;
+    return power;
+}
+
+static bool load_kernels(Bench *b, GError **error)
+{
+    const struct {
+        const char *name;
+        EchCuFunction *function;
+    } kernels[] = {{"echelon_stream", &b->stream_kernel}, {"echelon_strided", &b->strided}, {"echelon_random", &b->random}, {"echelon_chase", &b->chase}, {"echelon_fma", &b->fma},
+                   {"echelon_fma64", &b->fma64}, {"echelon_exp", &b->exponential}, {"echelon_mma", &b->mma}, {"echelon_spin", &b->spin}};
+    if (!CU(b, module_load, "loading kernels", error, &b->module, ech_cuda_kernels_ptx))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++) {
+        if (!CU(b, module_function, "loading kernels", error, kernels[i].function, b->module, kernels[i].name))
+            return false;
+    }
+    return true;
+}
+
+static bool set_up(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    size_t available, total;
+    if (!CU(b, memory_info, "asking for free memory", error, &available, &total) || !load_kernels(b, error))
+        return false;
+    r->gpu = g_strdup(b->gpu.name);
+    r->driver_version = b->gpu.driver_version;
+    r->major = b->gpu.major;
+    r->minor = b->gpu.minor;
+    r->multiprocessors = b->gpu.multiprocessors;
+    r->clock_khz = b->gpu.clock_khz;
+    r->memory_clock_khz = b->gpu.memory_clock_khz;
+    r->bus_bits = b->gpu.bus_bits;
+    r->l2_bytes = b->gpu.l2_bytes;
+    r->async_engines = b->gpu.async_engines;
+    r->total = b->gpu.total_memory;
+    r->available = available;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    r->host = pages > 0 && page > 0 ? (EchBytes)pages * (EchBytes)page : 0;
+    b->half = MIN(power_below(available / 8), (EchBytes)2 << 30);
+    if (available < (16 << 20)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has only %zu bytes free; expected at least 16 MiB to measure in", b->gpu.name, available);
+        return false;
+    }
+    b->host_bytes = MIN(b->half, (EchBytes)256 << 20);
+    for (unsigned s = 0; s < 2; s++) {
+        if (!CU(b, stream_create, "making a queue", error, &b->streams[s], ECH_CU_STREAM_NON_BLOCKING) ||
+            !CU(b, host_allocate, "pinning memory", error, &b->pinned[s], b->host_bytes, 0))
+            return false;
+        for (unsigned i = 0; i < MOST_EVENTS; i++) {
+            if (!CU(b, event_create, "making an event", error, &b->events[s][i], ECH_CU_EVENT_DEFAULT))
+                return false;
+        }
+        memset(b->pinned[s], 1, b->host_bytes);
+    }
+    b->pageable = g_try_malloc(b->host_bytes);
+    if (!b->pageable) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no %" G_GUINT64_FORMAT " bytes of host memory", b->host_bytes);
+        return false;
+    }
+    memset(b->pageable, 1, b->host_bytes);
+    b->blas = ech_cuda_blas(NULL);
+    b->workspace_bytes = MIN((size_t)32 << 20, b->gpu.total_memory / 64 / 256 * 256);
+    if (b->blas && (!ech_cuda_blas_check(b->blas->create(&b->handle), "cublasCreate_v2", "starting cuBLAS", error) ||
+                    !ech_cuda_blas_check(b->blas->version(b->handle, &r->blas_version), "cublasGetVersion_v2", "starting cuBLAS", error) ||
+                    !CU(b, allocate, "allocating cuBLAS's workspace", error, &b->workspace, b->workspace_bytes)))
+        return false;
+    return CU(b, allocate, "allocating", error, &b->a, b->half) && CU(b, allocate, "allocating", error, &b->b, b->half) &&
+           CU(b, allocate, "allocating", error, &b->sink, 256) && CU(b, fill, "filling memory", error, b->a, 0x3c003c00U, b->half / 4, b->streams[0]) &&
+           CU(b, fill, "filling memory", error, b->b, 0x3c003c00U, b->half / 4, b->streams[0]) &&
+           CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]);
+}
+
+static void tear_down(Bench *b)
+{
+    if (!b->gpu.context)
+        return;
+    b->cu->context_synchronize();
+    if (b->handle)
+        b->blas->destroy(b->handle);
+    const EchCuPointer pointers[] = {b->workspace, b->a, b->b, b->sink};
+    for (size_t i = 0; i < G_N_ELEMENTS(pointers); i++) {
+        if (pointers[i])
+            b->cu->release(pointers[i]);
+    }
+    for (unsigned s = 0; s < 2; s++) {
+        for (unsigned i = 0; i < MOST_EVENTS; i++) {
+            if (b->events[s][i])
+                b->cu->event_destroy(b->events[s][i]);
+        }
+        if (b->pinned[s])
+            b->cu->host_release(b->pinned[s]);
+        if (b->streams[s])
+            b->cu->stream_destroy(b->streams[s]);
+    }
+    g_free(b->pageable);
+    if (b->module)
+        b->cu->module_unload(b->module);
+    ech_cuda_close(b->cu, &b->gpu);
+}
+
+static bool measure_pinned(Bench *b, GError **error)
+{
+    return measure_curve(b, false, false, &b->result->pinned[0], error) && measure_curve(b, true, false, &b->result->pinned[1], error);
+}
+
+static bool measure_pageable(Bench *b, GError **error)
+{
+    return measure_curve(b, false, true, &b->result->pageable[0], error) && measure_curve(b, true, true, &b->result->pageable[1], error);
+}
+
+EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, void *data, GError **error)
+{
+    static bool (*const steps[])(Bench * b, GError * *error) = {
+        set_up,         measure_launches, warm_up,       measure_launches, measure_graph,   measure_allocations,  measure_pinned,
+        measure_pageable, measure_both_ways, measure_engines, measure_memory, measure_cache, measure_latency, measure_arithmetic, measure_matrix, measure_interference,
+    };
+    g_autoptr(EchCalibration) result = g_new0(EchCalibration, 1);
+    Bench b = {.cu = ech_cuda_driver(error), .result = result};
+    double begin = host_ns();
+    if (!b.cu || !ech_cuda_open(b.cu, (int)MIN(ordinal, 1023), &b.gpu, error))
+        return NULL;
+    bool ok = true;
+    for (unsigned i = 0; ok && i < G_N_ELEMENTS(steps); i++) {
+        ok = steps[i](&b, error);
+        if (progress)
+            progress(i + 1, G_N_ELEMENTS(steps), data);
+    }
+    tear_down(&b);
+    result->seconds = (host_ns() - begin) / 1e9;
+    return ok ? g_steal_pointer(&result) : NULL;
+}
+
+/* ---- the file ---- */
+
+typedef struct {
+    GString *text;
+    char *how; /* "measured: DATE, driver X" */
+} Writer;
+
+/* "{value: V, source: "measured: ..., median of N, spread S %"}" */
+static void add_figure(Writer *w, const char *indent, const char *key, double value, const char *unit, EchFigure figure, const char *note)
+{
+    /* Five digits, never an exponent. */
+    char number[64], format[8];
+    int decimals = value > 0 && value < 1e4 ? MIN(4 - (int)floor(log10(value)), 9) : 0;
+    g_snprintf(format, sizeof format, "%%.%df", decimals);
+    g_ascii_formatd(number, sizeof number, format, value);
+    size_t length = strlen(number);
+    while (decimals > 0 && length > 1 && (number[length - 1] == '0' || number[length - 1] == '.')) {
+        decimals = number[length - 1] == '.' ? 0 : decimals;
+        number[--length] = '\0';
+    }
+    g_string_append_printf(w->text, "%s%s: {value: %s%s, source: \"%s, median of %u, spread %.1f %%%s%s\"}\n", indent, key, number, unit, w->how, figure.n, 100 * figure.spread, *note ? ", " : "", note);
+}
+
+static void add_rate(Writer *w, const char *indent, const char *key, EchFigure figure, const char *note)
+{
+    if (figure.n > 0 && figure.median > 0)
+        add_figure(w, indent, key, figure.median / 1e9, "GB/s", figure, note);
+}
+
+static void add_ops(Writer *w, const char *key, EchFigure figure, const char *note)
+{
+    if (figure.n > 0 && figure.median > 0)
+        add_figure(w, "      ", key, figure.median / 1e12, "TOP/s", figure, note);
+}
+
+/* Times are given as nanoseconds; a thousandth of one is a picosecond, which is what can be written. */
+static void add_time(Writer *w, const char *indent, const char *key, EchFigure figure, const char *note)
+{
+    if (figure.n > 0)
+        add_figure(w, indent, key, MAX(figure.median, 0.001), "ns", figure, note);
+}
+
+static void add_share(Writer *w, const char *key, EchFigure figure, const char *note)
+{
+    if (figure.n > 0)
+        add_figure(w, "  ", key, figure.median, "", figure, note);
+}
+
+static void add_said(Writer *w, const char *indent, const char *key, const char *source, const char *format, ...) G_GNUC_PRINTF(5, 6);
+static void add_said(Writer *w, const char *indent, const char *key, const char *source, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g_autofree char *value = g_strdup_vprintf(format, args);
+    va_end(args);
+    g_string_append_printf(w->text, "%s%s: {value: %s, source: \"%s\"}\n", indent, key, value, source);
+}
+
+static void add_curve(Writer *w, const char *key, const EchCopyCurve *curve)
+{
+    g_string_append_printf(w->text, "    %s:\n", key);
+    for (size_t i = 0; i < curve->n; i++) {
+        g_autofree char *size = curve->bytes[i] % (1 << 20) == 0 ? g_strdup_printf("%" G_GUINT64_FORMAT "MiB", curve->bytes[i] >> 20)
+                                                                 : g_strdup_printf("%" G_GUINT64_FORMAT "KiB", curve->bytes[i] >> 10);
+        EchFigure rate = curve->time[i];
+        rate.median = (double)curve->bytes[i] / MAX(rate.median, 1e-3) * 1e9;
+        add_rate(w, "      ", size, rate, "");
+    }
+}
+
+static void add_link(Writer *w, const char *name, const EchCopyCurve curves[2], const EchFigure *both_ways, const unsigned *engines)
+{
+    g_string_append_printf(w->text, "  %s:\n    from: %s\n    to: hbm\n", name, name);
+    static const char *const ways[] = {"to_device", "from_device"};
+    for (unsigned i = 0; i < 2; i++) {
+        EchFigure rate = curves[i].time[curves[i].n - 1];
+        rate.median = curves[i].rate;
+        add_rate(w, "    ", ways[i], rate, "growth of the time with the size");
+    }
+    /* A total that the two cannot exceed anyway would be no limit. */
+    if (both_ways && both_ways->median < curves[0].rate + curves[1].rate)
+        add_rate(w, "    ", "both_ways", *both_ways, "");
+    EchFigure setup = curves[0].time[curves[0].n - 1];
+    setup.median = (curves[0].setup + curves[1].setup) / 2;
+    add_time(w, "    ", "setup", setup, "what the largest copies take beyond their bytes, mean of both ways");
+    for (unsigned i = 0; engines && i < 2; i++) {
+        g_autofree char *source = g_strdup_printf("%s, two copies in two queues end %s", w->how, engines[i] > 1 ? "together" : "one after the other");
+        add_said(w, "    ", i == 0 ? "engines_to" : "engines_from", source, "%u", engines[i]);
+    }
+    add_curve(w, "curve", &curves[0]);
+    add_curve(w, "curve_from_device", &curves[1]);
+}
+
+static void add_memories(Writer *w, const EchCalibration *c)
+{
+    g_string_append(w->text, "memories:\n  hbm:\n    kind: hbm\n    space: 0\n");
+    add_said(w, "    ", "capacity", "driver: total memory", "%" G_GUINT64_FORMAT, c->total);
+    g_autofree char *free_source = g_strdup_printf("%s, free with an empty context", w->how);
+    add_said(w, "    ", "available", free_source, "%" G_GUINT64_FORMAT, c->available);
+    if (c->memory_clock_khz > 0 && c->bus_bits > 0)
+        add_said(w, "    ", "nominal", "driver: twice the memory clock times the bus", "%.0f", 2.0 * c->memory_clock_khz * 1e3 * c->bus_bits / 8);
+    add_rate(w, "    ", "read", c->read, "");
+    add_rate(w, "    ", "write", c->write, "");
+    add_rate(w, "    ", "both", c->both, "read and written in equal parts");
+    add_time(w, "    ", "latency", c->latency, "chain of dependent loads");
+    add_said(w, "    ", "granule", "compiler: XLA's DRAM transaction", "64");
+    add_said(w, "    ", "assignable", "compiler", "true");
+    if (c->l2_bytes > 0) {
+        g_string_append(w->text, "  l2:\n    kind: cache\n");
+        add_said(w, "    ", "capacity", "driver", "%d", c->l2_bytes);
+        add_rate(w, "    ", "read", c->l2_read, "a quarter of the cache read over and over");
+        if (c->l2_read.n > 0 && c->l2_read.median > 0)
+            add_said(w, "    ", "write", "assumed: as read", "%.0fGB/s", c->l2_read.median / 1e9);
+        add_time(w, "    ", "latency", c->l2_latency, "chain of dependent loads");
+        add_said(w, "    ", "granule", "assumed: sectors of 128-byte lines", "32");
+        add_said(w, "    ", "assignable", "compiler", "false");
+    }
+    static const char *const hosts[][2] = {{"host", "host-pinned"}, {"pageable", "host-pageable"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(hosts); i++) {
+        g_string_append_printf(w->text, "  %s:\n    kind: %s\n%s", hosts[i][0], hosts[i][1], i == 0 ? "    space: 5\n" : "");
+        add_said(w, "    ", "capacity", "the operating system's, of the machine it was measured on", "%" G_GUINT64_FORMAT, MAX(c->host, (EchBytes)1));
+        add_said(w, "    ", "assignable", i == 0 ? "compiler" : "assumed", "%s", i == 0 ? "true" : "false");
+    }
+}
+
+static void add_units(Writer *w, const EchCalibration *c)
+{
+    bool blas = c->blas_version > 0;
+    g_string_append(w->text, "units:\n  matrix:\n");
+    add_said(w, "    ", "count", "driver: multiprocessors; assumed: four tensor cores each", "%d", c->multiprocessors * 4);
+    add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+    g_string_append(w->text, "    peaks:\n");
+    static const char *const names[] = {"bf16", "f16", "f32", "f64", "s8"};
+    g_autofree char *note = g_strdup_printf("cuBLAS %d, a large product", c->blas_version);
+    for (size_t i = 0; blas && i < G_N_ELEMENTS(names); i++) {
+        add_ops(w, names[i], c->matrix[i], note);
+        if (strcmp(names[i], "f32") == 0)
+            add_ops(w, "tf32", c->matrix[i], note);
+    }
+    if (blas && c->major * 10 + c->minor >= 89) {
+        static const char *const narrow[] = {"f8e4m3fn", "f8e5m2"};
+        for (size_t i = 0; i < G_N_ELEMENTS(narrow); i++)
+            add_said(w, "      ", narrow[i], "assumed: twice bf16", "%.1fTOP/s", 2 * c->matrix[0].median / 1e12);
+    }
+    for (size_t i = 0; !blas && i < 2; i++)
+        add_ops(w, names[i], c->tensor, "mma.sync without cuBLAS, which reaches more on newer GPUs");
+    g_string_append(w->text, "  vector:\n");
+    add_said(w, "    ", "count", "driver: multiprocessors", "%d", c->multiprocessors);
+    add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+    g_string_append(w->text, "    peaks:\n");
+    add_ops(w, "f32", c->f32, "");
+    add_ops(w, "f64", c->f64, "");
+    g_string_append(w->text, "  transcendental:\n");
+    add_said(w, "    ", "count", "driver: multiprocessors", "%d", c->multiprocessors);
+    add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+    g_string_append(w->text, "    peaks:\n");
+    add_ops(w, "f32", c->exponential, "exponentials");
+}
+
+static EchFigure share_of(EchFigure part, EchFigure whole)
+{
+    EchFigure share = part;
+    share.median = whole.median > 0 ? part.median / whole.median : 0;
+    return share;
+}
+
+static void add_runtime(Writer *w, const EchCalibration *c)
+{
+    g_string_append(w->text, "runtime:\n");
+    add_time(w, "  ", "launch_ps", c->launch, "empty kernels one after the other");
+    add_time(w, "  ", "graph_launch_ps", c->graph_launch, "the same in a graph");
+    add_time(w, "  ", "kernel_alone_ps", c->alone, "one empty kernel between two events");
+    add_time(w, "  ", "event_ps", c->event, "from an event to the next");
+    add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
+    add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
+    g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
+    add_time(w, "    ", "malloc_ps", c->malloc, "2 MiB");
+    add_time(w, "    ", "free_ps", c->free, "2 MiB");
+    add_time(w, "    ", "malloc_async_ps", c->malloc_async, "2 MiB");
+    add_time(w, "    ", "free_async_ps", c->free_async, "2 MiB");
+    add_time(w, "    ", "pin_ps", c->pin, "1 MiB");
+    g_string_append(w->text, "kernel: # shares of the full rate\n");
+    add_share(w, "strided_share", share_of(c->strided, c->read), "16 bytes of every 64");
+    add_share(w, "random_share", share_of(c->random, c->read), "16 bytes anywhere");
+    add_share(w, "copy_share", share_of(c->copy_on_device, c->both), "bytes copied on the device against read and written by a kernel");
+    add_share(w, "unpadded_share", c->unpadded, "bf16 product with sides one short of a multiple of 128");
+    add_share(w, "beside_copies_share", c->beside_copies, "reading kernel while pinned memory is copied to the device");
+}
+
+static const char *compiler_of(const char *gpu)
+{
+    static const char *const names[][2] = {{"H200", "h200"}, {"H100", "h100"}, {"A100", "a100"}, {"B200", "b200"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (strstr(gpu, names[i][0]))
+            return names[i][1];
+    }
+    return "";
+}
+
+/* Text that may stand between double quotes. */
+static char *plain(const char *text)
+{
+    GString *out = g_string_new(NULL);
+    for (; *text; text++) {
+        if (g_ascii_isprint(*text) && *text != '"' && *text != '\\')
+            g_string_append_c(out, *text);
+    }
+    return g_string_free(out, FALSE);
+}
+
+char *ech_calibration_yaml(const EchCalibration *c, const char *name, const char *date, GError **error)
+{
+    g_autofree char *gpu = plain(c->gpu), *own = plain(name), *day = plain(date);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *how = g_strdup_printf("measured: %s, driver %d.%d", day, c->driver_version / 1000, c->driver_version % 1000 / 10);
+    Writer w = {text, how};
+    g_string_append_printf(text,
+                           "# %s, measured by echelon %s on %s (driver for CUDA %d.%d) in %.0f s. The spread is half the middle half of the repeats.\n"
+                           "# One GPU tells nothing of its links to others: a program with collectives needs an nvlink added.\n"
+                           "name: %s\nsummary: \"%s, calibrated %s\"\nfamily: gpu\n",
+                           gpu, ECH_VERSION, day, c->driver_version / 1000, c->driver_version % 1000 / 10, c->seconds, own, gpu, day);
+    if (*compiler_of(gpu))
+        g_string_append_printf(text, "compiler: %s\n", compiler_of(gpu));
+    add_said(&w, "", "cores", "one program has the whole GPU", "1");
+    add_memories(&w, c);
+    g_string_append(text, "links:\n");
+    add_link(&w, "host", c->pinned, &c->both_ways, c->engines);
+    add_link(&w, "pageable", c->pageable, NULL, NULL);
+    add_units(&w, c);
+    add_runtime(&w, c);
+    /* What would not load again is not worth writing. */
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(text->str, text->len, "the device file", error);
+    g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, error) : NULL;
+    if (!device) {
+        g_prefix_error(error, "the measurements make no device: ");
+        return NULL;
+    }
+    return g_strdup(text->str);
+}
+
+static void line(GString *text, const char *what, const char *value, EchFigure figure)
+{
+    if (figure.n > 0)
+        g_string_append_printf(text, "  %-44s %-16s +- %.1f %%\n", what, value, 100 * figure.spread);
+}
+
+static void rate_line(GString *text, const char *what, EchFigure figure)
+{
+    g_autofree char *value = ech_format_rate((EchRate)figure.median);
+    line(text, what, value, figure);
+}
+
+static void ops_line(GString *text, const char *what, EchFigure figure)
+{
+    g_autofree char *value = ech_format_count(figure.median, "OP/s");
+    line(text, what, value, figure);
+}
+
+static void time_line(GString *text, const char *what, EchFigure figure)
+{
+    g_autofree char *value = ech_format_time((EchTime)(figure.median * 1e3));
+    line(text, what, value, figure);
+}
+
+char *ech_calibration_text(const EchCalibration *c)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "%s, driver %d.%d, %s, measured in %.0f s\n", c->gpu, c->driver_version / 1000, c->driver_version % 1000 / 10,
+                           c->blas_version > 0 ? "with cuBLAS" : "without cuBLAS", c->seconds);
+    static const char *const ways[] = {"to the device", "from the device"};
+    for (unsigned i = 0; i < 2; i++) {
+        const struct {
+            const char *kind;
+            const EchCopyCurve *curve;
+        } kinds[] = {{"pinned", &c->pinned[i]}, {"pageable", &c->pageable[i]}};
+        for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+            g_autofree char *what = g_strdup_printf("copies %s, %s", ways[i], kinds[k].kind);
+            EchFigure rate = kinds[k].curve->time[kinds[k].curve->n - 1];
+            rate.median = kinds[k].curve->rate;
+            rate_line(text, what, rate);
+        }
+    }
+    rate_line(text, "both ways together, pinned", c->both_ways);
+    rate_line(text, "device memory read", c->read);
+    rate_line(text, "device memory written", c->write);
+    rate_line(text, "device memory read and written", c->both);
+    rate_line(text, "device memory, 16 bytes of every 64", c->strided);
+    rate_line(text, "device memory, 16 bytes anywhere", c->random);
+    rate_line(text, "second-level cache read", c->l2_read);
+    time_line(text, "device memory latency", c->latency);
+    time_line(text, "second-level cache latency", c->l2_latency);
+    time_line(text, "a launch in a queue", c->launch);
+    time_line(text, "a launch in a graph", c->graph_launch);
+    time_line(text, "cudaMalloc of 2 MiB (host)", c->malloc);
+    time_line(text, "cudaMallocAsync of 2 MiB (host)", c->malloc_async);
+    static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64", "matrix products s8"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ops_line(text, names[i], c->matrix[i]);
+    ops_line(text, "mma.sync bf16, a kernel of ours", c->tensor);
+    ops_line(text, "float32 multiply-adds", c->f32);
+    if (c->unpadded.n > 0)
+        g_string_append_printf(text, "  %-44s %.0f %%\n", "rate at sides one short of a multiple of 128", 100 * c->unpadded.median);
+    g_string_append_printf(text, "  %-44s %.1f %%\n", "a reading kernel beside a copy keeps", 100 * c->beside_copies.median);
+    return g_strdup(text->str);
+}

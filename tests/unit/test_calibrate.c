@@ -1,0 +1,163 @@
+/* Calibration over the fake driver, whose figures stand at the top of fake_cuda.c: it must find them. Nothing here ran on a GPU. */
+#include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+#include "sim/experiment/calibrate.h"
+#include "sim/experiment/validate_cuda.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
+
+static long (*held)(void), (*calls)(void);
+static void (*reset)(void);
+
+static void load_fake(const char *card_bytes)
+{
+    g_setenv("ECHELON_LIBCUDA", FAKE, TRUE);
+    g_setenv("ECHELON_LIBCUBLAS", FAKE, TRUE);
+    g_setenv("ECH_FAKE_CUDA_BYTES", card_bytes, TRUE);
+    void *library = dlopen(FAKE, RTLD_NOW);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+    void *found[3] = {dlsym(library, "fake_cuda_held"), dlsym(library, "fake_cuda_calls"), dlsym(library, "fake_cuda_reset")};
+    memcpy(&held, &found[0], sizeof(void *));
+    memcpy(&calls, &found[1], sizeof(void *));
+    memcpy(&reset, &found[2], sizeof(void *));
+}
+
+#define NEAR(figure, value, share) ck_assert_msg(fabs((figure) / (value)-1) <= (share), #figure " is %g, expected %g", (double)(figure), (double)(value))
+
+START_TEST(finds_what_the_fake_is_made_of)
+{
+    load_fake("134217728");
+    g_setenv("ECH_FAKE_CUDA_ALLOC_US", "300", TRUE);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(held(), 0);
+    NEAR(c->pinned[0].rate, 20e9, 0.001);
+    NEAR(c->pinned[1].rate, 18e9, 0.001);
+    NEAR(c->pinned[0].setup, 5000, 0.01);
+    NEAR(c->pageable[0].rate, 6e9, 0.001);
+    NEAR(c->pageable[1].rate, 5e9, 0.001);
+    for (size_t i = 0; i < c->pinned[0].n; i++)
+        NEAR(c->pinned[0].time[i].median, 5000 + (double)c->pinned[0].bytes[i] / 20, 0.001);
+    NEAR(c->both_ways.median, 30e9, 0.015); /* Set-ups between copies leave the link to the other direction */
+    ck_assert_uint_eq(c->engines[0], 1);
+    ck_assert_uint_eq(c->engines[1], 1);
+    NEAR(c->read.median, 1000e9, 0.001);
+    NEAR(c->write.median, 900e9, 0.001);
+    NEAR(c->both.median, 950e9, 0.001);
+    NEAR(c->strided.median, 500e9, 0.001);
+    NEAR(c->l2_read.median, 4000e9, 0.001);
+    NEAR(c->latency.median, 600, 0.001);
+    NEAR(c->l2_latency.median, 200, 0.001);
+    NEAR(c->launch.median, 2000, 0.001);
+    NEAR(c->alone.median, 2000, 0.001);
+    NEAR(c->graph_launch.median, 1000, 0.01);
+    NEAR(c->f32.median, 1e12, 0.001);
+    NEAR(c->f64.median, 0.5e12, 0.001);
+    NEAR(c->exponential.median, 0.125e12, 0.001);
+    NEAR(c->tensor.median, 100e12, 0.001);
+    static const double matrix[] = {200e12, 200e12, 100e12, 25e12, 200e12};
+    for (size_t i = 0; i < G_N_ELEMENTS(matrix); i++)
+        NEAR(c->matrix[i].median, matrix[i], 0.002);
+    NEAR(c->unpadded.median, 0.7, 0.002);
+    /* 20 of 1000 go to the copies while kernels move bytes; their launches are not slowed. */
+    ck_assert(c->beside_copies.median > 0.975 && c->beside_copies.median < 0.99);
+    ck_assert_double_ge(c->malloc.median, 300e3);
+    ck_assert_double_ge(c->malloc_async.median, 300e3);
+    ck_assert_double_lt(c->free.median, 300e3);
+
+    /* The file loads, says the same, and predicts the fake's own times. */
+    g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
+    ck_assert_msg(yaml != NULL, "%s", error ? error->message : "");
+    g_autofree char *path = g_strdup_printf("/tmp/echelon-calibrate-%d.yaml", (int)getpid());
+    ck_assert(g_file_set_contents(path, yaml, -1, NULL));
+    g_autoptr(EchDevice) device = ech_device_load(path, NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    NEAR((double)ech_device_memory(device, "hbm")->read, 1000e9, 0.001);
+    NEAR((double)ech_device_link(device, "host")->from_device, 18e9, 0.001);
+    NEAR(ech_device_number(device, "runtime.launch_ps", 0), 2e6, 0.001);
+    for (size_t i = 0; i < device->n_numbers; i++)
+        ck_assert_msg(*device->numbers[i].source, "%s has no source", device->numbers[i].path);
+    ck_assert_ptr_nonnull(strstr(yaml, "measured: 2026-01-02, driver 13.0"));
+    const EchExperimentOverrides overrides = {.trace = ECH_SOURCE_DIR "/traces/gpt_offload.v5e", .device = path, .engine = "native"};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    g_unsetenv("ECH_FAKE_CUDA_ALLOC_US");
+    g_autoptr(EchCudaValidation) v = experiment ? ech_validate_cuda(experiment, "repeats=3,warmups=1", 0, NULL, &error) : NULL;
+    unlink(path);
+    ck_assert_msg(v != NULL, "%s", error ? error->message : "");
+    double error_of_makespan = fabs((double)v->predicted->makespan / (double)v->measured->makespan - 1);
+    ck_assert_msg(error_of_makespan < 0.05, "makespan predicted %g, measured %g", (double)v->predicted->makespan, (double)v->measured->makespan);
+    ck_assert_double_lt(ech_cuda_validation_mape(v, "copy", 0, 1 << 20), 0.03);
+    ck_assert_double_lt(ech_cuda_validation_mape(v, "kernel", 0, 0), 0.1);
+}
+END_TEST
+
+/* Whatever call fails, nothing is kept and no file comes of it. The calls of a loop are alike: all of the first, then some. */
+START_TEST(every_call_fails_cleanly)
+{
+    load_fake("16777216");
+    reset();
+    g_autoptr(EchCalibration) whole = ech_calibrate(0, NULL, NULL, NULL);
+    ck_assert_ptr_nonnull(whole);
+    long n = calls();
+    ck_assert_int_gt(n, 2000);
+    for (long i = 1; i <= n; i += i < 30 ? 1 : 199) {
+        g_autofree char *number = g_strdup_printf("%ld", i);
+        g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
+        reset();
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+        g_unsetenv("ECH_FAKE_CUDA_FAIL");
+        ck_assert((c == NULL) == (error != NULL));
+        ck_assert_msg(!error || g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), "%s", error ? error->message : "");
+        ck_assert_msg(held() == 0, "call %ld of %ld failed and left %ld things held", i, n, held());
+    }
+}
+END_TEST
+
+START_TEST(without_cublas_the_file_is_whole)
+{
+    load_fake("16777216");
+    g_setenv("ECHELON_LIBCUBLAS", "", TRUE);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(c->blas_version, 0);
+    g_autofree char *yaml = ech_calibration_yaml(c, "bare", "2026-01-02", &error);
+    ck_assert_msg(yaml != NULL, "%s", error ? error->message : "");
+    ck_assert_ptr_nonnull(strstr(yaml, "mma.sync without cuBLAS"));
+}
+END_TEST
+
+START_TEST(without_a_gpu_it_says_so)
+{
+    g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_calibrate(0, NULL, NULL, &error));
+    ck_assert(g_str_has_prefix(error->message, "no NVIDIA driver here: "));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("calibrate");
+    TCase *tests = tcase_create("calibrate");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, finds_what_the_fake_is_made_of);
+    tcase_add_test(tests, every_call_fails_cleanly);
+    tcase_add_test(tests, without_cublas_the_file_is_whole);
+    tcase_add_test(tests, without_a_gpu_it_says_so);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
