@@ -68,9 +68,24 @@ END_TEST
 START_TEST(copies_pay_their_set_up)
 {
     EchLink link = {.setup = 3 * US, .latency = US, .to_device = 10 * GB, .from_device = 10 * GB};
-    EchCopyCost cost = ech_link_copy_cost(&link, 1000, true, 1, 1);
-    ck_assert_int_eq(cost.fixed, 4 * US);
-    ck_assert_int_eq(cost.minimum, 0);
+    ck_assert_int_eq(ech_link_overhead(&link, true, 1000, true), 4 * US);
+    ck_assert_int_eq(ech_link_overhead(&link, false, 1000, false), 4 * US);
+}
+END_TEST
+
+/* With curves: what they take beyond the bytes at the rate they were measured beside, each way its own; a what-if on the rate leaves that. */
+START_TEST(curves_hold_the_set_up)
+{
+    /* 6 us and 10 GB/s to the device; 8 us and 5 GB/s from it. */
+    EchCurvePoint to[] = {{1000000, 1000000 * GB / 106000}, {4000000, 4000000 * GB / 406000}}, from[] = {{1000000, 1000000 * GB / 208000}};
+    EchLink link = {.setup = 99 * US, .to_device = 10 * GB, .from_device = 5 * GB, .curve = to, .n_curve = 2, .curve_from = from, .n_curve_from = 1};
+    ck_assert_int_le(llabs(ech_link_overhead(&link, true, 1000000, true) - 6 * US), US / 100);
+    ck_assert_int_le(llabs(ech_link_overhead(&link, true, 2500000, true) - 6 * US), US / 100);
+    ck_assert_int_le(llabs(ech_link_overhead(&link, false, 1000000, true) - 8 * US), US / 100);
+    ck_assert_int_eq(ech_link_overhead(&link, true, 1000000, false), 99 * US);
+    link.measured_to = 10 * GB;
+    link.to_device = 40 * GB;
+    ck_assert_int_le(llabs(ech_link_overhead(&link, true, 1000000, true) - 6 * US), US / 100);
 }
 END_TEST
 
@@ -83,6 +98,7 @@ int main(void)
     tcase_add_test(tests, switches_choose_ring_or_tree);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, copies_pay_their_set_up);
+    tcase_add_test(tests, curves_hold_the_set_up);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
