@@ -330,35 +330,87 @@ static Heap simulate(Assigner *a, int32_t space)
     return heap;
 }
 
+/* A stretch of a value's life in the memory that memory-space assignment filled. */
+typedef struct {
+    EchId value;
+    int64_t start, end;
+    bool first;
+} Stretch;
+
+static int compare_stretch_start(gconstpointer a, gconstpointer b)
+{
+    const Stretch *x = a, *y = b;
+    return x->start != y->start ? (x->start < y->start ? -1 : 1) : 0;
+}
+
+static int64_t last_use_in(const EchProgram *p, const EchValue *value, EchId computation)
+{
+    int64_t last = -1;
+    for (uint32_t k = 0; k < value->n_uses; k++) {
+        const EchInstruction *user = &p->instructions[p->uses[value->first_use + k].user];
+        if (user->computation == computation && user->schedule != ECH_NONE)
+            last = MAX(last, (int64_t)user->schedule);
+    }
+    return last;
+}
+
+/* A value that a conditional uses last is there until the branches begin, and in each of them until its last use there. */
+static void add_stretches(const EchProgram *p, EchId v, GArray *stretches)
+{
+    const EchValue *value = &p->values[v];
+    Stretch whole = {v, value->start, MIN(value->end, MAX(value->natural_end, value->start)), true};
+    const EchInstruction *last = NULL;
+    for (uint32_t k = 0; k < value->n_uses; k++) {
+        const EchInstruction *user = &p->instructions[p->uses[value->first_use + k].user];
+        if (user->schedule != ECH_NONE && (!last || user->schedule > last->schedule))
+            last = user;
+    }
+    bool branches = last && last->opcode == ECH_HLO_CONDITIONAL && value->natural_end == (int64_t)last->schedule;
+    int64_t earliest = whole.end;
+    for (uint32_t k = 0; branches && k < last->n_called; k++) {
+        EchId called = ech_program_called(p, last, k);
+        Stretch stretch = {v, p->computations[called].begin, MIN(last_use_in(p, value, called), whole.end), false};
+        earliest = MIN(earliest, stretch.start - 1);
+        if (stretch.start > whole.start && stretch.start <= stretch.end)
+            g_array_append_val(stretches, stretch);
+    }
+    if (branches && earliest >= whole.start)
+        whole.end = earliest;
+    g_array_append_val(stretches, whole);
+}
+
 /* The memory that memory-space assignment filled: every value counts over its own range, the new one before the old one ends, but for a value that goes on
  * around a loop. */
 static EchBytes preset_peak(const Assigner *a, const Heap *heap)
 {
     const EchProgram *p = a->p;
-    g_autofree EchId *ends = g_memdup2(heap->values->data, (size_t)heap->values->len * sizeof(EchId));
-    g_autofree uint8_t *gone = g_new0(uint8_t, p->n_values + 1);
-    g_autofree EchId *latest = g_new(EchId, p->n_buffers + 1);
-    for (size_t b = 0; b < p->n_buffers; b++)
-        latest[b] = ECH_NONE;
-    if (heap->values->len > 0)
-        g_qsort_with_data(ends, (int)heap->values->len, sizeof *ends, compare_end, (gpointer)(uintptr_t)p);
-    EchBytes live = 0, peak = 0;
-    guint next = 0;
-    for (guint k = 0; k < heap->values->len; k++) {
-        EchId v = g_array_index(heap->values, EchId, k);
-        const EchValue *value = &p->values[v];
-        for (; next < heap->values->len && p->values[ends[next]].end < value->start; next++) {
-            if (!gone[ends[next]])
-                live -= p->values[ends[next]].bytes;
+    g_autoptr(GArray) stretches = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    for (guint k = 0; k < heap->values->len; k++)
+        add_stretches(p, g_array_index(heap->values, EchId, k), stretches);
+    g_array_sort(stretches, compare_stretch_start);
+    g_autoptr(GArray) live = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    EchBytes sum = 0, peak = 0;
+    int64_t soonest = INT64_MAX; /* first end of a live one */
+    for (guint k = 0; k < stretches->len; k++) {
+        const Stretch *stretch = &g_array_index(stretches, Stretch, k);
+        const EchValue *value = &p->values[stretch->value];
+        bool ends = soonest <= stretch->start;
+        soonest = ends ? INT64_MAX : soonest;
+        for (guint j = live->len; ends && j-- > 0;) {
+            const Stretch *old = &g_array_index(live, Stretch, j);
+            const EchValue *before = &p->values[old->value];
+            bool goes_on = stretch->first && value->is_phi && before->buffer == value->buffer && old->end == stretch->start;
+            if (old->end >= stretch->start && !goes_on) {
+                soonest = MIN(soonest, old->end);
+                continue;
+            }
+            sum -= before->bytes;
+            g_array_remove_index_fast(live, j);
         }
-        EchId before = latest[value->buffer];
-        if (value->is_phi && before != ECH_NONE && !gone[before] && p->values[before].end == value->start) {
-            gone[before] = 1;
-            live -= p->values[before].bytes;
-        }
-        latest[value->buffer] = v;
-        live = ech_bytes_add(live, value->bytes);
-        peak = MAX(peak, live);
+        g_array_append_val(live, *stretch);
+        soonest = MIN(soonest, stretch->end);
+        sum = ech_bytes_add(sum, value->bytes);
+        peak = MAX(peak, sum);
     }
     return peak;
 }

@@ -134,12 +134,22 @@ EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space)
     return total;
 }
 
+static bool is_array(const EchProgram *program, const EchInstruction *i)
+{
+    const EchLayout *layout = ech_program_layout(program, i->shape);
+    return layout && layout->rank > 0;
+}
+
 /* A scalar that comes of arrays is written to memory by the vector unit; one that comes of scalars never leaves the core's registers. */
 static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
 {
+    const EchComputation *body = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &program->computations[ech_program_called(program, i, 0)] : NULL;
+    for (uint32_t k = 0; body && k < body->n; k++) {
+        if (is_array(program, &program->instructions[body->first + k]))
+            return true;
+    }
     for (uint32_t k = 0; k < i->n_operands; k++) {
-        const EchLayout *layout = ech_program_layout(program, program->instructions[ech_program_operand(program, i, k)].shape);
-        if (layout && layout->rank > 0)
+        if (is_array(program, &program->instructions[ech_program_operand(program, i, k)]))
             return true;
     }
     return false;

@@ -1012,6 +1012,7 @@ static void range_of_value(const EchProgram *p, EchValue *value, const EchId *do
     if (parameter && definer->computation == p->entry && !donated[definer->first_position + value->defined.position])
         value->end = (int64_t)p->n_flat;
     value->end = MAX(value->end, value->start);
+    value->natural_end = value->end;
 }
 
 static int compare_range(gconstpointer a, gconstpointer b, gpointer data)

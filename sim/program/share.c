@@ -200,6 +200,24 @@ static bool walk_fusion(Walk *w, EchId parameter)
     return !others || (!moved && ech_hlo_is_elementwise((EchHlo)p->instructions[w->real].opcode));
 }
 
+/* A fused sort works in place like a sort: operand k may become result k where nothing else reads it. */
+static bool fused_sort_may_share(const EchProgram *p, const EchComputation *body, uint32_t number, uint32_t member)
+{
+    const EchInstruction *sort = &p->instructions[body->root];
+    if (member >= sort->n_operands)
+        return false;
+    EchId parameter = ech_program_operand(p, sort, member);
+    if (p->instructions[parameter].opcode != ECH_HLO_PARAMETER || p->instructions[parameter].number != number)
+        return false;
+    uint32_t uses = 0;
+    for (uint32_t k = 0; k < body->n; k++) {
+        const EchInstruction *i = &p->instructions[body->first + k];
+        for (uint32_t o = 0; o < i->n_operands; o++)
+            uses += ech_program_operand(p, i, o) == parameter;
+    }
+    return uses == 1;
+}
+
 static bool fusion_may_share(const EchProgram *p, EchId user, uint32_t result, EchId operand)
 {
     const EchInstruction *fusion = &p->instructions[user];
@@ -213,6 +231,8 @@ static bool fusion_may_share(const EchProgram *p, EchId user, uint32_t result, E
     const EchComputation *body = &p->computations[ech_program_called(p, fusion, 0)];
     uint32_t member = member_of(p, fusion->shape, result);
     const EchInstruction *root = &p->instructions[body->root];
+    if (member != ECH_NONE && root->opcode == ECH_HLO_SORT)
+        return fused_sort_may_share(p, body, number, member);
     if (member == ECH_NONE || (p->shapes[fusion->shape].is_tuple && (root->opcode != ECH_HLO_TUPLE || member >= root->n_operands)))
         return false;
     Walk w = {.p = p, .body = body, .fusion = fusion, .hero = ECH_NONE};
