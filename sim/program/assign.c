@@ -561,31 +561,115 @@ static void combine_temporaries(Assigner *a)
     g_array_set_size(a->drafts, kept);
 }
 
-/* SparseCore contexts have one region behind all other temporaries, as large as the largest of them, whether they overlap in time or not. */
-static void place_contexts(Assigner *a)
+/* A place behind all other temporaries that SparseCore contexts lie in. */
+typedef struct {
+    EchBytes bytes;
+    GArray *buffers; /* EchId */
+} Region;
+
+static void region_clear(gpointer data)
+{
+    g_clear_pointer(&((Region *)data)->buffers, g_array_unref);
+}
+
+/* Contexts are compared by what their starts define alone: the next one begins when its predecessor is handed to the update. */
+static bool region_fits(Assigner *a, const Region *region, EchId b)
 {
     const EchProgram *p = a->p;
-    EchBytes largest = 0;
-    for (EchId b = 0; b < p->n_buffers; b++)
-        largest = a->context[b] ? MAX(largest, p->buffers[b].bytes) : largest;
-    if (largest == 0)
-        return;
+    if (p->buffers[b].bytes > region->bytes)
+        return false;
+    for (guint k = 0; k < region->buffers->len; k++) {
+        EchId there = g_array_index(region->buffers, EchId, k);
+        bool both = a->context[b] && a->context[there];
+        for (uint32_t i = 0; i < (both ? 1 : p->buffers[b].n_values); i++) {
+            for (uint32_t j = 0; j < (both ? 1 : p->buffers[there].n_values); j++) {
+                const EchValue *x = &p->values[p->buffer_values[p->buffers[b].first_value + i]], *y = &p->values[p->buffer_values[p->buffers[there].first_value + j]];
+                if (interfere(a, x, y))
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+static int64_t first_start(const EchProgram *p, EchId b)
+{
+    int64_t first = INT64_MAX;
+    for (uint32_t k = 0; k < p->buffers[b].n_values; k++) {
+        const EchValue *value = &p->values[p->buffer_values[p->buffers[b].first_value + k]];
+        if (value->start >= 0)
+            first = MIN(first, value->start);
+    }
+    return first;
+}
+
+static int compare_first_start(gconstpointer x, gconstpointer y, gpointer data)
+{
+    int64_t a = first_start(data, *(const EchId *)x), b = first_start(data, *(const EchId *)y);
+    return a != b ? (a < b ? -1 : 1) : (*(const EchId *)x > *(const EchId *)y) - (*(const EchId *)x < *(const EchId *)y);
+}
+
+/* Contexts of SparseCore computations lie in regions of their own; what begins later and does not overlap in time may lie there too. Takes such
+ * buffers out of the heap. */
+static GArray *find_regions(Assigner *a)
+{
+    const EchProgram *p = a->p;
+    GArray *regions = g_array_new(FALSE, FALSE, sizeof(Region));
+    g_array_set_clear_func(regions, region_clear);
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(EchId));
+    bool any = false;
+    for (EchId b = 0; b < p->n_buffers; b++) {
+        any |= a->context[b];
+        if (a->context[b] || (a->waiting[b] && p->buffers[b].space == ECH_SPACE_HBM && p->buffers[b].bytes > 0))
+            g_array_append_val(order, b);
+    }
+    if (!any)
+        return regions;
+    g_array_sort_with_data(order, compare_first_start, (gpointer)(uintptr_t)p);
+    for (guint k = 0; k < order->len; k++) {
+        EchId b = g_array_index(order, EchId, k);
+        Region *into = NULL;
+        for (guint r = 0; r < regions->len && !into; r++) {
+            Region *region = &g_array_index(regions, Region, r);
+            if (region->buffers->len < 4096 && region_fits(a, region, b))
+                into = region;
+        }
+        if (!into && a->context[b]) {
+            Region region = {p->buffers[b].bytes, g_array_new(FALSE, FALSE, sizeof(EchId))};
+            g_array_append_val(regions, region);
+            into = &g_array_index(regions, Region, regions->len - 1);
+        }
+        if (into) {
+            g_array_append_val(into->buffers, b);
+            a->waiting[b] = 0;
+        }
+    }
+    return regions;
+}
+
+static void place_regions(Assigner *a, const GArray *regions)
+{
+    const EchProgram *p = a->p;
     Draft *into = NULL;
-    for (guint k = 0; k < a->drafts->len && !into; k++) {
+    for (guint k = 0; k < a->drafts->len && !into && regions->len > 0; k++) {
         if (draft_at(a, k)->base.is_temp && draft_at(a, k)->base.space == ECH_SPACE_HBM)
             into = draft_at(a, k);
     }
-    if (!into) {
-        EchValueBuffer empty = {.space = ECH_SPACE_HBM};
-        into = draft_at(a, new_draft(a, &empty));
-        into->base.is_temp = 1;
+    for (guint r = 0; r < regions->len; r++) {
+        const Region *region = &g_array_index(regions, Region, r);
+        if (!into) {
+            EchValueBuffer empty = {.space = ECH_SPACE_HBM};
+            into = draft_at(a, new_draft(a, &empty));
+            into->base.is_temp = 1;
+        }
+        EchBytes base = ech_round_up(into->base.bytes, TPU_HBM_ALIGNMENT);
+        for (guint k = 0; k < region->buffers->len; k++) {
+            const EchValueBuffer *buffer = &p->buffers[g_array_index(region->buffers, EchId, k)];
+            for (uint32_t v = 0; v < buffer->n_values; v++)
+                put_value(into, p, p->buffer_values[buffer->first_value + v], base);
+        }
+        into->base.bytes = ech_bytes_add(base, region->bytes);
     }
-    EchBytes base = ech_round_up(into->base.bytes, TPU_HBM_ALIGNMENT);
-    for (EchId b = 0; b < p->n_buffers; b++) {
-        for (uint32_t k = 0; a->context[b] && k < p->buffers[b].n_values; k++)
-            put_value(into, p, p->buffer_values[p->buffers[b].first_value + k], base);
-    }
-    into->base.bytes = ech_bytes_add(base, largest);
 }
 
 static EchBytes total_in_use(Assigner *a, int32_t space)
@@ -632,10 +716,11 @@ static void attempt(Assigner *a, bool reuse, bool fallback)
 {
     clear_drafts(a);
     place_all(a, reuse);
+    g_autoptr(GArray) regions = find_regions(a);
     run_heaps(a, fallback);
     place_thread_local(a);
     combine_temporaries(a);
-    place_contexts(a);
+    place_regions(a, regions);
 }
 
 static EchProgramAssignment *finish(Assigner *a)
