@@ -139,11 +139,12 @@ static bool parse_split(Cursor *cursor, EchLayout *ret, GError **error)
     if (ret->n_splits == ECH_LAYOUT_MAX_SPLITS || !take_number(cursor, &dim) || dim >= ret->rank || !take(cursor, ':'))
         return fail(cursor, error, "a split (dimension:index,...)");
     split.dim = (uint8_t)dim;
+    uint64_t length = ret->dims[ret->order[ret->rank - 1 - dim]];
     do {
         if (split.n == ECH_LAYOUT_MAX_SPLITS || !take_number(cursor, &split.at[split.n]))
             return fail(cursor, error, "a split index");
         uint64_t previous = split.n > 0 ? split.at[split.n - 1] : 0;
-        if (split.at[split.n] < previous || split.at[split.n] > ret->dims[dim])
+        if (split.at[split.n] < previous || split.at[split.n] > length)
             return fail(cursor, error, "ascending split indices inside the dimension");
         split.n++;
     } while (take(cursor, ','));
@@ -336,7 +337,7 @@ static uint64_t largest_piece(const EchLayout *layout, uint8_t dim)
 {
     for (uint8_t i = 0; i < layout->n_splits; i++) {
         const EchSplit *split = &layout->splits[i];
-        if (split->dim != dim)
+        if (layout->order[layout->rank - 1 - split->dim] != dim)
             continue;
         uint64_t largest = 0, previous = 0;
         for (uint8_t j = 0; j <= split->n; j++) {

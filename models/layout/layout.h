@@ -19,9 +19,9 @@ typedef struct {
     int64_t dims[8];                   /**< >= 1, or ECH_LAYOUT_COMBINE. */
 } EchTile;
 
-/** A dimension cut over cores: "SC(0:504)" cuts dimension 0 before index 504. */
+/** A dimension cut over cores: "SC(0:504)" cuts the most major dimension before index 504. */
 typedef struct {
-    uint8_t dim;
+    uint8_t dim;           /**< Counted from the most major in memory, whatever its logical number. */
     uint8_t n;
     uint64_t at[ECH_LAYOUT_MAX_SPLITS]; /**< Ascending indices inside the dimension. */
 } EchSplit;
