@@ -27,7 +27,7 @@ static void append_slice(GString *out, const EchReport *report, const EchTimelin
     const EchTrack *track = &timeline->tracks[slice->track];
     begin_event(out, "X", track->group == ECH_TRACK_QUEUE ? PID_QUEUES : PID_LINKS, slice->track + 1);
     g_string_append(out, ",\"name\":");
-    ech_report_append_json_string(out, ech_trace_string(report->trace, op->name));
+    ech_report_append_json_string(out, ech_slice_name(report->trace, op));
     g_string_append_printf(out, ",\"cat\":\"%s\"", ech_op_kind_name((EchOpKind)op->kind));
     append_time(out, "ts", slice->start);
     EchTime start_ns = slice->start / ECH_PS_PER_NS, end_ns = slice->end / ECH_PS_PER_NS;

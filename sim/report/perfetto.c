@@ -35,9 +35,10 @@ enum {
     TYPE_COUNTER = 4,
     ANNOTATION_NAME_IID = 1,
     ANNOTATION_UINT = 3,
-    ANNOTATION_TEXT = 6,
+    ANNOTATION_TEXT_IID = 17,
     INTERNED_NAMES = 2,
     INTERNED_ANNOTATIONS = 3,
+    INTERNED_TEXTS = 29,
 };
 
 /* Annotation names, by iid from 1. */
@@ -47,8 +48,36 @@ enum { NOTE_DURATION = 1, NOTE_BYTES, NOTE_ITERATION, NOTE_BOUND, NOTE_PRICED, N
 typedef struct {
     GByteArray *out;
     bool started;
-    uint8_t *interned; /* By string id of the trace: already written. */
+    GHashTable *names, *texts; /* Interned so far: text -> iid, from 1. */
+    GByteArray *fresh;         /* InternedData entries that the next packet brings. */
 } Writer;
+
+/* Protobuf strings are UTF-8. Owned by the caller. */
+static char *valid_text(const char *text)
+{
+    return g_utf8_make_valid(text, -1);
+}
+
+static void append_text(GByteArray *out, uint32_t field, const char *text)
+{
+    g_autofree char *valid = valid_text(text);
+    ech_wire_text(out, field, valid);
+}
+
+/* The iid of a text; a new one goes into the packet that is being made. */
+static uint64_t intern(Writer *writer, GHashTable *table, uint32_t field, const char *text)
+{
+    gpointer found = g_hash_table_lookup(table, text);
+    if (found)
+        return GPOINTER_TO_SIZE(found);
+    uint64_t iid = g_hash_table_size(table) + 1;
+    g_hash_table_insert(table, g_strdup(text), GSIZE_TO_POINTER(iid));
+    g_autoptr(GByteArray) entry = g_byte_array_new();
+    ech_wire_u64(entry, 1, iid);
+    append_text(entry, 2, text);
+    ech_wire_message(writer->fresh, field, entry);
+    return iid;
+}
 
 static void write_packet(Writer *writer, const GByteArray *body)
 {
@@ -64,10 +93,10 @@ static void describe(Writer *writer, uint64_t uuid, uint64_t parent, const char 
     if (process) {
         g_autoptr(GByteArray) message = g_byte_array_new();
         ech_wire_u64(message, PROCESS_PID, (uint64_t)process);
-        ech_wire_text(message, PROCESS_NAME, name);
+        append_text(message, PROCESS_NAME, name);
         ech_wire_message(descriptor, DESCRIPTOR_PROCESS, message);
     } else {
-        ech_wire_text(descriptor, DESCRIPTOR_NAME, name);
+        append_text(descriptor, DESCRIPTOR_NAME, name);
     }
     if (counter) {
         g_autoptr(GByteArray) message = g_byte_array_new();
@@ -102,29 +131,23 @@ static void note_u64(GByteArray *event, uint64_t name, uint64_t value)
     ech_wire_message(event, EVENT_ANNOTATION, note);
 }
 
-static void note_text(GByteArray *event, uint64_t name, const char *value)
+static void note_text(Writer *writer, GByteArray *event, uint64_t name, const char *value)
 {
     g_autoptr(GByteArray) note = g_byte_array_new();
     ech_wire_u64(note, ANNOTATION_NAME_IID, name);
-    ech_wire_text(note, ANNOTATION_TEXT, value);
+    ech_wire_u64(note, ANNOTATION_TEXT_IID, intern(writer, writer->texts, INTERNED_TEXTS, value));
     ech_wire_message(event, EVENT_ANNOTATION, note);
 }
 
-static void write_event(Writer *writer, EchTime time, const GByteArray *event, EchId name, const EchTrace *trace)
+static void write_event(Writer *writer, EchTime time, const GByteArray *event)
 {
     g_autoptr(GByteArray) packet = g_byte_array_new();
-    ech_wire_u64(packet, PACKET_TIMESTAMP, (uint64_t)(time / ECH_PS_PER_NS));
+    ech_wire_u64(packet, PACKET_TIMESTAMP, (uint64_t)(MAX(time, 0) / ECH_PS_PER_NS));
     ech_wire_u64(packet, PACKET_SEQUENCE, 1);
     ech_wire_u64(packet, PACKET_FLAGS, FLAG_NEEDS);
-    if (name != ECH_NONE && !writer->interned[name]) {
-        g_autoptr(GByteArray) entry = g_byte_array_new();
-        ech_wire_u64(entry, 1, (uint64_t)name + 1);
-        ech_wire_text(entry, 2, ech_trace_string(trace, name));
-        g_autoptr(GByteArray) interned = g_byte_array_new();
-        ech_wire_message(interned, INTERNED_NAMES, entry);
-        ech_wire_message(packet, PACKET_INTERNED, interned);
-        writer->interned[name] = 1;
-    }
+    if (writer->fresh->len > 0)
+        ech_wire_message(packet, PACKET_INTERNED, writer->fresh);
+    g_byte_array_set_size(writer->fresh, 0);
     ech_wire_message(packet, PACKET_EVENT, event);
     write_packet(writer, packet);
 }
@@ -135,8 +158,9 @@ GByteArray *ech_report_perfetto(const EchReport *report)
     const EchRun *run = report->run;
     const EchTrace *trace = report->trace;
     g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
-    g_autofree uint8_t *interned = g_new0(uint8_t, ech_trace_n_strings(trace) + 1);
-    Writer writer = {g_byte_array_new(), false, interned};
+    g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL), texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GByteArray) fresh = g_byte_array_new();
+    Writer writer = {g_byte_array_new(), false, names, texts, fresh};
     describe(&writer, 1, 0, "Queues", 1, false);
     describe(&writer, 2, 0, "Links", 2, false);
     describe(&writer, 3, 0, "Memories", 3, false);
@@ -166,7 +190,7 @@ GByteArray *ech_report_perfetto(const EchReport *report)
         g_autoptr(GByteArray) begin = g_byte_array_new();
         ech_wire_u64(begin, EVENT_TYPE, TYPE_BEGIN);
         ech_wire_u64(begin, EVENT_TRACK, UUID_TRACKS + slice->track);
-        ech_wire_u64(begin, EVENT_NAME_IID, (uint64_t)op->name + 1);
+        ech_wire_u64(begin, EVENT_NAME_IID, intern(&writer, writer.names, INTERNED_NAMES, ech_slice_name(trace, op)));
         note_u64(begin, NOTE_DURATION, (uint64_t)(slice->end - slice->start));
         if (op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE)
             note_u64(begin, NOTE_BYTES, op->bytes);
@@ -174,21 +198,21 @@ GByteArray *ech_report_perfetto(const EchReport *report)
             note_u64(begin, NOTE_ITERATION, span->iteration);
         if (span->resource < run->n_resources) {
             g_autofree char *name = ech_report_resource_name(report, span->resource);
-            note_text(begin, NOTE_BOUND, name);
+            note_text(&writer, begin, NOTE_BOUND, name);
         }
         if (span->op < run->n_prices)
-            note_text(begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
+            note_text(&writer, begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
         for (uint64_t w = 0; w < ECH_N_WAITS; w++) {
             if (span->waits[w])
                 note_u64(begin, NOTE_WAITS + w, (uint64_t)span->waits[w]);
         }
         for (size_t at = flow_at[i]; at; at = flow_next[at - 1])
             ech_wire_fixed64(begin, (at - 1) % 2 ? EVENT_FLOW_END : EVENT_FLOW, (at - 1) / 2 + 1);
-        write_event(&writer, slice->start, begin, op->name, trace);
+        write_event(&writer, slice->start, begin);
         g_autoptr(GByteArray) end = g_byte_array_new();
         ech_wire_u64(end, EVENT_TYPE, TYPE_END);
         ech_wire_u64(end, EVENT_TRACK, UUID_TRACKS + slice->track);
-        write_event(&writer, slice->end, end, ECH_NONE, trace);
+        write_event(&writer, slice->end, end);
     }
     for (size_t i = 0; i < run->n_memories; i++) {
         for (size_t j = 0; j < run->memories[i].n_series; j++) {
@@ -201,7 +225,7 @@ GByteArray *ech_report_perfetto(const EchReport *report)
                 ech_wire_u64(event, EVENT_TYPE, TYPE_COUNTER);
                 ech_wire_u64(event, EVENT_TRACK, counters + i * 2 + k);
                 ech_wire_u64(event, EVENT_COUNTER, values[k]);
-                write_event(&writer, point->time, event, ECH_NONE, trace);
+                write_event(&writer, point->time, event);
             }
         }
     }
@@ -210,9 +234,9 @@ GByteArray *ech_report_perfetto(const EchReport *report)
         g_autofree char *name = g_strdup_printf("%s does not fit", run->failure.memory);
         ech_wire_u64(event, EVENT_TYPE, TYPE_INSTANT);
         ech_wire_u64(event, EVENT_TRACK, 3);
-        ech_wire_text(event, EVENT_NAME, name);
+        append_text(event, EVENT_NAME, name);
         note_u64(event, NOTE_BYTES, run->failure.asked);
-        write_event(&writer, run->failure.time, event, ECH_NONE, trace);
+        write_event(&writer, run->failure.time, event);
     }
     return writer.out;
 }

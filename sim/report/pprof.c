@@ -1,6 +1,8 @@
 /* pprof profiles; field numbers from profile.proto. */
-#include "sim/report/report.h"
+#include "sim/report/timeline.h"
 #include "sim/report/wire_out.h"
+
+#include <string.h>
 
 enum {
     PROFILE_SAMPLE_TYPE = 1,
@@ -29,7 +31,12 @@ static uint64_t string_of(Profile *profile, const char *text)
     gpointer found;
     if (g_hash_table_lookup_extended(profile->strings, text, NULL, &found))
         return GPOINTER_TO_SIZE(found);
-    char *copy = g_strdup(text);
+    char *copy = g_utf8_make_valid(text, -1);
+    if (strcmp(copy, text) != 0) { /* bytes that were not UTF-8 are replaced */
+        uint64_t id = string_of(profile, copy);
+        g_free(copy);
+        return id;
+    }
     size_t id = profile->order->len;
     g_ptr_array_add(profile->order, copy);
     g_hash_table_insert(profile->strings, copy, GSIZE_TO_POINTER(id));
@@ -120,7 +127,7 @@ GByteArray *ech_report_pprof(const EchReport *report, EchPprofKind kind)
         for (size_t i = 0; i < n; i++) {
             const EchOp *op = &ech_trace_ops(trace)[i];
             if (times[i] >= ECH_PS_PER_NS && op->kind != ECH_OP_LOOP)
-                add_sample(&profile, ech_trace_string(trace, op->name), ech_trace_string(trace, op->stack), report->title, (uint64_t)(times[i] / ECH_PS_PER_NS), "kind",
+                add_sample(&profile, ech_slice_name(trace, op), ech_trace_string(trace, op->stack), report->title, (uint64_t)(times[i] / ECH_PS_PER_NS), "kind",
                            ech_op_kind_name((EchOpKind)op->kind));
         }
     } else {

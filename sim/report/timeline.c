@@ -2,6 +2,12 @@
 
 #include <string.h>
 
+const char *ech_slice_name(const EchTrace *trace, const EchOp *op)
+{
+    const char *name = ech_trace_string(trace, op->name);
+    return *name ? name : ech_op_kind_name((EchOpKind)op->kind);
+}
+
 const char *ech_track_group_name(EchTrackGroup group)
 {
     return group == ECH_TRACK_QUEUE ? "Queues" : "Links";
@@ -31,22 +37,62 @@ static int compare_slices(const void *a, const void *b)
     return (x->span > y->span) - (x->span < y->span);
 }
 
+/* A lane and when it is free again; a binary heap, the first to end on top. */
+typedef struct {
+    EchTime end;
+    guint lane;
+} Lane;
+
+static bool lane_before(const Lane *a, const Lane *b)
+{
+    return a->end != b->end ? a->end < b->end : a->lane < b->lane;
+}
+
+static void heap_push(GArray *heap, Lane lane)
+{
+    g_array_append_val(heap, lane);
+    Lane *items = (Lane *)(void *)heap->data;
+    for (guint at = heap->len - 1; at > 0 && lane_before(&items[at], &items[(at - 1) / 2]); at = (at - 1) / 2) {
+        Lane swap = items[at];
+        items[at] = items[(at - 1) / 2];
+        items[(at - 1) / 2] = swap;
+    }
+}
+
+static Lane heap_pop(GArray *heap)
+{
+    Lane *items = (Lane *)(void *)heap->data, top = items[0];
+    items[0] = items[heap->len - 1];
+    g_array_set_size(heap, heap->len - 1);
+    for (guint at = 0, child = 1; child < heap->len; child = at * 2 + 1) {
+        if (child + 1 < heap->len && lane_before(&items[child + 1], &items[child]))
+            child++;
+        if (!lane_before(&items[child], &items[at]))
+            break;
+        Lane swap = items[at];
+        items[at] = items[child];
+        items[child] = swap;
+        at = child;
+    }
+    return top;
+}
+
 /* Gives the slices of one raw track (a queue or a direction) lanes: the first lane that is free at a slice's start. */
 static void place_slices(EchSlice *slices, size_t n, EchTrackGroup group, const char *name, GArray *tracks)
 {
-    g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(EchTime));
+    g_autoptr(GArray) busy = g_array_new(FALSE, FALSE, sizeof(Lane)), idle = g_array_new(FALSE, FALSE, sizeof(Lane));
     guint first = tracks->len;
     for (size_t i = 0; i < n; i++) {
-        guint lane = 0;
-        while (lane < ends->len && g_array_index(ends, EchTime, lane) > slices[i].start)
-            lane++;
-        if (lane == ends->len) {
-            g_array_append_val(ends, slices[i].end);
+        while (busy->len > 0 && g_array_index(busy, Lane, 0).end <= slices[i].start)
+            heap_push(idle, (Lane){0, heap_pop(busy).lane});
+        guint lane = tracks->len - first;
+        if (idle->len > 0) {
+            lane = heap_pop(idle).lane;
+        } else {
             EchTrack track = {group, g_strdup(name), lane};
             g_array_append_val(tracks, track);
-        } else {
-            g_array_index(ends, EchTime, lane) = slices[i].end;
         }
+        heap_push(busy, (Lane){slices[i].end, lane});
         slices[i].track = first + lane;
     }
 }
@@ -133,8 +179,9 @@ EchTimeline *ech_timeline_new(const EchReport *report)
 
 void ech_report_append_json_string(GString *out, const char *text)
 {
+    g_autofree char *valid = g_utf8_validate(text, -1, NULL) ? NULL : g_utf8_make_valid(text, -1);
     g_string_append_c(out, '"');
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+    for (const unsigned char *at = (const unsigned char *)(valid ? valid : text); *at; at++) {
         if (*at == '"' || *at == '\\')
             g_string_append_printf(out, "\\%c", *at);
         else if (*at < 0x20 || *at == 0x7f)

@@ -38,5 +38,7 @@ void ech_timeline_free(EchTimeline *timeline);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTimeline, ech_timeline_free)
 /** Name of the track as shown: lanes above 0 keep the name, so that viewers put them together. */
 const char *ech_track_group_name(EchTrackGroup group);
-/** Appends a JSON string with its quotes. */
+/** What a slice of @op is called: its name, or its kind where it has none. Borrowed. */
+const char *ech_slice_name(const EchTrace *trace, const EchOp *op);
+/** Appends a JSON string with its quotes; bytes that are not UTF-8 are replaced. */
 void ech_report_append_json_string(GString *out, const char *text);
