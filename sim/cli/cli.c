@@ -83,8 +83,12 @@ void ech_cli_progress(const char *label, guint64 done, guint64 total)
 
 void ech_cli_print(const char *text)
 {
-    size_t n = strlen(text);
-    if (fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0)
+    ech_cli_print_bytes(text, strlen(text));
+}
+
+void ech_cli_print_bytes(const void *data, size_t n)
+{
+    if (fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0)
         return;
     if (errno != EPIPE)
         fprintf(stderr, "echelon: standard output: %s\n", g_strerror(errno));

@@ -34,3 +34,4 @@ int ech_cli_fail(GError *error);
 void ech_cli_progress(const char *label, guint64 done, guint64 total);
 /** Writes a string to stdout whole; exits 1 with a message if that fails (a closed pipe is silent). */
 void ech_cli_print(const char *text);
+void ech_cli_print_bytes(const void *data, size_t n);

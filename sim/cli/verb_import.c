@@ -3,9 +3,10 @@
 #include "models/device/gpu_target.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
+#include "sim/experiment/experiment.h"
+#include "sim/experiment/output.h"
 #include "sim/import/import.h"
-#include "sim/report/program_info.h"
-#include "sim/trace/file.h"
+#include "sim/report/writers.h"
 
 #include <glib/gstdio.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static int import_device(const char *path, const char *text, gsize n, const char
 {
     GError *error = NULL;
     g_autoptr(GString) yaml = ech_gpu_target_yaml(text, n, path, &error);
-    if (!yaml || (out && !g_file_set_contents(out, yaml->str, (gssize)yaml->len, &error)))
+    if (!yaml || (out && !ech_output_file(out, yaml->str, yaml->len, &error)))
         return ech_cli_fail(error);
     if (out)
         fprintf(stderr, "%s: gpu_target_config -> device file %s\n", path, out);
@@ -35,24 +36,73 @@ static int import_device(const char *path, const char *text, gsize n, const char
     return ECH_EXIT_DONE;
 }
 
-/* The trace that a program makes on the chip it was compiled for: buffers assigned, kernels with the compiler's estimates. */
-static EchTrace *lower(const EchImport *import, const char *device, uint64_t trips, GError **error)
+/* The program as `run` would replay it on @device_name (NULL: the chip it was compiled for, or none where it does not say: then kernels have no times). */
+static EchTrace *lower(EchProgram *program, const char *device_name, uint64_t trips, EchDiag *diag, GError **error)
 {
-    if (!ech_report_program_complete(import->program, device, import->diag, error))
-        return NULL;
-    const char *chip = device ? device : import->program->chip;
-    g_autoptr(EchDevice) loaded = chip ? ech_device_load(chip, NULL, NULL) : NULL;
-    EchLowerOptions options = {.loop_trips = trips};
-    return ech_program_lower(import->program, loaded, &options, import->diag, error);
+    const char *name = device_name ? device_name : program->chip;
+    EchTrace *trace = NULL;
+    if (name) {
+        g_autoptr(EchDevice) device = ech_device_load(name, NULL, error);
+        EchDevice *reference = device ? ech_device_load(name, NULL, error) : NULL;
+        if (!reference)
+            return NULL;
+        trace = ech_experiment_lower(program, device, &reference, ECH_KERNEL_TIME_AUTO, trips, diag, error);
+        ech_device_free(reference);
+        ech_diag_remark(diag, "an XLA program, lowered for %s", name);
+    } else {
+        if (!program->assignment && program->platform != ECH_PLATFORM_TPU) {
+            EchProgramAssignment *made = ech_program_assign(program, 0, diag, error);
+            if (!made)
+                return NULL;
+            ech_program_set_assignment(program, made, "made by echelon");
+        }
+        EchLowerOptions options = {.loop_trips = trips};
+        trace = ech_program_lower(program, NULL, &options, diag, error);
+        ech_diag_remark(diag, "an XLA program, lowered for no chip in particular (it does not name its own): kernels have operations and bytes, but not the compiler's times%s; --device gives them",
+                        program->assignment ? "" : ", and buffers no offsets");
+    }
+    ech_diag_remark(diag, "'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original");
+    return trace;
+}
+
+static void tell(const EchDiag *diag)
+{
+    size_t n;
+    const EchDiagRow *rows = ech_diag_rows(diag, &n);
+    for (size_t i = 0; i < n; i++)
+        fprintf(stderr, "%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count, rows[i].first ? ", first at " : "",
+                rows[i].first ? rows[i].first : "");
+    for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
+        fprintf(stderr, "%s\n", *remark);
+}
+
+static bool write_trace(const EchTrace *trace, const EchTraceWriter *writer, const char *title, const char *path, GError **error)
+{
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GBytes) bytes = writer->write(trace, title, diag, error);
+    if (!bytes)
+        return false;
+    gsize n;
+    const void *data = g_bytes_get_data(bytes, &n);
+    g_autoptr(GBytes) packed = path && g_str_has_suffix(path, ".gz") ? ech_report_gzip(data, n) : NULL;
+    if (packed)
+        data = g_bytes_get_data(packed, &n);
+    if (path && !ech_output_file(path, data, n, error))
+        return false;
+    tell(diag);
+    if (!path)
+        ech_cli_print_bytes(data, n);
+    return true;
 }
 
 int ech_verb_import(int argc, char **argv)
 {
-    g_autofree char *out = NULL, *format = NULL, *device = NULL, *beside = NULL;
+    g_autofree char *out = NULL, *format = NULL, *device = NULL, *beside = NULL, *to = NULL;
     gboolean strict = FALSE, ignore = FALSE;
     gint64 trips = 1;
     const GOptionEntry entries[] = {
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write the trace here (default: standard output)", "OUT.ech"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write here, in the format that the ending says (default: .ech to standard output)", "OUT.ech"},
+        {"to", 0, 0, G_OPTION_ARG_STRING, &to, "Write this format ('echelon list writers'), whatever the ending", "FORMAT"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
@@ -73,36 +123,30 @@ int ech_verb_import(int argc, char **argv)
     gsize n_text;
     if (!format && is_device(rest[0], &device_text, &n_text))
         return import_device(rest[0], device_text, n_text, out);
+    const EchTraceWriter *writer = ech_trace_writer_find(to || out ? to : "ech", out, &error);
+    if (!writer)
+        return ech_cli_fail(error);
     EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
-    if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))
+    if (!import)
         return ech_cli_fail(error);
-    g_autoptr(EchTrace) lowered = import->program ? lower(import, device, (uint64_t)trips, &error) : NULL;
-    if (lowered && import->resident) {
-        EchTrace *merged = ech_import_add_resident(lowered, import->resident, import->diag, &error);
-        ech_trace_unref(lowered);
-        lowered = merged;
+    g_autoptr(EchTrace) trace = NULL, bare = import->program ? lower(import->program, device, (uint64_t)trips, import->diag, &error) : ech_trace_ref(import->trace);
+    if (bare && import->program && import->resident) {
+        EchTrace *merged = ech_import_add_resident(bare, import->resident, import->diag, &error);
+        ech_trace_unref(bare);
+        bare = merged;
     }
-    if (error)
+    tell(import->diag);
+    if (bare && !(strict && !ech_diag_check_strict(import->diag, &error)))
+        trace = ech_import_with_counters(import, bare, &error);
+    if (!trace) {
+        g_prefix_error(&error, "%s: ", rest[0]);
         return ech_cli_fail(error);
-    size_t n;
-    const EchDiagRow *rows = ech_diag_rows(import->diag, &n);
-    for (size_t i = 0; i < n; i++)
-        fprintf(stderr, "%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count, rows[i].first ? ", first at " : "",
-                rows[i].first ? rows[i].first : "");
-    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
-        fprintf(stderr, "%s\n", *remark);
-    g_autoptr(EchTrace) trace = ech_import_with_counters(import, lowered ? lowered : import->trace, &error);
-    if (!trace)
+    }
+    g_autofree char *title = g_path_get_basename(rest[0]);
+    if (!write_trace(trace, writer, title, out, &error))
         return ech_cli_fail(error);
-    if (out) {
-        if (!ech_trace_file_write(trace, out, &error))
-            return ech_cli_fail(error);
+    if (out)
         fprintf(stderr, "%s: %s, %zu operations, %zu buffers -> %s\n", rest[0], import->format, ech_trace_n_ops(trace), ech_trace_n_buffers(trace), out);
-    } else {
-        GString *text = ech_trace_file_print(trace);
-        ech_cli_print(text->str);
-        g_string_free(text, TRUE);
-    }
     return ECH_EXIT_DONE;
 }

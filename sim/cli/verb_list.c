@@ -9,6 +9,7 @@
 #include "sim/pass/pass.h"
 #include "sim/replay/cuda.h"
 #include "sim/replay/replay.h"
+#include "sim/report/writers.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
@@ -173,6 +174,18 @@ static bool list_formats(Writer *writer, GError **error)
     return true;
 }
 
+static bool list_writers(Writer *writer, GError **error)
+{
+    (void)error;
+    size_t n;
+    const EchTraceWriter *writers = ech_trace_writers(&n);
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *summary = g_strdup_printf("%s (%s)", writers[i].summary, writers[i].endings);
+        write_row(writer, &(Row){writers[i].name, summary, NULL, NULL});
+    }
+    return true;
+}
+
 static bool list_engines(Writer *writer, GError **error)
 {
     (void)error;
@@ -201,7 +214,7 @@ static const struct {
     const char *name;
     bool (*list)(Writer *writer, GError **error);
 } kinds[] = {
-    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes}, {"formats", list_formats}, {"engines", list_engines},
+    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes}, {"formats", list_formats}, {"writers", list_writers}, {"engines", list_engines},
 };
 
 int ech_verb_list(int argc, char **argv)

@@ -1,5 +1,6 @@
 /* echelon report: the HTML page of a finished run. */
 #include "sim/cli/cli.h"
+#include "sim/experiment/output.h"
 
 #include "sim/base/error.h"
 #include "sim/report/report.h"
@@ -51,7 +52,7 @@ int ech_verb_report(int argc, char **argv)
         return ech_cli_fail(error);
     g_autoptr(GString) page = ech_report_html(run, details);
     g_autofree char *path = output ? g_strdup(output) : g_build_filename(rest[0], "report.html", NULL);
-    if (!g_file_set_contents_full(path, page->str, (gssize)page->len, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &error))
+    if (!ech_output_file(path, page->str, page->len, &error))
         return ech_cli_fail(error);
     g_autofree char *line = g_strdup_printf("%s\n", path);
     ech_cli_print(line);

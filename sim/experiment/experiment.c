@@ -628,6 +628,39 @@ static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options
     return true;
 }
 
+EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag, GError **error)
+{
+    EchDevice *compiled = compiled_device(program, *reference);
+    /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for. */
+    bool by_model = kernel_time == ECH_KERNEL_TIME_MODEL;
+    bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(device->family, "tpu") == 0 && (by_model || kernel_time == ECH_KERNEL_TIME_AUTO);
+    if (compiled && model) {
+        ech_diag_remark(diag, "the program was compiled for %s; its kernels keep their windows and are priced on %s", compiled->name, device->name);
+        ech_device_free(*reference);
+        *reference = compiled;
+    } else if (compiled) {
+        ech_diag_remark(diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name, device->name);
+        ech_device_free(*reference);
+        *reference = compiled;
+    }
+    if (!program->assignment) {
+        if (program->platform == ECH_PLATFORM_TPU && !program->chip && strcmp((*reference)->family, "tpu") == 0 &&
+            !ech_program_set_chip(program, (*reference)->name, error))
+            return NULL;
+        const EchMemory *hbm = ech_device_memory(*reference, "hbm");
+        EchProgramAssignment *made = !ech_program_assign ? NULL : ech_program_assign(program, hbm ? hbm->assignment_limit : 0, diag, error);
+        if (!made && ech_program_assign)
+            return NULL;
+        if (made)
+            ech_program_set_assignment(program, made, "made by echelon");
+    }
+    EchLowerOptions options = {.loop_trips = trips, .price_on = model ? device : NULL, .price_by_model = by_model};
+    EchTrace *trace = ech_program_lower(program, *reference, &options, diag, error);
+    if (trace && model) /* nothing is left to scale */
+        g_clear_pointer(reference, ech_device_free);
+    return trace;
+}
+
 /* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
 static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay, EchResult *result, GError **error)
 {
@@ -637,34 +670,7 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
         g_autoptr(EchProgram) program = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
         if (!program)
             return false;
-        EchDevice *compiled = compiled_device(program, result->reference);
-        /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for. */
-        bool by_model = replay->kernel_time == ECH_KERNEL_TIME_MODEL;
-        bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(result->device->family, "tpu") == 0 && (by_model || replay->kernel_time == ECH_KERNEL_TIME_AUTO);
-        if (compiled && model) {
-            ech_diag_remark(result->pass_diag, "the program was compiled for %s; its kernels keep their windows and are priced on %s", compiled->name, result->device->name);
-            ech_device_free(result->reference);
-            result->reference = compiled;
-        } else if (compiled) {
-            ech_diag_remark(result->pass_diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name, result->device->name);
-            ech_device_free(result->reference);
-            result->reference = compiled;
-        }
-        if (!program->assignment) {
-            if (program->platform == ECH_PLATFORM_TPU && !program->chip && strcmp(result->reference->family, "tpu") == 0 &&
-                !ech_program_set_chip(program, result->reference->name, error))
-                return false;
-            const EchMemory *hbm = ech_device_memory(result->reference, "hbm");
-            EchProgramAssignment *made = !ech_program_assign ? NULL : ech_program_assign(program, hbm ? hbm->assignment_limit : 0, result->pass_diag, error);
-            if (!made && ech_program_assign)
-                return false;
-            if (made)
-                ech_program_set_assignment(program, made, "made by echelon");
-        }
-        EchLowerOptions options = {.loop_trips = replay->trips, .price_on = model ? result->device : NULL, .price_by_model = by_model};
-        trace = ech_program_lower(program, result->reference, &options, result->pass_diag, error);
-        if (trace && model) /* nothing is left to scale */
-            g_clear_pointer(&result->reference, ech_device_free);
+        trace = ech_experiment_lower(program, result->device, &result->reference, (EchKernelTime)replay->kernel_time, replay->trips, result->pass_diag, error);
         result->program = g_steal_pointer(&program);
         if (trace && import->resident) {
             EchTrace *merged = ech_import_add_resident(trace, import->resident, result->pass_diag, error);

@@ -71,6 +71,9 @@ typedef struct {
 
 /** Imports (once per file), loads the device, runs the passes, lowers, replays. Errors of any of these. */
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Lowers a program as `run` does: an assignment is made where it has none, TPU kernels are priced for @device. *@reference: the device without edits; becomes the one that the
+ * program was compiled for, or NULL where nothing is left to scale (owned by the caller throughout). Remarks go to @diag. */
+EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Imports the traces that more than one case uses, so that workers forked later share them. */
 bool ech_experiment_preload(EchExperiment *experiment, GError **error);
 void ech_result_free(EchResult *result);

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct EchOutput {
@@ -104,8 +106,26 @@ void ech_output_free(EchOutput *output)
     g_free(output);
 }
 
+/* Devices, pipes and links are written in place: a rename would put a file where they were. */
+static bool write_in_place(const char *path, const void *data, size_t n, GError **error)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        return set_errno_error(error, path, errno);
+    bool ok = fwrite(data, 1, n, file) == n;
+    int code = errno;
+    if (fclose(file) != 0 && ok) {
+        code = errno;
+        ok = false;
+    }
+    return ok || set_errno_error(error, path, code);
+}
+
 bool ech_output_file(const char *path, const void *data, size_t n, GError **error)
 {
+    GStatBuf status;
+    if (g_lstat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+        return write_in_place(path, data, n, error);
     g_autoptr(GError) own = NULL;
     if (g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &own))
         return true;

@@ -142,7 +142,7 @@ EchTimeline *ech_timeline_new(const EchReport *report)
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
         EchOpKind kind = (EchOpKind)ech_trace_ops(trace)[span->op].kind;
-        if (kind == ECH_OP_LOOP || kind == ECH_OP_MARK)
+        if (kind == ECH_OP_LOOP || (kind == ECH_OP_MARK && span->end == span->start))
             continue;
         EchSlice slice = {span->queue, i, span->start, span->end};
         g_array_append_val(slices, slice);

@@ -100,3 +100,10 @@ $ echelon list devices --sources | sed -n '/^  tpu-v6e/,/^  tpu7x/p' | grep 'lin
       links.host.latency                                1000000  assumed
       links.host.engines_to                                   1  measured: recorded, copies of one direction complete one after the other
       links.host.engines_from                                 1  measured: recorded
+$ echelon list writers
+  ech              echelon's own trace: everything that is known, as text (.ech)
+  chrome           Chrome's JSON timeline of what was recorded (ui.perfetto.dev, chrome://tracing) (.json)
+  perfetto         the same as Perfetto's protobuf (.pftrace .perfetto-trace)
+  pprof            memory held at the peak by stack, for pprof (gzip with .gz) (.pb .pprof .prof)
+  minimalloc       lifetimes of the memory's buffers as MiniMalloc's CSV (.csv)
+  chakra           MLCommons Chakra execution trace, loops unrolled (.et)

@@ -1,0 +1,95 @@
+Captured files to our trace and to other tools' formats; what was lost is said; nothing is left half written.
+$ echelon import tests/fuzz/corpus/chakra/gpu.et
+note allocations_inferred_from_first_write: 2
+note frees_inferred_from_last_use: 2
+a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks
+echelon-trace 1 "chakra"
+property "chakra_version" "0.0.4"
+property "chakra.rank" "0"
+property "records.COMP" "3"
+property "records.COMM_COLL" "1"
+property "noted.allocations_inferred_from_first_write" "2"
+property "noted.frees_inferred_from_last_use" "2"
+strings 0
+memories 2
+"hbm"
+"host"
+queues 4
+host 0 "thread 1"
+copy 0 "stream 20"
+compute 0 "stream 7"
+collective 0 "stream 20"
+buffers 4
+b "storage 3" m=0 bytes=2048
+b "storage 4" m=0 bytes=2112 resident=1
+b "storage 8" m=0 bytes=4096
+b "storage 2" m=1 bytes=2048 resident=1
+ops 8
+mark "aten::mm" q=0 start=0 duration=40000000
+alloc q=1 target=0 bytes=2048~
+copy "Memcpy HtoD (Pinned -> Device)" q=1 from=1 to=0 bytes=2048~ r=3:2048~ w=0:2048~ after=-2 start=1000000 duration=5000000
+alloc q=2 target=2 bytes=4096~
+kernel "gemm_kernel" q=2 r=0:2048~ r=1:2048~ w=2:4096~ after=-4 after=-2 start=10000000 duration=25000000
+free q=2 target=0 bytes=2048~
+collective "all_reduce" q=3 type=all-reduce from=0 bytes=4096 r=2:4096~ after=-6 after=-2 start=40000000 duration=90000000
+free q=3 target=2 bytes=4096~
+$ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.ech 2>&1 | sed "s,$T,T,"; echelon import $T/a.ech -o $T/b.ech 2>/dev/null; cmp $T/a.ech $T/b.ech && echo the same
+note allocations_inferred_from_first_write: 2
+note frees_inferred_from_last_use: 2
+a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks
+tests/fuzz/corpus/chakra/gpu.et: chakra, 8 operations, 4 buffers -> T/a.ech
+the same
+$ echelon import tests/fuzz/corpus/chakra/cycle.et --strict -o $T/c.ech; ls $T
+dropped or repaired repeated_node_ids: 1, first at node 3
+dropped or repaired nodes_in_dependency_cycles: 3, first at node 1
+note control_dependencies_against_data: 1
+note allocations_inferred_from_first_write: 1
+note frees_inferred_from_last_use: 1
+echelon: tests/fuzz/corpus/chakra/cycle.et: node 3: 1 repeated_node_ids; expected none with --strict
+a.ech
+b.ech
+$ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.csv 2>&1 | sed "s,$T,T,"; cat $T/a.csv
+note allocations_inferred_from_first_write: 2
+note frees_inferred_from_last_use: 2
+a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks
+lifetimes are those of hbm, half-open, in numbers of operations
+tests/fuzz/corpus/chakra/gpu.et: chakra, 8 operations, 4 buffers -> T/a.csv
+id,lower,upper,size
+storage 4,0,8,2112
+storage 3,1,5,2048
+storage 8,3,7,4096
+$ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.json.gz 2>/dev/null; gzip -dc $T/a.json.gz | tail -3
+{"ph":"C","pid":3,"tid":1,"name":"hbm bytes","ts":40.000,"args":{"live":2112,"reserved, not live":0}},
+{"ph":"C","pid":3,"tid":2,"name":"host bytes","ts":0.000,"args":{"live":2048,"reserved, not live":0}}
+]}
+$ echelon import tests/fuzz/corpus/chakra/gpu.et --to chakra -o $T/anything 2>/dev/null; echelon info $T/anything | sed "s,$T,T," | head -3
+T/anything: chakra
+8 operations on 4 queues, 4 buffers
+  kernel 1 copy 1 alloc 2 free 2 collective 1 mark 1
+$ echelon import tests/golden/data/stream.ech -o $T/no.pftrace; ls $T/no.pftrace 2>&1 | sed "s,$T,T,"
+echelon: stream.ech: no operation has a recorded start, so there is no timeline to write; 'echelon run -o DIR' writes the simulated one
+ls: cannot access 'T/no.pftrace': No such file or directory
+$ echelon import tests/golden/data/stream.ech -o $T/x.foo 2>&1 | sed "s,$T,T,"
+echelon: T/x.foo: the ending does not say what to write; expected one of .ech, .json, .pftrace .perfetto-trace, .pb .pprof .prof, .csv, .et (and .gz behind it), or --to FORMAT
+$ echelon import tests/golden/data/stream.ech --to perfeto
+echelon: --to perfeto: no such format to write; did you mean 'perfetto'?
+exit 2
+$ echelon import tests/golden/data/stream.ech -o $T/none/x.ech 2>&1 | sed "s,$T,T,"
+echelon: T/none/x.ech: No such file or directory
+$ echelon import tests/golden/data/stream.ech -o /dev/full/x.ech
+echelon: /dev/full/x.ech: Not a directory
+exit 1
+$ echelon import tests/golden/data/stream.ech -o /dev/full --to ech
+echelon: /dev/full: No space left on device
+exit 1
+$ echelon import tests/golden/data/stream.ech --to ech -o /dev/stdout 2>/dev/null | head -1
+echelon-trace 1 "test"
+$ echelon import tests/golden/data/stream.ech >/dev/full
+echelon: standard output: No space left on device
+exit 1
+$ echelon import
+echelon import: one FILE is needed
+exit 2
+$ echelon import tests/golden/data/small.yaml
+echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"
+exit 1
