@@ -6,6 +6,7 @@
 #include "sim/experiment/experiment.h"
 #include "sim/experiment/output.h"
 #include "sim/import/import.h"
+#include "sim/report/program_info.h"
 #include "sim/report/writers.h"
 
 #include <glib/gstdio.h>
@@ -50,12 +51,8 @@ static EchTrace *lower(EchProgram *program, const char *device_name, uint64_t tr
         ech_device_free(reference);
         ech_diag_remark(diag, "an XLA program, lowered for %s", name);
     } else {
-        if (!program->assignment && program->platform != ECH_PLATFORM_TPU) {
-            EchProgramAssignment *made = ech_program_assign(program, 0, diag, error);
-            if (!made)
-                return NULL;
-            ech_program_set_assignment(program, made, "made by echelon");
-        }
+        if (!ech_report_program_complete(program, NULL, diag, error))
+            return NULL;
         EchLowerOptions options = {.loop_trips = trips};
         trace = ech_program_lower(program, NULL, &options, diag, error);
         ech_diag_remark(diag, "an XLA program, lowered for no chip in particular (it does not name its own): kernels have operations and bytes, but not the compiler's times%s; --device gives them",
