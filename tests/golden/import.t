@@ -10,6 +10,7 @@ property "records.COMP" "3"
 property "records.COMM_COLL" "1"
 property "noted.allocations_inferred_from_first_write" "2"
 property "noted.frees_inferred_from_last_use" "2"
+property "remark.0" "a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks"
 strings 0
 memories 2
 "hbm"
@@ -65,7 +66,7 @@ $ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.json.gz 2>/dev/null; gz
 $ echelon import tests/fuzz/corpus/chakra/gpu.et --to chakra -o $T/anything 2>/dev/null; echelon info $T/anything | sed "s,$T,T," | head -3
 T/anything: chakra
 8 operations on 4 queues, 4 buffers
-  kernel 1 copy 1 alloc 2 free 2 collective 1 mark 1
+  kernel 1  copy 1  alloc 2  free 2  collective 1  mark 1
 $ echelon import tests/golden/data/stream.ech -o $T/no.pftrace; ls $T/no.pftrace 2>&1 | sed "s,$T,T,"
 echelon: stream.ech: no operation has a recorded start, so there is no timeline to write; 'echelon run -o DIR' writes the simulated one
 ls: cannot access 'T/no.pftrace': No such file or directory
