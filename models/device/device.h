@@ -28,6 +28,7 @@ typedef struct {
     EchTime latency;
     EchBytes granule;           /**< Smallest access. */
     bool assignable;            /**< The compiler may place values here. */
+    char *dram;                 /**< Generation whose timing holds (models/memory/hbm.h: "hbm2e"), or NULL. */
     EchCurvePoint *curve;       /**< curve[n_curve], ascending bytes; may be empty. */
     size_t n_curve;
 } EchMemory;

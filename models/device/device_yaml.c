@@ -2,6 +2,7 @@
 #include "models/device/device_yaml.h"
 
 #include "models/device/gpu_target.h"
+#include "models/memory/hbm.h"
 
 #include "sim/base/error.h"
 #include "sim/base/param.h"
@@ -257,7 +258,7 @@ static bool check_section(const EchYamlNode *node, const char *section, const Fi
 
 static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memory, GError **error)
 {
-    static const char *const others[] = {"kind", "curve", "source", NULL};
+    static const char *const others[] = {"kind", "curve", "source", "dram", NULL};
     g_autofree char *section = g_strdup_printf("memories.%s", memory->name);
     if (!check_section(node, section, memory_fields, others, error))
         return false;
@@ -272,6 +273,10 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
     if (!read_name(kind, section, memory_kinds, &index, error))
         return false;
     memory->kind = (EchMemoryKind)index;
+    const EchYamlNode *dram = ech_yaml_get(node, "dram");
+    if (dram && !read_name(dram, section, ech_hbm_names(), &index, error))
+        return false;
+    memory->dram = dram ? g_strdup(dram->text) : NULL;
     const char *source = text_of(node, "source");
     for (size_t i = 0; i < node->n; i++) {
         const Field *field = find_field(memory_fields, node->keys[i]);
@@ -510,7 +515,7 @@ static bool read_products(const EchYamlNode *root, char ***ret, GError **error)
 
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
 {
-    static const char *const keys[] = {"name", "summary", "family", "compiler", "products", "cores", "memories", "links", "units", "kernel", "runtime", "layout", NULL};
+    static const char *const keys[] = {"name", "summary", "family", "compiler", "products", "cores", "memories", "links", "units", "kernel", "runtime", "layout", "dram", NULL};
     static const char *const families[] = {"tpu", "gpu", "other", NULL};
     if (!ech_yaml_check_keys(root, "device", keys, error))
         return NULL;
@@ -539,7 +544,7 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
     }
     if (!read_list(&loader, root, "memories", error) || !read_list(&loader, root, "links", error) || !read_list(&loader, root, "units", error))
         return NULL;
-    static const char *const models[] = {"kernel", "runtime", "layout", NULL};
+    static const char *const models[] = {"kernel", "runtime", "layout", "dram", NULL};
     for (const char *const *model = models; *model; model++) {
         const EchYamlNode *node = ech_yaml_get(root, *model);
         if (node && node->kind == ECH_YAML_SCALAR && *node->text) {

@@ -1,6 +1,8 @@
 #include "sim/replay/price.h"
 
+#include "models/layout/layout.h"
 #include "models/link/link.h"
+#include "models/memory/hbm.h"
 #include "sim/base/error.h"
 
 #include <math.h>
@@ -45,6 +47,7 @@ typedef struct {
     uint32_t *unit;              /* By device unit. */
     uint32_t kind_unit[ECH_N_WORK_UNITS];
     const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
+    EchHbm *dram;                /* Likewise; banks 0 where its timing is not known. */
     EchFluidResource *resources; /* Only capacities are used here. */
     uint32_t n_resources;
     uint8_t *kinds;
@@ -110,8 +113,12 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
         map->kind_unit[ECH_WORK_MATRIX] = map->kind_unit[ECH_WORK_VECTOR];
     size_t n = ech_trace_n_memories(trace);
     map->memory = g_new(const EchMemory *, n + 1);
-    for (size_t i = 0; i < n; i++)
+    map->dram = g_new0(EchHbm, n + 1);
+    for (size_t i = 0; i < n; i++) {
         map->memory[i] = ech_device_memory(device, ech_trace_memory(trace, (EchId)i));
+        if (map->memory[i])
+            (void)ech_hbm_of(device, map->memory[i], &map->dram[i]);
+    }
 }
 
 static void map_clear(Map *map)
@@ -126,6 +133,7 @@ static void map_clear(Map *map)
         g_free(map->link[d]);
     g_free(map->unit);
     g_free(map->memory);
+    g_free(map->dram);
 }
 
 /* The parts of one op while they are added up: a dense row of amounts. */
@@ -201,6 +209,36 @@ typedef struct {
     EchDiag *diag;
 } Pricer;
 
+/* Bytes of an array that lie together: a row of a tile, or the most minor dimension. */
+static uint64_t row_bytes(const EchTrace *trace, const EchBuffer *buffer)
+{
+    const char *shape = ech_trace_string(trace, buffer->shape);
+    EchLayout layout;
+    if (!*shape || !ech_layout_parse(shape, strlen(shape), &layout, NULL, NULL) || layout.rank == 0)
+        return 0;
+    uint64_t minor = layout.dims[layout.order[0]];
+    const EchTile *tile = layout.n_tiles ? &layout.tiles[0] : NULL;
+    if (tile && tile->dims[tile->rank - 1] > 0)
+        minor = MIN(minor, (uint64_t)tile->dims[tile->rank - 1]);
+    return MAX(minor * ech_layout_element_bits(&layout) / 8, 1);
+}
+
+/* How much more of a memory's port scattered accesses take than as many bytes in a stream. */
+static double scatter_factor(const Pricer *pricer, const Map *map, const EchUse *use)
+{
+    const EchBuffer *buffer = &ech_trace_buffers(pricer->trace)[use->buffer];
+    const EchHbm *dram = &map->dram[buffer->memory];
+    if (use->pattern == ECH_PATTERN_STREAM || dram->banks == 0)
+        return 1;
+    uint64_t row = row_bytes(pricer->trace, buffer), granule = MAX(map->memory[buffer->memory]->granule, 1);
+    EchHbmPattern pattern = {.kind = ECH_HBM_RANDOM, .run = MAX(row, 1), .reads = use->access == ECH_READ ? 1 : 0};
+    if (row == 0)
+        pattern.run = granule;
+    if (use->pattern == ECH_PATTERN_STRIDED) /* a granule of every row */
+        pattern = (EchHbmPattern){.kind = ECH_HBM_STRIDED, .run = MAX(granule, dram->burst_bytes), .stride = MAX(row, granule), .reads = pattern.reads};
+    return ech_hbm_slowdown(dram, &pattern);
+}
+
 static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
 {
     const EchUse *uses = ech_trace_uses(pricer->trace);
@@ -208,10 +246,11 @@ static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp
     size_t n = ech_trace_n_memories(pricer->trace);
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         EchId memory = buffers[uses[u].buffer].memory;
+        double bytes = (double)uses[u].bytes * scatter_factor(pricer, map, &uses[u]);
         if (uses[u].access == ECH_WRITE)
-            pricer->written[memory] += (double)uses[u].bytes;
+            pricer->written[memory] += bytes;
         else
-            pricer->read[memory] += (double)uses[u].bytes;
+            pricer->read[memory] += bytes;
     }
     for (size_t m = 0; op->n_uses > 0 && m < n; m++) {
         if (map->memory[m] && (pricer->read[m] > 0 || pricer->written[m] > 0))
