@@ -17,9 +17,10 @@ static const EchAllocClass *const classes[] = {
 /* The table of live allocations: pages that exist only while something in them is live, so that memory follows the live blocks. */
 enum { PAGE_BITS = 9, PAGE_ITEMS = 1 << PAGE_BITS };
 struct EchLivePage {
+    EchLive items[PAGE_ITEMS]; /* first, and on a cache line: no item lies in two */
     uint32_t n;
-    EchLive items[PAGE_ITEMS];
 };
+enum { CACHE_LINE = 64 };
 
 const EchAllocInfo *ech_alloc_infos(size_t *ret_n)
 {
@@ -130,7 +131,7 @@ void ech_allocator_free(EchAllocator *self)
     if (self->class->params)
         ech_params_clear(self->class->params, self);
     for (size_t i = 0; i < self->n_pages; i++)
-        g_free(self->pages[i]);
+        g_aligned_free(self->pages[i]);
     g_free(self->pages);
     ech_device_memory_clear(&self->memory);
     g_free(self->name);
@@ -148,6 +149,20 @@ EchLive *ech_alloc_live(EchAllocator *self, uint32_t id)
     return live->rounded ? live : NULL;
 }
 
+void ech_alloc_prefetch(const EchAllocator *self, uint32_t id, unsigned stage)
+{
+    size_t page = id >> PAGE_BITS;
+    if (page >= self->n_pages || !self->pages[page])
+        return;
+    const EchLive *live = &self->pages[page]->items[id & (PAGE_ITEMS - 1)];
+    if (stage == 0) {
+        __builtin_prefetch(live);
+        __builtin_prefetch(&self->pages[page]->n);
+    } else if (live->rounded) {
+        self->class->prefetch(self, live, stage - 1);
+    }
+}
+
 /* The slot of an id that is not live; NULL if it is. */
 static EchLive *slot(EchAllocator *self, uint32_t id)
 {
@@ -159,7 +174,7 @@ static EchLive *slot(EchAllocator *self, uint32_t id)
         self->n_pages = n;
     }
     if (G_UNLIKELY(!self->pages[page]))
-        self->pages[page] = g_new0(EchLivePage, 1);
+        self->pages[page] = g_aligned_alloc0(1, sizeof(EchLivePage), CACHE_LINE);
     EchLive *live = &self->pages[page]->items[id & (PAGE_ITEMS - 1)];
     return live->rounded ? NULL : live;
 }
@@ -180,7 +195,7 @@ static void drop_page_if_empty(EchAllocator *self, uint32_t id)
 {
     size_t page = id >> PAGE_BITS;
     if (self->pages[page]->n == 0)
-        g_clear_pointer(&self->pages[page], g_free);
+        g_clear_pointer(&self->pages[page], g_aligned_free);
 }
 
 EchFit ech_allocator_alloc(EchAllocator *self, const EchAllocRequest *request, EchPlacement *ret)
@@ -235,7 +250,7 @@ bool ech_allocator_release(EchAllocator *self, uint32_t id)
     live->rounded = 0;
     EchLivePage *page = self->pages[id >> PAGE_BITS];
     if (--page->n == 0)
-        g_clear_pointer(&self->pages[id >> PAGE_BITS], g_free);
+        g_clear_pointer(&self->pages[id >> PAGE_BITS], g_aligned_free);
     return true;
 }
 
@@ -259,7 +274,7 @@ bool ech_allocator_reset(EchAllocator *self)
     for (size_t i = 0; i < self->n_pages; i++) {
         if (self->pages[i])
             self->stats.frees += self->pages[i]->n;
-        g_clear_pointer(&self->pages[i], g_free);
+        g_clear_pointer(&self->pages[i], g_aligned_free);
     }
     self->stats.live = self->stats.requested = 0;
     return true;
@@ -286,6 +301,21 @@ const EchAllocStat *ech_allocator_own_stats(EchAllocator *self, size_t *ret_n)
         self->class->own_stats(self, self->own);
     *ret_n = self->own->len;
     return (const EchAllocStat *)(const void *)self->own->data;
+}
+
+bool ech_allocator_shape(const EchAllocator *self, EchAllocShape *ret)
+{
+    if (!self->class->shape)
+        return false;
+    *ret = (EchAllocShape){0};
+    self->class->shape(self, ret);
+    return true;
+}
+
+void ech_alloc_add_tree(EchAllocShape *shape, uint64_t keys, unsigned depth)
+{
+    shape->keys += keys;
+    shape->depth = keys ? MAX(shape->depth, depth) : shape->depth;
 }
 
 void ech_alloc_add_stat(GArray *out, const char *name, int64_t value)

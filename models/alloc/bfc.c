@@ -324,6 +324,24 @@ static void bfc_release(EchAllocator *base, uint32_t id, const EchLive *live)
     coalesce(self, at);
 }
 
+static void bfc_prefetch(const EchAllocator *base, const EchLive *live, unsigned stage)
+{
+    const EchChunk *items = ((const Bfc *)base)->chunks.items, *chunk = &items[live->handle];
+    if (stage == 0) {
+        __builtin_prefetch(chunk);
+    } else {
+        __builtin_prefetch(&items[chunk->prev]);
+        __builtin_prefetch(&items[chunk->next]);
+    }
+}
+
+static void bfc_shape(const EchAllocator *base, EchAllocShape *ret)
+{
+    const Bfc *self = (const Bfc *)base;
+    for (unsigned i = 0; i < N_TREES; i++)
+        ech_alloc_add_tree(ret, self->free[i].n, self->free[i].height + 1);
+}
+
 static EchBytes bfc_largest(const EchAllocator *base)
 {
     const Bfc *self = (const Bfc *)base;
@@ -492,21 +510,23 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     return each_setting(text, tensorflow_set, self, error);
 }
 
-#define BFC(symbol, text, conf, table)                                                                                                                         \
-    const EchAllocClass ech_alloc_##symbol = {                                                                                                                 \
-        .name = #symbol,                                                                                                                                       \
-        .summary = text,                                                                                                                                       \
-        .source = "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}",                                                                              \
-        .size = sizeof(Bfc),                                                                                                                                   \
-        .params = table,                                                                                                                                       \
-        .configure = conf,                                                                                                                                     \
-        .init = bfc_init,                                                                                                                                      \
-        .done = bfc_done,                                                                                                                                      \
-        .alloc = bfc_alloc,                                                                                                                                    \
-        .release = bfc_release,                                                                                                                                \
-        .largest_free = bfc_largest,                                                                                                                           \
-        .walk_free = bfc_walk,                                                                                                                                 \
-        .own_stats = bfc_own_stats,                                                                                                                            \
+#define BFC(symbol, text, conf, table)                                                                                                                                                     \
+    const EchAllocClass ech_alloc_##symbol = {                                                                                                                                             \
+        .name = #symbol,                                                                                                                                                                   \
+        .summary = text,                                                                                                                                                                   \
+        .source = "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}",                                                                                                          \
+        .size = sizeof(Bfc),                                                                                                                                                               \
+        .params = table,                                                                                                                                                                   \
+        .configure = conf,                                                                                                                                                                 \
+        .init = bfc_init,                                                                                                                                                                  \
+        .done = bfc_done,                                                                                                                                                                  \
+        .alloc = bfc_alloc,                                                                                                                                                                \
+        .shape = bfc_shape,                                                                                                                                                                \
+        .prefetch = bfc_prefetch,                                                                                                                                                          \
+        .release = bfc_release,                                                                                                                                                            \
+        .largest_free = bfc_largest,                                                                                                                                                       \
+        .walk_free = bfc_walk,                                                                                                                                                             \
+        .own_stats = bfc_own_stats,                                                                                                                                                        \
     }
 
 BFC(bfc, "XLA's and TensorFlow's best fit with coalescing", NULL, params);

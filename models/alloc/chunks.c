@@ -1,8 +1,12 @@
 #include "models/alloc/chunks.h"
 
+#include <string.h>
+
+G_STATIC_ASSERT(sizeof(EchChunk) == 32);
+
 void ech_chunks_clear(EchChunks *chunks)
 {
-    g_free(chunks->items);
+    g_aligned_free(chunks->items);
     *chunks = (EchChunks){0};
 }
 
@@ -14,7 +18,12 @@ uint32_t ech_chunks_add(EchChunks *chunks, uint64_t address, EchBytes bytes, uin
     } else {
         if (chunks->n == chunks->allocated) {
             chunks->allocated = chunks->allocated ? chunks->allocated * 2 : 256;
-            chunks->items = g_renew(EchChunk, chunks->items, chunks->allocated);
+            /* Two to a cache line. */
+            EchChunk *items = g_aligned_alloc(chunks->allocated, sizeof(EchChunk), 2 * sizeof(EchChunk));
+            if (chunks->n)
+                memcpy(items, chunks->items, chunks->n * sizeof *items);
+            g_aligned_free(chunks->items);
+            chunks->items = items;
             if (chunks->n == 0)
                 chunks->items[chunks->n++] = (EchChunk){0};
         }

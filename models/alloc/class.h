@@ -34,6 +34,9 @@ typedef struct EchAllocClass {
     bool (*alloc)(EchAllocator *self, const EchAllocRequest *request, EchLive *live, EchPlacement *ret);
     void (*release)(EchAllocator *self, uint32_t id, const EchLive *live);
     /* The rest is optional. */
+    /** @live will be released soon: fetches what that reads into the cache, without touching it. Stage 0 first (the block), 1 some events later
+     * (its neighbours). */
+    void (*prefetch)(const EchAllocator *self, const EchLive *live, unsigned stage);
     void (*record_stream)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream);
     void (*stream_done)(EchAllocator *self, uint32_t stream);
     bool (*reset)(EchAllocator *self);
@@ -41,6 +44,8 @@ typedef struct EchAllocClass {
     /** Adds every block that is not in use to @out (EchAllocBlock). */
     void (*walk_free)(const EchAllocator *self, GArray *out);
     void (*own_stats)(EchAllocator *self, GArray *out);
+    /** Adds up its trees, with ech_alloc_add_tree. */
+    void (*shape)(const EchAllocator *self, EchAllocShape *ret);
     bool (*give_back)(EchAllocator *self, uint64_t address, EchBytes bytes);
     bool (*seed)(EchAllocator *self, const EchSeedBlock *blocks, size_t n, GError **error);
 } EchAllocClass;
@@ -63,6 +68,8 @@ bool ech_alloc_take_segment(EchAllocator *self, EchBytes bytes, uint64_t *ret_ad
 void ech_alloc_give_segment(EchAllocator *self, uint64_t address, EchBytes bytes);
 /** Counts reserved bytes that a class keeps itself. */
 void ech_alloc_count_reserved(EchAllocator *self, EchBytes added, EchBytes removed);
+/** Allocation @id will be released soon. Stage 0, 1, 2: ever nearer, some events apart, so that what a stage reads is there. */
+void ech_alloc_prefetch(const EchAllocator *self, uint32_t id, unsigned stage);
 /** The record of a live allocation, or NULL. */
 EchLive *ech_alloc_live(EchAllocator *self, uint32_t id);
 /** Registers an allocation that exists at start (seed). */
@@ -71,5 +78,7 @@ bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live);
 void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data);
 /** Adds what lies below @end between the live allocations as free blocks of segment 0, for allocators with one range. */
 void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out);
+/** For shape. */
+void ech_alloc_add_tree(EchAllocShape *shape, uint64_t keys, unsigned depth);
 /** For own_stats. */
 void ech_alloc_add_stat(GArray *out, const char *name, int64_t value);

@@ -32,6 +32,7 @@ typedef struct {
     uint32_t uses;       /* list of other streams, 0 none */
     bool allocated, mapped;
 } Block;
+G_STATIC_ASSERT(sizeof(Block) == 64); /* a cache line, and laid out so */
 
 typedef struct {
     uint64_t address; /* of the range or the reservation */
@@ -100,29 +101,32 @@ typedef struct {
 
 /* ---- statistics ---- */
 
-static void stat_add(Stat *stat, int64_t n)
+static inline void stat_add(Stat *stat, int64_t n)
 {
     stat->current += n;
     stat->peak = MAX(stat->peak, stat->current);
     stat->allocated += n;
 }
 
-static void stat_sub(Stat *stat, int64_t n)
+static inline void stat_sub(Stat *stat, int64_t n)
 {
     stat->current -= n;
     stat->freed += n;
 }
 
-static void count(PyTorch *self, StatKind kind, bool small, int64_t n)
+/* Five of them an event: without a branch. */
+static inline void stat_change(Stat *stat, int64_t n)
 {
-    Stat *stat = self->stats[kind];
-    if (n > 0) {
-        stat_add(&stat[0], n);
-        stat_add(&stat[small ? 1 : 2], n);
-    } else if (n < 0) {
-        stat_sub(&stat[0], -n);
-        stat_sub(&stat[small ? 1 : 2], -n);
-    }
+    stat->current += n;
+    stat->peak = MAX(stat->peak, stat->current);
+    stat->allocated += n > 0 ? n : 0;
+    stat->freed -= n < 0 ? n : 0;
+}
+
+static inline void count(PyTorch *self, StatKind kind, bool small, int64_t n)
+{
+    stat_change(&self->stats[kind][0], n);
+    stat_change(&self->stats[kind][2 - small], n);
 }
 
 /* ---- blocks, segments, pools ---- */
@@ -135,7 +139,11 @@ static uint32_t new_block(PyTorch *self, Block block)
     } else {
         if (self->n_blocks == self->allocated_blocks) {
             self->allocated_blocks = self->allocated_blocks ? self->allocated_blocks * 2 : 256;
-            self->blocks = g_renew(Block, self->blocks, self->allocated_blocks);
+            Block *blocks = g_aligned_alloc(self->allocated_blocks, sizeof(Block), sizeof(Block));
+            if (self->n_blocks)
+                memcpy(blocks, self->blocks, self->n_blocks * sizeof *blocks);
+            g_aligned_free(self->blocks);
+            self->blocks = blocks;
             if (self->n_blocks == 0)
                 self->blocks[self->n_blocks++] = (Block){0};
         }
@@ -820,6 +828,17 @@ static void pytorch_release(EchAllocator *base, uint32_t id, const EchLive *live
     block->uses = 0;
 }
 
+static void pytorch_prefetch(const EchAllocator *base, const EchLive *live, unsigned stage)
+{
+    const Block *blocks = ((const PyTorch *)base)->blocks, *block = &blocks[live->handle];
+    if (stage == 0) {
+        __builtin_prefetch(block);
+    } else {
+        __builtin_prefetch(&blocks[block->prev]);
+        __builtin_prefetch(&blocks[block->next]);
+    }
+}
+
 /* What a recorded allocator gave back to the device (empty_cache, or another process's pressure). */
 static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes bytes)
 {
@@ -940,9 +959,18 @@ static void pytorch_done(EchAllocator *base)
     ech_tree_clear(&self->event_index);
     g_free(self->pools);
     g_free(self->events);
-    g_free(self->blocks);
+    g_aligned_free(self->blocks);
     g_free(self->segments);
     g_free(self->uses);
+}
+
+static void pytorch_shape(const EchAllocator *base, EchAllocShape *ret)
+{
+    const PyTorch *self = (const PyTorch *)base;
+    for (uint32_t i = 0; i < self->n_pools; i++) {
+        ech_alloc_add_tree(ret, self->pools[i].free.n, self->pools[i].free.height + 1);
+        ech_alloc_add_tree(ret, self->pools[i].unmapped.n, self->pools[i].unmapped.height + 1);
+    }
 }
 
 static EchBytes pytorch_largest(const EchAllocator *base)
@@ -1201,6 +1229,8 @@ const EchAllocClass ech_alloc_pytorch = {
     .release = pytorch_release,
     .record_stream = pytorch_record_stream,
     .stream_done = pytorch_stream_done,
+    .shape = pytorch_shape,
+    .prefetch = pytorch_prefetch,
     .give_back = pytorch_give_back,
     .seed = pytorch_seed,
     .largest_free = pytorch_largest,
