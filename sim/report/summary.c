@@ -262,6 +262,15 @@ static void append_waits(GString *out, const EchReport *report)
     }
 }
 
+/* Whose offsets fixed buffers have. */
+static const char *placed_by(const EchReport *report)
+{
+    const char *source = ech_trace_get_property(report->trace, "buffer_assignment");
+    if (!source || !*source)
+        return "places as in the trace";
+    return strcmp(source, "made by echelon") == 0 ? "placed by the compiler's rules" : "placed by the compiler";
+}
+
 static void append_memories(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
@@ -281,7 +290,7 @@ static void append_memories(GString *out, const EchReport *report)
         if (m->fragmentation >= 0.0005)
             g_string_append_printf(out, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
         g_string_append_printf(out, "; %s\n",
-                               strcmp(m->allocator, "fixed") == 0     ? "placed by the compiler"
+                               strcmp(m->allocator, "fixed") == 0     ? placed_by(report)
                                : strcmp(m->allocator, "counted") == 0 ? "counted only"
                                                                       : m->allocator);
         size_t n;
