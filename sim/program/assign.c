@@ -185,6 +185,7 @@ typedef struct {
     GArray *values;  /* EchId per heap index */
     GArray *sizes;   /* EchBytes */
     GArray *ids;     /* uint64_t */
+    GArray *within;  /* EchBytes per heap index: offset in the place it shares with other slices */
     EchBytes peak;
 } Heap;
 
@@ -194,6 +195,8 @@ typedef struct {
     uint32_t *index;     /* per value: heap index, or ECH_NONE */
     EchId *first_of;     /* per buffer: first value alive, or ECH_NONE */
     uint32_t *alive;     /* per buffer */
+    uint32_t *joined;    /* per value: number of the array that it is or becomes a part of, or 0 */
+    EchId *first_part;   /* per such array: a value that has its place, or ECH_NONE */
     EchBytes live;
 } Simulation;
 
@@ -258,8 +261,14 @@ static void define(Assigner *a, Simulation *s, Heap *heap, EchId v)
 {
     const EchValue *value = &a->p->values[v];
     uint32_t index = s->index[v];
-    EchId with = s->first_of[value->buffer];
+    EchId with = s->first_of[value->buffer], *part = s->joined[v] ? &s->first_part[s->joined[v]] : NULL;
+    if (part && *part == ECH_NONE)
+        *part = v;
+    else if (part && with == ECH_NONE)
+        with = *part;
     if (with != ECH_NONE) {
+        if (s->first_of[value->buffer] == ECH_NONE)
+            s->first_of[value->buffer] = v;
         add_event(heap, ECH_XHEAP_SHARE, index, s->index[with]);
         count(s, heap, value->buffer, true);
         return;
@@ -282,6 +291,42 @@ static void heap_clear(Heap *heap)
     g_clear_pointer(&heap->values, g_array_unref);
     g_clear_pointer(&heap->sizes, g_array_unref);
     g_clear_pointer(&heap->ids, g_array_unref);
+    g_clear_pointer(&heap->within, g_array_unref);
+}
+
+/* Arrays fetched into the on-chip memory in slices lie side by side and become one array without a move: they are one place. Returns how many there are. */
+static uint32_t join_slices(const EchProgram *p, const uint32_t *index, Heap *heap, uint32_t *joined)
+{
+    uint32_t n = 0;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        EchId whole = i->target && strcmp(i->target, "ConcatBitcast") == 0 ? ech_program_value(p, (EchId)k, 0) : ECH_NONE;
+        if (whole == ECH_NONE || index[whole] == ECH_NONE || joined[whole] != 0)
+            continue;
+        EchBytes bytes = 0;
+        joined[whole] = ++n;
+        for (uint32_t o = 0; o < i->n_operands; o++) {
+            EchId slice = ech_program_value(p, ech_program_operand(p, i, o), 0);
+            if (slice == ECH_NONE || index[slice] == ECH_NONE || joined[slice] != 0)
+                continue;
+            joined[slice] = n;
+            g_array_index(heap->within, EchBytes, index[slice]) = bytes;
+            bytes = ech_bytes_add(bytes, p->values[slice].bytes);
+        }
+        bytes = MAX(bytes, p->buffers[p->values[whole].buffer].bytes);
+        g_array_index(heap->sizes, EchBytes, index[whole]) = bytes;
+        for (uint32_t o = 0; o < i->n_operands; o++) {
+            EchId slice = ech_program_value(p, ech_program_operand(p, i, o), 0);
+            if (slice != ECH_NONE && joined[slice] == n)
+                g_array_index(heap->sizes, EchBytes, index[slice]) = bytes;
+        }
+    }
+    return n;
+}
+
+static bool is_preset(const EchProgram *p, int32_t space)
+{
+    return p->platform == ECH_PLATFORM_TPU && (space == ECH_SPACE_VECTOR || space == ECH_SPACE_COMMON);
 }
 
 /* Events of the waiting buffers of one space, in the compiler's order. */
@@ -289,7 +334,7 @@ static Heap simulate(Assigner *a, int32_t space)
 {
     const EchProgram *p = a->p;
     Heap heap = {g_array_new(FALSE, FALSE, sizeof(EchXheapEvent)), g_array_new(FALSE, FALSE, sizeof(EchId)), g_array_new(FALSE, FALSE, sizeof(EchBytes)),
-                 g_array_new(FALSE, FALSE, sizeof(uint64_t)), 0};
+                 g_array_new(FALSE, FALSE, sizeof(uint64_t)), g_array_new(FALSE, TRUE, sizeof(EchBytes)), 0};
     for (EchId v = 0; v < p->n_values; v++) {
         if (p->values[v].start >= 0 && a->waiting[p->values[v].buffer] && p->buffers[p->values[v].buffer].space == space)
             g_array_append_val(heap.values, v);
@@ -312,7 +357,13 @@ static Heap simulate(Assigner *a, int32_t space)
         g_array_append_val(heap.sizes, p->buffers[p->values[v].buffer].bytes);
         g_array_append_val(heap.ids, id);
     }
-    Simulation s = {p, ended, index, first_of, alive, 0};
+    g_array_set_size(heap.within, heap.values->len);
+    g_autofree uint32_t *joined = g_new0(uint32_t, p->n_values + 1);
+    uint32_t n_joined = is_preset(p, space) ? join_slices(p, index, &heap, joined) : 0;
+    g_autofree EchId *first_part = g_new(EchId, (size_t)n_joined + 1);
+    for (uint32_t k = 0; k <= n_joined; k++)
+        first_part[k] = ECH_NONE;
+    Simulation s = {p, ended, index, first_of, alive, joined, first_part, 0};
     guint next = 0;
     for (guint k = 0; k < heap.values->len || next < heap.values->len;) {
         int64_t step = p->values[ends[next]].end;
@@ -465,9 +516,8 @@ static void run_heap(Assigner *a, int32_t space, bool fallback)
         guint k = new_draft(a, &shape);
         draft_at(a, k)->base.is_temp = 1;
         for (guint v = 0; v < heap.values->len; v++)
-            put_value(draft_at(a, k), p, g_array_index(heap.values, EchId, v), offsets[v] == UINT64_MAX ? 0 : offsets[v]);
-        bool preset = p->platform == ECH_PLATFORM_TPU && (space == ECH_SPACE_VECTOR || space == ECH_SPACE_COMMON);
-        EchBytes peak = preset ? preset_peak(a, &heap) : heap.peak;
+            put_value(draft_at(a, k), p, g_array_index(heap.values, EchId, v), offsets[v] == UINT64_MAX ? 0 : ech_bytes_add(offsets[v], g_array_index(heap.within, EchBytes, v)));
+        EchBytes peak = is_preset(p, space) ? preset_peak(a, &heap) : heap.peak;
         a->figures = g_renew(struct EchHeapFigures, a->figures, a->n_figures + 1);
         a->figures[a->n_figures++] = (struct EchHeapFigures){space, size, peak};
         a->largest = MAX(a->largest, peak);
