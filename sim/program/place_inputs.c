@@ -850,3 +850,32 @@ void ech_place_problem_free(EchPlaceProblem *problem)
     g_clear_pointer(&problem->texts, g_ptr_array_unref);
     g_free(problem);
 }
+
+EchPlaceTime ech_place_problem_time(const EchPlaceProblem *problem, const EchProgram *program, const EchPlaceCosts *costs, const EchMsaResult *result)
+{
+    const EchProgram *p = program;
+    uint32_t n = problem->n;
+    g_autofree float *compute = g_new(float, MAX(n, 1)), *total = g_new(float, MAX(n, 1));
+    g_autofree uint64_t *trips = g_new(uint64_t, MAX(n, 1)), *runs = g_new(uint64_t, MAX(p->n_computations, 1));
+    for (size_t c = 0; c < p->n_computations; c++)
+        runs[c] = 1;
+    /* Callers come after what they call: outer loops are met first going backwards. */
+    for (uint32_t t = n; t > 0; t--)
+    {
+        const EchFlowInstruction *in = &problem->instructions[t - 1];
+        uint64_t times = 1;
+        EchOrigin origin;
+        if (in->op == ECH_FLOW_WHILE && !ech_program_trips(p, problem->ids[t - 1], &times, &origin))
+            times = 1;
+        for (uint32_t c = 0; c < in->n_called; c++)
+            runs[in->called[c]] = ech_bytes_mul(runs[in->computation], MAX(times, 1));
+    }
+    for (uint32_t t = 0; t < n; t++)
+    {
+        compute[t] = costs->compute[problem->ids[t]];
+        total[t] = costs->total[problem->ids[t]];
+        trips[t] = runs[problem->instructions[t].computation];
+    }
+    EchPlaceTimes times = {costs->chip->hbm_bytes_per_s, costs->chip->hbm_bytes_per_s * costs->chip->fast_ratio, compute, total, trips};
+    return ech_place_time(&problem->flow->problem, result, &times);
+}

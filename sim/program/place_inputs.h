@@ -7,6 +7,7 @@
 #pragma once
 #include "models/place/cost.h"
 #include "models/place/flow.h"
+#include "models/place/time.h"
 #include "sim/program/program.h"
 
 /** Costs of every instruction of a program, by instruction id. */
@@ -43,6 +44,8 @@ typedef struct {
 EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlaceCosts *costs, bool loops, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_place_problem_free(EchPlaceProblem *problem);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlaceProblem, ech_place_problem_free)
+/** How long the program takes by the cost analysis that placed it, with @result (NULL: everything in HBM); loops run as often as the program tells. */
+EchPlaceTime ech_place_problem_time(const EchPlaceProblem *problem, const EchProgram *program, const EchPlaceCosts *costs, const EchMsaResult *result);
 /** Seconds, reductions, bytes accessed and the first key of the order from @costs; ids[step] names the instructions. */
 void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids);
 /** Pre-order position of array number @leaf of a shape, and back; UINT32_MAX if there is none. */

@@ -1,8 +1,9 @@
-/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz | --alone FILE.hlo.gz]: places one oracle compile again with models/place and prints the outcome as JSON.
+/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz | --alone FILE.hlo.gz | --knobs OTHER.json.gz]: places one oracle compile again with models/place and prints the outcome as JSON.
  *
  * Reads only what a compiler pass would have: schedule, values (their list order is not used), target constraints, options, picker size, bandwidth,
  * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. With --alone
- * everything but the options' numbers comes from the program's text, as in the place pass; the file only gives values their names. */
+ * everything but the options' numbers comes from the program's text, as in the place pass; the file only gives values their names. With --knobs the options are another
+ * compile's of the same program, a what-if; what the compiler decided there is then priced by this file's costs, as ours is: "real". */
 #include "models/place/cost.h"
 #include "models/place/flow.h"
 #include "models/place/loop.h"
@@ -35,6 +36,7 @@ typedef struct {
     double *definitions;      /* benefit of the definition at each position; NAN: not known */
     bool compare;             /* say where our costs differ from the printed ones */
     float *total;             /* bytes accessed per step; NAN: not known, or bound by compute */
+    uint64_t *while_trips;    /* per step: iterations of a loop, else 0 */
     float *loop_compute, *loop_total; /* what the optimizer of unrolled loops is told */
     EchFlow *flow;
 } Replay;
@@ -111,6 +113,7 @@ static void read_schedule(Replay *r)
     JsonArray *schedule = json_object_get_array_member(r->root, "schedule");
     r->n = json_array_get_length(schedule);
     r->instructions = g_new0(EchFlowInstruction, MAX(r->n, 1));
+    r->while_trips = g_new0(uint64_t, MAX(r->n, 1));
     for (uint32_t t = 0; t < r->n; t++)
         g_hash_table_insert(r->step_of, g_strdup(json_array_get_string_element(json_array_get_array_element(schedule, t), 1)), GUINT_TO_POINTER(t + 1));
     const char *entry = r->n > 0 ? json_array_get_string_element(json_array_get_array_element(schedule, r->n - 1), 0) : "";
@@ -152,6 +155,8 @@ static void read_schedule(Replay *r)
             continue;
         JsonObject *extra = json_array_get_object_element(row, 6);
         in->root = in->root || json_object_has_member(extra, "root");
+        if (json_object_has_member(extra, "trips"))
+            r->while_trips[t] = (uint64_t)MAX(json_object_get_int_member(extra, "trips"), 1);
         if (json_object_has_member(extra, "index"))
             in->index = (uint32_t)json_object_get_int_member(extra, "index");
         uint32_t called[64], n_called = 0;
@@ -262,9 +267,9 @@ static double member(JsonObject *object, const char *name, double fallback)
     return json_node_get_value_type(node) == G_TYPE_INT64 ? (double)json_node_get_int(node) : json_node_get_double(node);
 }
 
-static void read_options(const Replay *r)
+static void read_options(const Replay *r, JsonObject *from)
 {
-    JsonObject *in = json_object_get_object_member(r->root, "options");
+    JsonObject *in = json_object_get_object_member(from, "options");
     EchMsaOptions *o = &r->flow->problem.options;
     o->size = (EchBytes)member(in, "max_size_in_bytes", 0);
     o->alignment = (EchBytes)member(in, "alignment_in_bytes", 4096);
@@ -287,7 +292,7 @@ static void read_options(const Replay *r)
     o->sync_copies = member(in, "enable_sync_copy_replacement", 0) != 0;
     o->sync_slices = member(in, "enable_sync_slice_replacement", 0) != 0;
     /* Overlap ratios are arguments of the picker, not printed options: the settings that change them name them. */
-    const char *setting = json_object_get_string_member(r->root, "setting");
+    const char *setting = json_object_get_string_member(from, "setting");
     if (g_strcmp0(setting, "pref4") == 0)
         o->preferred_overlap = 4;
     if (g_strcmp0(setting, "max1") == 0)
@@ -577,6 +582,35 @@ static bool use_program(Replay *r, const char *path, GError **error)
     return true;
 }
 
+/* A parameter that was fetched before the program has no row of its own; another compile may treat it as any other. */
+static void add_candidates(Replay *r)
+{
+    EchMsaProblem *p = &r->flow->problem;
+    JsonArray *list = json_object_get_array_member(r->root, "xprogram_candidates");
+    for (guint i = 0; i < json_array_get_length(list); i++)
+    {
+        int64_t id = json_array_get_int_element(json_array_get_array_element(list, i), 0);
+        for (uint32_t v = 0; v < p->n_values; v++)
+        {
+            EchMsaValue *value = &p->values[v];
+            if ((int64_t)MIN(value->id, INT32_MAX) != id || value->eligible || value->bytes > p->options.size)
+                continue;
+            double gain = 0;
+            for (uint32_t u = 0; u < p->n_uses; u++)
+            {
+                EchMsaUse *use = &p->uses[u];
+                if (use->value != v || r->loop_compute[use->step] > 0 || p->steps[use->step].seconds <= r->chip->clock_s * 1.01)
+                    continue;
+                use->accessed = (int64_t)value->bytes;
+                use->reduction = MIN((double)value->bytes * r->saving, p->steps[use->step].seconds);
+                gain += use->reduction * pow(5, p->steps[use->step].while_nest);
+            }
+            value->eligible = true;
+            value->boundedness = gain / sqrt((double)value->bytes);
+        }
+    }
+}
+
 /* Unrolled loops, where the options have their optimizer on. */
 static void optimize_loops(Replay *r, bool report)
 {
@@ -773,6 +807,115 @@ static void print_placement(const Replay *r, const EchMsaResult *result, JsonBui
     json_builder_add_int_value(out, (gint64)evicted);
 }
 
+/* Seconds of a placement by the file's own costs. Slices count as one copy: the compiler's are not told apart in its list. */
+static double time_of(const Replay *r, const EchMsaResult *result)
+{
+    g_autofree uint64_t *trips = g_new(uint64_t, MAX(r->n, 1)), *runs = g_new(uint64_t, MAX(r->n, 1));
+    for (uint32_t t = 0; t < r->n; t++)
+        runs[t] = 1; /* per computation: fewer than steps */
+    for (uint32_t t = r->n; t > 0; t--)
+        for (uint32_t c = 0; c < r->instructions[t - 1].n_called; c++)
+            if (r->instructions[t - 1].called[c] < r->n)
+                runs[r->instructions[t - 1].called[c]] = runs[r->instructions[t - 1].computation] * MAX(r->while_trips[t - 1], 1);
+    for (uint32_t t = 0; t < r->n; t++)
+        trips[t] = runs[r->instructions[t].computation];
+    g_autofree EchMsaStay *stays = g_memdup2(result->stays, MAX(result->n_stays, 1) * sizeof(EchMsaStay));
+    for (uint32_t s = 0; s < result->n_stays; s++)
+        stays[s].n_slices = 0;
+    EchMsaResult whole = *result;
+    whole.stays = stays;
+    EchPlaceTimes times = {r->bandwidth, r->bandwidth * r->chip->fast_ratio, r->loop_compute, r->loop_total, trips};
+    EchPlaceTime time = ech_place_time(&r->flow->problem, &whole, &times);
+    return time.work + time.waits;
+}
+
+static void print_time(const Replay *r, const EchMsaResult *result, JsonBuilder *out)
+{
+    json_builder_set_member_name(out, "seconds");
+    json_builder_add_double_value(out, time_of(r, result));
+}
+
+/* What the compiler decided, as a result of ours. */
+static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
+{
+    JsonArray *schedule = json_object_get_array_member(from, "schedule");
+    bool same = json_array_get_length(schedule) == r->n;
+    for (uint32_t t = 0; same && t < r->n; t++)
+        same = strcmp(json_array_get_string_element(json_array_get_array_element(schedule, t), 1), r->instructions[t].name) == 0;
+    const EchMsaProblem *p = &r->flow->problem;
+    g_autoptr(GHashTable) uses = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (uint32_t u = 0; u < p->n_uses; u++)
+        g_hash_table_insert(uses, use_text(r, u), GUINT_TO_POINTER(u + 1));
+    g_autoptr(GHashTable) sizes = g_hash_table_new(NULL, NULL), others = g_hash_table_new(NULL, NULL);
+    JsonArray *values = json_object_get_array_member(from, "values");
+    for (guint i = 0; i < json_array_get_length(values); i++)
+    {
+        JsonArray *row = json_array_get_array_element(values, i);
+        g_hash_table_insert(sizes, GINT_TO_POINTER((int)json_array_get_int_element(row, 0) + 1), GSIZE_TO_POINTER((gsize)json_array_get_int_element(row, 3)));
+    }
+    g_autoptr(GArray) stays = g_array_new(FALSE, FALSE, sizeof(EchMsaStay));
+    g_autofree bool *fast = g_new0(bool, MAX(p->n_uses, 1));
+    EchBytes prefetched = 0;
+    static const char *const lists[] = {"allocations", "allocations_other"};
+    for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
+    {
+        JsonArray *list = json_object_has_member(from, lists[l]) ? json_object_get_array_member(from, lists[l]) : NULL;
+        for (guint i = 0; list != NULL && i < json_array_get_length(list); i++)
+        {
+            JsonObject *a = json_array_get_object_element(list, i);
+            const char *kind = json_object_get_string_member(a, "k");
+            EchMsaStay stay = {.fast = strcmp(json_object_get_string_member(a, "m"), "alt") == 0, .position = ECH_PLACE_NONE, .cross_program = l == 1};
+            bool copy = strcmp(kind, "copy") == 0 || strcmp(kind, "sliced") == 0;
+            stay.kind = copy ? ECH_MSA_COPIED : strcmp(kind, "pin") == 0 ? ECH_MSA_PINNED : ECH_MSA_MIRRORED;
+            if (strcmp(kind, "scoped") == 0)
+                continue;
+            int id = json_object_has_member(a, "v") ? (int)json_object_get_int_member(a, "v") : -1;
+            stay.bytes = GPOINTER_TO_SIZE(g_hash_table_lookup(sizes, GINT_TO_POINTER(id + 1)));
+            if (stay.bytes == 0 && json_object_has_member(a, "z"))
+            {
+                stay.bytes = (EchBytes)json_object_get_int_member(a, "z");
+                g_hash_table_insert(others, GINT_TO_POINTER(id + 1), GSIZE_TO_POINTER((gsize)stay.bytes));
+            }
+            /* A copy out says no size: it is that of the stay before. */
+            if (stay.bytes == 0)
+                stay.bytes = GPOINTER_TO_SIZE(g_hash_table_lookup(others, GINT_TO_POINTER(id + 1)));
+            stay.start = json_object_get_int_member(a, "s");
+            stay.end = json_object_get_int_member(a, "e");
+            if (copy)
+            {
+                stay.copy_after = json_object_get_int_member(a, "cs");
+                stay.copy_before = json_object_get_int_member(a, "cd");
+                if (stay.fast && l == 0 && id >= 0 && g_hash_table_contains(sizes, GINT_TO_POINTER(id + 1)))
+                    prefetched += stay.bytes;
+            }
+            uint32_t step, leaf;
+            if (!copy && json_object_has_member(a, "p") && find_place(r, json_object_get_string_member(a, "p"), &step, &leaf))
+                for (uint32_t k = 0; k < p->n_positions; k++)
+                    if (p->positions[k].step == step && r->flow->position_places[k].leaf == leaf)
+                        stay.position = k;
+            JsonArray *list_of_uses = json_object_has_member(a, "u") ? json_object_get_array_member(a, "u") : NULL;
+            for (guint k = 0; list_of_uses != NULL && stay.fast && k < json_array_get_length(list_of_uses); k++)
+            {
+                uint32_t known = GPOINTER_TO_UINT(g_hash_table_lookup(uses, json_array_get_string_element(list_of_uses, k)));
+                if (known != 0)
+                    fast[known - 1] = true;
+            }
+            g_array_append_val(stays, stay);
+        }
+    }
+    EchMsaResult real = {.stays = (EchMsaStay *)(void *)stays->data, .n_stays = stays->len, .use_fast = fast};
+    json_builder_set_member_name(out, "real");
+    json_builder_begin_object(out);
+    if (same)
+    {
+        json_builder_set_member_name(out, "seconds");
+        json_builder_add_double_value(out, time_of(r, &real));
+    }
+    json_builder_set_member_name(out, "prefetch_bytes");
+    json_builder_add_int_value(out, (gint64)prefetched);
+    json_builder_end_object(out);
+}
+
 static void place_alone(const Replay *in, const char *path, bool timing, JsonBuilder *out, GError **error)
 {
     Replay replay = *in, *r = &replay;
@@ -790,12 +933,17 @@ static void place_alone(const Replay *in, const char *path, bool timing, JsonBui
     for (uint32_t t = 0; t < r->n; t++)
         g_hash_table_insert(r->step_of, g_strdup(r->instructions[t].name), GUINT_TO_POINTER(t + 1));
     EchBytes picker = problem->flow->problem.options.picker_bytes;
-    read_options(r);
+    read_options(r, r->root);
     problem->flow->problem.options.picker_bytes = picker;
     gint64 before = g_get_monotonic_time();
     g_autoptr(EchMsaResult) result = ech_msa_run(&r->flow->problem);
     if (timing)
         fprintf(stderr, "%s: %.3f ms\n", path, (double)(g_get_monotonic_time() - before) / 1e3);
+    EchPlaceTime time = ech_place_problem_time(problem, program, costs, result);
+    json_builder_set_member_name(out, "seconds");
+    json_builder_add_double_value(out, time.work + time.waits);
+    json_builder_set_member_name(out, "waits");
+    json_builder_add_double_value(out, time.waits);
     name_values(r);
     print_placement(r, result, out);
     g_hash_table_unref(r->step_of);
@@ -890,6 +1038,20 @@ int main(int argc, char **argv)
     if (json_object_has_member(r->root, "schedule") && json_object_has_member(r->root, "options"))
     {
         read_schedule(r);
+        JsonObject *knobs = r->root;
+        g_autoptr(JsonParser) other = NULL;
+        if (argc > 3 && strcmp(argv[2], "--knobs") == 0)
+        {
+            size_t n;
+            g_autofree char *more = read_gz(argv[3], &n);
+            other = json_parser_new_immutable();
+            if (more == NULL || !json_parser_load_from_data(other, more, (gssize)n, &error))
+            {
+                fprintf(stderr, "%s: %s\n", argv[3], error != NULL ? error->message : "cannot be read");
+                return 1;
+            }
+            knobs = json_node_get_object(json_parser_get_root(other));
+        }
         bool alone = argc > 3 && strcmp(argv[2], "--alone") == 0;
         const char *chip = json_object_get_string_member(r->root, "chip");
         r->chip = ech_place_chip(chip);
@@ -905,7 +1067,7 @@ int main(int argc, char **argv)
         g_autoptr(GArray) pairs = read_pairs(r);
         ech_flow_free(r->flow);
         r->flow = ech_flow_new(r->instructions, r->n, n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
-        read_options(r);
+        read_options(r, knobs);
         read_values(r);
         ech_flow_clock(r->flow, r->instructions, 512);
         r->loop_compute = g_new0(float, MAX(r->n, 1));
@@ -924,6 +1086,8 @@ int main(int argc, char **argv)
             g_autoptr(GHashTable) benefits = read_benefits(r);
             fill_costs(r, benefits);
             sharpen_order(r, benefits);
+            if (other != NULL)
+                add_candidates(r);
         }
         ech_flow_mark_sync(r->flow, r->instructions);
         ech_flow_finish(r->flow, r->instructions);
@@ -939,13 +1103,19 @@ int main(int argc, char **argv)
         if (alone)
             place_alone(r, argv[3], timing, out, &error);
         else
+        {
+            print_time(r, result, out);
             print_placement(r, result, out);
+            if (other != NULL)
+                judge(r, knobs, out);
+        }
         if (error != NULL)
         {
             fprintf(stderr, "%s\n", error->message);
             return 1;
         }
         g_free(r->total);
+        g_free(r->while_trips);
         g_free(r->loop_compute);
         g_free(r->loop_total);
         g_free(r->definitions);
