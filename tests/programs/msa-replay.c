@@ -422,6 +422,19 @@ static uint32_t first_position(const EchMsaProblem *p, uint32_t value)
     return low < p->n_positions && p->positions[low].value == value && p->positions[low].step == p->values[value].step ? low : ECH_PLACE_NONE;
 }
 
+/* The roundest whole number that prints, times @unit, as @seconds with six digits: counts of operations, bytes and clocks are multiples of powers of two. */
+static double roundest(double seconds, double unit)
+{
+    double half = 0.5 * pow(10, floor(log10(seconds)) - 5), low = (seconds - half) / unit, high = (seconds + half) / unit;
+    for (double step = 0x1p40; step >= 1; step /= 2)
+    {
+        double at = ceil(low / step) * step;
+        if (at > 0 && at <= high)
+            return at;
+    }
+    return seconds / unit;
+}
+
 /* The printed benefits have six digits; XLA's order hangs on the rounding of single precision. Adds up what each instruction bound by memory accesses, and where
  * the sum is the printed time repeats the arithmetic. */
 static void sharpen_order(Replay *r, GHashTable *benefits)
@@ -473,9 +486,16 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
         bool exact = known[t] && fabs(sum[t] / r->bandwidth - seconds) <= 4e-6 * seconds;
         r->loop_total[t] = known[t] ? (float)sum[t] : (float)MIN(sum[t], seconds * r->bandwidth);
         r->loop_compute[t] = known[t] ? 0 : (float)seconds;
-        r->total[t] = exact ? (float)sum[t] : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
-        if (exact && seconds > r->chip->clock_s * 1.01)
-            p->steps[t].seconds = ech_place_memory_seconds(r->chip, (float)sum[t], 0, 0);
+        bool work = seconds > r->chip->clock_s * 1.01;
+        r->total[t] = exact ? (float)sum[t] : bound[t] && work ? (float)roundest(seconds, 1 / r->bandwidth) : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
+        if (work && (exact || bound[t]))
+            p->steps[t].seconds = ech_place_memory_seconds(r->chip, r->total[t], 0, 0);
+        else if (work)
+        {
+            /* Bound by compute: operations at a rate, or clocks. */
+            double unit = r->chip->flops_per_s > 0 ? 1 / r->chip->flops_per_s : r->chip->clock_s;
+            p->steps[t].seconds = (float)(roundest(seconds, unit) * unit);
+        }
     }
     g_autofree float *gain = g_new(float, MAX(p->n_values, 1)); /* per value: sum over its uses */
     g_autofree bool *any = g_new0(bool, MAX(p->n_values, 1));
