@@ -1,0 +1,135 @@
+/* Counterfactuals held against the real compiler: from the default compile of a program alone, what would another setting of the compiler's knobs (less on-chip
+ * memory, two prefetches at a time, none before the program, no slices, ...) have done to the bytes prefetched and to the time?
+ *
+ * The other compile's options are the only thing taken from it before the prediction; its decisions are then priced by the same costs. Where the compiler made
+ * another program (it re-tiles kernels when it has less memory), only bytes can be compared and no prediction from the default compile can be exact: such pairs are
+ * in the table, counted by themselves. The table goes to counterfactuals.txt in the build folder. */
+#include <gio/gio.h>
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SKIP = 77 };
+
+typedef struct {
+    double bytes, seconds;           /* predicted */
+    double real_bytes, real_seconds; /* the compiler's, NAN where it made another program */
+} Outcome;
+
+static bool replay(const char *base, const char *knobs, Outcome *ret)
+{
+    const char *argv[] = {ECH_BINARY_DIR "/tests/msa-replay", base, "--knobs", knobs, NULL};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GSubprocess) process = g_subprocess_newv(argv, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_SILENCE, &error);
+    g_autofree char *text = NULL;
+    if (process == NULL || !g_subprocess_communicate_utf8(process, NULL, NULL, &text, NULL, &error) || text == NULL)
+        return false;
+    g_autoptr(JsonParser) parser = json_parser_new();
+    if (!json_parser_load_from_data(parser, text, -1, NULL))
+        return false;
+    JsonObject *root = json_node_get_object(json_parser_get_root(parser));
+    if (!json_object_has_member(root, "real"))
+        return false;
+    JsonObject *real = json_object_get_object_member(root, "real");
+    *ret = (Outcome){.bytes = (double)json_object_get_int_member(root, "prefetch_bytes"),
+                     .seconds = json_object_get_double_member(root, "seconds"),
+                     .real_bytes = (double)json_object_get_int_member(real, "prefetch_bytes"),
+                     .real_seconds = json_object_has_member(real, "seconds") ? json_object_get_double_member(real, "seconds") : NAN};
+    return true;
+}
+
+static int sign(double x, double nothing)
+{
+    return fabs(x) <= nothing ? 0 : x > 0 ? 1 : -1;
+}
+
+/* Within 10 % of the real change, or a hundredth (bytes) or a thousandth (time) of the whole. */
+static bool near(double ours, double real, double slack)
+{
+    return fabs(ours - real) <= 0.1 * fabs(real) + slack;
+}
+
+static gint compare_names(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int main(void)
+{
+    const char *folder = ECH_SHARED "/oracle/msa";
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+    if (dir == NULL) {
+        printf("no %s: skipped\n", folder);
+        return SKIP;
+    }
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
+        if (g_str_has_suffix(name, ".json.gz") && !g_str_has_suffix(name, ".default.json.gz") && !g_str_has_suffix(name, ".nomsa.json.gz"))
+            g_ptr_array_add(names, g_strdup(name));
+    }
+    g_ptr_array_sort(names, compare_names);
+    g_autoptr(GString) table = g_string_new("what-if from the default compile alone, against the compiler's own compile with that setting; other program: the compiler changed more than the placement\n"
+                                            "program.chip.setting                 prefetched MiB: predicted     real      time us: predicted       real\n");
+    g_autofree char *last = NULL;
+    Outcome base = {0};
+    unsigned pairs = 0, other = 0, bytes_near = 0, bytes_sign = 0, all_bytes_near = 0, all_bytes_sign = 0, time_near = 0, time_sign = 0;
+    for (guint i = 0; i < names->len; i++) {
+        g_autofree char *stem = g_strndup(names->pdata[i], strlen(names->pdata[i]) - strlen(".json.gz"));
+        char *dot = strrchr(stem, '.');
+        g_autofree char *program = g_strndup(stem, (gsize)(dot - stem));
+        g_autofree char *from = g_strdup_printf("%s/%s.default.json.gz", folder, program), *to = g_strdup_printf("%s/%s.json.gz", folder, stem);
+        Outcome changed;
+        if (!g_file_test(from, G_FILE_TEST_EXISTS))
+            continue;
+        if (g_strcmp0(last, program) != 0) {
+            if (!replay(from, from, &base))
+                continue;
+            g_free(last);
+            last = g_strdup(program);
+        }
+        if (!replay(from, to, &changed)) {
+            printf("%s: no outcome\n", stem);
+            return EXIT_FAILURE;
+        }
+        double bytes = changed.bytes - base.bytes, real_bytes = changed.real_bytes - base.real_bytes;
+        double time = changed.seconds - base.seconds, real_time = changed.real_seconds - base.real_seconds;
+        bool same = !isnan(changed.real_seconds);
+        bool b = near(bytes, real_bytes, 0.01 * base.real_bytes), bs = sign(bytes, 0.01 * base.real_bytes) * sign(real_bytes, 0.01 * base.real_bytes) >= 0;
+        pairs++;
+        all_bytes_near += b;
+        all_bytes_sign += bs;
+        g_string_append_printf(table, "%-36s %24.2f %8.2f", stem, bytes / 1048576, real_bytes / 1048576);
+        if (!same) {
+            other++;
+            g_string_append_printf(table, " %22s  other program%s\n", "", b ? "" : bs ? ", bytes off" : ", bytes of the other sign");
+            continue;
+        }
+        bool t = near(time, real_time, 0.001 * base.real_seconds), ts = sign(time, 0.001 * base.real_seconds) * sign(real_time, 0.001 * base.real_seconds) >= 0;
+        bytes_near += b;
+        bytes_sign += bs;
+        time_near += t;
+        time_sign += ts;
+        g_string_append_printf(table, " %24.3f %10.3f%s%s\n", time * 1e6, real_time * 1e6, b ? "" : "  bytes off", t ? "" : "  time off");
+    }
+    if (pairs == 0) {
+        printf("no pairs in %s: skipped\n", folder);
+        return SKIP;
+    }
+    unsigned same = pairs - other;
+    g_string_append_printf(table,
+                           "%u pairs, in %u of them the compiler made another program\n"
+                           "prefetched bytes: within 10 %% in %u of %u, sign right in %u of %u; of the %u of the same program %u and %u\n"
+                           "time: within 10 %% in %u of %u, sign right in %u of %u\n",
+                           pairs, other, all_bytes_near, pairs, all_bytes_sign, pairs, same, bytes_near, bytes_sign, time_near, same, time_sign, same);
+    fputs(table->str, stdout);
+    g_autoptr(GError) error = NULL;
+    if (!g_file_set_contents(ECH_BINARY_DIR "/counterfactuals.txt", table->str, -1, &error)) {
+        printf("%s\n", error->message);
+        return EXIT_FAILURE;
+    }
+    bool good = bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8;
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
