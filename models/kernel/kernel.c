@@ -132,13 +132,18 @@ static void finish(const EchKernelModel *model, const EchKernelSums *sums, EchKe
         ret->fill = ret->time;
         return;
     }
-    ret->compute = picoseconds(model, sums->compute);
-    ret->hbm = picoseconds(model, sums->hbm);
+    double moved = sums->busy_hbm > 0 ? sums->busy_hbm : 1;
+    double port = sums->hbm * MIN(sums->in_vmem / moved, 1), space = sums->hbm * MIN(sums->again / moved, 1 - MIN(sums->in_vmem / moved, 1));
+    double overhead = sums->busy_compute > 0 ? sums->compute * MIN(sums->step_overhead / sums->busy_compute, 1) : 0;
+    ret->compute = picoseconds(model, sums->compute - overhead);
+    ret->hbm = picoseconds(model, sums->hbm - port - space);
+    ret->port = picoseconds(model, port);
+    ret->space = picoseconds(model, space);
     ret->latency = picoseconds(model, sums->latency);
-    ret->overhead = picoseconds(model, sums->overhead);
+    ret->overhead = picoseconds(model, sums->overhead + overhead);
     ret->busy_compute = picoseconds(model, sums->busy_compute);
     ret->busy_hbm = picoseconds(model, sums->busy_hbm);
-    ret->fill = ret->time - ret->compute - ret->hbm - ret->latency - ret->overhead;
+    ret->fill = ret->time - ret->compute - ret->hbm - ret->port - ret->space - ret->latency - ret->overhead;
 }
 
 /* -- arrays ---------------------------------------------------------------- */
@@ -225,7 +230,8 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double moved = ((double)cost->hbm_read + traffic->stored) / model->hbm;
     if ((model->view == ECH_KERNEL_COMPILER ? kernel->body.reduce : kernel->body.lane_reduce) > 0)
         moved += registers * REGISTER * 4 / model->hbm;
-    moved += (double)cost->vmem_read / model->vmem_read + (double)cost->vmem_written / model->vmem + traffic->narrowed / model->hbm;
+    double in_vmem = (double)cost->vmem_read / model->vmem_read + (double)cost->vmem_written / model->vmem + traffic->narrowed / model->hbm;
+    moved += in_vmem;
     double compute = registers / steps * body_cycles(model, &kernel->body, kernel->fused);
     double serial = MAX(1, ceil(steps / model->cores)); /* steps of the core that has most of them */
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
@@ -239,7 +245,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     }
     double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)
-        *sums = (EchKernelSums){.total = total, .latency = latency, .hbm = moved, .compute = compute + excess, .busy_compute = compute * serial, .busy_hbm = moved};
+        *sums = (EchKernelSums){.total = total, .latency = latency, .hbm = moved, .compute = compute + excess, .busy_compute = compute * serial, .busy_hbm = moved, .in_vmem = in_vmem};
     return total;
 }
 
@@ -379,6 +385,12 @@ static double step_latency(const EchKernelModel *model, unsigned copies)
     return model->matrix_step * MIN(copies, 2u) / 2;
 }
 
+/* Of @fetched cycles of HBM traffic, those beyond each operand once. */
+static double again_cycles(const EchKernelModel *model, const EchKernelShape *s, double fetched)
+{
+    return MAX(0, fetched - ((s->lhs_hbm ? s->lhs_total : 0) + (s->rhs_hbm ? s->rhs_total : 0)) / model->hbm);
+}
+
 /* Narrowing @elements of a result that stays on chip, as the view counts it. */
 static double narrowing_cycles(const EchKernelModel *model, double elements, unsigned bits)
 {
@@ -400,7 +412,7 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
      * them, the first fetches and the last stores together. */
     double all_tiles = (double)(rows.n * columns.n) * (double)c->batch, cores = MIN(model->cores, all_tiles * (double)depth.n), tile = 0;
     double shared_k = all_tiles < cores ? cores - all_tiles : 0;
-    double fill = 0;
+    double fill = 0, fetched[2] = {0}; /* on chip, from HBM */
     for (uint64_t group = 0; group < c->batch; group++) {
         for (uint64_t n = 0; n < columns.n; n++) {
             double bn = at(&columns, n), bn_lanes = (double)up((uint64_t)bn, s->n_granule == 8 ? 8 : 128);
@@ -429,8 +441,10 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                     double rhs_block = bn * (c->rhs_transposed ? bk_lanes : bk) * rhs_unit;
                     if (group == 0 && n == 0 && m == 0 && (part == 0 || depth.n == 1 || fill == 0))
                         fill = cores * (lhs_block + rhs_block);
+                    sums->step_overhead += times * step_overhead / cores;
                     if (part == 1 && last_tile) {
                         sums->total += cores * (compute + store) - tile_overhead; /* nothing follows that could wait for it */
+                        sums->compute += cores * compute;
                         sums->busy_compute += cores * compute;
                         sums->busy_hbm += cores * store;
                         continue;
@@ -444,6 +458,8 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                         double latency = step_latency(model, (unsigned)s->lhs_hbm + s->rhs_hbm) / cores;
                         add_steps(sums, model, times - 1, compute, latency, lhs_block + rhs_block, 0);
                         add_steps(sums, model, 1, compute, latency, next_last, 0);
+                        fetched[s->lhs_hbm] += (times - 1) * lhs_block + (next_last > 0 ? lhs_block : 0);
+                        fetched[s->rhs_hbm] += (times - 1) * rhs_block + (next_last > 0 ? rhs_block : 0);
                         continue;
                     }
                     bool next_column = m + 1 == rows.n;
@@ -453,6 +469,8 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                     bool rhs_moves = split || next_column;
                     double next = (lhs_moves ? next_bm * (c->lhs_transposed ? first_k : first_lanes) * lhs_unit : 0) +
                                   (rhs_moves ? next_bn * (c->rhs_transposed ? first_lanes : first_k) * rhs_unit : 0);
+                    fetched[s->lhs_hbm] += lhs_moves ? next_bm * (c->lhs_transposed ? first_k : first_lanes) * lhs_unit : 0;
+                    fetched[s->rhs_hbm] += rhs_moves ? next_bn * (c->rhs_transposed ? first_lanes : first_k) * rhs_unit : 0;
                     unsigned copies = (unsigned)(lhs_moves && s->lhs_hbm) + (rhs_moves && s->rhs_hbm);
                     if (split)
                         add_steps(sums, model, 1, compute, step_latency(model, copies) / cores, next, model->split_store * store);
@@ -464,6 +482,8 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
     }
     sums->total += fill;
     sums->busy_hbm += fill;
+    sums->in_vmem = fetched[0] + (s->out_hbm ? 0 : s->out_registers * REGISTER * s->out_bits / 8 / model->vmem);
+    sums->again = again_cycles(model, s, fetched[1] + (s->lhs_hbm || s->rhs_hbm ? fill : 0));
 }
 
 /* Rows of the unit that a result's element passes: whole lanes of channels a tap; of narrow ones up to four taps share a pass. */
@@ -495,8 +515,12 @@ static void sum_product(const EchKernelModel *model, const EchKernelShape *s, co
     bool split = walk->tiles < walk->steps;
     *sums = (EchKernelSums){.total = start_cycles(model, s), .macs = walk->macs};
     sums->total += cores * (in + compute + store / tiles - tile_overhead);
+    sums->compute += cores * compute;
     sums->busy_compute += cores * compute;
     sums->busy_hbm += cores * (in + store / tiles);
+    sums->step_overhead = steps * (copies ? model->matrix_overhead : 0) / cores;
+    sums->again = again_cycles(model, s, in * steps);
+    sums->in_vmem = s->out_hbm ? 0 : store;
     if (split) {
         add_steps(sums, model, steps - MAX(tiles, cores), compute, step_latency(model, fetches) / cores, in, 0);
         add_steps(sums, model, MAX(tiles - cores, 0), compute, step_latency(model, fetches) / cores, in, model->split_store * store / tiles);
@@ -620,6 +644,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     double tiles = MAX(1, (double)blocks.steps);
     double tail = shape.out_registers / tiles * body_cycles(model, &kernel->body, kernel->fused);
     sums.total += tail;
+    sums.compute += tail;
     sums.busy_compute += tail * tiles;
     finish(model, &sums, ret);
 }
@@ -652,6 +677,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     sums.latency = latency;
     sums.hbm = moved;
     sums.busy_hbm = moved;
+    sums.in_vmem = MAX(0, moved - ((double)ret->hbm_read + stored) / model->hbm);
     sums.busy_compute = relayout;
     ret->blocks.steps = (uint64_t)steps;
     finish(model, &sums, ret);

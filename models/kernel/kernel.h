@@ -90,9 +90,11 @@ typedef struct {
 typedef struct {
     EchTime time;
     EchTime compute;  /**< Not hidden under data movement. */
-    EchTime hbm;      /**< Data movement not hidden under compute. */
+    EchTime hbm;      /**< Traffic with HBM not hidden under compute, every byte once. */
+    EchTime space;    /**< The same for what is fetched again, because the on-chip memory does not hold it. */
+    EchTime port;     /**< Traffic of operands and results on chip not hidden under compute. */
     EchTime latency;  /**< Step latency of copies that is not hidden. */
-    EchTime fill;     /**< Start, first fetch; last compute and last store. */
+    EchTime fill;     /**< Start, first fetch, and last store: nothing else runs. */
     EchTime overhead; /**< Cost of steps themselves. */
     EchTime busy_compute, busy_hbm; /**< What each would take alone. */
     EchBytes hbm_read, hbm_written; /**< Real bytes. */

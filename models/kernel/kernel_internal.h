@@ -6,6 +6,9 @@
 /** Cycles, by what they are spent on. */
 typedef struct {
     double total, compute, hbm, latency, overhead, busy_compute, busy_hbm, macs;
+    double in_vmem;       /**< Of the movement: operands and results on chip. */
+    double again;         /**< Of the movement: blocks fetched once more because the whole operand does not fit on chip. */
+    double step_overhead; /**< Of busy_compute: what steps cost besides their work. */
 } EchKernelSums;
 
 /** Traffic of a streaming kernel. */

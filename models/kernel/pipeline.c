@@ -104,7 +104,8 @@ static EchTime step_compute(const EchPipeline *pipeline, const uint64_t *at)
         share *= begin < extent ? (double)(extent - begin) / (double)block : 0;
         cut = true;
     }
-    return cut ? (EchTime)((double)pipeline->compute * share + 0.5) : pipeline->compute;
+    EchTime whole = MAX(pipeline->compute, pipeline->port);
+    return cut ? (EchTime)((double)whole * share + 0.5) : whole;
 }
 
 /* Asks for the block of the next step if it is another one; true if there was a next step. */
@@ -325,7 +326,7 @@ bool ech_pipeline_check(const EchPipeline *pipeline, GError **error)
         return false;
     }
     uint64_t steps = steps_of(pipeline);
-    if (steps == 0 || steps > MAX_STEPS || pipeline->compute < 0 || pipeline->step_overhead < 0 || pipeline->setup < 0 || pipeline->latency < 0) {
+    if (steps == 0 || steps > MAX_STEPS || pipeline->compute < 0 || pipeline->port < 0 || pipeline->step_overhead < 0 || pipeline->setup < 0 || pipeline->latency < 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "a pipeline of %" G_GUINT64_FORMAT " steps; expected 1 to %" G_GUINT64_FORMAT " and times that are not negative", steps, MAX_STEPS);
         return false;
     }
@@ -495,6 +496,7 @@ void ech_pipeline_product(const EchPipelineProduct *p, EchPipelineOperand operan
         .operands = operands,
         .n_operands = 3,
         .compute = (EchTime)((double)bm * (double)p->bn * (double)p->bk / p->macs_per_second * 1e12 * (double)cores + 0.5),
+        .port = p->port > 0 ? ech_time_for(ech_bytes_mul(ech_bytes_mul(bm + p->bn, p->bk), p->bits) / 8, p->port) : 0,
         .compute_extent = {m, p->n, p->k},
         .compute_block = {bm, p->bn, p->bk},
         .step_overhead = p->step_overhead,

@@ -35,6 +35,7 @@ typedef struct {
     const EchPipelineOperand *operands;       /**< operands[n_operands]; borrowed. */
     size_t n_operands;
     EchTime compute;                          /**< Of a step with full blocks. */
+    EchTime port;                             /**< What a step with full blocks takes of the on-chip memory's port; a step takes the longer of the two. */
     /** Compute of a step with cut blocks: compute x product of these axes' shares (an axis of -1 ends the list). 0: every step costs the same. */
     uint64_t compute_extent[ECH_PIPELINE_MAX_AXES], compute_block[ECH_PIPELINE_MAX_AXES]; /**< Per axis; extent 0: not cut. */
     EchTime step_overhead;                    /**< Added to every step's compute. */
@@ -103,6 +104,7 @@ typedef struct {
     uint64_t bm, bn, bk;
     uint32_t buffers;        /**< Per input. */
     double macs_per_second;
+    EchRate port;            /**< Bytes a second of on-chip memory: a step reads both blocks. 0: does not bind. */
     EchTime step_overhead;
     EchRate read, write;
     EchTime setup, latency;

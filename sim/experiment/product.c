@@ -1,6 +1,6 @@
 #include "sim/experiment/product.h"
 
-#include "models/kernel/pipeline.h"
+#include "models/kernel/stalls.h"
 #include "models/layout/advice.h"
 #include "sim/base/error.h"
 
@@ -13,9 +13,9 @@ const EchParam ech_product_params[] = {
     {"m", ECH_PARAM_U64, offsetof(EchProductOptions, m), "4096", "1", "1048576", NULL, "rows of the left operand and of the result"},
     {"n", ECH_PARAM_U64, offsetof(EchProductOptions, n), "4096", "1", "1048576", NULL, "columns of the right operand and of the result"},
     {"k", ECH_PARAM_U64, offsetof(EchProductOptions, k), "4096", "1", "1048576", NULL, "the dimension that is summed over"},
-    {"block_m", ECH_PARAM_U64, offsetof(EchProductOptions, block_m), "512", "1", "65536", NULL, "rows of a block"},
-    {"block_n", ECH_PARAM_U64, offsetof(EchProductOptions, block_n), "1024", "1", "65536", NULL, "columns of a block"},
-    {"block_k", ECH_PARAM_U64, offsetof(EchProductOptions, block_k), "1024", "1", "65536", NULL, "depth of a block"},
+    {"block_m", ECH_PARAM_U64, offsetof(EchProductOptions, block_m), "512", "0", "65536", NULL, "rows of a block; 0 in any of the three: the fastest blocks that fit into what the compiler keeps for kernels"},
+    {"block_n", ECH_PARAM_U64, offsetof(EchProductOptions, block_n), "1024", "0", "65536", NULL, "columns of a block"},
+    {"block_k", ECH_PARAM_U64, offsetof(EchProductOptions, block_k), "1024", "0", "65536", NULL, "depth of a block"},
     {"buffers", ECH_PARAM_U64, offsetof(EchProductOptions, buffers), "2", "1", "16", NULL, "windows on chip per input: 1 fetches nothing ahead"},
     {"dtype", ECH_PARAM_STRING, offsetof(EchProductOptions, dtype), "bf16", NULL, NULL, NULL, "element type of the operands"},
     {"result", ECH_PARAM_STRING, offsetof(EchProductOptions, result), NULL, NULL, NULL, NULL, "element type of the result; none: the operands'"},
@@ -74,6 +74,69 @@ static void remark_windows(const Maker *maker, const EchDevice *device, EchBytes
                         vector->kernel_reserved ? " kept for kernels" : "");
 }
 
+/* The product with the device's own rates, for the schedule evaluated directly (no engine). */
+static EchPipelineProduct on_device(const EchProductOptions *options, const EchDevice *device, const char *dtype, const char *result, EchTime step)
+{
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
+    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+    return (EchPipelineProduct){
+        .m = options->m,
+        .n = options->n,
+        .k = options->k,
+        .bits = (uint32_t)ech_layout_dtype_bits(dtype, strlen(dtype)),
+        .out_bits = (uint32_t)ech_layout_dtype_bits(result, strlen(result)),
+        .bm = MIN(options->block_m, options->m),
+        .bn = MIN(options->block_n, options->n),
+        .bk = MIN(options->block_k, options->k),
+        .buffers = (uint32_t)options->buffers,
+        .macs_per_second = MAX((double)ech_unit_peak(unit, dtype) / 2, 1),
+        .port = vector->read,
+        .step_overhead = step,
+        .read = MAX(hbm->read, 1u),
+        .write = MAX(hbm->write > 0 ? hbm->write : hbm->read, 1u),
+        .latency = hbm->latency,
+        .shared_port = true,
+        .cores = 1,
+    };
+}
+
+/* Blocks of our own choice; false (with an error) where nothing fits. */
+static bool search_blocks(const EchPipelineProduct *product, const EchMemory *vector, uint64_t *bm, uint64_t *bn, uint64_t *bk, EchDiag *diag, GError **error)
+{
+    EchBytes budget = vector->kernel_reserved > 0 ? vector->kernel_reserved : vector->capacity;
+    EchPipelineProduct best = *product;
+    EchPipelineResult result;
+    size_t tried = ech_pipeline_search(product, budget, product->buffers, &best, &result);
+    if (tried == 0) {
+        g_autofree char *room = ech_format_bytes(budget);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "matmul: no blocks of %s or more fit into %s of vector memory; expected block_m, block_n and block_k, or fewer buffers", "128 x 128 x 128", room);
+        return false;
+    }
+    *bm = best.bm;
+    *bn = best.bn;
+    *bk = best.bk;
+    g_autofree char *time = ech_format_time(result.total), *takes = ech_format_bytes(result.vmem);
+    ech_diag_remark(diag, "matmul: blocks of %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " (m, n, k), the fastest of %zu that fit: %s and %s on chip by their schedule alone", best.bm,
+                    best.bn, best.bk, tried, time, takes);
+    return true;
+}
+
+/* Where the schedule's time goes, for the report. */
+static void note_stalls(EchTraceBuilder *b, EchPipelineProduct product)
+{
+    EchPipelineOperand operands[3];
+    EchPipeline pipeline;
+    ech_pipeline_product(&product, operands, &pipeline);
+    if (!ech_pipeline_check(&pipeline, NULL))
+        return;
+    EchStalls stalls;
+    ech_pipeline_stalls(&pipeline, &stalls);
+    for (unsigned i = 0; i < ECH_N_STALLS; i++) {
+        g_autofree char *key = g_strdup_printf("stall.%s", ech_stall_name((EchStall)i)), *value = g_strdup_printf("%" G_GINT64_FORMAT, stalls.at[i]);
+        ech_trace_builder_set_property(b, key, value);
+    }
+}
+
 EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error)
 {
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
@@ -87,6 +150,13 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     if (!check_dtype(dtype, "dtype", error) || !check_dtype(result, "result", error))
         return NULL;
     uint64_t bm = MIN(options->block_m, options->m), bn = MIN(options->block_n, options->n), bk = MIN(options->block_k, options->k);
+    EchTime step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
+    EchPipelineProduct real = on_device(options, device, dtype, result, step);
+    if ((bm == 0 || bn == 0 || bk == 0) && !search_blocks(&real, vector, &bm, &bn, &bk, diag, error))
+        return NULL;
+    real.bm = bm;
+    real.bn = bn;
+    real.bk = bk;
     /* Only the order of copies and products is taken from it; the replay prices them. */
     EchPipelineProduct product = {.m = options->m, .n = options->n, .k = options->k, .bits = 16, .out_bits = 16, .bm = bm, .bn = bn, .bk = bk, .buffers = (uint32_t)options->buffers,
                                   .macs_per_second = 1e12, .read = 1000000000, .write = 1000000000, .cores = 1};
@@ -125,7 +195,6 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     remark_windows(&maker, device, taken, diag);
 
     EchId product_name = ech_trace_builder_string(b, "product of blocks", -1), step_name = ech_trace_builder_string(b, "grid step", -1);
-    EchTime step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
     EchDtype work_type = ech_dtype_parse(dtype, strlen(dtype));
     g_autofree EchId *ends = g_new(EchId, MAX(expansion->n_activities, 1));
     for (size_t i = 0; i < expansion->n_activities; i++) {
@@ -167,5 +236,6 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
         ech_trace_builder_use(b, in ? arrays[o] : windows[o][slot], ECH_READ, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
         ech_trace_builder_use(b, in ? windows[o][slot] : arrays[o], ECH_WRITE, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
     }
+    note_stalls(b, real);
     return ech_trace_builder_finish(b, error);
 }

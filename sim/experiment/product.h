@@ -12,7 +12,7 @@
 /** result[m, n] = lhs[m, k] rhs[k, n]. Fill with ech_params_defaults(ech_product_params, &options). */
 typedef struct {
     uint64_t m, n, k;
-    uint64_t block_m, block_n, block_k; /**< Cut to the array. */
+    uint64_t block_m, block_n, block_k; /**< Cut to the array; 0 in any of them: searched (ech_pipeline_search). */
     uint64_t buffers;                   /**< Per input: 1 is no prefetch at all, 2 the usual one, more look further ahead. */
     char *dtype;                        /**< Of the operands: "bf16". */
     char *result;                       /**< Of the result; NULL: as the operands. */

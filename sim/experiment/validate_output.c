@@ -212,6 +212,8 @@ static void add_pair(JsonBuilder *json, const EchValidatePair *pair)
         member_int(json, "compute_ps", pair->cost.compute);
         member_int(json, "hbm_ps", pair->cost.hbm);
         member_int(json, "latency_ps", pair->cost.latency);
+        member_int(json, "space_ps", pair->cost.space);
+        member_int(json, "vmem_port_ps", pair->cost.port);
         member_int(json, "fill_ps", pair->cost.fill);
         member_int(json, "overhead_ps", pair->cost.overhead);
         member_bytes(json, "steps", pair->cost.blocks.steps);

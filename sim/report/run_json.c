@@ -1,6 +1,7 @@
 /* A run as JSON: the names of the documentation, in a fixed order. */
 #include "sim/report/program_info.h"
 #include "sim/report/report.h"
+#include "sim/report/stalls.h"
 
 #include <string.h>
 
@@ -288,6 +289,7 @@ JsonNode *ech_report_json(const EchReport *report)
     json_builder_end_object(b);
     add_waits(b, "waits", run->waits);
     add_longest(b, report);
+    ech_report_build_stalls(b, report);
     if (report->program)
         ech_report_memory_analysis(b, report->program);
     add_remarks(b, report);

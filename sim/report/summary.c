@@ -1,5 +1,6 @@
 /* The terminal summary: whether it fits, how long, what bounds it, then the tables. */
 #include "sim/report/report.h"
+#include "sim/report/stalls.h"
 
 #include <string.h>
 
@@ -374,6 +375,7 @@ GString *ech_report_summary(const EchReport *report)
     append_waits(out, report);
     append_memories(out, report);
     append_longest(out, report);
+    ech_report_append_stalls(out, report);
     append_remarks(out, report);
     return out;
 }

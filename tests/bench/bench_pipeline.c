@@ -32,5 +32,10 @@ int main(void)
                 }
     double many = (double)(g_get_monotonic_time() - start) * 1e-6;
     printf("%u points (tiles, buffers) of the same product: %.3f s, %" G_GUINT64_FORMAT " steps (goal: 1000 in 10 s)\n", points, many, steps);
+    start = g_get_monotonic_time();
+    EchPipelineProduct best;
+    size_t tried = ech_pipeline_search(&product, UINT64_C(16) << 20, 3, &best, &result);
+    printf("search of blocks in 16 MiB: %zu tried in %.3f s, best %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT ", %u buffers\n", tried,
+           (double)(g_get_monotonic_time() - start) * 1e-6, best.bm, best.bn, best.bk, best.buffers);
     return 0;
 }

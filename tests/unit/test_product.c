@@ -91,6 +91,30 @@ START_TEST(test_windows_that_do_not_fit)
 }
 END_TEST
 
+/* Blocks left to us fit into what the compiler keeps for kernels, and the schedule says where its time goes. */
+START_TEST(test_searched)
+{
+    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = make("m=512,n=512,k=512,block_m=0", device, diag);
+    const char *const *remarks = ech_diag_remarks(diag);
+    ck_assert(g_str_has_prefix(remarks[0], "matmul: blocks of "));
+    g_autoptr(EchTrace) same = make("m=512,n=512,k=512,block_m=128,block_n=128,block_k=128", device, diag);
+    g_autoptr(EchRun) ours = replay(trace, device), theirs = replay(same, device);
+    ck_assert_int_le(ours->makespan, theirs->makespan);
+    EchTime parts = 0;
+    static const char *const names[] = {"compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *key = g_strconcat("stall.", names[i], NULL);
+        const char *value = ech_trace_get_property(trace, key);
+        ck_assert(value != NULL);
+        parts += (EchTime)g_ascii_strtoll(value, NULL, 10);
+    }
+    ck_assert_int_ge(parts, 512LL * 512 * 512); /* a multiply-add a picosecond */
+    ck_assert_int_lt(llabs(parts - ours->makespan), ours->makespan / 20);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
     g_autoptr(EchDevice) device = make_device();
@@ -146,6 +170,7 @@ int main(void)
     TCase *tests = tcase_create("product");
     tcase_add_loop_test(tests, test_schedule, 0, G_N_ELEMENTS(schedules));
     tcase_add_test(tests, test_windows_that_do_not_fit);
+    tcase_add_test(tests, test_searched);
     tcase_add_test(tests, test_refused);
     tcase_add_test(tests, test_pad);
     suite_add_tcase(suite, tests);

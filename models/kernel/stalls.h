@@ -1,0 +1,36 @@
+/** @file stalls.h
+ * What the time of tiled kernels is spent on, like the counters of a core: every reason that keeps its compute units from working, and the work itself.
+ */
+#pragma once
+#include "models/kernel/kernel.h"
+#include "models/kernel/pipeline.h"
+
+typedef enum {
+    ECH_STALL_COMPUTE,  /**< The matrix or vector units work. */
+    ECH_STALL_HBM,      /**< They wait for bytes to or from HBM, every byte counted once. */
+    ECH_STALL_SPACE,    /**< The same for want of room on chip: bytes fetched again, or fetched late because no buffer is free. */
+    ECH_STALL_PORT,     /**< They wait for the on-chip memory's port. */
+    ECH_STALL_LATENCY,  /**< They wait for a copy to begin or to arrive: its latency, not its bytes. */
+    ECH_STALL_FILL,     /**< First fetch, start, and last store: nothing else runs. */
+    ECH_STALL_OVERHEAD, /**< What a grid step costs besides its work. */
+    ECH_N_STALLS,
+} EchStall;
+
+/** Times by reason; they add up to the whole. */
+typedef struct {
+    EchTime at[ECH_N_STALLS];
+} EchStalls;
+
+/** "compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead". */
+const char *ech_stall_name(EchStall stall);
+/** In words, for tables. */
+const char *ech_stall_words(EchStall stall);
+/** Sum of all reasons. */
+EchTime ech_stalls_total(const EchStalls *stalls);
+/** Adds @more, scaled so that it adds up to @time. */
+void ech_stalls_add(EchStalls *stalls, const EchStalls *more, EchTime time);
+/** Of one priced kernel; they add up to its time. */
+void ech_kernel_stalls(const EchKernelCost *cost, EchStalls *ret);
+/** Of one pipeline, by evaluating its schedule again without what is asked about: with all the buffers one could want (what that gains is space), without
+ * latency. They add up to the pipeline's time as ech_pipeline_run() gives it. The pipeline must have passed ech_pipeline_check(). */
+void ech_pipeline_stalls(const EchPipeline *pipeline, EchStalls *ret);

@@ -1,0 +1,163 @@
+/* What the time inside kernels is spent on. */
+#include "sim/report/stalls.h"
+
+#include "sim/program/price_kernels.h"
+
+#include <string.h>
+
+#define MAX_NESTING 64
+
+/* How often a computation of the flat schedule runs: the product of the trip counts around it. */
+static uint64_t runs_of(const EchProgram *program, EchId computation)
+{
+    uint64_t runs = 1;
+    for (unsigned depth = 0; depth < MAX_NESTING && computation != ECH_NONE; depth++) {
+        EchId caller = program->computations[computation].caller;
+        if (caller == ECH_NONE)
+            break;
+        uint64_t trips;
+        EchOrigin origin;
+        if (program->instructions[caller].opcode == ECH_HLO_WHILE && ech_program_trips(program, caller, &trips, &origin))
+            runs = ech_bytes_mul(runs, trips);
+        computation = program->instructions[caller].computation;
+    }
+    return runs;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const EchStallRow *x = a, *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static EchTime times(EchTime time, uint64_t runs)
+{
+    uint64_t all = ech_bytes_mul((uint64_t)MAX(time, 0), runs);
+    return all > (uint64_t)ECH_TIME_MAX ? ECH_TIME_MAX : (EchTime)all;
+}
+
+/* A tiled product carries the stalls of its schedule. */
+static EchStallRow *stalls_of_trace(const EchReport *report, size_t *ret_n)
+{
+    EchStallRow *row = g_new0(EchStallRow, 1);
+    bool any = false;
+    for (unsigned i = 0; i < ECH_N_STALLS; i++) {
+        g_autofree char *key = g_strdup_printf("stall.%s", ech_stall_name((EchStall)i));
+        const char *value = ech_trace_get_property(report->trace, key);
+        any = any || value != NULL;
+        row->stalls.at[i] = value ? (EchTime)g_ascii_strtoll(value, NULL, 10) : 0;
+    }
+    row->time = ech_stalls_total(&row->stalls);
+    row->runs = 1;
+    *ret_n = any ? 1 : 0;
+    if (!any)
+        g_clear_pointer(&row, g_free);
+    return row;
+}
+
+EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
+{
+    const EchProgram *program = report->program;
+    *ret_n = 0;
+    if (!program)
+        return stalls_of_trace(report, ret_n);
+    EchKernelModel model;
+    if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(report->device->family, "tpu") != 0 || !ech_kernel_model_init(&model, report->device, ECH_KERNEL_HARDWARE, NULL))
+        return NULL;
+    g_autoptr(GHashTable) instructions = g_hash_table_new(g_str_hash, g_str_equal);
+    for (size_t i = 0; i < program->n_flat; i++)
+        g_hash_table_insert(instructions, (gpointer)(uintptr_t)program->instructions[program->flat[i]].name, GSIZE_TO_POINTER((size_t)program->flat[i] + 1));
+    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(EchStallRow));
+    EchStallRow whole = {.runs = 1};
+    g_array_append_val(rows, whole);
+    size_t n_ops = MIN(ech_trace_n_ops(report->trace), report->run->n_prices);
+    const EchOp *ops = ech_trace_ops(report->trace);
+    for (size_t i = 0; i < n_ops; i++) {
+        if (ops[i].kind != ECH_OP_KERNEL)
+            continue;
+        const char *name = ech_trace_string(report->trace, ops[i].name);
+        size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(instructions, name));
+        EchKernelCost cost;
+        if (found == 0 || !ech_program_price_kernel(program, (EchId)(found - 1), &model, false, &cost))
+            continue;
+        EchStallRow row = {.name = name, .runs = runs_of(program, program->instructions[found - 1].computation), .vmem = cost.vmem};
+        row.time = times(report->run->prices[i].alone, row.runs);
+        EchStalls stalls;
+        ech_kernel_stalls(&cost, &stalls);
+        ech_stalls_add(&row.stalls, &stalls, row.time);
+        EchStallRow *all = &g_array_index(rows, EchStallRow, 0);
+        all->time = ech_time_add(all->time, row.time);
+        for (unsigned k = 0; k < ECH_N_STALLS; k++)
+            all->stalls.at[k] = ech_time_add(all->stalls.at[k], row.stalls.at[k]);
+        g_array_append_val(rows, row);
+    }
+    if (rows->len < 2)
+        return NULL;
+    *ret_n = rows->len;
+    EchStallRow *found = (EchStallRow *)(void *)g_array_steal(rows, NULL);
+    qsort(found + 1, *ret_n - 1, sizeof *found, compare_rows);
+    return found;
+}
+
+static double percent(EchTime part, EchTime whole)
+{
+    return whole > 0 ? 100 * (double)part / (double)whole : 0;
+}
+
+void ech_report_append_stalls(GString *out, const EchReport *report)
+{
+    size_t n;
+    g_autofree EchStallRow *rows = ech_report_stalls(report, &n);
+    if (n == 0 || rows[0].time == 0)
+        return;
+    g_autofree char *all = ech_format_time(rows[0].time);
+    g_string_append_printf(out, "\n  Inside the kernels, tile by tile: %s of them\n", all);
+    g_string_append(out, "                              compute    hbm  space   vmem  latency   fill   step\n");
+    for (size_t i = 0; i < MIN(n, 6u); i++) {
+        g_autofree char *time = ech_format_time(rows[i].time);
+        const EchTime *at = rows[i].stalls.at;
+        g_string_append_printf(out, "    %-16.16s %8s %5.1f %% %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f\n", rows[i].name ? rows[i].name : "all", time, percent(at[ECH_STALL_COMPUTE], rows[i].time),
+                               percent(at[ECH_STALL_HBM], rows[i].time), percent(at[ECH_STALL_SPACE], rows[i].time), percent(at[ECH_STALL_PORT], rows[i].time),
+                               percent(at[ECH_STALL_LATENCY], rows[i].time), percent(at[ECH_STALL_FILL], rows[i].time), percent(at[ECH_STALL_OVERHEAD], rows[i].time));
+    }
+    g_string_append(out, "    (per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip port, for a copy's latency;\n"
+                         "    first fetch and last store; cost of grid steps)\n");
+}
+
+static void add_row(JsonBuilder *b, const EchStallRow *row)
+{
+    json_builder_begin_object(b);
+    if (row->name) {
+        json_builder_set_member_name(b, "name");
+        json_builder_add_string_value(b, row->name);
+    }
+    json_builder_set_member_name(b, "time_ps");
+    json_builder_add_int_value(b, row->time);
+    json_builder_set_member_name(b, "runs");
+    json_builder_add_int_value(b, (gint64)MIN(row->runs, (uint64_t)G_MAXINT64));
+    for (unsigned i = 0; i < ECH_N_STALLS; i++) {
+        g_autofree char *name = g_strdup_printf("%s_ps", ech_stall_name((EchStall)i));
+        json_builder_set_member_name(b, name);
+        json_builder_add_int_value(b, row->stalls.at[i]);
+    }
+    if (row->vmem > 0) {
+        json_builder_set_member_name(b, "vmem_bytes");
+        json_builder_add_int_value(b, (gint64)MIN(row->vmem, (EchBytes)G_MAXINT64));
+    }
+    json_builder_end_object(b);
+}
+
+void ech_report_build_stalls(JsonBuilder *b, const EchReport *report)
+{
+    size_t n;
+    g_autofree EchStallRow *rows = ech_report_stalls(report, &n);
+    if (n == 0)
+        return;
+    json_builder_set_member_name(b, "kernel_stalls");
+    json_builder_begin_array(b);
+    for (size_t i = 0; i < n; i++)
+        add_row(b, &rows[i]);
+    json_builder_end_array(b);
+}
