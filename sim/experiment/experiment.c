@@ -5,6 +5,7 @@
 #include "sim/base/param.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
+#include "sim/trace/select.h"
 
 #include <string.h>
 
@@ -110,7 +111,7 @@ static char *resolve_device(const EchYamlNode *node)
 /* Reading */
 
 static const char *const root_keys[] = {"title",  "trace", "device", "allocator", "host_allocator", "passes", "replay",
-                                        "format", "beside", "trips",  "set",       "sweep",          "matmul", NULL};
+                                        "format", "beside", "trips",  "set",       "sweep",          "matmul", "capture_device", NULL};
 
 static bool is_device_edit(const char *edit)
 {
@@ -661,10 +662,40 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
     return trace;
 }
 
+/* One device of a capture of several: its link and its memory are its own. The first, unless capture_device says another. */
+static EchTrace *select_device(const EchCase *c, EchTrace *trace, EchDiag *diag, GError **error)
+{
+    const char *text = text_or_null(c->config, "capture_device");
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
+    uint64_t chosen = n > 0 ? devices[0] : 0;
+    if (text && !ech_parse_u64(text, &chosen, error)) {
+        g_prefix_error(error, "capture_device: ");
+        ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
+        return NULL;
+    }
+    g_autoptr(GString) list = g_string_new(NULL);
+    bool there = false;
+    for (size_t i = 0; i < n; i++) {
+        g_string_append_printf(list, "%s%u", i ? ", " : "", devices[i]);
+        there = there || devices[i] == chosen;
+    }
+    if (text && !there) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "capture_device: the capture has no device %s; expected one of %s", text, list->str);
+        ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
+        return NULL;
+    }
+    if (n < 2 && !text)
+        return ech_trace_ref(trace);
+    if (n > 1)
+        ech_diag_remark(diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)", list->str, chosen);
+    EchSelectOptions options = {.device = (uint32_t)chosen};
+    return ech_trace_select(trace, &options, NULL, error);
+}
+
 /* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
 static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay, EchResult *result, GError **error)
 {
-    (void)c;
     g_autoptr(EchTrace) trace = NULL;
     if (import->program) {
         g_autoptr(EchProgram) program = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
@@ -678,8 +709,9 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
             trace = merged;
         }
     } else {
-        trace = ech_trace_ref(import->trace);
-        find_recorded_device(trace, result);
+        trace = select_device(c, import->trace, result->pass_diag, error);
+        if (trace)
+            find_recorded_device(trace, result);
     }
     if (!trace)
         return false;

@@ -8,6 +8,7 @@
  *     allocator: bfc:limit=60GiB           # of the device's memory; host_allocator: of every other
  *     passes: [unplan, "pad:align=1MiB"]
  *     replay: {engine: native}             # the rows of ech_replay_params
+ *     capture_device: 0                    # which device of a capture of several (default: the first)
  *     format: hlo                          # and beside:, trips: see EchImportOptions
  *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
  *     sweep:

@@ -72,6 +72,7 @@ typedef struct {
     bool *keep;         /* by op */
     EchId *strings;     /* by string */
     EchId *memories;    /* by memory */
+    bool *gone;         /* by memory: another device's, and nothing that is kept touches it */
 } Selection;
 
 static bool memory_kept(const Selection *s, EchId memory)
@@ -114,6 +115,29 @@ static void choose_ops(Selection *s)
     }
 }
 
+/* Finds memories of other devices that nothing touches any more. */
+static void find_gone(Selection *s)
+{
+    size_t n = ech_trace_n_memories(s->trace);
+    for (size_t m = 0; m < n; m++)
+        s->gone[m] = s->one && !memory_kept(s, (EchId)m);
+    const EchBuffer *buffers = ech_trace_buffers(s->trace);
+    for (size_t b = 0; b < ech_trace_n_buffers(s->trace); b++)
+        if (buffers[b].alias_of != ECH_NONE && buffers[buffers[b].alias_of].memory != buffers[b].memory)
+            s->gone[buffers[b].memory] = s->gone[buffers[buffers[b].alias_of].memory] = false;
+    for (size_t i = 0; i < ech_trace_n_ops(s->trace); i++) {
+        const EchOp *op = &ech_trace_ops(s->trace)[i];
+        if (!s->keep[i])
+            continue;
+        if (op->kind == ECH_OP_COPY)
+            s->gone[op->memory_from] = s->gone[op->memory_to] = false;
+        if (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE)
+            s->gone[buffers[op->target].memory] = false;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+            s->gone[buffers[ech_trace_uses(s->trace)[u].buffer].memory] = false;
+    }
+}
+
 static void copy_tables(Selection *s)
 {
     const EchTrace *trace = s->trace;
@@ -125,6 +149,10 @@ static void copy_tables(Selection *s)
     s->memories = g_new(EchId, n + 1);
     for (size_t i = 0; i < n; i++) {
         const char *name = ech_trace_memory(trace, (EchId)i);
+        if (s->gone[i]) {
+            s->memories[i] = ECH_NONE;
+            continue;
+        }
         g_autofree char *own = g_strdup(name);
         if (s->apart && !is_host_name(name)) {
             uint32_t device = memory_device(name);
@@ -151,6 +179,14 @@ static EchId mapped(const EchId *map, EchId id)
     return id == ECH_NONE ? ECH_NONE : map[id];
 }
 
+static EchId first_memory(const Selection *s)
+{
+    for (size_t m = 0; m < ech_trace_n_memories(s->trace); m++)
+        if (!s->gone[m])
+            return s->memories[m];
+    return ech_trace_builder_memory(s->builder, "hbm");
+}
+
 static void copy_buffers(Selection *s, const EchId *op_map)
 {
     for (size_t i = 0; i < ech_trace_n_buffers(s->trace); i++) {
@@ -159,7 +195,15 @@ static void copy_buffers(Selection *s, const EchId *op_map)
         buffer.pool = mapped(s->strings, buffer.pool);
         buffer.stack = mapped(s->strings, buffer.stack);
         buffer.shape = mapped(s->strings, buffer.shape);
-        buffer.memory = s->memories[buffer.memory];
+        /* Buffers keep their numbers: what is gone stays as a name without bytes in some memory. */
+        if (s->gone[buffer.memory]) {
+            buffer.bytes = buffer.rounded = buffer.dense = buffer.alias_offset = 0;
+            buffer.resident = 0;
+            buffer.offset = ECH_OFFSET_NONE;
+            buffer.memory = first_memory(s);
+        } else {
+            buffer.memory = s->memories[buffer.memory];
+        }
         buffer.loop = mapped(op_map, buffer.loop);
         ech_trace_builder_buffer(s->builder, buffer);
     }
@@ -264,7 +308,10 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
     g_autofree EchId *map = g_new(EchId, n_ops + 1), *delay = options->clock ? g_new(EchId, n_ops + 1) : NULL;
     s.builder = builder;
     s.keep = keep;
+    g_autofree bool *gone = g_new0(bool, ech_trace_n_memories(trace) + 1);
+    s.gone = gone;
     choose_ops(&s);
+    find_gone(&s);
     copy_tables(&s);
     EchId next = delay ? add_clock(&s, delay) : 0;
     for (size_t i = 0; i < n_ops; i++)
