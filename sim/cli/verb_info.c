@@ -3,6 +3,7 @@
 #include "models/device/gpu_target.h"
 #include "sim/cli/cli.h"
 #include "sim/import/import.h"
+#include "sim/report/padding.h"
 #include "sim/report/program_info.h"
 #include "sim/report/transfers.h"
 #include "sim/trace/lifetime.h"
@@ -337,6 +338,11 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
         add_int(b, "allocations", own->n);
         add_int(b, "peak_live_bytes", own->peak);
         add_int(b, "end_live_bytes", own->end_live);
+        g_autoptr(EchPadding) padding = ech_padding_new(trace, ech_trace_memory(trace, m), NULL, 0);
+        if (padding->bytes > 0) {
+            json_builder_set_member_name(b, "padding");
+            ech_padding_json(b, trace, padding, 16);
+        }
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -520,6 +526,13 @@ static void text_memories(GString *out, const EchTrace *trace)
         g_autofree char *name = g_utf8_make_valid(ech_trace_memory(trace, m), -1), *label = g_strdup_printf("  in %.18s", name);
         if (own && own->peak && main != ECH_NONE)
             text_bytes(out, label, own->peak);
+    }
+    for (EchId m = 0; m < MIN(ech_trace_n_memories(trace), (size_t)16); m++) {
+        g_autoptr(EchPadding) padding = ech_padding_new(trace, ech_trace_memory(trace, m), NULL, 0);
+        g_autoptr(GString) text = g_string_new(NULL);
+        ech_padding_text(text, trace, padding, 5, "    ");
+        if (text->len)
+            g_string_append_printf(out, "  padding of all buffers in %s\n%s", ech_trace_memory(trace, m), text->str);
     }
 }
 

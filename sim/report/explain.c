@@ -463,7 +463,7 @@ GPtrArray *ech_explain_run(JsonObject *run)
             g_string_append_printf(text, "%s %s %.0f %%", i ? "," : "", part->name, 100 * (double)part->b / (double)makespan);
     }
     if (ech_member_bool(run, "completed"))
-        say(out, "It takes %s; of its critical path%s.", time, text->str);
+        say(out, "It takes %s. Its critical path:%s.", time, text->str);
     const char *const names[] = {"hbm", "vector"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         gint64 bytes = memory_figure(run, names[i]);

@@ -98,6 +98,16 @@ static const char *bound_name(const EchReport *report, const GPtrArray *names, c
     return names->pdata[run->n_resources + (source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED ? 0 : 1)];
 }
 
+/* What of a span no resource bounds: all of a kernel's fixed time; of a copy's what did not hide behind the copy before. */
+static EchTime fixed_time(const EchRun *run, const EchSpan *span)
+{
+    const EchPrice *price = span->op < run->n_prices ? &run->prices[span->op] : NULL;
+    if (!price || span->resource >= run->n_resources)
+        return 0;
+    EchTime length = span->end - span->start, work = price->alone - price->fixed;
+    return price->link == ECH_NONE && price->source != ECH_PRICE_PORT ? MIN(price->fixed, length) : CLAMP(length - work, 0, price->fixed);
+}
+
 /* Index of the share of that name, made where there is none; names are few. */
 static EchShare *share_of(GArray *shares, const char *name)
 {
@@ -187,10 +197,16 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         const EchSpan *span = &run->spans[at];
         if (span->end < time)
             add_gap(run, span->end, time, skipped, shares);
-        Segment segment = {MIN(span->start, time), MIN(span->end, time), bound_name(report, names, span)};
-        share_of(shares, segment.name)->time += segment.end - segment.start;
-        g_array_append_val(path, segment);
-        time = segment.start;
+        EchTime start = MIN(span->start, time), end = MIN(span->end, time), middle = start + MIN(fixed_time(run, span), end - start);
+        /* Launches, set-ups and latencies come before what the resource bounds. */
+        Segment segments[] = {{middle, end, bound_name(report, names, span)}, {start, middle, names->pdata[names->len - 1]}};
+        for (size_t i = 0; i < G_N_ELEMENTS(segments); i++) {
+            if (segments[i].end == segments[i].start && i > 0)
+                continue;
+            share_of(shares, segments[i].name)->time += segments[i].end - segments[i].start;
+            g_array_append_val(path, segments[i]);
+        }
+        time = start;
         at = span_before(report, at, time, span);
     }
     if (time > 0)

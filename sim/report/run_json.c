@@ -1,4 +1,5 @@
 /* A run as JSON: the names of the documentation, in a fixed order. */
+#include "sim/report/padding.h"
 #include "sim/report/program_info.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
@@ -142,6 +143,11 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         add_holders(b, report, holders, MIN(n, 8));
         add_holdings(b, report, m);
+        g_autoptr(EchPadding) padding = ech_padding_new(report->trace, m->name, run, m->peak_at);
+        if (padding->bytes > 0) {
+            json_builder_set_member_name(b, "padding");
+            ech_padding_json(b, report->trace, padding, 8);
+        }
         json_builder_end_object(b);
     }
     json_builder_end_object(b);

@@ -1,4 +1,5 @@
 /* The terminal summary: whether it fits, how long, what bounds it, then the tables. */
+#include "sim/report/padding.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
 
@@ -191,7 +192,7 @@ static void append_time(GString *out, const EchReport *report)
     g_string_append_printf(out, ".\n  No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.\n", bound, serial);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
-        for (size_t i = 0; i < MIN(n, 8) && shares[i].time > 0; i++) {
+        for (size_t i = 0; i < MIN(n, 8) && ratio(shares[i].time, run->makespan) >= 0.0005; i++) {
             g_autofree char *time = ech_format_time(shares[i].time);
             append_share_row(out, shares[i].name, time, ratio(shares[i].time, run->makespan), NULL);
         }
@@ -297,6 +298,8 @@ static void append_memories(GString *out, const EchReport *report)
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         append_holders(out, report, holders, n, 5, "    ");
+        g_autoptr(EchPadding) padding = ech_padding_new(report->trace, m->name, run, m->peak_at);
+        ech_padding_text(out, report->trace, padding, 3, "      ");
         any = true;
     }
     if (!any)

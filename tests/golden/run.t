@@ -360,7 +360,7 @@ link and capacity
   What changed, and why
 
   as it is, 4GB
-    It takes 400 ms; of its critical path host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It takes 400 ms. Its critical path: host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   as it is, 4GB -> half, 4GB
@@ -394,7 +394,7 @@ link and capacity
   What changed, and why
 
   as it is, 4GB
-    It takes 400 ms; of its critical path host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It takes 400 ms. Its critical path: host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   as it is, 4GB -> half, 4GB
@@ -441,7 +441,7 @@ link and capacity
   What changed, and why
 
   as it is, 3GB
-    It takes 400 ms; of its critical path host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It takes 400 ms. Its critical path: host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   as it is, 3GB -> half, 3GB
@@ -474,7 +474,7 @@ timeline.pftrace
   What changed, and why
 
   half
-    It takes 600 ms; of its critical path host link, to device 67 %, host link, from device 17 %, matrix unit 17 %.
+    It takes 600 ms. Its critical path: host link, to device 67 %, host link, from device 17 %, matrix unit 17 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   half -> whole
