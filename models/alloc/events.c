@@ -32,6 +32,7 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
             EchAllocRequest request = {.id = event->id, .bytes = event->bytes, .stream = event->stream, .upper_end = event->upper_end};
             EchPlacedEvent placed = {.event = (uint32_t)i, .placement = {.address = ECH_ADDRESS_NONE}};
             placed.fit = ech_allocator_alloc(allocator, &request, &placed.placement);
+            outcome.fragmented += placed.fit == ECH_FIT_FRAGMENTED;
             if (placed.fit != ECH_FIT_OK && outcome.first_failed == UINT64_MAX) {
                 outcome.first_failed = i;
                 if (options->stop_at_failure)

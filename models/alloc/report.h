@@ -37,6 +37,12 @@ typedef struct {
     uint32_t n_segments;
     EchPin *pins;         /**< pins[n_pins] */
     uint32_t n_pins;
+    uint32_t n_free;      /**< Free blocks. */
+    EchBytes device_free; /**< Of the device's memory, not taken by the allocator. */
+    /** FAILURE: where the request would have fitted with the fewest live bytes gone: a run of blocks in one segment. hole.bytes is 0 where no
+     * segment is as large. hole_pins[hole.n_blocks], largest first. */
+    EchSegmentReport hole;
+    EchPin *hole_pins;
     char *picture;        /**< The reserved memory by address in 100 columns: '*' used, 'x' wasted by rounding, '_' free (BFC's dump). */
 } EchMoment;
 
@@ -45,15 +51,36 @@ typedef struct {
     EchBytes requested, live, reserved;
 } EchAllocSample;
 
+/** A request that failed. */
 typedef struct {
-    GArray *moments; /**< EchMoment: the peak of reserved bytes, the first failures, the end. */
-    GArray *samples; /**< EchAllocSample, evenly spread. */
+    uint32_t event, id;
+    EchBytes asked, live, reserved;
+    EchFit fit;
+} EchAllocFailure;
+
+/** Address x time, as characters: ' ' not reserved, '.' reserved and free, then by the used share of what the place stands for: ':' less than
+ * half, '+' more, '#' all but a tenth. Addresses that were never reserved are left out. */
+typedef struct {
+    char **rows;          /**< rows[n_rows], the highest addresses first; n_columns characters each. */
+    uint32_t n_rows, n_columns;
+    EchBytes bytes;       /**< Of all rows: everything that was ever reserved. */
+    uint32_t *events;     /**< events[n_columns]: the event after which a column was taken. */
+} EchAddressMap;
+
+typedef struct {
+    GArray *moments;  /**< EchMoment: the peak of reserved bytes, the first failures, the end. */
+    GArray *samples;  /**< EchAllocSample, evenly spread. */
+    GArray *failures; /**< EchAllocFailure: all, up to ECH_REPORT_MAX_FAILURES. */
+    EchAddressMap map;
 } EchAllocReport;
+
+#define ECH_REPORT_MAX_FAILURES 100000u
 
 typedef struct {
     uint64_t peak_at;       /**< Event of the peak. */
     unsigned max_failures;  /**< Moments for so many failures. */
     unsigned n_samples;
+    unsigned map_rows, map_columns; /**< Of the address map; 0: none. */
     const EchSeedBlock *seeds; /**< Start state, or NULL. */
     size_t n_seeds;
     const EchSegmentRange *script; /**< Where the device puts segments, or NULL. */

@@ -246,6 +246,26 @@ static char *name_of(const Input *input, uint32_t id)
     return *name ? g_strdup(name) : g_strdup_printf("#%u", id);
 }
 
+static void json_pins(JsonBuilder *b, const char *member, const Input *input, const EchMoment *moment, const EchPin *pins, uint32_t n)
+{
+    json_builder_set_member_name(b, member);
+    json_builder_begin_array(b);
+    for (uint32_t j = 0; j < n; j++) {
+        const EchBuffer *buffer = buffer_of(input, pins[j].id);
+        g_autofree char *name = name_of(input, pins[j].id);
+        json_builder_begin_object(b);
+        add_int(b, "id", pins[j].id);
+        add_string(b, "name", name);
+        add_int(b, "bytes", pins[j].bytes);
+        add_int(b, "requested_bytes", pins[j].requested);
+        add_int(b, "age_events", moment->event - MIN(moment->event, (uint64_t)pins[j].born));
+        if (buffer && buffer->stack != ECH_NONE)
+            add_string(b, "stack", ech_trace_string(input->trace, buffer->stack));
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
 static void json_moment(JsonBuilder *b, const Input *input, const EchMoment *moment, unsigned top)
 {
     json_builder_begin_object(b);
@@ -261,10 +281,23 @@ static void json_moment(JsonBuilder *b, const Input *input, const EchMoment *mom
     add_int(b, "requested_bytes", moment->stats.requested);
     add_int(b, "internal_waste_bytes", moment->internal_waste);
     add_int(b, "largest_free_bytes", moment->stats.largest_free);
+    add_int(b, "free_blocks", moment->n_free);
+    add_int(b, "device_free_bytes", moment->device_free);
     add_int(b, "stranded_bytes", moment->stranded);
     add_int(b, "cached_bytes", moment->cached);
     add_int(b, "pending_bytes", moment->pending);
     add_string(b, "picture", moment->picture);
+    if (moment->hole.bytes) {
+        json_builder_set_member_name(b, "would_fit_without");
+        json_builder_begin_object(b);
+        add_int(b, "segment", moment->hole.segment);
+        add_int(b, "address", moment->hole.address);
+        add_int(b, "bytes", moment->hole.bytes);
+        add_int(b, "used_bytes", moment->hole.used);
+        add_int(b, "live_blocks", moment->hole.n_blocks);
+        json_pins(b, "blocks", input, moment, moment->hole_pins, MIN(moment->hole.n_blocks, top));
+        json_builder_end_object(b);
+    }
     json_builder_set_member_name(b, "segments");
     json_builder_begin_array(b);
     for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
@@ -277,23 +310,7 @@ static void json_moment(JsonBuilder *b, const Input *input, const EchMoment *mom
         add_int(b, "stranded_bytes", segment->bytes - segment->used);
         add_int(b, "largest_free_bytes", segment->largest_free);
         add_int(b, "live_blocks", segment->n_blocks);
-        json_builder_set_member_name(b, "pinned_by");
-        json_builder_begin_array(b);
-        for (uint32_t j = 0; j < MIN(segment->n_blocks, top); j++) {
-            const EchPin *pin = &moment->pins[segment->first_block + j];
-            const EchBuffer *buffer = buffer_of(input, pin->id);
-            g_autofree char *name = name_of(input, pin->id);
-            json_builder_begin_object(b);
-            add_int(b, "id", pin->id);
-            add_string(b, "name", name);
-            add_int(b, "bytes", pin->bytes);
-            add_int(b, "requested_bytes", pin->requested);
-            add_int(b, "age_events", moment->event - MIN(moment->event, (uint64_t)pin->born));
-            if (buffer && buffer->stack != ECH_NONE)
-                add_string(b, "stack", ech_trace_string(input->trace, buffer->stack));
-            json_builder_end_object(b);
-        }
-        json_builder_end_array(b);
+        json_pins(b, "pinned_by", input, moment, &moment->pins[segment->first_block], MIN(segment->n_blocks, top));
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
@@ -307,6 +324,34 @@ static void json_report(JsonBuilder *b, const Input *input, const EchAllocReport
     for (guint i = 0; i < report->moments->len; i++)
         json_moment(b, input, &g_array_index(report->moments, EchMoment, i), top);
     json_builder_end_array(b);
+    json_builder_set_member_name(b, "failures");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < report->failures->len; i++) {
+        const EchAllocFailure *failure = &g_array_index(report->failures, EchAllocFailure, i);
+        json_builder_begin_object(b);
+        add_int(b, "event", failure->event);
+        add_int(b, "id", failure->id);
+        add_int(b, "asked_bytes", failure->asked);
+        add_string(b, "why", fit_names[failure->fit]);
+        add_int(b, "allocated_bytes", failure->live);
+        add_int(b, "reserved_bytes", failure->reserved);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+    json_builder_set_member_name(b, "address_map");
+    json_builder_begin_object(b);
+    add_int(b, "bytes", report->map.bytes);
+    json_builder_set_member_name(b, "events");
+    json_builder_begin_array(b);
+    for (uint32_t c = 0; c < report->map.n_columns; c++)
+        json_builder_add_int_value(b, report->map.events[c]);
+    json_builder_end_array(b);
+    json_builder_set_member_name(b, "rows");
+    json_builder_begin_array(b);
+    for (uint32_t r = 0; r < report->map.n_rows; r++)
+        json_builder_add_string_value(b, report->map.rows[r]);
+    json_builder_end_array(b);
+    json_builder_end_object(b);
     json_builder_set_member_name(b, "series");
     json_builder_begin_array(b);
     for (guint i = 0; i < report->samples->len; i++) {
@@ -329,6 +374,7 @@ static void json_result(JsonBuilder *b, const Input *input, const Result *result
     add_string(b, "name", result->spec);
     add_int(b, "events", outcome->events);
     add_int(b, "failed", stats->failed);
+    add_int(b, "failed_fragmented", outcome->fragmented);
     if (outcome->first_failed != UINT64_MAX)
         add_int(b, "first_failed_event", outcome->first_failed);
     add_int(b, "peak_live_bytes", stats->peak_live);
@@ -399,25 +445,81 @@ static void print_json(const Input *input, const GArray *results, EchBytes capac
     ech_cli_print("\n");
 }
 
-static void text_moment(GString *out, const Input *input, const EchMoment *moment, unsigned top)
+/* "NAME (SIZE, age N), ...": at most @most of @n. */
+static void text_pins(GString *out, const Input *input, const EchMoment *moment, const EchPin *pins, uint32_t n, uint32_t most)
+{
+    for (uint32_t j = 0; j < MIN(n, most); j++) {
+        g_autofree char *name = name_of(input, pins[j].id), *size = ech_format_bytes(pins[j].bytes);
+        g_string_append_printf(out, "%s %.40s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size, moment->event - MIN(moment->event, (uint64_t)pins[j].born));
+    }
+    if (n > most)
+        g_string_append(out, ", ...");
+}
+
+/* Why a request failed, and what stood in its way. */
+static void text_failure(GString *out, const Input *input, const EchMoment *moment, EchBytes capacity)
+{
+    g_autofree char *asked = ech_format_bytes(moment->asked), *name = name_of(input, moment->asked_id), *device_free = ech_format_bytes(moment->device_free);
+    g_autofree char *not_live = ech_format_bytes(capacity - MIN(capacity, moment->stats.live)), *largest = ech_format_bytes(moment->stats.largest_free);
+    if (moment->fit == ECH_FIT_FULL) {
+        g_string_append_printf(out, ": %s asked for %.40s; what lives leaves no more than %s: only using less, or more memory, helps\n", asked, name, not_live);
+        return;
+    }
+    g_string_append_printf(out, ": %s asked for %.40s; %s are not in use, but fragmented: %s left on the device, %u free block%s, the largest %s\n", asked, name, not_live, device_free, moment->n_free,
+                           moment->n_free == 1 ? "" : "s", largest);
+    if (moment->hole.bytes == 0) {
+        g_string_append(out, "    no segment is that large, and what is left on the device is less than it would have to take\n");
+    } else if (moment->hole.used == 0) {
+        g_autofree char *bytes = ech_format_bytes(moment->hole.bytes);
+        g_string_append_printf(out, "    %s are free in one piece in segment %u, but this allocator does not use them for such a request (other pool, other stream, or kept for larger ones)\n", bytes, moment->hole.segment);
+    } else {
+        g_autofree char *bytes = ech_format_bytes(moment->hole.bytes), *used = ech_format_bytes(moment->hole.used);
+        g_string_append_printf(out, "    least in the way: %s of %s in segment %u, held by %u live block%s:", used, bytes, moment->hole.segment, moment->hole.n_blocks, moment->hole.n_blocks == 1 ? "" : "s");
+        text_pins(out, input, moment, moment->hole_pins, moment->hole.n_blocks, 3);
+        g_string_append_c(out, '\n');
+    }
+}
+
+/* @brief: what led to it only, for failures after the first. */
+static void text_moment(GString *out, const Input *input, const EchMoment *moment, unsigned top, EchBytes capacity, bool brief)
 {
     g_autofree char *reserved = ech_format_bytes(moment->stats.reserved), *live = ech_format_bytes(moment->stats.live), *waste = ech_format_bytes(moment->internal_waste);
-    g_autofree char *largest = ech_format_bytes(moment->stats.largest_free), *stranded = ech_format_bytes(moment->stranded), *asked = ech_format_bytes(moment->asked);
+    g_autofree char *largest = ech_format_bytes(moment->stats.largest_free), *stranded = ech_format_bytes(moment->stranded), *cached = ech_format_bytes(moment->cached);
     g_string_append_printf(out, "  %s, event %" G_GUINT64_FORMAT, moment_names[moment->kind], moment->event);
     if (moment->kind == ECH_MOMENT_FAILURE)
-        g_string_append_printf(out, ": %s asked, memory is %s", asked, fit_names[moment->fit]);
-    g_string_append_printf(out, "\n    reserved %s, allocated %s (%s of it waste), largest free %s, stranded %s\n    [%s]\n", reserved, live, waste, largest, stranded, moment->picture);
+        text_failure(out, input, moment, capacity);
+    else
+        g_string_append_c(out, '\n');
+    if (brief)
+        return;
+    g_string_append_printf(out, "    reserved %s, allocated %s (%s of it waste), largest free %s, stranded %s, cached %s\n    [%s]\n", reserved, live, waste, largest, stranded, cached, moment->picture);
     for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
         const EchSegmentReport *segment = &moment->segments[i];
         g_autofree char *bytes = ech_format_bytes(segment->bytes), *free_bytes = ech_format_bytes(segment->bytes - segment->used);
         g_string_append_printf(out, "    segment %u: %s of %s stranded by %u live block%s:", segment->segment, free_bytes, bytes, segment->n_blocks, segment->n_blocks == 1 ? "" : "s");
-        for (uint32_t j = 0; j < MIN(segment->n_blocks, 3u); j++) {
-            const EchPin *pin = &moment->pins[segment->first_block + j];
-            g_autofree char *name = name_of(input, pin->id), *size = ech_format_bytes(pin->bytes);
-            g_string_append_printf(out, "%s %.40s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size, moment->event - MIN(moment->event, (uint64_t)pin->born));
-        }
-        g_string_append(out, segment->n_blocks > 3 ? ", ...\n" : "\n");
+        text_pins(out, input, moment, &moment->pins[segment->first_block], segment->n_blocks, 3);
+        g_string_append_c(out, '\n');
     }
+}
+
+static void text_report(GString *out, const Input *input, const Result *result, unsigned top, EchBytes capacity)
+{
+    const EchAllocReport *report = result->report;
+    g_string_append_printf(out, "\n%s\n", result->spec);
+    guint shown = 0;
+    for (guint i = 0; i < report->moments->len; i++) {
+        const EchMoment *moment = &g_array_index(report->moments, EchMoment, i);
+        text_moment(out, input, moment, top, capacity, moment->kind == ECH_MOMENT_FAILURE && shown > 0);
+        shown += moment->kind == ECH_MOMENT_FAILURE;
+    }
+    if (result->outcome.stats.failed > shown)
+        g_string_append_printf(out, "  %" G_GUINT64_FORMAT " more failure%s; --json lists them\n", result->outcome.stats.failed - shown, result->outcome.stats.failed - shown == 1 ? "" : "s");
+    if (report->map.n_rows == 0)
+        return;
+    g_autofree char *bytes = ech_format_bytes(report->map.bytes);
+    g_string_append_printf(out, "  addresses (%s ever reserved, high ones on top) over events: # in use, + mostly, : partly, . free, blank not reserved\n", bytes);
+    for (uint32_t r = 0; r < report->map.n_rows; r++)
+        g_string_append_printf(out, "    |%s|\n", report->map.rows[r]);
 }
 
 static void print_text(const Input *input, const char *path, const GArray *results, EchBytes capacity, EchBytes bound, unsigned top, bool searched)
@@ -457,12 +559,21 @@ static void print_text(const Input *input, const char *path, const GArray *resul
             g_string_append_printf(out, "\n%s: %s\n", result->spec, result->note);
         if (result->fault)
             g_string_append_printf(out, "\n%s: %s\n", result->spec, result->fault);
-        for (guint j = 0; result->report && j < result->report->moments->len; j++) {
-            if (j == 0)
-                g_string_append_printf(out, "\n%s\n", result->spec);
-            text_moment(out, input, &g_array_index(result->report->moments, EchMoment, j), top);
-        }
+        if (result->report)
+            text_report(out, input, result, top, capacity);
     }
+    bool explained = false;
+    for (guint i = 0; i < results->len; i++) {
+        const Result *result = &g_array_index(results, Result, i);
+        if (result->outcome.fragmented)
+            g_string_append_printf(out, "\n%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " failures are fragmentation: enough bytes were free%s", result->spec, result->outcome.fragmented,
+                                   result->outcome.stats.failed, result->report ? "" : "; --report says what stood in the way");
+        explained |= result->report != NULL;
+    }
+    if (explained)
+        g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events");
+    if (out->str[out->len - 1] != '\n')
+        g_string_append_c(out, '\n');
     ech_cli_print(out->str);
 }
 
@@ -590,7 +701,7 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
     const GArray *own_events = ret->recorded ? input->after : input->events;
     const EchAllocEvent *events = (const EchAllocEvent *)(const void *)own_events->data;
     size_t n = own_events->len;
-    EchAllocReportOptions look = {.max_failures = 5, .n_samples = job->n_series};
+    EchAllocReportOptions look = {.max_failures = 5, .n_samples = job->n_series, .map_rows = 16, .map_columns = 96};
     if (ret->recorded) {
         look.seeds = (const EchSeedBlock *)(const void *)input->start->seeds->data;
         look.n_seeds = input->start->seeds->len;

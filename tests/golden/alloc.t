@@ -8,27 +8,65 @@ best_fit                    0      70 MiB      74 MiB   5.4 %         0 B      6
 
 pytorch
   peak, event 3
-    reserved 70 MiB, allocated 54 MiB (0 B of it waste), largest free 12 MiB, stranded 16 MiB
+    reserved 70 MiB, allocated 54 MiB (0 B of it waste), largest free 12 MiB, stranded 16 MiB, cached 0 B
     [_____*******________________************************************************************************]
     segment 0: 16 MiB of 20 MiB stranded by 1 live block: #1 (4 MiB, age 2)
-  failure, event 4: 16 MiB asked, memory is fragmented
-    reserved 70 MiB, allocated 54 MiB (0 B of it waste), largest free 12 MiB, stranded 16 MiB
+  failure, event 4: 16 MiB asked for #3; 26 MiB are not in use, but fragmented: 10 MiB left on the device, 2 free blocks, the largest 12 MiB
+    least in the way: 4 MiB of 20 MiB in segment 0, held by 1 live block: #1 (4 MiB, age 3)
+    reserved 70 MiB, allocated 54 MiB (0 B of it waste), largest free 12 MiB, stranded 16 MiB, cached 0 B
     [_____*******________________************************************************************************]
     segment 0: 16 MiB of 20 MiB stranded by 1 live block: #1 (4 MiB, age 3)
   end, event 6
-    reserved 70 MiB, allocated 4 MiB (0 B of it waste), largest free 50 MiB, stranded 16 MiB
+    reserved 70 MiB, allocated 4 MiB (0 B of it waste), largest free 50 MiB, stranded 16 MiB, cached 50 MiB
     [_____*******________________________________________________________________________________________]
     segment 0: 16 MiB of 20 MiB stranded by 1 live block: #1 (4 MiB, age 5)
+  addresses (70 MiB ever reserved, high ones on top) over events: # in use, + mostly, : partly, . free, blank not reserved
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |...::..|
+    |.......|
+    |.......|
+    |.++++++|
+    |##:::::|
 
 best_fit
   peak, event 4
-    reserved 74 MiB, allocated 70 MiB (0 B of it waste), largest free 4 MiB, stranded 4 MiB
+    reserved 74 MiB, allocated 70 MiB (0 B of it waste), largest free 4 MiB, stranded 4 MiB, cached 0 B
     [_____***********************************************************************************************]
     segment 0: 4 MiB of 74 MiB stranded by 3 live blocks: #2 (50 MiB, age 1), #3 (16 MiB, age 0), #1 (4 MiB, age 3)
   end, event 6
-    reserved 74 MiB, allocated 4 MiB (0 B of it waste), largest free 66 MiB, stranded 70 MiB
+    reserved 74 MiB, allocated 4 MiB (0 B of it waste), largest free 66 MiB, stranded 70 MiB, cached 0 B
     [_____******_________________________________________________________________________________________]
     segment 0: 70 MiB of 74 MiB stranded by 1 live block: #1 (4 MiB, age 5)
+  addresses (74 MiB ever reserved, high ones on top) over events: # in use, + mostly, : partly, . free, blank not reserved
+    |    ##.|
+    |    ##.|
+    |    ##.|
+    |   +#:.|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    |   ##..|
+    | ++##++|
+    |+#:::::|
+
+pytorch: 1 of 1 failures are fragmentation: enough bytes were free
+stranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events
 $ cat $T/p.csv $T/p.csv.2
 event,id,requested,rounded,segment,offset,address
 0,0,4194304,4194304,0,0,0
@@ -78,3 +116,5 @@ compiler                    1    25.5 MiB    25.5 MiB   0.0 %         0 B       
 pytorch                    14    23.6 MiB      24 MiB   1.5 %     513 KiB      20 MiB         3      44 MiB
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
+
+pytorch: 14 of 14 failures are fragmentation: enough bytes were free; --report says what stood in the way

@@ -335,7 +335,7 @@ START_TEST(report_names_what_pins_a_segment)
     };
     g_autoptr(GError) error = NULL;
     EchAllocDevice device = {.capacity = 80 * MIB};
-    EchAllocReportOptions options = {.peak_at = 3, .max_failures = 2, .n_samples = 5};
+    EchAllocReportOptions options = {.peak_at = 3, .max_failures = 2, .n_samples = 5, .map_rows = 7, .map_columns = 5};
     g_autoptr(EchAllocReport) report = ech_alloc_report_new("pytorch", &device, events, G_N_ELEMENTS(events), &options, &error);
     ck_assert_ptr_nonnull(report);
     ck_assert_uint_eq(report->moments->len, 3);
@@ -349,6 +349,22 @@ START_TEST(report_names_what_pins_a_segment)
     ck_assert_int_eq(failure->kind, ECH_MOMENT_FAILURE);
     ck_assert_uint_eq(failure->asked, 16 * MIB);
     ck_assert_int_eq(failure->fit, ECH_FIT_FRAGMENTED);
+    /* 16 MiB would fit into the first segment's 20 but for the 4 MiB of #1; 10 MiB are left on the device. */
+    ck_assert_uint_eq(failure->hole.bytes, 20 * MIB);
+    ck_assert_uint_eq(failure->hole.used, 4 * MIB);
+    ck_assert_uint_eq(failure->hole.n_blocks, 1);
+    ck_assert_uint_eq(failure->hole_pins[0].id, 1);
+    ck_assert_uint_eq(failure->device_free, 10 * MIB);
+    ck_assert_uint_eq(failure->n_free, 2);
+    ck_assert_uint_eq(report->failures->len, 1);
+    ck_assert_uint_eq(g_array_index(report->failures, EchAllocFailure, 0).event, 4);
+    /* 70 MiB in 7 rows: 20 of the small segment at the bottom, then the large one. */
+    ck_assert_uint_eq(report->map.bytes, 70 * MIB);
+    ck_assert_uint_eq(report->map.n_rows, 7);
+    ck_assert_str_eq(report->map.rows[0], "   ##");
+    ck_assert_str_eq(report->map.rows[5], ".....");
+    ck_assert_str_eq(report->map.rows[6], ":+:::");
+    ck_assert_uint_eq(report->map.events[4], 4);
     ck_assert_uint_eq(report->samples->len, 5);
     ck_assert_uint_eq(ech_alloc_lower_bound(events, G_N_ELEMENTS(events), NULL), 70 * MIB);
     ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, &error), 86 * MIB);
