@@ -84,6 +84,11 @@ $ echelon list passes
       min_overlap=ratio (1)  a fetch starts at least this many times its own length before its use
       overlap=ratio (2)  best distance of a fetch from its use, in its own lengths
       max_overlap=ratio (8)  longest distance, in lengths of a copy of the whole memory
+  prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
+      lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
+      depth=number (1)  iterations that a loop's fetches run ahead; 0: none
+      budget=size (0)  device memory that earlier fetches may take more, at any moment; 0: what is free then
+      above=size (0)  only fetches of at least this size
   pad              round the size of every buffer up, or give arrays another padding
       align=size (512)  granule: sizes are rounded up to a multiple of it
       above=size (0)  only buffers of at least this size
