@@ -323,3 +323,165 @@ EchXheapEvent *ech_xheap_events(const uint32_t *starts, const uint32_t *ends, co
     *ret_n = n;
     return events;
 }
+
+typedef struct {
+    uint32_t place, begin, end; /* Events. */
+    uint64_t within, bytes;
+} Piece;
+
+typedef struct {
+    uint32_t first, n; /* Its pieces. */
+    uint64_t bytes, offset;
+    double rank; /* Placed in order of it, largest first. */
+    bool done;
+} Place;
+
+typedef struct {
+    uint64_t low, high; /* Bases in [low, high) would meet something. */
+} Forbidden;
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const Piece *x = a, *y = b;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->within > y->within) - (x->within < y->within);
+}
+
+static int compare_forbidden(const void *a, const void *b)
+{
+    const Forbidden *x = a, *y = b;
+    return x->low != y->low ? (x->low < y->low ? -1 : 1) : (x->high > y->high) - (x->high < y->high);
+}
+
+static int compare_places(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const Place *places = data;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (places[x].rank != places[y].rank)
+        return places[x].rank > places[y].rank ? -1 : 1;
+    return (x > y) - (x < y);
+}
+
+enum { N_ORDERS = 4, MAX_ROUNDS = 64, PAIRS = 20000000 };
+
+/* What a place comes early for: its size, the space and time it fills, how long it stays, how early it begins. */
+static double rank_of(const Place *place, const Piece *pieces, unsigned way)
+{
+    uint32_t begin = UINT32_MAX, end = 0;
+    double area = 0;
+    for (uint32_t k = place->first; k < place->first + place->n; k++) {
+        begin = MIN(begin, pieces[k].begin);
+        end = MAX(end, pieces[k].end);
+        area += (double)pieces[k].bytes * (double)(pieces[k].end - pieces[k].begin);
+    }
+    switch (way) {
+    case 0: return (double)place->bytes;
+    case 1: return area;
+    case 2: return (double)end - (double)begin;
+    default: return -(double)begin;
+    }
+}
+
+/* The lowest base for place @at among those that are done. */
+static uint64_t lowest_base(const Place *places, uint32_t n_places, uint32_t at, const Piece *pieces, EchBytes alignment, GArray *forbidden)
+{
+    g_array_set_size(forbidden, 0);
+    for (uint32_t o = 0; o < n_places; o++) {
+        if (!places[o].done)
+            continue;
+        for (uint32_t x = places[at].first; x < places[at].first + places[at].n; x++) {
+            for (uint32_t y = places[o].first; y < places[o].first + places[o].n; y++) {
+                const Piece *mine = &pieces[x], *there = &pieces[y];
+                if (mine->begin >= there->end || there->begin >= mine->end)
+                    continue;
+                uint64_t low = places[o].offset + there->within, high = low + there->bytes;
+                if (high <= mine->within)
+                    continue;
+                Forbidden range = {low - MIN(low, mine->within + mine->bytes - 1), high - mine->within};
+                g_array_append_val(forbidden, range);
+            }
+        }
+    }
+    g_array_sort(forbidden, compare_forbidden);
+    uint64_t base = 0;
+    for (guint k = 0; k < forbidden->len; k++) {
+        const Forbidden *range = &g_array_index(forbidden, Forbidden, k);
+        /* Below: low is the first base that meets; it was cut off at 0. */
+        if (base < range->high && base >= range->low)
+            base = ech_round_up(range->high, alignment);
+        else if (range->low > base)
+            break;
+    }
+    return base;
+}
+
+EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within, uint32_t n_buffers,
+                                 uint64_t *ret_offsets)
+{
+    if (n_buffers > (1u << 14))
+        return UINT64_MAX;
+    g_autofree Piece *pieces = g_new0(Piece, (size_t)n_buffers + 1);
+    g_autofree uint32_t *piece_of = g_new(uint32_t, (size_t)n_buffers + 1);
+    uint32_t n = 0, n_places = 0;
+    for (uint32_t e = 0; e < n_events; e++) {
+        const EchXheapEvent *event = &events[e];
+        if (event->kind == ECH_XHEAP_RELEASE) {
+            pieces[piece_of[event->buffer]].end = e;
+            continue;
+        }
+        piece_of[event->buffer] = n;
+        uint32_t place = event->kind == ECH_XHEAP_SHARE ? pieces[piece_of[event->with]].place : n_places++;
+        pieces[n++] = (Piece){.place = place, .begin = e, .end = n_events, .within = within[event->buffer], .bytes = sizes[event->buffer]};
+    }
+    g_autofree uint32_t *place_of = g_new(uint32_t, (size_t)n_buffers + 1);
+    for (uint32_t b = 0; b < n_buffers; b++)
+        place_of[b] = UINT32_MAX;
+    for (uint32_t e = 0; e < n_events; e++)
+        if (events[e].kind != ECH_XHEAP_RELEASE)
+            place_of[events[e].buffer] = pieces[piece_of[events[e].buffer]].place;
+    if (n > 0)
+        qsort(pieces, n, sizeof *pieces, compare_pieces);
+    g_autofree Place *places = g_new0(Place, (size_t)n_places + 1);
+    g_autofree uint32_t *order = g_new(uint32_t, (size_t)n_places + 1);
+    for (uint32_t k = n; k-- > 0;) {
+        Place *place = &places[pieces[k].place];
+        place->first = k;
+        place->n++;
+        place->bytes = MAX(place->bytes, pieces[k].within + pieces[k].bytes);
+    }
+    g_autoptr(GArray) forbidden = g_array_new(FALSE, FALSE, sizeof(Forbidden));
+    uint64_t best = UINT64_MAX;
+    unsigned best_way = 0, rounds = (unsigned)MIN((uint64_t)MAX_ROUNDS, 1 + PAIRS / ((uint64_t)n * n + 1));
+    for (unsigned way = 0; way < N_ORDERS + rounds; way++) {
+        /* After the plain orders the best of them again, with what ended highest the last time before all others, time after time. */
+        uint32_t highest = 0;
+        for (uint32_t k = 0; k < n_places && way >= N_ORDERS; k++)
+            if (places[k].offset + places[k].bytes > places[highest].offset + places[highest].bytes)
+                highest = k;
+        for (uint32_t k = 0; k < n_places; k++) {
+            order[k] = k;
+            places[k].done = false;
+            if (way <= N_ORDERS)
+                places[k].rank = rank_of(&places[k], pieces, way < N_ORDERS ? way : best_way);
+        }
+        if (way >= N_ORDERS && n_places > 0)
+            places[highest].rank = (double)UINT64_MAX * (way + 1);
+        if (n_places > 0)
+            g_qsort_with_data(order, (int)n_places, sizeof *order, compare_places, places);
+        uint64_t height = 0;
+        for (uint32_t k = 0; k < n_places; k++) {
+            Place *place = &places[order[k]];
+            place->offset = lowest_base(places, n_places, order[k], pieces, MAX(alignment, 1u), forbidden);
+            place->done = true;
+            height = MAX(height, place->offset + place->bytes);
+        }
+        if (height >= best)
+            continue;
+        best = height;
+        best_way = way < N_ORDERS ? way : best_way;
+        for (uint32_t b = 0; b < n_buffers; b++)
+            ret_offsets[b] = place_of[b] == UINT32_MAX ? UINT64_MAX : places[place_of[b]].offset + within[b];
+    }
+    return best;
+}

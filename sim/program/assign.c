@@ -500,6 +500,25 @@ static EchBytes alignment_of(const EchProgram *p, int32_t space)
     return alignment;
 }
 
+/* On chip: the arrays' places are the compiler's secret; ours let slices begin one by one. @offsets holds those of the heap on entry; returns the height. */
+static EchBytes place_preset(const EchProgram *p, const Heap *heap, EchBytes alignment, EchBytes height, uint64_t *offsets)
+{
+    g_autofree EchBytes *bytes = g_new(EchBytes, (size_t)heap->values->len + 1);
+    g_autofree uint64_t *staggered = g_new(uint64_t, (size_t)heap->values->len + 1);
+    for (guint k = 0; k < heap->values->len; k++)
+        bytes[k] = p->buffers[p->values[g_array_index(heap->values, EchId, k)].buffer].bytes;
+    EchBytes lower = ech_xheap_run_staggered(alignment, (const EchXheapEvent *)(const void *)heap->events->data, heap->events->len, bytes,
+                                             (const EchBytes *)(const void *)heap->within->data, heap->values->len, staggered);
+    if (lower < height) {
+        memcpy(offsets, staggered, heap->values->len * sizeof *offsets);
+        return lower;
+    }
+    for (guint k = 0; k < heap->values->len; k++)
+        if (offsets[k] != UINT64_MAX)
+            offsets[k] = ech_bytes_add(offsets[k], g_array_index(heap->within, EchBytes, k));
+    return height;
+}
+
 /* One heap of all waiting buffers of a space, as a draft; nothing where none waits. */
 static void run_heap(Assigner *a, int32_t space, bool fallback)
 {
@@ -512,11 +531,13 @@ static void run_heap(Assigner *a, int32_t space, bool fallback)
         g_autofree uint64_t *offsets = g_new0(uint64_t, heap.values->len);
         EchBytes size = ech_xheap_run(algorithm, alignment, (const EchXheapEvent *)(const void *)heap.events->data, heap.events->len,
                                       (const EchBytes *)(const void *)heap.sizes->data, (const uint64_t *)(const void *)heap.ids->data, heap.values->len, offsets);
+        if (is_preset(p, space))
+            size = place_preset(p, &heap, alignment, size, offsets);
         EchValueBuffer shape = {.bytes = size, .space = space};
         guint k = new_draft(a, &shape);
         draft_at(a, k)->base.is_temp = 1;
         for (guint v = 0; v < heap.values->len; v++)
-            put_value(draft_at(a, k), p, g_array_index(heap.values, EchId, v), offsets[v] == UINT64_MAX ? 0 : ech_bytes_add(offsets[v], g_array_index(heap.within, EchBytes, v)));
+            put_value(draft_at(a, k), p, g_array_index(heap.values, EchId, v), offsets[v] == UINT64_MAX ? 0 : offsets[v]);
         EchBytes peak = is_preset(p, space) ? preset_peak(a, &heap) : heap.peak;
         a->figures = g_renew(struct EchHeapFigures, a->figures, a->n_figures + 1);
         a->figures[a->n_figures++] = (struct EchHeapFigures){space, size, peak};

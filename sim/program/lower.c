@@ -237,6 +237,20 @@ static void join_resident(Lowerer *l, const EchAllocation *allocation)
     }
 }
 
+/* The text of a program does not hold where its on-chip arrays lie, only that they do. Our own places may need more than there is: then they say nothing. */
+static bool is_guess(const Lowerer *l, const EchAllocation *allocation)
+{
+    if (!l->p->assignment->made || l->p->platform != ECH_PLATFORM_TPU || !l->device || (allocation->space != ECH_SPACE_VECTOR && allocation->space != ECH_SPACE_COMMON))
+        return false;
+    const EchMemory *memory = ech_device_space(l->device, allocation->space);
+    EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
+    if (limit == 0 || allocation->bytes <= limit)
+        return false;
+    g_autofree char *needed = ech_format_bytes(allocation->bytes), *there = ech_format_bytes(limit);
+    ech_diag_remark(l->diag, "memory '%s': the program's text does not say where its arrays lie there, and places of our own would take %s of %s: they are counted only", memory->name, needed, there);
+    return true;
+}
+
 static void give_offsets(Lowerer *l)
 {
     const EchProgram *p = l->p;
@@ -249,7 +263,7 @@ static void give_offsets(Lowerer *l)
     for (unsigned pass = 0; pass < 2; pass++) {
         for (size_t a = 0; a < assignment->n_allocations; a++) {
             const EchAllocation *allocation = &assignment->allocations[a];
-            if (allocation->is_thread_local || allocation->space < 0 || allocation->space > 255 || allocation->is_temp != (pass == 1))
+            if (allocation->is_thread_local || allocation->space < 0 || allocation->space > 255 || allocation->is_temp != (pass == 1) || is_guess(l, allocation))
                 continue;
             EchBytes *top = &g_array_index(tops, EchBytes, allocation->space);
             EchBytes alignment = p->platform == ECH_PLATFORM_GPU ? 256 : 512;
