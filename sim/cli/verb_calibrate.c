@@ -2,6 +2,7 @@
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/experiment/calibrate.h"
+#include "sim/experiment/output.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -72,7 +73,7 @@ int ech_verb_calibrate(int argc, char **argv)
         return ECH_EXIT_DONE;
     }
     /* All at once or not at all. */
-    if (!g_file_set_contents(output, yaml, -1, &error))
+    if (!ech_output_file(output, yaml, strlen(yaml), &error))
         return ech_cli_fail(error);
     ech_cli_print(text);
     fprintf(stderr, "wrote %s; now: echelon run --device %s --trace FILE\n", output, output);

@@ -5,6 +5,7 @@
 #include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
 #include "sim/import/minimalloc.h"
+#include "sim/experiment/output.h"
 #include "sim/report/minimalloc_csv.h"
 #include "sim/trace/lifetime.h"
 
@@ -227,7 +228,7 @@ int ech_verb_plan(int argc, char **argv)
         g_autoptr(GString) text = g_string_new(NULL);
         bool heaps = spec && strstr(ech_planner_name(planner), "limit=") != NULL && g_str_has_prefix(spec, "xla");
         ech_minimalloc_csv_print(text, rows, input.rows->len, input.has_alignment, heaps);
-        if (!g_file_set_contents(out, text->str, (gssize)text->len, &error))
+        if (!ech_output_file(out, text->str, text->len, &error))
             return ech_cli_fail(error);
     }
     if (json)

@@ -329,9 +329,13 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
 
 /* ---- Text ---- */
 
-/* At most @width characters of a name, with an ellipsis. */
+/* At most @width characters of a name, with an ellipsis; of C++ kernels without what all of them begin with. */
 static char *cut(const char *name, glong width)
 {
+    static const char *const skip[] = {"void ", "at::native::", "(anonymous namespace)::"};
+    for (size_t i = 0; i < G_N_ELEMENTS(skip); i++)
+        if (g_str_has_prefix(name, skip[i]))
+            name += strlen(skip[i]);
     g_autofree char *valid = g_utf8_make_valid(name, -1);
     if (g_utf8_strlen(valid, -1) <= width)
         return g_steal_pointer(&valid);

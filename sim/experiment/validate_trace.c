@@ -366,6 +366,8 @@ static void G_GNUC_PRINTF(2, 3) note(EchValidation *validation, const char *form
     va_end(list);
 }
 
+static void note_links(const Validator *v, EchValidation *validation);
+
 static void write_notes(const Validator *v, EchValidation *validation)
 {
     g_autofree char *hardware = v->wholes->len > 0 ? ech_recorded_on(v->trace, g_array_index(v->wholes, EchValidateWhole, 0).device) : NULL;
@@ -385,6 +387,8 @@ static void write_notes(const Validator *v, EchValidation *validation)
     }
     if (links)
         note(validation, "Copies: the host link of %s (rate, latency, both directions together), each beside what it was recorded beside.", v->device->name);
+    if (links)
+        note_links(v, validation);
     if (pageable)
         note(validation, "Pageable copies pass through a staging buffer of the driver; the model's link is that of pinned memory, so they come out too fast.");
     if (unified)
@@ -403,6 +407,21 @@ static void write_notes(const Validator *v, EchValidation *validation)
     }
     if (g_strcmp0(v->device->family, "tpu") != 0)
         note(validation, "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.");
+}
+
+/* Where the rates of the host's link come from: a rate fitted to the very recording agrees with it by making. */
+static void note_links(const Validator *v, EchValidation *validation)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (size_t i = 0; i < v->device->n_numbers; i++) {
+        const EchDeviceNumber *number = &v->device->numbers[i];
+        static const char *const ends[] = {".to_device", ".from_device", ".both_ways"};
+        for (size_t e = 0; e < G_N_ELEMENTS(ends); e++)
+            if (g_str_has_prefix(number->path, "links.host") && g_str_has_suffix(number->path, ends[e]) && number->source)
+                g_string_append_printf(text, "%s%s: %s", text->len ? "; " : "", number->path, number->source);
+    }
+    if (text->len > 0)
+        note(validation, "Where the link's rates come from (one that was fitted to this very recording agrees with it by making): %s.", text->str);
 }
 
 static bool find_loops(const EchTrace *trace)

@@ -100,7 +100,7 @@ $ echelon list devices --sources | sed -n '/^  tpu-v6e/,/^  tpu7x/p' | grep 'lin
       links.host.nominal                            32000000000  data sheet: book, 3.2e10 B/s PCIe for each chip
       links.host.to_device                          28380000000  measured: recorded, point 1 of 3: 5 GiB to the device in 189.17 ms with nothing else on the link
       links.host.from_device                        29440000000  measured: recorded, point 2 of 3: 5 GiB from the device in 182.36 ms with nothing else on the link
-      links.host.both_ways                          55320000000  measured: recorded, point 3 of 3: 5 GiB each way at the same time in 194.1 ms
+      links.host.both_ways                          53000000000  measured: recorded, point 3 of 3: 5 GiB to the device in 202.03 ms, the first 7.92 ms alone (point 1), then 194.1 ms beside a copy from it
       links.host.setup                                  6000000  assumed: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)
       links.host.latency                                1000000  assumed
       links.host.engines_to                                   1  measured: recorded, copies of one direction complete one after the other

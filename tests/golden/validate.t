@@ -24,6 +24,7 @@ Not compared, and not in any figure above
   1 copy: its end was not recorded (first: no end)
 
 - Copies: the host link of small (rate, latency, both directions together), each beside what it was recorded beside.
+- Where the link's rates come from (one that was fitted to this very recording agrees with it by making): links.host.to_device: assumed; links.host.from_device: assumed; links.host.both_ways: assumed.
 - Kernels: the slower of operations at peak and bytes at full bandwidth of small, both inferred from recorded shapes; a lower bound, so most should come out too fast.
 - In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates nothing, and where it is most of the run, neither does the whole.
 - Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.
@@ -229,6 +230,7 @@ $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/sma
   ],
   "notes" : [
     "Copies: the host link of small (rate, latency, both directions together), each beside what it was recorded beside.",
+    "Where the link's rates come from (one that was fitted to this very recording agrees with it by making): links.host.to_device: assumed; links.host.from_device: assumed; links.host.both_ways: assumed.",
     "Kernels: the slower of operations at peak and bytes at full bandwidth of small, both inferred from recorded shapes; a lower bound, so most should come out too fast.",
     "In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates nothing, and where it is most of the run, neither does the whole.",
     "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device."
