@@ -52,6 +52,19 @@ function sweep() {
       tr.append('td').text(m.name === 'time' ? 'bound by ' + p.run.bound_by + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
     }
   }
+  if (run.changes && run.changes.length) {
+    main.append('h2').text('What changed, and why');
+    const label = i => run.points[i].values.join(', ');
+    let last = null;
+    for (const change of run.changes) {
+      const text = change.why.join('\n');
+      if (last && change.from !== undefined && text === last.text) { last.head.text(last.head.text() + ', ' + label(change.to)); continue; }
+      const head = main.append('h3').text((change.from !== undefined ? label(change.from) + ' → ' : '') + label(change.to));
+      const list = main.append('ul').attr('class', 'why');
+      for (const line of change.why) list.append('li').text(line);
+      last = change.from !== undefined ? { text, head } : null;
+    }
+  }
   main.append('h2').text('Where the time goes (critical path)');
   const parts = names('critical_path'), shades = d3.scaleOrdinal(d3.schemeTableau10).domain(parts), longest = d3.max(ran, p => p.makespan_ps) || 1;
   const legend = main.append('div').attr('id', 'legend');
@@ -79,7 +92,8 @@ verdict.append('p').html(run.fits ? '<b class="good">It fits.</b> ' : '<b class=
 for (const [name, need] of Object.entries(run.needs || {}))
   if (!need.fits)
     verdict.append('p').text('The compiled program needs ' + bytes(need.bytes) + ' of ' + name + ', which has ' + bytes(need.available_bytes) + ': ' + bytes(need.bytes - need.available_bytes) + ' too much.');
-if (run.failure)
+// A plan that reaches beyond its memory is told by what it needs, not by the first buffer that lies outside.
+if (run.failure && !(run.needs && run.needs[run.failure.memory] && !run.needs[run.failure.memory].fits))
   verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
 
@@ -90,8 +104,9 @@ function card(name, value, note) {
   c.append('div').attr('class', 'note').text(note);
 }
 card('Makespan', time(run.makespan_ps), 'at least ' + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
+const minor = m => m.peak_live_bytes < 65536 && m.available_bytes > 0 && m.peak_live_bytes * 50 < m.available_bytes; // a few scalars
 for (const [name, m] of Object.entries(run.memories)) {
-  if (!m.peak_live_bytes) continue;
+  if (!m.peak_live_bytes || minor(m)) continue;
   const peak = m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes;
   const need = run.needs && run.needs[name] ? Math.max(run.needs[name].bytes, peak) : peak;
   card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
@@ -129,10 +144,15 @@ for (const [name, l] of Object.entries(run.links)) {
   if (l.bytes_backward) busy.push({ name: name + ' link, from device (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });
 }
 table('#busy', busy);
-const held = [];
-for (const [memory, m] of Object.entries(run.memories))
-  for (const h of m.held_by.slice(0, 6)) held.push({ name: h.name + (h.role && h.role !== 'unknown' ? ' (' + h.role + ')' : ''), value: bytes(h.bytes), note: memory });
-table('#held', held.slice(0, 14));
+const held = select('#held');
+for (const [memory, m] of Object.entries(run.memories)) {
+  if (!m.peak_live_bytes || minor(m)) continue;
+  const holds = Object.entries(m.holds || {}).filter(e => e[1].bytes > 0), all = d3.sum(holds, e => e[1].bytes) || 1;
+  const id = 'held-' + memory.replace(/[^a-z0-9]/gi, '-');
+  held.append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps) + (m.padding && m.padding.padding_bytes > 0.01 * m.padding.bytes ? '; ' + bytes(m.padding.padding_bytes) + ' of it padding' : ''));
+  held.append('div').attr('id', id);
+  table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
+}
 for (const remark of run.remarks) select('#remarks').append('li').text(remark);
 if (!run.remarks.length) select('#remarks').append('li').text('none');
 const p = run.provenance;
@@ -275,7 +295,7 @@ panel('#timeline', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (contex
 });
 
 // Memory curves: a band per memory with something in it, scaled to its own peak or limit.
-const CURVE = 96, memories = details.memories.filter(m => m.series.length && m.peak > 0);
+const CURVE = 96, memories = details.memories.filter(m => m.series.length && m.peak > 0 && !(run.memories[m.name] && minor(run.memories[m.name])));
 const top = m => { const peak = d3.max(m.series, s => Math.max(s[1], s[2])); return m.available && m.available < peak * 2.5 ? Math.max(peak, m.available) * 1.04 : peak * 1.12; };
 panel('#curves', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width) => {
   memories.forEach((m, i) => {

@@ -88,6 +88,8 @@ static bool sim_column(Sim *sim, int64_t now)
 {
     const EchHbm *d = sim->dram;
     int way = sim->draining;
+    if (sim->column_at[way][0] > now && sim->column_at[way][1] > now)
+        return false;
     for (uint32_t i = 0; i < sim->n[way]; i++) {
         SimRequest *r = &sim->queue[way][i];
         SimBank *bank = &sim->banks[r->bank];
