@@ -8,6 +8,7 @@
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
 #include "sim/report/writers.h"
+#include "sim/trace/select.h"
 
 #include <glib/gstdio.h>
 #include <stdio.h>
@@ -62,6 +63,22 @@ static EchTrace *lower(EchProgram *program, const char *device_name, uint64_t tr
     return trace;
 }
 
+static EchTrace *only_device(const EchTrace *trace, uint32_t ordinal, GError **error)
+{
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
+    g_autoptr(GString) list = g_string_new(NULL);
+    for (size_t i = 0; i < n; i++) {
+        if (devices[i] == ordinal) {
+            EchSelectOptions options = {.device = ordinal};
+            return ech_trace_select(trace, &options, NULL, error);
+        }
+        g_string_append_printf(list, "%s%u", i ? ", " : "", devices[i]);
+    }
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--capture-device %u: nothing ran there; expected one of %s", ordinal, n ? list->str : "none: no device ran anything");
+    return NULL;
+}
+
 static void tell(const EchDiag *diag)
 {
     size_t n;
@@ -97,6 +114,7 @@ int ech_verb_import(int argc, char **argv)
     g_autofree char *out = NULL, *format = NULL, *device = NULL, *beside = NULL, *to = NULL;
     gboolean strict = FALSE, ignore = FALSE;
     gint64 trips = 1;
+    gint ordinal = -1;
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write here, in the format that the ending says (default: .ech to standard output)", "OUT.ech"},
         {"to", 0, 0, G_OPTION_ARG_STRING, &to, "Write this format ('echelon list writers'), whatever the ending", "FORMAT"},
@@ -105,6 +123,7 @@ int ech_verb_import(int argc, char **argv)
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
+        {"capture-device", 0, 0, G_OPTION_ARG_INT, &ordinal, "Keep only this device of a capture of several", "N"},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},
         G_OPTION_ENTRY_NULL,
     };
@@ -132,6 +151,11 @@ int ech_verb_import(int argc, char **argv)
         EchTrace *merged = ech_import_add_resident(bare, import->resident, import->diag, &error);
         ech_trace_unref(bare);
         bare = merged;
+    }
+    if (bare && ordinal >= 0) {
+        EchTrace *one = only_device(bare, (uint32_t)ordinal, &error);
+        ech_trace_unref(bare);
+        bare = one;
     }
     tell(import->diag);
     if (bare && !(strict && !ech_diag_check_strict(import->diag, &error)))

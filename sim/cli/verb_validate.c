@@ -35,13 +35,15 @@ static bool write_output(const EchValidation *validation, const EchDevice *devic
 static EchValidation *validate(const char *path, const char *format, const EchDevice *device, bool own_tiles, GError **error)
 {
     if (!format && !g_file_test(path, G_FILE_TEST_IS_DIR)) {
-        g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, error);
-        if (file == NULL)
+        g_autoptr(EchSource) source = ech_source_open(path, error);
+        if (source == NULL)
             return NULL;
-        const char *data = g_mapped_file_get_contents(file);
-        size_t size = g_mapped_file_get_length(file);
-        if (ech_validate_is_table(data, size))
-            return ech_validate_table(path, data, size, device, own_tiles, error);
+        size_t n;
+        const uint8_t *head = ech_source_head(source, &n);
+        if (ech_validate_is_table((const char *)head, n)) {
+            g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
+            return bytes ? ech_validate_table(path, g_bytes_get_data(bytes, NULL), g_bytes_get_size(bytes), device, own_tiles, error) : NULL;
+        }
     }
     EchImportOptions options = {.device = device->name};
     g_autoptr(EchImport) import = ech_import_file(path, format, &options, error);

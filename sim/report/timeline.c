@@ -130,6 +130,14 @@ static void find_flows(const EchReport *report, EchTimeline *timeline)
     timeline->flows = (EchFlow *)(void *)g_array_steal(flows, NULL);
 }
 
+/* A queue's name; with its device where the capture has several. Owned by the caller. */
+static char *queue_name(const EchTrace *trace, uint32_t queue, bool several)
+{
+    const EchQueue *at = &ech_trace_queues(trace)[queue];
+    const char *name = ech_trace_string(trace, at->name);
+    return several ? g_strdup_printf("device %u, %s", at->device, name) : g_strdup(name);
+}
+
 EchTimeline *ech_timeline_new(const EchReport *report)
 {
     const EchTrace *trace = report->trace;
@@ -137,6 +145,9 @@ EchTimeline *ech_timeline_new(const EchReport *report)
     const EchDevice *device = report->device;
     EchTimeline *timeline = g_new0(EchTimeline, 1);
     size_t n_queues = ech_trace_n_queues(trace);
+    bool several = false;
+    for (size_t q = 1; q < n_queues; q++)
+        several = several || ech_trace_queues(trace)[q].device != ech_trace_queues(trace)[0].device;
     /* Raw tracks: a queue each, then two per link. */
     g_autoptr(GArray) slices = g_array_new(FALSE, FALSE, sizeof(EchSlice));
     for (size_t i = 0; i < run->n_spans; i++) {
@@ -161,7 +172,8 @@ EchTimeline *ech_timeline_new(const EchReport *report)
             end++;
         uint32_t raw = all[i].track;
         if (raw < n_queues) {
-            place_slices(all + i, end - i, ECH_TRACK_QUEUE, ech_trace_string(trace, ech_trace_queues(trace)[raw].name), tracks);
+            g_autofree char *name = queue_name(trace, raw, several);
+            place_slices(all + i, end - i, ECH_TRACK_QUEUE, name, tracks);
         } else {
             g_autofree char *name = g_strdup_printf("%s link, %s", device->links[(raw - n_queues) / 2].name, (raw - n_queues) % 2 ? "from device" : "to device");
             place_slices(all + i, end - i, ECH_TRACK_LINK, name, tracks);

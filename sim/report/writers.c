@@ -4,6 +4,7 @@
 #include "sim/base/param.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
+#include "sim/trace/select.h"
 
 #include <string.h>
 
@@ -146,7 +147,17 @@ static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDia
 
 static GBytes *write_chakra(const EchTrace *trace, const char *title, EchDiag *diag, GError **error)
 {
-    GByteArray *bytes = ech_report_chakra(trace, MAX_NODES, diag, error);
+    size_t n_devices;
+    g_autofree uint32_t *devices = ech_trace_devices(trace, &n_devices);
+    g_autoptr(EchTrace) one = NULL;
+    if (n_devices > 1) { /* a file is one rank's */
+        EchSelectOptions options = {.device = devices[0]};
+        one = ech_trace_select(trace, &options, NULL, error);
+        if (!one)
+            return NULL;
+        ech_diag_remark(diag, "Chakra's files hold one rank: device %u of %zu is written (--capture-device chooses another)", devices[0], n_devices);
+    }
+    GByteArray *bytes = ech_report_chakra(one ? one : trace, MAX_NODES, diag, error);
     if (!bytes) {
         g_prefix_error(error, "%s: ", title);
         return NULL;

@@ -94,3 +94,18 @@ exit 2
 $ echelon import tests/golden/data/small.yaml
 echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"
 exit 1
+$ echelon import tests/fuzz/corpus/xplane/tpu.pb --capture-device 9
+note host_events_only_counted: 1
+note async_copies_timed_by_completion: 2
+note async_copies_of_unknown_end: 1
+note start_state_baseline: 1
+echelon: tests/fuzz/corpus/xplane/tpu.pb: --capture-device 9: nothing ran there; expected one of 0
+exit 2
+$ echelon import traces/mlp_activations.v5e --device tpu-v5e -o $T/p.ech 2>&1 | sed "s,$T,T,"; for t in traces/mlp_activations.v5e $T/p.ech; do echelon run --trace $t --device tpu-v5e --json | grep makespan_ps; done
+note loops_with_inferred_trip_counts: 2
+buffer assignment taken from traces/mlp_activations.v5e/program.buffer-assignment.txt.gz
+an XLA program, lowered for tpu-v5e
+'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original
+traces/mlp_activations.v5e: hlo, 77 operations, 34 buffers -> T/p.ech
+  "makespan_ps" : 719020840,
+  "makespan_ps" : 719020840,
