@@ -35,8 +35,17 @@ typedef struct {
     uint64_t offset;     /* In the block of its memory, where fixed */
     EchBytes mapped;     /* alloc=vmm: bytes of the mapping */
     unsigned long long physical;
+    uint32_t range; /* alloc=arena: the allocator's id of what it was given */
     uint8_t is_host, pinned, written, live, fixed, kept; /* kept: host memory that lives from set-up to the end */
 } Place;
+
+/* What a FREE has given back, from the point on that @queue has reached at @end. */
+typedef struct {
+    uint32_t range; /* Of the arena; ECH_NONE: the driver's pool knows */
+    EchId queue;
+    EchCuEvent end;
+    bool released; /* To the allocator, for the same queue; others wait for the end */
+} Freed;
 
 /* What buffers with fixed offsets share: one block per memory of the trace. */
 typedef struct {
@@ -73,6 +82,8 @@ typedef struct {
     EchBytes cursor; /* Where the next kernel streams from, so that kernels do not find their bytes in the cache */
     EchCuPointer arena;
     EchAllocator *allocator;
+    uint32_t next_range;
+    GArray *freed; /* Freed whose end has not come yet as far as is known */
     Block *blocks; /* One per memory of the trace */
     const EchDevice *device;
     const EchCuBlas *blas;
@@ -210,6 +221,60 @@ static bool give_host(Engine *e, void *host, bool pinned, GError **error)
     return true;
 }
 
+/* Before an allocation. What was freed and has passed goes back to the allocator; so does what the queue that asks now has freed itself, since it runs in order. Where others have freed,
+ * the host first waits for the asking queue, so that the memory is as it is when the queue comes here: allocation coupled to the GPU's time. */
+static bool settle_frees(Engine *e, EchId queue, GError **error)
+{
+    bool others = false;
+    for (guint i = 0; i < e->freed->len; i++) {
+        const Freed *freed = &g_array_index(e->freed, Freed, i);
+        others |= freed->queue != queue && (!freed->released || freed->range == ECH_NONE);
+    }
+    if (others && !CU(e, stream_synchronize, "waiting to allocate", error, e->streams[queue]))
+        return false;
+    guint kept = 0;
+    for (guint i = 0; i < e->freed->len; i++) {
+        Freed *freed = &g_array_index(e->freed, Freed, i);
+        EchCuResult state = e->cu->event_query(freed->end);
+        if (state != 0 && state != ECH_CU_ERROR_NOT_READY)
+            return ech_cuda_check(e->cu, state, "cuEventQuery", "looking for freed memory", error);
+        if (!freed->released && (state == 0 || freed->queue == queue)) {
+            ech_allocator_release(e->allocator, freed->range);
+            freed->released = true;
+        }
+        if (state == 0)
+            continue;
+        if (freed->range != ECH_NONE && freed->released && freed->queue != queue && !CU(e, stream_wait, "waiting for freed memory", error, e->streams[queue], freed->end, 0))
+            return false;
+        g_array_index(e->freed, Freed, kept++) = *freed;
+    }
+    g_array_set_size(e->freed, kept);
+    return true;
+}
+
+/* Takes a range of the arena; while it is full and something freed is still in use, waits for that. */
+static bool take_range(Engine *e, EchId buffer, EchId queue, GError **error)
+{
+    Place *p = &e->places[buffer];
+    EchAllocRequest request = {.id = e->next_range++, .bytes = p->bytes};
+    EchPlacement placement;
+    if (!settle_frees(e, queue, error))
+        return false;
+    while (ech_allocator_alloc(e->allocator, &request, &placement) != ECH_FIT_OK) {
+        if (e->freed->len == 0) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "buffer %u of %" G_GUINT64_FORMAT " bytes does not fit the arena under %s", buffer, p->bytes,
+                        ech_allocator_name(e->allocator));
+            return false;
+        }
+        if (!CU(e, event_synchronize, "waiting for freed memory", error, g_array_index(e->freed, Freed, 0).end) || !settle_frees(e, queue, error))
+            return false;
+    }
+    p->range = request.id;
+    p->device = e->arena + placement.address;
+    e->run->arena_extent = MAX(e->run->arena_extent, placement.address + p->bytes);
+    return true;
+}
+
 /* Physical memory of the GPU behind a range of addresses of its own. What was made before a failure is given back. */
 static bool map_buffer(Engine *e, Place *p, GError **error)
 {
@@ -244,8 +309,9 @@ static bool unmap_buffer(Engine *e, EchCuPointer address, EchBytes bytes, unsign
            ech_cuda_check(e->cu, freed, "cuMemAddressFree", "giving back addresses", error);
 }
 
-static bool place_buffer(Engine *e, EchId id, EchCuStream stream, GError **error)
+static bool place_buffer(Engine *e, EchId id, EchId queue, GError **error)
 {
+    EchCuStream stream = e->streams[queue];
     Place *p = &e->places[id];
     if (p->live || p->bytes == 0)
         return true;
@@ -275,21 +341,13 @@ static bool place_buffer(Engine *e, EchId id, EchCuStream stream, GError **error
             return false;
         break;
     case ECH_CUDA_ALLOC_ASYNC:
-        if (!CU(e, allocate_async, "allocating a buffer from the pool", error, &p->device, p->bytes, stream))
+        if (!settle_frees(e, queue, error) || !CU(e, allocate_async, "allocating a buffer from the pool", error, &p->device, p->bytes, stream))
             return false;
         break;
-    case ECH_CUDA_ALLOC_ARENA: {
-        EchAllocRequest request = {.id = id, .bytes = p->bytes};
-        EchPlacement placement;
-        if (ech_allocator_alloc(e->allocator, &request, &placement) != ECH_FIT_OK) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "buffer %u of %" G_GUINT64_FORMAT " bytes does not fit the arena under %s", id, p->bytes,
-                        ech_allocator_name(e->allocator));
+    case ECH_CUDA_ALLOC_ARENA:
+        if (!take_range(e, id, queue, error))
             return false;
-        }
-        p->device = e->arena + placement.address;
-        e->run->arena_extent = MAX(e->run->arena_extent, placement.address + p->bytes);
         break;
-    }
     case ECH_N_CUDA_ALLOCS: g_assert_not_reached();
     }
     p->live = 1;
@@ -311,11 +369,15 @@ static bool release_buffer(Engine *e, EchId id, EchCuStream stream, GError **err
     if (p->is_host)
         return give_host(e, host, p->pinned, error);
     switch ((EchCudaAlloc)e->options->alloc) {
-    case ECH_CUDA_ALLOC_VMM: return unmap_buffer(e, pointer, p->mapped, p->physical, error);
+    case ECH_CUDA_ALLOC_VMM: {
+        /* What is still in use must not be unmapped. */
+        bool idle = synchronize(e, error);
+        return unmap_buffer(e, pointer, p->mapped, p->physical, idle ? error : NULL) && idle;
+    }
     case ECH_CUDA_ALLOC_AUTO:
     case ECH_CUDA_ALLOC_MALLOC: return CU(e, release, "freeing a buffer", error, pointer);
     case ECH_CUDA_ALLOC_ASYNC: return CU(e, release_async, "freeing a buffer to the pool", error, pointer, stream);
-    case ECH_CUDA_ALLOC_ARENA: ech_allocator_release(e->allocator, id); return true;
+    case ECH_CUDA_ALLOC_ARENA: ech_allocator_release(e->allocator, p->range); return true;
     case ECH_N_CUDA_ALLOCS: break;
     }
     g_assert_not_reached();
@@ -352,10 +414,8 @@ static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStrea
     }
     EchCuPointer sink = e->sink;
     uint64_t half = e->scratch_bytes / 2 / 16;
-    reads = MIN(reads, half);
+    reads = CLAMP(reads, writes == 0, half);
     writes = MIN(writes, half);
-    if (reads + writes == 0)
-        return true;
     if (e->cursor + MAX(reads, writes) * 16 > e->scratch_bytes / 2)
         e->cursor = 0;
     EchCuPointer source = e->scratch + e->cursor, target = source + e->scratch_bytes / 2;
@@ -495,6 +555,25 @@ static bool next_mark(Engine *e, EchCuStream stream, EchCuEvent *ret, GError **e
     return CU(e, event_record, "recording an event", error, *ret, stream);
 }
 
+/* A FREE in the trace: at once, but of an arena or a pool when its queue has come to it. */
+static bool free_buffer(Engine *e, EchId id, EchId queue, GError **error)
+{
+    Place *p = &e->places[id];
+    bool arena = e->options->alloc == ECH_CUDA_ALLOC_ARENA, pool = e->options->alloc == ECH_CUDA_ALLOC_ASYNC;
+    bool wait = (arena || pool) && !p->is_host && p->live;
+    Freed freed = {.range = arena ? p->range : ECH_NONE, .queue = queue, .released = pool};
+    if ((!wait || pool) && !release_buffer(e, id, e->streams[queue], error))
+        return false;
+    if (!wait)
+        return true;
+    if (!next_mark(e, e->streams[queue], &freed.end, error))
+        return false;
+    g_array_append_val(e->freed, freed);
+    p->live = 0;
+    p->device = 0;
+    return true;
+}
+
 /* For op @at: nothing but its end, where another queue waits for it. */
 static bool mark_end(Engine *e, EchId at, EchCuStream stream, GError **error)
 {
@@ -533,8 +612,8 @@ static bool issue_op(Engine *e, EchId at, GError **error)
     if (!wait_for(e, at, error))
         return false;
     switch ((EchOpKind)op->kind) {
-    case ECH_OP_ALLOC: return (e->options->graph || (place_buffer(e, op->target, stream, error) && note_memory(e, error))) && mark_end(e, at, stream, error);
-    case ECH_OP_FREE: return (e->options->graph || e->places[op->target].kept || release_buffer(e, op->target, stream, error)) && mark_end(e, at, stream, error);
+    case ECH_OP_ALLOC: return (e->options->graph || (place_buffer(e, op->target, op->queue, error) && note_memory(e, error))) && mark_end(e, at, stream, error);
+    case ECH_OP_FREE: return (e->options->graph || e->places[op->target].kept || free_buffer(e, op->target, op->queue, error)) && mark_end(e, at, stream, error);
     case ECH_OP_KERNEL:
     case ECH_OP_COPY:
     case ECH_OP_COLLECTIVE:
@@ -712,7 +791,7 @@ static bool reset_buffers(Engine *e, bool resident, GError **error)
         }
         if (!buffers[i].resident && !e->options->graph)
             continue;
-        if (!place_buffer(e, i, e->streams[0], error))
+        if (!place_buffer(e, i, 0, error))
             return false;
         Place *p = &e->places[i];
         if (p->live && !p->is_host && !p->written && e->options->verify &&
@@ -783,7 +862,14 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
         if (e->options->verify && !verify_buffers(e, error))
             return false;
     }
-    return synchronize(e, error) && reset_buffers(e, false, error) && synchronize(e, error);
+    if (!synchronize(e, error))
+        return false;
+    for (guint i = 0; i < e->freed->len; i++) {
+        if (!g_array_index(e->freed, Freed, i).released)
+            ech_allocator_release(e->allocator, g_array_index(e->freed, Freed, i).range);
+    }
+    g_array_set_size(e->freed, 0);
+    return reset_buffers(e, false, error) && synchronize(e, error);
 }
 
 /* ---- set-up ---- */
@@ -886,11 +972,13 @@ static EchBytes largest_op(const Engine *e)
     return largest;
 }
 
-/* Most bytes alive on the device by the trace's own allocations; whether the driver would stop for one of them. */
-static EchBytes peak_of_buffers(Engine *e)
+/* Most bytes alive on the device by the trace's own allocations, in its order; all of them together, loops once; whether the driver would stop for one. */
+static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
 {
+    *ret_total = 0;
     const EchBuffer *buffers = ech_trace_buffers(e->trace);
     EchBytes live = 0, peak;
+    EchId queue = ECH_NONE;
     bool stops = e->options->alloc == ECH_CUDA_ALLOC_AUTO || e->options->alloc == ECH_CUDA_ALLOC_MALLOC || e->options->alloc == ECH_CUDA_ALLOC_VMM;
     for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
         const Place *p = &e->places[i];
@@ -905,7 +993,11 @@ static EchBytes peak_of_buffers(Engine *e)
         const Place *p = &e->places[op->target];
         if (p->fixed || p->kept)
             continue;
-        e->synchronous |= p->is_host || stops;
+        if (op->kind == ECH_OP_ALLOC && !p->is_host)
+            *ret_total = ech_bytes_add(*ret_total, buffers[op->target].bytes);
+        /* Where several queues allocate and free, the host waits for them; see settle_frees. */
+        e->synchronous |= p->is_host || stops || ((e->options->alloc == ECH_CUDA_ALLOC_ARENA || e->options->alloc == ECH_CUDA_ALLOC_ASYNC) && queue != ECH_NONE && queue != op->queue);
+        queue = op->queue;
         if (p->is_host)
             continue;
         EchBytes bytes = ech_round_up(buffers[op->target].bytes, 512);
@@ -955,7 +1047,7 @@ static bool plan_memory(Engine *e, GError **error)
     const EchTrace *trace = e->trace;
     const EchBuffer *buffers = ech_trace_buffers(trace);
     classify_buffers(e);
-    EchBytes peak = peak_of_buffers(e), fixed = 0;
+    EchBytes all, peak = peak_of_buffers(e, &all), fixed = 0;
     for (size_t i = 0; i < ech_trace_n_memories(trace); i++) {
         if (!name_is_host(ech_trace_memory(trace, (EchId)i)))
             fixed = ech_bytes_add(fixed, e->blocks[i].bytes);
@@ -983,6 +1075,8 @@ static bool plan_memory(Engine *e, GError **error)
         !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, e->scratch_bytes / 2, 0) ||
         !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
         return false;
+    /* Queues may run ahead of each other: more may be alive than in the trace's order. */
+    arena = MIN(MAX(arena, ech_bytes_add(all, arena)), room - MIN(room, fixed));
     return take_blocks(e, error) && (e->options->alloc != ECH_CUDA_ALLOC_ARENA || take_arena(e, arena, error));
 }
 
@@ -1042,7 +1136,7 @@ static bool set_up(Engine *e, GError **error)
             return false;
     }
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
-        if (e->places[i].kept && !place_buffer(e, i, e->streams[0], error))
+        if (e->places[i].kept && !place_buffer(e, i, 0, error))
             return false;
     }
     const EchOp *ops = ech_trace_ops(trace);
@@ -1119,6 +1213,7 @@ static void tear_down(Engine *e)
     g_free(e->needed);
     g_free(e->blocks);
     g_array_unref(e->marks);
+    g_array_unref(e->freed);
 }
 
 static bool replay_all(Engine *e, GError **error)
@@ -1164,6 +1259,7 @@ static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDev
     e.durations = g_new0(GArray *, n_ops + 1);
     e.starts = g_new0(GArray *, n_ops + 1);
     e.needed = g_new0(bool, n_ops + 1);
+    e.freed = g_array_new(FALSE, FALSE, sizeof(Freed));
     e.marks = g_array_new(FALSE, FALSE, sizeof(EchCuEvent));
     e.blocks = g_new0(Block, ech_trace_n_memories(trace) + 1);
     e.device = device;

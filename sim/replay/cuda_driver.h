@@ -24,6 +24,7 @@ typedef struct EchCuPoolOpaque *EchCuPool;
 
 enum {
     ECH_CU_ERROR_OUT_OF_MEMORY = 2,
+    ECH_CU_ERROR_NOT_READY = 600,
     ECH_CU_STREAM_NON_BLOCKING = 1,
     ECH_CU_EVENT_DEFAULT = 0,
     ECH_CU_EVENT_DISABLE_TIMING = 2,
@@ -109,6 +110,7 @@ typedef struct {
     X(event_create, cuEventCreate, (EchCuEvent * ret, unsigned flags))                                                                               \
     X(event_destroy, cuEventDestroy_v2, (EchCuEvent event))                                                                                          \
     X(event_record, cuEventRecord, (EchCuEvent event, EchCuStream stream))                                                                           \
+    X(event_query, cuEventQuery, (EchCuEvent event))                                                                                                 \
     X(event_synchronize, cuEventSynchronize, (EchCuEvent event))                                                                                     \
     X(event_elapsed, cuEventElapsedTime, (float *ret_ms, EchCuEvent begin, EchCuEvent end))                                                          \
     X(module_load, cuModuleLoadData, (EchCuModule * ret, const void *image))                                                                         \

@@ -1286,10 +1286,11 @@ static bool has_engine(const EchOp *op, const EchPrice *price)
     return price->link != ECH_NONE && op->kind == ECH_OP_COPY;
 }
 
-/* Copies between memories are asked for ahead: set-up, or the latency of on-chip memory, of one overlaps the bytes of the one before on its queue. */
-static bool sets_up_ahead(const EchOp *op)
+/* Copies between memories are asked for ahead: set-up, or the latency of on-chip memory, of one overlaps the bytes of the one before on its queue. What a size
+ * curve has beyond the bytes does not: it was measured of copies one after the other. */
+static bool sets_up_ahead(const EchOp *op, const EchPrice *price)
 {
-    return op->kind == ECH_OP_COPY && op->memory_from != op->memory_to;
+    return op->kind == ECH_OP_COPY && op->memory_from != op->memory_to && !price->on_engine;
 }
 
 static double own_time(const EchPrice *price)
@@ -1406,7 +1407,7 @@ static void start_op(EchMachine *m, uint32_t queue)
     const EchPrice *price = &m->prices->prices[id];
     q->start = m->now;
     EchTime fixed = price->fixed;
-    if (sets_up_ahead(&m->ops[id])) {
+    if (sets_up_ahead(&m->ops[id], price)) {
         /* n copies of b bytes take n max(set-up, b / rate). */
         EchTime begin = MAX(q->ready, MIN(q->issued, m->now));
         q->issued = ech_time_add(begin, fixed);
@@ -2138,7 +2139,7 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
         double gap = m->prices->gaps ? (double)m->prices->gaps[i] : 0;
         serial += times * ((double)price->alone + gap);
         /* The set-up of copies may hide behind what ran before. */
-        queue[queue_of(m, (uint32_t)i)] += times * ((sets_up_ahead(&m->ops[i]) ? own_time(price) : (double)price->alone) + gap);
+        queue[queue_of(m, (uint32_t)i)] += times * ((sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone) + gap);
         for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
             resource[m->prices->parts[k].resource] += times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }

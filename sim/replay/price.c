@@ -4,6 +4,7 @@
 #include "models/link/link.h"
 #include "models/memory/hbm.h"
 #include "sim/base/error.h"
+#include "sim/replay/cuda_blas.h"
 
 #include <math.h>
 #include <string.h>
@@ -259,6 +260,16 @@ static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp
     }
 }
 
+/* Share of the matrix unit's rate that a product of this shape reaches: a calibrated device knows it for sides that are no multiple of 8. */
+static double padding_share(const Pricer *pricer, const EchDevice *device, const EchOp *op)
+{
+    EchGemm gemm;
+    double share = ech_device_number(device, "kernel.unpadded_share", 1);
+    if (!(share > 0) || share >= 1 || !ech_cuda_gemm_of(pricer->trace, op, &gemm) || !gemm.known)
+        return 1;
+    return gemm.m % 8 || gemm.n % 8 || gemm.k % 8 ? share : 1;
+}
+
 static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
 {
     const EchWork *work = ech_trace_work(pricer->trace);
@@ -269,7 +280,7 @@ static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp
         const EchUnit *unit = &map->device->units[at];
         uint64_t peak = ech_unit_peak(unit, ech_dtype_name((EchDtype)work[w].dtype));
         if (peak > 0)
-            row_add(row, map->unit[at], (double)work[w].count * ((double)best_peak(unit) / (double)peak));
+            row_add(row, map->unit[at], (double)work[w].count * ((double)best_peak(unit) / (double)peak) / (unit->kind == ECH_UNIT_MATRIX ? padding_share(pricer, map->device, op) : 1));
     }
 }
 
@@ -401,6 +412,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
         price->link = (uint32_t)(link - map->device->links);
         price->forward = forward;
         add_link(map, row, link, forward, bytes);
+        price->on_engine = pricer->options->copy_curve && link->n_curve > 0;
         if (pricer->options->overhead)
             price->fixed = ech_link_overhead(link, forward, op->bytes, pricer->options->copy_curve);
         return true;

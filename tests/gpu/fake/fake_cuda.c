@@ -35,11 +35,11 @@ typedef struct Block {
     struct Block *next;
     char *data;
     size_t bytes;
-    int host;
+    int host, pooled;
 } Block;
 
 /* What is issued. */
-typedef enum { TO_DEVICE, FROM_DEVICE, PORT, OPERATIONS, MARK, WAIT } Kind;
+typedef enum { TO_DEVICE, FROM_DEVICE, PORT, OPERATIONS, MARK, WAIT, RELEASE } Kind;
 
 /* One recording of an event. */
 typedef struct Mark {
@@ -53,6 +53,7 @@ typedef struct Task {
     Kind kind;
     double fixed, amount, rate; /* Nanoseconds that pass first; then units, at most so many a nanosecond */
     Mark *mark;
+    const void *pointer; /* RELEASE */
     struct EchCuStreamOpaque *stream; /* Where it was captured */
     long order;
     int running;
@@ -77,7 +78,7 @@ struct EchCuFunctionOpaque {
 };
 
 static Block *blocks;
-static size_t used;
+static size_t used, pool_used, pool_high;
 static long held, calls;
 static int ready, current;
 static struct EchCuFunctionOpaque functions[16];
@@ -89,7 +90,8 @@ static double now;
 static Mark *marks;
 static long order;
 
-static void run_all(void);
+static void run_until(const struct EchCuStreamOpaque *empty, const Mark *mark);
+#define run_all() run_until(NULL, NULL)
 
 EXPORT long fake_cuda_held(void);
 EXPORT long fake_cuda_calls(void);
@@ -228,12 +230,21 @@ static void drop_first(struct EchCuStreamOpaque *stream)
     free(task);
 }
 
-/* Marks and waits at the heads of queues, until none can pass. */
+static void release_pooled(const void *pointer)
+{
+    Block *block = block_at(pointer, 1);
+    pool_used -= block && block->pooled ? block->bytes : 0;
+    give(pointer, 0);
+}
+
+/* Marks, waits and releases at the heads of queues, until none can pass. */
 static int pass_heads(void)
 {
     int passed = 0;
     for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
-        while (stream->first && (stream->first->kind == MARK || (stream->first->kind == WAIT && stream->first->mark->done))) {
+        while (stream->first && (stream->first->kind == MARK || stream->first->kind == RELEASE || (stream->first->kind == WAIT && stream->first->mark->done))) {
+            if (stream->first->kind == RELEASE)
+                release_pooled(stream->first->pointer);
             if (stream->first->kind == MARK) {
                 stream->first->mark->time = now;
                 stream->first->mark->done = 1;
@@ -305,14 +316,17 @@ static void share(Task **running, size_t n, double *rates)
     }
 }
 
-/* Lets time pass until all queues are empty; a wait for a mark that never comes is left out. */
-static void run_all(void)
+/* Lets time pass until a queue is empty or a mark is reached, or, without either, until all queues are empty: a wait for a mark that never comes is then
+ * left out. */
+static void run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)
 {
     for (;;) {
         Task *running[64];
         double rates[64], step = 1e18;
         if (pass_heads())
             continue;
+        if ((empty && !empty->first) || (mark && mark->done))
+            return;
         size_t n = running_heads(running, 64);
         if (n == 0)
             break;
@@ -338,8 +352,11 @@ static void run_all(void)
         }
     }
     for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
-        while (stream->first)
+        while (stream->first) {
+            if (stream->first->kind == RELEASE)
+                release_pooled(stream->first->pointer);
             drop_first(stream);
+        }
     }
 }
 
@@ -470,6 +487,10 @@ EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
     void *data;
     dawdle();
     EchCuResult result = take(&data, bytes, 0);
+    if (result == ECH_CU_ERROR_OUT_OF_MEMORY && !capturing) {
+        run_all(); /* What queues have yet to give back */
+        result = take(&data, bytes, 0);
+    }
     if (result == 0)
         *ret = (EchCuPointer)(uintptr_t)data;
     return result;
@@ -498,14 +519,31 @@ EXPORT EchCuResult cuMemFreeHost(void *pointer)
 
 EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream stream)
 {
-    (void)stream;
-    return cuMemAlloc_v2(ret, bytes);
+    /* What this queue has freed before is there for it at once. */
+    for (Task *task = stream ? stream->first : NULL; task; task = task->next) {
+        Block *freed = task->kind == RELEASE ? block_at(task->pointer, 1) : NULL;
+        if (freed && freed->pooled) {
+            pool_used -= freed->bytes;
+            freed->pooled = 0;
+        }
+    }
+    EchCuResult result = cuMemAlloc_v2(ret, bytes);
+    if (result == 0)
+        block_at((void *)(uintptr_t)*ret, bytes)->pooled = 1;
+    pool_used += result == 0 ? bytes : 0;
+    pool_high = pool_used > pool_high ? pool_used : pool_high;
+    return result;
 }
 
 EXPORT EchCuResult cuMemFreeAsync(EchCuPointer pointer, EchCuStream stream)
 {
-    (void)stream;
-    return cuMemFree_v2(pointer);
+    int fails = failing();
+    const void *data = (void *)(uintptr_t)pointer;
+    Block *block = block_at(data, 1);
+    if (!stream || !block || !block->pooled)
+        return INVALID_VALUE;
+    issue(stream, (Task){.kind = RELEASE, .pointer = data});
+    return fails ? LAUNCH_FAILED : 0;
 }
 
 EXPORT EchCuResult cuDeviceGetDefaultMemPool(EchCuPool *ret, EchCuDevice device)
@@ -518,7 +556,7 @@ EXPORT EchCuResult cuDeviceGetDefaultMemPool(EchCuPool *ret, EchCuDevice device)
 EXPORT EchCuResult cuMemPoolGetAttribute(EchCuPool which, int attribute, void *ret)
 {
     ENTER_CONTEXT();
-    uint64_t value = used;
+    uint64_t value = attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH ? pool_high : pool_used;
     memcpy(ret, &value, sizeof value);
     return (void *)which == &pool && attribute > 0 ? 0 : INVALID_VALUE;
 }
@@ -616,8 +654,10 @@ EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
 EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
 {
     ENTER_CONTEXT();
-    run_all();
-    return stream && !capturing ? 0 : INVALID_HANDLE;
+    if (!stream || capturing)
+        return INVALID_HANDLE;
+    run_until(stream, NULL);
+    return 0;
 }
 
 EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsigned flags)
@@ -751,8 +791,16 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
 EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
 {
     ENTER_CONTEXT();
-    run_all();
-    return event && event->mark && event->mark->done ? 0 : INVALID_HANDLE;
+    if (!event || !event->mark)
+        return INVALID_HANDLE;
+    run_until(NULL, event->mark);
+    return event->mark->done ? 0 : INVALID_HANDLE;
+}
+
+EXPORT EchCuResult cuEventQuery(EchCuEvent event)
+{
+    ENTER_CONTEXT();
+    return !event ? INVALID_HANDLE : !event->mark || event->mark->done ? 0 : ECH_CU_ERROR_NOT_READY;
 }
 
 EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
