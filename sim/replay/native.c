@@ -622,19 +622,34 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
             any = true;
         }
     }
+    /* Compared as doubles; only the winner's time is worth more digits. */
+    double soonest = INFINITY;
+    uint32_t nearest = NOWHERE, nearest_slot = 0;
     for (uint32_t j = 0; j < e->n_resources; j++) {
-        Resource *r = &e->resources[j];
+        const Resource *r = &e->resources[j];
         if (r->n_bound == 0)
             continue;
         uint32_t lowest = 0;
+        double target = r->targets[0];
         for (uint32_t b = 1; b < r->n_bound; b++)
-            if (r->targets[b] < r->targets[lowest])
+            if (r->targets[b] < target) {
+                target = r->targets[b];
                 lowest = b;
-        Tick end = e->now + tick_for(r->targets[lowest] - r->volume, r->level);
+            }
+        double wait = (target - r->volume) / r->level;
+        if (nearest == NOWHERE || wait < soonest) {
+            soonest = wait;
+            nearest = j;
+            nearest_slot = lowest;
+        }
+    }
+    if (nearest != NOWHERE) {
+        const Resource *r = &e->resources[nearest];
+        Tick end = e->now + tick_for(r->targets[nearest_slot] - r->volume, r->level);
         if (!any || end < first) {
             first = end;
-            who = j;
-            best_slot = lowest;
+            who = nearest;
+            best_slot = nearest_slot;
             any = true;
         }
     }

@@ -13,10 +13,11 @@
 
 /* A figure of 0 means that SimGrid's solver gave up. */
 
+/* Processor time of this process: what else the machine does then counts little. */
 static double seconds(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
@@ -169,9 +170,19 @@ static double replay_rate(EchEngine engine, uint32_t queues, uint32_t n)
     return run && (engine == ECH_ENGINE_SIMGRID) == (strcmp(run->provenance.engine, "simgrid") == 0) ? (double)run->ops / spent : 0;
 }
 
-int main(void)
+/* bench_replay native|replay LIVE: one of them only, for a profiler. */
+static int one(const char *what, uint32_t live)
+{
+    bool native = strcmp(what, "native") == 0;
+    printf("%s, %u alive: %.0f a second\n", native ? "native engine" : "replay native", live, native ? native_rate(live, 3000000) : replay_rate(ECH_ENGINE_NATIVE, live, 2000000));
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
 {
     static const uint32_t lives[] = {1, 4, 16, 64};
+    if (argc == 3)
+        return one(argv[1], (uint32_t)CLAMP(atoi(argv[2]), 1, 64));
     double begin = seconds();
     const EchFluidModule *module = ech_simgrid_module(NULL);
     double load = seconds() - begin;
