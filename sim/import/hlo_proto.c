@@ -107,7 +107,7 @@ static bool read_split(const EchWire *parent, const EchWireField *field, EchLayo
     if (wire.bad || split.dim >= layout->rank || layout->n_splits == ECH_LAYOUT_MAX_SPLITS)
         return false;
     for (uint8_t k = 0; k < split.n; k++) {
-        if (split.at[k] > layout->dims[split.dim] || (k > 0 && split.at[k] < split.at[k - 1]))
+        if (split.at[k] > layout->dims[layout->order[layout->rank - 1 - split.dim]] || (k > 0 && split.at[k] < split.at[k - 1]))
             return false;
     }
     layout->splits[layout->n_splits++] = split;

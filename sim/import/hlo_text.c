@@ -544,7 +544,7 @@ static bool resolve_called(Reader *r, GError **error)
 static void read_aliases(Reader *r)
 {
     const EchProgram *p = ech_program_builder_peek(r->builder);
-    const char *at = r->alias.text, *end = at + r->alias.n;
+    const char *at = r->alias.text, *end = at ? at + r->alias.n : NULL;
     EchId root = p->entry == ECH_NONE ? ECH_NONE : p->computations[p->entry].root;
     if (!at || root == ECH_NONE)
         return;
@@ -629,6 +629,7 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
 {
     gsize n;
     const char *data = g_bytes_get_data(text, &n);
+    data = data ? data : "";
     g_autoptr(EchProgramBuilder) builder = ech_program_builder_new("");
     ech_program_builder_keep(builder, text);
     Reader r = {.begin = data, .at = data, .end = data + n, .where = where, .builder = builder, .diag = diag};

@@ -518,6 +518,18 @@ static bool lay_out_positions(EchProgram *p, GError **error)
         for (uint32_t k = 0; instruction->opcode == ECH_HLO_FUSION && k < instruction->n_called; k++)
             fused[ech_program_called(p, instruction, k)] = true;
     }
+    for (size_t i = 0; i <= p->n_instructions; i++) {
+        const EchInstruction *instruction = i < p->n_instructions ? &p->instructions[i] : NULL;
+        bool runs = instruction && (instruction->opcode == ECH_HLO_WHILE || instruction->opcode == ECH_HLO_CALL || instruction->opcode == ECH_HLO_CONDITIONAL ||
+                                    instruction->opcode == ECH_HLO_ASYNC_START);
+        bool clash = instruction ? false : fused[p->entry];
+        for (uint32_t k = 0; runs && !fused[instruction->computation] && k < instruction->n_called; k++)
+            clash |= fused[ech_program_called(p, instruction, k)];
+        if (clash) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: %s runs a computation that is also a fusion's body", p->name, instruction ? instruction->name : "the program");
+            return false;
+        }
+    }
     size_t total = 0;
     for (size_t i = 0; i < p->n_instructions; i++) {
         EchInstruction *instruction = &p->instructions[i];

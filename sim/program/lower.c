@@ -145,7 +145,8 @@ static uint32_t taken_branch(const EchProgram *p, const EchInstruction *i)
     uint64_t most = 0;
     for (uint32_t k = 0; k < i->n_called; k++) {
         const EchBody *body = &p->bodies[ech_program_called(p, i, k)];
-        uint64_t weight = ech_bytes_add(ech_bytes_add(body->work.matrix, body->work.vector), p->computations[ech_program_called(p, i, k)].n);
+        uint64_t work = ech_bytes_add(ech_bytes_add(body->work.matrix, body->work.vector), body->work.transcendental);
+        uint64_t weight = ech_bytes_add(work, p->computations[ech_program_called(p, i, k)].n);
         if (weight > most) {
             most = weight;
             best = k;
@@ -207,8 +208,12 @@ static void place_buffer(Lowerer *l, EchId b)
             const EchPosition *holder = &p->holders[value->first_holder + h];
             touch(l, place, holder->instruction);
         }
-        for (uint32_t u = 0; u < value->n_uses; u++)
-            touch(l, place, p->uses[value->first_use + u].user);
+        /* A call does not use what it hands on: its computation does. */
+        for (uint32_t u = 0; u < value->n_uses; u++) {
+            EchId user = p->uses[value->first_use + u].user;
+            if (p->instructions[user].opcode != ECH_HLO_CALL)
+                touch(l, place, user);
+        }
     }
     place->resident |= buffer->is_parameter || buffer->is_constant;
     place->kept = buffer->live_out || place->resident;
@@ -284,6 +289,19 @@ static void give_offsets(Lowerer *l)
     }
 }
 
+/* The instruction that stands for @i in the trace: the one that runs the outermost hidden computation around it, or itself. */
+static EchId shown(const Lowerer *l, EchId i)
+{
+    const EchProgram *p = l->p;
+    for (EchId c = p->instructions[i].computation; c != ECH_NONE;) {
+        EchId caller = p->computations[c].caller;
+        if (l->hidden[c] && caller != ECH_NONE)
+            i = caller;
+        c = caller == ECH_NONE ? ECH_NONE : p->instructions[caller].computation;
+    }
+    return i;
+}
+
 /* Bodies of async computations are not lowered one by one: what first or last touches a buffer in them is the instruction that runs them. */
 static void lift_unlowered(Lowerer *l)
 {
@@ -300,13 +318,7 @@ static void lift_unlowered(Lowerer *l)
         for (unsigned e = 0; place->wanted && e < 2; e++) {
             if (*ends[e] == ECH_NONE)
                 continue;
-            /* The outermost hidden computation around it, if any. */
-            for (EchId c = p->instructions[*ends[e]].computation; c != ECH_NONE;) {
-                EchId caller = p->computations[c].caller;
-                if (hidden[c] && caller != ECH_NONE)
-                    *ends[e] = caller;
-                c = caller == ECH_NONE ? ECH_NONE : p->instructions[caller].computation;
-            }
+            *ends[e] = shown(l, *ends[e]);
         }
     }
 }
@@ -323,6 +335,23 @@ static void append_id(GArray **lists, EchId at, EchId id)
     g_array_append_val(lists[at], id);
 }
 
+/* The value that a buffer is named after: the first of the largest that the trace has. */
+static const EchValue *speaker(const Lowerer *l, const EchValueBuffer *buffer)
+{
+    const EchProgram *p = l->p;
+    const EchValue *best = NULL;
+    bool best_taken = false;
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        bool taken = !l->untaken[p->instructions[value->defined.instruction].computation];
+        if (!best || (taken && !best_taken) || (taken == best_taken && value->bytes > best->bytes)) {
+            best = value;
+            best_taken = taken;
+        }
+    }
+    return best;
+}
+
 static void make_trace_buffer(Lowerer *l, EchId b)
 {
     const EchProgram *p = l->p;
@@ -330,7 +359,7 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     Place *place = &l->places[b];
     if (!place->wanted || place->merged != ECH_NONE || place->first_at == ECH_NONE)
         return;
-    const EchValue *value = &p->values[p->buffer_values[buffer->first_value]];
+    const EchValue *value = speaker(l, buffer);
     const EchInstruction *definer = &p->instructions[value->defined.instruction];
     EchId shape = ech_program_subshape(p, definer->shape, value->defined.position);
     g_autofree char *text = ech_program_shape_text(p, shape);
@@ -370,17 +399,6 @@ static int compare_lives(gconstpointer a, gconstpointer b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-static bool is_hidden(const Lowerer *l, EchId computation)
-{
-    while (computation != ECH_NONE) {
-        EchId caller = l->p->computations[computation].caller;
-        if (l->hidden[computation])
-            return true;
-        computation = caller == ECH_NONE ? ECH_NONE : l->p->instructions[caller].computation;
-    }
-    return false;
-}
-
 /* Gives a place back between its last reader at @end and its next value at @start, where both are in one body: what goes around a loop is not
  * needed between the last use of the old value and the new one. */
 static void open_gap(Lowerer *l, EchId buffer, int64_t end, int64_t start)
@@ -388,13 +406,9 @@ static void open_gap(Lowerer *l, EchId buffer, int64_t end, int64_t start)
     const EchProgram *p = l->p;
     if (end < 0 || (size_t)start >= p->n_flat)
         return;
-    EchId next = p->flat[start], loop = loop_around(p, p->instructions[next].computation);
-    EchId last = at_level(p, p->flat[end], loop);
-    if (loop_around(p, p->instructions[last].computation) != loop || p->instructions[last].schedule >= begin_of(p, next) || is_hidden(l, p->instructions[next].computation) ||
-        is_hidden(l, p->instructions[last].computation) || last == next)
-        return;
-    /* Between the two everything must be at the same level, or the pair would not balance. */
-    if (p->instructions[last].computation != p->instructions[next].computation)
+    EchId next = shown(l, p->flat[start]), loop = loop_around(p, p->instructions[next].computation);
+    EchId last = at_level(p, shown(l, p->flat[end]), loop);
+    if (loop_around(p, p->instructions[last].computation) != loop || p->instructions[last].schedule >= begin_of(p, next))
         return;
     append_id(l->dies, last, buffer);
     append_id(l->born, next, buffer);

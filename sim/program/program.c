@@ -27,8 +27,9 @@ EchHlo ech_hlo_parse(const char *name, size_t length)
         size_t middle = (low + high) / 2;
         const char *other = hlo_table[middle].name;
         int order = strncmp(name, other, length);
-        if (order == 0 && other[length] != '\0')
-            order = -1;
+        /* A NUL inside the name ends the comparison early. */
+        if (order == 0)
+            order = (length > strlen(other)) - (length < strlen(other));
         if (order == 0)
             return (EchHlo)middle;
         if (order < 0)
@@ -733,6 +734,10 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
     /* Schedules and roots may have been changed: the root is where the flag is. */
     if (!check(p, error))
         return NULL;
+    /* Empty lists have an address too. */
+    EchId **lists[] = {&p->operands, &p->called, &p->control, &p->elements};
+    for (size_t k = 0; k < G_N_ELEMENTS(lists); k++)
+        *lists[k] = *lists[k] ? *lists[k] : g_new0(EchId, 1);
     if (p->platform == ECH_PLATFORM_UNKNOWN)
         p->platform = guess_platform(p);
     if (p->tuple_granule == 0)

@@ -194,7 +194,8 @@ void ech_trace_unref(EchTrace *trace)
     }                                                                                                                                                \
     const type *ech_trace_##field(const EchTrace *trace)                                                                                             \
     {                                                                                                                                                \
-        return (const type *)(const void *)trace->field->data;                                                                                       \
+        static const type none; /* an empty array has no bytes; its end may still be pointed at */                                                   \
+        return trace->field->len > 0 ? (const type *)(const void *)trace->field->data : &none;                                                       \
     }
 TRACE_VIEW(ops, EchOp)
 TRACE_VIEW(uses, EchUse)

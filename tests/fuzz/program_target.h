@@ -1,0 +1,85 @@
+/** @file program_target.h
+ * What a program that was read must survive: its buffers assigned, its figures, the trace it makes, and that trace's own file.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/import/import.h"
+#include "sim/trace/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void ech_fuzz_stop(const char *what, const GError *error)
+{
+    g_printerr("%s: %s\n", what, error->message);
+    abort();
+}
+
+/** Buffers with fixed places never overlap while they live, in the trace's own order (a loop's body once); false names nobody. */
+static inline bool ech_fuzz_places_are_apart(const EchTrace *trace)
+{
+    size_t n = ech_trace_n_buffers(trace);
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autofree bool *live = g_new0(bool, n + 1);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE)
+            continue;
+        const EchBuffer *b = &buffers[op->target];
+        live[op->target] = op->kind == ECH_OP_ALLOC;
+        for (size_t k = 0; op->kind == ECH_OP_ALLOC && b->offset != ECH_OFFSET_NONE && k < n; k++) {
+            const EchBuffer *c = &buffers[k];
+            if (k != op->target && (live[k] || c->resident) && c->memory == b->memory && c->offset != ECH_OFFSET_NONE && c->offset < b->offset + b->bytes &&
+                b->offset < c->offset + c->bytes)
+                return false;
+        }
+    }
+    return true;
+}
+
+/** Assigns, sums up and lowers @program. @strict: it is well formed, so nothing may fail and places must be apart. */
+static inline void ech_fuzz_program(EchProgram *program, bool strict)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    if (program->platform == ECH_PLATFORM_TPU && !program->chip)
+        g_assert(ech_program_set_chip(program, "tpu-v5e", NULL));
+    bool made = !program->assignment;
+    if (made) {
+        EchProgramAssignment *assignment = ech_program_assign(program, (EchBytes)1 << 33, diag, &error);
+        g_assert(assignment && !error);
+        ech_program_set_assignment(program, assignment, "made by echelon");
+    }
+    EchMemoryAnalysis figures = ech_program_memory_analysis(program);
+    if (strict)
+        g_assert(figures.alias <= figures.argument && figures.alias <= figures.output);
+    EchLowerOptions options = {.loop_trips = 3};
+    g_autoptr(EchTrace) trace = ech_program_lower(program, NULL, &options, diag, &error);
+    g_assert((trace != NULL) == (error == NULL));
+    if (strict && !trace)
+        ech_fuzz_stop("a well-formed program was not lowered", error);
+    if (!trace)
+        return;
+    if (strict && made)
+        g_assert(ech_fuzz_places_are_apart(trace));
+    g_autoptr(GString) text = ech_trace_file_print(trace);
+    g_autoptr(EchTrace) again = ech_trace_file_read(text->str, text->len, "again", &error);
+    if (!again)
+        ech_fuzz_stop("the lowered trace cannot be read", error);
+}
+
+/** Reads @data as @format; what is accepted is exercised. */
+static inline void ech_fuzz_program_bytes(const char *format, const uint8_t *data, size_t size, bool strict)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory(data, size, "fuzz");
+    g_autoptr(GError) error = NULL;
+    EchImportOptions options = {.ignore_beside = true};
+    g_autoptr(EchImport) import = ech_import_source(source, format, &options, &error);
+    g_assert((import != NULL) == (error == NULL));
+    if (strict && !import)
+        ech_fuzz_stop("a well-formed program was not read", error);
+    if (import)
+        ech_fuzz_program(import->program, strict);
+}

@@ -1,0 +1,279 @@
+/* Programs: small modules whose figures and traces are known, and every captured program beside the tree held against its compiler. */
+#include "models/device/device.h"
+#include "sim/import/import.h"
+
+#include <check.h>
+#include <json-glib/json-glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchProgram *read_text(const char *text, const char *device)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    GError *error = NULL;
+    EchImportOptions options = {.device = device, .ignore_beside = true};
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    return ech_program_ref(import->program);
+}
+
+static void assign(EchProgram *program)
+{
+    GError *error = NULL;
+    EchProgramAssignment *made = ech_program_assign(program, 0, NULL, &error);
+    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ech_program_set_assignment(program, made, "made by echelon");
+}
+
+static EchTrace *lower(const EchProgram *program)
+{
+    GError *error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    EchTrace *trace = ech_program_lower(program, NULL, NULL, diag, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    return trace;
+}
+
+/* Largest live sum of a memory in the trace's order, each body once. */
+static EchBytes peak_of(const EchTrace *trace, const char *memory)
+{
+    EchBytes live = 0, peak = 0;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++)
+        live += buffers[b].resident && strcmp(ech_trace_memory(trace, buffers[b].memory), memory) == 0 ? buffers[b].bytes : 0;
+    peak = live;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || strcmp(ech_trace_memory(trace, buffers[op->target].memory), memory) != 0)
+            continue;
+        live = op->kind == ECH_OP_ALLOC ? live + buffers[op->target].bytes : live - buffers[op->target].bytes;
+        peak = MAX(peak, live);
+    }
+    return peak;
+}
+
+static const char chain[] = "HloModule chain, is_scheduled=true\n\n"
+                            "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
+                            "  %p = f32[1024]{0} parameter(0)\n"
+                            "  %a = f32[1024]{0} add(%p, %p)\n"
+                            "  %b = f32[1024]{0} multiply(%a, %p)\n"
+                            "  %c = f32[1024]{0} transpose(%b), dimensions={0}\n"
+                            "  ROOT %d = f32[1024]{0} negate(%c)\n"
+                            "}\n";
+
+START_TEST(in_place_operations_take_their_operands_place)
+{
+    g_autoptr(EchProgram) program = read_text(chain, "h100-sxm");
+    assign(program);
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    ck_assert_uint_eq(m.argument, 4096);
+    ck_assert_uint_eq(m.output, 4096);
+    /* a and b lie in one place; c in the output's, which d takes over: one temporary. */
+    ck_assert_uint_eq(m.temp, 4096);
+    ck_assert_uint_eq(m.peak, 3 * 4096);
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(peak_of(trace, "hbm"), 3 * 4096);
+}
+END_TEST
+
+#define LOOP(config)                                                                                                                                  \
+    "HloModule loop, is_scheduled=true\n\n"                                                                                                           \
+    "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                      \
+    "  %t = (s32[], f32[256]{0}) parameter(0)\n"                                                                                                      \
+    "  %i = s32[] get-tuple-element(%t), index=0\n"                                                                                                   \
+    "  %n = s32[] constant(17)\n"                                                                                                                     \
+    "  ROOT %lt = pred[] compare(%i, %n), direction=LT\n"                                                                                             \
+    "}\n\n"                                                                                                                                           \
+    "%body (u: (s32[], f32[256])) -> (s32[], f32[256]) {\n"                                                                                           \
+    "  %u = (s32[], f32[256]{0}) parameter(0)\n"                                                                                                      \
+    "  %j = s32[] get-tuple-element(%u), index=0\n"                                                                                                   \
+    "  %x = f32[256]{0} get-tuple-element(%u), index=1\n"                                                                                             \
+    "  %two = s32[] constant(2)\n"                                                                                                                    \
+    "  %k = s32[] add(%j, %two)\n"                                                                                                                    \
+    "  %y = f32[256]{0} sort(%x), dimensions={0}, to_apply=%less\n"                                                                                   \
+    "  ROOT %v = (s32[], f32[256]{0}) tuple(%k, %y)\n"                                                                                                \
+    "}\n\n"                                                                                                                                           \
+    "%less (a: f32[], b: f32[]) -> pred[] {\n"                                                                                                        \
+    "  %a = f32[] parameter(0)\n"                                                                                                                     \
+    "  %b = f32[] parameter(1)\n"                                                                                                                     \
+    "  ROOT %l = pred[] compare(%a, %b), direction=LT\n"                                                                                              \
+    "}\n\n"                                                                                                                                           \
+    "ENTRY %main (p: f32[256], first: s32[]) -> f32[256] {\n"                                                                                         \
+    "  %p = f32[256]{0} parameter(0)\n"                                                                                                               \
+    "  %first = s32[] parameter(1)\n"                                                                                                                 \
+    "  %c = f32[256]{0} copy(%p)\n"                                                                                                                   \
+    "  %zero = s32[] constant(3)\n"                                                                                                                   \
+    "  %s = (s32[], f32[256]{0}) tuple(%zero, %c)\n"                                                                                                  \
+    "  %w = (s32[], f32[256]{0}) while(%s), condition=%cond, body=%body" config "\n"                                                                  \
+    "  ROOT %r = f32[256]{0} get-tuple-element(%w), index=1\n"                                                                                        \
+    "}\n"
+
+static EchId find(const EchProgram *program, const char *name)
+{
+    for (EchId i = 0; i < program->n_instructions; i++)
+        if (strcmp(program->instructions[i].name, name) == 0)
+            return i;
+    ck_abort_msg("no instruction %s", name);
+    return ECH_NONE;
+}
+
+START_TEST(trip_counts)
+{
+    uint64_t trips = 0;
+    EchOrigin origin = ECH_ABSENT;
+    /* 3, 5, .. 15: seven times. */
+    g_autoptr(EchProgram) inferred = read_text(LOOP(""), NULL);
+    ck_assert(ech_program_trips(inferred, find(inferred, "w"), &trips, &origin));
+    ck_assert_uint_eq(trips, 7);
+    ck_assert_int_eq(origin, ECH_INFERRED);
+    g_autoptr(EchProgram) known = read_text(LOOP(", backend_config={\"known_trip_count\":{\"n\":\"12\"}}"), NULL);
+    ck_assert(ech_program_trips(known, find(known, "w"), &trips, &origin));
+    ck_assert_uint_eq(trips, 12);
+    ck_assert_int_eq(origin, ECH_KNOWN);
+    /* A start that only the caller knows. */
+    g_autofree char *text = g_strdup(LOOP(""));
+    char *start = strstr(text, "tuple(%zero, %c)");
+    memcpy(start, "tuple(%first,%c)", 16);
+    g_autoptr(EchProgram) unknown = read_text(text, NULL);
+    ck_assert(!ech_program_trips(unknown, find(unknown, "w"), &trips, &origin));
+    EchLowerOptions options = {.loop_trips = 5};
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = ech_program_lower(unknown, NULL, &options, diag, NULL);
+    bool seen = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind == ECH_OP_LOOP) {
+            ck_assert_uint_eq(op->bytes, 5);
+            ck_assert_int_eq(op->bytes_origin, ECH_ASSUMED);
+            seen = true;
+        }
+    }
+    ck_assert(seen);
+    ck_assert_ptr_nonnull(ech_diag_remarks(diag)[0]);
+}
+END_TEST
+
+START_TEST(branches_not_taken_hold_nothing)
+{
+    static const char text[] = "HloModule branches, is_scheduled=true\n\n"
+                               "%small (a: f32[1024]) -> f32[1024] {\n"
+                               "  %a = f32[1024]{0} parameter(0)\n"
+                               "  ROOT %b = f32[1024]{0} sort(%a), dimensions={0}, to_apply=%less\n"
+                               "}\n\n"
+                               "%large (c: f32[1024]) -> f32[1024] {\n"
+                               "  %c = f32[1024]{0} parameter(0)\n"
+                               "  %d = f32[1024,64]{1,0} broadcast(%c), dimensions={0}\n"
+                               "  %e = f32[1024,64]{1,0} tanh(%d)\n"
+                               "  %f = f32[1024]{0} custom-call(%e), custom_call_target=\"fold\"\n"
+                               "  ROOT %g = f32[1024]{0} negate(%f)\n"
+                               "}\n\n"
+                               "%less (x: f32[], y: f32[]) -> pred[] {\n"
+                               "  %x = f32[] parameter(0)\n"
+                               "  %y = f32[] parameter(1)\n"
+                               "  ROOT %l = pred[] compare(%x, %y), direction=LT\n"
+                               "}\n\n"
+                               "ENTRY %main (p: f32[1024], q: pred[]) -> f32[1024] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %q = pred[] parameter(1)\n"
+                               "  ROOT %r = f32[1024]{0} conditional(%q, %p, %p), true_computation=%small, false_computation=%large\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    assign(program);
+    g_autoptr(EchTrace) trace = lower(program);
+    /* The branch with the most work is the one that runs. */
+    bool sorted = false, widened = false;
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++) {
+        const char *name = ech_trace_string(trace, ech_trace_buffers(trace)[b].name);
+        sorted |= strcmp(name, "b") == 0;
+        widened |= strcmp(name, "d") == 0 || strcmp(name, "e") == 0;
+    }
+    ck_assert(widened && !sorted);
+}
+END_TEST
+
+START_TEST(cuts_over_cores_count_from_the_most_major)
+{
+    EchLayout layout;
+    GError *error = NULL;
+    static const char text[] = "pred[100,300]{0,1:T(8,128)(4,1)S(1)SC(0:152)}";
+    ck_assert_msg(ech_layout_parse(text, strlen(text), &layout, NULL, &error), "%s", error ? error->message : "");
+    ck_assert_uint_eq(ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU), 19456);
+}
+END_TEST
+
+START_TEST(hostile_programs_are_refused)
+{
+    static const char *const bad[] = {
+        "HloModule m\n",
+        "HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} add(%q, %q)\n}\n",
+        "HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[2]) -> f32[2] {\n  %p = f32[2]{0} parameter(0)\n  ROOT %c = f32[2]{0} call(%p), to_apply=%main\n}\n",
+        "HloModule m, is_scheduled=true\n\n%f (a: f32[2]) -> f32[2] {\n  ROOT %a = f32[2]{0} parameter(0)\n}\n\nENTRY %main (p: f32[2]) -> f32[2] {\n"
+        "  %p = f32[2]{0} parameter(0)\n  %x = f32[2]{0} fusion(%p), kind=kLoop, calls=%f\n  ROOT %c = f32[2]{0} call(%x), to_apply=%f\n}\n",
+    };
+    for (size_t k = 0; k < G_N_ELEMENTS(bad); k++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)bad[k], strlen(bad[k]), "text");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, "hlo", NULL, &error);
+        ck_assert_msg(import == NULL && error != NULL, "module %zu was taken", k);
+    }
+}
+END_TEST
+
+/* Every captured program of ../shared: the compiler's figures from the text alone, and a run that never needs more than the compiler gave it. */
+START_TEST(captured_programs_from_their_text_alone)
+{
+    static const char *const names[] = {"tpu_aot/tutorial_activation_offload.v5e", "tpu_aot/host_copies.v6e", "tpu_aot/gpt_4x512_nothing.v5e", "tpu_aot/padding_int4.v3",
+                                        "gpu_aot/mlp10_act.h100.pipe", "gpu_aot/gpt6_offload.h100.on", "gpu_aot/adam4_offload.a100.on"};
+    g_autofree char *root = g_build_filename(ECH_SHARED, "traces", NULL);
+    if (!g_file_test(root, G_FILE_TEST_IS_DIR)) {
+        g_print("skipped: %s is not there\n", root);
+        return;
+    }
+    for (size_t k = 0; k < G_N_ELEMENTS(names); k++) {
+        g_autofree char *packed = g_strdup_printf("%s/%s.hlo.txt.gz", root, names[k]), *plain = g_strdup_printf("%s/%s.hlo.txt", root, names[k]);
+        g_autofree char *about = g_strdup_printf("%s/%s.json", root, names[k]);
+        const char *chip = strrchr(names[k], '.') + 1;
+        g_autofree char *device = g_str_has_prefix(names[k], "tpu") ? g_strdup_printf("tpu-%s", chip) : g_strdup(strstr(names[k], "a100") ? "a100-80" : "h100-sxm");
+        EchImportOptions options = {.device = device, .ignore_beside = true};
+        GError *error = NULL;
+        g_autoptr(EchImport) import = ech_import_file(g_file_test(packed, G_FILE_TEST_EXISTS) ? packed : plain, NULL, &options, &error);
+        ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+        assign(import->program);
+        EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
+        g_autoptr(JsonParser) parser = json_parser_new();
+        ck_assert(json_parser_load_from_file(parser, about, NULL));
+        JsonObject *said = json_object_get_object_member(json_node_get_object(json_parser_get_root(parser)), "memory_analysis");
+        const struct {
+            const char *name;
+            EchBytes ours;
+        } figures[] = {{"argument_size_in_bytes", m.argument}, {"output_size_in_bytes", m.output}, {"temp_size_in_bytes", m.temp},
+                       {"alias_size_in_bytes", m.alias}, {"host_temp_size_in_bytes", m.host_temp}, {"peak_memory_in_bytes", m.peak}};
+        for (size_t f = 0; f < G_N_ELEMENTS(figures); f++)
+            ck_assert_msg(json_object_get_int_member(said, figures[f].name) == (gint64)figures[f].ours, "%s: %s is %" G_GINT64_FORMAT ", echelon says %" G_GUINT64_FORMAT,
+                          names[k], figures[f].name, json_object_get_int_member(said, figures[f].name), figures[f].ours);
+        g_autoptr(EchTrace) trace = lower(import->program);
+        EchBytes given = m.argument + m.output - m.alias + m.constant + m.temp + 16384, live = peak_of(trace, "hbm");
+        ck_assert_msg(live <= given, "%s: %" G_GUINT64_FORMAT " bytes live of %" G_GUINT64_FORMAT " assigned", names[k], live, given);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("program");
+    TCase *small = tcase_create("small"), *captured = tcase_create("captured");
+    tcase_add_test(small, in_place_operations_take_their_operands_place);
+    tcase_add_test(small, trip_counts);
+    tcase_add_test(small, branches_not_taken_hold_nothing);
+    tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
+    tcase_add_test(small, hostile_programs_are_refused);
+    tcase_set_timeout(captured, 120);
+    tcase_add_test(captured, captured_programs_from_their_text_alone);
+    suite_add_tcase(suite, small);
+    suite_add_tcase(suite, captured);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
