@@ -24,6 +24,9 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
 {
     const EchKernelContraction *c = s->c;
     uint64_t n_m = ceil_div(c->m, MAX(blocks->bm, 1u)), n_n = ceil_div(c->n, MAX(blocks->bn, 1u)), n_k = ceil_div(c->k, MAX(blocks->bk, 1u));
+    /* Cores that share the steps each hold the windows of their own. */
+    uint64_t *axis = n_n >= s->cores ? &n_n : n_m >= s->cores ? &n_m : &n_k;
+    *axis = ceil_div(*axis, s->cores);
     double bm = (double)ech_round_up(MIN(blocks->bm, c->m), s->m_granule), bn = (double)ech_round_up(MIN(blocks->bn, c->n), s->n_granule);
     double bk = (double)MIN(blocks->bk, c->k);
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
@@ -32,8 +35,6 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * s->rhs_bytes * (n_n * n_k > 1 ? buffers : batch) : 0;
     double lhs = s->lhs_hbm ? bm * (c->lhs_transposed ? bk_rows : bk_lanes) * s->lhs_bytes * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
     double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
-    if (n_k > 1 && n_m * n_n == 1)
-        out = s->out_hbm ? bm * bn * s->out_bits / 8 * 2 : 0;
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
     /* Copies that a kernel keeps besides its windows: weights wait in the units, and what does not fit there at once is met again by a lhs
@@ -44,7 +45,7 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
         if (loads > s->units && bk > (double)side && bn > (double)side)
             staged += s->stage_input * 2 * bm * bk_lanes;
         staged += s->stage_weights * 4 * bk_rows * bn;
-        if (n_k == 1 && bk > (double)side && s->out_bits < 32)
+        if (n_k == 1 && loads > s->units && bk > (double)side && s->out_bits < 32)
             staged += s->stage_result * 4 * bm * bn;
     }
     return to_bytes(lhs + rhs + out + accumulator + staged);

@@ -338,6 +338,7 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
         .out_hbm = !on_chip(result),
         .eight = ech_layout_element_bits(lhs) == 8,
     };
+    shape.cores = (uint64_t)model->cores;
     shape.unit_size = MAX(model->unit->columns, 128u);
     shape.units = MAX(model->unit->count, 1u);
     shape.stage_input = model->stage_input;
