@@ -31,7 +31,7 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double bk = (double)MIN(blocks->bk, c->k);
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
     double buffers = blocks->buffers > 0 ? blocks->buffers : 2;
-    double batch = c->batch > 1 ? buffers : 1;
+    double together = (double)MAX(blocks->batch, 1u), batch = c->batch > MAX(blocks->batch, 1u) ? buffers : 1;
     double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * s->rhs_bytes * (n_n * n_k > 1 ? buffers : batch) : 0;
     double lhs = s->lhs_hbm ? bm * (c->lhs_transposed ? bk_rows : bk_lanes) * s->lhs_bytes * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
     double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
@@ -48,7 +48,7 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
         if (n_k == 1 && loads > s->units && bk > (double)side && s->out_bits < 32)
             staged += s->stage_result * 4 * bm * bn;
     }
-    return to_bytes(lhs + rhs + out + accumulator + staged);
+    return to_bytes(together * (lhs + rhs + out + accumulator + staged));
 }
 
 EchBytes ech_kernel_windows_vmem(const EchKernelShape *s, const EchKernelWindows *w)
@@ -162,14 +162,29 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *ker
     for (size_t k = 0; k < n_depth; k++) {
         for (size_t n = 0; n < n_columns; n++) {
             for (size_t m = 0; m < n_rows; m++) {
-                EchKernelBlocks blocks = {.bm = rows[m], .bn = columns[n], .bk = depth[k], .buffers = 2};
+                EchKernelBlocks blocks = {.bm = rows[m], .bn = columns[n], .bk = depth[k], .batch = 1, .buffers = 2};
                 if (ech_kernel_product_vmem(shape, &blocks) > budget)
                     continue;
-                EchKernelWalk walk = ech_kernel_walk(shape, &blocks, ceil_div(c->m, blocks.bm), ceil_div(c->n, blocks.bn), ceil_div(c->k, blocks.bk));
-                double time = ech_kernel_walk_cycles(model, shape, &walk);
-                if (time < best_time * (1 - 1e-9)) {
-                    best_time = time;
-                    best = blocks;
+                /* Whole products of a batch go into a step together as long as they fit. */
+                bool whole = n_rows > 0 && m == 0 && n == 0 && k == 0;
+                while (whole && blocks.batch * 2 <= c->batch) {
+                    EchKernelBlocks more = blocks;
+                    more.batch *= 2;
+                    if (ech_kernel_product_vmem(shape, &more) > budget)
+                        break;
+                    blocks = more;
+                }
+                double time = INFINITY;
+                EchKernelWalk walk;
+                for (uint64_t together = blocks.batch; together >= 1; together /= 2) {
+                    EchKernelBlocks some = blocks;
+                    some.batch = together;
+                    walk = ech_kernel_walk(shape, &some, ceil_div(c->m, some.bm), ceil_div(c->n, some.bn), ceil_div(c->k, some.bk));
+                    time = ech_kernel_walk_cycles(model, shape, &walk);
+                    if (time < best_time * (1 - 1e-9)) {
+                        best_time = time;
+                        best = some;
+                    }
                 }
                 if (walk.steps > 64 && time > 2 * best_time)
                     break; /* thinner blocks only move more */

@@ -542,7 +542,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     EchKernelSums sums;
     const EchKernelContraction *c = shape->c;
     uint64_t m = ceil_div(c->m, MAX(blocks->bm, 1u)), n = ceil_div(c->n, MAX(blocks->bn, 1u)), k = ceil_div(c->k, MAX(blocks->bk, 1u));
-    if (!c->convolution && !(c->other_macs > 0) && (double)m * (double)n * (double)c->batch <= 65536) {
+    if (!c->convolution && !(c->other_macs > 0) && blocks->batch <= 1 && (double)m * (double)n * (double)c->batch <= 65536) {
         walk_product(model, shape, blocks, &sums);
     } else {
         EchKernelWalk walk = ech_kernel_walk(shape, blocks, m, n, k);
@@ -557,7 +557,8 @@ EchKernelWalk ech_kernel_walk(const EchKernelShape *s, const EchKernelBlocks *bl
 {
     const EchKernelContraction *c = s->c;
     double groups = (double)c->batch;
-    EchKernelWalk walk = {.steps = groups * (double)m * (double)n * (double)k, .tiles = groups * (double)m * (double)n};
+    double turns = blocks->batch > 1 ? (double)ceil_div(c->batch, blocks->batch) : groups;
+    EchKernelWalk walk = {.steps = turns * (double)m * (double)n * (double)k, .tiles = turns * (double)m * (double)n};
     /* The unit works on whole lanes of k and n. */
     double rows = (double)m * (double)up(MIN(blocks->bm, c->m), s->m_granule), columns = (double)n * (double)up(MIN(blocks->bn, c->n), s->n_granule);
     rows = MIN(rows, (double)up(c->m, s->m_granule));
@@ -638,7 +639,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     }
     const EchKernelContraction *c = &kernel->contraction;
     blocks.steps = blocks.bm == 0 ? (uint64_t)iterations(&kernel->windows)
-                                  : c->batch * ceil_div(c->m, blocks.bm) * ceil_div(c->n, blocks.bn) * ceil_div(c->k, blocks.bk);
+                                  : ceil_div(c->batch, MAX(blocks.batch, 1u)) * ceil_div(c->m, blocks.bm) * ceil_div(c->n, blocks.bn) * ceil_div(c->k, blocks.bk);
     ret->blocks = blocks;
     ret->macs = sums.macs;
     /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */
