@@ -46,7 +46,7 @@ START_TEST(parts_add_up)
     for (size_t i = 0; i < 5; i++) {
         for (size_t j = 0; j < 5; j++) {
             EchKernelCost cost = price_product(chip, sizes[i], sizes[j], sizes[4 - i], "bf16");
-            ck_assert_int_eq(cost.time, cost.compute + cost.hbm + cost.latency + cost.fill + cost.overhead);
+            ck_assert_int_eq(cost.time, cost.compute + cost.hbm + cost.space + cost.port + cost.latency + cost.fill + cost.overhead);
             ck_assert_int_gt(cost.time, 0);
             ck_assert_int_ge(cost.fill, 0);
             ck_assert_uint_le(cost.vmem, UINT64_C(16) << 20);
@@ -109,6 +109,85 @@ START_TEST(streams)
 }
 END_TEST
 
+static EchKernelCost price_as(const EchDevice *chip, EchKernelView view, const EchKernel *kernel)
+{
+    EchKernelModel model;
+    EchKernelCost cost;
+    ck_assert(ech_kernel_model_init(&model, chip, view, NULL));
+    ech_kernel_price(&model, kernel, false, &cost);
+    return cost;
+}
+
+/* Where operands lie decides how many copies a product starts with: on chip there is nothing to wait for. */
+START_TEST(operands_on_chip)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    EchTime last = 0;
+    static const char *const places[][3] = {{"S(1)", "S(1)", "S(1)"}, {"S(1)", "S(1)", ""}, {"S(1)", "", ""}, {"", "", ""}};
+    for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
+        EchLayout arrays[3];
+        for (size_t k = 0; k < 3; k++) {
+            g_autofree char *text = g_strdup_printf("bf16[256,256]{1,0:T(8,128)(2,1)%s}", places[i][k]);
+            arrays[k] = layout(text);
+        }
+        EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &arrays[2], .n_results = 1, .operands = arrays, .n_operands = 2, .lhs = 0, .rhs = 1, .fused = true,
+                            .contraction = {.batch = 1, .m = 256, .n = 256, .k = 256, .taps = 1, .passes = 1},
+                            .windows = {.n_kernel = 2, .n_output = 2, .n_input = 2, .n_iterations = 3, .buffers = 2, .kernel = {32, 2}, .output = {32, 2}, .input = {32, 2}, .iterations = {1, 1, 1}}};
+        EchKernelCost cost = price_as(chip, ECH_KERNEL_HARDWARE, &kernel);
+        ck_assert_int_gt(cost.time, last + (i > 0 ? 900 * ECH_PS_PER_NS : 0)); /* a copy's latency more each: 1.2 us on this chip */
+        last = cost.time;
+    }
+    ck_assert_int_lt(last, 10 * ECH_PS_PER_US);
+}
+END_TEST
+
+/* Two cores that share a device's kernels halve what steps cost one after the other, not what the memory takes. */
+START_TEST(cores_share_steps)
+{
+    g_autoptr(EchDevice) both = device("tpu-v5p", NULL);
+    g_autoptr(EchDevice) one = device("tpu-v5p", "kernel.megacore=1");
+    EchLayout array = layout("f32[8192,1024]{1,0:T(8,128)}");
+    EchKernel kernel = {.kind = ECH_KERNEL_STREAM, .results = &array, .n_results = 1, .operands = &array, .n_operands = 1, .fused = true, .body = {.simple = 1},
+                        .windows = {.n_output = 2, .n_iterations = 2, .buffers = 2, .output = {16, 8}, .iterations = {64, 1}}};
+    EchKernelCost two = price_as(both, ECH_KERNEL_COMPILER, &kernel), single = price_as(one, ECH_KERNEL_COMPILER, &kernel);
+    ck_assert_int_le(llabs(single.latency - 2 * two.latency), 2);
+    ck_assert_int_eq(single.hbm, two.hbm);
+}
+END_TEST
+
+/* A copy that keeps its lanes moves bytes; one that makes them rows passes every register through the cross-lane unit. */
+START_TEST(relayouts)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    EchLayout from = layout("f32[64,1024,1024]{2,1,0:T(8,128)}"), rows = layout("f32[64,1024,1024]{2,0,1:T(8,128)}"), lanes = layout("f32[64,1024,1024]{1,2,0:T(8,128)}");
+    EchKernel kernel = {.kind = ECH_KERNEL_COPY, .results = &rows, .n_results = 1, .operands = &from, .n_operands = 1};
+    EchKernelCost plain = price_as(chip, ECH_KERNEL_HARDWARE, &kernel);
+    kernel.results = &lanes;
+    EchKernelCost crossed = price_as(chip, ECH_KERNEL_HARDWARE, &kernel);
+    ck_assert_int_eq(plain.compute, 0);
+    ck_assert_int_gt(crossed.compute, 200 * ECH_PS_PER_US); /* 65536 registers, 5 cycles each */
+    ck_assert_int_gt(crossed.time, plain.time + crossed.compute / 2);
+}
+END_TEST
+
+/* Small products of a batch go into a step together. */
+START_TEST(batches)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    EchKernelModel model;
+    ck_assert(ech_kernel_model_init(&model, chip, ECH_KERNEL_COMPILER, NULL));
+    EchLayout operands[] = {layout("bf16[64,128,64]{2,1,0:T(8,128)(2,1)}"), layout("bf16[64,64,128]{2,1,0:T(8,128)(2,1)}")}, result = layout("bf16[64,128,128]{2,1,0:T(8,128)(2,1)}");
+    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &result, .n_results = 1, .operands = operands, .n_operands = 2, .lhs = 0, .rhs = 1, .fused = true,
+                        .contraction = {.batch = 64, .m = 128, .n = 128, .k = 64, .taps = 1, .passes = 1}};
+    EchKernelCost cost;
+    ech_kernel_price(&model, &kernel, true, &cost);
+    ck_assert_uint_ge(cost.blocks.batch, 8);
+    ck_assert_uint_le(cost.blocks.steps, 8);
+    ck_assert_uint_le(cost.vmem, model.budget);
+    ck_assert_int_lt(cost.time, 40 * ECH_PS_PER_US); /* the compiler says 16.5 us */
+}
+END_TEST
+
 START_TEST(tables)
 {
     g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
@@ -145,6 +224,10 @@ int main(void)
     tcase_add_test(test, bounds);
     tcase_add_test(test, counterfactuals);
     tcase_add_test(test, streams);
+    tcase_add_test(test, operands_on_chip);
+    tcase_add_test(test, cores_share_steps);
+    tcase_add_test(test, relayouts);
+    tcase_add_test(test, batches);
     tcase_add_test(test, tables);
     suite_add_tcase(suite, test);
     SRunner *runner = srunner_create(suite);
