@@ -29,6 +29,8 @@ typedef struct {
     EchAllocator base;
     EchBytes limit, alignment;
     uint64_t growth, coalesce_regions, garbage_collection, two_ended;
+    EchBytes collective; /* JAX: taken by the pool for collectives */
+    bool unified;
     double fragmentation_fraction;
     EchBytes pool, next_region, max_waste;
     EchBytes largest_alloc;
@@ -435,16 +437,35 @@ static bool unknown(const char *name, const char *const *names, GError **error)
 }
 
 static const char *const jax_names[] = {"mem_fraction", "preallocate", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
-                                        "XLA_PYTHON_CLIENT_ALLOCATOR", NULL};
+                                        "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "--xla_gpu_enable_allocator_spatial_partitioning",
+                                        "TF_FORCE_UNIFIED_MEMORY", "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB", "XLA_PJRT_GPU_HOST_MEMORY_PREALLOCATE", "TF_BFC_MEMORY_DUMP",
+                                        "TF_DETERMINISTIC_ALLOCATOR", NULL};
+
+/* Known words that change nothing about where device allocations go: the host's pool, dumps, what only cudaMallocAsync reads, retries in time. */
+static bool no_effect(const char *name)
+{
+    static const char *const names[] = {"XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB", "XLA_PJRT_GPU_HOST_MEMORY_PREALLOCATE", "TF_BFC_MEMORY_DUMP", "TF_DETERMINISTIC_ALLOCATOR",
+                                        "gpu_host_mem_limit_in_mb", "disallow_retry_on_allocation_failure", NULL};
+    return g_strv_contains(names, name);
+}
+
+/* Unified memory: more than there is may be had (gpu_helpers.cc: the total times max(1, fraction)). */
+static void take_fraction(Bfc *self, double fraction)
+{
+    EchBytes total = self->base.memory.capacity;
+    self->limit = (EchBytes)(fraction * (double)total);
+    if (fraction > 1)
+        self->base.memory.capacity = self->limit;
+}
 
 static bool jax_set(Bfc *self, const char *name, const char *value, GError **error)
 {
     const char *given = value ? value : "true";
     if (strcmp(name, "mem_fraction") == 0 || g_str_has_suffix(name, "_CLIENT_MEM_FRACTION")) {
         double fraction;
-        if (!ratio_of(name, given, 1, &fraction, error))
+        if (!ratio_of(name, given, self->unified ? 1000 : 1, &fraction, error))
             return false;
-        self->limit = (EchBytes)(fraction * (double)self->base.memory.capacity);
+        take_fraction(self, fraction);
         return true;
     }
     if (strcmp(name, "preallocate") == 0 || strcmp(name, "XLA_PYTHON_CLIENT_PREALLOCATE") == 0) {
@@ -454,8 +475,26 @@ static bool jax_set(Bfc *self, const char *name, const char *value, GError **err
         self->growth = !preallocate;
         return true;
     }
-    if (strcmp(name, "XLA_PYTHON_CLIENT_ALLOCATOR") == 0)
-        return true; /* chose this class */
+    if (strcmp(name, "XLA_PYTHON_CLIENT_ALLOCATOR") == 0) {
+        if (strcmp(given, "default") == 0 || strcmp(given, "bfc") == 0)
+            return true;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is not simulated; expected default, bfc, platform or cuda_async", name, given);
+        return false;
+    }
+    if (strcmp(name, "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB") == 0) {
+        /* Another pool takes it from the device at the start. */
+        uint64_t mib;
+        if (!ech_parse_u64(given, &mib, error))
+            return false;
+        self->collective = ech_bytes_mul(mib, UINT64_C(1) << 20);
+        return true;
+    }
+    if (g_str_has_suffix(name, "xla_gpu_enable_allocator_spatial_partitioning"))
+        return flag_of(name, given, &self->two_ended, error);
+    if (strcmp(name, "TF_FORCE_UNIFIED_MEMORY") == 0)
+        return true; /* read before the others */
+    if (no_effect(name))
+        return true;
     return unknown(name, jax_names, error);
 }
 
@@ -464,14 +503,18 @@ static bool jax_configure(EchAllocator *base, const char *text, GError **error)
 {
     Bfc *self = (Bfc *)base;
     self->limit = (EchBytes)(0.75 * (double)base->memory.capacity);
+    self->unified = text && (strstr(text, "TF_FORCE_UNIFIED_MEMORY=1") || strstr(text, "TF_FORCE_UNIFIED_MEMORY=true"));
     if (!each_setting(text, jax_set, self, error))
         return false;
     self->limit = ech_round_up(self->limit, UINT64_C(2) << 20);
+    base->memory.capacity -= MIN(self->collective, base->memory.capacity);
     return true;
 }
 
 static const char *const tensorflow_names[] = {"allow_growth", "per_process_gpu_memory_fraction", "internal_fragmentation_fraction", "garbage_collection",
-                                               "gpu_system_memory_size_in_mb", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_GPU_GARBAGE_COLLECTION", NULL};
+                                               "gpu_system_memory_size_in_mb", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_GPU_GARBAGE_COLLECTION",
+                                               "experimental.internal_fragmentation_fraction", "gpu_host_mem_limit_in_mb", "disallow_retry_on_allocation_failure",
+                                               "TF_FORCE_UNIFIED_MEMORY", "TF_BFC_MEMORY_DUMP", "TF_DETERMINISTIC_ALLOCATOR", NULL};
 
 static bool tensorflow_set(Bfc *self, const char *name, const char *value, GError **error)
 {
@@ -480,13 +523,15 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         return flag_of(name, given, &self->growth, error);
     if (strcmp(name, "garbage_collection") == 0 || strcmp(name, "TF_ENABLE_GPU_GARBAGE_COLLECTION") == 0)
         return flag_of(name, given, &self->garbage_collection, error);
-    if (strcmp(name, "internal_fragmentation_fraction") == 0)
+    if (strcmp(name, "TF_FORCE_UNIFIED_MEMORY") == 0 || no_effect(name))
+        return true;
+    if (strcmp(name, "internal_fragmentation_fraction") == 0 || strcmp(name, "experimental.internal_fragmentation_fraction") == 0)
         return ratio_of(name, given, 1, &self->fragmentation_fraction, error);
     if (strcmp(name, "per_process_gpu_memory_fraction") == 0) {
         double fraction;
-        if (!ratio_of(name, given, 1, &fraction, error))
+        if (!ratio_of(name, given, self->unified ? 1000 : 1, &fraction, error))
             return false;
-        self->limit = (EchBytes)(fraction * (double)self->base.memory.capacity);
+        take_fraction(self, fraction);
         return true;
     }
     if (strcmp(name, "gpu_system_memory_size_in_mb") == 0) {
@@ -507,6 +552,7 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     EchBytes total = base->memory.capacity, reserve = MAX(UINT64_C(300) << 20, total / 20);
     self->limit = total > reserve ? total - reserve : total;
     self->garbage_collection = 1;
+    self->unified = text && (strstr(text, "TF_FORCE_UNIFIED_MEMORY=1") || strstr(text, "TF_FORCE_UNIFIED_MEMORY=true"));
     return each_setting(text, tensorflow_set, self, error);
 }
 

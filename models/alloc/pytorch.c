@@ -618,7 +618,14 @@ static uint32_t get_free_block(PyTorch *self, uint32_t pool, EchBytes size)
     if (!it.leaf)
         return 0;
     uint32_t at = ech_tree_iter_value(it);
-    if (is_expandable(self, &self->blocks[at])) {
+    if (!self->expandable && is_expandable(self, &self->blocks[at])) {
+        /* Segments of a start state from when the option was on. */
+        while (it.leaf && is_expandable(self, &self->blocks[ech_tree_iter_value(it)]))
+            it = ech_tree_next(it);
+        if (!it.leaf)
+            return 0;
+        at = ech_tree_iter_value(it);
+    } else if (is_expandable(self, &self->blocks[at])) {
         for (;;) {
             EchTreeIter next = ech_tree_next(it);
             if (!next.leaf || !is_expandable(self, &self->blocks[at]))

@@ -279,8 +279,50 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     return start;
 }
 
+static const char *setting(const EchTrace *trace, const char *name)
+{
+    g_autofree char *key = g_strconcat("allocator_settings.", name, NULL);
+    const char *value = ech_trace_get_property(trace, key);
+    return value ? value : "";
+}
+
+/* Settings may be made by calls too, and those of later releases may be unknown here: what was in effect is recorded value by value. */
+static char *settings_in_effect(const EchTrace *trace)
+{
+    g_autoptr(GString) spec = g_string_new("pytorch");
+    char separator = ':';
+    uint64_t bytes;
+    if (strcmp(setting(trace, "expandable_segments"), "true") == 0) {
+        g_string_append_printf(spec, "%cexpandable_segments:True", separator);
+        separator = ',';
+    }
+    if (ech_parse_u64(setting(trace, "max_split_size"), &bytes, NULL) && bytes > UINT64_C(20) << 20 && bytes < UINT64_C(1) << 50) {
+        g_string_append_printf(spec, "%cmax_split_size_mb:%" G_GUINT64_FORMAT, separator, bytes >> 20);
+        separator = ',';
+    }
+    double threshold = g_ascii_strtod(setting(trace, "garbage_collection_threshold"), NULL);
+    if (threshold > 0 && threshold < 1) {
+        g_string_append_printf(spec, "%cgarbage_collection_threshold:%s", separator, setting(trace, "garbage_collection_threshold"));
+        separator = ',';
+    }
+    const char *divisions = setting(trace, "roundup_power2_divisions");
+    for (const char *at = strchr(divisions, ':'); at; at = strchr(at + 1, ':')) {
+        if (at[1] < '2' || at[1] > '9')
+            continue;
+        g_string_append_printf(spec, "%croundup_power2_divisions:[%s]", separator, divisions);
+        break;
+    }
+    return g_string_free(g_steal_pointer(&spec), FALSE);
+}
+
 char *ech_alloc_recorded_spec(const EchTrace *trace)
 {
-    const char *conf = ech_trace_get_property(trace, "allocator_settings.PYTORCH_CUDA_ALLOC_CONF");
-    return conf && *conf ? g_strdup_printf("pytorch:%s", conf) : g_strdup("pytorch");
+    const char *conf = setting(trace, "PYTORCH_CUDA_ALLOC_CONF");
+    g_autofree char *effect = settings_in_effect(trace);
+    if (!*conf || (strstr(effect, "expandable_segments") && !strstr(conf, "expandable_segments")))
+        return g_steal_pointer(&effect);
+    g_autofree char *said = g_strconcat("pytorch:", conf, NULL);
+    EchAllocDevice device = {.capacity = UINT64_C(1) << 30};
+    g_autoptr(EchAllocator) probe = ech_allocator_new(said, &device, NULL);
+    return probe ? g_steal_pointer(&said) : g_steal_pointer(&effect);
 }

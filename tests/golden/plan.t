@@ -6,11 +6,11 @@ exact: 5 buffers
   lower bound  12 B (12 bytes), 0.00 % below the height
 $ cat $T/out.csv
 id,lower,upper,size,offset
-b1,0,3,4,8
-b2,3,9,4,8
+b1,0,3,4,0
+b2,3,9,4,0
 b3,0,9,4,4
-b4,9,21,4,4
-b5,0,21,4,0
+b4,9,21,4,0
+b5,0,21,4,8
 $ echelon plan $T/in.csv --planner xla:algorithm=spatial,alignment=4,limit=8 -o $T/heaps.csv | sed '/ time /d'
 xla:algorithm=spatial,alignment=4,limit=8: 5 buffers
   height       12 B (12 bytes)

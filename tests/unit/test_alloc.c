@@ -115,6 +115,9 @@ START_TEST(jax_and_tensorflow_take_their_share)
         {"XLA_PYTHON_CLIENT_MEM_FRACTION=.5,XLA_PYTHON_CLIENT_PREALLOCATE=false", 40 * GIB},
         {"tensorflow:per_process_gpu_memory_fraction=0.25,allow_growth=true", 20 * GIB},
         {"tensorflow:allow_growth", 76 * GIB},
+        {"XLA_PYTHON_CLIENT_MEM_FRACTION=2,TF_FORCE_UNIFIED_MEMORY=1", 160 * GIB},
+        {"jax:--xla_gpu_enable_allocator_spatial_partitioning,XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8", 60 * GIB},
+        {"tensorflow:experimental.internal_fragmentation_fraction=0.1,TF_FORCE_UNIFIED_MEMORY=1,per_process_gpu_memory_fraction=1.5", 120 * GIB},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(EchAllocator) allocator = open_allocator(cases[i].spec, 80 * GIB);
@@ -224,6 +227,8 @@ static const struct {
     {"jax:mem_fraction=2", "is no fraction of the memory"},
     {"tensorflow:allow_grwth", "did you mean 'allow_growth'?"},
     {"bfc:alignment=300", "is no power of two"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR=vmm", "is not simulated"},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION=2", "is no fraction of the memory"},
     {"plugin", "no shared object given"},
 };
 
@@ -249,6 +254,8 @@ START_TEST(words_choose_the_allocator)
         {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", 32 * MIB},
         {"PYTORCH_ALLOC_CONF=expandable_segments:True", 2 * MIB},
         {"XLA_PYTHON_CLIENT_ALLOCATOR=bfc", 768 * MIB},
+        /* 768 MiB are not there any more: nine tenths, and so on, until it fits. */
+        {"jax:XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB=512", 528361728},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(EchAllocator) allocator = open_allocator(cases[i].spec, GIB);
