@@ -663,7 +663,7 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
 }
 
 /* One device of a capture of several: its link and its memory are its own. The first, unless capture_device says another. */
-static EchTrace *select_device(const EchCase *c, EchTrace *trace, EchDiag *diag, GError **error)
+static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
     const char *text = text_or_null(c->config, "capture_device");
     size_t n;
@@ -685,11 +685,12 @@ static EchTrace *select_device(const EchCase *c, EchTrace *trace, EchDiag *diag,
         ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
         return NULL;
     }
-    if (n < 2 && !text)
+    const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
+    if (n < 2 && !text && !pageable)
         return ech_trace_ref(trace);
     if (n > 1)
         ech_diag_remark(diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)", list->str, chosen);
-    EchSelectOptions options = {.device = (uint32_t)chosen};
+    EchSelectOptions options = {.device = n > 1 || text ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
     return ech_trace_select(trace, &options, NULL, error);
 }
 
@@ -709,7 +710,7 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
             trace = merged;
         }
     } else {
-        trace = select_device(c, import->trace, result->pass_diag, error);
+        trace = select_device(c, import->trace, result->device, result->pass_diag, error);
         if (trace)
             find_recorded_device(trace, result);
     }

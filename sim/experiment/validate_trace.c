@@ -303,11 +303,18 @@ static void compare(Validator *v, uint32_t device, const EchRun *run, const EchI
     }
 }
 
+/* Devices that were measured here have a memory of pageable pages with a link of its own. */
+static const char *pageable_memory(const EchDevice *device)
+{
+    const EchMemory *memory = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
+    return memory ? memory->name : NULL;
+}
+
 static bool validate_device(Validator *v, uint32_t device, GError **error)
 {
     size_t n = ech_trace_n_ops(v->trace);
     g_autofree EchId *ops = g_new(EchId, n + 1);
-    EchSelectOptions options = {.device = v->has_loops ? ECH_NONE : device, .clock = !v->has_loops, .forget = true};
+    EchSelectOptions options = {.device = v->has_loops ? ECH_NONE : device, .clock = !v->has_loops, .forget = true, .pageable = pageable_memory(v->device)};
     g_autoptr(EchTrace) paced = ech_trace_select(v->trace, &options, ops, error);
     if (!paced)
         return false;
@@ -389,7 +396,9 @@ static void write_notes(const Validator *v, EchValidation *validation)
         note(validation, "Copies: the host link of %s (rate, latency, both directions together), each beside what it was recorded beside.", v->device->name);
     if (links)
         note_links(v, validation);
-    if (pageable)
+    if (pageable && pageable_memory(v->device))
+        note(validation, "Pageable copies: the device's own link of pageable memory.");
+    else if (pageable)
         note(validation, "Pageable copies pass through a staging buffer of the driver; the model's link is that of pinned memory, so they come out too fast.");
     if (unified)
         note(validation, "Migrations of unified memory pay for page faults and small blocks; the model prices their bytes over the link only.");

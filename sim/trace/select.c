@@ -72,6 +72,7 @@ typedef struct {
     bool *keep;         /* by op */
     EchId *strings;     /* by string */
     EchId *memories;    /* by memory */
+    EchId pageable;     /* memory of pageable copies, or ECH_NONE */
     bool *gone;         /* by memory: another device's, and nothing that is kept touches it */
 } Selection;
 
@@ -255,6 +256,13 @@ static uint32_t add_clock(Selection *s, EchId *delay)
     return n;
 }
 
+/* As CUPTI's names say it, in Kineto's and Nsight's captures and ours. */
+static bool is_pageable(const char *name)
+{
+    const char *open = strchr(name, '(');
+    return open && strstr(open, "Pageable");
+}
+
 static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
 {
     const EchTrace *trace = s->trace;
@@ -266,8 +274,9 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
         op.name = mapped(s->strings, op.name);
         op.stack = mapped(s->strings, op.stack);
         if (op.kind == ECH_OP_COPY) {
-            op.memory_from = s->memories[op.memory_from];
-            op.memory_to = s->memories[op.memory_to];
+            bool pageable = s->pageable != ECH_NONE && is_pageable(ech_trace_string(trace, old->name));
+            op.memory_from = pageable && is_host_name(ech_trace_memory(trace, old->memory_from)) ? s->pageable : s->memories[old->memory_from];
+            op.memory_to = pageable && is_host_name(ech_trace_memory(trace, old->memory_to)) ? s->pageable : s->memories[old->memory_to];
         }
         if (s->options->forget && op.kind == ECH_OP_KERNEL && ech_trace_kernel_known(trace, (EchId)i))
             op.recorded.duration = ECH_TIME_NONE;
@@ -313,6 +322,7 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
     choose_ops(&s);
     find_gone(&s);
     copy_tables(&s);
+    s.pageable = options->pageable ? ech_trace_builder_memory(builder, options->pageable) : ECH_NONE;
     EchId next = delay ? add_clock(&s, delay) : 0;
     for (size_t i = 0; i < n_ops; i++)
         map[i] = keep[i] ? next++ : ECH_NONE;

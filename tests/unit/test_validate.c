@@ -1,6 +1,7 @@
 /* Validation of recorded traces: what was replayed validates itself, recordings never predict themselves, devices of a capture are apart. */
 #include "sim/experiment/validate.h"
 
+#include "models/device/device_yaml.h"
 #include "sim/base/error.h"
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
@@ -165,6 +166,43 @@ START_TEST(selection)
 }
 END_TEST
 
+/* On a device with pageable memory, copies that were recorded as pageable take its link. */
+START_TEST(pageable_copies)
+{
+    static const char text[] = "name: p\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 64MB, read: 1TB/s, write: 1TB/s}\n  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
+                               "  pages: {kind: host-pageable, capacity: 64GB}\nlinks:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s}\n"
+                               "  pages: {from: pages, to: hbm, to_device: 2GB/s, from_device: 1GB/s}\nunits:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "device", &error);
+    g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    static const struct {
+        const char *name;
+        bool out;
+        EchTime predicted;
+    } rows[] = {{"Memcpy HtoD (Pinned -> Device)", false, ECH_PS_PER_MS}, {"Memcpy HtoD (Pageable -> Device)", false, 5 * ECH_PS_PER_MS}, {"Memcpy DtoH (Device -> Pageable)", true, 10 * ECH_PS_PER_MS}};
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchId host = ech_trace_builder_memory(builder, "host"), hbm = ech_trace_builder_memory(builder, "hbm"), queue = ech_trace_builder_queue(builder, "s", ECH_QUEUE_COPY, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchOp op = ech_op_init(ECH_OP_COPY);
+        op.name = ech_trace_builder_string(builder, rows[i].name, -1);
+        op.queue = queue;
+        op.memory_from = rows[i].out ? hbm : host;
+        op.memory_to = rows[i].out ? host : hbm;
+        op.bytes = 10000000;
+        op.bytes_origin = ECH_KNOWN;
+        op.recorded = (EchRecorded){(EchTime)i * 20 * ECH_PS_PER_MS, ECH_PS_PER_MS};
+        ech_trace_builder_op(builder, op);
+    }
+    g_autoptr(EchTrace) trace = finish(builder);
+    g_autoptr(EchValidation) validation = ech_validate_trace(trace, device, &error);
+    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(validation->n_pairs, G_N_ELEMENTS(rows));
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
+        ck_assert_int_eq(validation->pairs[i].predicted, rows[i].predicted);
+}
+END_TEST
+
 START_TEST(nothing_recorded)
 {
     g_autoptr(EchDevice) device = load_device();
@@ -228,6 +266,7 @@ int main(void)
     tcase_add_test(cases, recordings_never_predict_themselves);
     tcase_add_test(cases, devices_are_apart);
     tcase_add_test(cases, selection);
+    tcase_add_test(cases, pageable_copies);
     tcase_add_test(cases, nothing_recorded);
     tcase_add_test(cases, absurd_times);
     tcase_add_test(cases, real_profile);
