@@ -2,6 +2,7 @@
 
 #include "models/kernel/stalls.h"
 #include "models/layout/advice.h"
+#include "models/memory/onchip.h"
 #include "sim/base/error.h"
 
 #include <string.h>
@@ -46,6 +47,17 @@ static EchId add_array(const Maker *maker, const char *name, EchId memory, const
     buffer.role = (uint8_t)role;
     buffer.dtype = (uint8_t)ech_dtype_parse(dtype, strlen(dtype));
     buffer.resident = 1;
+    return ech_trace_builder_buffer(maker->b, buffer);
+}
+
+static EchId add_block(const Maker *maker, const char *name, EchId memory, EchBytes bytes)
+{
+    EchBuffer buffer = ech_buffer_init();
+    buffer.name = ech_trace_builder_string(maker->b, name, -1);
+    buffer.memory = memory;
+    buffer.role = ECH_ROLE_TEMPORARY;
+    buffer.resident = 1;
+    buffer.bytes = bytes;
     return ech_trace_builder_buffer(maker->b, buffer);
 }
 
@@ -188,8 +200,19 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
             windows[o][s] = add_array(&maker, window, on_chip, type, blocks[o][0], blocks[o][1], ECH_ROLE_TEMPORARY, vector->space);
         }
     }
-    EchId accumulator = add_array(&maker, "accumulator", on_chip, "f32", bm, bn, ECH_ROLE_TEMPORARY, vector->space);
-    EchBytes taken = ech_trace_builder_peek_buffer(b, accumulator)->bytes;
+    /* Sums stay in the matrix units' accumulators as far as those reach; the rest goes through vector memory at every step. */
+    EchAccumulators sums = ech_onchip_accumulators(device, bm, bn);
+    const EchMemory *units = ech_device_memory_kind(device, ECH_MEM_ACCUMULATOR);
+    EchId spilled = ECH_NONE;
+    EchBytes taken = sums.spilled;
+    if (sums.held > 0)
+        (void)add_block(&maker, "accumulators", ech_trace_builder_memory(b, units->name), sums.held);
+    if (sums.spilled > 0)
+        spilled = add_block(&maker, sums.held > 0 ? "sums beyond the accumulators" : "accumulator", on_chip, sums.spilled);
+    if (sums.held > 0 && sums.spilled > 0) {
+        g_autofree char *block = ech_format_bytes(sums.block), *held = ech_format_bytes(sums.held);
+        ech_diag_remark(diag, "matmul: a block's sums take %s, the accumulators hold %s: the rest is read and written in vector memory at every step", block, held);
+    }
     for (size_t o = 0; o < 3; o++)
         taken = ech_bytes_add(taken, ech_bytes_mul(slots[o], ech_trace_builder_peek_buffer(b, windows[o][0])->bytes));
     remark_windows(&maker, device, taken, diag);
@@ -216,6 +239,10 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
             for (size_t o = 0; o < 2; o++) {
                 EchId window = windows[o][(next[o] + slots[o] - 1) % slots[o]];
                 ech_trace_builder_use(b, window, ECH_READ, ech_trace_builder_peek_buffer(b, window)->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+            }
+            if (spilled != ECH_NONE && bk < options->k) {
+                ech_trace_builder_use(b, spilled, ECH_READ, sums.spilled, ECH_PATTERN_STREAM, ECH_INFERRED);
+                ech_trace_builder_use(b, spilled, ECH_WRITE, sums.spilled, ECH_PATTERN_STREAM, ECH_INFERRED);
             }
             continue;
         }

@@ -1286,8 +1286,8 @@ static bool has_engine(const EchOp *op, const EchPrice *price)
     return price->link != ECH_NONE && op->kind == ECH_OP_COPY;
 }
 
-/* Copies between memories are asked for ahead: set-up, or the latency of on-chip memory, of one overlaps the bytes of the one before on its queue. What a size
- * curve has beyond the bytes does not: it was measured of copies one after the other. */
+/* Copies between memories are asked for ahead: set-up, or the latency of on-chip memory, overlaps the bytes of those before on its queue. What a size curve has
+ * beyond the bytes does not: it was measured of copies one after the other. */
 static bool sets_up_ahead(const EchOp *op, const EchPrice *price)
 {
     return op->kind == ECH_OP_COPY && op->memory_from != op->memory_to && !price->on_engine;
@@ -1408,8 +1408,8 @@ static void start_op(EchMachine *m, uint32_t queue)
     q->start = m->now;
     EchTime fixed = price->fixed;
     if (sets_up_ahead(&m->ops[id], price)) {
-        /* n copies of b bytes take n max(set-up, b / rate). */
-        EchTime begin = MAX(q->ready, MIN(q->issued, m->now));
+        /* Over a link each set-up follows the one before: n copies of b bytes take n max(set-up, b / rate). The latency of a memory passes for all that are asked for at once. */
+        EchTime begin = has_engine(&m->ops[id], price) ? MAX(q->ready, MIN(q->issued, m->now)) : MIN(q->ready, m->now);
         q->issued = ech_time_add(begin, fixed);
         fixed = MAX(q->issued - m->now, 0);
     }

@@ -1,5 +1,7 @@
 #include "sim/report/report.h"
 
+#include "models/memory/onchip.h"
+
 #include <string.h>
 #include <zlib.h>
 
@@ -267,6 +269,30 @@ EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTi
     g_array_sort(holders, compare_holders);
     *ret_n = holders->len;
     return (EchHolder *)(void *)g_array_steal(holders, NULL);
+}
+
+/* Windows */
+
+EchWindows ech_report_windows(const EchReport *report, const char *name)
+{
+    EchWindows windows = {0};
+    const EchMemory *memory = ech_device_memory(report->device, name);
+    if (!memory || memory->kind != ECH_MEM_VECTOR)
+        return windows;
+    windows.kept = memory->kernel_reserved;
+    const EchProgram *program = report->program;
+    for (size_t i = 0; program && i < program->n_instructions; i++) {
+        EchBytes own = ech_program_scoped_bytes(&program->instructions[i], ECH_SPACE_VECTOR);
+        if (own == 0)
+            continue;
+        windows.kernels++;
+        windows.spilled = ech_bytes_add(windows.spilled, ech_onchip_fit(memory, own).spilled);
+        if (own > windows.most) {
+            windows.most = own;
+            windows.kernel = program->instructions[i].name;
+        }
+    }
+    return windows;
 }
 
 /* Longest operations */

@@ -62,6 +62,17 @@ typedef struct {
 EchHolding *ech_report_holdings(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 void ech_holdings_free(EchHolding *holdings, size_t n);
 
+/** What the kernels of a program keep of an on-chip memory for themselves, besides the values placed there. */
+typedef struct {
+    EchBytes kept;            /**< By the compiler, for all of them: the device's kernel_reserved. */
+    EchBytes most;            /**< Of the largest. */
+    const char *kernel;       /**< Its name; borrowed from the program, or NULL. */
+    uint64_t kernels;         /**< That have any. */
+    EchBytes spilled;         /**< Beyond what is kept, summed over kernels. */
+} EchWindows;
+/** Zeros where there is no program, or the memory has no number in it. */
+EchWindows ech_report_windows(const EchReport *report, const char *memory);
+
 /** Operations of one kind and name together: layers of a network share their names. */
 typedef struct {
     const char *name;         /**< Borrowed from the trace. */

@@ -143,6 +143,16 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         add_holders(b, report, holders, MIN(n, 8));
         add_holdings(b, report, m);
+        EchWindows windows = ech_report_windows(report, m->name);
+        if (windows.kept > 0 || windows.kernels > 0) {
+            open_object(b, "windows");
+            add_u64(b, "kept_bytes", windows.kept);
+            add_u64(b, "most_bytes", windows.most);
+            add_text(b, "kernel", windows.kernel);
+            add_u64(b, "kernels", windows.kernels);
+            add_u64(b, "spilled_bytes", windows.spilled);
+            json_builder_end_object(b);
+        }
         g_autoptr(EchPadding) padding = ech_padding_new(report->trace, m->name, run, m->peak_at);
         if (padding->bytes > 0) {
             json_builder_set_member_name(b, "padding");

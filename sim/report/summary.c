@@ -1,4 +1,5 @@
 /* The terminal summary: whether it fits, how long, what bounds it, then the tables. */
+#include "models/memory/onchip.h"
 #include "sim/report/padding.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
@@ -273,6 +274,22 @@ static const char *placed_by(const EchReport *report)
     return strcmp(source, "made by echelon") == 0 ? "placed by the compiler's rules" : "placed by the compiler";
 }
 
+/* What a kind of on-chip memory has of its own. */
+static void append_onchip(GString *out, const EchReport *report, const EchMemoryRun *m, size_t live)
+{
+    const EchMemory *memory = ech_device_memory(report->device, m->name);
+    EchWindows windows = ech_report_windows(report, m->name);
+    if (windows.kernels > 0) {
+        g_autofree char *most = ech_format_bytes(windows.most), *kept = ech_format_bytes(windows.kept), *spilled = ech_format_bytes(windows.spilled);
+        g_string_append_printf(out, "      besides, kernels' own windows: %s at most (%s), of %s kept for them", most, windows.kernel ? windows.kernel : "?", kept);
+        if (windows.spilled > 0)
+            g_string_append_printf(out, "; %s beyond that, over all kernels", spilled);
+        g_string_append_c(out, '\n');
+    }
+    if (memory && memory->kind == ECH_MEM_SCALAR && live > 0)
+        g_string_append_printf(out, "      read in words of 32 bits: %zu values hold %zu bytes\n", live, (size_t)ech_onchip_scalar_bytes(live));
+}
+
 static void append_memories(GString *out, const EchReport *report)
 {
     const EchRun *run = report->run;
@@ -298,6 +315,7 @@ static void append_memories(GString *out, const EchReport *report)
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         append_holders(out, report, holders, n, 5, "    ");
+        append_onchip(out, report, m, n);
         g_autoptr(EchPadding) padding = ech_padding_new(report->trace, m->name, run, m->peak_at);
         ech_padding_text(out, report->trace, padding, 3, "      ");
         any = true;
