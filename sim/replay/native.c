@@ -73,7 +73,8 @@ struct EchNative {
     Tick *capped_end;  /* and when they end. */
     double *terms;     /* m_jk, row j, column k. */
     double *system;    /* Scratch of the elimination. */
-    uint32_t *rows;
+    uint32_t *rows;    /* Resources that bound something at the last solution, */
+    uint32_t n_rows;   /* so many. */
     uint32_t *queue;   /* Slow path: dirty resources. */
     uint32_t *todo;
     double *want;      /* Scratch of the filling. */
@@ -361,6 +362,7 @@ static bool solve_levels(EchNative *e)
     }
     for (uint32_t i = 0; i < n; i++)
         e->resources[e->rows[i]].level = a[i * width + n];
+    e->n_rows = n;
     return true;
 }
 
@@ -583,9 +585,9 @@ static void solve(EchNative *e)
             if (r->n_bound > 0 || r->n == 0)
                 continue;
             double used = r->capped;
-            for (uint32_t k = 0; k < e->n_resources; k++)
-                if (e->resources[k].n_bound > 0)
-                    used += e->terms[(size_t)j * e->n_resources + k] * e->resources[k].level;
+            const double *terms = e->terms + (size_t)j * e->n_resources;
+            for (uint32_t i = 0; i < e->n_rows; i++)
+                used += terms[e->rows[i]] * e->resources[e->rows[i]].level;
             if (used > r->capacity * (1 + tolerance)) {
                 saturate(e, j);
                 again = true;

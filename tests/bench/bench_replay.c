@@ -1,5 +1,6 @@
 /* Operations replayed per second with 1, 4, 16 and 64 demands alive, by the native engine and by SimGrid, beside raw SimGrid activities in the same
- * run; start-up and peak memory. Prints figures and ratios; decides nothing. */
+ * run; start-up and peak memory; events of captured files imported a second. Prints figures and ratios; decides nothing. */
+#include "sim/import/import.h"
 #include "sim/replay/replay.h"
 
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +20,14 @@ static double seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* For what happens in another process. */
+static double wall(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
@@ -163,11 +173,41 @@ static double replay_rate(EchEngine engine, uint32_t queues, uint32_t n)
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
     options.engine = engine;
-    double begin = seconds();
+    double (*clock)(void) = engine == ECH_ENGINE_SIMGRID ? wall : seconds;
+    double begin = clock();
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
-    double spent = seconds() - begin;
+    double spent = clock() - begin;
     /* Answered by the other engine: no figure. */
     return run && (engine == ECH_ENGINE_SIMGRID) == (strcmp(run->provenance.engine, "simgrid") == 0) ? (double)run->ops / spent : 0;
+}
+
+/* Events of captured files a second, where such files are at hand. */
+static void import_rates(void)
+{
+    static const char *const folders[] = {"kineto", "memory_snapshot", "xplane", "nsys"};
+    for (size_t f = 0; f < G_N_ELEMENTS(folders); f++) {
+        g_autofree char *folder = g_build_filename(ECH_SHARED, "traces", folders[f], NULL);
+        g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+        double spent = 0, events = 0;
+        uint64_t bytes = 0, files = 0;
+        for (const char *name = dir ? g_dir_read_name(dir) : NULL; name && files < 8; name = g_dir_read_name(dir)) {
+            g_autofree char *path = g_build_filename(folder, name, NULL);
+            struct stat status;
+            if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 64 << 20)
+                continue;
+            double begin = seconds();
+            EchImportOptions options = {.loop_trips = 1};
+            g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, NULL);
+            if (!import || !import->trace)
+                continue;
+            spent += seconds() - begin;
+            events += (double)ech_trace_n_ops(import->trace);
+            bytes += (uint64_t)status.st_size;
+            files++;
+        }
+        if (files > 0)
+            printf("imported %-16s %10.0f operations a second (%" G_GUINT64_FORMAT " files, %.1f MB as stored)\n", folders[f], events / spent, files, (double)bytes / 1e6);
+    }
 }
 
 /* bench_replay native|replay LIVE: one of them only, for a profiler. */
@@ -183,9 +223,9 @@ int main(int argc, char **argv)
     static const uint32_t lives[] = {1, 4, 16, 64};
     if (argc == 3)
         return one(argv[1], (uint32_t)CLAMP(atoi(argv[2]), 1, 64));
-    double begin = seconds();
+    double begin = wall();
     const EchFluidModule *module = ech_simgrid_module(NULL);
-    double load = seconds() - begin;
+    double load = wall() - begin;
     printf("%-28s %10s %10s %10s %10s\n", "per second, alive:", "1", "4", "16", "64");
     double native[4], raw[4], replayed[4], on_simgrid[4];
     for (int i = 0; i < 4; i++) {
@@ -201,10 +241,11 @@ int main(int argc, char **argv)
     if (module) {
         printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "native / raw SimGrid", native[0] / raw[0], native[1] / raw[1], native[2] / raw[2], native[3] / raw[3]);
         printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "replay native / raw SimGrid", replayed[0] / raw[0], replayed[1] / raw[1], replayed[2] / raw[2], replayed[3] / raw[3]);
-        begin = seconds();
+        begin = wall();
         replay_rate(ECH_ENGINE_SIMGRID, 1, 2);
-        printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (seconds() - begin) * 1e3);
+        printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (wall() - begin) * 1e3);
     }
+    import_rates();
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("peak memory %.0f MiB with the spans of 10^6 operations\n", (double)usage.ru_maxrss / 1024);
