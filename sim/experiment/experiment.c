@@ -694,14 +694,58 @@ static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevic
     return ech_trace_select(trace, &options, NULL, error);
 }
 
+/* Does the program keep more in an on-chip memory than @device has of it? */
+static bool exceeds_chip(const EchProgram *program, const EchDevice *device)
+{
+    static const int32_t spaces[] = {ECH_SPACE_VECTOR, ECH_SPACE_COMMON};
+    for (size_t k = 0; k < G_N_ELEMENTS(spaces); k++) {
+        EchBytes bytes = ech_program_space_bytes(program, spaces[k]);
+        const EchMemory *memory = ech_device_space(device, spaces[k]);
+        if (bytes > 0 && (!memory || bytes > memory->capacity || (memory->available > 0 && bytes > memory->available)))
+            return true;
+    }
+    return false;
+}
+
+/* A program goes to another chip as it was placed. Where that chip has less on-chip memory, its compiler would have placed it otherwise: so does the
+ * place pass, unless the user chose passes. Owned. */
+static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, EchResult *result)
+{
+    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0 && g_strcmp0(result->device->family, "tpu") == 0;
+    for (guint k = 0; k < passes->len; k++)
+        other &= !ech_pass_is_program(passes->pdata[k]);
+    if (!other)
+        return ech_program_ref(program);
+    if (!program->assignment) {
+        EchProgramAssignment *made = ech_program_assign(program, 0, NULL, NULL);
+        if (made)
+            ech_program_set_assignment(program, made, "made by echelon");
+    }
+    if (!exceeds_chip(program, result->device))
+        return ech_program_ref(program);
+    g_autoptr(GPtrArray) again = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    EchPass *place = ech_pass_new("place", NULL);
+    if (place)
+        g_ptr_array_add(again, place);
+    g_autoptr(GError) error = NULL;
+    EchProgram *placed = ech_passes_run_program(again, result->device, program, result->pass_diag, &error);
+    if (!placed) {
+        ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has, and cannot be placed again: %s", result->device->name, error->message);
+        return ech_program_ref(program);
+    }
+    ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has: placed again as that chip's compiler would (--pass place)", result->device->name);
+    return placed;
+}
+
 /* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
 static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay, EchResult *result, GError **error)
 {
     g_autoptr(EchTrace) trace = NULL;
     if (import->program) {
-        g_autoptr(EchProgram) program = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
-        if (!program)
+        g_autoptr(EchProgram) passed = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
+        if (!passed)
             return false;
+        g_autoptr(EchProgram) program = place_again(passes, passed, result);
         trace = ech_experiment_lower(program, result->device, &result->reference, (EchKernelTime)replay->kernel_time, replay->trips, result->pass_diag, error);
         result->program = g_steal_pointer(&program);
         if (trace && import->resident) {

@@ -352,6 +352,25 @@ static const EchValue *speaker(const Lowerer *l, const EchValueBuffer *buffer)
     return best;
 }
 
+/* "fusion.3{1}" for a member of a tuple result, as XLA writes it; the plain name for an array, and for what a start makes for its done. */
+static char *position_name(const EchProgram *p, const EchInstruction *definer, uint32_t position)
+{
+    GString *text = g_string_new(definer->name);
+    if (position == 0 || definer->opcode == ECH_HLO_COPY_START || definer->opcode == ECH_HLO_ASYNC_START)
+        return g_string_free(text, FALSE);
+    EchId shape = definer->shape;
+    for (unsigned depth = 0; position > 0 && p->shapes[shape].is_tuple && depth < 64; depth++) {
+        uint32_t k = 0, n = p->shapes[shape].n_elements;
+        while (k + 1 < n && ech_program_member_position(p, shape, k + 1) <= position)
+            k++;
+        g_string_append_printf(text, "%c%u", depth == 0 ? '{' : ',', k);
+        position -= ech_program_member_position(p, shape, k);
+        shape = p->elements[p->shapes[shape].first_element + k];
+    }
+    g_string_append_c(text, '}');
+    return g_string_free(text, FALSE);
+}
+
 static void make_trace_buffer(Lowerer *l, EchId b)
 {
     const EchProgram *p = l->p;
@@ -364,7 +383,10 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     EchId shape = ech_program_subshape(p, definer->shape, value->defined.position);
     g_autofree char *text = ech_program_shape_text(p, shape);
     EchBuffer made = ech_buffer_init();
-    made.name = ech_trace_builder_string(l->b, definer->name, -1);
+    g_autofree char *name = position_name(p, definer, value->defined.position);
+    made.name = ech_trace_builder_string(l->b, name, -1);
+    if (definer->op_name)
+        made.stack = ech_trace_builder_string(l->b, definer->op_name, -1);
     made.memory = ech_trace_builder_memory(l->b, memory_name(l, buffer->space));
     made.role = (uint8_t)role_of(buffer);
     made.dtype = p->shapes[shape].dtype;

@@ -66,6 +66,14 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
         const char *shape = ech_trace_string(report->trace, buffer->shape);
         if (*shape && !strstr(name, shape))
             g_string_append_printf(out, "  %.60s", shape);
+        if (buffer->dense > 0 && buffer->dense < buffer->bytes - buffer->bytes / 100)
+            g_string_append_printf(out, ", %.0f %% padding", 100 * (double)(buffer->bytes - buffer->dense) / (double)buffer->bytes);
+        /* Where the program's source says it comes from: the end of the path tells most. */
+        const char *stack = ech_trace_string(report->trace, buffer->stack);
+        if (*stack && !strchr(stack, '\n') && !strstr(name, stack)) {
+            size_t length = strlen(stack), room = 72;
+            g_string_append_printf(out, "  %s%s", length > room ? "..." : "", stack + (length > room ? length - room : 0));
+        }
         while (out->len && out->str[out->len - 1] == ' ')
             g_string_truncate(out, out->len - 1);
         g_string_append_c(out, '\n');
