@@ -92,6 +92,9 @@ static void tell(const EchDiag *diag)
 
 static bool write_trace(const EchTrace *trace, const EchTraceWriter *writer, const char *title, const char *path, GError **error)
 {
+    /* Our own file goes out in pieces: it may be far larger than what else is in memory. */
+    if (path && strcmp(writer->name, "ech") == 0 && !g_str_has_suffix(path, ".gz"))
+        return ech_trace_file_write(trace, path, error);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(GBytes) bytes = writer->write(trace, title, diag, error);
     if (!bytes)
@@ -159,7 +162,7 @@ int ech_verb_import(int argc, char **argv)
     }
     tell(import->diag);
     if (bare && !(strict && !ech_diag_check_strict(import->diag, &error)))
-        trace = ech_import_with_counters(import, bare, &error);
+        trace = ech_import_with_counters(import, bare);
     if (!trace) {
         g_prefix_error(&error, "%s: ", rest[0]);
         return ech_cli_fail(error);

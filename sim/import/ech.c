@@ -11,41 +11,25 @@ static int probe(const uint8_t *head, size_t n)
     return ech_trace_file_probe(head, n) ? 2 : 0;
 }
 
-EchTrace *ech_import_with_counters(const EchImport *import, const EchTrace *trace, GError **error)
+EchTrace *ech_import_with_counters(const EchImport *import, EchTrace *trace)
 {
-    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+    g_autoptr(GPtrArray) pairs = g_ptr_array_new_with_free_func(g_free);
     const EchDiag *tables[] = {import->records, import->diag};
     for (size_t t = 0; t < G_N_ELEMENTS(tables); t++) {
         size_t n;
         const EchDiagRow *rows = ech_diag_rows(tables[t], &n);
         for (size_t i = 0; i < n; i++) {
-            g_autofree char *key = g_strdup_printf("%s.%s", t == 0 ? "records" : rows[i].fatal_if_strict ? "dropped" : "noted", rows[i].name);
-            char value[24];
-            g_snprintf(value, sizeof value, "%" G_GUINT64_FORMAT, rows[i].count);
-            ech_trace_builder_set_property(builder, key, value);
+            g_ptr_array_add(pairs, g_strdup_printf("%s.%s", t == 0 ? "records" : rows[i].fatal_if_strict ? "dropped" : "noted", rows[i].name));
+            g_ptr_array_add(pairs, g_strdup_printf("%" G_GUINT64_FORMAT, rows[i].count));
         }
     }
     const char *const *remarks = ech_diag_remarks(import->diag);
     for (size_t i = 0; remarks[i]; i++) {
-        char key[32];
-        g_snprintf(key, sizeof key, "remark.%zu", i);
-        ech_trace_builder_set_property(builder, key, remarks[i]);
+        g_ptr_array_add(pairs, g_strdup_printf("remark.%zu", i));
+        g_ptr_array_add(pairs, g_strdup(remarks[i]));
     }
-    return ech_trace_builder_finish(builder, error);
-}
-
-static bool without_counters(EchImport *ret, GError **error)
-{
-    static const char *const prefixes[] = {"records.", "noted.", "dropped.", "remark."};
-    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(ret->trace);
-    for (size_t i = 0; i < G_N_ELEMENTS(prefixes); i++)
-        ech_trace_builder_drop_properties(builder, prefixes[i]);
-    EchTrace *trace = ech_trace_builder_finish(builder, error);
-    if (!trace)
-        return false;
-    ech_trace_unref(ret->trace);
-    ret->trace = trace;
-    return true;
+    g_ptr_array_add(pairs, NULL);
+    return ech_trace_with_properties(trace, (const char *const *)pairs->pdata);
 }
 
 static bool ech_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
@@ -78,7 +62,13 @@ static bool ech_read(EchSource *source, const EchImportOptions *options, EchImpo
             continue;
         any = true;
     }
-    return any ? without_counters(ret, error) : true;
+    if (any) {
+        static const char *const prefixes[] = {"records.", "noted.", "dropped.", "remark.", NULL};
+        EchTrace *plain = ech_trace_without_properties(ret->trace, prefixes);
+        ech_trace_unref(ret->trace);
+        ret->trace = plain;
+    }
+    return true;
 }
 
 const EchImportClass ech_import_ech = {

@@ -6,6 +6,7 @@
 
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #define ZLIB_CONST
 #include <zlib.h>
 
@@ -35,6 +36,7 @@ struct EchSource {
     bool gzip;
     uint8_t *head; /* of a gzip source, else NULL */
     size_t n_head;
+    size_t given_back; /* bytes of the map, from its beginning, whose pages were given back */
     size_t position; /* plain: next raw byte; gzip: next compressed byte is in stream.next_in */
     z_stream stream;
     bool stream_open, stream_done;
@@ -162,6 +164,18 @@ const uint8_t *ech_source_head(EchSource *source, size_t *ret_n)
     return source->head;
 }
 
+/* A stream goes over the map once: pages behind it are given back, or a file of gigabytes would count as memory in use. They can be read again. */
+static void give_back(EchSource *source, size_t consumed)
+{
+    enum { STEP = 4 << 20 };
+    if (!source->mapped || consumed < source->given_back + 2 * (size_t)STEP)
+        return;
+    size_t n = (consumed - source->given_back - STEP) / STEP * STEP;
+    void *at = (char *)g_mapped_file_get_contents(source->mapped) + source->given_back;
+    if (madvise(at, n, MADV_DONTNEED) == 0)
+        source->given_back += n;
+}
+
 gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error)
 {
     if (!source->gzip) {
@@ -169,6 +183,7 @@ gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error
         if (got)
             memcpy(buffer, source->raw + source->position, got);
         source->position += got;
+        give_back(source, source->position);
         return (gssize)got;
     }
     if (!source->stream_open) {
@@ -176,7 +191,10 @@ gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error
             return -1;
         source->stream_open = true;
     }
-    return stream_read(source, &source->stream, &source->stream_done, &source->produced, buffer, n, error);
+    gssize got = stream_read(source, &source->stream, &source->stream_done, &source->produced, buffer, n, error);
+    if (source->stream.next_in)
+        give_back(source, (size_t)(source->stream.next_in - source->raw));
+    return got;
 }
 
 GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error)

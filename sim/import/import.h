@@ -59,7 +59,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchImport, ech_import_free)
 
 /** @trace (the import's own, or what its program was lowered to) with the import's counters and remarks as properties, to be written to a file: reading that
  * file gives the import again. */
-EchTrace *ech_import_with_counters(const EchImport *import, const EchTrace *trace, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchTrace *ech_import_with_counters(const EchImport *import, EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;
 /** @trace with the resident buffers of @profile (a memory_profile) besides its own, each counted in @diag: a buffer that is as large as one that is resident
  * already in the same memory (a program's argument, a profiler's known start) is taken to be that one; those of devices that the trace does not have stay out. */
 EchTrace *ech_import_add_resident(const EchTrace *trace, const EchTrace *profile, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -1071,6 +1071,14 @@ static EchId path_text(Reader *r, GArray *paths, uint32_t at, GString *scratch, 
     return path->text;
 }
 
+/* Gives an array's memory back; an empty one stands in its place. */
+static void drop(GArray **array)
+{
+    guint size = g_array_get_element_size(*array);
+    g_array_unref(*array);
+    *array = g_array_new(FALSE, FALSE, size);
+}
+
 /* Each launch and allocation gets the operators and Python functions that enclose it on its thread, innermost first. */
 static void join_stacks(Reader *r)
 {
@@ -1123,7 +1131,7 @@ static void join_stacks(Reader *r)
             ech_capture_item(r->capture, lookup->item)->stack = path_text(r, paths, g_array_index(open, uint32_t, open->len - 1), scratch, &budget);
     }
     ech_diag_note(r->ret->diag, "cpu_spans_kept_as_stacks", r->spans->len);
-    g_array_set_size(r->spans, 0);
+    drop(&r->spans);
 }
 
 static void set_u64_property(Reader *r, const char *key, uint64_t value)
@@ -1185,8 +1193,10 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     join_stacks(r);
     if (options->beside && !merge_snapshot(r, options->beside, error))
         return false;
-    g_array_set_size(r->launches, 0);
-    g_array_set_size(r->sides, 0);
+    /* What the trace is made of is in the capture now: the rest goes before the trace comes. */
+    drop(&r->launches);
+    drop(&r->sides);
+    drop(&r->shapes);
     return ech_capture_finish(r->capture, error);
 }
 

@@ -23,7 +23,12 @@
 
 #include "sim/base/error.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAGIC "echelon-trace 1 "
 
@@ -235,14 +240,26 @@ static void print_op(Printer *p, uint32_t at, const EchOp *op)
     g_string_append_c(out, '\n');
 }
 
-GString *ech_trace_file_print(const EchTrace *trace)
+typedef void (*Piece)(const char *text, size_t n, void *data);
+
+/* Hands on what has been printed once it is much, or (@all) whatever there is. */
+static void hand_on(GString *out, Piece piece, void *data, bool all)
+{
+    enum { MUCH = 1 << 20 };
+    if (!piece || (!all && out->len < MUCH))
+        return;
+    piece(out->str, out->len, data);
+    g_string_truncate(out, 0);
+}
+
+static void print_all(const EchTrace *trace, GString *out, Piece piece, void *data)
 {
     size_t n_strings = ech_trace_n_strings(trace);
     g_autofree uint32_t *table = g_new(uint32_t, n_strings + 1);
     memset(table, 0xff, (n_strings + 1) * sizeof *table);
     g_autofree uint32_t *counts = g_new0(uint32_t, n_strings + 1);
     g_autoptr(GArray) shared = g_array_new(FALSE, FALSE, sizeof(EchId));
-    GString *out = g_string_new(MAGIC);
+    g_string_append(out, MAGIC);
     Printer p = {trace, out, table, counts, shared};
     put_quoted(out, ech_trace_format(trace));
     g_string_append_c(out, '\n');
@@ -262,6 +279,7 @@ GString *ech_trace_file_print(const EchTrace *trace)
     for (uint32_t i = 0; i < shared->len; i++) {
         put_quoted(out, ech_trace_string(trace, g_array_index(shared, EchId, i)));
         g_string_append_c(out, '\n');
+        hand_on(out, piece, data, false);
     }
     g_string_append_printf(out, "memories %zu\n", ech_trace_n_memories(trace));
     for (EchId i = 0; i < ech_trace_n_memories(trace); i++) {
@@ -276,18 +294,73 @@ GString *ech_trace_file_print(const EchTrace *trace)
         g_string_append_c(out, '\n');
     }
     g_string_append_printf(out, "buffers %zu\n", ech_trace_n_buffers(trace));
-    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         print_buffer(&p, &ech_trace_buffers(trace)[i]);
+        hand_on(out, piece, data, false);
+    }
     g_string_append_printf(out, "ops %zu\n", ech_trace_n_ops(trace));
-    for (uint32_t i = 0; i < ech_trace_n_ops(trace); i++)
+    for (uint32_t i = 0; i < ech_trace_n_ops(trace); i++) {
         print_op(&p, i, &ech_trace_ops(trace)[i]);
+        hand_on(out, piece, data, false);
+    }
+    hand_on(out, piece, data, true);
+}
+
+GString *ech_trace_file_print(const EchTrace *trace)
+{
+    GString *out = g_string_new(NULL);
+    print_all(trace, out, NULL, NULL);
     return out;
+}
+
+void ech_trace_file_stream(const EchTrace *trace, void (*piece)(const char *text, size_t n, void *data), void *data)
+{
+    g_autoptr(GString) out = g_string_new(NULL);
+    print_all(trace, out, piece, data);
+}
+
+typedef struct {
+    FILE *file;
+    int failure; /* errno of the first failed write, or 0 */
+} Writing;
+
+static void write_piece(const char *text, size_t n, void *data)
+{
+    Writing *writing = data;
+    if (!writing->failure && fwrite(text, 1, n, writing->file) != n)
+        writing->failure = errno ? errno : EIO;
+}
+
+static bool write_failed(const char *path, int failure, GError **error)
+{
+    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(failure), "%s: cannot write: %s", path, g_strerror(failure));
+    return false;
 }
 
 bool ech_trace_file_write(const EchTrace *trace, const char *path, GError **error)
 {
-    g_autoptr(GString) text = ech_trace_file_print(trace);
-    return g_file_set_contents(path, text->str, (gssize)text->len, error);
+    /* A device or a pipe is written to as it is; a file is replaced when its new contents are whole. */
+    bool replace = !g_file_test(path, G_FILE_TEST_EXISTS) || g_file_test(path, G_FILE_TEST_IS_REGULAR);
+    g_autofree char *temporary = g_strconcat(path, ".XXXXXX", NULL);
+    int fd = replace ? g_mkstemp_full(temporary, O_WRONLY | O_CLOEXEC, 0666) : open(path, O_WRONLY | O_CLOEXEC);
+    Writing writing = {.file = fd < 0 ? NULL : fdopen(fd, "w")};
+    if (!writing.file) {
+        int failure = errno;
+        if (fd >= 0)
+            close(fd);
+        return write_failed(path, failure, error);
+    }
+    errno = 0;
+    ech_trace_file_stream(trace, write_piece, &writing);
+    if (fclose(writing.file) != 0 && !writing.failure)
+        writing.failure = errno;
+    if (!writing.failure && replace && g_rename(temporary, path) != 0)
+        writing.failure = errno;
+    if (!writing.failure)
+        return true;
+    if (replace)
+        g_unlink(temporary);
+    return write_failed(path, writing.failure, error);
 }
 
 /* ---- reading ---- */

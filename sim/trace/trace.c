@@ -23,6 +23,7 @@ struct EchTrace {
     GPtrArray *memories; /* owned names */
     GArray *ops, *uses, *deps, *work, *buffers, *queues;
     GPtrArray *properties; /* key, value, key, value... */
+    EchTrace *base;        /* whose strings these are (ech_trace_with_properties), or NULL */
 };
 
 struct EchTraceBuilder {
@@ -173,9 +174,13 @@ void ech_trace_unref(EchTrace *trace)
     if (!trace || atomic_fetch_sub(&trace->references, 1) != 1)
         return;
     g_free(trace->format);
-    g_string_free(trace->strings.arena, TRUE);
-    g_array_unref(trace->strings.offsets);
-    g_free(trace->strings.table);
+    if (trace->base) {
+        ech_trace_unref(trace->base);
+    } else {
+        g_string_free(trace->strings.arena, TRUE);
+        g_array_unref(trace->strings.offsets);
+        g_free(trace->strings.table);
+    }
     g_ptr_array_unref(trace->memories);
     g_array_unref(trace->ops);
     g_array_unref(trace->uses);
@@ -256,11 +261,65 @@ const char *ech_trace_get_property(const EchTrace *trace, const char *key)
     return NULL;
 }
 
+static void hash_piece(const char *text, size_t n, void *data)
+{
+    uint64_t *hash = data;
+    for (size_t i = 0; i < n; i++)
+        *hash = (*hash ^ (uint8_t)text[i]) * UINT64_C(1099511628211);
+}
+
 uint64_t ech_trace_hash(const EchTrace *trace)
 {
-    g_autoptr(GString) text = ech_trace_file_print(trace);
-    return hash_bytes(text->str, text->len);
+    uint64_t hash = UINT64_C(14695981039346656037);
+    ech_trace_file_stream(trace, hash_piece, &hash);
+    return hash;
 }
+
+/* Shares all but the properties, of which there are none yet. */
+static EchTrace *view_of(EchTrace *trace)
+{
+    EchTrace *view = g_new(EchTrace, 1);
+    *view = *trace;
+    atomic_init(&view->references, 1);
+    view->base = ech_trace_ref(trace);
+    view->format = g_strdup(trace->format);
+    g_ptr_array_ref(view->memories);
+    g_array_ref(view->ops);
+    g_array_ref(view->uses);
+    g_array_ref(view->deps);
+    g_array_ref(view->work);
+    g_array_ref(view->buffers);
+    g_array_ref(view->queues);
+    view->properties = g_ptr_array_new_with_free_func(g_free);
+    return view;
+}
+
+EchTrace *ech_trace_with_properties(EchTrace *trace, const char *const *pairs)
+{
+    EchTraceBuilder builder = {.trace = view_of(trace)};
+    for (guint i = 0; i + 1 < trace->properties->len; i += 2)
+        ech_trace_builder_set_property(&builder, trace->properties->pdata[i], trace->properties->pdata[i + 1]);
+    for (; pairs[0] && pairs[1]; pairs += 2)
+        ech_trace_builder_set_property(&builder, pairs[0], pairs[1]);
+    g_clear_pointer(&builder.property_index, g_hash_table_unref);
+    return builder.trace;
+}
+
+EchTrace *ech_trace_without_properties(EchTrace *trace, const char *const *prefixes)
+{
+    EchTrace *view = view_of(trace);
+    for (guint i = 0; i + 1 < trace->properties->len; i += 2) {
+        bool dropped = false;
+        for (const char *const *prefix = prefixes; *prefix; prefix++)
+            dropped |= g_str_has_prefix(trace->properties->pdata[i], *prefix);
+        if (!dropped) {
+            g_ptr_array_add(view->properties, g_strdup(trace->properties->pdata[i]));
+            g_ptr_array_add(view->properties, g_strdup(trace->properties->pdata[i + 1]));
+        }
+    }
+    return view;
+}
+
 
 EchTraceBuilder *ech_trace_builder_new(const char *format)
 {
@@ -440,19 +499,6 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
     g_ptr_array_add(properties, g_strdup(key));
     g_hash_table_insert(builder->property_index, properties->pdata[properties->len - 1], GUINT_TO_POINTER(properties->len));
     g_ptr_array_add(properties, g_strdup(value));
-}
-
-void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix)
-{
-    g_clear_pointer(&builder->property_index, g_hash_table_unref);
-    g_autoptr(GPtrArray) old = builder->trace->properties;
-    GPtrArray *kept = builder->trace->properties = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i + 1 < old->len; i += 2) {
-        if (g_str_has_prefix(old->pdata[i], prefix))
-            continue;
-        g_ptr_array_add(kept, g_steal_pointer(&old->pdata[i]));
-        g_ptr_array_add(kept, g_steal_pointer(&old->pdata[i + 1]));
-    }
 }
 
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error)

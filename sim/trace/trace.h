@@ -180,6 +180,11 @@ const char *ech_trace_get_property(const EchTrace *trace, const char *key);
 /** 64-bit content hash (FNV-1a over the canonical file form). */
 uint64_t ech_trace_hash(const EchTrace *trace);
 
+/** The same trace (sharing all but properties) with these properties besides its own: key, value, key, value..., NULL. A key that is there gets the new value. Owned by the caller. */
+EchTrace *ech_trace_with_properties(EchTrace *trace, const char *const *pairs) G_GNUC_WARN_UNUSED_RESULT;
+/** The same trace without the properties whose keys begin with one of the NULL-terminated @prefixes. Owned by the caller. */
+EchTrace *ech_trace_without_properties(EchTrace *trace, const char *const *prefixes) G_GNUC_WARN_UNUSED_RESULT;
+
 const char *ech_op_kind_name(EchOpKind kind);
 const char *ech_dtype_name(EchDtype dtype);
 /** Bits of an element (4 for s4); 0 for none, token and tuple. */
@@ -220,8 +225,6 @@ EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use);
 size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder);
 size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder);
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value);
-/** Takes away the properties whose keys begin with @prefix. */
-void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix);
 /** Verifies V1..V14 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
  * must still be freed. */
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error) G_GNUC_WARN_UNUSED_RESULT;

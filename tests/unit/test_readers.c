@@ -263,7 +263,7 @@ static void there_and_back(const char *path)
     g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, NULL);
     if (!import || !import->trace)
         return;
-    g_autoptr(EchTrace) counted = ech_import_with_counters(import, import->trace, NULL);
+    g_autoptr(EchTrace) counted = ech_import_with_counters(import, import->trace);
     ck_assert_ptr_nonnull(counted);
     g_autoptr(GString) text = ech_trace_file_print(counted), plain = ech_trace_file_print(import->trace);
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, "again.ech");
