@@ -8,6 +8,7 @@
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
 #include "sim/report/writers.h"
+#include "sim/trace/file.h"
 #include "sim/trace/select.h"
 
 #include <glib/gstdio.h>

@@ -501,6 +501,19 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
     g_ptr_array_add(properties, g_strdup(value));
 }
 
+void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix)
+{
+    g_clear_pointer(&builder->property_index, g_hash_table_unref);
+    g_autoptr(GPtrArray) old = builder->trace->properties;
+    GPtrArray *kept = builder->trace->properties = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i + 1 < old->len; i += 2) {
+        if (g_str_has_prefix(old->pdata[i], prefix))
+            continue;
+        g_ptr_array_add(kept, g_steal_pointer(&old->pdata[i]));
+        g_ptr_array_add(kept, g_steal_pointer(&old->pdata[i + 1]));
+    }
+}
+
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error)
 {
     g_clear_pointer(&builder->property_index, g_hash_table_unref);

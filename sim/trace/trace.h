@@ -225,6 +225,8 @@ EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use);
 size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder);
 size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder);
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value);
+/** Takes away the properties whose keys begin with @prefix. */
+void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix);
 /** Verifies V1..V14 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
  * must still be freed. */
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -65,13 +65,13 @@ static void assert_lossless(const EchTrace *trace, const char *what)
 static void assert_import_is_idempotent(EchImport *import, const char *what)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchTrace) first = ech_import_with_counters(import, import->trace, &error);
+    g_autoptr(EchTrace) first = ech_import_with_counters(import, import->trace);
     ck_assert_msg(first != NULL, "%s: %s", what, error ? error->message : "");
     g_autoptr(GString) text = ech_trace_file_print(first);
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, what);
     g_autoptr(EchImport) again = ech_import_source(source, NULL, NULL, &error);
     ck_assert_msg(again != NULL, "%s: %s", what, error ? error->message : "");
-    g_autoptr(EchTrace) second = ech_import_with_counters(again, again->trace, &error);
+    g_autoptr(EchTrace) second = ech_import_with_counters(again, again->trace);
     ck_assert_msg(second != NULL, "%s: %s", what, error ? error->message : "");
     g_autoptr(GString) text2 = ech_trace_file_print(second);
     ck_assert_msg(text->len == text2->len && memcmp(text->str, text2->str, text->len) == 0, "%s: the import of the import differs", what);
