@@ -445,6 +445,8 @@ static EchBytes preset_peak(const Assigner *a, const Heap *heap)
     for (guint k = 0; k < stretches->len; k++) {
         const Stretch *stretch = &g_array_index(stretches, Stretch, k);
         const EchValue *value = &p->values[stretch->value];
+        if (value->start == value->end) /* a result that nothing reads */
+            continue;
         bool ends = soonest <= stretch->start;
         soonest = ends ? INT64_MAX : soonest;
         for (guint j = live->len; ends && j-- > 0;) {

@@ -75,6 +75,86 @@ static int compare_heaps(gconstpointer a, gconstpointer b)
     return (x->space > y->space) - (x->space < y->space);
 }
 
+static bool is_array(const EchProgram *program, const EchInstruction *i)
+{
+    const EchLayout *layout = ech_program_layout(program, i->shape);
+    return layout && layout->rank > 0;
+}
+
+/* A scalar that comes of arrays is written to memory by the vector unit; one that comes of scalars never leaves the core's registers. */
+static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
+{
+    const EchComputation *body = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &program->computations[ech_program_called(program, i, 0)] : NULL;
+    for (uint32_t k = 0; body && k < body->n; k++) {
+        if (is_array(program, &program->instructions[body->first + k]))
+            return true;
+    }
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        if (is_array(program, &program->instructions[ech_program_operand(program, i, k)]))
+            return true;
+    }
+    return false;
+}
+
+/* Does an allocation hold anything that needs memory: an array of rank 1 or more, or a scalar made of one? */
+static bool holds_arrays(const EchProgram *program, const EchProgramAssignment *assignment, const EchAllocation *allocation)
+{
+    for (uint32_t k = 0; k < allocation->n_assigned; k++) {
+        EchId v = assignment->assigned[allocation->first_assigned + k].value;
+        if (v == ECH_NONE)
+            return true;
+        const EchValue *value = &program->values[v];
+        const EchInstruction *definer = &program->instructions[value->defined.instruction];
+        const EchLayout *layout = ech_program_layout(program, ech_program_subshape(program, definer->shape, value->defined.position));
+        if (layout && (layout->rank > 0 || (!value->is_phi && comes_of_arrays(program, definer))))
+            return true;
+    }
+    return false;
+}
+
+static EchMemoryAnalysis analyse(const EchProgram *program, const EchProgramAssignment *assignment)
+{
+    EchMemoryAnalysis m = {0};
+    bool tpu = program->platform == ECH_PLATFORM_TPU;
+    for (size_t a = 0; a < assignment->n_allocations; a++) {
+        const EchAllocation *allocation = &assignment->allocations[a];
+        bool host = allocation->space == ECH_SPACE_HOST;
+        if (!host && allocation->space != ECH_SPACE_HBM)
+            continue;
+        EchBytes bytes = allocation->bytes;
+        EchBytes *argument = host ? &m.host_argument : &m.argument, *output = host ? &m.host_output : &m.output;
+        EchBytes *alias = host ? &m.host_alias : &m.alias, *temp = host ? &m.host_temp : &m.temp;
+        if (allocation->is_parameter)
+            *argument = ech_bytes_add(*argument, bytes);
+        if (allocation->is_live_out)
+            *output = ech_bytes_add(*output, bytes);
+        if (allocation->is_parameter && allocation->is_live_out)
+            *alias = ech_bytes_add(*alias, bytes);
+        if (allocation->is_constant && !host)
+            m.constant = ech_bytes_add(m.constant, bytes);
+        if (allocation->is_temp) {
+            /* The TPU rounds to its heap's alignment, and reports nothing for scalars and tuple tables alone. */
+            EchBytes counted = !tpu || host ? bytes : holds_arrays(program, assignment, allocation) ? ech_round_up(bytes, 16384) : 0;
+            *temp = ech_bytes_add(*temp, counted);
+        }
+    }
+    m.peak = assignment->peak;
+    return m;
+}
+
+/* The compiler's peak counts by the order in which it made the assignment, which an assignment that was read does not tell: where ours comes to the same
+ * sizes, its peak is the compiler's. 0 where it does not. */
+static EchBytes peak_by_rules(const EchProgram *program, const EchProgramAssignment *read)
+{
+    g_autoptr(EchDiag) quiet = ech_diag_new();
+    g_autoptr(EchProgramAssignment) made = ech_program_assign(program, 0, quiet, NULL);
+    if (!made)
+        return 0;
+    EchMemoryAnalysis theirs = analyse(program, read), ours = analyse(program, made);
+    theirs.peak = ours.peak;
+    return memcmp(&theirs, &ours, sizeof ours) == 0 ? ours.peak : 0;
+}
+
 void ech_program_heap_figures(const EchProgram *program, EchProgramAssignment *assignment)
 {
     g_autoptr(GArray) heaps = g_array_new(FALSE, TRUE, sizeof(struct EchHeapFigures));
@@ -102,6 +182,8 @@ void ech_program_heap_figures(const EchProgram *program, EchProgramAssignment *a
     g_array_sort(heaps, compare_heaps);
     assignment->n_heaps = heaps->len;
     assignment->heaps = (struct EchHeapFigures *)(void *)g_array_free(g_steal_pointer(&heaps), FALSE);
+    if (assignment->peak == 0 && !assignment->made)
+        assignment->peak = peak_by_rules(program, assignment);
     if (assignment->peak == 0)
         assignment->peak = ech_bytes_add(fixed, largest);
 }
@@ -134,70 +216,7 @@ EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space)
     return total;
 }
 
-static bool is_array(const EchProgram *program, const EchInstruction *i)
-{
-    const EchLayout *layout = ech_program_layout(program, i->shape);
-    return layout && layout->rank > 0;
-}
-
-/* A scalar that comes of arrays is written to memory by the vector unit; one that comes of scalars never leaves the core's registers. */
-static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
-{
-    const EchComputation *body = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &program->computations[ech_program_called(program, i, 0)] : NULL;
-    for (uint32_t k = 0; body && k < body->n; k++) {
-        if (is_array(program, &program->instructions[body->first + k]))
-            return true;
-    }
-    for (uint32_t k = 0; k < i->n_operands; k++) {
-        if (is_array(program, &program->instructions[ech_program_operand(program, i, k)]))
-            return true;
-    }
-    return false;
-}
-
-/* Does an allocation hold anything that needs memory: an array of rank 1 or more, or a scalar made of one? */
-static bool holds_arrays(const EchProgram *program, const EchAllocation *allocation)
-{
-    for (uint32_t k = 0; k < allocation->n_assigned; k++) {
-        EchId v = program->assignment->assigned[allocation->first_assigned + k].value;
-        if (v == ECH_NONE)
-            return true;
-        const EchValue *value = &program->values[v];
-        const EchInstruction *definer = &program->instructions[value->defined.instruction];
-        const EchLayout *layout = ech_program_layout(program, ech_program_subshape(program, definer->shape, value->defined.position));
-        if (layout && (layout->rank > 0 || (!value->is_phi && comes_of_arrays(program, definer))))
-            return true;
-    }
-    return false;
-}
-
 EchMemoryAnalysis ech_program_memory_analysis(const EchProgram *program)
 {
-    EchMemoryAnalysis m = {0};
-    const EchProgramAssignment *assignment = program->assignment;
-    bool tpu = program->platform == ECH_PLATFORM_TPU;
-    for (size_t a = 0; assignment && a < assignment->n_allocations; a++) {
-        const EchAllocation *allocation = &assignment->allocations[a];
-        bool host = allocation->space == ECH_SPACE_HOST;
-        if (!host && allocation->space != ECH_SPACE_HBM)
-            continue;
-        EchBytes bytes = allocation->bytes;
-        EchBytes *argument = host ? &m.host_argument : &m.argument, *output = host ? &m.host_output : &m.output;
-        EchBytes *alias = host ? &m.host_alias : &m.alias, *temp = host ? &m.host_temp : &m.temp;
-        if (allocation->is_parameter)
-            *argument = ech_bytes_add(*argument, bytes);
-        if (allocation->is_live_out)
-            *output = ech_bytes_add(*output, bytes);
-        if (allocation->is_parameter && allocation->is_live_out)
-            *alias = ech_bytes_add(*alias, bytes);
-        if (allocation->is_constant && !host)
-            m.constant = ech_bytes_add(m.constant, bytes);
-        if (allocation->is_temp) {
-            /* The TPU rounds to its heap's alignment, and reports nothing for scalars and tuple tables alone. */
-            EchBytes counted = !tpu || host ? bytes : holds_arrays(program, allocation) ? ech_round_up(bytes, 16384) : 0;
-            *temp = ech_bytes_add(*temp, counted);
-        }
-    }
-    m.peak = assignment ? assignment->peak : 0;
-    return m;
+    return program->assignment ? analyse(program, program->assignment) : (EchMemoryAnalysis){0};
 }
