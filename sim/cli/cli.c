@@ -21,8 +21,21 @@ const EchVerb *ech_verbs(size_t *ret_n)
     return verb_table;
 }
 
+static EchCliDescribe describe_options;
+static void *describe_data;
+
+void ech_cli_describe(EchCliDescribe describe, void *data)
+{
+    describe_options = describe;
+    describe_data = data;
+}
+
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest)
 {
+    if (describe_options) {
+        describe_options(entries, describe_data);
+        return false;
+    }
     const EchVerb *verb = verb_table;
     while (verb->name && strcmp(verb->name, argv[0]) != 0)
         verb++;

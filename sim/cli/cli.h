@@ -28,6 +28,14 @@ const EchVerb *ech_verbs(size_t *ret_n);
 /** Parses options of a verb with GOption (allowing them anywhere); remaining arguments go to *ret_rest (owned, NULL-terminated).
  * On failure prints the message and the verb's usage to stderr and returns false (exit code ECH_EXIT_USAGE). --help prints and exits 0. */
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest);
+/** Called with a verb's options in place of parsing them, for the manual and the completions. */
+typedef void (*EchCliDescribe)(const GOptionEntry *entries, void *data);
+/** From now on (NULL: no longer) ech_cli_options() hands options to @describe and returns false. */
+void ech_cli_describe(EchCliDescribe describe, void *data);
+/** The manual page (groff), made of the tables of verbs, options, passes, allocators, planners, formats and writers. */
+GString *ech_cli_manual(void) G_GNUC_WARN_UNUSED_RESULT;
+/** A completion script for "bash", "zsh" or "fish"; NULL for another shell. */
+GString *ech_cli_completion(const char *shell) G_GNUC_WARN_UNUSED_RESULT;
 /** Prints "echelon: MESSAGE" to stderr and returns ECH_EXIT_FAILED (ECH_EXIT_USAGE for ECH_ERROR_CONFIG). Frees the error. */
 int ech_cli_fail(GError *error);
 /** A progress bar on stderr if it is a terminal; @done of @total. Ends with done == total. */

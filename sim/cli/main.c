@@ -16,6 +16,20 @@ int main(int argc, char **argv)
         ech_cli_print("echelon " ECH_VERSION "\n");
         return ECH_EXIT_DONE;
     }
+    if (strcmp(name, "--print-man") == 0 && argc == 2) {
+        g_autoptr(GString) page = ech_cli_manual();
+        ech_cli_print(page->str);
+        return ECH_EXIT_DONE;
+    }
+    if (strcmp(name, "--print-completion") == 0) {
+        g_autoptr(GString) script = argc == 3 ? ech_cli_completion(argv[2]) : NULL;
+        if (!script) {
+            fprintf(stderr, "echelon --print-completion: expected bash, zsh or fish\n");
+            return ECH_EXIT_USAGE;
+        }
+        ech_cli_print(script->str);
+        return ECH_EXIT_DONE;
+    }
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     if (help && argc > 2) {
         name = argv[2];
@@ -30,7 +44,7 @@ int main(int argc, char **argv)
                                               "usage: echelon VERB ...\n\n");
         for (size_t i = 0; i < n; i++)
             g_string_append_printf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-        g_string_append(out, "\n'echelon help VERB' tells the options of one.\n");
+        g_string_append(out, "\n'echelon help VERB' tells the options of one. --print-man and --print-completion bash|zsh|fish print the manual and completions.\n");
         ech_cli_print(out->str);
         return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;
     } else {

@@ -1,6 +1,7 @@
 #include "sim/report/report.h"
 
 #include "models/memory/onchip.h"
+#include "sim/trace/lifetime.h"
 
 #include <string.h>
 #include <zlib.h>
@@ -253,12 +254,26 @@ static int compare_holders(const void *a, const void *b)
     return x->buffer != y->buffer ? (x->buffer < y->buffer ? -1 : 1) : 0;
 }
 
+/* Nothing takes time: what is live where most is, in the order of the trace. */
+static void holders_of_order(const EchReport *report, EchId memory, GArray *holders)
+{
+    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(report->trace, memory);
+    for (size_t i = 0; i < lifetimes->n; i++) {
+        const EchLifetime *life = &lifetimes->items[i];
+        EchHolder holder = {life->buffer, life->bytes, 0};
+        if (life->begin <= lifetimes->peak_at && life->end > lifetimes->peak_at)
+            g_array_append_val(holders, holder);
+    }
+}
+
 EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n)
 {
     const EchRun *run = report->run;
     EchId id = ech_trace_find_memory(report->trace, memory);
     g_autoptr(GArray) holders = g_array_new(FALSE, FALSE, sizeof(EchHolder));
-    for (size_t i = 0; i < run->n_placed; i++) {
+    if (run->makespan == 0 && run->completed && id != ECH_NONE)
+        holders_of_order(report, id, holders);
+    for (size_t i = 0; i < run->n_placed && (run->makespan > 0 || !run->completed); i++) {
         const EchPlaced *placed = &run->placed[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
         if (buffer->memory != id || placed->begin > time || placed->end <= time)
@@ -342,6 +357,21 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
     const char *name = ech_trace_string(trace, b->name), *shape = ech_trace_string(trace, b->shape);
     if (*name)
         return g_strdup(name);
+    /* Allocations of PyTorch are known by where they were asked for: the first frame of a program's own. */
+    const char *stack = ech_trace_string(trace, b->stack);
+    if (*stack && !*shape) {
+        g_auto(GStrv) frames = g_strsplit(stack, "\n", 64);
+        const char *frame = NULL;
+        for (char **at = frames; *at; at++) {
+            if (!frame && **at && !g_str_has_prefix(*at, "??"))
+                frame = *at;
+            if (strstr(*at, ".py") && !strstr(*at, "/torch/") && !strstr(*at, "site-packages")) {
+                frame = *at;
+                break;
+            }
+        }
+        return frame ? g_strdup_printf("#%u %s", buffer, frame) : g_strdup_printf("#%u", buffer);
+    }
     return *shape ? g_strdup_printf("#%u %s", buffer, shape) : g_strdup_printf("#%u", buffer);
 }
 

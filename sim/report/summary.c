@@ -127,6 +127,8 @@ static void append_fit(GString *out, const EchReport *report)
         g_string_append_printf(out, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
         said = true;
     }
+    if (!said && fits)
+        g_string_append(out, " (The trace says nothing of what lies in memory.)");
     g_string_append_c(out, '\n');
     if (fits)
         return;
@@ -255,7 +257,7 @@ static void append_busy(GString *out, const EchReport *report)
 static void append_waits(GString *out, const EchReport *report)
 {
     static const char *const meaning[ECH_N_WAITS] = {
-        [ECH_WAIT_DEPENDENCY] = "for what they depend on", [ECH_WAIT_QUEUE] = "for their own queue",          [ECH_WAIT_LINK] = "for a link, or its other users",
+        [ECH_WAIT_DEPENDENCY] = "for what they depend on", [ECH_WAIT_QUEUE] = "for their own queue",          [ECH_WAIT_LINK] = "for a link in use",
         [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free", [ECH_WAIT_HOST] = "for the host, as recorded",
     };
     const EchRun *run = report->run;
@@ -295,7 +297,7 @@ static void append_onchip(GString *out, const EchReport *report, const EchMemory
         g_string_append_c(out, '\n');
     }
     if (memory && memory->kind == ECH_MEM_SCALAR && live > 0)
-        g_string_append_printf(out, "      read in words of 32 bits: %zu values hold %zu bytes\n", live, (size_t)ech_onchip_scalar_bytes(live));
+        g_string_append_printf(out, "      read in words of 32 bits: %zu value%s of %zu bytes\n", live, live == 1 ? "" : "s", (size_t)ech_onchip_scalar_bytes(live));
 }
 
 static void append_memories(GString *out, const EchReport *report)
@@ -313,7 +315,10 @@ static void append_memories(GString *out, const EchReport *report)
         g_autofree char *peak = ech_format_bytes(m->peak_live);
         g_autofree char *when = ech_format_time(m->peak_at);
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
-        g_string_append_printf(out, "    %s: %s live at %s", m->name, peak, when);
+        if (run->makespan > 0)
+            g_string_append_printf(out, "    %s: %s live at %s", m->name, peak, when);
+        else
+            g_string_append_printf(out, "    %s: %s live", m->name, peak);
         if (m->fragmentation >= 0.0005)
             g_string_append_printf(out, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
         g_string_append_printf(out, "; %s\n",

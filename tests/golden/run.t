@@ -56,8 +56,8 @@ stream on small (a device for tests)
   That is before anything ran.
 
   Memory at its fullest
-    hbm: 1.86 GiB live at 0 ps; best_fit
-    host: 3.73 GiB live at 0 ps; counted only
+    hbm: 1.86 GiB live; best_fit
+    host: 3.73 GiB live; counted only
 
   Kernel times: 2 roofline. Engine: native (0.1.0).
 exit 3

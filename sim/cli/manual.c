@@ -1,0 +1,187 @@
+/* The manual page and shell completions, from the tables that the verbs themselves use. */
+#include "sim/cli/cli.h"
+#include "sim/pass/pass.h"
+
+#include <string.h>
+
+/* groff: a line must not begin with a dot or a quote, backslashes and hyphens mean something. */
+static void append_roff(GString *out, const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        g_string_append(out, "\\&");
+    for (; *text; text++) {
+        if (*text == '\\')
+            g_string_append(out, "\\e");
+        else if (*text == '-')
+            g_string_append(out, "\\-");
+        else if (*text == '\n')
+            g_string_append_c(out, ' ');
+        else
+            g_string_append_c(out, *text);
+    }
+}
+
+static void roff_options(const GOptionEntry *entries, void *data)
+{
+    GString *out = data;
+    for (; entries->long_name; entries++) {
+        if (!*entries->long_name || (entries->flags & G_OPTION_FLAG_HIDDEN))
+            continue;
+        g_string_append(out, ".TP\n");
+        if (entries->short_name)
+            g_string_append_printf(out, "\\fB\\-%c\\fR, ", entries->short_name);
+        g_string_append(out, "\\fB\\-\\-");
+        append_roff(out, entries->long_name);
+        g_string_append(out, "\\fR");
+        if (entries->arg_description) {
+            g_string_append(out, "=\\fI");
+            append_roff(out, entries->arg_description);
+            g_string_append(out, "\\fR");
+        }
+        g_string_append_c(out, '\n');
+        append_roff(out, entries->description ? entries->description : "");
+        g_string_append_c(out, '\n');
+    }
+}
+
+/* Calls @describe with the options of a verb. */
+static void options_of(const EchVerb *verb, EchCliDescribe describe, void *data)
+{
+    g_autofree char *name = g_strdup(verb->name);
+    char *args[] = {name, NULL};
+    ech_cli_describe(describe, data);
+    (void)verb->run(1, args);
+    ech_cli_describe(NULL, NULL);
+}
+
+static void roff_row(GString *out, const char *name, const char *summary)
+{
+    g_string_append(out, ".TP\n\\fB");
+    append_roff(out, name);
+    g_string_append(out, "\\fR\n");
+    append_roff(out, summary);
+    g_string_append_c(out, '\n');
+}
+
+static void roff_params(GString *out, const EchParam *params)
+{
+    for (; params && params->name; params++) {
+        g_string_append(out, ".br\n\\fI");
+        append_roff(out, params->name);
+        g_string_append(out, "\\fR");
+        if (params->def && *params->def) {
+            g_string_append(out, " (");
+            append_roff(out, params->def);
+            g_string_append(out, ")");
+        }
+        g_string_append(out, ": ");
+        append_roff(out, params->doc ? params->doc : "");
+        g_string_append_c(out, '\n');
+    }
+}
+
+GString *ech_cli_manual(void)
+{
+    GString *out = g_string_new(".TH ECHELON 1 \"\" \"echelon " ECH_VERSION "\" \"User Commands\"\n.SH NAME\nechelon \\- what\\-if simulator of accelerator memory hierarchies\n.SH SYNOPSIS\n");
+    size_t n;
+    const EchVerb *verbs = ech_verbs(&n);
+    for (size_t i = 0; i < n; i++) {
+        g_string_append_printf(out, "%s\\fBechelon %s\\fR ", i ? ".br\n" : "", verbs[i].name);
+        append_roff(out, verbs[i].usage);
+        g_string_append_c(out, '\n');
+    }
+    g_string_append(out, ".SH DESCRIPTION\nReplays captured programs (JAX/XLA, PyTorch, CUDA) on a model of accelerator memory: would it fit, how fast would it be, and where would the bytes and the time go, "
+                         "if the memory, the link, the allocator, the layout, the prefetching or the offloading were different?\n");
+    for (size_t i = 0; i < n; i++) {
+        g_string_append(out, ".SH ");
+        g_autofree char *upper = g_ascii_strup(verbs[i].name, -1);
+        g_string_append_printf(out, "%s\n", upper);
+        append_roff(out, verbs[i].summary);
+        g_string_append(out, ".\n");
+        options_of(&verbs[i], roff_options, out);
+    }
+    g_string_append(out, ".SH PASSES\n");
+    const EchPassClass *const *passes = ech_pass_classes(&n);
+    for (size_t i = 0; i < n; i++) {
+        roff_row(out, passes[i]->name, passes[i]->summary);
+        roff_params(out, passes[i]->params);
+    }
+    g_string_append(out, ".SH EXIT STATUS\n");
+    roff_row(out, "0", "done");
+    roff_row(out, "1", "failed");
+    roff_row(out, "2", "wrong usage");
+    roff_row(out, "3", "the simulated workload does not fit: a result, with what did not fit, when, and what held the memory");
+    g_string_append(out, ".SH ENVIRONMENT\n");
+    roff_row(out, "ECHELON_DEVICES", "folder in which device files are looked for first");
+    roff_row(out, "ECHELON_TRACES", "folder in which traces named in experiments are looked for first");
+    g_string_append(out, ".SH EXAMPLES\n.nf\nechelon run \\-\\-trace step.hlo.txt.gz \\-\\-device tpu\\-v5e\nechelon run experiment.yaml \\-\\-set device.links.host.to_device=x0.5 \\-o out\n"
+                         "echelon alloc snapshot.pickle \\-\\-allocator pytorch: \\-\\-allocator jax\nechelon layout 'f32[4096,64]{1,0:T(8,128)}' \\-\\-device tpu\\-v5e\n.fi\n");
+    return out;
+}
+
+static void words_of(const GOptionEntry *entries, void *data)
+{
+    GString *words = data;
+    for (; entries->long_name; entries++) {
+        if (*entries->long_name && !(entries->flags & G_OPTION_FLAG_HIDDEN))
+            g_string_append_printf(words, "%s--%s", words->len ? " " : "", entries->long_name);
+    }
+}
+
+/* What follows an option or a verb: a command that lists it. */
+static const char list_kinds[] = "devices allocators planners passes formats writers engines";
+
+static GString *bash_completion(void)
+{
+    GString *out = g_string_new("# bash completion for echelon; written by echelon --print-completion bash\n_echelon()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} words=\n"
+                                "    case $before in\n    --device|-d) words=$(echelon list devices 2>/dev/null | awk '{print $1}') ;;\n    --allocator|-a|--host-allocator) words=$(echelon list allocators 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
+                                "    --planner) words=$(echelon list planners 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --pass|-p) words=$(echelon list passes 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
+                                "    --format|-f) words=$(echelon list formats 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --engine|-e) words='auto native simgrid cuda' ;;\n    esac\n"
+                                "    if [ -n \"$words\" ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); return; fi\n"
+                                "    if [ \"$COMP_CWORD\" = 1 ]; then COMPREPLY=($(compgen -W '");
+    size_t n;
+    const EchVerb *verbs = ech_verbs(&n);
+    for (size_t i = 0; i < n; i++)
+        g_string_append_printf(out, "%s ", verbs[i].name);
+    g_string_append(out, "help' -- \"$word\")); return; fi\n    case $verb in\n");
+    for (size_t i = 0; i < n; i++) {
+        g_autoptr(GString) words = g_string_new(NULL);
+        options_of(&verbs[i], words_of, words);
+        g_string_append_printf(out, "    %s) words='%s%s%s' ;;\n", verbs[i].name, words->str, strcmp(verbs[i].name, "list") == 0 ? " " : "", strcmp(verbs[i].name, "list") == 0 ? list_kinds : "");
+    }
+    g_string_append(out, "    help) words='");
+    for (size_t i = 0; i < n; i++)
+        g_string_append_printf(out, "%s%s", i ? " " : "", verbs[i].name);
+    g_string_append(out, "' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) COMPREPLY+=($(compgen -f -- \"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
+    return out;
+}
+
+GString *ech_cli_completion(const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        return bash_completion();
+    if (strcmp(shell, "zsh") == 0) {
+        g_autoptr(GString) bash = bash_completion();
+        GString *out = g_string_new("#compdef echelon\n# zsh completion for echelon; written by echelon --print-completion zsh\nautoload -U +X bashcompinit && bashcompinit\n");
+        g_string_append(out, bash->str);
+        return out;
+    }
+    if (strcmp(shell, "fish") != 0)
+        return NULL;
+    GString *out = g_string_new("# fish completion for echelon; written by echelon --print-completion fish\n");
+    size_t n;
+    const EchVerb *verbs = ech_verbs(&n);
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *summary = g_strescape(verbs[i].summary, NULL);
+        g_string_append_printf(out, "complete -c echelon -n __fish_use_subcommand -a %s -d \"%s\"\n", verbs[i].name, summary);
+        g_autoptr(GString) words = g_string_new(NULL);
+        options_of(&verbs[i], words_of, words);
+        g_auto(GStrv) options = g_strsplit(words->str, " ", -1);
+        for (char **option = options; *option; option++) {
+            if (g_str_has_prefix(*option, "--"))
+                g_string_append_printf(out, "complete -c echelon -n '__fish_seen_subcommand_from %s' -l %s\n", verbs[i].name, *option + 2);
+        }
+    }
+    g_string_append_printf(out, "complete -c echelon -n '__fish_seen_subcommand_from list' -a '%s'\n", list_kinds);
+    return out;
+}

@@ -1,0 +1,14 @@
+The manual and the completions know every verb and its options.
+$ echelon --print-man | grep -c '^\.SH '
+19
+$ echelon --print-completion bash > $T/c && bash -n $T/c && COMP_CWORD=1 bash -c ". $T/c; COMP_WORDS=(echelon comp); _echelon; echo \${COMPREPLY[@]}"
+compare
+$ echelon --print-completion bash > $T/c && bash -c ". $T/c; COMP_CWORD=2 COMP_WORDS=(echelon run --allo); _echelon; echo \${COMPREPLY[@]}"
+--allocator
+$ echelon --print-completion bash > $T/c && bash -c ". $T/c; COMP_CWORD=3 COMP_WORDS=(echelon run --device h2); _echelon; echo \${COMPREPLY[@]}"
+h200
+$ echelon --print-completion fish | grep -c 'seen_subcommand_from alloc'
+13
+$ echelon --print-completion tcsh
+echelon --print-completion: expected bash, zsh or fish
+exit 2
