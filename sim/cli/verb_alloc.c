@@ -17,6 +17,8 @@
 static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
 /* Events of a program up to which the smallest capacity is searched without being asked for. */
 enum { SEARCH_UNASKED = 200000 };
+/* Events up to which "plan" means XLA's default heap. */
+enum { BEST_FIT_UNASKED = 50000 };
 
 typedef struct {
     GArray *events;     /* EchAllocEvent: what is resident first */
@@ -467,8 +469,10 @@ static void text_failure(GString *out, const Input *input, const EchMoment *mome
     }
     g_string_append_printf(out, ": %s asked for %.40s; %s are not in use, but fragmented: %s left on the device, %u free block%s, the largest %s\n", asked, name, not_live, device_free, moment->n_free,
                            moment->n_free == 1 ? "" : "s", largest);
+    if (moment->device_free >= moment->asked)
+        g_string_append(out, "    of what is left on the device it takes nothing: it takes larger pieces at a time, or is at its limit\n");
     if (moment->hole.bytes == 0) {
-        g_string_append(out, "    no segment is that large, and what is left on the device is less than it would have to take\n");
+        g_string_append(out, "    no segment is that large\n");
     } else if (moment->hole.used == 0) {
         g_autofree char *bytes = ech_format_bytes(moment->hole.bytes);
         g_string_append_printf(out, "    %s are free in one piece in segment %u, but this allocator does not use them for such a request (other pool, other stream, or kept for larger ones)\n", bytes, moment->hole.segment);
@@ -525,6 +529,11 @@ static void text_report(GString *out, const Input *input, const Result *result, 
 static void print_text(const Input *input, const char *path, const GArray *results, EchBytes capacity, EchBytes bound, unsigned top, bool searched)
 {
     g_autoptr(GString) out = g_string_new(NULL);
+    if (input->events->len == 0) {
+        g_string_append_printf(out, "%s: %s, without a single allocation of device memory; a memory snapshot, a profile with profile_memory=True or a compiled program has them\n", path, input->format);
+        ech_cli_print(out->str);
+        return;
+    }
     g_autofree char *room = ech_format_bytes(capacity), *least = ech_format_bytes(bound);
     g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n", path, input->format, input->events->len, room, least);
     if (input->is_program) {
@@ -616,7 +625,10 @@ static const char *planner_of(const Input *input, const char *spec)
     const char *given = strchr(spec, ':');
     if (given)
         return given + 1;
-    return input->platform == ECH_PLATFORM_TPU ? "xla:algorithm=fast_merge,alignment=16384" : "xla:algorithm=best";
+    if (input->platform == ECH_PLATFORM_TPU)
+        return "xla:algorithm=fast_merge,alignment=16384";
+    /* Best fit looks at everything that lives at the same time: on captures of whole runs it would take hours. */
+    return input->events->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
 }
 
 /* "plan:PLANNER", every life known in advance; "compiler", the offsets the program came with. */

@@ -40,6 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             ech_placement_checker_remove(checker, *old);
             g_hash_table_remove(live, GUINT_TO_POINTER(event->id));
         }
+        if (i % 16 == n % 16) /* now and then the device refuses */
+            ech_allocator_inject_failure(allocator, n % 3, 1 + n % 2);
         ech_alloc_run(allocator, event, 1, &options);
         if (options.placed->len) {
             const EchPlacedEvent *placed = &g_array_index(options.placed, EchPlacedEvent, 0);
