@@ -458,6 +458,27 @@ static void text_pins(GString *out, const Input *input, const EchMoment *moment,
         g_string_append(out, ", ...");
 }
 
+/* "    NAME was made in FRAME < FRAME": the innermost frames, where the capture has them; of a stack with Python in it only that. */
+static void text_stack(GString *out, const Input *input, uint32_t id)
+{
+    const EchBuffer *buffer = buffer_of(input, id);
+    if (!buffer || buffer->stack == ECH_NONE)
+        return;
+    const char *stack = ech_trace_string(input->trace, buffer->stack);
+    bool python = strstr(stack, ".py:") != NULL;
+    g_autofree char *name = name_of(input, id);
+    g_auto(GStrv) frames = g_strsplit(stack, "\n", -1);
+    g_string_append_printf(out, "    %.40s was made in ", name);
+    unsigned shown = 0;
+    for (char **frame = frames; *frame && shown < 4; frame++) {
+        if (python && !strstr(*frame, ".py:"))
+            continue;
+        g_autofree char *valid = g_utf8_make_valid(*frame, -1);
+        g_string_append_printf(out, "%s%.120s", shown++ ? " < " : "", valid);
+    }
+    g_string_append_c(out, '\n');
+}
+
 /* Why a request failed, and what stood in its way. */
 static void text_failure(GString *out, const Input *input, const EchMoment *moment, EchBytes capacity)
 {
@@ -481,6 +502,8 @@ static void text_failure(GString *out, const Input *input, const EchMoment *mome
         g_string_append_printf(out, "    least in the way: %s of %s in segment %u, held by %u live block%s:", used, bytes, moment->hole.segment, moment->hole.n_blocks, moment->hole.n_blocks == 1 ? "" : "s");
         text_pins(out, input, moment, moment->hole_pins, moment->hole.n_blocks, 3);
         g_string_append_c(out, '\n');
+        if (moment->hole.n_blocks)
+            text_stack(out, input, moment->hole_pins[0].id);
     }
 }
 
