@@ -84,6 +84,8 @@ double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)
 {
     /* f32 at default precision is one pass of bf16. */
     const char *unit_dtype = strcmp(dtype, "f32") == 0 || strcmp(dtype, "f16") == 0 ? "bf16" : strcmp(dtype, "u8") == 0 ? "s8" : dtype;
+    if (ech_unit_peak(model->unit, unit_dtype) == 0) /* no rate of its own: as 16 bits */
+        unit_dtype = "bf16";
     double rate = (double)ech_unit_peak(model->unit, unit_dtype) / 2 / model->clock_hz * model->matrix;
     return strcmp(unit_dtype, "s8") == 0 ? rate * model->int8 / model->matrix : rate;
 }

@@ -3,6 +3,7 @@
 #include "models/device/device_yaml.h"
 #include "sim/base/error.h"
 #include "sim/base/param.h"
+#include "sim/experiment/layers.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
 #include "sim/trace/select.h"
@@ -757,6 +758,13 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
         trace = select_device(c, import->trace, result->device, result->pass_diag, error);
         if (trace)
             find_recorded_device(trace, result);
+        if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
+            EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);
+            if (!priced)
+                return false;
+            ech_trace_unref(trace);
+            trace = priced;
+        }
     }
     if (!trace)
         return false;

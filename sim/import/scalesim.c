@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     EchBytes input, filter, output;
     uint64_t macs;
+    char filter_shape[96], output_shape[96]; /* "" where a layer is no plain product or convolution (depthwise) */
 } Layer;
 
 typedef struct {
@@ -135,6 +136,11 @@ static bool convolution(Reader *r, const Field *fields, size_t n_fields, Layer *
     bool apart = depthwise(fields[0]);
     if (apart)
         ech_diag_note(r->ret->records, "depthwise", 1);
+#define N "%" G_GUINT64_FORMAT
+    if (!apart) {
+        g_snprintf(ret->filter_shape, sizeof ret->filter_shape, "s8[" N "," N "," N "," N "]{3,2,1,0}", d[3], d[4], d[5], d[6]);
+        g_snprintf(ret->output_shape, sizeof ret->output_shape, "s8[" N "," N "," N "," N "]{3,2,1,0}", d[8], height, width, d[6]);
+    }
     const uint64_t input[] = {d[1], d[2], d[5], d[8]}, filter[] = {d[3], d[4], d[5], d[6]}, output[] = {height, width, d[6], d[8], apart ? d[5] : 1},
                    macs[] = {height, width, d[3], d[4], d[5], d[6], d[8]};
     return product(r, input, 4, &ret->input, error) && product(r, filter, 4, &ret->filter, error) && product(r, output, 5, &ret->output, error) && product(r, macs, 7, &ret->macs, error);
@@ -147,11 +153,14 @@ static bool matrix_product(Reader *r, const Field *fields, Layer *ret, GError **
         if (!number(r, fields[i], &d[i], error))
             return false;
     }
+    g_snprintf(ret->filter_shape, sizeof ret->filter_shape, "s8[" N "," N "]{1,0}", d[3], d[2]);
+    g_snprintf(ret->output_shape, sizeof ret->output_shape, "s8[" N "," N "]{1,0}", d[1], d[2]);
+#undef N
     const uint64_t a[] = {d[1], d[3]}, b[] = {d[3], d[2]}, c[] = {d[1], d[2]}, macs[] = {d[1], d[2], d[3]};
     return product(r, a, 2, &ret->input, error) && product(r, b, 2, &ret->filter, error) && product(r, c, 2, &ret->output, error) && product(r, macs, 3, &ret->macs, error);
 }
 
-static EchId array(Reader *r, const char *name, EchBytes bytes, EchRole role, bool resident)
+static EchId array(Reader *r, const char *name, EchBytes bytes, const char *shape, EchRole role, bool resident)
 {
     EchBuffer b = ech_buffer_init();
     b.name = ech_trace_builder_string(r->builder, name, -1);
@@ -159,6 +168,8 @@ static EchId array(Reader *r, const char *name, EchBytes bytes, EchRole role, bo
     b.bytes = bytes;
     b.role = (uint8_t)role;
     b.dtype = ECH_DTYPE_S8;
+    if (*shape)
+        b.shape = ech_trace_builder_string(r->builder, shape, -1);
     b.resident = resident;
     return ech_trace_builder_buffer(r->builder, b);
 }
@@ -182,14 +193,15 @@ static void add_layer(Reader *r, Field name, const Layer *layer)
     EchId before = r->output, input = before;
     bool chained = before != ECH_NONE && ech_trace_builder_peek_buffer(r->builder, before)->bytes == layer->input;
     if (!chained) {
-        input = array(r, input_name, layer->input, before == ECH_NONE ? ECH_ROLE_INPUT : ECH_ROLE_ACTIVATION, before == ECH_NONE);
+        input = array(r, input_name, layer->input, "", before == ECH_NONE ? ECH_ROLE_INPUT : ECH_ROLE_ACTIVATION, before == ECH_NONE);
         if (before != ECH_NONE) {
             ech_diag_note(r->ret->diag, "inputs_that_are_not_the_output_before", 1);
             memory_op(r, ECH_OP_ALLOC, input);
             memory_op(r, ECH_OP_FREE, before);
         }
     }
-    EchId filters = array(r, filter_name, layer->filter, ECH_ROLE_PARAMETER, true), output = array(r, output_name, layer->output, ECH_ROLE_ACTIVATION, false);
+    EchId filters = array(r, filter_name, layer->filter, layer->filter_shape, ECH_ROLE_PARAMETER, true),
+          output = array(r, output_name, layer->output, layer->output_shape, ECH_ROLE_ACTIVATION, false);
     memory_op(r, ECH_OP_ALLOC, output);
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     op.name = ech_trace_builder_string(r->builder, text, -1);

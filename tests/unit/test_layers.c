@@ -1,0 +1,75 @@
+/* SCALE-Sim layers as kernels: priced by the kernel model on a TPU, padding included. */
+#include "sim/experiment/experiment.h"
+
+#include <check.h>
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static EchResult *run_layers(const char *text, const char *device)
+{
+    char path[] = "/tmp/echelon-layers-XXXXXX.csv";
+    int fd = g_mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    GError *error = NULL;
+    ck_assert(g_file_set_contents(path, text, -1, &error));
+    const EchExperimentOverrides overrides = {.trace = path, .device = device, .engine = "native"};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+    EchResult *result = ech_experiment_run(experiment, 0, &error);
+    g_unlink(path);
+    ck_assert_msg(result != NULL, "%s", error ? error->message : "");
+    return result;
+}
+
+static EchTime time_of(const EchResult *result, unsigned kernel)
+{
+    for (size_t i = 0; i < result->run->n_prices; i++)
+        if (ech_trace_ops(result->trace)[i].kind == ECH_OP_KERNEL && kernel-- == 0)
+            return result->run->prices[i].alone;
+    return 0;
+}
+
+START_TEST(priced_by_the_model)
+{
+    EchResult *tpu = run_layers("Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,\n"
+                                "a, 56, 56, 3, 3, 64, 64, 1,\nb, 56, 56, 3, 3, 128, 128, 1,\nDPc, 56, 56, 3, 3, 64, 1, 1,\n",
+                                "tpu-v5e");
+    ck_assert_uint_eq(tpu->run->provenance.kernels[ECH_PRICE_MODEL], 2);
+    ck_assert_uint_eq(tpu->run->provenance.kernels[ECH_PRICE_ROOFLINE], 1); /* depthwise: no product */
+    ck_assert_int_gt(time_of(tpu, 1), time_of(tpu, 0));
+    ck_assert_int_lt(time_of(tpu, 1), 4 * time_of(tpu, 0)); /* four times the work, but half of the lanes were idle */
+    EchResult *gpu = run_layers("Layer, M, N, K,\nfc, 1024, 1024, 1024,\n", "h100-sxm");
+    ck_assert_uint_eq(gpu->run->provenance.kernels[ECH_PRICE_ROOFLINE], 1);
+    ech_result_free(tpu);
+    ech_result_free(gpu);
+}
+END_TEST
+
+/* A head dimension of 64 fills half of the columns of a matrix unit: as slow as one of 128. */
+START_TEST(padding_counts)
+{
+    EchResult *heads = run_layers("Layer, M, N, K,\nhalf, 16384, 64, 4096,\nfull, 16384, 128, 4096,\ntwo, 16384, 256, 4096,\n", "tpu-v3");
+    EchTime half = time_of(heads, 0), full = time_of(heads, 1), two = time_of(heads, 2);
+    ck_assert_int_le(half, full);
+    ck_assert_int_gt(half, full * 9 / 10);
+    ck_assert_int_gt(two, full * 14 / 10);
+    ech_result_free(heads);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("layers");
+    TCase *tests = tcase_create("layers");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, priced_by_the_model);
+    tcase_add_test(tests, padding_counts);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
