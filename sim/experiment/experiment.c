@@ -718,7 +718,7 @@ static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, Ech
     if (!other)
         return ech_program_ref(program);
     if (!program->assignment) {
-        EchProgramAssignment *made = ech_program_assign(program, 0, NULL, NULL);
+        EchProgramAssignment *made = ech_program_assign(program, 0, result->pass_diag, NULL);
         if (made)
             ech_program_set_assignment(program, made, "made by echelon");
     }

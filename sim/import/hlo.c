@@ -135,6 +135,13 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
     }
     if (!ret->program)
         return false;
+    if (!ret->program->scheduled && !ret->program->assignment) {
+        EchProgram *scheduled = ech_program_schedule(ret->program, ret->diag, error);
+        if (!scheduled)
+            return false;
+        ech_program_unref(ret->program);
+        ret->program = scheduled;
+    }
     ech_hlo_count_records(ret->program, ret->records);
     return ret->program->assignment || read_beside(source, options, ret, error);
 }

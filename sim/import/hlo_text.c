@@ -650,7 +650,5 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     EchProgram *program = ech_program_builder_finish(builder, device, diag, error);
     if (!program)
         g_prefix_error(error, "%s: ", where);
-    else if (!program->scheduled)
-        ech_diag_remark(diag, "%s: the module is not scheduled: the order of its lines is taken", where);
     return program;
 }

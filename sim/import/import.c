@@ -270,6 +270,9 @@ static char *describe(const uint8_t *head, size_t n)
         return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon import FILE -o DEVICE.yaml'");
     if (memmem(head, n, "[architecture_presets]", 22))
         return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
+    if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
+        return g_strdup("the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
+                        "traces/capture/compile.py compiles for a chip that is not there");
     size_t mangled = 0, high = 0, control = 0;
     for (size_t i = 0; i < n; i++) {
         high += head[i] >= 0x80;

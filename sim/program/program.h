@@ -299,6 +299,10 @@ void ech_program_builder_keep(EchProgramBuilder *builder, GBytes *bytes);
  * sizes where the program does not tell (may be NULL). Consumes the builder's contents; it must still be freed. ECH_ERROR_VERIFY. */
 EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *device_name, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/** A schedule for a program that has none, by XLA's own rule for memory: what frees most bytes comes first, where that needs less than the order of
+ * the file. Says in @diag whose order it is. Owned: a new program, or another reference. ECH_ERROR_VERIFY. */
+EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
 /** Takes an assignment a compiler wrote (ownership passes). Computes heap figures it does not say. */
 void ech_program_set_assignment(EchProgram *program, EchProgramAssignment *assignment, const char *source);
 void ech_program_assignment_free(EchProgramAssignment *assignment);

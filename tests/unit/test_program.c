@@ -191,6 +191,30 @@ START_TEST(branches_not_taken_hold_nothing)
 }
 END_TEST
 
+/* Two wide arrays that need not live at once: the file makes both before it folds either. */
+START_TEST(unscheduled_programs_get_an_order)
+{
+    static const char text[] = "HloModule wide\n\n"
+                               "ENTRY %main (p: f32[64]) -> f32[64] {\n"
+                               "  %p = f32[64]{0} parameter(0)\n"
+                               "  %a = f32[64,4096]{1,0} broadcast(%p), dimensions={0}\n"
+                               "  %q = f32[64]{0} negate(%p)\n"
+                               "  %b = f32[64,4096]{1,0} broadcast(%q), dimensions={0}\n"
+                               "  %c = f32[64]{0} custom-call(%a), custom_call_target=\"fold\"\n"
+                               "  %d = f32[64]{0} custom-call(%b), custom_call_target=\"fold\"\n"
+                               "  ROOT %e = f32[64]{0} add(%c, %d)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    assign(program);
+    ck_assert(!program->scheduled);
+    ck_assert_uint_lt(ech_program_memory_analysis(program).temp, 2 * 64 * 4096 * 4);
+    /* Operands still come first. */
+    for (EchId i = 0; i < program->n_instructions; i++)
+        for (uint32_t k = 0; k < program->instructions[i].n_operands; k++)
+            ck_assert_uint_lt(ech_program_operand(program, &program->instructions[i], k), i);
+}
+END_TEST
+
 START_TEST(cuts_over_cores_count_from_the_most_major)
 {
     EchLayout layout;
@@ -265,6 +289,7 @@ int main(void)
     tcase_add_test(small, in_place_operations_take_their_operands_place);
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, branches_not_taken_hold_nothing);
+    tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, hostile_programs_are_refused);
     tcase_set_timeout(captured, 120);
