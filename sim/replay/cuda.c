@@ -101,6 +101,7 @@ typedef struct {
     bool timed;        /* This replay records events around every op; the others only where queues wait, for the makespan */
     double fitting;    /* Above 0: the trace did not fit, and would at this scale */
     EchTime gap;       /* Between two events with nothing between them: taken off what is measured of an op */
+    uint64_t n_replays; /* Done */
     uint64_t issued, issued_before; /* Instances of this replay, and of the one before */
 } Engine;
 
@@ -383,9 +384,12 @@ static bool release_buffer(Engine *e, EchId id, EchCuStream stream, GError **err
     g_assert_not_reached();
 }
 
+/* Only in the first replay: every one takes the same memory, and asking takes time. */
 static bool note_memory(Engine *e, GError **error)
 {
     size_t available, total;
+    if (e->n_replays > 0)
+        return true;
     if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
         return false;
     if (e->free_before > available)
@@ -778,6 +782,12 @@ static void forget_instances(Engine *e)
     e->issued = 0;
 }
 
+/* Whether a buffer is filled with the pattern before a replay and looked at after it: whole, aligned words that nothing writes. */
+static bool verifiable(const Engine *e, const Place *p)
+{
+    return e->options->verify && p->live && !p->is_host && !p->written && p->bytes >= 4 && p->device % 4 == 0;
+}
+
 static bool reset_buffers(Engine *e, bool resident, GError **error)
 {
     const EchBuffer *buffers = ech_trace_buffers(e->trace);
@@ -793,9 +803,8 @@ static bool reset_buffers(Engine *e, bool resident, GError **error)
             continue;
         if (!place_buffer(e, i, 0, error))
             return false;
-        Place *p = &e->places[i];
-        if (p->live && !p->is_host && !p->written && e->options->verify &&
-            !CU(e, fill, "filling a buffer", error, p->device, PATTERN, p->bytes / 4, e->streams[0]))
+        const Place *p = &e->places[i];
+        if (verifiable(e, p) && !CU(e, fill, "filling a buffer", error, p->device, PATTERN, p->bytes / 4, e->streams[0]))
             return false;
     }
     return synchronize(e, error) && note_memory(e, error);
@@ -807,8 +816,8 @@ static bool verify_buffers(Engine *e, GError **error)
     if (!CU(e, fill, "clearing a counter", error, e->sink, 0, 1, e->streams[0]))
         return false;
     for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
-        Place *p = &e->places[i];
-        if (!p->live || p->is_host || p->written || !ech_trace_buffers(e->trace)[i].resident)
+        const Place *p = &e->places[i];
+        if (!verifiable(e, p) || !ech_trace_buffers(e->trace)[i].resident)
             continue;
         uint64_t words = p->bytes / 4;
         uint32_t pattern = PATTERN;
@@ -869,6 +878,7 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
             ech_allocator_release(e->allocator, g_array_index(e->freed, Freed, i).range);
     }
     g_array_set_size(e->freed, 0);
+    e->n_replays++;
     return reset_buffers(e, false, error) && synchronize(e, error);
 }
 
@@ -1065,7 +1075,7 @@ static bool plan_memory(Engine *e, GError **error)
     if (wanted > room) {
         e->fitting = 0.98 * (double)room / (double)wanted;
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT " free; expected less, or scale=true", wanted, room);
+                    "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT " free; expected less, or scale=true (--cuda scale=true)", wanted, room);
         return false;
     }
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++)
@@ -1130,8 +1140,10 @@ static bool set_up(Engine *e, GError **error)
     }
     if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
         EchCuPool pool;
-        uint64_t threshold = e->options->release_threshold;
-        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||
+        uint64_t threshold = e->options->release_threshold, none = 0;
+        /* What an earlier replay of this process left in the pool is not this one's. */
+        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) || !CU(e, pool_trim, "emptying the memory pool", error, pool, 0) ||
+            !CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &none) ||
             !CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RELEASE_THRESHOLD, &threshold))
             return false;
     }

@@ -564,7 +564,17 @@ EXPORT EchCuResult cuMemPoolGetAttribute(EchCuPool which, int attribute, void *r
 EXPORT EchCuResult cuMemPoolSetAttribute(EchCuPool which, int attribute, void *value)
 {
     ENTER_CONTEXT();
-    return (void *)which == &pool && attribute > 0 && value ? 0 : INVALID_VALUE;
+    uint64_t wanted = 0;
+    if ((void *)which != &pool || attribute <= 0 || !value)
+        return INVALID_VALUE;
+    memcpy(&wanted, value, sizeof wanted);
+    /* A high-water mark can only be set back. */
+    if (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH) {
+        if (wanted != 0)
+            return INVALID_VALUE;
+        pool_high = pool_used;
+    }
+    return 0;
 }
 
 EXPORT EchCuResult cuMemPoolTrimTo(EchCuPool which, size_t keep)
