@@ -165,7 +165,7 @@ static uint64_t add_node(Writer *writer, EchId id)
     if (op->recorded.start != ECH_TIME_NONE && op->recorded.start >= 0)
         ech_wire_u64(node, NODE_START, (uint64_t)(op->recorded.start / ECH_PS_PER_US));
     if (op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0)
-        ech_wire_u64(node, NODE_DURATION, (uint64_t)((op->recorded.duration + ECH_PS_PER_US / 2) / ECH_PS_PER_US));
+        ech_wire_u64(node, NODE_DURATION, ((uint64_t)op->recorded.duration + ECH_PS_PER_US / 2) / ECH_PS_PER_US);
     add_tensors(writer, node, NODE_INPUTS, op, ECH_READ);
     add_tensors(writer, node, NODE_OUTPUTS, op, ECH_WRITE);
     add_number(node, "is_cpu_op", ATTRIBUTE_BOOL, queue->kind == ECH_QUEUE_HOST);
