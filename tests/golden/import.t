@@ -76,12 +76,12 @@ $ echelon import tests/golden/data/stream.ech --to perfeto
 echelon: --to perfeto: no such format to write; did you mean 'perfetto'?
 exit 2
 $ echelon import tests/golden/data/stream.ech -o $T/none/x.ech 2>&1 | sed "s,$T,T,"
-echelon: T/none/x.ech: No such file or directory
+echelon: T/none/x.ech: cannot write: No such file or directory
 $ echelon import tests/golden/data/stream.ech -o /dev/full/x.ech
-echelon: /dev/full/x.ech: Not a directory
+echelon: /dev/full/x.ech: cannot write: Not a directory
 exit 1
 $ echelon import tests/golden/data/stream.ech -o /dev/full --to ech
-echelon: /dev/full: No space left on device
+echelon: /dev/full: cannot write: No space left on device
 exit 1
 $ echelon import tests/golden/data/stream.ech --to ech -o /dev/stdout 2>/dev/null | head -1
 echelon-trace 1 "test"
