@@ -274,7 +274,10 @@ static void read_options(const Replay *r, JsonObject *from)
     o->size = (EchBytes)member(in, "max_size_in_bytes", 0);
     o->alignment = (EchBytes)member(in, "alignment_in_bytes", 4096);
     o->copy_bytes_per_s = r->bandwidth;
+    /* The stand-in is a median of arrays above 1 MiB; a smaller number is only the first buffer's own size. */
     o->picker_bytes = (EchBytes)member(r->root, "picker_bytes", 0);
+    if (o->picker_bytes <= 1048576)
+        o->picker_bytes = 0;
     o->max_prefetches = (int64_t)member(in, "max_outstanding_prefetches", -1);
     o->max_evictions = (int64_t)member(in, "max_outstanding_evictions", -1);
     o->while_extra = (int64_t)member(in, "while_use_extra_outstanding_prefetch_limit", 0);
