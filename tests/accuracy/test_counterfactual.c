@@ -65,16 +65,21 @@ int main(void)
         printf("no %s: skipped\n", folder);
         return SKIP;
     }
-    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free), defaults = g_ptr_array_new_with_free_func(g_free);
     for (const char *name = g_dir_read_name(dir); name != NULL; name = g_dir_read_name(dir)) {
         if (g_str_has_suffix(name, ".json.gz") && !g_str_has_suffix(name, ".default.json.gz") && !g_str_has_suffix(name, ".nomsa.json.gz"))
             g_ptr_array_add(names, g_strdup(name));
+        else if (g_str_has_suffix(name, ".default.json.gz"))
+            g_ptr_array_add(defaults, g_strdup(name));
     }
+    g_ptr_array_sort(defaults, compare_names);
     g_ptr_array_sort(names, compare_names);
     g_autoptr(GString) table = g_string_new("what-if from the default compile alone, against the compiler's own compile with that setting; other program: the compiler changed more than the placement\n"
                                             "program.chip.setting                 prefetched MiB: predicted     real      time us: predicted       real\n");
     g_autofree char *last = NULL;
     Outcome base = {0};
+    double ratios = 0, worst = 0; /* our placement's time over the compiler's, same clock */
+    unsigned timed = 0;
     unsigned pairs = 0, other = 0, bytes_near = 0, bytes_sign = 0, all_bytes_near = 0, all_bytes_sign = 0, time_near = 0, time_sign = 0;
     for (guint i = 0; i < names->len; i++) {
         g_autofree char *stem = g_strndup(names->pdata[i], strlen(names->pdata[i]) - strlen(".json.gz"));
@@ -108,11 +113,23 @@ int main(void)
             continue;
         }
         bool t = near(time, real_time, 0.001 * base.real_seconds), ts = sign(time, 0.001 * base.real_seconds) * sign(real_time, 0.001 * base.real_seconds) >= 0;
+        ratios += changed.seconds / changed.real_seconds;
+        worst = MAX(worst, changed.seconds / changed.real_seconds);
+        timed++;
         bytes_near += b;
         bytes_sign += bs;
         time_near += t;
         time_sign += ts;
         g_string_append_printf(table, " %24.3f %10.3f%s%s\n", time * 1e6, real_time * 1e6, b ? "" : "  bytes off", t ? "" : "  time off");
+    }
+    for (guint i = 0; i < defaults->len; i++) {
+        g_autofree char *path = g_strdup_printf("%s/%s", folder, (const char *)defaults->pdata[i]);
+        Outcome outcome;
+        if (!replay(path, path, &outcome))
+            continue; /* a chip without such a memory */
+        ratios += outcome.seconds / outcome.real_seconds;
+        worst = MAX(worst, outcome.seconds / outcome.real_seconds);
+        timed++;
     }
     if (pairs == 0) {
         printf("no pairs in %s: skipped\n", folder);
@@ -122,14 +139,17 @@ int main(void)
     g_string_append_printf(table,
                            "%u pairs, in %u of them the compiler made another program\n"
                            "prefetched bytes: within 10 %% in %u of %u, sign right in %u of %u; of the %u of the same program %u and %u\n"
-                           "time: within 10 %% in %u of %u, sign right in %u of %u\n",
-                           pairs, other, all_bytes_near, pairs, all_bytes_sign, pairs, same, bytes_near, bytes_sign, time_near, same, time_sign, same);
+                           "time: within 10 %% in %u of %u, sign right in %u of %u\n"
+                           "time of our placement over that of the compiler's, priced alike: mean %.4f, worst %.4f, of %u compiles\n",
+                           pairs, other, all_bytes_near, pairs, all_bytes_sign, pairs, same, bytes_near, bytes_sign, time_near, same, time_sign, same,
+                           ratios / timed, worst, timed);
     fputs(table->str, stdout);
     g_autoptr(GError) error = NULL;
     if (!g_file_set_contents(ECH_BINARY_DIR "/counterfactuals.txt", table->str, -1, &error)) {
         printf("%s\n", error->message);
         return EXIT_FAILURE;
     }
-    bool good = bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8;
+    /* The worst is a training step whose file does not say what uses bound by compute access: 10.07 % above. */
+    bool good = bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8 && ratios <= 1.02 * timed && worst <= 1.105;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
