@@ -38,17 +38,20 @@ static const EchParam place_params[] = {
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
-/* The chip as the cost analysis sees it: the compiler's table, with the device's own rates and sizes where they differ from what the table was made for. */
-static bool find_chip(const EchProgram *p, const EchDevice *device, EchPlaceChip *ret, EchDiag *diag)
+/* The chip as the cost analysis sees it: the compiler's table, with the device's own rates and sizes where they differ from what the table was made for. A device
+ * that the table does not know (a user's own) is taken for the chip that the program was compiled for, if values may lie in its on-chip memory at all. */
+static bool find_chip(const EchProgram *p, const EchDevice *device, EchPlaceChip *ret)
 {
     const EchPlaceChip *known = device != NULL && device->name != NULL ? ech_place_chip(device->name) : NULL;
     if (known == NULL && p->chip != NULL)
-        known = ech_place_chip(p->chip);
-    if (known == NULL)
     {
-        ech_diag_remark(diag, "place: left the program as it is: the compiler of %s places nothing in an on-chip memory", device != NULL ? device->name : p->chip);
-        return false;
+        known = ech_place_chip(p->chip);
+        const EchMemory *fast = known != NULL && device != NULL ? ech_device_space(device, (int32_t)known->fast_space) : NULL;
+        if (device != NULL && (fast == NULL || !fast->assignable))
+            known = NULL;
     }
+    if (known == NULL)
+        return false;
     *ret = *known;
     const EchMemory *fast = device != NULL ? ech_device_space(device, (int32_t)known->fast_space) : NULL, *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     if (fast != NULL && fast->assignment_limit > 0)
@@ -145,20 +148,39 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no schedule; expected a compiled program (is_scheduled=true)", in->name);
         return NULL;
     }
-    if (!find_chip(in, device, &chip, diag))
-        return ech_program_ref(in);
-    int32_t fast = (int32_t)chip.fast_space;
+    /* What lies on chip now lies where the chip that the program was compiled for has its fast memory. */
+    const EchPlaceChip *compiled = in->chip != NULL ? ech_place_chip(in->chip) : NULL;
+    int32_t was = compiled != NULL ? (int32_t)compiled->fast_space : ECH_SPACE_VECTOR;
+    bool places = find_chip(in, device, &chip);
+    int32_t fast = places ? (int32_t)chip.fast_space : was;
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
-    EchPlaceCounts before = ech_place_count(in, fast);
-    g_autoptr(EchProgram) bare = ech_place_strip(in, fast, diag, error);
+    EchPlaceCounts before = ech_place_count(in, was);
+    bool empty = before.kept + before.prefetches + before.evictions + before.cross_program == 0;
+    if (!places && empty)
+    {
+        ech_diag_remark(diag, "place: left the program as it is: the compiler of %s places nothing in an on-chip memory", device != NULL ? device->name : in->chip);
+        return ech_program_ref(in);
+    }
+    g_autoptr(EchProgram) bare = ech_place_strip(in, was, diag, error);
     if (bare == NULL)
         return NULL;
-    if (bare->chip == NULL && !ech_program_set_chip(bare, device != NULL ? device->name : chip.name, error))
+    if (places && compiled != NULL && strcmp(chip.name, compiled->name) != 0)
+    {
+        ech_diag_remark(diag, "place: placed as the compiler of %s would; kernels and layouts are still those compiled for %s", device->name, in->chip);
+        if (!ech_program_set_chip(bare, device->name, error))
+            return NULL;
+    }
+    else if (bare->chip == NULL && !ech_program_set_chip(bare, device != NULL ? device->name : chip.name, error))
         return NULL;
-    if (before.kept + before.prefetches + before.evictions + before.cross_program > 0)
+    if (!empty)
         say(diag, "the compiler had", &before);
     else
         ech_diag_remark(diag, "place: the compiler had placed nothing on chip");
+    if (!places)
+    {
+        ech_diag_remark(diag, "place: took everything off the chip: the compiler of %s places nothing in an on-chip memory", device->name);
+        return g_steal_pointer(&bare);
+    }
     if (place->policy == POLICY_NONE)
     {
         ech_diag_remark(diag, "place: took everything off the chip: all values are in HBM");
