@@ -703,7 +703,7 @@ static GArray *shared_places(const EchProgram *p)
 }
 
 /* What the compiler says of values beyond the schedule: their number, which of a group stands for it, and what may not be in the fast memory. */
-static void fill_values(EchPlaceProblem *problem, const EchProgram *p)
+static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_cores)
 {
     EchFlow *flow = problem->flow;
     EchMsaProblem *m = &flow->problem;
@@ -757,6 +757,17 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p)
             EchMsaRequired need = {m->positions[k].value, m->positions[k].step};
             g_array_append_val(needs, need);
         }
+    /* Where two cores share the work only loop fusions write into the fast memory. */
+    for (uint32_t v = 0; two_cores && v < m->n_values; v++)
+    {
+        const EchInstruction *i = &p->instructions[problem->ids[m->values[v].step]];
+        bool handed = i->opcode == ECH_HLO_PARAMETER || i->opcode == ECH_HLO_WHILE || i->opcode == ECH_HLO_CONDITIONAL || i->opcode == ECH_HLO_CALL;
+        if (handed || (i->opcode == ECH_HLO_FUSION && i->fusion_kind == 'L'))
+            continue;
+        EchMsaRequired need = {v, m->values[v].step};
+        m->values[v].allowed = false;
+        g_array_append_val(needs, need);
+    }
     g_free(m->required);
     m->n_required = needs->len;
     m->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);
@@ -807,7 +818,7 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
     problem->flow = ech_flow_new(problem->instructions, problem->n, (uint32_t)program->n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
     EchMsaProblem *m = &problem->flow->problem;
     fill_options(&m->options, chip);
-    fill_values(problem, program);
+    fill_values(problem, program, chip->two_cores);
     fill_scoped(problem, program, chip);
     ech_flow_clock(problem->flow, problem->instructions, 512);
     ech_place_fill_costs(problem->flow, program, costs, problem->ids);
