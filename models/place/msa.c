@@ -1494,7 +1494,11 @@ static void enter_loop(Msa *m, Holder *holder, const EchMsaUse *use, int64_t tim
         for (guint i = holder->stays->len; i > 0 && slow == NULL; i--)
         {
             Stay *s = holder->stays->pdata[i - 1];
-            if (!s->fast && s->position == holder->position)
+            /* A mirror is known by where its original was made. */
+            const Stay *made = s;
+            while (made->kind == ECH_MSA_MIRRORED && made->original != NULL)
+                made = made->original;
+            if (!s->fast && made->position == holder->position)
                 slow = s;
         }
         if (slow != NULL)
