@@ -340,6 +340,39 @@ static EchBytes find_picker_bytes(const EchProgram *p)
     return ech_place_picker_bytes((EchBytes *)(void *)sizes->data, sizes->len, largest);
 }
 
+/* A loop is charged, for its element k, with what instructions of its body and condition write to their own element k: the compiler's analysis adds up
+ * accesses by their place in a shape, whatever value that is (seen on v4 to v6e). */
+static void charge_loop(const EchProgram *p, EchId loop, const EchPlaceCosts *costs, GArray *made)
+{
+    const EchInstruction *i = &p->instructions[loop];
+    uint32_t at = costs->first_result[loop];
+    const EchShape *s = &p->shapes[i->shape];
+    for (uint32_t k = 0; s->is_tuple && k < s->n_elements; k++)
+    {
+        EchId element = p->elements[s->first_element + k];
+        uint64_t sum = 0;
+        for (uint32_t c = 0; !p->shapes[element].is_tuple && c < i->n_called; c++)
+        {
+            const EchComputation *called = &p->computations[ech_program_called(p, i, c)];
+            for (uint32_t j = 0; j < called->n; j++)
+            {
+                EchId id = called->first + j;
+                const EchInstruction *in = &p->instructions[id];
+                const EchShape *shape = &p->shapes[in->shape];
+                if (id >= loop || in->schedule == ECH_NONE || in->opcode == ECH_HLO_TUPLE || in->opcode == ECH_HLO_PARAMETER || !shape->is_tuple || k >= shape->n_elements ||
+                    p->shapes[p->elements[shape->first_element + k]].is_tuple)
+                    continue;
+                uint32_t leaf = ech_place_leaf(p, in->shape, ech_program_member_position(p, in->shape, k));
+                if (leaf != UINT32_MAX && costs->first_result[id] + leaf < made->len)
+                    sum = ech_bytes_add(sum, g_array_index(made, uint64_t, costs->first_result[id] + leaf));
+            }
+        }
+        uint32_t leaf = ech_place_leaf(p, i->shape, ech_program_member_position(p, i->shape, k));
+        if (leaf != UINT32_MAX && at + leaf < made->len)
+            g_array_index(made, uint64_t, at + leaf) = sum;
+    }
+}
+
 EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip *chip)
 {
     const EchProgram *p = program;
@@ -384,6 +417,8 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
                 bytes = 0; /* A sort's results are in the total but not told apart. */
             g_array_append_val(made, bytes);
         }
+        if (i->opcode == ECH_HLO_WHILE)
+            charge_loop(p, (EchId)id, costs, made);
         if (kind == COST_TABLE && chip->tuple_bytes > 0)
             total = (float)ech_layout_tuple_bytes(i->n_operands, chip->tuple_bytes);
         costs->total[id] = total;

@@ -8,14 +8,14 @@ $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:vmem=8MiB,prefetches=2 2>&1 | grep 'place:'
   after pass place:vmem=8388608,prefetches=2
   - place: the compiler had: 104 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 2 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
-  - place: now, with 8 MiB (8 MiB used at most, policy xla): 81 arrays made on chip (40.9 MiB), 15 prefetches (14.1 MiB, 1 of them in slices), 20 evictions (11.2 MiB), 0 fetched before the program begins (0 B)
+  - place: now, with 8 MiB (8 MiB used at most, policy xla): 81 arrays made on chip (40.9 MiB), 15 prefetches (14.1 MiB, 1 of them in slices), 21 evictions (12.7 MiB), 0 fetched before the program begins (0 B)
   - place: ran out of space 4 times; placing everything again helped 4 times
   - place: declined 29 reads that would be faster (17.1 MiB): they find no room
   - place: declined 3 reads that would be faster (4.51 MiB): they come too soon after the value is there to hide a copy
   - place: declined 12 reads that would be faster (2.02 MiB): they find no bandwidth or no free copy
   - place: declined 35 reads that would be faster (784 KiB): they may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --set device.memories.vector.capacity=x0.25 --pass place 2>&1 | grep 'now, with'
-  - place: now, with 16 MiB (16 MiB used at most, policy xla): 92 arrays made on chip (51.5 MiB), 18 prefetches (15.0 MiB, 7 of them in slices), 11 evictions (8.52 MiB), 0 fetched before the program begins (0 B)
+  - place: now, with 16 MiB (16 MiB used at most, policy xla): 91 arrays made on chip (51.0 MiB), 18 prefetches (14.6 MiB, 7 of them in slices), 13 evictions (11.6 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:policy=on-demand 2>&1 | grep 'now, with'
   - place: now, with 112 MiB (31.6 MiB used at most, policy on-demand): 105 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 0 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:policy=none 2>&1 | grep 'place:'

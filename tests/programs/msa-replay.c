@@ -395,7 +395,7 @@ static void fill_costs(Replay *r, GHashTable *benefits)
         const EchFlowInstruction *in = &r->instructions[p->positions[k].step];
         bool moves = in->op != ECH_FLOW_PARAMETER && in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL && in->op != ECH_FLOW_CONSTANT;
         p->definition_bytes[k] = moves ? at_most(r, p->steps[p->positions[k].step].seconds, p->values[p->positions[k].value].bytes) : 0;
-        if (moves && r->definitions[k] > 0)
+        if ((moves || in->op == ECH_FLOW_WHILE) && r->definitions[k] > 0)
             p->definition_bytes[k] = (int64_t)llround(r->definitions[k] / pow(5, p->steps[p->positions[k].step].while_nest) / r->saving);
         else if (r->definitions[k] == 0)
             p->definition_bytes[k] = 0;
