@@ -129,7 +129,7 @@ static void words_of(const GOptionEntry *entries, void *data)
 }
 
 /* What follows an option or a verb: a command that lists it. */
-static const char list_kinds[] = "devices allocators planners passes formats writers engines";
+static const char list_kinds[] = "devices allocators planners passes formats writers engines experiments";
 
 static GString *bash_completion(void)
 {

@@ -1,5 +1,6 @@
 /* echelon list: what there is to choose from, from the same tables that are used. */
 #include "sim/cli/cli.h"
+#include "sim/experiment/experiment.h"
 
 #include "models/alloc/alloc.h"
 #include "models/alloc/plan.h"
@@ -164,6 +165,20 @@ static bool list_passes(Writer *writer, GError **error)
     return true;
 }
 
+static bool list_experiments(Writer *writer, GError **error)
+{
+    g_auto(GStrv) names = ech_experiment_list();
+    for (char **name = names; *name; name++) {
+        g_autofree char *path = ech_experiment_find(*name);
+        g_autoptr(EchYamlNode) root = ech_yaml_load(path, error);
+        if (!root)
+            return false;
+        const EchYamlNode *title = ech_yaml_get(root, "title");
+        write_row(writer, &(Row){*name, title && title->kind == ECH_YAML_SCALAR ? title->text : "", NULL, NULL});
+    }
+    return true;
+}
+
 static bool list_formats(Writer *writer, GError **error)
 {
     (void)error;
@@ -214,7 +229,7 @@ static const struct {
     const char *name;
     bool (*list)(Writer *writer, GError **error);
 } kinds[] = {
-    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes}, {"formats", list_formats}, {"writers", list_writers}, {"engines", list_engines},
+    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes}, {"formats", list_formats}, {"writers", list_writers}, {"engines", list_engines}, {"experiments", list_experiments},
 };
 
 int ech_verb_list(int argc, char **argv)

@@ -174,7 +174,12 @@ int ech_verb_run(int argc, char **argv)
         options_clear(&options);
         return ECH_EXIT_USAGE;
     }
-    /* A captured file in place of an experiment means --trace. */
+    /* A shipped experiment may be called by its name. A captured file in place of an experiment means --trace. */
+    if (rest[0]) {
+        char *found = ech_experiment_find(rest[0]);
+        g_free(rest[0]);
+        rest[0] = found;
+    }
     if (rest[0] && !rest[1] && !options.trace && !g_str_has_suffix(rest[0], ".yaml") && !g_str_has_suffix(rest[0], ".yml"))
         options.trace = g_steal_pointer(&rest[0]);
     int code;

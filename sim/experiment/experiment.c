@@ -64,6 +64,58 @@ void ech_experiment_free(EchExperiment *experiment)
 
 /* Folders */
 
+/* Folders of shipped experiments: beside the program, of the installation, of the source tree. */
+static GPtrArray *experiment_folders(void)
+{
+    GPtrArray *folders = g_ptr_array_new_with_free_func(g_free);
+    g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
+    if (program) {
+        g_autofree char *beside = g_path_get_dirname(program);
+        g_ptr_array_add(folders, g_build_filename(beside, "experiments", NULL));
+        g_ptr_array_add(folders, g_build_filename(beside, "..", ECH_INSTALL_DATA, "experiments", NULL));
+    }
+    g_ptr_array_add(folders, g_build_filename(ECH_SOURCE_CONFIGS, "experiments", NULL));
+    return folders;
+}
+
+char *ech_experiment_find(const char *name)
+{
+    if (g_file_test(name, G_FILE_TEST_EXISTS) || strchr(name, '/'))
+        return g_strdup(name);
+    g_autofree char *file = g_str_has_suffix(name, ".yaml") ? g_strdup(name) : g_strconcat(name, ".yaml", NULL);
+    g_autoptr(GPtrArray) folders = experiment_folders();
+    for (guint i = 0; i < folders->len; i++) {
+        g_autofree char *path = g_build_filename(folders->pdata[i], file, NULL);
+        if (g_file_test(path, G_FILE_TEST_EXISTS))
+            return g_canonicalize_filename(path, NULL);
+    }
+    return g_strdup(name);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+char **ech_experiment_list(void)
+{
+    g_autoptr(GPtrArray) folders = experiment_folders();
+    GPtrArray *names = g_ptr_array_new();
+    for (guint i = 0; i < folders->len; i++) {
+        g_autoptr(GDir) folder = g_dir_open(folders->pdata[i], 0, NULL);
+        const char *file;
+        while (folder && (file = g_dir_read_name(folder))) {
+            g_autofree char *name = g_str_has_suffix(file, ".yaml") ? g_strndup(file, strlen(file) - strlen(".yaml")) : NULL;
+            if (name && !g_ptr_array_find_with_equal_func(names, name, g_str_equal, NULL))
+                g_ptr_array_add(names, g_steal_pointer(&name));
+        }
+    }
+    if (names->len > 1)
+        qsort(names->pdata, names->len, sizeof *names->pdata, compare_texts);
+    g_ptr_array_add(names, NULL);
+    return (char **)g_ptr_array_free(names, FALSE);
+}
+
 char *ech_trace_find(const char *name, const char *folder)
 {
     char *path = g_path_is_absolute(name) || !folder ? g_strdup(name) : g_build_filename(folder, name, NULL);

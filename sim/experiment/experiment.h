@@ -85,5 +85,9 @@ EchReport ech_result_report(const EchResult *result);
 /** Name of the hardware that a capture says its device number @device was; owned by the caller, NULL where it says none. */
 char *ech_recorded_on(const EchTrace *trace, uint32_t device) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Path of an experiment: @name as it is where there is such a file, else NAME.yaml among the shipped ones ("tutorial"). Owned by the caller; @name itself where nothing is found. */
+char *ech_experiment_find(const char *name) G_GNUC_WARN_UNUSED_RESULT;
+/** Names of the shipped experiments, sorted, NULL-terminated; owned by the caller. */
+char **ech_experiment_list(void) G_GNUC_WARN_UNUSED_RESULT;
 /** Path of a trace: @name as it is, relative to @folder (NULL: here), else among the shipped traces. Owned by the caller; @name itself where nothing is found. */
 char *ech_trace_find(const char *name, const char *folder) G_GNUC_WARN_UNUSED_RESULT;

@@ -47,7 +47,7 @@ $ LC_ALL=C echelon report tests/golden/data
 echelon: Failed to open file “tests/golden/data/run.json”: No such file or directory
 exit 1
 $ echelon list
-echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines
+echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
 exit 2
 $ echelon list device
 echelon list: did you mean 'devices'?
