@@ -35,6 +35,17 @@ void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
     add(b, "host_temp", m.host_temp);
     add(b, "peak", m.peak);
     json_builder_end_object(b);
+    json_builder_set_member_name(b, "heap");
+    json_builder_begin_object(b);
+    for (size_t h = 0; h < program->assignment->n_heaps; h++) {
+        g_autofree char *name = g_strdup_printf("%d", program->assignment->heaps[h].space);
+        json_builder_set_member_name(b, name);
+        json_builder_begin_object(b);
+        add(b, "allocation_bytes", program->assignment->heaps[h].allocation_bytes);
+        add(b, "peak_live_bytes", program->assignment->heaps[h].peak_live_bytes);
+        json_builder_end_object(b);
+    }
+    json_builder_end_object(b);
 }
 
 /* Spaces in ascending order, each once; the caller frees. */
@@ -56,17 +67,6 @@ static GArray *spaces_of(const EchProgram *program)
 static void report_assignment(JsonBuilder *b, const EchProgram *program)
 {
     ech_report_memory_analysis(b, program);
-    json_builder_set_member_name(b, "heap");
-    json_builder_begin_object(b);
-    for (size_t h = 0; h < program->assignment->n_heaps; h++) {
-        g_autofree char *name = g_strdup_printf("%d", program->assignment->heaps[h].space);
-        json_builder_set_member_name(b, name);
-        json_builder_begin_object(b);
-        add(b, "allocation_bytes", program->assignment->heaps[h].allocation_bytes);
-        add(b, "peak_live_bytes", program->assignment->heaps[h].peak_live_bytes);
-        json_builder_end_object(b);
-    }
-    json_builder_end_object(b);
     json_builder_set_member_name(b, "spaces");
     json_builder_begin_object(b);
     g_autoptr(GArray) spaces = spaces_of(program);
