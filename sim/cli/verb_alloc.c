@@ -41,6 +41,7 @@ typedef struct {
     char *note, *fault;
     EchBytes smallest;      /* 0: not searched, or none */
     bool is_static;
+    char *misfit;           /* why it did not begin from the recorded start state, or NULL */
     bool recorded;          /* began from the recorded start state */
     uint64_t compared, equal; /* recorded: allocations with a recorded address, and those placed there */
     char *difference;       /* the first one that was not */
@@ -67,6 +68,7 @@ static void result_clear(gpointer data)
     g_free(result->fault);
     g_free(result->difference);
     g_free(result->settings);
+    g_free(result->misfit);
 }
 
 /* What of a program's memory is there before it runs, and what its compiler needs in all. */
@@ -458,6 +460,17 @@ static void text_pins(GString *out, const Input *input, const EchMoment *moment,
         g_string_append(out, ", ...");
 }
 
+/* Frames of the capture and of the allocator itself, which every stack begins with. */
+static bool is_plumbing(const char *frame)
+{
+    static const char *const words[] = {"torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "c10::", "at::detail::empty", "at::empty", "empty_strided", "empty_memory_format"};
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (strstr(frame, words[i]))
+            return true;
+    }
+    return false;
+}
+
 /* "    NAME was made in FRAME < FRAME": the innermost frames, where the capture has them; of a stack with Python in it only that. */
 static void text_stack(GString *out, const Input *input, uint32_t id)
 {
@@ -471,7 +484,7 @@ static void text_stack(GString *out, const Input *input, uint32_t id)
     g_string_append_printf(out, "    %.40s was made in ", name);
     unsigned shown = 0;
     for (char **frame = frames; *frame && shown < 4; frame++) {
-        if (python && !strstr(*frame, ".py:"))
+        if (python ? !strstr(*frame, ".py:") : shown == 0 && is_plumbing(*frame))
             continue;
         g_autofree char *valid = g_utf8_make_valid(*frame, -1);
         g_string_append_printf(out, "%s%.120s", shown++ ? " < " : "", valid);
@@ -727,12 +740,22 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
     /* Other settings are a what-if: what was resident is then asked for first, in an empty memory. */
     g_autofree char *recorded = input->start && !job->fresh ? ech_alloc_recorded_spec(input->trace) : NULL;
     ret->recorded = recorded && (strcmp(spec, "pytorch") == 0 || strcmp(spec, recorded) == 0);
-    if (ret->recorded && strcmp(recorded, "pytorch") != 0)
-        ret->settings = g_strdup(recorded + strlen("pytorch:"));
     const char *used = ret->recorded ? recorded : spec;
     g_autoptr(EchAllocator) allocator = ech_allocator_new(used, &device, error);
     if (!allocator)
         return false;
+    g_autoptr(GError) misfit = NULL;
+    if (ret->recorded && !ech_allocator_seed(allocator, (const EchSeedBlock *)(const void *)input->start->seeds->data, input->start->seeds->len, &misfit)) {
+        /* A smaller memory, say: then it is a what-if like any other. */
+        ret->recorded = false;
+        ret->misfit = g_strdup_printf("not from the recorded start state, which does not fit (%s): from an empty memory", misfit->message);
+        g_clear_pointer(&allocator, ech_allocator_free);
+        allocator = ech_allocator_new(used, &device, error);
+        if (!allocator)
+            return false;
+    }
+    if (ret->recorded && strcmp(recorded, "pytorch") != 0)
+        ret->settings = g_strdup(recorded + strlen("pytorch:"));
     const GArray *own_events = ret->recorded ? input->after : input->events;
     const EchAllocEvent *events = (const EchAllocEvent *)(const void *)own_events->data;
     size_t n = own_events->len;
@@ -742,8 +765,6 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
         look.n_seeds = input->start->seeds->len;
         look.script = (const EchSegmentRange *)(const void *)input->start->script->data;
         look.n_script = input->start->script->len;
-        if (!ech_allocator_seed(allocator, look.seeds, look.n_seeds, error))
-            return false;
         ech_allocator_script(allocator, look.script, look.n_script);
     }
     g_autoptr(GArray) placed = job->placements || ret->recorded ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), (guint)n) : NULL;
@@ -761,7 +782,7 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
     const EchAllocStat *own = ech_allocator_own_stats(allocator, &n_own);
     ret->own = g_array_new(FALSE, FALSE, sizeof(EchAllocStat));
     g_array_append_vals(ret->own, own, (guint)n_own);
-    ret->note = g_strdup(ech_allocator_note(allocator));
+    ret->note = ret->misfit ? g_strdup(ret->misfit) : g_strdup(ech_allocator_note(allocator));
     ret->fault = g_strdup(ech_allocator_fault(allocator));
     g_clear_pointer(&allocator, ech_allocator_free);
     if (job->report) {
