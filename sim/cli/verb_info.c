@@ -497,8 +497,8 @@ static void text_transfers(GString *out, const EchTrace *trace)
                              "       count         size    in flight       waited         rate  copy\n");
     for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++) {
         const EchTransferRow *row = &transfers->rows[i];
-        g_autofree char *size = ech_format_bytes(row->bytes), *flight = fine_time(row->in_flight), *waited = fine_time(row->waited), *name = short_name(trace, row->name);
-        g_autofree char *rate = row->in_flight > 0 ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
+        g_autofree char *size = row->bytes ? ech_format_bytes(row->bytes) : g_strdup("-"), *flight = fine_time(row->in_flight), *waited = fine_time(row->waited), *name = short_name(trace, row->name);
+        g_autofree char *rate = row->in_flight > 0 && row->bytes ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
         g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s %12s %12s  %s to %s, %s%s%s%s%s: %s\n", row->count, size, flight, waited, rate, row->from, row->to,
                                ech_overlap_name(row->overlap), row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " " : "",
                                row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->to : "",

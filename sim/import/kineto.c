@@ -9,6 +9,7 @@
 
 #include "sim/base/error.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum { CAT_OTHER, CAT_KERNEL, CAT_MEMCPY, CAT_MEMSET, CAT_RUNTIME, CAT_CPU_OP, CAT_PYTHON, CAT_ANNOTATION, CAT_GPU_ANNOTATION, CAT_INSTANT, CAT_SYNC, CAT_FLOW } Category;
@@ -62,6 +63,12 @@ typedef struct {
 } Launch;
 enum { SYNC_NONE, SYNC_STREAM, SYNC_DEVICE, SYNC_EVENT };
 
+/* Bytes that a copying call was asked for: ROCm says them there, and not always in the copy itself. */
+typedef struct {
+    int64_t correlation;
+    uint64_t bytes;
+} Asked;
+
 /* What a reader's own items need besides. */
 typedef struct {
     int64_t correlation; /* -1 none */
@@ -113,7 +120,7 @@ typedef struct {
     EchJson *json;
     EchCapture *capture;
     EchTraceBuilder *builder;
-    GArray *spans, *launches, *sides, *shapes, *uses; /* Span, Launch, Side, Shape, Use */
+    GArray *spans, *launches, *asked, *sides, *shapes, *uses; /* Span, Launch, Asked, Side, Shape, Use */
     GHashTable *threads; /* tid -> index + 1 */
     GHashTable *counts;  /* category -> GUINT count */
     GPtrArray *count_names;
@@ -519,8 +526,8 @@ static void device_event(Reader *r)
     if (e->category != CAT_KERNEL) {
         item.origin = e->has_bytes && e->bytes >= 0 ? ECH_KNOWN : ECH_ABSENT;
         item.bytes = item.origin == ECH_KNOWN ? (uint64_t)e->bytes : 0;
-        if (item.origin == ECH_ABSENT)
-            ech_diag_note(r->ret->diag, e->category == CAT_MEMCPY ? "copies_without_bytes" : "memsets_without_bytes", 1);
+        if (item.origin == ECH_ABSENT && e->category == CAT_MEMSET)
+            ech_diag_note(r->ret->diag, "memsets_without_bytes", 1);
     }
     if (e->category == CAT_MEMCPY && !direction(e, &item.from, &item.to))
         ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%s': taken as device to device", e->name->str);
@@ -609,6 +616,10 @@ static void runtime_event(Reader *r)
         launch.role = has(e->name, "Device") || has(e->name, "Ctx") ? SYNC_DEVICE : has(e->name, "Stream") ? SYNC_STREAM : SYNC_EVENT;
     if (launch.correlation >= 0 || launch.role)
         g_array_append_val(r->launches, launch);
+    if (e->has_bytes && e->bytes >= 0 && e->correlation >= 0) {
+        Asked asked = {e->correlation, (uint64_t)e->bytes};
+        g_array_append_val(r->asked, asked);
+    }
 }
 
 static void annotation(Reader *r)
@@ -876,6 +887,35 @@ static const Launch *find_launch(const Reader *r, int64_t correlation)
     if (low == r->launches->len || g_array_index(r->launches, Launch, low).correlation != correlation)
         return NULL;
     return &g_array_index(r->launches, Launch, low);
+}
+
+static int compare_asked(gconstpointer a, gconstpointer b)
+{
+    const Asked *x = a, *y = b;
+    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
+}
+
+/* Copies that tell no bytes take those of their call. */
+static void join_bytes(Reader *r)
+{
+    g_array_sort(r->asked, compare_asked);
+    uint64_t joined = 0, without = 0;
+    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+        EchItem *item = ech_capture_item(r->capture, i);
+        if (item->kind != ECH_ITEM_COPY || item->origin != ECH_ABSENT)
+            continue;
+        Asked key = {.correlation = g_array_index(r->sides, Side, i).correlation};
+        const Asked *asked = r->asked->len && key.correlation >= 0 ? bsearch(&key, r->asked->data, r->asked->len, sizeof key, compare_asked) : NULL;
+        if (asked) {
+            item->bytes = asked->bytes;
+            item->origin = ECH_INFERRED;
+            joined++;
+        } else {
+            without++;
+        }
+    }
+    ech_diag_note(r->ret->diag, "copy_bytes_from_their_calls", joined);
+    ech_diag_note(r->ret->diag, "copies_without_bytes", without);
 }
 
 /* Times of issue from the runtime calls, and the moments at which awaited events were recorded. */
@@ -1187,6 +1227,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         set_u64_property(r, "end_reserved_bytes", reserved);
         set_u64_property(r, "peak_reserved_bytes", peak_reserved);
     }
+    join_bytes(r);
     join_launches(r);
     infer_host_waits(r);
     infer_traffic(r);
@@ -1195,6 +1236,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         return false;
     /* What the trace is made of is in the capture now: the rest goes before the trace comes. */
     drop(&r->launches);
+    drop(&r->asked);
     drop(&r->sides);
     drop(&r->shapes);
     return ech_capture_finish(r->capture, error);
@@ -1212,6 +1254,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->builder = ech_capture_builder(capture);
     r->spans = g_array_new(FALSE, FALSE, sizeof(Span));
     r->launches = g_array_new(FALSE, FALSE, sizeof(Launch));
+    r->asked = g_array_new(FALSE, FALSE, sizeof(Asked));
     r->sides = g_array_new(FALSE, FALSE, sizeof(Side));
     r->shapes = g_array_new(FALSE, TRUE, sizeof(Shape));
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
@@ -1234,6 +1277,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_array_unref(r->shapes);
     g_array_unref(r->sides);
     g_array_unref(r->launches);
+    g_array_unref(r->asked);
     g_array_unref(r->spans);
     g_free(r);
     return ok;

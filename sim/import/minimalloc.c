@@ -327,7 +327,7 @@ static EchTrace *make_trace(const EchMinimalloc *table, EchDiag *diag, GError **
         }
     }
     if (table->n_gaps)
-        ech_diag_note(diag, "gaps_not_kept", table->n_gaps);
+        ech_diag_dropped(diag, "gaps_not_kept", table->n_gaps, "a trace's buffers live without a break; 'plan' takes the gaps from the CSV itself");
     qsort(edges, n, sizeof *edges, compare_edges);
     for (size_t i = 0; i < n; i++) {
         EchOp op = ech_op_init(edges[i].begins ? ECH_OP_ALLOC : ECH_OP_FREE);

@@ -494,8 +494,10 @@ static bool read_waits(Reader *r)
             }
             if (type == 2)
                 item.queue = stream_queue(r, device, context, stream, pid);
-            if (type == 2 && (item.other == ECH_NONE || item.other == item.queue))
-                continue; /* its own stream is in order anyway */
+            if (type == 2 && (item.other == ECH_NONE || item.other == item.queue)) {
+                ech_diag_note(r->ret->diag, "waits_for_their_own_stream", 1); /* in order anyway */
+                continue;
+            }
         } else if (type == 3 && stream >= 0 && stream != 4294967295) {
             item.other = stream_queue(r, device, context, stream, pid);
         }

@@ -287,3 +287,19 @@ put("gpu_target", "new.txtpb", b"# comment\ngpu_device_info: { core_count: 132 f
 put("gpu_target", "amd.txtpb", b"gpu_device_info { core_count: 304 clock_rate_ghz: 2.1 device_memory_size: 206141652992 memory_bandwidth: 5300000000000 rocm_compute_capability { gcn_arch_name: \"gfx942:sramecc+\" } }\n")
 put("gpu_target", "cut.pbtxt", b"gpu_device_info { core_count: 1 name: \"x")
 put("gpu_target", "deep.pbtxt", b"gpu_device_info {" * 40)
+
+# ---- a ROCm profile: no bytes in a copy, but in its call; no grid; times relative to a base ----
+put("kineto", "rocm.json", rb'''{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "AMD Instinct MI250X", "totalGlobalMem": 68702699520, "numSms": 110}], "roctracer_version": "4", "hip_runtime_version": 60200,
+"baseTimeNanoseconds": 1700000000000000000, "displayTimeUnit": "ms", "traceEvents": [
+{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":10,"tid":10,"ts":1000.100,"dur":50.000,"args":{"External id":1,"Input Dims":[[64,128],[128,32]],"Input type":["c10::BFloat16","c10::BFloat16"]}},
+{"ph":"X","cat":"cuda_runtime","name":"hipLaunchKernel","pid":10,"tid":10,"ts":1010.000,"dur":5.000,"args":{"External id":1,"kernel":"Cijk","correlation":7}},
+{"ph":"X","cat":"cuda_runtime","name":"hipMemcpyWithStream","pid":10,"tid":10,"ts":1020.000,"dur":5.000,"args":{"correlation":8,"src":"0x7f","dst":"0x8","bytes":"1024","kind":"1"}},
+{"ph":"X","cat":"cuda_runtime","name":"hipDeviceSynchronize","pid":10,"tid":10,"ts":1060.000,"dur":45.000,"args":{"correlation":9}},
+{"ph":"X","cat":"kernel","name":"Cijk_Ailk_Bljk_BBS","pid":2,"tid":0,"ts":1030.000,"dur":20.500,"args":{"External id":1,"device":2,"stream":0,"correlation":7,"kind":"Dispatch Kernel"}},
+{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Host -> Device)","pid":2,"tid":0,"ts":1055.000,"dur":3.250,"args":{"device":2,"stream":0,"correlation":8,"kind":"HtoD"}},
+{"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoH (Device -> Host)","pid":2,"tid":0,"ts":1059.000,"dur":3.250,"args":{"device":2,"stream":0,"correlation":18,"kind":"DtoH","bytes":4096}},
+{"ph":"X","cat":"gpu_memset","name":"Memset (Device)","pid":2,"tid":0,"ts":1064.000,"dur":1.000,"args":{"device":2,"stream":0,"correlation":19}},
+{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":10,"tid":10,"ts":1005.000,"args":{"Total Reserved":2097152,"Total Allocated":4096,"Bytes":4096,"Addr":139637976727552,"Device Id":2,"Device Type":6}},
+{"ph":"s","id":7,"pid":10,"tid":10,"ts":1010.000,"cat":"ac2g","name":"ac2g"},{"ph":"f","id":7,"pid":2,"tid":0,"ts":1030.000,"cat":"ac2g","name":"ac2g","bp":"e"},
+{"ph":"M","name":"process_name","pid":"Spans","tid":0,"ts":0,"args":{"name":"x"}}],"traceName":"x.json"}
+''')

@@ -247,6 +247,25 @@ START_TEST(kineto_of_2021)
 }
 END_TEST
 
+START_TEST(kineto_of_rocm)
+{
+    g_autoptr(EchImport) import = must_read("kineto/rocm.json");
+    const EchTrace *t = import->trace;
+    /* One copy says its bytes, the other only its call. */
+    const EchOp *in = find_op(t, ECH_OP_COPY, "Memcpy HtoD (Host -> Device)"), *out = find_op(t, ECH_OP_COPY, "Memcpy DtoH (Device -> Host)");
+    ck_assert_uint_eq(in->bytes, 1024);
+    ck_assert_int_eq(in->bytes_origin, ECH_INFERRED);
+    ck_assert_uint_eq(out->bytes, 4096);
+    ck_assert_int_eq(out->bytes_origin, ECH_KNOWN);
+    ck_assert_str_eq(ech_trace_memory(t, in->memory_from), "host");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copy_bytes_from_their_calls"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_without_bytes"), 0);
+    /* Device type 6 is HIP: the allocation is the device's. */
+    ck_assert_str_eq(ech_trace_memory(t, ech_trace_buffers(t)[0].memory), "hbm");
+    ck_assert_uint_eq(find_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS")->n_work, 1);
+}
+END_TEST
+
 START_TEST(nsys_schemas)
 {
     g_autoptr(EchImport) fresh = must_read("nsys/new.sqlite"), old = must_read("nsys/old.sqlite");
@@ -376,6 +395,7 @@ int main(void)
     tcase_add_test(tcase, pickles_run_nothing);
     tcase_add_test(tcase, kineto_joins);
     tcase_add_test(tcase, kineto_of_2021);
+    tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
     tcase_add_test(tcase, json_twin_of_xplane);
