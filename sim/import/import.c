@@ -240,6 +240,19 @@ const EchImportClass *const *ech_import_classes(size_t *ret_n)
     return class_table;
 }
 
+#define MANGLED "a binary file that was saved as UTF-8 text: every byte above 127 has become EF BF BD, and the contents are lost"
+
+static bool is_mangled(const uint8_t *head, size_t n)
+{
+    size_t mangled = 0, high = 0, control = 0;
+    for (size_t i = 0; i < n; i++) {
+        high += head[i] >= 0x80;
+        control += head[i] < 9;
+        mangled += i + 2 < n && head[i] == 0xef && head[i + 1] == 0xbf && head[i + 2] == 0xbd;
+    }
+    return mangled > 8 && control > 8 && mangled * 3 + 64 >= high;
+}
+
 /* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
 static char *describe(const uint8_t *head, size_t n)
 {
@@ -273,14 +286,11 @@ static char *describe(const uint8_t *head, size_t n)
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
         return g_strdup("the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
                         "traces/capture/compile.py compiles for a chip that is not there");
-    size_t mangled = 0, high = 0, control = 0;
-    for (size_t i = 0; i < n; i++) {
-        high += head[i] >= 0x80;
+    if (is_mangled(head, n))
+        return g_strdup("the bytes look like " MANGLED);
+    size_t control = 0;
+    for (size_t i = 0; i < n; i++)
         control += head[i] < 9;
-        mangled += i + 2 < n && head[i] == 0xef && head[i + 1] == 0xbf && head[i + 2] == 0xbd;
-    }
-    if (mangled > 8 && control > 8 && mangled * 3 + 64 >= high)
-        return g_strdup("the bytes look like a binary file that was saved as UTF-8 text: every byte above 127 has become EF BF BD, and the contents are lost");
     if (control > n / 64)
         return g_strdup_printf("the bytes look binary and begin %02x %02x %02x %02x", head[0], n > 1 ? head[1] : 0, n > 2 ? head[2] : 0, n > 3 ? head[3] : 0);
     g_autofree char *text = g_strndup((const char *)head, MIN(n, (size_t)40));
@@ -340,8 +350,19 @@ static EchImport *read_class(EchSource *source, const EchImportClass *class, con
     import->format = class->name;
     import->diag = ech_diag_new();
     import->records = ech_diag_new();
-    if (!class->read(source, options, import, error))
+    GError *failure = NULL;
+    if (!class->read(source, options, import, &failure)) {
+        size_t n;
+        const uint8_t *head = ech_source_head(source, &n);
+        /* Where the damage shows first is not its cause. */
+        if (g_error_matches(failure, ECH_ERROR, ECH_ERROR_PARSE) && is_mangled(head, n)) {
+            char *whole = g_strdup_printf("%s; it looks like " MANGLED, failure->message);
+            g_free(failure->message);
+            failure->message = whole;
+        }
+        g_propagate_error(error, failure);
         return NULL;
+    }
     g_assert((import->trace != NULL) != (import->program != NULL));
     return g_steal_pointer(&import);
 }

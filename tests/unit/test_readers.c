@@ -244,6 +244,50 @@ START_TEST(gpu_targets_are_devices)
 }
 END_TEST
 
+/* Cut anywhere and with any bit changed: a trace or an error of ours that begins with the file's name, quickly. */
+START_TEST(damage)
+{
+    static const char *const files[] = {"scalesim/conv.csv", "memory_timeline/small.json", "memory_profile/small.pb", "memory_profile/small.prof.gz", "memory_usage_report/new.txt", "memory_usage_report/old.txt"};
+    static const char *const formats[] = {"scalesim", "memory_timeline", "memory_profile", "memory_profile", "memory_usage_report", "memory_usage_report"};
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
+    g_autofree char *data = NULL;
+    gsize n;
+    ck_assert(g_file_get_contents(path, &data, &n, NULL));
+    for (size_t i = 0; i < n; i++) {
+        g_autofree uint8_t *copy = g_memdup2(data, n);
+        copy[i] ^= (uint8_t)(1u << i % 8);
+        for (int cut = 0; cut < 2; cut++) {
+            g_autoptr(EchSource) source = ech_source_new_memory(copy, cut ? i : n, "damaged");
+            g_autoptr(GError) error = NULL;
+            g_autoptr(EchImport) import = ech_import_source(source, formats[_i], NULL, &error);
+            ck_assert((import == NULL) == (error != NULL));
+            ck_assert_msg(!error || error->domain != ECH_ERROR || error->code != ECH_ERROR_PARSE || g_str_has_prefix(error->message, "damaged:"), "%s", error ? error->message : "");
+        }
+    }
+}
+END_TEST
+
+/* Every byte above 127 replaced, as when a binary file is saved as text: the cause is named. */
+START_TEST(mangled)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/xplane/tpu.pb", NULL);
+    g_autofree char *data = NULL;
+    gsize n;
+    ck_assert(g_file_get_contents(path, &data, &n, NULL));
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    for (size_t i = 0; i < n; i++) {
+        if ((uint8_t)data[i] < 0x80)
+            g_byte_array_append(bytes, (const uint8_t *)&data[i], 1);
+        else
+            g_byte_array_append(bytes, (const uint8_t *)"\xef\xbf\xbd", 3);
+    }
+    g_autoptr(EchSource) source = ech_source_new_memory(bytes->data, bytes->len, "mangled.pb");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_import_source(source, NULL, NULL, &error));
+    ck_assert_msg(strstr(error->message, "saved as UTF-8") != NULL, "%s", error->message);
+}
+END_TEST
+
 /* ---- nothing is lost in a trace's own file ---- */
 
 static void same_rows(const EchDiag *a, const EchDiag *b, const char *path)
@@ -316,6 +360,8 @@ int main(void)
     tcase_add_test(tcase, usage_reports);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);
+    tcase_add_loop_test(tcase, damage, 0, 6);
+    tcase_add_test(tcase, mangled);
     tcase_add_test(tcase, own_file_loses_nothing);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
