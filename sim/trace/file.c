@@ -199,7 +199,7 @@ static void print_op(Printer *p, uint32_t at, const EchOp *op)
         put_key(p, "bytes=", op->bytes);
         put_origin(out, op->bytes_origin);
     }
-    const EchUse *uses = ech_trace_uses(p->trace) + op->first_use;
+    const EchUse *uses = op->n_uses ? ech_trace_uses(p->trace) + op->first_use : NULL;
     for (uint32_t i = 0; i < op->n_uses; i++) {
         put_key(p, uses[i].access == ECH_READ ? "r=" : "w=", uses[i].buffer);
         g_string_append_c(out, ':');
@@ -208,13 +208,13 @@ static void print_op(Printer *p, uint32_t at, const EchOp *op)
         if (uses[i].pattern != ECH_PATTERN_STREAM)
             g_string_append_printf(out, "/%s", patterns[uses[i].pattern]);
     }
-    const EchWork *work = ech_trace_work(p->trace) + op->first_work;
+    const EchWork *work = op->n_work ? ech_trace_work(p->trace) + op->first_work : NULL;
     for (uint32_t i = 0; i < op->n_work; i++) {
         g_string_append_printf(out, " work=%s:%s:", units[work[i].unit], ech_dtype_name((EchDtype)work[i].dtype));
         put_u64(out, work[i].count);
         put_origin(out, work[i].origin);
     }
-    const EchDep *deps = ech_trace_deps(p->trace) + op->first_dep;
+    const EchDep *deps = op->n_deps ? ech_trace_deps(p->trace) + op->first_dep : NULL;
     for (uint32_t i = 0; i < op->n_deps; i++) {
         g_string_append(out, " after=");
         put_i64(out, (int64_t)deps[i].op - (int64_t)at);
