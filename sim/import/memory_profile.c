@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { MAX_BUFFERS = 1 << 20, MAX_STACK = 1 << 12, MAX_DEVICES = 4096, MAX_VALUES = 16 };
+enum { MAX_BUFFERS = 1 << 17, MAX_STACK = 1 << 12, MAX_DEVICES = 4096, MAX_VALUES = 16 };
 
 typedef struct {
     const uint8_t *data;

@@ -171,6 +171,38 @@ START_TEST(memory_profile_beside_a_capture)
 }
 END_TEST
 
+/* A memory snapshot of the same run in place of a profile's own allocator events, on the profile's clock. */
+START_TEST(snapshot_beside_a_profile)
+{
+    static const char json[] = "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 1700000000000000000, \"traceEvents\": ["
+                               "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"early\",\"pid\":0,\"tid\":7,\"ts\":2.500,\"dur\":1.000,\"args\":{\"device\":0,\"stream\":7}},"
+                               "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"late\",\"pid\":0,\"tid\":7,\"ts\":6.500,\"dur\":1.000,\"args\":{\"device\":0,\"stream\":7}},"
+                               "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":1.000,\"args\":{\"Bytes\":512,\"Addr\":4096,\"Device Id\":0,\"Device Type\":1}}]}";
+    g_autofree char *beside = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_snapshot/small.4.pickle", NULL);
+    EchImportOptions options = {.loop_trips = 1, .beside = beside};
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_diag_count(import->diag, "memory_events_replaced_by_the_snapshot"), 1);
+    /* The snapshot frees at 1 us and at 7 us, allocates at 3 and 4 us: the kernels stand where they ran. */
+    int order[4] = {-1, -1, -1, -1};
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        const char *name = ech_trace_string(t, op->name);
+        if (op->kind == ECH_OP_KERNEL)
+            order[strcmp(name, "early") == 0 ? 0 : 2] = (int)i;
+        else if (op->kind == ECH_OP_ALLOC && order[1] < 0)
+            order[1] = (int)i;
+        else if (op->kind == ECH_OP_FREE)
+            order[3] = (int)i;
+    }
+    ck_assert(order[0] >= 0 && order[0] < order[1] && order[1] < order[2] && order[2] < order[3]);
+    ck_assert_int_eq(ech_trace_ops(t)[order[1]].recorded.start - ech_trace_ops(t)[order[0]].recorded.start, 500000);
+}
+END_TEST
+
 START_TEST(usage_reports)
 {
     g_autoptr(EchImport) import = must_read("memory_usage_report/new.txt", "memory_usage_report");
@@ -357,6 +389,7 @@ int main(void)
     tcase_add_test(tcase, timeline_of_categories);
     tcase_add_loop_test(tcase, memory_profile_is_a_resident_set, 0, 2);
     tcase_add_test(tcase, memory_profile_beside_a_capture);
+    tcase_add_test(tcase, snapshot_beside_a_profile);
     tcase_add_test(tcase, usage_reports);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);
