@@ -146,6 +146,8 @@ static bool parse_gaps(Field field, EchMinimallocRow *row, GArray *gaps, Place p
         i++;
     }
     row->n_gaps = gaps->len - row->first_gap;
+    if (row->n_gaps == 0)
+        return true;
     EchMinimallocGap *own = &g_array_index(gaps, EchMinimallocGap, row->first_gap);
     if (row->n_gaps > 1)
         qsort(own, row->n_gaps, sizeof *own, compare_gaps);
