@@ -66,10 +66,8 @@ static const EchAllocClass *find_class(const char *spec, char **ret_text, GError
         const char *name, *word, *instead;
         bool keep_text;
     } choices[] = {
-        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "platform", false},
-        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", false},
-        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", false},
-        {"pytorch", "backend:cudaMallocAsync", "cuda_async", true},
+        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "platform", false},        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", false},
+        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", false}, {"pytorch", "backend:cudaMallocAsync", "cuda_async", true},
         {"pytorch", "PYTORCH_NO_CUDA_MEMORY_CACHING=", "platform", false},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(choices); i++) {
@@ -381,7 +379,8 @@ void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const
 
 static void add_used(uint32_t id, const EchLive *live, void *data)
 {
-    EchAllocBlock block = {.segment = live->segment, .state = ECH_BLOCK_USED, .address = live->address, .bytes = live->rounded, .requested = live->requested, .id = id};
+    EchAllocBlock block = {
+        .segment = live->segment, .state = ECH_BLOCK_USED, .address = live->address, .bytes = live->rounded, .requested = live->requested, .id = id};
     g_array_append_val((GArray *)data, block);
 }
 

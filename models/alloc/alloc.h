@@ -24,10 +24,10 @@ typedef struct {
 } EchAllocDevice;
 
 typedef struct {
-    uint32_t id;      /**< The caller's number of the allocation; dense from 0. */
+    uint32_t id; /**< The caller's number of the allocation; dense from 0. */
     EchBytes bytes;
     uint32_t stream;
-    bool upper_end;   /**< BFC two-ended: from the upper end. */
+    bool upper_end; /**< BFC two-ended: from the upper end. */
 } EchAllocRequest;
 
 #define ECH_ADDRESS_NONE UINT64_MAX
@@ -92,10 +92,10 @@ const char *ech_allocator_fault(const EchAllocator *allocator);
 bool ech_allocator_reset(EchAllocator *allocator);
 /** A block that exists before the first request, for traces that start mid-run. */
 typedef struct {
-    uint32_t id;             /**< Allocation, or UINT32_MAX for a free block. */
-    uint64_t address;        /**< As recorded. */
-    EchBytes bytes;          /**< Of the block. */
-    EchBytes requested;      /**< As asked for; 0 for a free block. */
+    uint32_t id;        /**< Allocation, or UINT32_MAX for a free block. */
+    uint64_t address;   /**< As recorded. */
+    EchBytes bytes;     /**< Of the block. */
+    EchBytes requested; /**< As asked for; 0 for a free block. */
     uint64_t segment_address;
     EchBytes segment_bytes;
     uint32_t stream;

@@ -19,9 +19,9 @@ enum { TAG_LOWER, TAG_UPPER, TAG_GAP, N_TREES = 2 };
 
 typedef struct {
     uint64_t address;
-    EchBytes bytes;      /* 0: given back, next is the next spare slot */
+    EchBytes bytes; /* 0: given back, next is the next spare slot */
     uint32_t first, next;
-    uint32_t in_use;     /* chunks */
+    uint32_t in_use; /* chunks */
     uint32_t number;
 } Region;
 
@@ -45,7 +45,8 @@ static const EchParam params[] = {
     {"limit", ECH_PARAM_BYTES, offsetof(Bfc, limit), NULL, NULL, NULL, NULL, "bytes the pool may take from the device; the capacity if not given"},
     {"growth", ECH_PARAM_BOOL, offsetof(Bfc, growth), "false", NULL, NULL, NULL, "take regions of 2, 4, 8... MiB as needed, not the whole limit at once"},
     {"coalesce_regions", ECH_PARAM_BOOL, offsetof(Bfc, coalesce_regions), "false", NULL, NULL, NULL, "a region that begins where another ends extends it"},
-    {"garbage_collection", ECH_PARAM_BOOL, offsetof(Bfc, garbage_collection), "false", NULL, NULL, NULL, "give regions without chunks in use back before failing"},
+    {"garbage_collection", ECH_PARAM_BOOL, offsetof(Bfc, garbage_collection), "false", NULL, NULL, NULL,
+     "give regions without chunks in use back before failing"},
     {"fragmentation_fraction", ECH_PARAM_RATIO, offsetof(Bfc, fragmentation_fraction), "0", "0", "1", NULL,
      "share of the limit that one chunk may waste before it is split; 0: 128 MiB"},
     {"alignment", ECH_PARAM_BYTES, offsetof(Bfc, alignment), "256", "1", "1GiB", NULL, "of every request, bytes; a power of two, raised to 256"},
@@ -362,7 +363,8 @@ static void bfc_walk(const EchAllocator *base, GArray *out)
     for (uint32_t i = 0; i < self->n_regions; i++) {
         for (uint32_t at = self->regions[i].bytes ? self->regions[i].first : 0; at; at = self->chunks.items[at].next) {
             const EchChunk *chunk = &self->chunks.items[at];
-            EchAllocBlock block = {.segment = self->regions[i].number, .state = ECH_BLOCK_FREE, .address = chunk->address, .bytes = chunk->bytes, .id = UINT32_MAX};
+            EchAllocBlock block = {
+                .segment = self->regions[i].number, .state = ECH_BLOCK_FREE, .address = chunk->address, .bytes = chunk->bytes, .id = UINT32_MAX};
             if (!chunk->used)
                 g_array_append_val(out, block);
         }
@@ -436,16 +438,31 @@ static bool unknown(const char *name, const char *const *names, GError **error)
     return false;
 }
 
-static const char *const jax_names[] = {"mem_fraction", "preallocate", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
-                                        "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "--xla_gpu_enable_allocator_spatial_partitioning",
-                                        "TF_FORCE_UNIFIED_MEMORY", "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB", "XLA_PJRT_GPU_HOST_MEMORY_PREALLOCATE", "TF_BFC_MEMORY_DUMP",
-                                        "TF_DETERMINISTIC_ALLOCATOR", NULL};
+static const char *const jax_names[] = {"mem_fraction",
+                                        "preallocate",
+                                        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+                                        "XLA_CLIENT_MEM_FRACTION",
+                                        "XLA_PYTHON_CLIENT_PREALLOCATE",
+                                        "XLA_PYTHON_CLIENT_ALLOCATOR",
+                                        "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB",
+                                        "--xla_gpu_enable_allocator_spatial_partitioning",
+                                        "TF_FORCE_UNIFIED_MEMORY",
+                                        "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB",
+                                        "XLA_PJRT_GPU_HOST_MEMORY_PREALLOCATE",
+                                        "TF_BFC_MEMORY_DUMP",
+                                        "TF_DETERMINISTIC_ALLOCATOR",
+                                        NULL};
 
 /* Known words that change nothing about where device allocations go: the host's pool, dumps, what only cudaMallocAsync reads, retries in time. */
 static bool no_effect(const char *name)
 {
-    static const char *const names[] = {"XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB", "XLA_PJRT_GPU_HOST_MEMORY_PREALLOCATE", "TF_BFC_MEMORY_DUMP", "TF_DETERMINISTIC_ALLOCATOR",
-                                        "gpu_host_mem_limit_in_mb", "disallow_retry_on_allocation_failure", NULL};
+    static const char *const names[] = {"XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB",
+                                        "XLA_PJRT_GPU_HOST_MEMORY_PREALLOCATE",
+                                        "TF_BFC_MEMORY_DUMP",
+                                        "TF_DETERMINISTIC_ALLOCATOR",
+                                        "gpu_host_mem_limit_in_mb",
+                                        "disallow_retry_on_allocation_failure",
+                                        NULL};
     return g_strv_contains(names, name);
 }
 
@@ -511,10 +528,20 @@ static bool jax_configure(EchAllocator *base, const char *text, GError **error)
     return true;
 }
 
-static const char *const tensorflow_names[] = {"allow_growth", "per_process_gpu_memory_fraction", "internal_fragmentation_fraction", "garbage_collection",
-                                               "gpu_system_memory_size_in_mb", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_GPU_GARBAGE_COLLECTION",
-                                               "experimental.internal_fragmentation_fraction", "gpu_host_mem_limit_in_mb", "disallow_retry_on_allocation_failure",
-                                               "TF_FORCE_UNIFIED_MEMORY", "TF_BFC_MEMORY_DUMP", "TF_DETERMINISTIC_ALLOCATOR", NULL};
+static const char *const tensorflow_names[] = {"allow_growth",
+                                               "per_process_gpu_memory_fraction",
+                                               "internal_fragmentation_fraction",
+                                               "garbage_collection",
+                                               "gpu_system_memory_size_in_mb",
+                                               "TF_FORCE_GPU_ALLOW_GROWTH",
+                                               "TF_ENABLE_GPU_GARBAGE_COLLECTION",
+                                               "experimental.internal_fragmentation_fraction",
+                                               "gpu_host_mem_limit_in_mb",
+                                               "disallow_retry_on_allocation_failure",
+                                               "TF_FORCE_UNIFIED_MEMORY",
+                                               "TF_BFC_MEMORY_DUMP",
+                                               "TF_DETERMINISTIC_ALLOCATOR",
+                                               NULL};
 
 static bool tensorflow_set(Bfc *self, const char *name, const char *value, GError **error)
 {
@@ -556,23 +583,23 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     return each_setting(text, tensorflow_set, self, error);
 }
 
-#define BFC(symbol, text, conf, table)                                                                                                                                                     \
-    const EchAllocClass ech_alloc_##symbol = {                                                                                                                                             \
-        .name = #symbol,                                                                                                                                                                   \
-        .summary = text,                                                                                                                                                                   \
-        .source = "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}",                                                                                                          \
-        .size = sizeof(Bfc),                                                                                                                                                               \
-        .params = table,                                                                                                                                                                   \
-        .configure = conf,                                                                                                                                                                 \
-        .init = bfc_init,                                                                                                                                                                  \
-        .done = bfc_done,                                                                                                                                                                  \
-        .alloc = bfc_alloc,                                                                                                                                                                \
-        .shape = bfc_shape,                                                                                                                                                                \
-        .prefetch = bfc_prefetch,                                                                                                                                                          \
-        .release = bfc_release,                                                                                                                                                            \
-        .largest_free = bfc_largest,                                                                                                                                                       \
-        .walk_free = bfc_walk,                                                                                                                                                             \
-        .own_stats = bfc_own_stats,                                                                                                                                                        \
+#define BFC(symbol, text, conf, table)                                                                                                                         \
+    const EchAllocClass ech_alloc_##symbol = {                                                                                                                 \
+        .name = #symbol,                                                                                                                                       \
+        .summary = text,                                                                                                                                       \
+        .source = "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}",                                                                              \
+        .size = sizeof(Bfc),                                                                                                                                   \
+        .params = table,                                                                                                                                       \
+        .configure = conf,                                                                                                                                     \
+        .init = bfc_init,                                                                                                                                      \
+        .done = bfc_done,                                                                                                                                      \
+        .alloc = bfc_alloc,                                                                                                                                    \
+        .shape = bfc_shape,                                                                                                                                    \
+        .prefetch = bfc_prefetch,                                                                                                                              \
+        .release = bfc_release,                                                                                                                                \
+        .largest_free = bfc_largest,                                                                                                                           \
+        .walk_free = bfc_walk,                                                                                                                                 \
+        .own_stats = bfc_own_stats,                                                                                                                            \
     }
 
 BFC(bfc, "XLA's and TensorFlow's best fit with coalescing", NULL, params);

@@ -27,7 +27,8 @@ bool ech_placement_checker_add(EchPlacementChecker *checker, uint32_t id, uint64
     if (bytes == 0)
         return true;
     if (end < address) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "placement of %u at %" G_GUINT64_FORMAT " with %" G_GUINT64_FORMAT " bytes wraps around", id, address, bytes);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "placement of %u at %" G_GUINT64_FORMAT " with %" G_GUINT64_FORMAT " bytes wraps around", id, address,
+                    bytes);
         return false;
     }
     EchTreeIter after = ech_tree_lower_bound(&checker->live, ech_tree_key(address, 0));
@@ -39,8 +40,8 @@ bool ech_placement_checker_add(EchPlacementChecker *checker, uint32_t id, uint64
         bad = before;
     if (bad.leaf) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY,
-                    "placement of %u at [%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") overlaps %u at [%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ")", id, address, end,
-                    ech_tree_iter_value(bad), (uint64_t)(ech_tree_iter_key(bad) >> 64), (uint64_t)ech_tree_iter_key(bad));
+                    "placement of %u at [%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ") overlaps %u at [%" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ")", id,
+                    address, end, ech_tree_iter_value(bad), (uint64_t)(ech_tree_iter_key(bad) >> 64), (uint64_t)ech_tree_iter_key(bad));
         return false;
     }
     ech_tree_insert(&checker->live, ech_tree_key(address, end), id);

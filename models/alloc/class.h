@@ -14,7 +14,7 @@ typedef struct {
     EchBytes requested;
     EchBytes rounded; /**< 0: not live. */
     uint64_t address;
-    uint32_t handle;  /**< The class's own number of the block. */
+    uint32_t handle; /**< The class's own number of the block. */
     uint32_t segment;
 } EchLive;
 
@@ -53,9 +53,9 @@ typedef struct EchAllocClass {
 struct EchAllocator {
     const EchAllocClass *class;
     EchDeviceMemory memory;
-    EchBytes limit;       /**< Most bytes it may hold; the capacity unless the class says less. */
-    EchAllocStats stats;  /**< largest_free is filled on demand. */
-    uint32_t n_segments;  /**< Next running number. */
+    EchBytes limit;      /**< Most bytes it may hold; the capacity unless the class says less. */
+    EchAllocStats stats; /**< largest_free is filled on demand. */
+    uint32_t n_segments; /**< Next running number. */
     EchLivePage **pages;
     size_t n_pages;
     char *name;

@@ -8,10 +8,10 @@
 
 /** An item with one life and one size. */
 typedef struct {
-    int64_t begin, end;  /**< Half-open, not empty; only order and equality count. */
-    EchBytes bytes;      /**< Not 0. */
-    EchBytes alignment;  /**< At least 1. */
-    bool fixed;          /**< Has a shape of its own (several sizes): it is only carried over. */
+    int64_t begin, end; /**< Half-open, not empty; only order and equality count. */
+    EchBytes bytes;     /**< Not 0. */
+    EchBytes alignment; /**< At least 1. */
+    bool fixed;         /**< Has a shape of its own (several sizes): it is only carried over. */
 } EchBar;
 
 /** Where an item of one problem lies in the next. */

@@ -46,8 +46,10 @@ typedef struct {
 } Async;
 
 static const EchParam params[] = {
-    {"release_threshold", ECH_PARAM_BYTES, offsetof(Async, release_threshold), "0", NULL, NULL, NULL, "bytes kept at a synchronisation (cudaMemPoolAttrReleaseThreshold)"},
-    {"reuse_opportunistic", ECH_PARAM_BOOL, offsetof(Async, opportunistic), "true", NULL, NULL, NULL, "another stream may reuse what is complete (cudaMemPoolReuseAllowOpportunistic)"},
+    {"release_threshold", ECH_PARAM_BYTES, offsetof(Async, release_threshold), "0", NULL, NULL, NULL,
+     "bytes kept at a synchronisation (cudaMemPoolAttrReleaseThreshold)"},
+    {"reuse_opportunistic", ECH_PARAM_BOOL, offsetof(Async, opportunistic), "true", NULL, NULL, NULL,
+     "another stream may reuse what is complete (cudaMemPoolReuseAllowOpportunistic)"},
     {"reuse_internal_dependencies", ECH_PARAM_BOOL, offsetof(Async, internal), "true", NULL, NULL, NULL,
      "the driver may insert a wait to reuse (cudaMemPoolReuseAllowInternalDependencies)"},
     {"growth", ECH_PARAM_BYTES, offsetof(Async, growth), "32MiB", "2MiB", "1TiB", NULL, "least bytes taken from the device at once (assumed)"},
@@ -267,7 +269,8 @@ static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
     Block block = self->blocks[at];
     self->blocks[at].used = true;
     if (block.bytes > bytes) {
-        Block rest = {.address = block.address + bytes, .bytes = block.bytes - bytes, .prev = at, .next = block.next, .segment = block.segment, .pool = block.pool};
+        Block rest = {
+            .address = block.address + bytes, .bytes = block.bytes - bytes, .prev = at, .next = block.next, .segment = block.segment, .pool = block.pool};
         self->blocks[at].bytes = bytes;
         uint32_t tail = new_block(self, rest);
         self->blocks[at].next = tail;

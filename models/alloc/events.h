@@ -32,12 +32,12 @@ typedef struct {
 } EchPlacedEvent;
 
 typedef struct {
-    EchAllocStats stats;   /**< At the end. */
+    EchAllocStats stats; /**< At the end. */
     uint64_t events;
-    uint64_t fragmented;   /**< Of those that failed: enough bytes were free. */
-    uint64_t first_failed; /**< Index of the first event that failed, or UINT64_MAX. */
+    uint64_t fragmented;                          /**< Of those that failed: enough bytes were free. */
+    uint64_t first_failed;                        /**< Index of the first event that failed, or UINT64_MAX. */
     uint64_t peak_reserved_at, peak_requested_at; /**< Events after which the peaks were first reached; only with watch_peaks. */
-    double seconds;        /**< Wall time of the loop. */
+    double seconds;                               /**< Wall time of the loop. */
 } EchAllocOutcome;
 
 typedef struct {

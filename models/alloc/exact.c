@@ -22,7 +22,8 @@ static const EchParam exact_params[] = {
     {"time_limit", ECH_PARAM_TIME, offsetof(Exact, time_limit), "30s", "0", NULL, NULL, "Wall-clock time after which the best plan so far is returned."},
     {"step_limit", ECH_PARAM_U64, offsetof(Exact, step_limit), "0", NULL, NULL, NULL,
      "Search steps after which the best plan so far is returned, the same on every machine; 0: no such limit."},
-    {"alignment", ECH_PARAM_BYTES, offsetof(Exact, base.alignment), "1", "1", "1TiB", NULL, "Offsets of buffers that state no alignment are multiples of it, in bytes."},
+    {"alignment", ECH_PARAM_BYTES, offsetof(Exact, base.alignment), "1", "1", "1TiB", NULL,
+     "Offsets of buffers that state no alignment are multiples of it, in bytes."},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -27,11 +27,11 @@ typedef struct {
     uint32_t begin, end; /* hull of its sections */
     Level size;          /* largest */
     Level alignment;
-    uint32_t group;      /* in the problem */
-    Level pressure;      /* most bytes live at once during its life */
-    double taste;        /* preference of this attempt */
-    double weight;       /* learnt from failures */
-    uint64_t salt[2];    /* for hashing */
+    uint32_t group;   /* in the problem */
+    Level pressure;   /* most bytes live at once during its life */
+    double taste;     /* preference of this attempt */
+    double weight;    /* learnt from failures */
+    uint64_t salt[2]; /* for hashing */
 } Block;
 
 /** A block that meets another: where this lies below it, the other starts at least @size higher. */
@@ -63,25 +63,25 @@ typedef struct {
     Level unit; /* bytes of a unit */
 
     /* State. */
-    Level height;   /* H */
-    Level *low;     /* low[block]: it lies here or higher... */
-    Level *high;    /* ...and here or lower */
-    Level *floor;   /* floor[section]: lowest low of what is to be placed there */
-    Level *missing; /* missing[section]: sizes to be placed */
+    Level height;       /* H */
+    Level *low;         /* low[block]: it lies here or higher... */
+    Level *high;        /* ...and here or lower */
+    Level *floor;       /* floor[section]: lowest low of what is to be placed there */
+    Level *missing;     /* missing[section]: sizes to be placed */
     uint32_t *crossing; /* crossing[section]: hulls of unplaced blocks that reach from the section before into it */
     bool *placed;
-    Level *at;      /* result */
+    Level *at; /* result */
 
     /* Undo: what a frame overwrote. */
     GArray *trail;
     uint32_t *stamp_section, stamp;
     GArray *touched, *work; /* sections to look at again */
-    uint32_t *queue; /* ring of n_blocks + 1: blocks whose bounds changed */
+    uint32_t *queue;        /* ring of n_blocks + 1: blocks whose bounds changed */
     bool *queued;
     uint32_t queue_head, queue_tail;
     bool queue_skip; /* only empty the queue */
 
-    Failed *table; /* borrowed; 2^table_bits entries */
+    Failed *table;  /* borrowed; 2^table_bits entries */
     uint64_t epoch; /* of the decision: entries of others do not count */
     unsigned table_bits;
     uint64_t random;
@@ -217,7 +217,7 @@ static bool propagate(Search *search)
     return ok;
 }
 
-#define MANY 128   /* a section with more blocks gets the sum test only */
+#define MANY 128    /* a section with more blocks gets the sum test only */
 #define WORDS 32    /* subset sums up to 64 * WORDS units... */
 #define MAX_SUMS 40 /* ...of so many blocks */
 
@@ -362,8 +362,7 @@ static bool settle(Search *search, bool ok)
         search->touched = search->work;
         search->work = work;
         begin_touching(search);
-        for (guint i = 0; ok && i < work->len; i++)
-        {
+        for (guint i = 0; ok && i < work->len; i++) {
             uint32_t section = g_array_index(work, uint32_t, i);
             ok = check_section(search, section);
             if (!ok)
@@ -555,7 +554,8 @@ static uint32_t choose(const Search *search, const uint32_t *blocks, size_t n)
             uint32_t other = search->neighbours[i].block;
             if (search->placed[other] || search->low[other] + search->neighbours[i].back > low)
                 continue;
-            if (clean || search->low[other] < search->low[below] || (search->low[other] == search->low[below] && preference(search, other) > preference(search, below)))
+            if (clean || search->low[other] < search->low[below] ||
+                (search->low[other] == search->low[below] && preference(search, other) > preference(search, below)))
                 below = other;
             clean = false;
         }
@@ -755,7 +755,8 @@ static void make_neighbours(Search *search)
 }
 
 /** Builds the search over pieces of one part of time; their begin and end are sections. alignments[group] */
-static void search_init(Search *search, const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint32_t first_section, uint32_t n_sections, uint64_t unit)
+static void search_init(Search *search, const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint32_t first_section, uint32_t n_sections,
+                        uint64_t unit)
 {
     *search = (Search){.unit = (Level)unit, .n_sections = n_sections, .random = 1};
     search->spans = g_new(Span, n);
@@ -918,9 +919,9 @@ typedef struct {
     uint32_t n_blocks;
     Form forms[MAX_FORMS]; /* the part itself, then ever coarser; made when they are needed */
     uint32_t n_forms;
-    Level best;        /* height of the plan known */
-    Level bound;       /* most units live at once */
-    Level given_up;    /* in this round no plan of this height was found */
+    Level best;     /* height of the plan known */
+    Level bound;    /* most units live at once */
+    Level given_up; /* in this round no plan of this height was found */
     unsigned round;
 } Part;
 
@@ -1000,7 +1001,8 @@ static void keep(Part *part, const Form *form, const EchPlanPiece *pieces, uint6
 }
 
 /** Fills @parts with the pieces, bounds and known heights; pieces end up in order of parts. Returns how many. */
-static uint32_t make_parts(const EchPlanProblem *problem, const EchPlanSolution *solution, EchPlanPiece *pieces, size_t n, uint32_t n_sections, uint64_t unit, Part **ret_parts)
+static uint32_t make_parts(const EchPlanProblem *problem, const EchPlanSolution *solution, EchPlanPiece *pieces, size_t n, uint32_t n_sections, uint64_t unit,
+                           Part **ret_parts)
 {
     g_autofree uint32_t *part_of = g_new0(uint32_t, (size_t)n_sections + 1);
     g_autofree Level *live = g_new0(Level, (size_t)n_sections + 1);
@@ -1062,7 +1064,8 @@ static void make_bars(const Part *part, const EchPlanPiece *pieces, const EchByt
 }
 
 /** The search over bars; those that are fixed have the pieces of their one group. */
-static Search *make_coarse_search(const Part *part, const EchPlanPiece *pieces, const EchBar *bars, size_t n_bars, const EchBarPlace *places, uint64_t unit, gint64 deadline)
+static Search *make_coarse_search(const Part *part, const EchPlanPiece *pieces, const EchBar *bars, size_t n_bars, const EchBarPlace *places, uint64_t unit,
+                                  gint64 deadline)
 {
     g_autoptr(GArray) coarse = g_array_new(FALSE, FALSE, sizeof(EchPlanPiece));
     g_autofree EchBytes *alignments = g_new(EchBytes, n_bars + 1);

@@ -43,7 +43,8 @@ EchAllocOutcome ech_alloc_run_fixed(const EchAllocEvent *events, size_t n, const
         if (event->kind != ECH_EVENT_ALLOC)
             continue;
         uint64_t offset = offsets[k];
-        EchPlacedEvent out = {.event = (uint32_t)i, .fit = ECH_FIT_OK, .placement = {.rounded = event->bytes, .address = offset, .offset = offset, .reservation = -1}};
+        EchPlacedEvent out = {
+            .event = (uint32_t)i, .fit = ECH_FIT_OK, .placement = {.rounded = event->bytes, .address = offset, .offset = offset, .reservation = -1}};
         if (event->bytes == 0) {
             out.placement.address = ECH_ADDRESS_NONE;
         } else if (offset == ECH_FIXED_NONE || event->bytes > capacity || offset > capacity - event->bytes) {

@@ -13,7 +13,8 @@ typedef struct {
 } Greedy;
 
 static const EchParam greedy_params[] = {
-    {"alignment", ECH_PARAM_BYTES, offsetof(Greedy, base.alignment), "1", "1", "1TiB", NULL, "Offsets of buffers that state no alignment are multiples of it, in bytes."},
+    {"alignment", ECH_PARAM_BYTES, offsetof(Greedy, base.alignment), "1", "1", "1TiB", NULL,
+     "Offsets of buffers that state no alignment are multiples of it, in bytes."},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -119,7 +120,6 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-
 typedef struct {
     uint32_t first, n; /* pieces */
     EchBytes bytes;    /* largest */
@@ -200,7 +200,9 @@ EchBytes ech_greedy_plan(const EchPlanProblem *problem, EchPlanSolution *solutio
         if (groups[g].n == 0)
             continue;
         unit = gcd(unit, groups[g].alignment);
-        common = common == 0 || common / gcd(common, groups[g].alignment) > (UINT64_C(1) << 40) / groups[g].alignment ? 0 : common / gcd(common, groups[g].alignment) * groups[g].alignment;
+        common = common == 0 || common / gcd(common, groups[g].alignment) > (UINT64_C(1) << 40) / groups[g].alignment
+                     ? 0
+                     : common / gcd(common, groups[g].alignment) * groups[g].alignment;
         smallest = MIN(smallest, groups[g].bytes);
         ranks[n_ranks++].group = g;
     }

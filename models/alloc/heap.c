@@ -28,9 +28,9 @@ static const EchParam xla_params[] = {
 
 /** Members of a group, largest first come what may; the group is known by its first allocation. */
 typedef struct {
-    uint32_t root;        /* item whose allocation comes first */
-    uint32_t n_members;   /* of more than 0 bytes */
-    uint32_t begin, end;  /* ticks: of the first allocation, of the last free */
+    uint32_t root;       /* item whose allocation comes first */
+    uint32_t n_members;  /* of more than 0 bytes */
+    uint32_t begin, end; /* ticks: of the first allocation, of the last free */
     EchBytes largest;
 } Group;
 

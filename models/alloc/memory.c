@@ -78,7 +78,8 @@ bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchByt
 {
     uint64_t start, length;
     EchBytes whole = ech_round_up(bytes, memory->granule);
-    if (whole == 0 || !ech_gaps_at(&memory->space, address, &start, &length) || address - start > length || length - (address - start) < whole || !account(memory, whole))
+    if (whole == 0 || !ech_gaps_at(&memory->space, address, &start, &length) || address - start > length || length - (address - start) < whole ||
+        !account(memory, whole))
         return false;
     ech_gaps_take(&memory->space, address, whole);
     return true;

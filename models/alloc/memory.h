@@ -22,7 +22,7 @@ typedef struct {
     const EchSegmentRange *script; /**< Ranges to hand out by size, in order; borrowed. */
     size_t n_script, script_at;    /**< Everything below script_at is used. */
     bool *script_used;
-    EchGaps space;            /**< Free virtual ranges. */
+    EchGaps space; /**< Free virtual ranges. */
 } EchDeviceMemory;
 
 void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes granule);

@@ -270,8 +270,8 @@ static EchBytes pressure(const GArray *pieces)
 /* ---- Colours ---- */
 
 typedef struct {
-    size_t n;            /* items of this colour */
-    uint32_t *index;     /* index[n]: in the caller's array */
+    size_t n;        /* items of this colour */
+    uint32_t *index; /* index[n]: in the caller's array */
     EchPlanItem *items;
     uint32_t *group, *member, *first;
     EchPlanProblem problem;

@@ -11,7 +11,7 @@
 #pragma once
 #include "sim/base/param.h"
 
-#define ECH_PLAN_ALONE UINT32_MAX /**< EchPlanItem.colocation of an item that shares with nobody. */
+#define ECH_PLAN_ALONE UINT32_MAX            /**< EchPlanItem.colocation of an item that shares with nobody. */
 #define ECH_PLAN_MAX_ITEMS ((size_t)1 << 28) /**< More are refused with ECH_ERROR_CONFIG. */
 
 /** A buffer to place.
@@ -31,8 +31,8 @@ typedef struct {
 /** A placement of n items. Owned by the caller. */
 typedef struct {
     size_t n;
-    uint64_t *offsets;      /**< offsets[n], bytes, in the item's heap. */
-    uint32_t *heaps;        /**< heaps[n]: heap of each item. */
+    uint64_t *offsets; /**< offsets[n], bytes, in the item's heap. */
+    uint32_t *heaps;   /**< heaps[n]: heap of each item. */
     size_t n_heaps;
     EchBytes *heap_bytes;   /**< heap_bytes[n_heaps]: largest end of a placed item; not rounded. */
     uint32_t *heap_colours; /**< heap_colours[n_heaps] */
@@ -50,10 +50,10 @@ typedef struct {
     const EchPlanItem *items; /**< items[n], of one colour; alignments filled in, one for all of a group. */
     const uint32_t *group;    /**< group[n]: co-location group of an item, numbered in order of the first member's index. */
     size_t n_groups;
-    const uint32_t *member;   /**< member[n]: items by group, in index order; */
-    const uint32_t *first;    /**< first[n_groups + 1]: where a group's members begin in member. */
-    EchBytes capacity;        /**< Stop improving at this height; 0: none given. */
-    EchBytes lower_bound;     /**< Of this colour. */
+    const uint32_t *member; /**< member[n]: items by group, in index order; */
+    const uint32_t *first;  /**< first[n_groups + 1]: where a group's members begin in member. */
+    EchBytes capacity;      /**< Stop improving at this height; 0: none given. */
+    EchBytes lower_bound;   /**< Of this colour. */
 } EchPlanProblem;
 
 /** What a planner fills for one colour; arrays are there (offsets and heaps zeroed), heaps are numbered from 0. */
@@ -74,8 +74,8 @@ typedef struct {
 /** A planner. Its object is a plain struct of parameters, an EchPlanObject first. */
 typedef struct {
     const char *name;
-    const char *summary;    /**< One sentence. */
-    const char *source;     /**< Where the behaviour comes from. */
+    const char *summary; /**< One sentence. */
+    const char *source;  /**< Where the behaviour comes from. */
     size_t object_size;
     const EchParam *params; /**< Fields of the object; ends with a row without a name. */
     /** Places one colour. Cannot fail: what cannot be found in time is answered by the best plan so far. */

@@ -105,14 +105,15 @@ static bool check_heap(const EchPlanItem *items, const EchPlan *plan, const Row 
     EchBytes height = 0;
     for (size_t from = 0, to; from < n; from = to) {
         /* Items of one group and offset may overlap each other: look at all, then add all. */
-        for (to = from + 1; to < n && rows[to].offset == rows[from].offset && rows[to].colocation == rows[from].colocation && rows[to].colocation != ECH_PLAN_ALONE;)
+        for (to = from + 1;
+             to < n && rows[to].offset == rows[from].offset && rows[to].colocation == rows[from].colocation && rows[to].colocation != ECH_PLAN_ALONE;)
             to++;
         for (size_t i = from; i < to; i++) {
             const EchPlanItem *item = &items[rows[i].index];
             Top top = skyline_top(&sky, 1, 0, n_times, slot_of(times, n_times, item->begin), slot_of(times, n_times, item->end));
             if (top.top > rows[i].offset) {
-                g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "buffers %u and %u live at once and overlap at offset %" G_GUINT64_FORMAT " of heap %u", top.owner,
-                            rows[i].index, rows[i].offset, rows[i].heap);
+                g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "buffers %u and %u live at once and overlap at offset %" G_GUINT64_FORMAT " of heap %u",
+                            top.owner, rows[i].index, rows[i].offset, rows[i].heap);
                 return false;
             }
         }
@@ -125,8 +126,8 @@ static bool check_heap(const EchPlanItem *items, const EchPlan *plan, const Row 
     }
     /* Items that never live count for the height, as they were given a place. */
     if (height > plan->heap_bytes[rows[0].heap]) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "heap %u reaches %" G_GUINT64_FORMAT " bytes, above the %" G_GUINT64_FORMAT " stated", rows[0].heap, height,
-                    plan->heap_bytes[rows[0].heap]);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "heap %u reaches %" G_GUINT64_FORMAT " bytes, above the %" G_GUINT64_FORMAT " stated", rows[0].heap,
+                    height, plan->heap_bytes[rows[0].heap]);
         return false;
     }
     return true;
@@ -173,8 +174,8 @@ bool ech_plan_check(const EchPlanItem *items, size_t n, const EchPlan *plan, GEr
         const Row *left = &rows[i - 1], *right = &rows[i];
         if (left->colour == right->colour && left->colocation == right->colocation && left->colocation != ECH_PLAN_ALONE &&
             (left->offset != right->offset || left->heap != right->heap)) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "buffers %u and %u must share an offset; they lie at %" G_GUINT64_FORMAT " and %" G_GUINT64_FORMAT, left->index,
-                        right->index, left->offset, right->offset);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "buffers %u and %u must share an offset; they lie at %" G_GUINT64_FORMAT " and %" G_GUINT64_FORMAT,
+                        left->index, right->index, left->offset, right->offset);
             return false;
         }
     }
@@ -188,7 +189,8 @@ bool ech_plan_check(const EchPlanItem *items, size_t n, const EchPlan *plan, GEr
     for (size_t h = 0; h < plan->n_heaps; h++)
         height += plan->heap_bytes[h];
     if (height != plan->height) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "the plan states %" G_GUINT64_FORMAT " bytes; its heaps sum to %" G_GUINT64_FORMAT, plan->height, height);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "the plan states %" G_GUINT64_FORMAT " bytes; its heaps sum to %" G_GUINT64_FORMAT, plan->height,
+                    height);
         return false;
     }
     for (size_t from = 0, to; from < n_live; from = to) {

@@ -97,7 +97,8 @@ static const echelon_allocator *load(const Plugin *self, void **ret_object, char
         g_snprintf(message, n_message, "does not serve version %u of the interface", ECHELON_ALLOCATOR_VERSION);
         return NULL;
     }
-    *ret_object = plugin->create(self->base.memory.capacity, (const char *const *)self->keys->pdata, (const char *const *)self->values->pdata, self->keys->len, message, n_message);
+    *ret_object = plugin->create(self->base.memory.capacity, (const char *const *)self->keys->pdata, (const char *const *)self->values->pdata, self->keys->len,
+                                 message, n_message);
     if (*ret_object)
         return plugin;
     if (!*message)
@@ -307,8 +308,10 @@ static bool plugin_alloc(EchAllocator *base, const EchAllocRequest *request, Ech
         return false;
     g_autoptr(GError) error = NULL;
     if (reply.rounded < request->bytes || reply.address > base->memory.capacity || reply.rounded > base->memory.capacity - reply.address) {
-        set_fault(self, "plugin %s placed illegally: number %u of %" G_GUINT64_FORMAT " bytes at %" G_GUINT64_FORMAT " with %" G_GUINT64_FORMAT " bytes, in a memory of %" G_GUINT64_FORMAT, self->path,
-                  request->id, request->bytes, reply.address, reply.rounded, base->memory.capacity);
+        set_fault(self,
+                  "plugin %s placed illegally: number %u of %" G_GUINT64_FORMAT " bytes at %" G_GUINT64_FORMAT " with %" G_GUINT64_FORMAT
+                  " bytes, in a memory of %" G_GUINT64_FORMAT,
+                  self->path, request->id, request->bytes, reply.address, reply.rounded, base->memory.capacity);
         return false;
     }
     if (!ech_placement_checker_add(self->checker, request->id, reply.address, reply.rounded, &error)) {

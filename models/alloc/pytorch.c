@@ -67,9 +67,20 @@ typedef struct {
     int64_t current, peak, allocated, freed;
 } Stat;
 
-typedef enum { ALLOCATION, SEGMENT, ACTIVE, INACTIVE_SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES, INACTIVE_SPLIT_BYTES, REQUESTED_BYTES, N_STATS } StatKind;
-static const char *const stat_names[N_STATS] = {"allocation",     "segment",      "active",               "inactive_split", "allocated_bytes",
-                                                "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
+typedef enum {
+    ALLOCATION,
+    SEGMENT,
+    ACTIVE,
+    INACTIVE_SPLIT,
+    ALLOCATED_BYTES,
+    RESERVED_BYTES,
+    ACTIVE_BYTES,
+    INACTIVE_SPLIT_BYTES,
+    REQUESTED_BYTES,
+    N_STATS
+} StatKind;
+static const char *const stat_names[N_STATS] = {
+    "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
 
 typedef struct {
     EchAllocator base;
@@ -89,12 +100,12 @@ typedef struct {
     EchTree pool_index; /* (stream, small) to a number of pools */
     Events *events;
     uint32_t n_events, first_ready; /* ready: number + 1 */
-    EchTree event_index;        /* (stream, 0) */
+    EchTree event_index;            /* (stream, 0) */
     Use *uses;
     uint32_t n_uses, allocated_uses, spare_use;
-    uint64_t calls[2];          /* get_free_block calls: large, small */
-    EchBytes total;             /* total_allocated_memory: of all segments and mapped pages */
-    Stat stats[N_STATS][3];     /* all, small, large */
+    uint64_t calls[2];      /* get_free_block calls: large, small */
+    EchBytes total;         /* total_allocated_memory: of all segments and mapped pages */
+    Stat stats[N_STATS][3]; /* all, small, large */
     Stat oversize_allocations, oversize_segments;
     int64_t retries, ooms, syncs, device_allocs, device_frees, rejections;
 } PyTorch;
@@ -934,7 +945,8 @@ static bool pytorch_seed(EchAllocator *base, const EchSeedBlock *blocks, size_t 
             prev = seed_block(self, &blocks[i], pool, slot, prev);
             if (blocks[i].id == UINT32_MAX)
                 continue;
-            EchLive live = {.requested = blocks[i].requested, .rounded = blocks[i].bytes, .address = blocks[i].address, .handle = prev, .segment = segment.number};
+            EchLive live = {
+                .requested = blocks[i].requested, .rounded = blocks[i].bytes, .address = blocks[i].address, .handle = prev, .segment = segment.number};
             if (!ech_alloc_seed_live(base, blocks[i].id, &live))
                 return seed_error(error, &blocks[i], "its id is given twice");
         }
@@ -1038,8 +1050,17 @@ static void pytorch_own_stats(EchAllocator *base, GArray *out)
 /* ---- PYTORCH_CUDA_ALLOC_CONF (CFG:46-346) ---- */
 
 typedef enum {
-    SET_MAX_SPLIT, SET_NON_SPLIT, SET_GC, SET_DIVISIONS, SET_BACKEND, SET_EXPANDABLE, SET_FRACTION, SET_LARGE_SEGMENT, SET_RELEASE,
-    SET_FLAG, SET_NUMBER, /* accepted: changes no placement */
+    SET_MAX_SPLIT,
+    SET_NON_SPLIT,
+    SET_GC,
+    SET_DIVISIONS,
+    SET_BACKEND,
+    SET_EXPANDABLE,
+    SET_FRACTION,
+    SET_LARGE_SEGMENT,
+    SET_RELEASE,
+    SET_FLAG,
+    SET_NUMBER, /* accepted: changes no placement */
 } Setting;
 
 /* since: 10 * minor of the first release that knows it, for release:2.N; 0: always. */

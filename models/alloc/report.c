@@ -236,8 +236,8 @@ static void draw_map(EchAddressMap *map, GArray *tiles, uint32_t n_rows)
     }
 }
 
-EchAllocReport *ech_alloc_report_new(const char *spec, const EchAllocDevice *device, const EchAllocEvent *events, size_t n, const EchAllocReportOptions *options,
-                                     GError **error)
+EchAllocReport *ech_alloc_report_new(const char *spec, const EchAllocDevice *device, const EchAllocEvent *events, size_t n,
+                                     const EchAllocReportOptions *options, GError **error)
 {
     g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, device, error);
     if (!allocator || (options->n_seeds && !ech_allocator_seed(allocator, options->seeds, options->n_seeds, error)))

@@ -7,9 +7,9 @@
 
 typedef struct {
     uint64_t address;
-    EchBytes bytes;      /* 0: spare, next is the next one + 1 */
-    EchBytes slot;       /* 0: one large allocation */
-    uint64_t *used;      /* a bit per slot */
+    EchBytes bytes;                       /* 0: spare, next is the next one + 1 */
+    EchBytes slot;                        /* 0: one large allocation */
+    uint64_t *used;                       /* a bit per slot */
     uint32_t n_slots, n_used, first_free; /* first_free: no free slot below */
     uint32_t class_, number, next;
 } Slab;

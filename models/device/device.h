@@ -7,7 +7,18 @@
 #include "sim/base/units.h"
 #include "sim/base/diag.h"
 
-typedef enum { ECH_MEM_HBM, ECH_MEM_VECTOR, ECH_MEM_COMMON, ECH_MEM_SCALAR, ECH_MEM_ACCUMULATOR, ECH_MEM_CACHE, ECH_MEM_HOST_PINNED, ECH_MEM_HOST_PAGEABLE, ECH_MEM_DISK, ECH_N_MEM_KINDS } EchMemoryKind;
+typedef enum {
+    ECH_MEM_HBM,
+    ECH_MEM_VECTOR,
+    ECH_MEM_COMMON,
+    ECH_MEM_SCALAR,
+    ECH_MEM_ACCUMULATOR,
+    ECH_MEM_CACHE,
+    ECH_MEM_HOST_PINNED,
+    ECH_MEM_HOST_PAGEABLE,
+    ECH_MEM_DISK,
+    ECH_N_MEM_KINDS
+} EchMemoryKind;
 
 /** One point of a size curve: at @bytes per transfer the rate reached is @rate. Between points: linear in time. */
 typedef struct {
@@ -16,71 +27,71 @@ typedef struct {
 } EchCurvePoint;
 
 typedef struct {
-    char *name;                 /**< "hbm", "vector", "common", "scalar", "accumulator", "l2", "host". */
+    char *name; /**< "hbm", "vector", "common", "scalar", "accumulator", "l2", "host". */
     EchMemoryKind kind;
-    int32_t space;              /**< XLA memory-space number (0 hbm, 1 vector, 5 host, ...), -1 none. */
-    EchBytes capacity;          /**< Data sheet. */
-    EchBytes available;         /**< What the runtime hands out; = capacity where not given. */
-    EchBytes assignment_limit;  /**< Where the compiler's heap falls back; = available where not given. */
-    EchBytes kernel_reserved;   /**< Kept by the compiler for kernels' own windows. */
-    EchRate read, write, both;  /**< Achievable bandwidth; both: mixed total. 0 = unlimited. */
-    EchRate nominal;            /**< Data-sheet bandwidth. */
+    int32_t space;             /**< XLA memory-space number (0 hbm, 1 vector, 5 host, ...), -1 none. */
+    EchBytes capacity;         /**< Data sheet. */
+    EchBytes available;        /**< What the runtime hands out; = capacity where not given. */
+    EchBytes assignment_limit; /**< Where the compiler's heap falls back; = available where not given. */
+    EchBytes kernel_reserved;  /**< Kept by the compiler for kernels' own windows. */
+    EchRate read, write, both; /**< Achievable bandwidth; both: mixed total. 0 = unlimited. */
+    EchRate nominal;           /**< Data-sheet bandwidth. */
     EchTime latency;
-    EchBytes granule;           /**< Smallest access. */
-    bool assignable;            /**< The compiler may place values here. */
-    char *dram;                 /**< Generation whose timing holds (models/memory/hbm.h: "hbm2e"), or NULL. */
-    EchCurvePoint *curve;       /**< curve[n_curve], ascending bytes; may be empty. */
+    EchBytes granule;     /**< Smallest access. */
+    bool assignable;      /**< The compiler may place values here. */
+    char *dram;           /**< Generation whose timing holds (models/memory/hbm.h: "hbm2e"), or NULL. */
+    EchCurvePoint *curve; /**< curve[n_curve], ascending bytes; may be empty. */
     size_t n_curve;
 } EchMemory;
 
 typedef struct {
-    char *name;                 /**< "host", "ici", "nvlink". */
-    uint32_t from, to;          /**< Memory indices; to == from for links between devices. */
-    EchRate nominal;            /**< Each way, data sheet. */
-    EchRate to_device, from_device; /**< Achieved alone. */
-    EchRate both_ways;          /**< Total achieved when both directions run; 0 = sum of the two. */
-    EchTime latency;            /**< One way. */
-    EchTime setup;              /**< Per transfer. */
+    char *name;                        /**< "host", "ici", "nvlink". */
+    uint32_t from, to;                 /**< Memory indices; to == from for links between devices. */
+    EchRate nominal;                   /**< Each way, data sheet. */
+    EchRate to_device, from_device;    /**< Achieved alone. */
+    EchRate both_ways;                 /**< Total achieved when both directions run; 0 = sum of the two. */
+    EchTime latency;                   /**< One way. */
+    EchTime setup;                     /**< Per transfer. */
     uint32_t engines_to, engines_from; /**< Transfers in flight per direction. */
-    uint32_t ports;             /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
-    EchCurvePoint *curve;       /**< To the device, and from it too where that has none of its own. */
+    uint32_t ports;                    /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
+    EchCurvePoint *curve;              /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;
     EchRate measured_to, measured_from; /**< The file's to_device and from_device, beside which its curves were measured; 0: as now. */
-    EchCurvePoint *curve_from;  /**< From the device ("curve_from_device"). */
+    EchCurvePoint *curve_from;          /**< From the device ("curve_from_device"). */
     size_t n_curve_from;
 } EchLink;
 
 typedef enum { ECH_UNIT_MATRIX, ECH_UNIT_VECTOR, ECH_UNIT_TRANSCENDENTAL, ECH_UNIT_SCALAR, ECH_N_UNIT_KINDS } EchUnitKind;
 
 typedef struct {
-    char *dtype;      /**< "bf16", "f32", "s8", ... */
-    uint64_t ops;     /**< Peak operations per second of the whole device (all cores). */
+    char *dtype;  /**< "bf16", "f32", "s8", ... */
+    uint64_t ops; /**< Peak operations per second of the whole device (all cores). */
 } EchPeak;
 
 typedef struct {
-    char *name;       /**< "matrix", "vector", "transcendental", "scalar". */
+    char *name; /**< "matrix", "vector", "transcendental", "scalar". */
     EchUnitKind kind;
-    uint32_t count;   /**< Per core. */
+    uint32_t count;         /**< Per core. */
     uint32_t rows, columns; /**< Systolic dimensions, or sublanes and lanes. */
     uint64_t clock_hz;
-    EchPeak *peaks;   /**< peaks[n_peaks] */
+    EchPeak *peaks; /**< peaks[n_peaks] */
     size_t n_peaks;
 } EchUnit;
 
 /** A number of a model (kernel costs, runtime, layout), by dotted path. Values are what the file says, as double; integers up to 2^53 exact. */
 typedef struct {
-    char *path;   /**< "runtime.launch_ps", "kernel.step_overhead_cycles", ... */
+    char *path; /**< "runtime.launch_ps", "kernel.step_overhead_cycles", ... */
     double value;
     char *source; /**< Where it comes from, or "assumed". */
 } EchDeviceNumber;
 
 typedef struct EchDevice {
-    char *name;         /**< "tpu-v5e" */
-    char *summary;      /**< One line. */
-    char *family;       /**< "tpu" or "gpu" */
-    char *compiler;     /**< Key of compiler rules: "v5e", "h100", ...; may be "". */
-    char **products;    /**< What the hardware calls itself in captures: "NVIDIA H100 80GB HBM3"; NULL-terminated, may be NULL. */
-    uint32_t cores;     /**< Cores that share one program's device (1 for v3 per-core devices). */
+    char *name;      /**< "tpu-v5e" */
+    char *summary;   /**< One line. */
+    char *family;    /**< "tpu" or "gpu" */
+    char *compiler;  /**< Key of compiler rules: "v5e", "h100", ...; may be "". */
+    char **products; /**< What the hardware calls itself in captures: "NVIDIA H100 80GB HBM3"; NULL-terminated, may be NULL. */
+    uint32_t cores;  /**< Cores that share one program's device (1 for v3 per-core devices). */
     EchMemory *memories;
     size_t n_memories;
     EchLink *links;
@@ -89,7 +100,7 @@ typedef struct EchDevice {
     size_t n_units;
     EchDeviceNumber *numbers; /**< Every number of the file, in file order, for `list --sources` and models. */
     size_t n_numbers;
-    uint64_t hash;      /**< Of the canonical content. */
+    uint64_t hash; /**< Of the canonical content. */
 } EchDevice;
 
 EchDevice *ech_device_new(void) G_GNUC_WARN_UNUSED_RESULT;
@@ -111,8 +122,8 @@ double ech_device_number(const EchDevice *device, const char *path, double fallb
 bool ech_device_has_number(const EchDevice *device, const char *path);
 
 /** Loads a device: a name found in the device folders (ECHELON_DEVICES, then beside the program, then the install) or a path to a
- * YAML file, or to XLA's gpu_target_config text. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB", "links.host.to_device=x0.5"),
- * NULL-terminated or NULL. */
+ * YAML file, or to XLA's gpu_target_config text. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB",
+ * "links.host.to_device=x0.5"), NULL-terminated or NULL. */
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether @product, as a capture names its hardware, is this device. Case does not matter. */
 bool ech_device_is_product(const EchDevice *device, const char *product);

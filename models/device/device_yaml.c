@@ -173,7 +173,8 @@ static const Field *find_field(const Field *fields, const char *key)
 }
 
 /* Reads one entry of a section by its table. The path is what --set takes below `device.`. */
-static bool read_field(Loader *loader, const Field *field, const EchYamlNode *node, const char *section, const char *section_source, void *object, GError **error)
+static bool read_field(Loader *loader, const Field *field, const EchYamlNode *node, const char *section, const char *section_source, void *object,
+                       GError **error)
 {
     g_autofree char *path = g_strdup_printf("%s.%s", section, field->key);
     const char *source;
@@ -192,7 +193,8 @@ static bool read_field(Loader *loader, const Field *field, const EchYamlNode *no
     return true;
 }
 
-static bool read_curve(Loader *loader, const EchYamlNode *node, const char *section, const char *key, const char *section_source, EchCurvePoint **ret, size_t *ret_n, GError **error)
+static bool read_curve(Loader *loader, const EchYamlNode *node, const char *section, const char *key, const char *section_source, EchCurvePoint **ret,
+                       size_t *ret_n, GError **error)
 {
     g_autofree char *path = g_strdup_printf("%s.%s", section, key);
     if (node->kind != ECH_YAML_MAP) {
@@ -241,7 +243,8 @@ static bool read_name(const EchYamlNode *node, const char *path, const char *con
     }
     const char *nearest = ech_nearest_name(text, names);
     g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
-    ech_yaml_error(node, error, "%s: '%s' is unknown; %s%s%s", path, text, nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
+    ech_yaml_error(node, error, "%s: '%s' is unknown; %s%s%s", path, text, nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all,
+                   nearest ? "'?" : "");
     return false;
 }
 
@@ -515,7 +518,8 @@ static bool read_products(const EchYamlNode *root, char ***ret, GError **error)
 
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
 {
-    static const char *const keys[] = {"name", "summary", "family", "compiler", "products", "cores", "memories", "links", "units", "kernel", "runtime", "layout", "dram", NULL};
+    static const char *const keys[] = {"name",  "summary", "family", "compiler", "products", "cores", "memories",
+                                       "links", "units",   "kernel", "runtime",  "layout",   "dram",  NULL};
     static const char *const families[] = {"tpu", "gpu", "other", NULL};
     if (!ech_yaml_check_keys(root, "device", keys, error))
         return NULL;
@@ -735,7 +739,8 @@ char **ech_device_list(void)
 
 char *ech_device_find(const char *name_or_path, GError **error)
 {
-    if (strchr(name_or_path, '/') || g_str_has_suffix(name_or_path, ".yaml") || g_str_has_suffix(name_or_path, ".pbtxt") || g_str_has_suffix(name_or_path, ".txtpb"))
+    if (strchr(name_or_path, '/') || g_str_has_suffix(name_or_path, ".yaml") || g_str_has_suffix(name_or_path, ".pbtxt") ||
+        g_str_has_suffix(name_or_path, ".txtpb"))
         return g_strdup(name_or_path);
     g_auto(GStrv) folders = device_folders();
     for (char **folder = folders; *folder; folder++) {
@@ -747,7 +752,10 @@ char *ech_device_find(const char *name_or_path, GError **error)
     g_auto(GStrv) names = ech_device_list();
     const char *nearest = ech_nearest_name(name_or_path, (const char *const *)names);
     g_autofree char *all = g_strjoinv(", ", names);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; %s%s%s", name_or_path, nearest ? "did you mean '" : *all ? "expected a file or one of " : "no device files were found",
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; %s%s%s", name_or_path,
+                nearest ? "did you mean '"
+                : *all  ? "expected a file or one of "
+                        : "no device files were found",
                 nearest ? nearest : all, nearest ? "'?" : "");
     return NULL;
 }

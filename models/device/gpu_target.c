@@ -162,9 +162,9 @@ typedef struct {
 } Generation;
 
 static const Generation generations[] = {
-    {7, 0, "", 512, 15.75, 25, false, "data sheet: V100"},        {7, 5, "", 512, 15.75, 25, false, "data sheet: T4"},
-    {8, 0, "a100", 1024, 31.5, 25, true, "data sheet: A100"},     {8, -1, "", 512, 31.5, 14, true, "data sheet: L4 and A10"},
-    {9, -1, "h100", 2048, 63, 25, true, "data sheet: H100"},      {10, -1, "b200", 4096, 63, 50, true, "data sheet: B200"},
+    {7, 0, "", 512, 15.75, 25, false, "data sheet: V100"},       {7, 5, "", 512, 15.75, 25, false, "data sheet: T4"},
+    {8, 0, "a100", 1024, 31.5, 25, true, "data sheet: A100"},    {8, -1, "", 512, 31.5, 14, true, "data sheet: L4 and A10"},
+    {9, -1, "h100", 2048, 63, 25, true, "data sheet: H100"},     {10, -1, "b200", 4096, 63, 50, true, "data sheet: B200"},
     {12, -1, "", 512, 63, 50, true, "data sheet: RTX PRO 6000"},
 };
 
@@ -200,7 +200,8 @@ static const char *dtype_name(const char *key)
 {
     static const struct {
         const char *key, *name;
-    } names[] = {{"2", "s8"}, {"4", "s32"}, {"10", "f16"}, {"11", "f32"}, {"12", "f64"}, {"16", "bf16"}, {"19", "f8e5m2"}, {"20", "f8e4m3fn"}, {"32", "f4e2m1fn"}};
+    } names[] = {{"2", "s8"},    {"4", "s32"},     {"10", "f16"},      {"11", "f32"},     {"12", "f64"},
+                 {"16", "bf16"}, {"19", "f8e5m2"}, {"20", "f8e4m3fn"}, {"32", "f4e2m1fn"}};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         if (strcmp(names[i].key, key) == 0)
             return names[i].name;
@@ -218,9 +219,11 @@ static unsigned rates(GString *out, const GPtrArray *fields, const char *unit, d
         const char *key = get(fields, key_path), *dtype = key ? dtype_name(key) : NULL;
         if (!key)
             break;
-        g_autofree char *clock_path = g_strconcat(base + strlen("gpu_device_info."), "value.clock_rate_ghz", NULL), *units_path = g_strconcat(base + strlen("gpu_device_info."), "value.units_per_core", NULL),
+        g_autofree char *clock_path = g_strconcat(base + strlen("gpu_device_info."), "value.clock_rate_ghz", NULL),
+                        *units_path = g_strconcat(base + strlen("gpu_device_info."), "value.units_per_core", NULL),
                         *ops_path = g_strconcat(base + strlen("gpu_device_info."), "value.ops_per_clock", NULL);
-        double clock = number(fields, clock_path), units = number(fields, units_path), ops = number(fields, ops_path), peak = clock * 1e9 * units * ops * 2 * cores;
+        double clock = number(fields, clock_path), units = number(fields, units_path), ops = number(fields, ops_path),
+               peak = clock * 1e9 * units * ops * 2 * cores;
         if (!dtype || !(peak >= 1) || peak > 1e18)
             continue;
         g_string_append_printf(out, "      %s: {value: %.0f, source: \"compiler: gpu_target_config\"}\n", dtype, peak);
@@ -256,8 +259,10 @@ static void matrix_unit(GString *out, const GPtrArray *fields, const Generation 
     }
     if (!peaks->len)
         return;
-    g_string_append_printf(out, "  matrix:\n    count: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    clock: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    peaks:\n%s", MAX(cores * units, 1),
-                           MAX(own_clock * 1e9, 1), peaks->str);
+    g_string_append_printf(out,
+                           "  matrix:\n    count: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    clock: {value: %.0f, source: \"compiler: "
+                           "gpu_target_config\"}\n    peaks:\n%s",
+                           MAX(cores * units, 1), MAX(own_clock * 1e9, 1), peaks->str);
 }
 
 static void units(GString *out, const GPtrArray *fields, const Generation *g, double cores, double fpus, double clock)
@@ -269,11 +274,15 @@ static void units(GString *out, const GPtrArray *fields, const Generation *g, do
     g_string_append(out, "units:\n");
     matrix_unit(out, fields, g, cores, clock);
     if (peaks->len)
-        g_string_append_printf(out, "  vector:\n    count: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    columns: {value: %.0f, source: \"compiler: gpu_target_config\"}\n"
-                                    "    clock: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    peaks:\n%s",
+        g_string_append_printf(out,
+                               "  vector:\n    count: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    columns: {value: %.0f, source: \"compiler: "
+                               "gpu_target_config\"}\n"
+                               "    clock: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    peaks:\n%s",
                                cores, MAX(fpus, 1), MAX(clock * 1e9, 1), peaks->str);
-    g_string_append_printf(out, "  transcendental:\n    count: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    columns: {value: 16, source: \"data sheet: CUDA programming guide\"}\n"
-                                "    clock: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    peaks:\n",
+    g_string_append_printf(out,
+                           "  transcendental:\n    count: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    columns: {value: 16, source: \"data "
+                           "sheet: CUDA programming guide\"}\n"
+                           "    clock: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    peaks:\n",
                            cores, MAX(clock * 1e9, 1));
     peak(out, "f32", cores * 16 * clock * 1e9, "data sheet: special functions, 16 a clock and multiprocessor");
 }
@@ -291,47 +300,65 @@ static void append_quoted(GString *out, const char *text)
 
 static void memories(GString *out, const GPtrArray *fields, double size, double bandwidth)
 {
-    g_string_append_printf(out,
-                           "memories:\n  hbm:\n    kind: hbm\n    space: 0\n    capacity: {value: %.0f, source: \"compiler: gpu_target_config, what the driver reports\"}\n"
-                           "    nominal: {value: %.0f, source: \"compiler: gpu_target_config\"}\n"
-                           "    read: {value: %.0f, source: \"assumed: 93 %% of nominal, as A100 and H100 reach\"}\n    write: {value: %.0f, source: \"assumed: as read\"}\n"
-                           "    both: {value: %.0f, source: \"assumed: 90 %% of nominal; 88 %% on A100, 94 %% on H100\"}\n    granule: {value: 64, source: \"compiler: XLA's DRAM transaction\"}\n"
-                           "    latency: {value: 400ns, source: assumed}\n    assignable: {value: true, source: compiler}\n",
-                           size, bandwidth, bandwidth * 0.93, bandwidth * 0.93, bandwidth * 0.9);
+    g_string_append_printf(
+        out,
+        "memories:\n  hbm:\n    kind: hbm\n    space: 0\n    capacity: {value: %.0f, source: \"compiler: gpu_target_config, what the driver reports\"}\n"
+        "    nominal: {value: %.0f, source: \"compiler: gpu_target_config\"}\n"
+        "    read: {value: %.0f, source: \"assumed: 93 %% of nominal, as A100 and H100 reach\"}\n    write: {value: %.0f, source: \"assumed: as read\"}\n"
+        "    both: {value: %.0f, source: \"assumed: 90 %% of nominal; 88 %% on A100, 94 %% on H100\"}\n    granule: {value: 64, source: \"compiler: XLA's DRAM "
+        "transaction\"}\n"
+        "    latency: {value: 400ns, source: assumed}\n    assignable: {value: true, source: compiler}\n",
+        size, bandwidth, bandwidth * 0.93, bandwidth * 0.93, bandwidth * 0.9);
     double l2 = number(fields, "l2_cache_size");
     if (l2 >= 1)
-        g_string_append_printf(out, "  l2:\n    kind: cache\n    capacity: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    granule: {value: 32, source: \"data sheet: sectors of 128-byte lines\"}\n"
-                                    "    assignable: {value: false, source: compiler}\n", l2);
-    g_string_append(out, "  host:\n    kind: host-pinned\n    space: 5\n    capacity: {value: 1TiB, source: assumed}\n    read: {value: 300GB/s, source: assumed}\n    write: {value: 300GB/s, source: assumed}\n"
+        g_string_append_printf(out,
+                               "  l2:\n    kind: cache\n    capacity: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    granule: {value: 32, source: "
+                               "\"data sheet: sectors of 128-byte lines\"}\n"
+                               "    assignable: {value: false, source: compiler}\n",
+                               l2);
+    g_string_append(out, "  host:\n    kind: host-pinned\n    space: 5\n    capacity: {value: 1TiB, source: assumed}\n    read: {value: 300GB/s, source: "
+                         "assumed}\n    write: {value: 300GB/s, source: assumed}\n"
                          "    assignable: {value: true, source: compiler}\n");
 }
 
 static void links(GString *out, const GPtrArray *fields, const Generation *g)
 {
-    double pcie = number(fields, "pcie_bandwidth"), nominal = pcie >= 1 ? pcie : (g ? g->pcie : 31.5) * 1e9, ports = number(fields, "device_interconnect_info.active_links");
-    g_string_append_printf(out,
-                           "links:\n  host:\n    from: host\n    to: hbm\n    nominal: {value: %.0f, source: \"%s\"}\n    to_device: {value: %.0f, source: \"assumed: 84 %% of nominal, as A100 and H100 reach\"}\n"
-                           "    from_device: {value: %.0f, source: \"assumed: as to_device\"}\n    both_ways: {value: %.0f, source: \"assumed: 1.3 times nominal, as H100 reaches\"}\n"
-                           "    setup: {value: 6us, source: \"measured: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)\"}\n    latency: {value: 1us, source: assumed}\n"
-                           "    engines_to: {value: 1, source: assumed}\n    engines_from: {value: 1, source: assumed}\n",
-                           nominal, pcie >= 1 ? "compiler: gpu_target_config, of the host it was taken on" : "assumed: PCIe x16 of the generation", nominal * 0.84, nominal * 0.84, nominal * 1.3);
+    double pcie = number(fields, "pcie_bandwidth"), nominal = pcie >= 1 ? pcie : (g ? g->pcie : 31.5) * 1e9,
+           ports = number(fields, "device_interconnect_info.active_links");
+    g_string_append_printf(
+        out,
+        "links:\n  host:\n    from: host\n    to: hbm\n    nominal: {value: %.0f, source: \"%s\"}\n    to_device: {value: %.0f, source: \"assumed: 84 %% of "
+        "nominal, as A100 and H100 reach\"}\n"
+        "    from_device: {value: %.0f, source: \"assumed: as to_device\"}\n    both_ways: {value: %.0f, source: \"assumed: 1.3 times nominal, as H100 "
+        "reaches\"}\n"
+        "    setup: {value: 6us, source: \"measured: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)\"}\n    latency: {value: 1us, source: assumed}\n"
+        "    engines_to: {value: 1, source: assumed}\n    engines_from: {value: 1, source: assumed}\n",
+        nominal, pcie >= 1 ? "compiler: gpu_target_config, of the host it was taken on" : "assumed: PCIe x16 of the generation", nominal * 0.84, nominal * 0.84,
+        nominal * 1.3);
     if (ports >= 1 && ports <= 64 && g)
-        g_string_append_printf(out, "  nvlink:\n    from: hbm\n    to: hbm\n    nominal: {value: %.0f, source: \"%s, one way and link\"}\n    to_device: {value: %.0f, source: \"assumed: 92 %% of nominal, as A100 reaches\"}\n"
-                                    "    from_device: {value: %.0f, source: \"assumed: as to_device\"}\n    latency: {value: 1us, source: assumed}\n    ports: {value: %.0f, source: \"compiler: gpu_target_config, active links\"}\n",
+        g_string_append_printf(out,
+                               "  nvlink:\n    from: hbm\n    to: hbm\n    nominal: {value: %.0f, source: \"%s, one way and link\"}\n    to_device: {value: "
+                               "%.0f, source: \"assumed: 92 %% of nominal, as A100 reaches\"}\n"
+                               "    from_device: {value: %.0f, source: \"assumed: as to_device\"}\n    latency: {value: 1us, source: assumed}\n    ports: "
+                               "{value: %.0f, source: \"compiler: gpu_target_config, active links\"}\n",
                                g->nvlink * 1e9, g->source, g->nvlink * 0.92e9, g->nvlink * 0.92e9, ports);
 }
 
 static GString *write_yaml(const GPtrArray *fields, const char *where, GError **error)
 {
-    double cores = number(fields, "core_count"), clock = number(fields, "clock_rate_ghz"), size = number(fields, "device_memory_size"), bandwidth = number(fields, "memory_bandwidth"),
-           fpus = number(fields, "fpus_per_core");
+    double cores = number(fields, "core_count"), clock = number(fields, "clock_rate_ghz"), size = number(fields, "device_memory_size"),
+           bandwidth = number(fields, "memory_bandwidth"), fpus = number(fields, "fpus_per_core");
     const struct {
         const char *name;
         double value, low, high;
-    } needed[] = {{"core_count", cores, 1, 1e6}, {"clock_rate_ghz", clock, 1e-3, 100}, {"device_memory_size", size, 1 << 20, 1e15}, {"memory_bandwidth", bandwidth, 1e6, 1e15}};
+    } needed[] = {{"core_count", cores, 1, 1e6},
+                  {"clock_rate_ghz", clock, 1e-3, 100},
+                  {"device_memory_size", size, 1 << 20, 1e15},
+                  {"memory_bandwidth", bandwidth, 1e6, 1e15}};
     for (size_t i = 0; i < G_N_ELEMENTS(needed); i++) {
         if (needed[i].value < needed[i].low || needed[i].value > needed[i].high) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: gpu_device_info.%s is missing or out of range; expected a number from %g to %g", where, needed[i].name, needed[i].low, needed[i].high);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: gpu_device_info.%s is missing or out of range; expected a number from %g to %g", where,
+                        needed[i].name, needed[i].low, needed[i].high);
             return NULL;
         }
     }
@@ -344,11 +371,13 @@ static GString *write_yaml(const GPtrArray *fields, const char *where, GError **
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "# Made from XLA's gpu_target_config; what it does not say is marked assumed.\nname: \"%s\"\nsummary: ", slug);
     append_quoted(out, title);
-    g_string_append_printf(out, "\nfamily: gpu\n%s%s%scores: {value: 1, source: \"one program has the whole GPU\"}\n", g && *g->compiler ? "compiler: " : "", g ? g->compiler : "", g && *g->compiler ? "\n" : "");
+    g_string_append_printf(out, "\nfamily: gpu\n%s%s%scores: {value: 1, source: \"one program has the whole GPU\"}\n", g && *g->compiler ? "compiler: " : "",
+                           g ? g->compiler : "", g && *g->compiler ? "\n" : "");
     memories(out, fields, size, bandwidth);
     links(out, fields, g);
     units(out, fields, g, cores, fpus >= 1 ? fpus : 64, clock);
-    g_string_append(out, "runtime:\n  launch_ps: {value: 1us, source: \"compiler: XLA's kKernelLaunchOverhead\"}\n  collective_launch_ps: {value: 5us, source: \"compiler: XLA's overhead of an NCCL call\"}\n"
+    g_string_append(out, "runtime:\n  launch_ps: {value: 1us, source: \"compiler: XLA's kKernelLaunchOverhead\"}\n  collective_launch_ps: {value: 5us, source: "
+                         "\"compiler: XLA's overhead of an NCCL call\"}\n"
                          "  host_launch_ps: {value: 20us, source: \"measured: eager PyTorch to the start of a kernel, V100\"}\n");
     return out;
 }

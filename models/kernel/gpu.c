@@ -69,7 +69,9 @@ bool ech_gpu_stream(const EchDevice *device, EchBytes read, EchBytes written, Ec
     if (hbm == NULL || hbm->read == 0)
         return false;
     EchRate write = hbm->write > 0 ? hbm->write : hbm->read;
-    EchGpuCost cost = {.memory = to_time((double)read / (double)hbm->read + (double)written / (double)write), .launch = launch_of(device), .bytes = ech_bytes_add(read, written)};
+    EchGpuCost cost = {.memory = to_time((double)read / (double)hbm->read + (double)written / (double)write),
+                       .launch = launch_of(device),
+                       .bytes = ech_bytes_add(read, written)};
     cost.time = ech_time_add(cost.launch, cost.memory);
     *ret = cost;
     return true;

@@ -11,13 +11,13 @@
 /** What a GPU operator costs; times in picoseconds. */
 typedef struct {
     EchTime time;
-    EchTime compute;       /**< Of whole waves at the tile's efficiency. */
-    EchTime memory;        /**< Of all bytes at the achieved bandwidth. */
+    EchTime compute; /**< Of whole waves at the tile's efficiency. */
+    EchTime memory;  /**< Of all bytes at the achieved bandwidth. */
     EchTime launch;
     uint32_t tile_m, tile_n; /**< Chosen; 0 for streams. */
     uint64_t tiles, waves;
-    double wave_efficiency;  /**< tiles / (waves x SMs). */
-    double tile_efficiency;  /**< Useful share of the tiles' area. */
+    double wave_efficiency; /**< tiles / (waves x SMs). */
+    double tile_efficiency; /**< Useful share of the tiles' area. */
     EchBytes bytes;
 } EchGpuCost;
 

@@ -30,7 +30,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
     const EchMemory *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
     if (unit == NULL || unit->clock_hz == 0 || hbm == NULL || (hbm->read == 0 && hbm->nominal == 0)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: kernels cannot be priced: the device needs a matrix unit with a clock and an hbm memory with a bandwidth",
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "%s: kernels cannot be priced: the device needs a matrix unit with a clock and an hbm memory with a bandwidth",
                     device->name != NULL ? device->name : "device");
         return false;
     }
@@ -196,7 +197,8 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         traffic.widest = MAX(traffic.widest, elements);
         if (on_chip(result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
-            traffic.narrowed += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
+            traffic.narrowed +=
+                ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
             traffic.stored += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
@@ -221,7 +223,8 @@ static double body_cycles(const EchKernelModel *model, const EchKernelBody *body
     double cycles = model->simple * body->simple + model->shuffle * body->shuffle;
     /* A lone instruction's arithmetic hides under its many small windows. */
     if (fused)
-        cycles += model->transcendental * body->transcendental + model->divide * body->divide + model->broadcast * body->broadcast + model->reduce * body->reduce;
+        cycles +=
+            model->transcendental * body->transcendental + model->divide * body->divide + model->broadcast * body->broadcast + model->reduce * body->reduce;
     return cycles;
 }
 
@@ -247,7 +250,13 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     }
     double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)
-        *sums = (EchKernelSums){.total = total, .latency = latency, .hbm = moved, .compute = compute + excess, .busy_compute = compute * serial, .busy_hbm = moved, .in_vmem = in_vmem};
+        *sums = (EchKernelSums){.total = total,
+                                .latency = latency,
+                                .hbm = moved,
+                                .compute = compute + excess,
+                                .busy_compute = compute * serial,
+                                .busy_hbm = moved,
+                                .in_vmem = in_vmem};
     return total;
 }
 
@@ -422,7 +431,8 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
             for (uint64_t m = 0; m < rows.n; m++) {
                 double bm = at(&rows, m);
                 double registers = s->out_hbm ? bm * bn_lanes / REGISTER : 0;
-                double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm : bm * bn * s->out_bits / 8 / model->vmem + narrowing_cycles(model, bm * bn_lanes, s->out_bits);
+                double store = s->out_hbm ? ech_kernel_store_bytes(model, registers, s->out_bits) / model->hbm
+                                          : bm * bn * s->out_bits / 8 / model->vmem + narrowing_cycles(model, bm * bn_lanes, s->out_bits);
                 store += extra + tile_overhead / cores;
                 bool with_others = ++tile < cores;
                 bool last_tile = group + 1 == c->batch && n + 1 == columns.n && m + 1 == rows.n;
@@ -457,7 +467,8 @@ static void walk_product(const EchKernelModel *model, const EchKernelShape *s, c
                     if (part == 0) {
                         /* Inside a tile both windows change every step; the step before the last fetches a shorter block. */
                         double last_k = depth.last, last_lanes = (double)up((uint64_t)last_k, 128);
-                        double next_last = bm * (c->lhs_transposed ? last_k : last_lanes) * lhs_unit + bn * (c->rhs_transposed ? last_lanes : last_k) * rhs_unit;
+                        double next_last =
+                            bm * (c->lhs_transposed ? last_k : last_lanes) * lhs_unit + bn * (c->rhs_transposed ? last_lanes : last_k) * rhs_unit;
                         double latency = step_latency(model, (unsigned)s->lhs_hbm + s->rhs_hbm) / cores;
                         add_steps(sums, model, times - 1, compute, latency, lhs_block + rhs_block, 0);
                         add_steps(sums, model, 1, compute, latency, next_last, 0);
@@ -611,9 +622,11 @@ static EchKernelWalk walk_of_windows(const EchKernelShape *s, const EchKernelWin
     double rhs_loads = c->batch > 1 ? steps : inner > 1 ? outer * middle * inner : outer;
     double lhs_loads = middle * inner > 1 || c->batch > 1 ? steps : 1;
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
-    double lhs = MIN(lhs_window * lhs_loads, s->lhs_total * (c->batch > 1 ? 1 : outer) * 2), rhs = MIN(rhs_window * rhs_loads, s->rhs_total * (c->batch > 1 || inner == 1 ? 1 : middle));
+    double lhs = MIN(lhs_window * lhs_loads, s->lhs_total * (c->batch > 1 ? 1 : outer) * 2),
+           rhs = MIN(rhs_window * rhs_loads, s->rhs_total * (c->batch > 1 || inner == 1 ? 1 : middle));
     walk.in_bytes = (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0);
-    walk.weights = c->convolution ? 0 : MIN(window_elements(w->kernel, w->n_kernel), (double)up(c->n, 128) * (double)up(c->k, 128) * (double)c->batch / (outer * inner));
+    walk.weights =
+        c->convolution ? 0 : MIN(window_elements(w->kernel, w->n_kernel), (double)up(c->n, 128) * (double)up(c->k, 128) * (double)c->batch / (outer * inner));
     return walk;
 }
 
@@ -640,8 +653,9 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
         ech_kernel_product_cycles(model, &shape, &blocks, &sums);
     }
     const EchKernelContraction *c = &kernel->contraction;
-    blocks.steps = blocks.bm == 0 ? (uint64_t)iterations(&kernel->windows)
-                                  : ceil_div(c->batch, MAX(blocks.batch, 1u)) * ceil_div(c->m, blocks.bm) * ceil_div(c->n, blocks.bn) * ceil_div(c->k, blocks.bk);
+    blocks.steps = blocks.bm == 0
+                       ? (uint64_t)iterations(&kernel->windows)
+                       : ceil_div(c->batch, MAX(blocks.batch, 1u)) * ceil_div(c->m, blocks.bm) * ceil_div(c->n, blocks.bn) * ceil_div(c->k, blocks.bk);
     ret->blocks = blocks;
     ret->macs = sums.macs;
     /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */
@@ -713,16 +727,10 @@ void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool
         else
             price_stream(model, kernel, own_tiles, &cost);
         break;
-    case ECH_KERNEL_COPY:
-        price_copy(model, kernel, own_tiles, &cost);
-        break;
-    case ECH_KERNEL_GATHER:
-        price_gather(model, kernel, &cost);
-        break;
+    case ECH_KERNEL_COPY: price_copy(model, kernel, own_tiles, &cost); break;
+    case ECH_KERNEL_GATHER: price_gather(model, kernel, &cost); break;
     case ECH_KERNEL_STREAM:
-    case ECH_N_KERNEL_CLASSES:
-        price_stream(model, kernel, own_tiles, &cost);
-        break;
+    case ECH_N_KERNEL_CLASSES: price_stream(model, kernel, own_tiles, &cost); break;
     }
     *ret = cost;
 }

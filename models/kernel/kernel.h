@@ -45,38 +45,38 @@ typedef struct {
     uint32_t simple;         /**< add, multiply, compare, select... */
     uint32_t transcendental; /**< exp, tanh, log, rsqrt... */
     uint32_t divide;
-    uint32_t broadcast;      /**< Of something that is not a constant. */
-    uint32_t reduce;         /**< Reductions along any dimension. */
-    uint32_t shuffle;        /**< Moves of every register across lanes or rows: window positions of a pooling. */
-    uint32_t lane_reduce;    /**< Of them, those along lanes, which need the cross-lane unit. */
+    uint32_t broadcast;   /**< Of something that is not a constant. */
+    uint32_t reduce;      /**< Reductions along any dimension. */
+    uint32_t shuffle;     /**< Moves of every register across lanes or rows: window positions of a pooling. */
+    uint32_t lane_reduce; /**< Of them, those along lanes, which need the cross-lane unit. */
 } EchKernelBody;
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
 typedef struct {
-    uint64_t batch, m, n, k;  /**< >= 1. */
-    uint64_t taps;            /**< Positions of a convolution's window; 1 for products. */
-    bool one_tap;             /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
-    uint64_t input_pixels;    /**< Pixels of a convolution's input; 0 for products (then m). */
-    double other_macs;        /**< Padded multiply-accumulates of further products fused into it. */
-    uint32_t passes;          /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
+    uint64_t batch, m, n, k; /**< >= 1. */
+    uint64_t taps;           /**< Positions of a convolution's window; 1 for products. */
+    bool one_tap;            /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
+    uint64_t input_pixels;   /**< Pixels of a convolution's input; 0 for products (then m). */
+    double other_macs;       /**< Padded multiply-accumulates of further products fused into it. */
+    uint32_t passes;         /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
     bool convolution;
     bool lhs_transposed, rhs_transposed, out_transposed; /**< The contracted dimension of lhs lies on rows; of rhs on lanes; rows of the result on lanes. */
 } EchKernelContraction;
 
 typedef struct {
     EchKernelClass kind;
-    const EchLayout *results;  /**< results[n_results]; borrowed. */
+    const EchLayout *results; /**< results[n_results]; borrowed. */
     size_t n_results;
     const EchLayout *operands; /**< operands[n_operands]; borrowed. */
     size_t n_operands;
     /** Bytes that are really read of each operand and written of each result (slices, in-place updates); NULL: whole padded arrays. Borrowed. */
     const EchBytes *operand_bytes, *result_bytes;
-    size_t lhs, rhs;           /**< Operands of the contraction. */
+    size_t lhs, rhs; /**< Operands of the contraction. */
     EchKernelBody body;
     EchKernelContraction contraction;
     EchKernelWindows windows;
-    bool fused;                /**< A fusion; false: one instruction of the compiler's library, with its smaller windows. */
-    uint64_t gathered_rows;    /**< ECH_KERNEL_GATHER: rows picked. */
+    bool fused;             /**< A fusion; false: one instruction of the compiler's library, with its smaller windows. */
+    uint64_t gathered_rows; /**< ECH_KERNEL_GATHER: rows picked. */
 } EchKernel;
 
 /** Blocks of a contraction in elements, and of a stream in registers of 1024 elements (then @bm). */
@@ -90,57 +90,57 @@ typedef struct {
 /** A kernel's price; times in picoseconds. The parts add up to the whole. */
 typedef struct {
     EchTime time;
-    EchTime compute;  /**< Not hidden under data movement. */
-    EchTime hbm;      /**< Traffic with HBM not hidden under compute, every byte once. */
-    EchTime space;    /**< The same for what is fetched again, because the on-chip memory does not hold it. */
-    EchTime port;     /**< Traffic of operands and results on chip not hidden under compute. */
-    EchTime latency;  /**< Step latency of copies that is not hidden. */
-    EchTime fill;     /**< Start, first fetch, and last store: nothing else runs. */
-    EchTime overhead; /**< Cost of steps themselves. */
-    EchTime busy_compute, busy_hbm; /**< What each would take alone. */
-    EchBytes hbm_read, hbm_written; /**< Real bytes. */
+    EchTime compute;                  /**< Not hidden under data movement. */
+    EchTime hbm;                      /**< Traffic with HBM not hidden under compute, every byte once. */
+    EchTime space;                    /**< The same for what is fetched again, because the on-chip memory does not hold it. */
+    EchTime port;                     /**< Traffic of operands and results on chip not hidden under compute. */
+    EchTime latency;                  /**< Step latency of copies that is not hidden. */
+    EchTime fill;                     /**< Start, first fetch, and last store: nothing else runs. */
+    EchTime overhead;                 /**< Cost of steps themselves. */
+    EchTime busy_compute, busy_hbm;   /**< What each would take alone. */
+    EchBytes hbm_read, hbm_written;   /**< Real bytes. */
     EchBytes vmem_read, vmem_written; /**< By operands and results placed on chip. */
-    EchBytes vmem;    /**< Windows and accumulators on chip. */
-    double macs;      /**< Padded multiply-accumulates done. */
+    EchBytes vmem;                    /**< Windows and accumulators on chip. */
+    double macs;                      /**< Padded multiply-accumulates done. */
     EchKernelBlocks blocks;
-    bool chosen;      /**< The blocks are our own choice. */
+    bool chosen; /**< The blocks are our own choice. */
 } EchKernelCost;
 
 /** Constants of one device, in cycles of its core clock. From device numbers `kernel.*`, else from the data sheet. */
 typedef struct {
     EchKernelView view;
     double clock_hz;
-    double hbm;             /**< Bytes a cycle. */
-    EchRate hbm_peak;       /**< Nominal bandwidth. */
-    double fixed;           /**< Start of a streaming kernel. */
-    double step;            /**< Latency of a streaming step. */
+    double hbm;                                               /**< Bytes a cycle. */
+    EchRate hbm_peak;                                         /**< Nominal bandwidth. */
+    double fixed;                                             /**< Start of a streaming kernel. */
+    double step;                                              /**< Latency of a streaming step. */
     double simple, transcendental, divide, broadcast, reduce; /**< Cycles a register of 1024 elements. */
-    double start;           /**< Before a contraction's first fetch is issued, and all latency of a single step. */
-    double matrix_step;     /**< Latency of a contraction's fetch that is not under compute. */
-    double matrix_overhead; /**< Cycles of compute a step. */
-    double matrix_store;    /**< Latency of storing a block of the result. */
-    double accumulate;      /**< Cycles a register of the accumulator, where k is split. */
-    double transpose;       /**< Cycles a register of an operand transposed in memory. */
-    double weights;         /**< Cycles a register of the stationary operand. */
-    double split_store;     /**< Share of a result's store that is exposed where k is split. */
-    double overlap;         /**< Exponent of overlap(compute, movement): large is a true maximum. */
-    double int8_start;      /**< Added to start for 8-bit products. */
-    double int8;            /**< Efficiency of the matrix unit at 8-bit operands. */
-    double matrix;          /**< Efficiency of the matrix unit. */
-    double vmem;            /**< Bytes a cycle of on-chip operands. */
-    double vmem_read;       /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
-    double lone_registers;  /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
-    double gather;          /**< Cycles a gathered row. */
-    double relayout;        /**< Cycles a register whose lanes a copy makes rows. */
-    double shuffle;         /**< Cycles a register moved across lanes. */
-    double narrow_store;    /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
-    double stage_input;     /**< Share of a 16-bit lhs block kept on chip a second time where the weights of a step do not fit into the units at once. */
-    double stage_weights;   /**< Share of the rhs block kept in 32 bits. */
-    double stage_result;    /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
-    double cores;           /**< Cores that share every kernel's steps as one device (megacore); 1 else. Rates are those of all of them. */
-    EchBytes budget;        /**< On-chip bytes of a kernel's own windows. */
+    double start;                                             /**< Before a contraction's first fetch is issued, and all latency of a single step. */
+    double matrix_step;                                       /**< Latency of a contraction's fetch that is not under compute. */
+    double matrix_overhead;                                   /**< Cycles of compute a step. */
+    double matrix_store;                                      /**< Latency of storing a block of the result. */
+    double accumulate;                                        /**< Cycles a register of the accumulator, where k is split. */
+    double transpose;                                         /**< Cycles a register of an operand transposed in memory. */
+    double weights;                                           /**< Cycles a register of the stationary operand. */
+    double split_store;                                       /**< Share of a result's store that is exposed where k is split. */
+    double overlap;                                           /**< Exponent of overlap(compute, movement): large is a true maximum. */
+    double int8_start;                                        /**< Added to start for 8-bit products. */
+    double int8;                                              /**< Efficiency of the matrix unit at 8-bit operands. */
+    double matrix;                                            /**< Efficiency of the matrix unit. */
+    double vmem;                                              /**< Bytes a cycle of on-chip operands. */
+    double vmem_read;      /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
+    double lone_registers; /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
+    double gather;         /**< Cycles a gathered row. */
+    double relayout;       /**< Cycles a register whose lanes a copy makes rows. */
+    double shuffle;        /**< Cycles a register moved across lanes. */
+    double narrow_store;   /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
+    double stage_input;    /**< Share of a 16-bit lhs block kept on chip a second time where the weights of a step do not fit into the units at once. */
+    double stage_weights;  /**< Share of the rhs block kept in 32 bits. */
+    double stage_result;   /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
+    double cores;          /**< Cores that share every kernel's steps as one device (megacore); 1 else. Rates are those of all of them. */
+    EchBytes budget;       /**< On-chip bytes of a kernel's own windows. */
     uint32_t lanes, sublanes;
-    const EchUnit *unit;    /**< Matrix unit; borrowed from the device. */
+    const EchUnit *unit; /**< Matrix unit; borrowed from the device. */
 } EchKernelModel;
 
 /** Fills @ret from a device. False (ECH_ERROR_UNSUPPORTED) where it has no HBM or no matrix unit with a clock. */

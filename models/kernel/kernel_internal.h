@@ -29,8 +29,8 @@ typedef struct {
     double rate;                   /**< Multiply-accumulates a cycle. */
     double extra_bytes;            /**< Of further operands and results. */
     double lhs_total, rhs_total, out_registers;
-    uint64_t cores;                /**< That share its steps. */
-    uint32_t units, unit_size;     /**< Matrix units and their side. */
+    uint64_t cores;            /**< That share its steps. */
+    uint32_t units, unit_size; /**< Matrix units and their side. */
     double stage_input, stage_weights, stage_result;
 } EchKernelShape;
 

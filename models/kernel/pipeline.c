@@ -20,11 +20,11 @@ typedef struct {
     const EchPipelineOperand *spec;
     uint64_t stride[ECH_PIPELINE_MAX_AXES]; /* per grid axis: what one step along it adds to the block's number */
     uint32_t buffers;
-    bool whole;                             /* the block is the array: copied once, outside the loop */
-    Cursor ahead;                           /* last step whose block was asked for or seen to be there */
-    bool started;                           /* ahead is valid */
-    uint64_t fetched, current;              /* different blocks asked for; reached */
-    uint64_t previous, id, next;            /* block numbers of steps i-1, i, i+1 */
+    bool whole;                  /* the block is the array: copied once, outside the loop */
+    Cursor ahead;                /* last step whose block was asked for or seen to be there */
+    bool started;                /* ahead is valid */
+    uint64_t fetched, current;   /* different blocks asked for; reached */
+    uint64_t previous, id, next; /* block numbers of steps i-1, i, i+1 */
 } Walker;
 
 /* What the walk tells. */
@@ -321,13 +321,15 @@ EchBytes ech_pipeline_vmem(const EchPipeline *pipeline)
 bool ech_pipeline_check(const EchPipeline *pipeline, GError **error)
 {
     if (pipeline->n_axes == 0 || pipeline->n_axes > ECH_PIPELINE_MAX_AXES || pipeline->n_operands > ECH_PIPELINE_MAX_OPERANDS) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "a pipeline of %u axes and %zu arrays; expected 1 to %d axes and at most %d arrays", pipeline->n_axes, pipeline->n_operands,
-                    ECH_PIPELINE_MAX_AXES, ECH_PIPELINE_MAX_OPERANDS);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "a pipeline of %u axes and %zu arrays; expected 1 to %d axes and at most %d arrays", pipeline->n_axes,
+                    pipeline->n_operands, ECH_PIPELINE_MAX_AXES, ECH_PIPELINE_MAX_OPERANDS);
         return false;
     }
     uint64_t steps = steps_of(pipeline);
-    if (steps == 0 || steps > MAX_STEPS || pipeline->compute < 0 || pipeline->port < 0 || pipeline->step_overhead < 0 || pipeline->setup < 0 || pipeline->latency < 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "a pipeline of %" G_GUINT64_FORMAT " steps; expected 1 to %" G_GUINT64_FORMAT " and times that are not negative", steps, MAX_STEPS);
+    if (steps == 0 || steps > MAX_STEPS || pipeline->compute < 0 || pipeline->port < 0 || pipeline->step_overhead < 0 || pipeline->setup < 0 ||
+        pipeline->latency < 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "a pipeline of %" G_GUINT64_FORMAT " steps; expected 1 to %" G_GUINT64_FORMAT " and times that are not negative", steps, MAX_STEPS);
         return false;
     }
     for (size_t o = 0; o < pipeline->n_operands; o++) {
@@ -336,7 +338,8 @@ bool ech_pipeline_check(const EchPipeline *pipeline, GError **error)
         for (unsigned d = 0; fine && d < operand->n_dims; d++)
             fine = operand->block[d] > 0 && operand->extent[d] > 0 && operand->axis[d] < (int)pipeline->n_axes;
         if (!fine) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "array %zu of a pipeline: expected 1 to %d dimensions with blocks, extents and existing axes, and at most %d buffers", o,
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                        "array %zu of a pipeline: expected 1 to %d dimensions with blocks, extents and existing axes, and at most %d buffers", o,
                         ECH_PIPELINE_MAX_AXES, MAX_BUFFERS);
             return false;
         }
@@ -416,7 +419,8 @@ static void write_wait_out(Listener *self, size_t operand, bool last)
 static void write_compute(Listener *self, uint64_t step, EchTime work)
 {
     Writer *writer = (Writer *)(void *)self;
-    uint32_t id = write_activity(writer, (EchPipelineActivity){.kind = ECH_PIPELINE_COMPUTE, .step = step, .duration = ech_time_add(work, writer->pipeline->step_overhead)});
+    uint32_t id = write_activity(
+        writer, (EchPipelineActivity){.kind = ECH_PIPELINE_COMPUTE, .step = step, .duration = ech_time_add(work, writer->pipeline->step_overhead)});
     writer->gate[0] = id;
     writer->n_gate = 1;
 }
@@ -489,7 +493,8 @@ void ech_pipeline_product(const EchPipelineProduct *p, EchPipelineOperand operan
     uint64_t bm = MIN(p->bm, m);
     operands[0] = (EchPipelineOperand){.n_dims = 2, .axis = {0, 2}, .extent = {m, p->k}, .block = {bm, p->bk}, .bits = p->bits, .buffers = p->buffers};
     operands[1] = (EchPipelineOperand){.n_dims = 2, .axis = {2, 1}, .extent = {p->k, p->n}, .block = {p->bk, p->bn}, .bits = p->bits, .buffers = p->buffers};
-    operands[2] = (EchPipelineOperand){.output = true, .n_dims = 2, .axis = {0, 1}, .extent = {m, p->n}, .block = {bm, p->bn}, .bits = p->out_bits, .buffers = 2};
+    operands[2] =
+        (EchPipelineOperand){.output = true, .n_dims = 2, .axis = {0, 1}, .extent = {m, p->n}, .block = {bm, p->bn}, .bits = p->out_bits, .buffers = 2};
     *ret = (EchPipeline){
         .n_axes = 3,
         .grid = {ceil_div(m, bm), ceil_div(p->n, p->bn), ceil_div(p->k, p->bk)},

@@ -20,46 +20,46 @@
 /** One array and how the grid walks it. */
 typedef struct {
     bool output;
-    uint8_t n_dims;                           /**< 1 or 2 block dimensions that matter for size: rows, lanes; leading ones count as rows of size 1. */
-    int8_t axis[ECH_PIPELINE_MAX_AXES];       /**< Per dimension: the grid axis that indexes it, or -1 (always block 0). */
-    uint64_t extent[ECH_PIPELINE_MAX_AXES];   /**< Elements of the array. */
-    uint64_t block[ECH_PIPELINE_MAX_AXES];    /**< Elements of the block; the last may be cut. */
-    uint32_t bits;                            /**< Of an element. */
-    uint32_t buffers;                         /**< 0: two. Outputs: at most two. */
-    bool lookahead;                           /**< Inputs only. */
+    uint8_t n_dims;                         /**< 1 or 2 block dimensions that matter for size: rows, lanes; leading ones count as rows of size 1. */
+    int8_t axis[ECH_PIPELINE_MAX_AXES];     /**< Per dimension: the grid axis that indexes it, or -1 (always block 0). */
+    uint64_t extent[ECH_PIPELINE_MAX_AXES]; /**< Elements of the array. */
+    uint64_t block[ECH_PIPELINE_MAX_AXES];  /**< Elements of the block; the last may be cut. */
+    uint32_t bits;                          /**< Of an element. */
+    uint32_t buffers;                       /**< 0: two. Outputs: at most two. */
+    bool lookahead;                         /**< Inputs only. */
 } EchPipelineOperand;
 
 typedef struct {
     uint8_t n_axes;
-    uint64_t grid[ECH_PIPELINE_MAX_AXES];     /**< Steps per axis, outermost first. */
-    const EchPipelineOperand *operands;       /**< operands[n_operands]; borrowed. */
+    uint64_t grid[ECH_PIPELINE_MAX_AXES]; /**< Steps per axis, outermost first. */
+    const EchPipelineOperand *operands;   /**< operands[n_operands]; borrowed. */
     size_t n_operands;
-    EchTime compute;                          /**< Of a step with full blocks. */
-    EchTime port;                             /**< What a step with full blocks takes of the on-chip memory's port; a step takes the longer of the two. */
+    EchTime compute; /**< Of a step with full blocks. */
+    EchTime port;    /**< What a step with full blocks takes of the on-chip memory's port; a step takes the longer of the two. */
     /** Compute of a step with cut blocks: compute x product of these axes' shares (an axis of -1 ends the list). 0: every step costs the same. */
     uint64_t compute_extent[ECH_PIPELINE_MAX_AXES], compute_block[ECH_PIPELINE_MAX_AXES]; /**< Per axis; extent 0: not cut. */
-    EchTime step_overhead;                    /**< Added to every step's compute. */
-    EchRate read, write;                      /**< Bytes a second of copies in and out. */
-    EchTime setup;                            /**< A copy occupies its queue this much longer. */
-    EchTime latency;                          /**< A copy ends this much after its queue is free again. */
-    bool shared_port;                         /**< Copies in and out share one queue, in the order they are asked for. */
-    uint32_t rows, lanes;                     /**< Tile to which cut blocks and buffers are padded: 8 and 128. */
-    uint64_t scratch;                         /**< Bytes on chip besides the buffers. */
+    EchTime step_overhead;                                                                /**< Added to every step's compute. */
+    EchRate read, write;                                                                  /**< Bytes a second of copies in and out. */
+    EchTime setup;                                                                        /**< A copy occupies its queue this much longer. */
+    EchTime latency;                                                                      /**< A copy ends this much after its queue is free again. */
+    bool shared_port;     /**< Copies in and out share one queue, in the order they are asked for. */
+    uint32_t rows, lanes; /**< Tile to which cut blocks and buffers are padded: 8 and 128. */
+    uint64_t scratch;     /**< Bytes on chip besides the buffers. */
 } EchPipeline;
 
 /** What a run says; times in picoseconds. total = compute + overhead + fill + wait_in + wait_out + drain. */
 typedef struct {
     EchTime total;
-    EchTime compute;   /**< Sum over steps. */
-    EchTime overhead;  /**< Steps times step_overhead. */
-    EchTime fill;      /**< Waiting for the first blocks. */
-    EchTime wait_in;   /**< Waiting for later blocks. */
-    EchTime wait_out;  /**< Waiting for a result's buffer. */
-    EchTime drain;     /**< Waiting for the last result. */
+    EchTime compute;           /**< Sum over steps. */
+    EchTime overhead;          /**< Steps times step_overhead. */
+    EchTime fill;              /**< Waiting for the first blocks. */
+    EchTime wait_in;           /**< Waiting for later blocks. */
+    EchTime wait_out;          /**< Waiting for a result's buffer. */
+    EchTime drain;             /**< Waiting for the last result. */
     EchTime busy_in, busy_out; /**< Queues' busy time. */
     EchBytes bytes_in, bytes_out;
     uint64_t steps, copies_in, copies_out;
-    EchBytes vmem;     /**< Buffers and scratch, padded. */
+    EchBytes vmem; /**< Buffers and scratch, padded. */
 } EchPipelineResult;
 
 /** Checks a pipeline: axes, blocks, counts (at most 2^26 steps). ECH_ERROR_CONFIG. */
@@ -74,12 +74,12 @@ typedef enum { ECH_PIPELINE_COMPUTE, ECH_PIPELINE_IN, ECH_PIPELINE_OUT } EchPipe
 /** One activity. It starts when all before it on its queue have left the queue and its dependencies have ended. */
 typedef struct {
     EchPipelineKind kind;
-    uint32_t operand;      /**< Of copies. */
+    uint32_t operand; /**< Of copies. */
     uint64_t step;
     EchBytes bytes;
-    EchTime duration;      /**< On the queue: compute and overhead, or setup and transfer. */
-    EchTime tail;          /**< Ends this long after leaving the queue (latency). */
-    uint8_t queue;         /**< 0 core, 1 copies in (and out where the port is shared), 2 copies out. */
+    EchTime duration;                          /**< On the queue: compute and overhead, or setup and transfer. */
+    EchTime tail;                              /**< Ends this long after leaving the queue (latency). */
+    uint8_t queue;                             /**< 0 core, 1 copies in (and out where the port is shared), 2 copies out. */
     uint32_t first_dependency, n_dependencies; /**< Into the dependency array: activity indices. */
 } EchPipelineActivity;
 
@@ -102,14 +102,14 @@ typedef struct {
     uint64_t m, n, k;
     uint32_t bits, out_bits;
     uint64_t bm, bn, bk;
-    uint32_t buffers;        /**< Per input. */
+    uint32_t buffers; /**< Per input. */
     double macs_per_second;
-    EchRate port;            /**< Bytes a second of on-chip memory: a step reads both blocks. 0: does not bind. */
+    EchRate port; /**< Bytes a second of on-chip memory: a step reads both blocks. 0: does not bind. */
     EchTime step_overhead;
     EchRate read, write;
     EchTime setup, latency;
     bool shared_port;
-    uint32_t cores;          /**< The m axis is split over them; they share the memory's bandwidth. */
+    uint32_t cores; /**< The m axis is split over them; they share the memory's bandwidth. */
 } EchPipelineProduct;
 
 /** Builds the pipeline of a product; @operands has room for three and must live as long as *ret. */

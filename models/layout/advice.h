@@ -8,18 +8,18 @@
 
 /** One logical dimension. */
 typedef struct {
-    uint64_t size, padded;   /**< Elements; equal where the tile does not pad it. */
-    EchBytes lost;           /**< Bytes that this dimension's padding alone adds to the whole. */
-    uint64_t grow, shrink;   /**< Nearest sizes without padding: up and down (shrink 0: there is none). */
+    uint64_t size, padded; /**< Elements; equal where the tile does not pad it. */
+    EchBytes lost;         /**< Bytes that this dimension's padding alone adds to the whole. */
+    uint64_t grow, shrink; /**< Nearest sizes without padding: up and down (shrink 0: there is none). */
 } EchLayoutDimension;
 
 typedef struct {
     EchBytes dense, padded;
-    double waste;            /**< (padded - dense) / padded; 0 for an empty array. */
+    double waste; /**< (padded - dense) / padded; 0 for an empty array. */
     unsigned rank;
     EchLayoutDimension dims[ECH_LAYOUT_MAX_RANK];
-    bool has_better;         /**< Another order of dimensions is smaller. */
-    EchLayout better;        /**< The smallest: its order, with the tiles that the compiler would give it. */
+    bool has_better;  /**< Another order of dimensions is smaller. */
+    EchLayout better; /**< The smallest: its order, with the tiles that the compiler would give it. */
     EchBytes better_bytes;
 } EchLayoutAdvice;
 
@@ -31,8 +31,8 @@ unsigned ech_layout_generation(const char *compiler);
 /** How well a dimension suits tensor cores: bytes of a row of @elements against 16 and 128 bytes. */
 typedef struct {
     uint64_t row_bytes;
-    bool usable;             /**< Multiple of 16 bytes: tensor cores at full width. */
-    bool best;               /**< Multiple of 128 bytes: best on A100 and later. */
+    bool usable;                     /**< Multiple of 16 bytes: tensor cores at full width. */
+    bool best;                       /**< Multiple of 128 bytes: best on A100 and later. */
     uint64_t next_usable, next_best; /**< Elements: the next such sizes. */
 } EchGpuAlignment;
 EchGpuAlignment ech_gpu_alignment(uint64_t elements, unsigned bits);

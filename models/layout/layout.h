@@ -8,20 +8,20 @@
 #pragma once
 #include "sim/base/units.h"
 
-#define ECH_LAYOUT_MAX_RANK 32  /**< Longest list of dimensions taken; longer shapes are refused. */
-#define ECH_LAYOUT_MAX_TILES 6  /**< Most tiles of one layout. */
-#define ECH_LAYOUT_MAX_SPLITS 4 /**< Most split dimensions, and most cuts in each. */
+#define ECH_LAYOUT_MAX_RANK 32       /**< Longest list of dimensions taken; longer shapes are refused. */
+#define ECH_LAYOUT_MAX_TILES 6       /**< Most tiles of one layout. */
+#define ECH_LAYOUT_MAX_SPLITS 4      /**< Most split dimensions, and most cuts in each. */
 #define ECH_LAYOUT_COMBINE INT64_MIN /**< The tile dimension '*': folded into the next more minor one. */
 
 /** One tile "(8,128)": sizes from major to minor. */
 typedef struct {
-    uint8_t rank;                      /**< 1 to 8. */
-    int64_t dims[8];                   /**< >= 1, or ECH_LAYOUT_COMBINE. */
+    uint8_t rank;    /**< 1 to 8. */
+    int64_t dims[8]; /**< >= 1, or ECH_LAYOUT_COMBINE. */
 } EchTile;
 
 /** A dimension cut over cores: "SC(0:504)" cuts the most major dimension before index 504. */
 typedef struct {
-    uint8_t dim;           /**< Counted from the most major in memory, whatever its logical number. */
+    uint8_t dim; /**< Counted from the most major in memory, whatever its logical number. */
     uint8_t n;
     uint64_t at[ECH_LAYOUT_MAX_SPLITS]; /**< Ascending indices inside the dimension. */
 } EchSplit;
@@ -32,16 +32,16 @@ typedef struct {
     uint16_t bits;         /**< Bits of one element as stored where nothing else is said: pred 8, s4 8 (one byte each), token and opaque 0. */
     uint16_t element_bits; /**< E(n): packed width; 0 where not given. */
     uint8_t rank;
-    bool has_layout;       /**< "{...}" was written. */
-    uint64_t dims[ECH_LAYOUT_MAX_RANK];  /**< Logical sizes, major first as written; bounds for dynamic dimensions. */
-    uint32_t dynamic;      /**< Bit i: dimension i was written "<=n". */
-    uint8_t order[ECH_LAYOUT_MAX_RANK];  /**< Minor to major; row-major where no layout is written. */
+    bool has_layout;                    /**< "{...}" was written. */
+    uint64_t dims[ECH_LAYOUT_MAX_RANK]; /**< Logical sizes, major first as written; bounds for dynamic dimensions. */
+    uint32_t dynamic;                   /**< Bit i: dimension i was written "<=n". */
+    uint8_t order[ECH_LAYOUT_MAX_RANK]; /**< Minor to major; row-major where no layout is written. */
     uint8_t n_tiles, n_splits;
     EchTile tiles[ECH_LAYOUT_MAX_TILES];
     EchSplit splits[ECH_LAYOUT_MAX_SPLITS];
-    uint64_t tail_alignment;  /**< L(n): elements; 1 where not given. */
-    uint64_t dynamic_prefix;  /**< M(n): bytes before the data. */
-    int32_t space;            /**< S(n): memory space number; 0 where not given. */
+    uint64_t tail_alignment; /**< L(n): elements; 1 where not given. */
+    uint64_t dynamic_prefix; /**< M(n): bytes before the data. */
+    int32_t space;           /**< S(n): memory space number; 0 where not given. */
 } EchLayout;
 
 /** How untiled arrays are stored. */

@@ -3,18 +3,19 @@
 #include <math.h>
 #include <string.h>
 
-#define NS(x) ((EchTime)((x) * 1000))
+#define NS(x) ((EchTime)((x)*1000))
 static const char ramulator[] = "ramulator2 @ c5b1c3a, python/ramulator/dram; refresh of one bank at a time as GPUs' read rates imply (RRZE gpu-benches)";
 
 /* HBM2: 64 bits, bursts of 4; HBM3: 32 bits, bursts of 8. Faster parts keep the nanoseconds of the array. */
 static const EchHbm presets[] = {
-    {"hbm2", ramulator, 32, 1024, 16, 4, 64, NS(2), NS(14), NS(12), NS(14), NS(34), NS(2), NS(4), NS(4), NS(4), NS(15), NS(5), NS(16), NS(6), NS(8), NS(5), NS(13), NS(3900), NS(260), NS(160), true},
-    {"hbm2e", ramulator, 32, 1024, 16, 4, 128, NS(1.25), NS(14), NS(12), NS(14), NS(34), NS(1.25), NS(2.5), NS(4), NS(4), NS(15), NS(5), NS(16), NS(6), NS(8), NS(5), NS(12), NS(3900), NS(350), NS(160),
-     true},
-    {"hbm3", ramulator, 32, 1024, 32, 4, 128, NS(1.25), NS(19.4), NS(9.4), NS(16.25), NS(28.1), NS(1.25), NS(2.5), NS(2.5), NS(3.1), NS(15), NS(6.25), NS(20.6), NS(4.4), NS(6.25), NS(5), NS(12.5), NS(3900), NS(350),
-     NS(200), true},
-    {"hbm3e", ramulator, 32, 1024, 32, 4, 128, NS(0.84), NS(19.4), NS(9.4), NS(16.25), NS(28.1), NS(0.84), NS(1.68), NS(2.5), NS(3.1), NS(15), NS(6.25), NS(20.6), NS(4.4), NS(6.25), NS(5), NS(12.5), NS(3900), NS(350),
-     NS(200), true},
+    {"hbm2", ramulator, 32,     1024,  16,     4,     64,    NS(2), NS(14), NS(12),   NS(14),  NS(34),  NS(2), NS(4),
+     NS(4),  NS(4),     NS(15), NS(5), NS(16), NS(6), NS(8), NS(5), NS(13), NS(3900), NS(260), NS(160), true},
+    {"hbm2e", ramulator, 32,     1024,  16,     4,     128,   NS(1.25), NS(14), NS(12),   NS(14),  NS(34),  NS(1.25), NS(2.5),
+     NS(4),   NS(4),     NS(15), NS(5), NS(16), NS(6), NS(8), NS(5),    NS(12), NS(3900), NS(350), NS(160), true},
+    {"hbm3",  ramulator, 32,     1024,     32,       4,       128,      NS(1.25), NS(19.4), NS(9.4),  NS(16.25), NS(28.1), NS(1.25), NS(2.5),
+     NS(2.5), NS(3.1),   NS(15), NS(6.25), NS(20.6), NS(4.4), NS(6.25), NS(5),    NS(12.5), NS(3900), NS(350),   NS(200),  true},
+    {"hbm3e", ramulator, 32,     1024,     32,       4,       128,      NS(0.84), NS(19.4), NS(9.4),  NS(16.25), NS(28.1), NS(0.84), NS(1.68),
+     NS(2.5), NS(3.1),   NS(15), NS(6.25), NS(20.6), NS(4.4), NS(6.25), NS(5),    NS(12.5), NS(3900), NS(350),   NS(200),  true},
 };
 
 const EchHbm *ech_hbm_preset(const char *name)
@@ -83,7 +84,8 @@ static double together(const double *rates, size_t n)
 static double rate_of(const EchHbm *d, const EchHbmPattern *p, const Rows *rows, bool reads)
 {
     double burst = (double)d->burst_bytes, bursts = MAX(rows->bytes / burst, 1), t_burst = (double)d->t_burst;
-    /* With a row of another group at hand bursts follow each other directly. Few random rows may all lie in one group (fit: a third of the gaps cannot be filled then). */
+    /* With a row of another group at hand bursts follow each other directly. Few random rows may all lie in one group (fit: a third of the gaps cannot be
+     * filled then). */
     double alone = rows->window < 2 ? 1 : p->kind == ECH_HBM_RANDOM ? pow(1 / (double)d->groups, rows->window - 1) / 3 : 0;
     double bus = burst / (t_burst + alone * MAX((double)d->t_ccd_l - t_burst, 0));
     double activate = rows->bytes / MAX(clocks(d, (double)d->t_faw) / 4, clocks(d, (double)d->t_rrd_s));
@@ -130,10 +132,11 @@ bool ech_hbm_of(const EchDevice *device, const EchMemory *memory, EchHbm *ret)
         double value = ech_device_number(device, path, (double)*counts[i]);
         *counts[i] = value >= 1 && value <= 1e6 ? (uint64_t)value : *counts[i];
     }
-    EchTime *const times[] = {&ret->t_burst, &ret->t_rcd_read, &ret->t_rcd_write, &ret->t_rp, &ret->t_ras, &ret->t_ccd_s, &ret->t_ccd_l, &ret->t_rrd_s, &ret->t_rrd_l, &ret->t_faw,
-                              &ret->t_cwl, &ret->t_wr, &ret->t_wtr_s, &ret->t_wtr_l, &ret->t_rtp, &ret->t_rtw, &ret->t_refi, &ret->t_rfc, &ret->t_rfc_bank};
-    static const char *const time_names[] = {"t_burst", "t_rcd_read", "t_rcd_write", "t_rp", "t_ras", "t_ccd_s", "t_ccd_l", "t_rrd_s", "t_rrd_l", "t_faw",
-                                             "t_cwl", "t_wr", "t_wtr_s", "t_wtr_l", "t_rtp", "t_rtw", "t_refi", "t_rfc", "t_rfc_bank"};
+    EchTime *const times[] = {&ret->t_burst, &ret->t_rcd_read, &ret->t_rcd_write, &ret->t_rp,  &ret->t_ras,     &ret->t_ccd_s, &ret->t_ccd_l,
+                              &ret->t_rrd_s, &ret->t_rrd_l,    &ret->t_faw,       &ret->t_cwl, &ret->t_wr,      &ret->t_wtr_s, &ret->t_wtr_l,
+                              &ret->t_rtp,   &ret->t_rtw,      &ret->t_refi,      &ret->t_rfc, &ret->t_rfc_bank};
+    static const char *const time_names[] = {"t_burst", "t_rcd_read", "t_rcd_write", "t_rp",    "t_ras", "t_ccd_s", "t_ccd_l", "t_rrd_s", "t_rrd_l",   "t_faw",
+                                             "t_cwl",   "t_wr",       "t_wtr_s",     "t_wtr_l", "t_rtp", "t_rtw",   "t_refi",  "t_rfc",   "t_rfc_bank"};
     G_STATIC_ASSERT(G_N_ELEMENTS(times) == G_N_ELEMENTS(time_names));
     for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
         g_autofree char *path = g_strconcat("dram.", time_names[i], NULL);

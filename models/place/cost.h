@@ -10,20 +10,20 @@
 /** What the analysis assumes of a chip. */
 typedef struct {
     const char *name;
-    double hbm_bytes_per_s;    /**< Bandwidth of HBM and of asynchronous copies. */
-    double fast_ratio;         /**< Bandwidth of the fast memory, read and write, over HBM's. */
-    double flops_per_s;        /**< 0: compute takes one clock (v6e, tpu7x price only matrix products otherwise). */
-    double clock_s;            /**< One clock: the least any instruction takes. */
-    EchBytes tuple_bytes;      /**< A tuple's pointer table. */
-    bool first_index_only;     /**< Of a dynamic slice's indices only the first is read. */
-    uint32_t fast_space;       /**< Number of the fast memory space. */
-    EchBytes limit;            /**< Default size given to the assignment. */
-    uint32_t max_slices;       /**< Of a sliced prefetch; 0 none. */
-    EchBytes preferred_slice;  /**< 0: equal parts. */
-    uint64_t mxu_passes;       /**< v6e, tpu7x: multiply-adds a clock; else 0. */
-    bool loop_optimizer;       /**< Unrolled loops are decided together (loop.h). */
-    bool two_cores;            /**< Two cores share a program: only loop fusions write into the fast memory (seen on every instruction of 12 programs). */
-    bool places_scoped;        /**< Kernels' scratch is placed with the values. */
+    double hbm_bytes_per_s;   /**< Bandwidth of HBM and of asynchronous copies. */
+    double fast_ratio;        /**< Bandwidth of the fast memory, read and write, over HBM's. */
+    double flops_per_s;       /**< 0: compute takes one clock (v6e, tpu7x price only matrix products otherwise). */
+    double clock_s;           /**< One clock: the least any instruction takes. */
+    EchBytes tuple_bytes;     /**< A tuple's pointer table. */
+    bool first_index_only;    /**< Of a dynamic slice's indices only the first is read. */
+    uint32_t fast_space;      /**< Number of the fast memory space. */
+    EchBytes limit;           /**< Default size given to the assignment. */
+    uint32_t max_slices;      /**< Of a sliced prefetch; 0 none. */
+    EchBytes preferred_slice; /**< 0: equal parts. */
+    uint64_t mxu_passes;      /**< v6e, tpu7x: multiply-adds a clock; else 0. */
+    bool loop_optimizer;      /**< Unrolled loops are decided together (loop.h). */
+    bool two_cores;           /**< Two cores share a program: only loop fusions write into the fast memory (seen on every instruction of 12 programs). */
+    bool places_scoped;       /**< Kernels' scratch is placed with the values. */
 } EchPlaceChip;
 
 /** The chips known, ending with a NULL name. */
@@ -43,6 +43,7 @@ float ech_place_reduction(const EchPlaceChip *chip, float compute, float total, 
 float ech_place_add_benefit(float sum, float benefit);
 /** First key of the order: benefit / sqrt(bytes). */
 float ech_place_boundedness(float benefit, EchBytes bytes);
-/** The size that stands for every buffer in the choice of prefetch distances: upper median of the arrays above 1 MiB, at most the largest outside fusions; 0: none.
+/** The size that stands for every buffer in the choice of prefetch distances: upper median of the arrays above 1 MiB, at most the largest outside fusions; 0:
+ * none.
  * @sizes: padded bytes of every array > 1 MiB made by any instruction, fusion bodies included; reordered. */
 EchBytes ech_place_picker_bytes(EchBytes *sizes, size_t n, EchBytes largest_outside);

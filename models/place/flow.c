@@ -26,12 +26,26 @@ EchFlowOp ech_flow_op(const char *opcode)
         const char *name;
         EchFlowOp op;
     } table[] = {
-        {"parameter", ECH_FLOW_PARAMETER}, {"constant", ECH_FLOW_CONSTANT}, {"tuple", ECH_FLOW_TUPLE}, {"get-tuple-element", ECH_FLOW_ELEMENT},
-        {"bitcast", ECH_FLOW_BITCAST}, {"while", ECH_FLOW_WHILE}, {"conditional", ECH_FLOW_CONDITIONAL}, {"call", ECH_FLOW_CALL},
-        {"async-start", ECH_FLOW_ASYNC_START}, {"async-update", ECH_FLOW_ASYNC_UPDATE}, {"async-done", ECH_FLOW_ASYNC_DONE},
-        {"copy-start", ECH_FLOW_COPY_START}, {"copy-done", ECH_FLOW_COPY_DONE}, {"copy", ECH_FLOW_COPY}, {"slice", ECH_FLOW_SLICE},
-        {"dynamic-slice", ECH_FLOW_SLICE}, {"all-reduce-done", ECH_FLOW_FORWARD}, {"opt-barrier", ECH_FLOW_FORWARD},
-        {"optimization-barrier", ECH_FLOW_FORWARD}, {"add-dependency", ECH_FLOW_FORWARD},
+        {"parameter", ECH_FLOW_PARAMETER},
+        {"constant", ECH_FLOW_CONSTANT},
+        {"tuple", ECH_FLOW_TUPLE},
+        {"get-tuple-element", ECH_FLOW_ELEMENT},
+        {"bitcast", ECH_FLOW_BITCAST},
+        {"while", ECH_FLOW_WHILE},
+        {"conditional", ECH_FLOW_CONDITIONAL},
+        {"call", ECH_FLOW_CALL},
+        {"async-start", ECH_FLOW_ASYNC_START},
+        {"async-update", ECH_FLOW_ASYNC_UPDATE},
+        {"async-done", ECH_FLOW_ASYNC_DONE},
+        {"copy-start", ECH_FLOW_COPY_START},
+        {"copy-done", ECH_FLOW_COPY_DONE},
+        {"copy", ECH_FLOW_COPY},
+        {"slice", ECH_FLOW_SLICE},
+        {"dynamic-slice", ECH_FLOW_SLICE},
+        {"all-reduce-done", ECH_FLOW_FORWARD},
+        {"opt-barrier", ECH_FLOW_FORWARD},
+        {"optimization-barrier", ECH_FLOW_FORWARD},
+        {"add-dependency", ECH_FLOW_FORWARD},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(table); i++)
         if (strcmp(opcode, table[i].name) == 0)
@@ -99,8 +113,7 @@ static bool parameter_source(const Build *b, uint32_t step, uint32_t *ret_caller
     uint32_t k = in->number;
     if (call->op == ECH_FLOW_WHILE)
         k = 0;
-    else if (call->op == ECH_FLOW_CONDITIONAL)
-    {
+    else if (call->op == ECH_FLOW_CONDITIONAL) {
         k = 0;
         for (uint32_t i = 0; i < call->n_called; i++)
             if (call->called[i] == in->computation)
@@ -119,12 +132,10 @@ static Tree *make_tree(Build *b, uint32_t step)
     const EchFlowInstruction *in = &b->in[step];
     Tree *tree = NULL, *operand = operand_tree(b, in, 0);
     uint32_t caller, k;
-    switch (in->op)
-    {
+    switch (in->op) {
     case ECH_FLOW_TUPLE:
         tree = tree_new(b, in->n_operands);
-        for (uint32_t i = 0; i < in->n_operands; i++)
-        {
+        for (uint32_t i = 0; i < in->n_operands; i++) {
             tree->children[i] = operand_tree(b, in, i);
             if (tree->children[i] == NULL)
                 return tree_flat(b, in);
@@ -137,9 +148,7 @@ static Tree *make_tree(Build *b, uint32_t step)
         break;
     case ECH_FLOW_WHILE:
     case ECH_FLOW_FORWARD:
-    case ECH_FLOW_ASYNC_UPDATE:
-        tree = operand;
-        break;
+    case ECH_FLOW_ASYNC_UPDATE: tree = operand; break;
     case ECH_FLOW_CONDITIONAL:
         if (in->n_called > 0 && b->root[in->called[0]] < step)
             tree = b->flow->trees[b->root[in->called[0]]];
@@ -152,12 +161,10 @@ static Tree *make_tree(Build *b, uint32_t step)
         if (parameter_source(b, step, &caller, &k))
             tree = b->flow->trees[b->in[caller].operands[k]];
         break;
-    case ECH_FLOW_ASYNC_START:
-    {
+    case ECH_FLOW_ASYNC_START: {
         Tree *inputs = tree_new(b, in->n_operands);
         bool whole = in->n_called > 0 && b->root[in->called[0]] < step;
-        for (uint32_t i = 0; i < in->n_operands && whole; i++)
-        {
+        for (uint32_t i = 0; i < in->n_operands && whole; i++) {
             inputs->children[i] = operand_tree(b, in, i);
             if (inputs->children[i] == NULL)
                 inputs->children[i] = tree_leaf(b);
@@ -185,8 +192,7 @@ static Tree *make_tree(Build *b, uint32_t step)
     case ECH_FLOW_COPY_START:
     case ECH_FLOW_COPY_DONE:
     case ECH_FLOW_COPY:
-    case ECH_FLOW_SLICE:
-        break;
+    case ECH_FLOW_SLICE: break;
     }
     return tree != NULL && tree->n_leaves == in->n_leaves ? tree : tree_flat(b, in);
 }
@@ -203,8 +209,7 @@ uint32_t ech_flow_leaf(const EchFlow *flow, uint32_t step, const char *index)
 {
     const Tree *tree = flow->trees[step];
     uint32_t at = 0;
-    while (*index != '\0')
-    {
+    while (*index != '\0') {
         char *end;
         guint64 k = g_ascii_strtoull(index, &end, 10);
         if (end == index || k >= tree->n_children)
@@ -224,8 +229,7 @@ char *ech_flow_index(const EchFlow *flow, uint32_t step, uint32_t leaf)
     if (tree->array)
         return g_strdup("");
     GString *text = g_string_new("{");
-    while (!tree->array)
-    {
+    while (!tree->array) {
         uint32_t k = 0;
         while (k < tree->n_children && leaf >= tree->children[k]->n_leaves)
             leaf -= tree->children[k++]->n_leaves;
@@ -249,18 +253,15 @@ static uint32_t leaf_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
 static void resolve(Build *b, const bool *fresh)
 {
     EchFlow *flow = b->flow;
-    for (uint32_t step = 0; step < b->n; step++)
-    {
+    for (uint32_t step = 0; step < b->n; step++) {
         const EchFlowInstruction *in = &b->in[step];
         uint32_t base = flow->leaf_start[step], operand = in->n_operands > 0 ? in->operands[0] : ECH_PLACE_NONE;
         uint32_t caller, k, at = 0;
         for (uint32_t l = 0; l < in->n_leaves; l++)
             flow->value_of[base + l] = base + l;
-        switch (in->op)
-        {
+        switch (in->op) {
         case ECH_FLOW_TUPLE:
-            for (uint32_t i = 0; i < in->n_operands; i++)
-            {
+            for (uint32_t i = 0; i < in->n_operands; i++) {
                 if (in->operands[i] == ECH_PLACE_NONE)
                     break;
                 for (uint32_t l = 0; l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
@@ -290,12 +291,10 @@ static void resolve(Build *b, const bool *fresh)
                 flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->root[in->called[0]], l)];
             break;
         case ECH_FLOW_CONDITIONAL:
-            for (uint32_t l = 0; l < in->n_leaves && in->n_called > 0; l++)
-            {
+            for (uint32_t l = 0; l < in->n_leaves && in->n_called > 0; l++) {
                 uint32_t one = ECH_PLACE_NONE;
                 bool same = true;
-                for (uint32_t c = 0; c < in->n_called && same; c++)
-                {
+                for (uint32_t c = 0; c < in->n_called && same; c++) {
                     uint32_t root = b->root[in->called[c]];
                     if (root >= step || l >= b->in[root].n_leaves)
                         same = false;
@@ -340,8 +339,7 @@ static void resolve(Build *b, const bool *fresh)
         case ECH_FLOW_OTHER:
         case ECH_FLOW_CONSTANT:
         case ECH_FLOW_COPY:
-        case ECH_FLOW_SLICE:
-            break;
+        case ECH_FLOW_SLICE: break;
         }
     }
 }
@@ -352,12 +350,10 @@ static void find_values(Build *b)
     EchFlow *flow = b->flow;
     g_autofree bool *fresh = g_new0(bool, MAX(flow->leaf_start[b->n], 1));
     bool changed = true;
-    while (changed)
-    {
+    while (changed) {
         changed = false;
         resolve(b, fresh);
-        for (uint32_t step = 0; step < b->n; step++)
-        {
+        for (uint32_t step = 0; step < b->n; step++) {
             const EchFlowInstruction *in = &b->in[step];
             if (in->op != ECH_FLOW_WHILE || in->n_called == 0 || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE)
                 continue;
@@ -425,8 +421,7 @@ static void fill_steps(Build *b)
     EchMsaProblem *p = &b->flow->problem;
     p->n_steps = b->n;
     p->steps = g_new0(EchMsaStep, MAX(b->n, 1));
-    for (uint32_t t = 0; t < b->n; t++)
-    {
+    for (uint32_t t = 0; t < b->n; t++) {
         const EchFlowInstruction *in = &b->in[t];
         EchMsaStep *step = &p->steps[t];
         step->seconds = in->seconds;
@@ -441,11 +436,9 @@ static void fill_steps(Build *b)
             step->kind = ECH_MSA_ASYNC_START;
         else if (in->op == ECH_FLOW_ASYNC_DONE)
             step->kind = ECH_MSA_ASYNC_DONE;
-        else if (in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL)
-        {
+        else if (in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL) {
             step->kind = in->op == ECH_FLOW_WHILE ? ECH_MSA_WHILE : ECH_MSA_CONDITIONAL;
-            for (uint32_t c = 0; c < in->n_called; c++)
-            {
+            for (uint32_t c = 0; c < in->n_called; c++) {
                 step->called_from = MIN(step->called_from, b->first_step[in->called[c]]);
                 uint32_t parameter = parameter_of(b, in->called[c]);
                 if (parameter != ECH_PLACE_NONE && (in->op == ECH_FLOW_CONDITIONAL || c == 0))
@@ -453,8 +446,7 @@ static void fill_steps(Build *b)
             }
         }
         uint32_t computation = in->computation;
-        for (uint32_t depth = 0; depth < 64; depth++)
-        {
+        for (uint32_t depth = 0; depth < 64; depth++) {
             uint32_t caller = b->caller[computation];
             if (caller == ECH_PLACE_NONE)
                 break;
@@ -468,8 +460,7 @@ static void fill_steps(Build *b)
 static uint32_t position_of(const EchMsaProblem *p, const EchFlow *flow, uint32_t value, uint32_t step, uint32_t leaf)
 {
     uint32_t low = 0, high = p->n_positions;
-    while (low < high)
-    {
+    while (low < high) {
         uint32_t middle = (low + high) / 2;
         const EchFlowPlace *place = &flow->position_places[middle];
         uint32_t v = p->positions[middle].value;
@@ -498,8 +489,7 @@ static void add_group_aliases(const Build *b, GArray *aliases, guint from, uint3
     const EchFlow *flow = b->flow;
     if (views(b->in[step].op))
         return;
-    for (uint32_t l = 0; l < b->in[step].n_leaves; l++)
-    {
+    for (uint32_t l = 0; l < b->in[step].n_leaves; l++) {
         uint32_t v = flow->value_of[leaf_at(flow, step, l)];
         if (flow->problem.values[v].group == group)
             add_alias(aliases, from, v, step, l);
@@ -511,8 +501,7 @@ static void fill_uses(Build *b)
     EchFlow *flow = b->flow;
     EchMsaProblem *p = &flow->problem;
     g_autoptr(GArray) aliases = g_array_new(FALSE, FALSE, sizeof(EchMsaPosition));
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         const EchFlowPlace *place = &flow->use_places[u];
         const EchFlowInstruction *in = &b->in[place->step];
         EchMsaUse *use = &p->uses[u];
@@ -524,20 +513,17 @@ static void fill_uses(Build *b)
         use->first_alias = from;
         if ((in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_ASYNC_UPDATE) && place->operand == 0)
             use->position = position_of(p, flow, use->value, in->operands[0], place->leaf);
-        if (in->op == ECH_FLOW_TUPLE)
-        {
+        if (in->op == ECH_FLOW_TUPLE) {
             uint32_t at = place->leaf;
             for (uint32_t i = 0; i < place->operand; i++)
                 at += b->in[in->operands[i]].n_leaves;
             use->tuple_key = key_of(place->step, at);
         }
         add_group_aliases(b, aliases, from, group, place->step);
-        for (uint32_t c = 0; c < in->n_called; c++)
-        {
+        for (uint32_t c = 0; c < in->n_called; c++) {
             if (in->op == ECH_FLOW_OTHER)
                 continue;
-            for (uint32_t t = b->first_step[in->called[c]]; t <= b->last_step[in->called[c]] && t < b->n; t++)
-            {
+            for (uint32_t t = b->first_step[in->called[c]]; t <= b->last_step[in->called[c]] && t < b->n; t++) {
                 const EchFlowInstruction *parameter = &b->in[t];
                 if (parameter->computation != in->called[c] || parameter->op != ECH_FLOW_PARAMETER)
                     continue;
@@ -548,15 +534,13 @@ static void fill_uses(Build *b)
                 uint32_t v = flow->value_of[leaf_at(flow, t, place->leaf)];
                 if (in->op == ECH_FLOW_WHILE && c == 0)
                     use->loop_position = position_of(p, flow, v, t, place->leaf);
-                if (in->op == ECH_FLOW_CONDITIONAL)
-                {
+                if (in->op == ECH_FLOW_CONDITIONAL) {
                     use->branch_value = v;
                     use->loop_position = position_of(p, flow, v, t, place->leaf);
                 }
             }
         }
-        if (in->op == ECH_FLOW_WHILE && in->n_called > 0)
-        {
+        if (in->op == ECH_FLOW_WHILE && in->n_called > 0) {
             uint32_t root = b->root[in->called[0]];
             if (place->leaf < in->n_leaves)
                 use->loop_value = flow->value_of[leaf_at(flow, place->step, place->leaf)];
@@ -564,8 +548,7 @@ static void fill_uses(Build *b)
                 add_alias(aliases, from, flow->value_of[leaf_at(flow, root, place->leaf)], root, place->leaf);
         }
         uint32_t caller = b->caller[in->computation];
-        if (in->root && in->op == ECH_FLOW_TUPLE && caller != ECH_PLACE_NONE && b->in[caller].op == ECH_FLOW_CONDITIONAL)
-        {
+        if (in->root && in->op == ECH_FLOW_TUPLE && caller != ECH_PLACE_NONE && b->in[caller].op == ECH_FLOW_CONDITIONAL) {
             uint32_t leaf = (uint32_t)(use->tuple_key & UINT32_MAX);
             if (leaf < b->in[caller].n_leaves)
                 add_alias(aliases, from, flow->value_of[leaf_at(flow, caller, leaf)], caller, leaf);
@@ -593,8 +576,7 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     b->last_step = last;
     b->root = root;
     b->caller = caller;
-    for (uint32_t t = 0; t < n; t++)
-    {
+    for (uint32_t t = 0; t < n; t++) {
         const EchFlowInstruction *in = &instructions[t];
         flow->leaf_start[t + 1] = flow->leaf_start[t] + in->n_leaves;
         first[in->computation] = MIN(first[in->computation], t);
@@ -625,26 +607,22 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     uint32_t next = 0;
     for (uint32_t t = 0; t < n; t++)
         for (uint32_t l = 0; l < instructions[t].n_leaves; l++)
-            if (number[leaf_at(flow, t, l)] == next && number[leaf_at(flow, t, l)] != ECH_PLACE_NONE)
-            {
+            if (number[leaf_at(flow, t, l)] == next && number[leaf_at(flow, t, l)] != ECH_PLACE_NONE) {
                 const EchFlowLeaf *leaf = &instructions[t].leaves[l];
                 bool parameter = instructions[t].entry && instructions[t].op == ECH_FLOW_PARAMETER;
-                p->values[next] = (EchMsaValue){.bytes = leaf->bytes, .step = t, .first = parameter ? 0 : t, .last = parameter ? n : t, .major = leaf->major, .id = next,
-                                                .allowed = true};
+                p->values[next] = (EchMsaValue){
+                    .bytes = leaf->bytes, .step = t, .first = parameter ? 0 : t, .last = parameter ? n : t, .major = leaf->major, .id = next, .allowed = true};
                 flow->value_places[next++] = (EchFlowPlace){t, 0, l};
             }
     for (uint32_t v = 0; v < n_values; v++)
         parent[v] = v;
-    for (uint32_t t = 0; t < n; t++)
-    {
+    for (uint32_t t = 0; t < n; t++) {
         const EchFlowInstruction *in = &instructions[t];
         if (in->op == ECH_FLOW_WHILE && in->n_called > 0 && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE)
-            for (uint32_t l = 0; l < in->n_leaves && l < instructions[in->operands[0]].n_leaves; l++)
-            {
+            for (uint32_t l = 0; l < in->n_leaves && l < instructions[in->operands[0]].n_leaves; l++) {
                 uint32_t v = flow->value_of[leaf_at(flow, t, l)];
                 join(parent, v, flow->value_of[leaf_at(flow, in->operands[0], l)]);
-                for (uint32_t c = 0; c < MIN(in->n_called, 2u); c++)
-                {
+                for (uint32_t c = 0; c < MIN(in->n_called, 2u); c++) {
                     uint32_t parameter = parameter_of(b, in->called[c]);
                     if (parameter != ECH_PLACE_NONE && l < instructions[parameter].n_leaves)
                         join(parent, v, flow->value_of[leaf_at(flow, parameter, l)]);
@@ -656,16 +634,15 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
             for (uint32_t c = 0; c < in->n_called; c++)
                 for (uint32_t l = 0; root[in->called[c]] < n && l < MIN(in->n_leaves, instructions[root[in->called[c]]].n_leaves); l++)
                     join(parent, flow->value_of[leaf_at(flow, t, l)], flow->value_of[leaf_at(flow, root[in->called[c]], l)]);
-        for (uint32_t l = 0; l < in->n_leaves && !views(in->op); l++)
-        {
+        for (uint32_t l = 0; l < in->n_leaves && !views(in->op); l++) {
             Found found = {flow->value_of[leaf_at(flow, t, l)], {t, 0, l}};
             g_array_append_val(positions, found);
         }
         bool trivial = in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT;
-        uint32_t skip = in->op == ECH_FLOW_ELEMENT && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE ? child_start(flow->trees[in->operands[0]], in->index) : 0;
+        uint32_t skip =
+            in->op == ECH_FLOW_ELEMENT && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE ? child_start(flow->trees[in->operands[0]], in->index) : 0;
         for (uint32_t k = 0; k < in->n_operands && (!trivial || in->root); k++)
-            for (uint32_t l = 0; in->operands[k] != ECH_PLACE_NONE && l < instructions[in->operands[k]].n_leaves; l++)
-            {
+            for (uint32_t l = 0; in->operands[k] != ECH_PLACE_NONE && l < instructions[in->operands[k]].n_leaves; l++) {
                 if (in->op == ECH_FLOW_ELEMENT && (l < skip || l >= skip + in->n_leaves))
                     continue;
                 Found found = {flow->value_of[leaf_at(flow, in->operands[k], l)], {t, k, l}};
@@ -689,8 +666,7 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     p->positions = g_new0(EchMsaPosition, MAX(positions->len, 1));
     p->definition_bytes = g_new0(int64_t, MAX(positions->len, 1));
     flow->position_places = g_new0(EchFlowPlace, MAX(positions->len, 1));
-    for (guint i = 0; i < positions->len; i++)
-    {
+    for (guint i = 0; i < positions->len; i++) {
         const Found *found = &g_array_index(positions, Found, i);
         flow->position_places[i] = found->place;
         p->positions[i] = (EchMsaPosition){found->value, found->place.step, key_of(found->place.step, found->place.leaf)};
@@ -698,8 +674,7 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     p->n_uses = uses->len;
     p->uses = g_new0(EchMsaUse, MAX(uses->len, 1));
     flow->use_places = g_new0(EchFlowPlace, MAX(uses->len, 1));
-    for (guint i = 0; i < uses->len; i++)
-    {
+    for (guint i = 0; i < uses->len; i++) {
         const Found *found = &g_array_index(uses, Found, i);
         flow->use_places[i] = found->place;
         p->uses[i].value = found->value;
@@ -734,28 +709,24 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
     for (uint32_t t = 0; t < p->n_steps; t++)
         if (instructions[t].computation < p->n_steps)
             span_end[instructions[t].computation] = MAX(span_end[instructions[t].computation], t);
-    for (uint32_t t = 0; t < p->n_steps; t++)
-    {
+    for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
         for (uint32_t k = 0; k < in->n_operands; k++)
             if (in->operands[k] != ECH_PLACE_NONE)
                 table_end[in->operands[k]] = MAX(table_end[in->operands[k]], t);
         table_end[t] = MAX(table_end[t], t);
-        for (uint32_t l = 0; in->root && l < in->n_leaves; l++)
-        {
+        for (uint32_t l = 0; in->root && l < in->n_leaves; l++) {
             EchMsaValue *value = &p->values[flow->value_of[leaf_at(flow, t, l)]];
             value->last = MAX(value->last, in->entry ? p->n_steps : span_end[in->computation]);
         }
     }
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         Life life = {p->values[v].first, p->values[v].last, v, p->values[v].id};
         if (p->values[v].bytes > 0)
             g_array_append_val(lives, life);
     }
     for (uint32_t t = 0; t < p->n_steps && table_bytes > 0; t++)
-        if (!flow->trees[t]->array && instructions[t].op != ECH_FLOW_ELEMENT && instructions[t].op != ECH_FLOW_BITCAST)
-        {
+        if (!flow->trees[t]->array && instructions[t].op != ECH_FLOW_ELEMENT && instructions[t].op != ECH_FLOW_BITCAST) {
             Life life = {t, table_end[t], ECH_PLACE_NONE, (uint64_t)t};
             g_array_append_val(lives, life);
         }
@@ -764,8 +735,7 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
     g_autofree uint32_t *head = g_new(uint32_t, p->n_steps + 2), *next = g_new(uint32_t, MAX(lives->len, 1)), *tail = g_new(uint32_t, p->n_steps + 2);
     for (uint32_t t = 0; t < p->n_steps + 2; t++)
         head[t] = tail[t] = ECH_PLACE_NONE;
-    for (guint i = 0; i < lives->len; i++)
-    {
+    for (guint i = 0; i < lives->len; i++) {
         uint32_t end = MIN(g_array_index(lives, Life, i).last, p->n_steps + 1);
         next[i] = ECH_PLACE_NONE;
         if (tail[end] == ECH_PLACE_NONE)
@@ -776,8 +746,7 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
     }
     int64_t clock = 0;
     guint at = 0;
-    for (uint32_t t = 0; t < p->n_steps + 2; t++)
-    {
+    for (uint32_t t = 0; t < p->n_steps + 2; t++) {
         for (; at < lives->len && g_array_index(lives, Life, at).first <= t; at++, clock++)
             if (g_array_index(lives, Life, at).value != ECH_PLACE_NONE)
                 p->values[g_array_index(lives, Life, at).value].duration = -clock;
@@ -795,15 +764,13 @@ void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
     g_autofree uint32_t *best = g_new(uint32_t, MAX(p->n_values, 1));
     for (uint32_t v = 0; v < p->n_values; v++)
         best[v] = ECH_PLACE_NONE;
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         uint32_t g = p->values[v].group;
         if (best[g] == ECH_PLACE_NONE || (p->values[v].eligible && !p->values[best[g]].eligible) ||
             (p->values[v].eligible == p->values[best[g]].eligible && p->values[v].first < p->values[best[g]].first))
             best[g] = v;
     }
-    for (uint32_t t = 0; t < p->n_steps; t++)
-    {
+    for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
         for (uint32_t l = 0; in->root && l < in->n_leaves; l++)
             if (p->values[flow->value_of[leaf_at(flow, t, l)]].step < p->n_steps &&
@@ -813,8 +780,7 @@ void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
     for (uint32_t u = 0; u < p->n_uses; u++)
         if (instructions[p->uses[u].step].op == ECH_FLOW_ASYNC_START)
             async[p->uses[u].value] = true;
-    for (uint32_t t = 0; t < p->n_steps; t++)
-    {
+    for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
         if ((in->op != ECH_FLOW_COPY && in->op != ECH_FLOW_SLICE) || in->root || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE || in->n_leaves != 1)
             continue;
@@ -863,41 +829,34 @@ void ech_flow_finish(EchFlow *flow, const EchFlowInstruction *instructions)
     g_autofree uint32_t *head = g_new(uint32_t, MAX(p->n_values, 1)), *next = g_new(uint32_t, MAX(p->n_values, 1));
     for (uint32_t v = 0; v < p->n_values; v++)
         head[v] = next[v] = ECH_PLACE_NONE;
-    for (uint32_t v = p->n_values; v > 0; v--)
-    {
+    for (uint32_t v = p->n_values; v > 0; v--) {
         next[v - 1] = head[p->values[v - 1].group];
         head[p->values[v - 1].group] = v - 1;
     }
     g_array_append_vals(required, p->required, p->n_required);
-    for (uint32_t t = 0; t < p->n_steps; t++)
-    {
+    for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
         bool input = in->entry && in->op == ECH_FLOW_PARAMETER, output = in->entry && in->root;
         if (!input && !output && in->op != ECH_FLOW_CONSTANT)
             continue;
-        for (uint32_t l = 0; l < in->n_leaves; l++)
-        {
+        for (uint32_t l = 0; l < in->n_leaves; l++) {
             uint32_t group = p->values[flow->value_of[leaf_at(flow, t, l)]].group;
             live_out[group] = live_out[group] || output;
-            for (uint32_t v = head[group]; v != ECH_PLACE_NONE; v = next[v])
-            {
+            for (uint32_t v = head[group]; v != ECH_PLACE_NONE; v = next[v]) {
                 EchMsaRequired r = {v, t};
                 g_array_append_val(required, r);
                 p->values[v].output = p->values[v].output || output;
             }
         }
     }
-    for (uint32_t u = 0; u < p->n_uses;)
-    {
+    for (uint32_t u = 0; u < p->n_uses;) {
         uint32_t v = p->uses[u].value, end = u;
         while (end < p->n_uses && p->uses[end].value == v)
             end++;
         const EchFlowInstruction *in = &instructions[p->values[v].step];
-        if (in->entry && in->op == ECH_FLOW_PARAMETER && !live_out[p->values[v].group] && p->values[v].bytes <= p->options.size)
-        {
+        if (in->entry && in->op == ECH_FLOW_PARAMETER && !live_out[p->values[v].group] && p->values[v].bytes <= p->options.size) {
             Ranked r = {.candidate = {v, UINT32_MAX, 0}, .bytes = p->values[v].bytes, .id = p->values[v].id};
-            for (uint32_t k = u; k < end; k++)
-            {
+            for (uint32_t k = u; k < end; k++) {
                 const EchFlowInstruction *user = &instructions[p->uses[k].step];
                 r.candidate.first_use = MIN(r.candidate.first_use, p->uses[k].step);
                 r.candidate.last_use = MAX(r.candidate.last_use, p->uses[k].step);

@@ -41,19 +41,19 @@ typedef struct {
 
 /** One instruction; the index in the array is its step. */
 typedef struct {
-    const char *name;      /**< Borrowed. */
+    const char *name; /**< Borrowed. */
     EchFlowOp op;
-    const char *opcode;    /**< XLA's name of it; borrowed. */
-    uint32_t computation;  /**< Dense number. */
-    bool entry;            /**< In the entry computation. */
+    const char *opcode;   /**< XLA's name of it; borrowed. */
+    uint32_t computation; /**< Dense number. */
+    bool entry;           /**< In the entry computation. */
     bool root;
     const uint32_t *operands; /**< Steps; ECH_PLACE_NONE for one that is not scheduled. Borrowed. */
     uint32_t n_operands;
     const EchFlowLeaf *leaves; /**< Borrowed. */
     uint32_t n_leaves;
-    bool tuple;            /**< The result is a tuple even if it has one leaf. */
-    uint32_t number;       /**< Of a parameter. */
-    uint32_t index;        /**< ELEMENT. */
+    bool tuple;             /**< The result is a tuple even if it has one leaf. */
+    uint32_t number;        /**< Of a parameter. */
+    uint32_t index;         /**< ELEMENT. */
     const uint32_t *called; /**< Computations: WHILE body, condition; CONDITIONAL branches; CALL and ASYNC_START the one. Borrowed. */
     uint32_t n_called;
     double seconds;
@@ -81,7 +81,8 @@ typedef struct {
 } EchFlow;
 
 /** Analyses. Options are defaults; benefits and bytes accessed of uses are 0, nothing is eligible: the caller fills them in. */
-EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs, uint32_t n_pairs) G_GNUC_WARN_UNUSED_RESULT;
+EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs,
+                      uint32_t n_pairs) G_GNUC_WARN_UNUSED_RESULT;
 void ech_flow_free(EchFlow *flow);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFlow, ech_flow_free)
 /** Leaf number inside the result of @step for an XLA index such as "0,1" ("" is the whole); ECH_PLACE_NONE if there is no such array. */

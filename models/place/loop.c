@@ -35,10 +35,10 @@ typedef struct {
     const EchFlowInstruction *in;
     const EchLoopOptions *o;
     uint32_t n;
-    uint32_t *print;     /* fingerprints, 0: none */
-    int64_t first, size; /* the iteration looked at */
-    GArray *values;      /* Value */
-    GArray *chunks;      /* Chunk */
+    uint32_t *print;        /* fingerprints, 0: none */
+    int64_t first, size;    /* the iteration looked at */
+    GArray *values;         /* Value */
+    GArray *chunks;         /* Chunk */
     double *read, *written; /* per index: bytes in the fast memory */
 } Loop;
 
@@ -53,8 +53,7 @@ static void append_shape(GString *text, const EchFlowInstruction *in)
 {
     if (in->tuple || in->n_leaves != 1)
         g_string_append_c(text, '(');
-    for (uint32_t l = 0; l < in->n_leaves; l++)
-    {
+    for (uint32_t l = 0; l < in->n_leaves; l++) {
         const char *shape = in->leaves[l].text != NULL ? in->leaves[l].text : "";
         g_string_append_len(text, shape, (gssize)strcspn(shape, "{"));
         g_string_append_c(text, ',');
@@ -68,8 +67,7 @@ static uint32_t *fingerprints(const EchFlowInstruction *in, uint32_t n)
     uint32_t *print = g_new0(uint32_t, MAX(n, 1));
     g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_autoptr(GString) text = g_string_new(NULL);
-    for (uint32_t t = 0; t < n; t++)
-    {
+    for (uint32_t t = 0; t < n; t++) {
         if (in[t].op == ECH_FLOW_WHILE || in[t].op == ECH_FLOW_CONDITIONAL)
             continue;
         g_string_truncate(text, 0);
@@ -79,8 +77,7 @@ static uint32_t *fingerprints(const EchFlowInstruction *in, uint32_t n)
             if (in[t].operands[k] != ECH_PLACE_NONE)
                 append_shape(text, &in[in[t].operands[k]]);
         gpointer number = g_hash_table_lookup(known, text->str);
-        if (number == NULL)
-        {
+        if (number == NULL) {
             number = GUINT_TO_POINTER(g_hash_table_size(known) + 1);
             g_hash_table_insert(known, g_strdup(text->str), number);
         }
@@ -102,8 +99,7 @@ static bool compatible(const EchFlowInstruction *in, uint32_t a, uint32_t b, int
 {
     if (in[a].n_operands != in[b].n_operands)
         return false;
-    for (uint32_t k = 0; k < in[a].n_operands; k++)
-    {
+    for (uint32_t k = 0; k < in[a].n_operands; k++) {
         int64_t x = distance(in, a, k), y = distance(in, b, k);
         if (x != -1 && y != -1 && x + size != y && x != y)
             return false;
@@ -116,10 +112,8 @@ static bool scan(const Loop *l, uint32_t at, uint32_t size, EchLoopFound *ret)
 {
     const EchFlowInstruction *in = l->in;
     int64_t first = -1, last = -1;
-    for (int64_t i = MAX(0, (int64_t)at - size - HEAD_START); i < l->n; i++)
-    {
-        if (first < 0)
-        {
+    for (int64_t i = MAX(0, (int64_t)at - size - HEAD_START); i < l->n; i++) {
+        if (first < 0) {
             if (i > (int64_t)at - size || i + size >= l->n)
                 break;
             uint32_t other = (uint32_t)i + size;
@@ -131,8 +125,7 @@ static bool scan(const Loop *l, uint32_t at, uint32_t size, EchLoopFound *ret)
             break;
         if (l->print[i] == 0)
             continue;
-        if (i >= first + size)
-        {
+        if (i >= first + size) {
             uint32_t previous = (uint32_t)i - size;
             if (l->print[previous] != l->print[i] || !compatible(in, previous, (uint32_t)i, size))
                 break;
@@ -163,12 +156,10 @@ static int64_t find_offset(const Loop *l, const Span *spans, uint32_t n, int64_t
     const EchMsaOptions *o = &l->flow->problem.options;
     int64_t alignment = (int64_t)MAX(o->alignment, 1), limit = (int64_t)o->size;
     g_autoptr(GArray) busy = g_array_new(FALSE, FALSE, sizeof(Chunk));
-    for (guint i = 0; i < l->chunks->len; i++)
-    {
+    for (guint i = 0; i < l->chunks->len; i++) {
         const Chunk *chunk = &g_array_index(l->chunks, Chunk, i);
         for (uint32_t s = 0; s < n; s++)
-            if (chunk->start <= spans[s].end && spans[s].start <= chunk->end)
-            {
+            if (chunk->start <= spans[s].end && spans[s].start <= chunk->end) {
                 g_array_append_val(busy, *chunk);
                 break;
             }
@@ -176,14 +167,12 @@ static int64_t find_offset(const Loop *l, const Span *spans, uint32_t n, int64_t
     if (busy->len > 1)
         qsort(busy->data, busy->len, sizeof(Chunk), compare_offset);
     int64_t at = 0, best = -1, best_gap = INT64_MAX;
-    for (guint i = 0; i <= busy->len; i++)
-    {
+    for (guint i = 0; i <= busy->len; i++) {
         int64_t end = i < busy->len ? g_array_index(busy, Chunk, i).offset : INT64_MAX;
         int64_t offset = (at + alignment - 1) / alignment * alignment;
         if (preferred >= offset && preferred <= end - bytes && preferred + bytes <= limit)
             return preferred;
-        if (offset <= end - bytes && (best < 0 || end - at < best_gap))
-        {
+        if (offset <= end - bytes && (best < 0 || end - at < best_gap)) {
             best_gap = end - at;
             best = offset;
         }
@@ -201,11 +190,9 @@ static void add_chunk(Loop *l, Span span, int64_t offset, int64_t bytes)
 
 static void remove_chunk(Loop *l, Span span, int64_t offset)
 {
-    for (guint i = l->chunks->len; i > 0; i--)
-    {
+    for (guint i = l->chunks->len; i > 0; i--) {
         const Chunk *chunk = &g_array_index(l->chunks, Chunk, i - 1);
-        if (chunk->start == span.start && chunk->end == span.end && chunk->offset == offset)
-        {
+        if (chunk->start == span.start && chunk->end == span.end && chunk->offset == offset) {
             g_array_remove_index(l->chunks, i - 1);
             return;
         }
@@ -214,8 +201,7 @@ static void remove_chunk(Loop *l, Span span, int64_t offset)
 
 static void spans_of(const Loop *l, int64_t begin, int64_t end, Span spans[4])
 {
-    if (begin < 0)
-    {
+    if (begin < 0) {
         begin += l->size;
         end += l->size;
     }
@@ -224,7 +210,8 @@ static void spans_of(const Loop *l, int64_t begin, int64_t end, Span spans[4])
 }
 
 /* Places of even and of odd iterations; committed unless @only_look. */
-static bool place_pair(Loop *l, int64_t begin, int64_t end, int64_t bytes, int64_t prefer_even, int64_t prefer_odd, bool only_look, int64_t *ret_even, int64_t *ret_odd)
+static bool place_pair(Loop *l, int64_t begin, int64_t end, int64_t bytes, int64_t prefer_even, int64_t prefer_odd, bool only_look, int64_t *ret_even,
+                       int64_t *ret_odd)
 {
     Span s[4];
     spans_of(l, begin, end, s);
@@ -235,8 +222,7 @@ static bool place_pair(Loop *l, int64_t begin, int64_t end, int64_t bytes, int64
     add_chunk(l, s[0], even, bytes);
     add_chunk(l, s[2], even, bytes);
     int64_t odd = find_offset(l, odd_spans, 2, bytes, prefer_odd);
-    if (odd < 0 || only_look)
-    {
+    if (odd < 0 || only_look) {
         remove_chunk(l, s[0], even);
         remove_chunk(l, s[2], even);
         return odd >= 0;
@@ -300,32 +286,26 @@ typedef struct {
 static void note_position(const Loop *l, Draft *d, uint32_t step, uint32_t leaf, double bytes, uint32_t computation)
 {
     int64_t index = (int64_t)step - l->first;
-    if (index >= 0 && index < l->size)
-    {
+    if (index >= 0 && index < l->size) {
         Site site = {index, step, 0, leaf, bytes};
         g_array_append_val(d->value.positions, site);
         d->accessed += bytes;
-    }
-    else if (index >= -l->size && index < 0)
-    {
+    } else if (index >= -l->size && index < 0) {
         d->previous = true;
         d->accessed += bytes;
-    }
-    else if (!d->previous && d->value.positions->len == 0 && l->in[step].computation == computation)
+    } else if (!d->previous && d->value.positions->len == 0 && l->in[step].computation == computation)
         d->value.header = true;
 }
 
 static void note_use(const Loop *l, Draft *d, uint32_t step, uint32_t operand, uint32_t leaf, double bytes)
 {
     int64_t index = (int64_t)step - l->first;
-    if (index >= 0 && index < 2 * l->size)
-    {
+    if (index >= 0 && index < 2 * l->size) {
         bool now = index < l->size;
         Site site = {now ? index : index - l->size, step, operand, leaf, bytes};
         g_array_append_val(now ? d->value.uses : d->value.next_uses, site);
         d->accessed += bytes;
-    }
-    else if (d->value.positions->len > 0 || d->value.uses->len > 0)
+    } else if (d->value.positions->len > 0 || d->value.uses->len > 0)
         d->footer = true;
 }
 
@@ -333,8 +313,7 @@ static Kind kind_of(const Value *v)
 {
     const Site *position = (const Site *)(const void *)v->positions->data, *use = (const Site *)(const void *)v->uses->data,
                *next = (const Site *)(const void *)v->next_uses->data;
-    if (v->positions->len > 0)
-    {
+    if (v->positions->len > 0) {
         if (v->next_uses->len == 0)
             return v->uses->len > 0 ? TEMPORARY : UNSUPPORTED;
         return next[v->next_uses->len - 1].index >= position[0].index ? CARRIED : TEMPORARY;
@@ -358,8 +337,7 @@ static void collect(Loop *l)
     for (uint32_t k = 0; k < p->n_positions; k++)
         accessed[flow->leaf_start[p->positions[k].step] + flow->position_places[k].leaf] = (double)p->definition_bytes[k];
     /* Only buffers that an instruction of the iteration makes or reads count. */
-    for (int64_t t = l->first; t < l->first + l->size; t++)
-    {
+    for (int64_t t = l->first; t < l->first + l->size; t++) {
         const EchFlowInstruction *in = &l->in[t];
         for (uint32_t leaf = 0; leaf < in->n_leaves; leaf++)
             drafts[p->values[flow->value_of[flow->leaf_start[t] + leaf]].group].seen = true;
@@ -367,13 +345,11 @@ static void collect(Loop *l)
             for (uint32_t leaf = 0; in->operands[k] != ECH_PLACE_NONE && leaf < l->in[in->operands[k]].n_leaves; leaf++)
                 drafts[p->values[flow->value_of[flow->leaf_start[in->operands[k]] + leaf]].group].seen = true;
     }
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         Draft *d = &drafts[p->values[v].group];
         if (!d->seen)
             continue;
-        if (d->value.positions == NULL)
-        {
+        if (d->value.positions == NULL) {
             d->value = (Value){.group = p->values[v].group, .first_value = v, .bytes = (int64_t)p->values[v].bytes};
             d->value.positions = g_array_new(FALSE, FALSE, sizeof(Site));
             d->value.uses = g_array_new(FALSE, FALSE, sizeof(Site));
@@ -381,21 +357,18 @@ static void collect(Loop *l)
         }
         d->value.n_values++;
     }
-    for (uint32_t t = 0; t < l->n; t++)
-    {
+    for (uint32_t t = 0; t < l->n; t++) {
         const EchFlowInstruction *in = &l->in[t];
         if (in->op == ECH_FLOW_ELEMENT)
             continue;
         for (uint32_t k = 0; k < in->n_operands; k++)
-            for (uint32_t leaf = 0; in->operands[k] != ECH_PLACE_NONE && leaf < l->in[in->operands[k]].n_leaves; leaf++)
-            {
+            for (uint32_t leaf = 0; in->operands[k] != ECH_PLACE_NONE && leaf < l->in[in->operands[k]].n_leaves; leaf++) {
                 uint32_t v = flow->value_of[flow->leaf_start[in->operands[k]] + leaf];
                 Draft *d = &drafts[p->values[v].group];
                 if (d->seen)
                     note_use(l, d, t, k, leaf, (double)p->values[v].bytes);
             }
-        for (uint32_t leaf = 0; leaf < in->n_leaves; leaf++)
-        {
+        for (uint32_t leaf = 0; leaf < in->n_leaves; leaf++) {
             Draft *d = &drafts[p->values[flow->value_of[flow->leaf_start[t] + leaf]].group];
             if (d->seen)
                 note_position(l, d, t, leaf, accessed[flow->leaf_start[t] + leaf], computation);
@@ -405,22 +378,18 @@ static void collect(Loop *l)
     g_autofree uint32_t *by_step = g_new(uint32_t, MAX(l->n, 1)), *next = g_new(uint32_t, MAX(p->n_uses, 1));
     for (uint32_t t = 0; t < l->n; t++)
         by_step[t] = ECH_PLACE_NONE;
-    for (uint32_t u = p->n_uses; u > 0; u--)
-    {
+    for (uint32_t u = p->n_uses; u > 0; u--) {
         next[u - 1] = by_step[p->uses[u - 1].step];
         by_step[p->uses[u - 1].step] = u - 1;
     }
-    for (uint32_t g = 0; g < p->n_values; g++)
-    {
+    for (uint32_t g = 0; g < p->n_values; g++) {
         Draft *d = &drafts[g];
         if (!d->seen || d->value.positions == NULL)
             continue;
         Value *v = &d->value;
-        for (uint32_t which = 0; which < 2; which++)
-        {
+        for (uint32_t which = 0; which < 2; which++) {
             GArray *sites = which == 0 ? v->uses : v->next_uses;
-            for (guint i = 0; i < sites->len; i++)
-            {
+            for (guint i = 0; i < sites->len; i++) {
                 Site *site = &g_array_index(sites, Site, i);
                 double bytes = passive(&l->in[site->step]) || l->in[site->step].op == ECH_FLOW_BITCAST ? 0 : site->bytes;
                 for (uint32_t u = by_step[site->step]; u != ECH_PLACE_NONE; u = next[u])
@@ -433,8 +402,7 @@ static void collect(Loop *l)
                 qsort(sites->data, sites->len, sizeof(Site), compare_site);
         }
         bool counts = (v->positions->len > 0 || v->uses->len > 0) && !d->previous && v->bytes > 0;
-        if (!counts)
-        {
+        if (!counts) {
             value_done(v);
             continue;
         }
@@ -470,19 +438,20 @@ static void keep_temporary(Loop *l, Value *v)
     if (v->n_values > 1)
         return;
     int64_t begin = g_array_index(v->positions, Site, 0).index;
-    int64_t end = v->next_uses->len > 0 ? g_array_index(v->next_uses, Site, v->next_uses->len - 1).index + l->size : g_array_index(v->uses, Site, v->uses->len - 1).index;
+    int64_t end =
+        v->next_uses->len > 0 ? g_array_index(v->next_uses, Site, v->next_uses->len - 1).index + l->size : g_array_index(v->uses, Site, v->uses->len - 1).index;
     if (!place_same(l, begin, MAX(begin, end), v->bytes))
         return;
     v->kept = true;
     take_sites(l, v, true);
 }
 
-/* Fetches whose first use is later in the iteration, already placed, start no later than one that reaches into the iteration before: they are pulled forward with it. */
+/* Fetches whose first use is later in the iteration, already placed, start no later than one that reaches into the iteration before: they are pulled forward
+ * with it. */
 static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_times)
 {
     int64_t first_use = g_array_index(v->uses, Site, 0).index, last_use = g_array_index(v->uses, Site, v->uses->len - 1).index, sentinel = last_use;
-    if (v->next_uses->len > 0)
-    {
+    if (v->next_uses->len > 0) {
         last_use = g_array_index(v->next_uses, Site, v->next_uses->len - 1).index;
         sentinel = last_use + l->size;
     }
@@ -492,11 +461,9 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
         return;
     g_autoptr(GPtrArray) forced = g_ptr_array_new();
     guint look = 0, committed = 0;
-    for (int64_t at = first_use - 1; at >= sentinel - l->size; at--)
-    {
+    for (int64_t at = first_use - 1; at >= sentinel - l->size; at--) {
         int64_t index = (at + l->size) % l->size;
-        for (; at < 0 && look < n_before; look++)
-        {
+        for (; at < 0 && look < n_before; look++) {
             Value *other = list[look];
             if (!other->fetched)
                 continue;
@@ -508,16 +475,14 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
         }
         g_autoptr(GArray) pending = g_array_new(FALSE, FALSE, sizeof(Value)); /* begin, end, even, odd only */
         bool fits = true;
-        for (guint i = 0; fits && i <= forced->len; i++)
-        {
+        for (guint i = 0; fits && i <= forced->len; i++) {
             const Value *other = i < forced->len ? forced->pdata[i] : v;
             Value trial = {.begin = i < forced->len ? index : at, .end = i < forced->len ? other->end : sentinel};
             fits = trial.end - trial.begin + 1 <= 2 * l->size && place_pair(l, trial.begin, trial.end, other->bytes, -1, -1, false, &trial.even, &trial.odd);
             if (fits)
                 g_array_append_val(pending, trial);
         }
-        for (guint i = 0; i < pending->len; i++)
-        {
+        for (guint i = 0; i < pending->len; i++) {
             const Value *trial = &g_array_index(pending, Value, i);
             remove_pair(l, trial->begin, trial->end, trial->even, trial->odd);
         }
@@ -527,16 +492,14 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
         bool complete = free >= wanted - got, enough = start == INT64_MIN && got + free >= wanted * l->o->desired_ratio;
         bool whole = !complete && !enough && l->o->fully_pipelined && index == last_use;
         got = complete ? wanted : got + free;
-        if (complete || enough || whole)
-        {
+        if (complete || enough || whole) {
             start = at;
             committed = forced->len;
         }
         if (complete || whole)
             break;
     }
-    for (guint i = start == INT64_MIN ? 0 : committed; i < forced->len; i++)
-    {
+    for (guint i = start == INT64_MIN ? 0 : committed; i < forced->len; i++) {
         Value *other = forced->pdata[i];
         place_pair(l, other->begin, other->end, other->bytes, other->even, other->odd, false, &other->even, &other->odd);
     }
@@ -544,11 +507,9 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
         return;
     int64_t from = (start + l->size) % l->size;
     got = 0;
-    for (int64_t at = first_use - 1; at >= sentinel - l->size; at--)
-    {
+    for (int64_t at = first_use - 1; at >= sentinel - l->size; at--) {
         int64_t index = (at + l->size) % l->size;
-        if (idle_times[index] >= wanted - got)
-        {
+        if (idle_times[index] >= wanted - got) {
             idle_times[index] -= wanted - got;
             break;
         }
@@ -557,8 +518,7 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
         if (index == from)
             break;
     }
-    for (guint i = 0; i < committed; i++)
-    {
+    for (guint i = 0; i < committed; i++) {
         Value *other = forced->pdata[i];
         other->begin = from;
         place_pair(l, other->begin, other->end, other->bytes, -1, -1, false, &other->even, &other->odd);
@@ -592,8 +552,7 @@ static int compare_first_use(const void *a, const void *b)
 static void decide(Loop *l)
 {
     const EchMsaProblem *p = &l->flow->problem;
-    for (uint32_t i = 0; i < p->n_scoped; i++)
-    {
+    for (uint32_t i = 0; i < p->n_scoped; i++) {
         int64_t index = (int64_t)p->scoped[i].step - l->first, even, odd;
         if (index >= 0 && index < l->size && p->scoped[i].bytes > 0)
             place_pair(l, index, index, (int64_t)p->scoped[i].bytes, 0, 0, false, &even, &odd);
@@ -602,17 +561,14 @@ static void decide(Loop *l)
         qsort(l->values->data, l->values->len, sizeof(Value), compare_value);
     g_autofree Value **fetches = g_new0(Value *, MAX(l->values->len, 1));
     guint n = 0;
-    for (guint i = 0; i < l->values->len; i++)
-    {
+    for (guint i = 0; i < l->values->len; i++) {
         Value *v = &g_array_index(l->values, Value, i);
         if (v->kind == TEMPORARY)
             keep_temporary(l, v);
-        else if (v->kind == PINNED && v->saving > 0 && place_same(l, 0, l->size - 1, v->bytes))
-        {
+        else if (v->kind == PINNED && v->saving > 0 && place_same(l, 0, l->size - 1, v->bytes)) {
             v->kept = true;
             take_sites(l, v, false);
-        }
-        else if (v->kind == PREFETCH)
+        } else if (v->kind == PREFETCH)
             fetches[n++] = v;
     }
     if (n > 1)
@@ -632,16 +588,13 @@ static void decide(Loop *l)
 static void set_hint(Loop *l, const EchLoopFound *run, const Site *site, EchMsaHint hint, const Value *v, bool in_while, GArray *required)
 {
     EchMsaProblem *p = &l->flow->problem;
-    for (uint32_t t = run->first + (uint32_t)site->index; t <= run->last; t += run->size)
-    {
-        for (uint32_t u = 0; u < p->n_uses; u++)
-        {
+    for (uint32_t t = run->first + (uint32_t)site->index; t <= run->last; t += run->size) {
+        for (uint32_t u = 0; u < p->n_uses; u++) {
             if (p->uses[u].step != t || l->flow->use_places[u].operand != site->operand || l->flow->use_places[u].leaf != site->leaf)
                 continue;
             EchMsaUse *use = &p->uses[u];
             use->hint = hint;
-            if (hint == ECH_MSA_HINT_FETCH)
-            {
+            if (hint == ECH_MSA_HINT_FETCH) {
                 int64_t from = v->after;
                 if (v->after == l->size - 1 && v->before == 0)
                     from = -l->size;
@@ -651,8 +604,8 @@ static void set_hint(Loop *l, const EchLoopFound *run, const Site *site, EchMsaH
             }
             /* Inside a while loop the value must also enter the body in the slow memory. */
             for (uint32_t k = 0; in_while && hint != ECH_MSA_HINT_KEEP && k < p->n_positions; k++)
-                if (p->positions[k].value == use->value && p->steps[p->positions[k].step].parameter && l->in[p->positions[k].step].computation == l->in[t].computation)
-                {
+                if (p->positions[k].value == use->value && p->steps[p->positions[k].step].parameter &&
+                    l->in[p->positions[k].step].computation == l->in[t].computation) {
                     EchMsaRequired need = {use->value, p->positions[k].step};
                     g_array_append_val(required, need);
                 }
@@ -666,21 +619,18 @@ static void hand_out(Loop *l, const EchLoopFound *run)
     g_autoptr(GArray) required = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     g_array_append_vals(required, p->required, p->n_required);
     bool in_while = p->steps[run->first].while_nest > 0;
-    for (guint i = 0; i < l->values->len; i++)
-    {
+    for (guint i = 0; i < l->values->len; i++) {
         const Value *v = &g_array_index(l->values, Value, i);
         if (v->kind == UNSUPPORTED || v->kind == CARRIED)
             continue;
         EchMsaHint hint = v->fetched ? ECH_MSA_HINT_FETCH : v->kept ? ECH_MSA_HINT_KEEP : ECH_MSA_HINT_SLOW;
         g_autofree bool *used = g_new0(bool, l->size);
-        for (guint k = 0; k < v->uses->len; k++)
-        {
+        for (guint k = 0; k < v->uses->len; k++) {
             const Site *site = &g_array_index(v->uses, Site, k);
             used[site->index] = true;
             set_hint(l, run, site, hint, v, in_while, required);
         }
-        for (guint k = 0; k < v->next_uses->len; k++)
-        {
+        for (guint k = 0; k < v->next_uses->len; k++) {
             const Site *site = &g_array_index(v->next_uses, Site, k);
             bool taken = hint == ECH_MSA_HINT_FETCH || (hint == ECH_MSA_HINT_KEEP && v->kind == TEMPORARY);
             if (taken || !used[site->index])
@@ -716,8 +666,7 @@ uint32_t ech_loop_optimize(EchFlow *flow, const EchFlowInstruction *instructions
     uint32_t optimized = 0;
     l->print = fingerprints(instructions, l->n);
     g_autoptr(GHashTable) latest = g_hash_table_new(NULL, NULL); /* fingerprint -> 1 + step */
-    for (uint32_t t = 0; t < l->n; t++)
-    {
+    for (uint32_t t = 0; t < l->n; t++) {
         if (l->print[t] == 0 || passive(&instructions[t]))
             continue;
         gpointer key = GUINT_TO_POINTER(l->print[t]);
@@ -732,8 +681,7 @@ uint32_t ech_loop_optimize(EchFlow *flow, const EchFlowInstruction *instructions
         run.optimized = iterations >= options->min_iterations && iterations >= 3;
         if (found != NULL)
             g_array_append_val(found, run);
-        if (run.optimized)
-        {
+        if (run.optimized) {
             optimize(l, &run);
             optimized++;
         }

@@ -8,12 +8,12 @@
 #include "models/place/flow.h"
 
 typedef struct {
-    double min_iterations;  /**< Fewer iterations are left alone: 6. */
-    double desired_ratio;   /**< A fetch whose copy fits to this share is good enough: 0.7. */
-    bool fully_pipelined;   /**< Fetch a whole iteration ahead even if the copy does not fit. */
+    double min_iterations;                     /**< Fewer iterations are left alone: 6. */
+    double desired_ratio;                      /**< A fetch whose copy fits to this share is good enough: 0.7. */
+    bool fully_pipelined;                      /**< Fetch a whole iteration ahead even if the copy does not fit. */
     double slow_bytes_per_s, fast_bytes_per_s; /**< Bandwidths. */
-    const float *compute;   /**< [n_steps] seconds of arithmetic. */
-    const float *total;     /**< [n_steps] bytes accessed. */
+    const float *compute;                      /**< [n_steps] seconds of arithmetic. */
+    const float *total;                        /**< [n_steps] bytes accessed. */
 } EchLoopOptions;
 
 /** A run of repeating instructions: steps first..last, @size of them an iteration. */

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_CAUTION 1.8f           /* sliced prefetches must find this much more bandwidth than they need [XLA algorithm, kSlicedCopyResourceInflation] */
-#define KERNEL_SECONDS 2e-9          /* what takes longer is a kernel, not a name for data */
-#define DECREASING_STEPS 100         /* earlier starts tried once the later ones are used up [XLA picker] */
-#define EVICTION_RETRY 2.0f          /* a retry asks for 1 + 2 x retry times the distance [XLA picker] */
-#define FREE_BELOW 0.6f              /* a cross-program prefetch is freed if it occupies less of the time */
+#define SLICE_CAUTION 1.8f              /* sliced prefetches must find this much more bandwidth than they need [XLA algorithm, kSlicedCopyResourceInflation] */
+#define KERNEL_SECONDS 2e-9             /* what takes longer is a kernel, not a name for data */
+#define DECREASING_STEPS 100            /* earlier starts tried once the later ones are used up [XLA picker] */
+#define EVICTION_RETRY 2.0f             /* a retry asks for 1 + 2 x retry times the distance [XLA picker] */
+#define FREE_BELOW 0.6f                 /* a cross-program prefetch is freed if it occupies less of the time */
 #define RESOURCE_SCALE 1099511627776.0f /* 2^40: copy seconds as integers */
 
 /* Bits of a result, as they are collected over the segments of a buffer. */
@@ -34,7 +34,7 @@ struct Stay {
     bool fast, cross, dead;
     uint32_t value, position, sync;
     int64_t offset, bytes, start, end, after, before;
-    int32_t place; /* index of the shared offset, -1 none */
+    int32_t place;  /* index of the shared offset, -1 none */
     GArray *slices; /* EchMsaSlice by start, or NULL */
     GArray *uses;   /* uint32_t */
     const Stay *original;
@@ -81,14 +81,14 @@ typedef struct {
     uint32_t use;
     int64_t start, end, latest;
     int64_t bytes;
-    int64_t chunk_start;  /* INT64_MIN: none */
-    int64_t earliest;     /* INT64_MIN: none */
-    int32_t preferred;    /* place, -1 */
+    int64_t chunk_start; /* INT64_MIN: none */
+    int64_t earliest;    /* INT64_MIN: none */
+    int32_t preferred;   /* place, -1 */
     bool allow_keep, extend_only, need_copy, copy_is_slice;
     EchMsaHint hint;
     int64_t copy_latest;
     uint32_t copy_for;
-    const GArray *times;  /* int64_t, all use steps, ascending */
+    const GArray *times; /* int64_t, all use steps, ascending */
 } Request;
 
 typedef struct {
@@ -97,34 +97,34 @@ typedef struct {
     uint32_t n;
     float *cumulative; /* [n + 1] seconds x 5^nest */
     uint32_t *nest, *while_nest;
-    int64_t *lower;    /* [n + 1] last earlier step in fewer loops, -1 */
+    int64_t *lower; /* [n + 1] last earlier step in fewer loops, -1 */
     float power[64];
     float max_seconds;
     EchVmem *vmem;
     int64_t *peak;
     Resource fetch, evict;
     int64_t *fetch_starts, *fetch_ends, *evict_starts, *evict_ends; /* Fenwick trees */
-    GArray **needs;    /* per value: Need */
-    GArray *pending_needs; /* uint32_t value */
+    GArray **needs;                                                 /* per value: Need */
+    GArray *pending_needs;                                          /* uint32_t value */
     GArray *pending_chunks;
     GArray *pending_fetch, *pending_evict; /* Copy */
-    GHashTable *intervals; /* fetches under way as counted: key -> number */
-    GArray *places;    /* int64_t */
-    GPtrArray *final;  /* Stay, every stay, in order */
-    GArray *blocks;    /* struct BlockRef */
-    GPtrArray *all;    /* every Stay made, to free */
+    GHashTable *intervals;                 /* fetches under way as counted: key -> number */
+    GArray *places;                        /* int64_t */
+    GPtrArray *final;                      /* Stay, every stay, in order */
+    GArray *blocks;                        /* struct BlockRef */
+    GPtrArray *all;                        /* every Stay made, to free */
     bool *finalized;
     bool *failed_sync;
     GArray *candidates; /* uint32_t steps */
     GArray *converted;  /* uint32_t steps, not final */
     bool any_converted;
-    bool *edges;        /* [n + 2] shifted by one */
-    uint32_t *sync_of;  /* per use */
-    uint8_t *why;       /* per use */
-    float *waits;       /* belady, per value: longest time between two uses */
+    bool *edges;       /* [n + 2] shifted by one */
+    uint32_t *sync_of; /* per use */
+    uint8_t *why;      /* per use */
+    float *waits;      /* belady, per value: longest time between two uses */
     uint32_t copies, repacks, repacks_good, retry, freed;
     uint32_t *first_use, *first_position; /* per value, n_values + 1 */
-    GArray **members;   /* per group: values by start */
+    GArray **members;                     /* per group: values by start */
     Picker pick;
     uint32_t next_group;
 } Msa;
@@ -147,10 +147,8 @@ static void prepare_times(Msa *m)
     for (uint32_t i = 1; i < 64; i++)
         m->power[i] = i < 16 ? m->power[i - 1] * 5.0f : m->power[i - 1];
     float sum = 0;
-    for (uint32_t t = 0; t <= m->n; t++)
-    {
-        if (t < m->n)
-        {
+    for (uint32_t t = 0; t <= m->n; t++) {
+        if (t < m->n) {
             m->nest[t] = p->steps[t].nest;
             m->while_nest[t] = MIN(p->steps[t].while_nest, 63);
             sum += (float)p->steps[t].seconds * m->power[m->while_nest[t]];
@@ -234,8 +232,7 @@ static void resource_init(Resource *r, const EchMsaProblem *p)
 static guint first_after(const Resource *r, int64_t start)
 {
     guint low = 0, high = r->copies->len;
-    while (low < high)
-    {
+    while (low < high) {
         guint middle = (low + high) / 2;
         if (g_array_index(r->copies, Copy, middle).after > start)
             high = middle;
@@ -253,26 +250,21 @@ static bool consume(const Msa *m, Resource *r, int64_t after, int64_t before, in
         return true;
     guint next = first_after(r, after);
     amount += r->delay[CLAMP(after + 1, 0, n)];
-    while (true)
-    {
+    while (true) {
         bool has_delay = false;
         int64_t pass_on = 0, freed = 0;
-        for (int64_t t = after + 1; t < before && t < n && amount != 0; t++)
-        {
+        for (int64_t t = after + 1; t < before && t < n && amount != 0; t++) {
             int64_t offered = r->offered[t], used = MIN(amount, offered);
-            if (next < r->copies->len && g_array_index(r->copies, Copy, next).after == t - 1)
-            {
+            if (next < r->copies->len && g_array_index(r->copies, Copy, next).after == t - 1) {
                 has_delay = true;
                 pass_on = amount;
                 release -= freed;
             }
-            if (!has_delay)
-            {
+            if (!has_delay) {
                 int64_t old = r->delay[t], old_left = MAX(0, offered - old), now = MAX(0, amount - release);
                 freed += MAX(0, MAX(0, offered - now) - old_left);
                 r->delay[t] = now;
-                if (log)
-                {
+                if (log) {
                     int64_t pair[2] = {t, old};
                     g_array_append_vals(r->undo, pair, 1);
                 }
@@ -295,8 +287,7 @@ static bool consume(const Msa *m, Resource *r, int64_t after, int64_t before, in
 
 static void undo(Resource *r)
 {
-    for (guint i = r->undo->len; i > 0; i--)
-    {
+    for (guint i = r->undo->len; i > 0; i--) {
         const int64_t *pair = (const int64_t *)(const void *)(r->undo->data + (i - 1) * 2 * sizeof(int64_t));
         r->delay[pair[0]] = pair[1];
     }
@@ -320,8 +311,7 @@ static void resource_add(const Msa *m, Resource *r, Copy copy)
 static void resource_remove(const Msa *m, Resource *r, const Copy *copy)
 {
     g_autoptr(GArray) back = g_array_new(FALSE, FALSE, sizeof(Copy));
-    for (guint i = first_after(r, copy->after); i > 0;)
-    {
+    for (guint i = first_after(r, copy->after); i > 0;) {
         i--;
         Copy last = g_array_index(r->copies, Copy, i);
         if (last.after != copy->after)
@@ -338,8 +328,7 @@ static void resource_remove(const Msa *m, Resource *r, const Copy *copy)
 
 static bool breaks_fifo(const Msa *m, int64_t after, int64_t before)
 {
-    for (guint i = 0; i < m->fetch.copies->len; i++)
-    {
+    for (guint i = 0; i < m->fetch.copies->len; i++) {
         const Copy *c = &g_array_index(m->fetch.copies, Copy, i);
         if ((c->after < after && c->before > before) || (c->after > after && c->before < before))
             return true;
@@ -405,8 +394,7 @@ static int32_t place_of(const Stay *stay)
 
 static void set_place(Msa *m, Stay *stay, int32_t place)
 {
-    if (place < 0)
-    {
+    if (place < 0) {
         place = (int32_t)m->places->len;
         g_array_append_val(m->places, stay->offset);
     }
@@ -415,8 +403,7 @@ static void set_place(Msa *m, Stay *stay, int32_t place)
 
 static Stay *live_at(const Holder *holder, int64_t time)
 {
-    for (guint i = holder->stays->len; i > 0; i--)
-    {
+    for (guint i = holder->stays->len; i > 0; i--) {
         Stay *stay = holder->stays->pdata[i - 1];
         if (stay->start <= time && stay->end >= time)
             return stay;
@@ -464,8 +451,8 @@ static void register_copy(Msa *m, bool fetch, int64_t after, int64_t before, flo
     g_array_append_val(fetch ? m->pending_fetch : m->pending_evict, copy);
 }
 
-static Stay *add_copy(Msa *m, Holder *holder, bool fast, int64_t offset, int64_t bytes, int64_t after, int64_t end, int64_t before, int32_t place, float seconds,
-                      uint32_t sync)
+static Stay *add_copy(Msa *m, Holder *holder, bool fast, int64_t offset, int64_t bytes, int64_t after, int64_t end, int64_t before, int32_t place,
+                      float seconds, uint32_t sync)
 {
     Stay *stay = stay_new(m, ECH_MSA_COPIED, fast, holder->value, holder->position, after + 1, end);
     stay->after = after;
@@ -511,8 +498,7 @@ static bool same_need(const Need *a, const Need *b)
 
 static const Need *aliased_need(const Msa *m, const EchMsaUse *use)
 {
-    for (uint32_t i = 0; i < use->n_aliases; i++)
-    {
+    for (uint32_t i = 0; i < use->n_aliases; i++) {
         const EchMsaPosition *alias = &m->p->aliases[use->first_alias + i];
         const Need *need = need_at(m, alias->value, alias->step);
         if (need != NULL)
@@ -526,8 +512,7 @@ static void clear_pending(Msa *m)
     g_array_set_size(m->pending_chunks, 0);
     g_array_set_size(m->pending_fetch, 0);
     g_array_set_size(m->pending_evict, 0);
-    for (guint i = 0; i < m->pending_needs->len; i++)
-    {
+    for (guint i = 0; i < m->pending_needs->len; i++) {
         GArray *needs = m->needs[g_array_index(m->pending_needs, uint32_t, i)];
         for (guint k = 0; k < needs->len; k++)
             g_array_index(needs, Need, k).pending = false;
@@ -538,38 +523,32 @@ static void clear_pending(Msa *m)
 
 static void uncommit(Msa *m, GPtrArray *holders)
 {
-    for (guint i = 0; i < holders->len; i++)
-    {
+    for (guint i = 0; i < holders->len; i++) {
         Holder *holder = holders->pdata[i];
         for (guint k = 0; k < holder->stays->len; k++)
             ((Stay *)holder->stays->pdata[k])->dead = true;
         g_ptr_array_set_size(holder->stays, 0);
         holder->done = false;
     }
-    for (guint i = 0; i < m->pending_chunks->len; i++)
-    {
+    for (guint i = 0; i < m->pending_chunks->len; i++) {
         EchVmemChunk chunk = g_array_index(m->pending_chunks, EchVmemChunk, i);
         for (int64_t t = MAX(chunk.start, 0); t <= chunk.end && t <= (int64_t)m->n; t++)
             m->peak[t] -= chunk.bytes;
         ech_vmem_remove(m->vmem, chunk);
     }
-    for (guint which = 0; which < 2; which++)
-    {
+    for (guint which = 0; which < 2; which++) {
         GArray *copies = which == 0 ? m->pending_fetch : m->pending_evict;
-        for (guint i = 0; i < copies->len; i++)
-        {
+        for (guint i = 0; i < copies->len; i++) {
             const Copy *copy = &g_array_index(copies, Copy, i);
             /* A slice was counted from one step earlier and so is not found here: XLA leaves it counted, and so do we. */
-            if (which == 1 || count_interval(m, copy->after + 1, copy->before, -1))
-            {
+            if (which == 1 || count_interval(m, copy->after + 1, copy->before, -1)) {
                 tree_add(which == 0 ? m->fetch_starts : m->evict_starts, m->n, copy->after + 1, -1);
                 tree_add(which == 0 ? m->fetch_ends : m->evict_ends, m->n, copy->before, -1);
             }
             resource_remove(m, which == 0 ? &m->fetch : &m->evict, copy);
         }
     }
-    for (guint i = 0; i < m->pending_needs->len; i++)
-    {
+    for (guint i = 0; i < m->pending_needs->len; i++) {
         GArray *needs = m->needs[g_array_index(m->pending_needs, uint32_t, i)];
         for (guint k = needs->len; k > 0; k--)
             if (g_array_index(needs, Need, k - 1).pending)
@@ -587,8 +566,7 @@ static bool find_best(Msa *m, const Request *r, int32_t preferred, EchVmemReques
     int64_t bytes = 0, offsets[ECH_VMEM_MAX_SLICES];
     for (uint32_t i = 0; i < want->n; i++)
         bytes += want->bytes[i];
-    if (preferred >= 0)
-    {
+    if (preferred >= 0) {
         int64_t offset = g_array_index(m->places, int64_t, preferred);
         want->end = r->end;
         if (!ech_vmem_find_sliced(m->vmem, want, offset, offsets))
@@ -622,18 +600,15 @@ static bool find_best(Msa *m, const Request *r, int32_t preferred, EchVmemReques
         int64_t lowest = offsets[0];
         for (uint32_t i = 1; fits && i < want->n; i++)
             lowest = MIN(lowest, offsets[i]);
-        if (fits && lowest + bytes <= (int64_t)m->o->size)
-        {
-            if (use > latest)
-            {
+        if (fits && lowest + bytes <= (int64_t)m->o->size) {
+            if (use > latest) {
                 memcpy(ret_offsets, offsets, want->n * sizeof(int64_t));
                 latest = use;
             }
             found = true;
             first += half + 1;
             count -= half + 1;
-        }
-        else
+        } else
             count = half;
     }
     want->end = r->end;
@@ -652,15 +627,13 @@ static int keep(Msa *m, const Request *r)
         return TOO_LONG;
     int32_t preferred = -1;
     EchVmemRequest want = {.n = 1, .bytes = {r->bytes}, .starts = {r->start}, .end = r->end};
-    if (before != NULL)
-    {
+    if (before != NULL) {
         preferred = place_of(before);
         want.starts[0] = before->end + 1;
         if (r->chunk_start != INT64_MIN)
             want.starts[0] = r->chunk_start;
     }
-    if (r->preferred >= 0)
-    {
+    if (r->preferred >= 0) {
         if (preferred >= 0 && r->preferred != preferred)
             return OTHER_OFFSET;
         preferred = r->preferred;
@@ -671,8 +644,7 @@ static int keep(Msa *m, const Request *r)
     commit_chunk(m, (EchVmemChunk){want.starts[0], r->end, offset, r->bytes});
     if (before != NULL)
         extend(before, r->end);
-    else
-    {
+    else {
         Stay *stay = stay_new(m, ECH_MSA_PINNED, true, holder->value, holder->position, r->start, r->end);
         stay->offset = offset;
         stay->bytes = r->bytes;
@@ -699,17 +671,14 @@ static int evict(Msa *m, const Request *r)
     preferred = MIN(MAX(preferred, end), r->latest);
     bool found = false;
     int64_t until = preferred;
-    while (until > end)
-    {
+    while (until > end) {
         int64_t free = ech_vmem_free_until(m->vmem, end + 1, until, before->offset, bytes);
-        if (free <= end)
-        {
+        if (free <= end) {
             until = end;
             break;
         }
         until = free;
-        if (until == preferred || m->edges[until + 1])
-        {
+        if (until == preferred || m->edges[until + 1]) {
             found = true;
             break;
         }
@@ -721,8 +690,7 @@ static int evict(Msa *m, const Request *r)
     float resource = copy_seconds(m, holder->bytes);
     bool too_short = start == end;
     bool busy = !enough(m, &m->evict, start, end, resource);
-    if (busy)
-    {
+    if (busy) {
         if (m->retry + 1 == m->o->max_retries)
             resource = 0;
         busy = !enough(m, &m->evict, start, end, resource);
@@ -749,8 +717,7 @@ static int64_t pick_next(Msa *m)
 {
     Picker *pick = &m->pick;
     uint32_t nest = m->nest[pick->end];
-    if (pick->rising)
-    {
+    if (pick->rising) {
         int64_t time = pick->up++;
         while (pick->up <= pick->latest && m->nest[pick->up] != nest)
             pick->up++;
@@ -774,11 +741,9 @@ static int64_t preferred_start(const Msa *m, int64_t bytes, int64_t earliest, in
 {
     float wanted = (float)m->o->preferred_overlap * picker_seconds(m, bytes), best = elapsed(m, earliest, end);
     int64_t at = earliest;
-    for (int64_t t = earliest + 1; t <= latest; t++)
-    {
+    for (int64_t t = earliest + 1; t <= latest; t++) {
         float distance = elapsed(m, t, end);
-        if (m->nest[t] == m->nest[end] && fabsf(wanted - distance) < fabsf(wanted - best))
-        {
+        if (m->nest[t] == m->nest[end] && fabsf(wanted - distance) < fabsf(wanted - best)) {
             best = distance;
             at = t;
         }
@@ -800,8 +765,7 @@ static void pick_begin(Msa *m, const Request *r, int64_t start, int64_t end)
     pick->earliest = start;
     while (pick->earliest < pick->latest && (m->nest[pick->earliest] != nest || m->max_seconds < elapsed(m, pick->earliest, end)))
         pick->earliest++;
-    if (pick->earliest > pick->latest)
-    {
+    if (pick->earliest > pick->latest) {
         pick->up = pick->earliest;
         pick->down = pick->latest;
         return;
@@ -809,8 +773,7 @@ static void pick_begin(Msa *m, const Request *r, int64_t start, int64_t end)
     int64_t at = m->o->on_demand ? pick->latest : preferred_start(m, r->update->bytes, pick->earliest, pick->latest, end);
     if (r->hint == ECH_MSA_HINT_FETCH && m->p->uses[r->use].preferred_start <= pick->latest)
         at = m->p->uses[r->use].preferred_start;
-    if (m->o->depth > 0)
-    {
+    if (m->o->depth > 0) {
         /* Right after the kernel that comes so many before the one that reads. */
         uint32_t kernels = 0;
         at = end - 1;
@@ -828,8 +791,7 @@ static uint32_t propose_slices(const Msa *m, const EchMsaValue *value, int64_t b
 {
     if (m->o->max_slices < 2 || bytes < (int64_t)m->o->min_slice_bytes)
         return 0;
-    if (m->o->preferred_slice > 0)
-    {
+    if (m->o->preferred_slice > 0) {
         int64_t piece = (int64_t)m->o->preferred_slice, n = (bytes + piece - 1) / piece;
         if (n < 2 || n > (int64_t)m->o->max_slices || n > ECH_VMEM_MAX_SLICES)
             return 0;
@@ -862,11 +824,9 @@ static void slice_starts(const Msa *m, uint32_t n, int64_t start, int64_t end, i
         return;
     uint32_t count = 1, home = m->p->steps[MAX(start, 0)].computation;
     int64_t valid = start, at = start;
-    while (at < end - 1 && count < n)
-    {
+    while (at < end - 1 && count < n) {
         float target = all * (float)(n - count) / (float)n;
-        if (elapsed(m, at, end) < target)
-        {
+        if (elapsed(m, at, end) < target) {
             starts[count++] = valid;
             continue;
         }
@@ -911,8 +871,7 @@ static int try_start(Msa *m, const Request *r, int64_t start, int64_t end, int64
 {
     Solution s = {.n = n};
     slice_starts(m, n, start, end, s.starts);
-    if (n > 1)
-    {
+    if (n > 1) {
         bool same = true;
         for (uint32_t i = 1; i < n; i++)
             same = same && s.starts[i] == s.starts[0];
@@ -934,19 +893,16 @@ static int try_start(Msa *m, const Request *r, int64_t start, int64_t end, int64
     if (!enough_for(m, &m->fetch, n, s.starts, end, s.seconds))
         return OUT_OF_BANDWIDTH;
     EchVmemRequest want = {.n = n, .end = r->end, .all_orders = m->o->max_slices <= m->o->all_permutations};
-    for (uint32_t i = 0; i < n; i++)
-    {
+    for (uint32_t i = 0; i < n; i++) {
         want.bytes[i] = sizes[i];
         want.starts[i] = s.starts[i] + 1;
     }
-    if (!find_best(m, r, r->preferred, &want, s.offsets))
-    {
+    if (!find_best(m, r, r->preferred, &want, s.offsets)) {
         if (sets_oom)
             *oom_start = MAX(*oom_start, s.starts[0]);
         return OUT_OF_MEMORY;
     }
-    for (uint32_t i = 0; i < n; i++)
-    {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t rank = 0; /* by offset */
         for (uint32_t k = 0; k < n; k++)
             rank += s.offsets[k] < s.offsets[i];
@@ -964,8 +920,7 @@ static void take_sliced(Msa *m, const Request *r, const Solution *s, int64_t end
 {
     uint32_t last = s->n - 1;
     int64_t lowest = s->offsets[0], bytes = 0;
-    for (uint32_t i = 0; i < s->n; i++)
-    {
+    for (uint32_t i = 0; i < s->n; i++) {
         lowest = MIN(lowest, s->offsets[i]);
         bytes += s->sizes[i];
     }
@@ -979,8 +934,7 @@ static void take_sliced(Msa *m, const Request *r, const Solution *s, int64_t end
     stay->bytes = bytes;
     stay->sync = r->copy_for;
     stay->slices = g_array_new(FALSE, FALSE, sizeof(EchMsaSlice));
-    for (uint32_t i = 0; i < s->n; i++)
-    {
+    for (uint32_t i = 0; i < s->n; i++) {
         EchMsaSlice slice = {(uint32_t)s->starts[i], (uint64_t)s->offsets[i], (EchBytes)s->sizes[i]};
         g_array_append_val(stay->slices, slice);
     }
@@ -1008,8 +962,7 @@ static int prefetch(Msa *m, const Request *r, Stay *slow)
         earliest = roomy;
     pick_begin(m, r, earliest, end);
     EchVmemRequest want = {.n = MAX(n, 1), .end = r->end, .all_orders = m->o->max_slices <= m->o->all_permutations};
-    for (uint32_t i = 0; i < want.n; i++)
-    {
+    for (uint32_t i = 0; i < want.n; i++) {
         want.bytes[i] = n == 0 ? r->bytes : sizes[i];
         want.starts[i] = m->pick.latest + 1;
     }
@@ -1020,36 +973,32 @@ static int prefetch(Msa *m, const Request *r, Stay *slow)
     Solution sliced = {0}, unsliced = {0};
     int result = OK;
     int64_t oom_start = INT64_MIN;
-    while (!pick_done(&m->pick))
-    {
+    while (!pick_done(&m->pick)) {
         int64_t start = pick_next(m);
         if (oom_start != INT64_MIN && start <= oom_start)
             return OUT_OF_MEMORY;
-        if (n > 0)
-        {
+        if (n > 0) {
             int got = try_start(m, r, start, end, extra, n, sizes, &oom_start, true, &sliced);
             if (got == OK)
                 break;
             if (got != SAME_START)
                 result |= got;
         }
-        if (!unsliced.found)
-        {
+        if (!unsliced.found) {
             int got = try_start(m, r, start, end, extra, 1, whole, &oom_start, n == 0, &unsliced);
             result |= got;
             if (got == OK && n == 0)
                 break;
         }
     }
-    if (sliced.found)
-    {
+    if (sliced.found) {
         take_sliced(m, r, &sliced, end);
         return OK;
     }
-    if (unsliced.found)
-    {
+    if (unsliced.found) {
         commit_chunk(m, (EchVmemChunk){unsliced.starts[0] + 1, r->end, unsliced.offsets[0], r->bytes});
-        Stay *stay = add_copy(m, r->update, true, unsliced.offsets[0], r->bytes, unsliced.starts[0], r->end, end, r->preferred, unsliced.seconds[0], r->copy_for);
+        Stay *stay =
+            add_copy(m, r->update, true, unsliced.offsets[0], r->bytes, unsliced.starts[0], r->end, end, r->preferred, unsliced.seconds[0], r->copy_for);
         extend(slow, r->latest);
         add_use(stay, r->use);
         return OK;
@@ -1063,8 +1012,7 @@ static int allocate_segment(Msa *m, Request *r)
 {
     const EchMsaUse *use = &m->p->uses[r->use];
     Holder *holder = r->from;
-    if (r->start == r->end)
-    {
+    if (r->start == r->end) {
         Stay *stay = live_at(r->update, r->end);
         if (stay != NULL)
             add_use(stay, r->use);
@@ -1076,61 +1024,49 @@ static int allocate_segment(Msa *m, Request *r)
         at_end = alias_end;
     bool start_slow = at_start != NULL && !at_start->fast, end_slow = at_end != NULL && !at_end->fast;
     bool end_fast = at_end != NULL && at_end->fast, start_fast = at_start != NULL && at_start->fast;
-    if (at_start != NULL)
-    {
+    if (at_start != NULL) {
         Stay *stay = NULL;
         for (guint i = holder->stays->len; i > 0 && stay == NULL; i--)
             if (((Stay *)holder->stays->pdata[i - 1])->fast == at_start->fast)
                 stay = holder->stays->pdata[i - 1];
         if (stay != NULL)
             extend(stay, r->start);
-        else
-        {
+        else {
             stay = stay_new(m, ECH_MSA_PINNED, at_start->fast, holder->value, holder->position, r->start, r->start);
             stay->bytes = r->bytes;
             g_ptr_array_add(holder->stays, stay);
-            if (at_start->fast)
-            {
+            if (at_start->fast) {
                 stay->offset = g_array_index(m->places, int64_t, at_start->place);
                 set_place(m, stay, at_start->place);
             }
         }
     }
     int result = OK;
-    if (!start_slow && !end_slow && r->allow_keep && !r->need_copy)
-    {
+    if (!start_slow && !end_slow && r->allow_keep && !r->need_copy) {
         result = keep(m, r);
         if (result == OK)
             return OK;
     }
     Stay *slow = last_slow(holder);
-    if (!holder->contiguous)
-    {
+    if (!holder->contiguous) {
         Stay *last = holder->stays->len > 0 ? holder->stays->pdata[holder->stays->len - 1] : NULL;
-        if (slow == NULL && last != NULL && last->fast)
-        {
+        if (slow == NULL && last != NULL && last->fast) {
             int evicted = is_copy(last) ? OUT_OF_COPIES : evict(m, r);
             if (evicted != OK)
                 return evicted | UNCOMMIT;
             slow = holder->stays->pdata[holder->stays->len - 1];
-        }
-        else if (slow == NULL)
-        {
+        } else if (slow == NULL) {
             slow = stay_new(m, ECH_MSA_PINNED, false, holder->value, holder->position, r->start, r->end);
             g_ptr_array_add(holder->stays, slow);
         }
-    }
-    else if (slow == NULL)
+    } else if (slow == NULL)
         return result | UNCOMMIT;
     if (holder->contiguous && at_start != NULL && at_end != NULL && at_start->fast != at_end->fast)
         return result | UNCOMMIT;
-    if (!holder->contiguous && !r->extend_only && !end_slow && r->hint != ECH_MSA_HINT_SLOW)
-    {
-        if (r->need_copy && !r->copy_is_slice)
-        {
+    if (!holder->contiguous && !r->extend_only && !end_slow && r->hint != ECH_MSA_HINT_SLOW) {
+        if (r->need_copy && !r->copy_is_slice) {
             bool has = false;
-            for (guint i = 0; i < holder->stays->len; i++)
-            {
+            for (guint i = 0; i < holder->stays->len; i++) {
                 const Stay *stay = holder->stays->pdata[i];
                 has = has || (stay->kind == ECH_MSA_COPIED && stay->before <= r->copy_latest);
             }
@@ -1208,8 +1144,7 @@ static GArray *joint_values(Msa *m, uint32_t value)
     const EchMsaProblem *p = m->p;
     GArray *list = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_array_append_val(list, value);
-    for (guint i = 0; i < list->len; i++)
-    {
+    for (guint i = 0; i < list->len; i++) {
         uint32_t v = g_array_index(list, uint32_t, i);
         for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
             if (is_candidate(m, p->uses[u].step) && p->steps[p->uses[u].step].operand == v)
@@ -1220,8 +1155,7 @@ static GArray *joint_values(Msa *m, uint32_t value)
     }
     g_array_sort_with_data(list, compare_value, (gpointer)(guintptr)p);
     g_array_set_size(m->candidates, 0);
-    for (guint i = 0; i < list->len; i++)
-    {
+    for (guint i = 0; i < list->len; i++) {
         uint32_t v = g_array_index(list, uint32_t, i);
         for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
             if (is_candidate(m, p->uses[u].step) && p->steps[p->uses[u].step].operand == v)
@@ -1255,12 +1189,10 @@ static void add_holders(Msa *m, uint32_t value, GPtrArray *holders)
 {
     const EchMsaProblem *p = m->p;
     const GArray *members = m->members[p->values[value].group];
-    for (guint i = 0; i < members->len; i++)
-    {
+    for (guint i = 0; i < members->len; i++) {
         uint32_t v = g_array_index(members, uint32_t, i);
         guint first = holders->len;
-        for (uint32_t k = m->first_position[v]; k < m->first_position[v + 1]; k++)
-        {
+        for (uint32_t k = m->first_position[v]; k < m->first_position[v + 1]; k++) {
             Holder *holder = g_new0(Holder, 1);
             holder->position = k;
             holder->value = v;
@@ -1276,16 +1208,14 @@ static void add_holders(Msa *m, uint32_t value, GPtrArray *holders)
         for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
             g_array_append_val(uses, u);
         g_array_sort_with_data(uses, compare_use, (gpointer)(guintptr)p);
-        for (guint k = 0; k < uses->len; k++)
-        {
+        for (guint k = 0; k < uses->len; k++) {
             uint32_t u = g_array_index(uses, uint32_t, k);
             Holder *home = NULL;
-            for (guint h = holders->len; h > first && home == NULL; h--)
-            {
+            for (guint h = holders->len; h > first && home == NULL; h--) {
                 Holder *holder = holders->pdata[h - 1];
-                if (p->uses[u].position != ECH_PLACE_NONE ? holder->position == p->uses[u].position
-                                                          : holder->step < p->uses[u].step && !holder->contiguous &&
-                                                                holder->computation == p->steps[p->uses[u].step].computation)
+                if (p->uses[u].position != ECH_PLACE_NONE
+                        ? holder->position == p->uses[u].position
+                        : holder->step < p->uses[u].step && !holder->contiguous && holder->computation == p->steps[p->uses[u].step].computation)
                     home = holder;
             }
             if (home == NULL)
@@ -1300,13 +1230,11 @@ static GPtrArray *joint_holders(Msa *m, const GArray *values)
 {
     const EchMsaProblem *p = m->p;
     g_autoptr(GPtrArray) all = g_ptr_array_new();
-    for (guint i = 0; i < values->len; i++)
-    {
+    for (guint i = 0; i < values->len; i++) {
         uint32_t v = g_array_index(values, uint32_t, i);
         if (m->finalized[v] || !p->values[v].eligible)
             continue;
-        if (p->values[v].bytes > m->o->size)
-        {
+        if (p->values[v].bytes > m->o->size) {
             bool sliced = false;
             for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
                 sliced = sliced || (is_pending(m, p->uses[u].step) && p->steps[p->uses[u].step].kind == ECH_MSA_SLICE);
@@ -1317,8 +1245,7 @@ static GPtrArray *joint_holders(Msa *m, const GArray *values)
     }
     GPtrArray *holders = g_ptr_array_new_with_free_func(holder_free);
     for (uint32_t pass = 0; pass < 2; pass++)
-        for (guint i = 0; i < all->len; i++)
-        {
+        for (guint i = 0; i < all->len; i++) {
             const Holder *holder = all->pdata[i];
             bool last = is_pending(m, (uint32_t)holder->step) && p->steps[holder->step].result == holder->value;
             if (last == (pass == 1))
@@ -1364,8 +1291,7 @@ static bool branch_use_good(const Msa *m, const Holder *holder, const EchMsaUse 
     const EchMsaProblem *p = m->p;
     if (p->steps[use->step].kind != ECH_MSA_CONDITIONAL)
         return true;
-    for (guint i = 0; i < holder->uses->len; i++)
-    {
+    for (guint i = 0; i < holder->uses->len; i++) {
         const EchMsaUse *other = &p->uses[g_array_index(holder->uses, uint32_t, i)];
         if (other->step != use->step || other->branch_value == ECH_PLACE_NONE)
             continue;
@@ -1391,22 +1317,19 @@ static bool evict_at_conditional(const Msa *m, const Holder *holder, uint32_t us
     if (to > corrected(m, p->uses[use].step))
         return false;
     uint32_t group = p->values[holder->value].group;
-    for (guint i = 0; i < holders->len; i++)
-    {
+    for (guint i = 0; i < holders->len; i++) {
         const Holder *other = holders->pdata[i];
         if (other->step < from || other->step >= to)
             continue;
         const EchMsaStep *step = &p->steps[other->step];
-        if ((step->kind == ECH_MSA_COPY || step->kind == ECH_MSA_SLICE) && step->result == other->value && is_candidate(m, (uint32_t)other->step))
-        {
+        if ((step->kind == ECH_MSA_COPY || step->kind == ECH_MSA_SLICE) && step->result == other->value && is_candidate(m, (uint32_t)other->step)) {
             if (p->values[step->operand].group == group)
                 continue;
             return true;
         }
         if (p->values[other->value].group != group)
             return true;
-        for (guint k = 0; k < other->uses->len; k++)
-        {
+        for (guint k = 0; k < other->uses->len; k++) {
             const EchMsaUse *u = &p->uses[g_array_index(other->uses, uint32_t, k)];
             const Need *need = need_at(m, other->value, corrected(m, u->step)), *alias = aliased_need(m, u);
             const Need *defined = need_at(m, other->value, other->step);
@@ -1432,8 +1355,7 @@ static void mirror_through_conditional(Msa *m, Holder *holder, uint32_t use, uin
     int64_t from = corrected(m, p->uses[previous].step), to = p->uses[previous].step, now = corrected(m, p->uses[use].step);
     if (!serves || available(last) > from || to > now || now > last->end)
         return;
-    for (guint i = 0; i < holders->len; i++)
-    {
+    for (guint i = 0; i < holders->len; i++) {
         Holder *inner = holders->pdata[i];
         if (inner->step < from || inner->step >= to)
             continue;
@@ -1458,15 +1380,13 @@ static bool pass_on_place(Msa *m, const Holder *holder, const EchMsaUse *use, in
     if (stay == NULL)
         return true;
     Need need = {.fast = stay->fast, .place = stay->fast ? place_of(stay) : -1};
-    for (uint32_t i = 0; i < use->n_aliases; i++)
-    {
+    for (uint32_t i = 0; i < use->n_aliases; i++) {
         const EchMsaPosition *alias = &m->p->aliases[use->first_alias + i];
         const Need *old = need_at(m, alias->value, alias->step);
         if (old != NULL && !same_need(old, &need))
             return false;
     }
-    for (uint32_t i = 0; i < use->n_aliases; i++)
-    {
+    for (uint32_t i = 0; i < use->n_aliases; i++) {
         const EchMsaPosition *alias = &m->p->aliases[use->first_alias + i];
         require(m, alias->value, alias->step, need.fast, need.place, true);
     }
@@ -1488,11 +1408,9 @@ static void enter_loop(Msa *m, Holder *holder, const EchMsaUse *use, int64_t tim
         return;
     uint32_t body = p->steps[use->step - 1].computation;
     /* A value that the loop leaves as it is, with a copy left in the slow memory: no need to write it back there. */
-    if (use->loop_value == holder->value)
-    {
+    if (use->loop_value == holder->value) {
         Stay *slow = NULL;
-        for (guint i = holder->stays->len; i > 0 && slow == NULL; i--)
-        {
+        for (guint i = holder->stays->len; i > 0 && slow == NULL; i--) {
             Stay *s = holder->stays->pdata[i - 1];
             /* A mirror is known by where its original was made. */
             const Stay *made = s;
@@ -1501,10 +1419,8 @@ static void enter_loop(Msa *m, Holder *holder, const EchMsaUse *use, int64_t tim
             if (!s->fast && made->position == holder->position)
                 slow = s;
         }
-        if (slow != NULL)
-        {
-            for (guint i = 0; i < holders->len; i++)
-            {
+        if (slow != NULL) {
+            for (guint i = 0; i < holders->len; i++) {
                 Holder *other = holders->pdata[i];
                 if (other->value != holder->value)
                     continue;
@@ -1519,8 +1435,7 @@ static void enter_loop(Msa *m, Holder *holder, const EchMsaUse *use, int64_t tim
     }
     BodyPlace entry = {body, place_of(stay)};
     for (guint i = 0; i < body_places->len; i++)
-        if (g_array_index(body_places, BodyPlace, i).computation == body)
-        {
+        if (g_array_index(body_places, BodyPlace, i).computation == body) {
             g_array_index(body_places, BodyPlace, i) = entry;
             return;
         }
@@ -1540,20 +1455,17 @@ static void make_request(Msa *m, Holder *from, const Context *context, uint32_t 
     r.allow_keep = use->hint != ECH_MSA_HINT_SLOW;
     r.bytes = update->bytes;
     uint32_t sync = m->sync_of[context->use];
-    if (sync != ECH_PLACE_NONE && is_pending(m, sync))
-    {
+    if (sync != ECH_PLACE_NONE && is_pending(m, sync)) {
         r.copy_for = sync;
         r.need_copy = true;
         r.copy_is_slice = p->steps[sync].kind == ECH_MSA_SLICE;
         int64_t least = corrected(m, (uint32_t)from->step), earliest = INT64_MAX;
-        for (uint32_t k = m->first_position[from->value]; k < m->first_position[from->value + 1]; k++)
-        {
+        for (uint32_t k = m->first_position[from->value]; k < m->first_position[from->value + 1]; k++) {
             int64_t t = corrected(m, p->positions[k].step);
             if (t > least)
                 earliest = MIN(earliest, t);
         }
-        for (guint i = 0; i < update->uses->len; i++)
-        {
+        for (guint i = 0; i < update->uses->len; i++) {
             uint32_t step = p->uses[g_array_index(update->uses, uint32_t, i)].step;
             if (!trivial(m, step) || p->steps[step].root)
                 earliest = MIN(earliest, corrected(m, step));
@@ -1564,22 +1476,18 @@ static void make_request(Msa *m, Holder *from, const Context *context, uint32_t 
     int64_t time = use->step;
     r.latest = use->step;
     const EchMsaStep *step = &p->steps[use->step];
-    if (step->kind == ECH_MSA_WHILE || step->kind == ECH_MSA_CONDITIONAL)
-    {
+    if (step->kind == ECH_MSA_WHILE || step->kind == ECH_MSA_CONDITIONAL) {
         r.latest = MIN(r.latest, (int64_t)step->called_from - 1);
         time = corrected(m, use->step);
     }
     const Need *loop = step->kind == ECH_MSA_WHILE ? need_at(m, use->loop_value, use->step) : NULL;
     if ((loop != NULL && !loop->fast) || !loop_use_good(m, use))
         require(m, update->value, time, false, -1, true);
-    else if (!branch_use_good(m, update, use))
-    {
+    else if (!branch_use_good(m, update, use)) {
         const Need *need = need_at(m, update->value, time);
         if (need == NULL || !need->fast)
             require(m, update->value, time, false, -1, true);
-    }
-    else if (evict_at_conditional(m, from, context->use, previous, holders))
-    {
+    } else if (evict_at_conditional(m, from, context->use, previous, holders)) {
         r.allow_keep = false;
         r.earliest = p->uses[previous].step;
     }
@@ -1591,17 +1499,16 @@ static void make_request(Msa *m, Holder *from, const Context *context, uint32_t 
 static int check_conversion(Msa *m, const Request *r, int result)
 {
     const Stay *found = NULL;
-    for (guint i = 0; i < r->update->stays->len && found == NULL; i++)
-    {
+    for (guint i = 0; i < r->update->stays->len && found == NULL; i++) {
         const Stay *stay = r->update->stays->pdata[i];
-        if ((stay->kind == ECH_MSA_COPIED || (stay->kind == ECH_MSA_SLICED && !r->copy_is_slice)) && stay->before <= r->copy_latest && stay->sync == r->copy_for)
+        if ((stay->kind == ECH_MSA_COPIED || (stay->kind == ECH_MSA_SLICED && !r->copy_is_slice)) && stay->before <= r->copy_latest &&
+            stay->sync == r->copy_for)
             found = stay;
     }
     bool has = false;
     for (guint i = 0; found != NULL && i < found->uses->len; i++)
         has = has || g_array_index(found->uses, uint32_t, i) == r->use;
-    if ((result & UNCOMMIT) != 0 || !has)
-    {
+    if ((result & UNCOMMIT) != 0 || !has) {
         m->failed_sync[r->copy_for] = true;
         return result | SYNC_FAILED | UNCOMMIT;
     }
@@ -1631,37 +1538,31 @@ static int allocate_holders(Msa *m, GPtrArray *holders)
     g_autofree bool *seen = g_new0(bool, MAX(holders->len, 1));
     g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
     g_array_set_size(m->converted, 0);
-    for (guint i = 0; i < holders->len; i++)
-    {
+    for (guint i = 0; i < holders->len; i++) {
         const Holder *holder = holders->pdata[i];
         g_hash_table_insert(index, holders->pdata[i], GUINT_TO_POINTER(i));
-        for (guint k = 0; k < holder->uses->len; k++)
-        {
+        for (guint k = 0; k < holder->uses->len; k++) {
             int64_t step = p->uses[g_array_index(holder->uses, uint32_t, k)].step;
             g_array_append_val(times, step);
         }
     }
     g_array_sort(times, compare_int64);
     int result = OK;
-    for (guint i = 0; i < holders->len; i++)
-    {
+    for (guint i = 0; i < holders->len; i++) {
         Holder *holder = holders->pdata[i];
         if (is_pending(m, (uint32_t)holder->step) && p->steps[holder->step].result == holder->value)
             continue;
         g_autoptr(GArray) work = g_array_new(FALSE, FALSE, sizeof(Context));
-        for (guint k = 0; k < holder->uses->len; k++)
-        {
+        for (guint k = 0; k < holder->uses->len; k++) {
             Context context = {holder, g_array_index(holder->uses, uint32_t, k), false};
             uint32_t step = p->uses[context.use].step;
             context.extend_only = is_pending(m, step) && p->steps[step].operand == holder->value;
             g_array_append_val(work, context);
-            for (guint h = 0; context.extend_only && h < holders->len; h++)
-            {
+            for (guint h = 0; context.extend_only && h < holders->len; h++) {
                 Holder *target = holders->pdata[h];
                 if (target->step != (int64_t)step || target->value != p->steps[step].result)
                     continue;
-                for (guint u = 0; u < target->uses->len; u++)
-                {
+                for (guint u = 0; u < target->uses->len; u++) {
                     Context second = {target, g_array_index(target->uses, uint32_t, u), false};
                     m->sync_of[second.use] = step;
                     g_array_append_val(work, second);
@@ -1670,14 +1571,12 @@ static int allocate_holders(Msa *m, GPtrArray *holders)
         }
         g_array_sort_with_data(work, compare_context, (gpointer)(guintptr)p);
         uint32_t previous = ECH_PLACE_NONE;
-        for (guint w = 0; w < work->len; w++)
-        {
+        for (guint w = 0; w < work->len; w++) {
             const Context *context = &g_array_index(work, Context, w);
             const EchMsaUse *use = &p->uses[context->use];
             Holder *update = context->update;
             guint k = GPOINTER_TO_UINT(g_hash_table_lookup(index, update));
-            if (!seen[k])
-            {
+            if (!seen[k]) {
                 seen[k] = true;
                 definition[k] = update->step;
                 preferred[k] = -1;
@@ -1691,21 +1590,17 @@ static int allocate_holders(Msa *m, GPtrArray *holders)
             Request request;
             make_request(m, holder, context, previous, preferred[k], definition[k], times, holders, &request);
             bool skip = (trivial(m, use->step) && !p->steps[use->step].root) || holder->done;
-            if (!skip)
-            {
-                if (holder->contiguous)
-                {
+            if (!skip) {
+                if (holder->contiguous) {
                     const Need *at_start = need_at(m, holder->value, request.start);
-                    if (at_start != NULL && at_start->fast)
-                    {
+                    if (at_start != NULL && at_start->fast) {
                         int64_t from = request.start, offset = g_array_index(m->places, int64_t, at_start->place);
-                        for (guint h = 0; h < i; h++)
-                        {
+                        for (guint h = 0; h < i; h++) {
                             const Holder *earlier = holders->pdata[h];
-                            for (guint s = 0; s < earlier->stays->len; s++)
-                            {
+                            for (guint s = 0; s < earlier->stays->len; s++) {
                                 const Stay *stay = earlier->stays->pdata[s];
-                                if (stay->fast && stay->start <= request.start && request.start <= stay->end && stay->offset == offset && stay->bytes == request.bytes)
+                                if (stay->fast && stay->start <= request.start && request.start <= stay->end && stay->offset == offset &&
+                                    stay->bytes == request.bytes)
                                     from = MAX(from, stay->end + 1);
                             }
                         }
@@ -1731,14 +1626,12 @@ static int allocate_holders(Msa *m, GPtrArray *holders)
             enter_loop(m, update, use, request.end, holders, body_places);
         }
     }
-    for (guint i = 0; i < m->candidates->len; i++)
-    {
+    for (guint i = 0; i < m->candidates->len; i++) {
         uint32_t step = g_array_index(m->candidates, uint32_t, i);
         bool done = false;
         for (guint k = 0; k < m->converted->len; k++)
             done = done || g_array_index(m->converted, uint32_t, k) == step;
-        if (!done)
-        {
+        if (!done) {
             m->failed_sync[step] = true;
             return result | SYNC_FAILED | UNCOMMIT;
         }
@@ -1764,11 +1657,9 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
     g_autoptr(GPtrArray) stays = g_ptr_array_new();
     g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(int32_t));
     int32_t n_groups = 0;
-    for (guint h = 0; h < holders->len; h++)
-    {
+    for (guint h = 0; h < holders->len; h++) {
         const Holder *holder = holders->pdata[h];
-        for (guint s = 0; s < holder->stays->len; s++)
-        {
+        for (guint s = 0; s < holder->stays->len; s++) {
             Stay *stay = holder->stays->pdata[s];
             bool from_fast = is_copy(stay) ? !stay->fast : stay->fast;
             if (!stay->fast && !from_fast)
@@ -1777,24 +1668,20 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
             for (guint i = 0; from_fast && i < links->len; i++)
                 if (g_array_index(links, Link, i).key == p->positions[stay->position].key)
                     group = g_array_index(links, Link, i).group;
-            for (guint u = 0; stay->fast && u < stay->uses->len; u++)
-            {
+            for (guint u = 0; stay->fast && u < stay->uses->len; u++) {
                 const EchMsaUse *use = &p->uses[g_array_index(stay->uses, uint32_t, u)];
-                for (guint i = 0; use->tuple_key != UINT64_MAX && i < links->len; i++)
-                {
+                for (guint i = 0; use->tuple_key != UINT64_MAX && i < links->len; i++) {
                     int32_t other = g_array_index(links, Link, i).group;
                     if (g_array_index(links, Link, i).key != use->tuple_key)
                         continue;
-                    if (group != -1 && group != other)
-                    {
+                    if (group != -1 && group != other) {
                         for (guint k = 0; k < links->len; k++)
                             if (g_array_index(links, Link, k).group == other)
                                 g_array_index(links, Link, k).group = group;
                         for (guint k = 0; k < groups->len; k++)
                             if (g_array_index(groups, int32_t, k) == other)
                                 g_array_index(groups, int32_t, k) = group;
-                    }
-                    else
+                    } else
                         group = other;
                     break;
                 }
@@ -1803,16 +1690,13 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
                 group = n_groups++;
             g_ptr_array_add(stays, stay);
             g_array_append_val(groups, group);
-            for (guint u = 0; stay->fast && u < stay->uses->len; u++)
-            {
+            for (guint u = 0; stay->fast && u < stay->uses->len; u++) {
                 const EchMsaUse *use = &p->uses[g_array_index(stay->uses, uint32_t, u)];
-                for (uint32_t a = 0; a < use->n_aliases; a++)
-                {
+                for (uint32_t a = 0; a < use->n_aliases; a++) {
                     Link link = {p->aliases[use->first_alias + a].key, group};
                     bool known = false;
                     for (guint i = 0; i < links->len && !known; i++)
-                        if (g_array_index(links, Link, i).key == link.key)
-                        {
+                        if (g_array_index(links, Link, i).key == link.key) {
                             g_array_index(links, Link, i).group = group;
                             known = true;
                         }
@@ -1823,8 +1707,7 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
         }
     }
     g_autofree int64_t *copied = g_new0(int64_t, MAX(n_groups, 1)), *used = g_new0(int64_t, MAX(n_groups, 1));
-    for (guint i = 0; i < stays->len; i++)
-    {
+    for (guint i = 0; i < stays->len; i++) {
         const Stay *stay = stays->pdata[i];
         int32_t group = g_array_index(groups, int32_t, i);
         bool from_fast = is_copy(stay) ? !stay->fast : stay->fast;
@@ -1838,26 +1721,22 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
     /* New requirements only after the pending ones are gone; find out first whether there would be any. */
     g_autoptr(GArray) sites = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     bool fresh = false;
-    for (guint i = 0; i < stays->len; i++)
-    {
+    for (guint i = 0; i < stays->len; i++) {
         const Stay *stay = stays->pdata[i];
         int32_t group = g_array_index(groups, int32_t, i);
         if (copied[group] <= 0 || m->o->inefficient_ratio * (double)copied[group] <= (double)MAX(used[group], 0))
             continue;
-        if (stay->fast && !is_copy(stay))
-        {
+        if (stay->fast && !is_copy(stay)) {
             EchMsaRequired site = {stay->value, p->positions[stay->position].step};
             g_array_append_val(sites, site);
         }
-        for (guint u = 0; stay->fast && u < stay->uses->len; u++)
-        {
+        for (guint u = 0; stay->fast && u < stay->uses->len; u++) {
             const EchMsaUse *use = &p->uses[g_array_index(stay->uses, uint32_t, u)];
             EchMsaRequired site = {use->value, (uint32_t)corrected(m, use->step)};
             g_array_append_val(sites, site);
         }
     }
-    for (guint i = 0; i < sites->len; i++)
-    {
+    for (guint i = 0; i < sites->len; i++) {
         const EchMsaRequired *site = &g_array_index(sites, EchMsaRequired, i);
         const Need *need = need_at(m, site->value, site->step);
         fresh = fresh || need == NULL || need->pending;
@@ -1865,8 +1744,7 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
     if (!fresh)
         return false;
     uncommit(m, holders);
-    for (guint i = 0; i < sites->len; i++)
-    {
+    for (guint i = 0; i < sites->len; i++) {
         const EchMsaRequired *site = &g_array_index(sites, EchMsaRequired, i);
         require(m, site->value, site->step, false, -1, false);
     }
@@ -1882,19 +1760,16 @@ static void finalize(Msa *m, GPtrArray *holders)
     g_array_set_size(m->converted, 0);
     g_autoptr(GHashTable) groups = g_hash_table_new(NULL, NULL);
     g_autoptr(GArray) refs = g_array_new(FALSE, FALSE, sizeof(BlockRef));
-    for (guint h = 0; h < holders->len; h++)
-    {
+    for (guint h = 0; h < holders->len; h++) {
         Holder *holder = holders->pdata[h];
-        for (guint s = 0; s < holder->stays->len; s++)
-        {
+        for (guint s = 0; s < holder->stays->len; s++) {
             Stay *stay = holder->stays->pdata[s];
             g_ptr_array_add(m->final, stay);
             if (!stay->fast)
                 continue;
             int32_t place = place_of(stay);
             gpointer known = g_hash_table_lookup(groups, GINT_TO_POINTER(place + 1));
-            if (known == NULL)
-            {
+            if (known == NULL) {
                 known = GUINT_TO_POINTER(++m->next_group);
                 g_hash_table_insert(groups, GINT_TO_POINTER(place + 1), known);
             }
@@ -1905,8 +1780,7 @@ static void finalize(Msa *m, GPtrArray *holders)
         }
     }
     /* Blocks of one place stand together, in the order in which the places were met. */
-    for (guint i = 0; i < refs->len; i++)
-    {
+    for (guint i = 0; i < refs->len; i++) {
         uint32_t group = g_array_index(refs, BlockRef, i).group;
         bool first = true;
         for (guint k = 0; k < i && first; k++)
@@ -1922,24 +1796,21 @@ static bool repack(Msa *m)
 {
     guint n = m->blocks->len;
     g_autofree EchVmemBlock *blocks = g_new0(EchVmemBlock, MAX(n, 1));
-    for (guint i = 0; i < n; i++)
-    {
+    for (guint i = 0; i < n; i++) {
         const BlockRef *ref = &g_array_index(m->blocks, BlockRef, i);
         const Stay *stay = ref->stay;
         EchVmemBlock *block = &blocks[i];
         block->group = ref->group;
         block->request.end = stay->end;
         block->request.all_orders = m->o->max_slices <= m->o->all_permutations;
-        if (stay->slices == NULL)
-        {
+        if (stay->slices == NULL) {
             block->request.n = 1;
             block->request.bytes[0] = stay->bytes;
             block->request.starts[0] = stay->start;
             continue;
         }
         block->request.n = stay->slices->len;
-        for (guint k = 0; k < stay->slices->len; k++)
-        {
+        for (guint k = 0; k < stay->slices->len; k++) {
             const EchMsaSlice *slice = &g_array_index(stay->slices, EchMsaSlice, k);
             uint32_t rank = 0;
             for (guint j = 0; j < stay->slices->len; j++)
@@ -1952,19 +1823,16 @@ static bool repack(Msa *m)
     if (!ech_vmem_repack(blocks, n, m->n + 1, (int64_t)m->o->alignment, (int64_t)m->o->size))
         return false;
     ech_vmem_clear(m->vmem);
-    for (guint i = 0; i < n; i++)
-    {
+    for (guint i = 0; i < n; i++) {
         Stay *stay = g_array_index(m->blocks, BlockRef, i).stay;
         const EchVmemBlock *block = &blocks[i];
-        if (stay->slices == NULL)
-        {
+        if (stay->slices == NULL) {
             stay->offset = block->offsets[0];
             ech_vmem_add(m->vmem, (EchVmemChunk){stay->start, stay->end, stay->offset, stay->bytes});
             continue;
         }
         stay->offset = INT64_MAX;
-        for (guint k = 0; k < stay->slices->len; k++)
-        {
+        for (guint k = 0; k < stay->slices->len; k++) {
             EchMsaSlice *slice = &g_array_index(stay->slices, EchMsaSlice, k);
             uint32_t rank = 0;
             for (guint j = 0; j < stay->slices->len; j++)
@@ -1984,8 +1852,7 @@ static void place_scoped(Msa *m)
 {
     const EchMsaProblem *p = m->p;
     uint32_t group = ++m->next_group;
-    for (uint32_t i = 0; i < p->n_scoped; i++)
-    {
+    for (uint32_t i = 0; i < p->n_scoped; i++) {
         if (p->scoped[i].bytes == 0 || p->scoped[i].step >= m->n || m->p->n_values == 0)
             continue;
         Stay *stay = stay_new(m, ECH_MSA_SCOPED, true, 0, ECH_PLACE_NONE, p->scoped[i].step, p->scoped[i].step);
@@ -2010,8 +1877,7 @@ static void cross_program(Msa *m)
         if (p->values[v].eligible && p->values[v].bytes <= m->o->size)
             pressure += p->values[v].bytes;
     uint32_t taken = 0;
-    for (uint32_t i = 0; i < p->n_candidates && taken < m->o->max_cross_program; i++)
-    {
+    for (uint32_t i = 0; i < p->n_candidates && taken < m->o->max_cross_program; i++) {
         const EchMsaCandidate *c = &p->candidates[i];
         int64_t bytes = (int64_t)p->values[c->value].bytes, n = m->n;
         int64_t offset = ech_vmem_find(m->vmem, 0, n, bytes, -1);
@@ -2022,8 +1888,7 @@ static void cross_program(Msa *m)
         float occupied = MAX(elapsed(m, again, n), copy_seconds(m, bytes)) + elapsed(m, 0, c->last_use);
         bool free = m->o->cross_program_free && pressure > m->o->size && occupied / all < FREE_BELOW && again > (int64_t)c->last_use && again < n;
         uint32_t group = ++m->next_group;
-        for (uint32_t part = 0; part < (free ? 2u : 1u); part++)
-        {
+        for (uint32_t part = 0; part < (free ? 2u : 1u); part++) {
             Stay *stay = stay_new(m, ECH_MSA_COPIED, true, c->value, ECH_PLACE_NONE, part == 0 ? 0 : again, part == 0 && free ? (int64_t)c->last_use : n);
             stay->after = part == 0 ? -1 : again - 1;
             stay->before = part == 0 ? (int64_t)c->first_use : n;
@@ -2079,13 +1944,11 @@ static float *longest_waits(const Msa *m)
 {
     const EchMsaProblem *p = m->p;
     float *waits = g_new0(float, MAX(p->n_values, 1));
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         int64_t at = p->values[v].step;
         waits[v] = m->first_use[v] == m->first_use[v + 1] ? HUGE_VALF : 0;
         bool parameter = p->steps[at].parameter;
-        for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
-        {
+        for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++) {
             /* Uses are by step; a parameter waits only from its first use on, it can be fetched for that. */
             if (!parameter || u > m->first_use[v])
                 waits[v] = MAX(waits[v], elapsed(m, at, p->uses[u].step));
@@ -2101,24 +1964,19 @@ static void process(Msa *m, uint32_t value)
     GPtrArray *holders = joint_holders(m, values);
     bool repacked = false;
     uint32_t guard = 0;
-    for (int64_t retry = 0; holders->len > 0 && retry < (int64_t)m->o->max_retries && guard < 1000; retry++, guard++)
-    {
+    for (int64_t retry = 0; holders->len > 0 && retry < (int64_t)m->o->max_retries && guard < 1000; retry++, guard++) {
         m->retry = (uint32_t)retry;
         int result = allocate_holders(m, holders);
-        if ((result & SYNC_FAILED) != 0)
-        {
+        if ((result & SYNC_FAILED) != 0) {
             uncommit(m, holders);
             g_ptr_array_unref(holders);
             g_array_unref(values);
             values = joint_values(m, value);
             holders = joint_holders(m, values);
             retry--;
-        }
-        else if ((result & UNCOMMIT) != 0)
-        {
+        } else if ((result & UNCOMMIT) != 0) {
             uncommit(m, holders);
-            if (retry > 0 && m->candidates->len > 0)
-            {
+            if (retry > 0 && m->candidates->len > 0) {
                 m->failed_sync[g_array_index(m->candidates, uint32_t, 0)] = true;
                 g_ptr_array_unref(holders);
                 g_array_unref(values);
@@ -2126,22 +1984,16 @@ static void process(Msa *m, uint32_t value)
                 holders = joint_holders(m, values);
                 retry--;
             }
-        }
-        else if ((result & OUT_OF_MEMORY) != 0 && m->repacks < m->o->max_repacks && !repacked && !m->any_converted)
-        {
+        } else if ((result & OUT_OF_MEMORY) != 0 && m->repacks < m->o->max_repacks && !repacked && !m->any_converted) {
             uncommit(m, holders);
             m->repacks++;
             repacked = true;
-            if (repack(m))
-            {
+            if (repack(m)) {
                 m->repacks_good++;
                 retry--;
             }
-        }
-        else
-        {
-            if (m->candidates->len == 0 && refuse_inefficient(m, holders))
-            {
+        } else {
+            if (m->candidates->len == 0 && refuse_inefficient(m, holders)) {
                 retry--;
                 continue;
             }
@@ -2160,8 +2012,7 @@ static void collect_result(Msa *m, EchMsaResult *result)
 {
     const EchMsaProblem *p = m->p;
     uint32_t n_slices = 0, n_uses = 0;
-    for (guint i = 0; i < m->final->len; i++)
-    {
+    for (guint i = 0; i < m->final->len; i++) {
         const Stay *stay = m->final->pdata[i];
         n_slices += stay->slices != NULL ? stay->slices->len : 0;
         n_uses += stay->uses->len;
@@ -2172,15 +2023,24 @@ static void collect_result(Msa *m, EchMsaResult *result)
     result->use_list = g_new0(uint32_t, MAX(n_uses, 1));
     result->use_fast = g_new0(bool, MAX(p->n_uses, 1));
     n_slices = n_uses = 0;
-    for (guint i = 0; i < m->final->len; i++)
-    {
+    for (guint i = 0; i < m->final->len; i++) {
         const Stay *stay = m->final->pdata[i];
         EchMsaStay *out = &result->stays[i];
-        *out = (EchMsaStay){.kind = stay->kind, .fast = stay->fast, .value = stay->value, .position = stay->position, .bytes = (EchBytes)stay->bytes,
-                            .start = stay->start, .end = stay->end, .copy_after = stay->after, .copy_before = stay->before, .cross_program = stay->cross,
-                            .sync_step = stay->sync, .first_slice = n_slices, .first_use = n_uses, .n_uses = stay->uses->len};
-        if (stay->fast)
-        {
+        *out = (EchMsaStay){.kind = stay->kind,
+                            .fast = stay->fast,
+                            .value = stay->value,
+                            .position = stay->position,
+                            .bytes = (EchBytes)stay->bytes,
+                            .start = stay->start,
+                            .end = stay->end,
+                            .copy_after = stay->after,
+                            .copy_before = stay->before,
+                            .cross_program = stay->cross,
+                            .sync_step = stay->sync,
+                            .first_slice = n_slices,
+                            .first_use = n_uses,
+                            .n_uses = stay->uses->len};
+        if (stay->fast) {
             const Stay *real = stay;
             while (real->kind == ECH_MSA_MIRRORED && real->original != NULL)
                 real = real->original;
@@ -2190,8 +2050,7 @@ static void collect_result(Msa *m, EchMsaResult *result)
         for (guint k = 0; stay->slices != NULL && k < stay->slices->len; k++)
             result->slices[n_slices++] = g_array_index(stay->slices, EchMsaSlice, k);
         out->n_slices = n_slices - out->first_slice;
-        for (guint k = 0; k < stay->uses->len; k++)
-        {
+        for (guint k = 0; k < stay->uses->len; k++) {
             uint32_t use = g_array_index(stay->uses, uint32_t, k);
             result->use_list[n_uses++] = use;
             result->use_fast[use] = stay->fast;
@@ -2268,15 +2127,13 @@ EchMsaResult *ech_msa_run(const EchMsaProblem *problem)
     for (uint32_t k = 0; k < problem->n_positions; k++)
         m->first_position[problem->positions[k].value + 1]++;
     uint32_t n_groups = 0;
-    for (uint32_t v = 0; v < values; v++)
-    {
+    for (uint32_t v = 0; v < values; v++) {
         m->first_use[v + 1] += m->first_use[v];
         m->first_position[v + 1] += m->first_position[v];
         n_groups = MAX(n_groups, problem->values[v].group + 1);
     }
     m->members = g_new0(GArray *, MAX(n_groups, 1));
-    for (uint32_t v = 0; v < values; v++)
-    {
+    for (uint32_t v = 0; v < values; v++) {
         GArray **members = &m->members[problem->values[v].group];
         if (*members == NULL)
             *members = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -2312,8 +2169,7 @@ EchMsaResult *ech_msa_run(const EchMsaProblem *problem)
     for (uint32_t g = 0; g < n_groups; g++)
         if (m->members[g] != NULL)
             g_array_unref(m->members[g]);
-    for (uint32_t i = 0; i < 2; i++)
-    {
+    for (uint32_t i = 0; i < 2; i++) {
         Resource *r = i == 0 ? &m->fetch : &m->evict;
         g_free(r->offered);
         g_free(r->delay);
@@ -2380,17 +2236,14 @@ static gint compare_row(gconstpointer a, gconstpointer b)
 char *ech_msa_check(const EchMsaProblem *problem, const EchMsaResult *result)
 {
     g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(Row));
-    for (uint32_t i = 0; i < result->n_stays; i++)
-    {
+    for (uint32_t i = 0; i < result->n_stays; i++) {
         const EchMsaStay *stay = &result->stays[i];
         if (!stay->fast || stay->kind == ECH_MSA_MIRRORED)
             continue;
         uint32_t group = stay->kind == ECH_MSA_SCOPED ? ECH_PLACE_NONE : problem->values[stay->value].group;
-        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++)
-        {
+        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++) {
             Row row = {stay->start, stay->end, stay->offset, stay->bytes, group};
-            if (stay->n_slices > 0)
-            {
+            if (stay->n_slices > 0) {
                 const EchMsaSlice *slice = &result->slices[stay->first_slice + k];
                 row = (Row){(int64_t)(int32_t)slice->after + 1, stay->end, slice->offset, slice->bytes, group};
             }
@@ -2405,8 +2258,7 @@ char *ech_msa_check(const EchMsaProblem *problem, const EchMsaResult *result)
     }
     g_array_sort(rows, compare_row);
     for (guint i = 0; i < rows->len; i++)
-        for (guint k = i + 1; k < rows->len; k++)
-        {
+        for (guint k = i + 1; k < rows->len; k++) {
             const Row *a = &g_array_index(rows, Row, i), *b = &g_array_index(rows, Row, k);
             if (b->start >= a->end)
                 break;

@@ -24,33 +24,33 @@ typedef enum {
 
 /** One instruction of the flat schedule. */
 typedef struct {
-    double seconds;       /**< Time with everything in the slow memory; 0 for while, conditional, parameters. */
+    double seconds; /**< Time with everything in the slow memory; 0 for while, conditional, parameters. */
     EchMsaStepKind kind;
-    uint32_t computation; /**< Any number, equal for instructions of one computation. */
-    uint32_t while_nest;  /**< While loops around it. */
-    uint32_t nest;        /**< While loops and conditionals around it. */
-    uint32_t called_from; /**< while, conditional: earliest step of a called computation; else its own step. */
-    uint32_t corrected;   /**< while: step of the body's parameter; conditional: of the earliest branch parameter; else its own step. */
-    bool root;            /**< Root of its computation. */
-    bool parameter;       /**< A parameter. */
-    uint32_t operand;     /**< COPY, SLICE: value it reads. */
+    uint32_t computation;    /**< Any number, equal for instructions of one computation. */
+    uint32_t while_nest;     /**< While loops around it. */
+    uint32_t nest;           /**< While loops and conditionals around it. */
+    uint32_t called_from;    /**< while, conditional: earliest step of a called computation; else its own step. */
+    uint32_t corrected;      /**< while: step of the body's parameter; conditional: of the earliest branch parameter; else its own step. */
+    bool root;               /**< Root of its computation. */
+    bool parameter;          /**< A parameter. */
+    uint32_t operand;        /**< COPY, SLICE: value it reads. */
     uint32_t latest_operand; /**< COPY, SLICE: latest step of an operand. */
-    uint32_t result;      /**< COPY, SLICE: value it makes. */
+    uint32_t result;         /**< COPY, SLICE: value it makes. */
 } EchMsaStep;
 
 /** One value: one array, defined once. */
 typedef struct {
-    EchBytes bytes;      /**< Padded. */
-    uint32_t group;      /**< Values that must share one place (loop-carried, in-place). */
-    uint32_t step;       /**< Where it is defined. */
+    EchBytes bytes;       /**< Padded. */
+    uint32_t group;       /**< Values that must share one place (loop-carried, in-place). */
+    uint32_t step;        /**< Where it is defined. */
     uint32_t first, last; /**< Its live range; entry parameters live from the first step to the end. */
-    int64_t duration;    /**< Length of its life, in allocations and releases (XLA's heap clock): a key of the order. */
-    uint64_t id;         /**< Last key of the order. */
-    double boundedness;  /**< First key of the order: seconds saved / sqrt(bytes). */
-    uint32_t major;      /**< Length of the most major dimension, 0 for scalars: sliced prefetch cuts it. */
-    bool eligible;       /**< Entry of its group in the order; the other members are placed with it. */
-    bool allowed;        /**< May be in the fast memory at its definition. */
-    bool output;         /**< Alive when the program ends. */
+    int64_t duration;     /**< Length of its life, in allocations and releases (XLA's heap clock): a key of the order. */
+    uint64_t id;          /**< Last key of the order. */
+    double boundedness;   /**< First key of the order: seconds saved / sqrt(bytes). */
+    uint32_t major;       /**< Length of the most major dimension, 0 for scalars: sliced prefetch cuts it. */
+    bool eligible;        /**< Entry of its group in the order; the other members are placed with it. */
+    bool allowed;         /**< May be in the fast memory at its definition. */
+    bool output;          /**< Alive when the program ends. */
 } EchMsaValue;
 
 /** One instruction's array that holds a value and is not a mere view (parameter of a loop body, result of a loop, ...). */
@@ -71,16 +71,16 @@ typedef enum {
 /** One use of a value. */
 typedef struct {
     uint32_t value;
-    uint32_t step;          /**< Of the instruction that uses it. */
-    uint32_t position;      /**< Position that the use reads, or ECH_PLACE_NONE to find it. */
-    double reduction;       /**< Seconds less that the instruction takes with this operand in the fast memory. */
-    int64_t accessed;       /**< Bytes the instruction reads of it. */
-    uint32_t loop_position; /**< while: position of the body's parameter for this leaf, or ECH_PLACE_NONE. */
-    uint32_t loop_value;    /**< while: the value of the result for this leaf; else ECH_PLACE_NONE. */
+    uint32_t step;                   /**< Of the instruction that uses it. */
+    uint32_t position;               /**< Position that the use reads, or ECH_PLACE_NONE to find it. */
+    double reduction;                /**< Seconds less that the instruction takes with this operand in the fast memory. */
+    int64_t accessed;                /**< Bytes the instruction reads of it. */
+    uint32_t loop_position;          /**< while: position of the body's parameter for this leaf, or ECH_PLACE_NONE. */
+    uint32_t loop_value;             /**< while: the value of the result for this leaf; else ECH_PLACE_NONE. */
     uint32_t first_alias, n_aliases; /**< Slice of aliases[]: positions that must get the same place. */
-    uint64_t tuple_key;     /**< A root tuple's use: key of the tuple's array it becomes; else UINT64_MAX. */
-    uint32_t branch_value;  /**< conditional: value of the branch's parameter for this leaf, else ECH_PLACE_NONE. */
-    uint64_t tag;           /**< The caller's. */
+    uint64_t tuple_key;              /**< A root tuple's use: key of the tuple's array it becomes; else UINT64_MAX. */
+    uint32_t branch_value;           /**< conditional: value of the branch's parameter for this leaf, else ECH_PLACE_NONE. */
+    uint64_t tag;                    /**< The caller's. */
     EchMsaHint hint;
     int64_t preferred_start; /**< HINT_FETCH: the step after which to start. */
 } EchMsaUse;
@@ -105,25 +105,25 @@ typedef struct {
 } EchMsaScoped;
 
 typedef struct {
-    EchBytes size;              /**< Fast memory to use. */
-    EchBytes alignment;         /**< Of offsets. */
-    double copy_bytes_per_s;    /**< Of an asynchronous copy. */
-    EchBytes picker_bytes;      /**< Size that stands for every buffer in the choice of distances; 0: each its own. */
+    EchBytes size;                                      /**< Fast memory to use. */
+    EchBytes alignment;                                 /**< Of offsets. */
+    double copy_bytes_per_s;                            /**< Of an asynchronous copy. */
+    EchBytes picker_bytes;                              /**< Size that stands for every buffer in the choice of distances; 0: each its own. */
     double min_overlap, preferred_overlap, max_overlap; /**< 1, 2, 8. */
-    int64_t max_prefetches, max_evictions; /**< Outstanding at a time; -1 no limit. */
-    int64_t while_extra;        /**< More for the operands of loops. */
+    int64_t max_prefetches, max_evictions;              /**< Outstanding at a time; -1 no limit. */
+    int64_t while_extra;                                /**< More for the operands of loops. */
     uint32_t max_retries, max_repacks, max_cross_program;
     bool cross_program, cross_program_free, fifo;
-    uint32_t max_slices;        /**< 0 or 1: none. */
-    EchBytes min_slice_bytes;   /**< Smaller buffers are not sliced. */
-    EchBytes preferred_slice;   /**< 0: equal parts of the major dimension; else pieces of this size. */
-    uint32_t all_permutations;  /**< Up to this many slices, try all their orders. */
-    double inefficient_ratio;   /**< Undo where bytes used < this x bytes copied. */
+    uint32_t max_slices;           /**< 0 or 1: none. */
+    EchBytes min_slice_bytes;      /**< Smaller buffers are not sliced. */
+    EchBytes preferred_slice;      /**< 0: equal parts of the major dimension; else pieces of this size. */
+    uint32_t all_permutations;     /**< Up to this many slices, try all their orders. */
+    double inefficient_ratio;      /**< Undo where bytes used < this x bytes copied. */
     bool sync_copies, sync_slices; /**< Turn synchronous copies, slices into prefetches. */
-    bool keep_largest_gap;      /**< Ours, not XLA's: of the gaps that fit take the one that leaves the largest gap whole, at the end that touches a neighbour. */
-    bool on_demand;             /**< Ours: start every copy as late as its time allows. */
-    uint32_t depth;             /**< Ours: start every copy this many kernels ahead; 0 as XLA. */
-    bool belady;                /**< Ours: the value whose longest wait for a use is shortest comes first. */
+    bool keep_largest_gap; /**< Ours, not XLA's: of the gaps that fit take the one that leaves the largest gap whole, at the end that touches a neighbour. */
+    bool on_demand;        /**< Ours: start every copy as late as its time allows. */
+    uint32_t depth;        /**< Ours: start every copy this many kernels ahead; 0 as XLA. */
+    bool belady;           /**< Ours: the value whose longest wait for a use is shortest comes first. */
 } EchMsaOptions;
 
 typedef struct {
@@ -144,7 +144,7 @@ typedef enum { ECH_MSA_PINNED, ECH_MSA_COPIED, ECH_MSA_SLICED, ECH_MSA_MIRRORED,
 
 /** One slice of a sliced prefetch. */
 typedef struct {
-    uint32_t after;  /**< Starts after this step. */
+    uint32_t after; /**< Starts after this step. */
     uint64_t offset;
     EchBytes bytes;
 } EchMsaSlice;
@@ -152,14 +152,14 @@ typedef struct {
 /** One stay of a value in a memory. */
 typedef struct {
     EchMsaKind kind;
-    bool fast;             /**< In the fast memory. */
+    bool fast;                /**< In the fast memory. */
     uint32_t value, position; /**< position ECH_PLACE_NONE: cross-program or scoped. */
     uint64_t offset;
     EchBytes bytes;
-    int64_t start, end;    /**< Closed. */
+    int64_t start, end;              /**< Closed. */
     int64_t copy_after, copy_before; /**< COPIED, SLICED: starts after, done before. */
     bool cross_program;
-    uint32_t sync_step;    /**< The synchronous copy or slice it replaces, or ECH_PLACE_NONE. */
+    uint32_t sync_step; /**< The synchronous copy or slice it replaces, or ECH_PLACE_NONE. */
     uint32_t first_slice, n_slices;
     uint32_t first_use, n_uses; /**< Slice of use_list[]. */
 } EchMsaStay;
@@ -176,12 +176,12 @@ typedef struct {
     uint32_t n_stays;
     EchMsaSlice *slices;
     uint32_t *use_list;
-    bool *use_fast;         /**< [n_uses]: reads the fast memory. */
-    uint8_t *use_why;       /**< [n_uses]: ECH_MSA_WHY_* of the last try; 0 where none was made. */
+    bool *use_fast;               /**< [n_uses]: reads the fast memory. */
+    uint8_t *use_why;             /**< [n_uses]: ECH_MSA_WHY_* of the last try; 0 where none was made. */
     EchBytes prefetched, evicted; /**< Bytes copied in and out. */
     uint32_t repacks, repacks_good, freed;
-    EchBytes peak;          /**< Highest end of a stay. */
-    uint32_t *order;        /**< Values in processing order. */
+    EchBytes peak;   /**< Highest end of a stay. */
+    uint32_t *order; /**< Values in processing order. */
     uint32_t n_order;
 } EchMsaResult;
 

@@ -29,8 +29,7 @@ static int compare_start(const void *a, const void *b)
 static double progress(Traffic *t, double seconds, const Move *wanted)
 {
     double spent = 0;
-    while (spent < seconds && (wanted == NULL || wanted->left > 0))
-    {
+    while (spent < seconds && (wanted == NULL || wanted->left > 0)) {
         Move *in = g_queue_peek_head(t->queues[1]), *out = g_queue_peek_head(t->queues[0]);
         if (in == NULL && out == NULL)
             break;
@@ -38,14 +37,12 @@ static double progress(Traffic *t, double seconds, const Move *wanted)
         double least = in != NULL && out != NULL ? MIN(in->left, out->left) : in != NULL ? in->left : out->left;
         double step = MIN(least / rate, seconds - spent);
         bool whole = step >= least / rate;
-        for (uint32_t k = 0; k < 2; k++)
-        {
+        for (uint32_t k = 0; k < 2; k++) {
             Move *move = k == 0 ? in : out;
             if (move == NULL)
                 continue;
             move->left -= step * rate;
-            if (move->left <= 1e-6 || (whole && move->left <= 1e-9 * move->bytes))
-            {
+            if (move->left <= 1e-6 || (whole && move->left <= 1e-9 * move->bytes)) {
                 move->left = 0;
                 g_queue_pop_head(t->queues[k == 0 ? 1 : 0]);
             }
@@ -60,16 +57,14 @@ static double progress(Traffic *t, double seconds, const Move *wanted)
 static GArray *list_moves(const EchMsaResult *result)
 {
     GArray *moves = g_array_new(FALSE, FALSE, sizeof(Move));
-    for (uint32_t s = 0; s < result->n_stays; s++)
-    {
+    for (uint32_t s = 0; s < result->n_stays; s++) {
         const EchMsaStay *stay = &result->stays[s];
         if (stay->kind != ECH_MSA_COPIED && stay->kind != ECH_MSA_SLICED)
             continue;
         /* What was fetched before the program begins is there. */
         if (stay->cross_program && stay->copy_after < 0)
             continue;
-        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++)
-        {
+        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++) {
             const EchMsaSlice *slice = stay->n_slices > 0 ? &result->slices[stay->first_slice + k] : NULL;
             double bytes = (double)(slice != NULL ? slice->bytes : stay->bytes);
             Move move = {slice != NULL ? (int64_t)(int32_t)slice->after : stay->copy_after, stay->copy_before, bytes, bytes, stay->fast, moves->len};
@@ -87,8 +82,7 @@ EchPlaceTime ech_place_time(const EchMsaProblem *problem, const EchMsaResult *re
     for (uint32_t u = 0; result != NULL && u < p->n_uses; u++)
         if (result->use_fast[u])
             fast[p->uses[u].step] += (double)MAX(p->uses[u].accessed, 0);
-    for (uint32_t s = 0; result != NULL && s < result->n_stays; s++)
-    {
+    for (uint32_t s = 0; result != NULL && s < result->n_stays; s++) {
         const EchMsaStay *stay = &result->stays[s];
         if (stay->fast && stay->kind == ECH_MSA_PINNED && stay->position != ECH_PLACE_NONE && stay->start == (int64_t)p->positions[stay->position].step)
             fast[stay->start] += (double)MAX(p->definition_bytes[stay->position], 0);
@@ -100,14 +94,11 @@ EchPlaceTime ech_place_time(const EchMsaProblem *problem, const EchMsaResult *re
     Traffic traffic = {{g_queue_new(), g_queue_new()}, times->slow_bytes_per_s};
     g_autoptr(GPtrArray) waiting = g_ptr_array_new(); /* started, not yet waited for */
     guint next = 0;
-    for (int64_t t = -1; t <= (int64_t)p->n_steps; t++)
-    {
+    for (int64_t t = -1; t <= (int64_t)p->n_steps; t++) {
         double trips = t >= 0 && t < (int64_t)p->n_steps ? (double)times->trips[t] : 1;
-        for (guint i = 0; i < waiting->len;)
-        {
+        for (guint i = 0; i < waiting->len;) {
             Move *move = waiting->pdata[i];
-            if (move->before != t)
-            {
+            if (move->before != t) {
                 i++;
                 continue;
             }
@@ -115,8 +106,7 @@ EchPlaceTime ech_place_time(const EchMsaProblem *problem, const EchMsaResult *re
             if (move->left > 0)
                 time.waits += progress(&traffic, 1e9, move) * trips;
         }
-        if (t >= 0 && t < (int64_t)p->n_steps)
-        {
+        if (t >= 0 && t < (int64_t)p->n_steps) {
             double in_fast = MIN(fast[t], (double)times->total[t]), slow = ((double)times->total[t] - in_fast) / times->slow_bytes_per_s;
             double elapsed = MAX((double)times->compute[t], slow + in_fast / times->fast_bytes_per_s);
             if (p->steps[t].seconds <= 0)
@@ -124,8 +114,7 @@ EchPlaceTime ech_place_time(const EchMsaProblem *problem, const EchMsaResult *re
             time.work += elapsed * trips;
             (void)progress(&traffic, elapsed - slow, NULL);
         }
-        for (; next < moves->len && list[next].after == t; next++)
-        {
+        for (; next < moves->len && list[next].after == t; next++) {
             g_queue_push_tail(traffic.queues[list[next].in ? 1 : 0], &list[next]);
             g_ptr_array_add(waiting, &list[next]);
         }

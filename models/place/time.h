@@ -9,9 +9,9 @@
 
 typedef struct {
     double slow_bytes_per_s, fast_bytes_per_s;
-    const float *compute;   /**< [n_steps] seconds of arithmetic. */
-    const float *total;     /**< [n_steps] bytes accessed. */
-    const uint64_t *trips;  /**< [n_steps] how often a step runs. */
+    const float *compute;  /**< [n_steps] seconds of arithmetic. */
+    const float *total;    /**< [n_steps] bytes accessed. */
+    const uint64_t *trips; /**< [n_steps] how often a step runs. */
 } EchPlaceTimes;
 
 typedef struct {

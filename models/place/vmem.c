@@ -23,8 +23,8 @@ struct EchVmem {
     uint32_t n_buckets;
     int64_t alignment;
     bool keep_largest;
-    GArray *used;            /* Gap, scratch */
-    GArray *gaps;            /* Gap, scratch of whole buffers */
+    GArray *used;                       /* Gap, scratch */
+    GArray *gaps;                       /* Gap, scratch of whole buffers */
     GArray *times[ECH_VMEM_MAX_SLICES]; /* Gap, scratch of slices */
 };
 
@@ -82,8 +82,7 @@ bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk)
     Bucket *bucket = &vmem->buckets[bucket_of(vmem, chunk.start)];
     if (bucket->chunks == NULL)
         return false;
-    for (guint i = 0; i < bucket->chunks->len; i++)
-    {
+    for (guint i = 0; i < bucket->chunks->len; i++) {
         const EchVmemChunk *c = &g_array_index(bucket->chunks, EchVmemChunk, i);
         if (c->start != chunk.start || c->end != chunk.end || c->offset != chunk.offset || c->bytes != chunk.bytes)
             continue;
@@ -98,8 +97,7 @@ bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk)
 
 void ech_vmem_clear(EchVmem *vmem)
 {
-    for (uint32_t i = 0; i < vmem->n_buckets; i++)
-    {
+    for (uint32_t i = 0; i < vmem->n_buckets; i++) {
         if (vmem->buckets[i].chunks != NULL)
             g_array_set_size(vmem->buckets[i].chunks, 0);
         vmem->buckets[i].max_end = INT64_MIN;
@@ -110,16 +108,13 @@ void ech_vmem_clear(EchVmem *vmem)
 static void collect(EchVmem *vmem, int64_t start, int64_t end)
 {
     uint32_t last = bucket_of(vmem, end);
-    for (uint32_t i = 0; i <= last && end >= 0; i++)
-    {
+    for (uint32_t i = 0; i <= last && end >= 0; i++) {
         const Bucket *bucket = &vmem->buckets[i];
         if (bucket->chunks == NULL || bucket->max_end < start)
             continue;
-        for (guint k = 0; k < bucket->chunks->len; k++)
-        {
+        for (guint k = 0; k < bucket->chunks->len; k++) {
             const EchVmemChunk *c = &g_array_index(bucket->chunks, EchVmemChunk, k);
-            if (c->start <= end && c->end >= start && c->bytes > 0)
-            {
+            if (c->start <= end && c->end >= start && c->bytes > 0) {
                 Gap used = {c->offset, c->offset + c->bytes};
                 g_array_append_val(vmem->used, used);
             }
@@ -144,12 +139,10 @@ static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
     g_array_set_size(gaps, 0);
     g_array_sort(vmem->used, compare_gap);
     int64_t at = 0;
-    for (guint i = 0; i < vmem->used->len; i++)
-    {
+    for (guint i = 0; i < vmem->used->len; i++) {
         const Gap *used = &g_array_index(vmem->used, Gap, i);
         int64_t from = align_up(at, vmem->alignment);
-        if (used->start - from >= MAX(left, 1))
-        {
+        if (used->start - from >= MAX(left, 1)) {
             Gap gap = {from, used->start};
             g_array_append_val(gaps, gap);
         }
@@ -161,8 +154,7 @@ static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
 
 static const Gap *gap_at(const GArray *gaps, int64_t offset)
 {
-    for (guint i = 0; i < gaps->len; i++)
-    {
+    for (guint i = 0; i < gaps->len; i++) {
         const Gap *gap = &g_array_index(gaps, Gap, i);
         if (gap->start <= offset && offset < gap->end)
             return gap;
@@ -174,8 +166,7 @@ static const Gap *gap_at(const GArray *gaps, int64_t offset)
 static int64_t choose_gap(const EchVmem *vmem, const GArray *gaps, int64_t bytes)
 {
     const Gap *best = NULL;
-    for (guint i = 0; i < gaps->len; i++)
-    {
+    for (guint i = 0; i < gaps->len; i++) {
         const Gap *gap = &g_array_index(gaps, Gap, i);
         if (gap->end - gap->start < bytes)
             continue;
@@ -183,8 +174,7 @@ static int64_t choose_gap(const EchVmem *vmem, const GArray *gaps, int64_t bytes
             best = gap;
     }
     g_assert(best != NULL);
-    if (vmem->keep_largest && best->end != INT64_MAX)
-    {
+    if (vmem->keep_largest && best->end != INT64_MAX) {
         int64_t low_rest = best->end - align_up(best->start + bytes, vmem->alignment);
         int64_t high = (best->end - bytes) / vmem->alignment * vmem->alignment;
         if (high - best->start > low_rest)
@@ -198,8 +188,7 @@ int64_t ech_vmem_find(EchVmem *vmem, int64_t start, int64_t end, int64_t bytes, 
     g_array_set_size(vmem->used, 0);
     collect(vmem, start, end);
     make_gaps(vmem, bytes, vmem->gaps);
-    if (preferred >= 0 && preferred % vmem->alignment == 0)
-    {
+    if (preferred >= 0 && preferred % vmem->alignment == 0) {
         const Gap *gap = gap_at(vmem->gaps, preferred);
         if (gap != NULL && gap->end - preferred >= bytes)
             return preferred;
@@ -220,13 +209,11 @@ int64_t ech_vmem_free_until(const EchVmem *vmem, int64_t start, int64_t end, int
 {
     int64_t until = end;
     uint32_t last = bucket_of(vmem, end);
-    for (uint32_t i = 0; i <= last; i++)
-    {
+    for (uint32_t i = 0; i <= last; i++) {
         const Bucket *bucket = &vmem->buckets[i];
         if (bucket->chunks == NULL || bucket->max_end < start)
             continue;
-        for (guint k = 0; k < bucket->chunks->len; k++)
-        {
+        for (guint k = 0; k < bucket->chunks->len; k++) {
             const EchVmemChunk *c = &g_array_index(bucket->chunks, EchVmemChunk, k);
             if (c->bytes > 0 && c->start <= until && c->end >= start && c->offset < offset + bytes && offset < c->offset + c->bytes)
                 until = MAX(c->start, start) - 1;
@@ -252,8 +239,7 @@ static bool next_permutation(uint32_t *p, uint32_t n)
     uint32_t t = p[i - 1];
     p[i - 1] = p[j];
     p[j] = t;
-    for (uint32_t a = i, b = n - 1; a < b; a++, b--)
-    {
+    for (uint32_t a = i, b = n - 1; a < b; a++, b--) {
         t = p[a];
         p[a] = p[b];
         p[b] = t;
@@ -279,8 +265,7 @@ static bool order_valid(const EchVmemRequest *request, const uint32_t *order)
     if (request->original == NULL)
         return true;
     Pair was[ECH_VMEM_MAX_SLICES], now[ECH_VMEM_MAX_SLICES];
-    for (uint32_t i = 0; i < request->n; i++)
-    {
+    for (uint32_t i = 0; i < request->n; i++) {
         was[i] = (Pair){request->bytes[i], request->original[i]};
         now[i] = (Pair){request->bytes[i], request->starts[order[i]]};
     }
@@ -318,40 +303,33 @@ static bool preferred_order(const EchVmemRequest *request, uint32_t type, uint32
     bool fixed[ECH_VMEM_MAX_SLICES] = {false};
     if (type >= 3 || (type == 1 && n <= 1) || (type == 2 && n <= 2))
         return false;
-    if (request->original != NULL)
-    {
+    if (request->original != NULL) {
         bool taken[ECH_VMEM_MAX_SLICES] = {false};
-        for (uint32_t i = 0; i < n; i++)
-        {
+        for (uint32_t i = 0; i < n; i++) {
             uint32_t time = 0;
             while (time < n && (taken[time] || request->starts[time] != request->original[i]))
                 time++;
             if (time == n)
                 return false;
             taken[time] = true;
-            if (request->bytes[i] != request->bytes[0])
-            {
+            if (request->bytes[i] != request->bytes[0]) {
                 fixed[i] = true;
                 order[i] = time;
-            }
-            else
+            } else
                 free_times[n_free++] = time;
         }
         for (uint32_t i = 1; i < n_free; i++)
-            for (uint32_t k = i; k > 0 && free_times[k] < free_times[k - 1]; k--)
-            {
+            for (uint32_t k = i; k > 0 && free_times[k] < free_times[k - 1]; k--) {
                 uint32_t t = free_times[k];
                 free_times[k] = free_times[k - 1];
                 free_times[k - 1] = t;
             }
-    }
-    else
+    } else
         for (uint32_t i = 0; i < n; i++)
             free_times[n_free++] = i;
     uint32_t at = 0;
     for (uint32_t pass = 0; pass < 2; pass++)
-        for (uint32_t k = 0; k < n_free; k++)
-        {
+        for (uint32_t k = 0; k < n_free; k++) {
             uint32_t i = pass == 0 ? n_free - 1 - k : k;
             bool take = pass == 0 ? type == 1 || (type == 2 && i % 2 == 1) : type == 0 || (type == 2 && i % 2 == 0);
             if (!take)
@@ -365,13 +343,11 @@ static bool preferred_order(const EchVmemRequest *request, uint32_t type, uint32
 
 static bool find_order(const EchVmemRequest *request, const int64_t *needed, uint32_t *order)
 {
-    if (request->n == 1)
-    {
+    if (request->n == 1) {
         order[0] = 0;
         return true;
     }
-    if (!request->all_orders)
-    {
+    if (!request->all_orders) {
         for (uint32_t type = 0; preferred_order(request, type, order); type++)
             if (order_valid(request, order) && order_fits(order, needed, request->n))
                 return true;
@@ -392,29 +368,24 @@ static void make_pieces(EchVmem *vmem, const EchVmemRequest *request, const Gap 
     g_array_set_size(pieces, 0);
     Piece whole = {root->start, root->end, request->n - 1};
     g_array_append_val(pieces, whole);
-    for (int64_t time = (int64_t)request->n - 2; time >= 0; time--)
-    {
+    for (int64_t time = (int64_t)request->n - 2; time >= 0; time--) {
         const GArray *gaps = vmem->times[time];
-        for (guint g = 0; g < gaps->len; g++)
-        {
+        for (guint g = 0; g < gaps->len; g++) {
             const Gap *gap = &g_array_index(gaps, Gap, g);
             if (gap->end <= root->start || gap->start >= root->end)
                 continue;
-            for (guint i = 0; i < pieces->len; i++)
-            {
+            for (guint i = 0; i < pieces->len; i++) {
                 Piece piece = g_array_index(pieces, Piece, i);
                 if (piece.time != time + 1 || gap->end <= piece.offset || gap->start >= piece.end)
                     continue;
                 Piece middle = {MAX(piece.offset, gap->start), MIN(piece.end, gap->end), time};
                 g_array_index(pieces, Piece, i) = middle;
-                if (piece.offset < middle.offset)
-                {
+                if (piece.offset < middle.offset) {
                     Piece before = {piece.offset, middle.offset, piece.time};
                     g_array_insert_val(pieces, i, before);
                     i++;
                 }
-                if (middle.end < piece.end)
-                {
+                if (middle.end < piece.end) {
                     Piece after = {middle.end, piece.end, piece.time};
                     g_array_insert_val(pieces, i + 1, after);
                     i++;
@@ -431,8 +402,7 @@ static bool fits_at(const EchVmemRequest *request, const GArray *pieces, int64_t
         return false;
     int64_t at = offset;
     guint first = 0;
-    for (uint32_t i = 0; i < request->n; i++)
-    {
+    for (uint32_t i = 0; i < request->n; i++) {
         int64_t end = at + request->bytes[i];
         needed[i] = 0;
         while (first < pieces->len && g_array_index(pieces, Piece, first).end <= at)
@@ -461,16 +431,13 @@ static bool find_in_root(EchVmem *vmem, const EchVmemRequest *request, const Gap
     make_pieces(vmem, request, root, pieces);
     if (only >= 0)
         g_array_append_val(tries, only);
-    else
-    {
+    else {
         int64_t first = align_up(root->start, vmem->alignment);
         g_array_append_val(tries, first);
         /* A place can begin to fit only where some slice has just passed a part that is free too late. */
-        for (guint i = 0; i + 1 < pieces->len; i++)
-        {
+        for (guint i = 0; i + 1 < pieces->len; i++) {
             int64_t before = 0;
-            for (uint32_t k = 0; k < request->n; k++)
-            {
+            for (uint32_t k = 0; k < request->n; k++) {
                 int64_t offset = align_up(MAX(g_array_index(pieces, Piece, i).end - before, first), vmem->alignment);
                 g_array_append_val(tries, offset);
                 before += request->bytes[k];
@@ -478,16 +445,14 @@ static bool find_in_root(EchVmem *vmem, const EchVmemRequest *request, const Gap
         }
         g_array_sort(tries, compare_offset);
     }
-    for (guint i = 0; i < tries->len; i++)
-    {
+    for (guint i = 0; i < tries->len; i++) {
         int64_t offset = g_array_index(tries, int64_t, i);
         if (offset % vmem->alignment != 0 || offset < root->start || offset >= root->end || (i > 0 && offset == g_array_index(tries, int64_t, i - 1)))
             continue;
         if (!fits_at(request, pieces, root->end, offset, whole, order) || (allowed != NULL && !allowed(offset, data)))
             continue;
         int64_t at = offset;
-        for (uint32_t k = 0; k < request->n; k++)
-        {
+        for (uint32_t k = 0; k < request->n; k++) {
             ret_offsets[order[k]] = at;
             at += request->bytes[k];
         }
@@ -510,8 +475,7 @@ static void make_times(EchVmem *vmem, const EchVmemRequest *request, const Gap *
     int64_t least = request->bytes[0];
     for (uint32_t i = 1; i < request->n; i++)
         least = MIN(least, request->bytes[i]);
-    for (uint32_t i = 0; i < request->n; i++)
-    {
+    for (uint32_t i = 0; i < request->n; i++) {
         bool last = i + 1 == request->n;
         if (vmem->times[i] == NULL)
             vmem->times[i] = g_array_new(FALSE, FALSE, sizeof(Gap));
@@ -530,21 +494,19 @@ static gint compare_root(gconstpointer a, gconstpointer b)
     return u != v ? (u < v ? -1 : 1) : (x->start > y->start) - (x->start < y->start);
 }
 
-static bool find_general(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, const Gap *more, uint32_t n_more, int64_t whole, OffsetAllowed allowed,
-                         gpointer data, int64_t *ret_offsets)
+static bool find_general(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, const Gap *more, uint32_t n_more, int64_t whole,
+                         OffsetAllowed allowed, gpointer data, int64_t *ret_offsets)
 {
     make_times(vmem, request, more, n_more, whole);
     GArray *roots = vmem->times[request->n - 1];
-    if (preferred >= 0 && preferred % vmem->alignment == 0)
-    {
+    if (preferred >= 0 && preferred % vmem->alignment == 0) {
         const Gap *root = gap_at(roots, preferred);
         if (root != NULL && find_in_root(vmem, request, root, preferred, whole, allowed, data, ret_offsets))
             return true;
     }
     g_autoptr(GArray) sorted = g_array_copy(roots);
     g_array_sort(sorted, compare_root);
-    for (guint i = 0; i < sorted->len; i++)
-    {
+    for (guint i = 0; i < sorted->len; i++) {
         const Gap *root = &g_array_index(sorted, Gap, i);
         if (root->end - root->start >= whole && find_in_root(vmem, request, root, -1, whole, allowed, data, ret_offsets))
             return true;
@@ -554,8 +516,7 @@ static bool find_general(EchVmem *vmem, const EchVmemRequest *request, int64_t p
 
 bool ech_vmem_find_sliced(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, int64_t *ret_offsets)
 {
-    if (request->n == 1)
-    {
+    if (request->n == 1) {
         ret_offsets[0] = ech_vmem_find(vmem, request->starts[0], request->end, request->bytes[0], preferred);
         return true;
     }
@@ -591,8 +552,7 @@ typedef struct {
 static bool colocated_allowed(int64_t offset, gpointer data)
 {
     Colocated *c = data;
-    for (uint32_t i = 0; i < c->n; i++)
-    {
+    for (uint32_t i = 0; i < c->n; i++) {
         EchVmemBlock *block = &c->blocks[c->members[i]];
         if (block->request.n == 1)
             continue;
@@ -609,15 +569,13 @@ static int64_t commit(EchVmem *vmem, EchVmem *twin, const EchVmemBlock *block)
 {
     int64_t top = 0;
     g_autofree uint32_t *by_offset = g_new(uint32_t, block->request.n);
-    for (uint32_t i = 0; i < block->request.n; i++)
-    {
+    for (uint32_t i = 0; i < block->request.n; i++) {
         uint32_t k = i;
         for (; k > 0 && block->offsets[by_offset[k - 1]] > block->offsets[i]; k--)
             by_offset[k] = by_offset[k - 1];
         by_offset[k] = i;
     }
-    for (uint32_t i = 0; i < block->request.n; i++)
-    {
+    for (uint32_t i = 0; i < block->request.n; i++) {
         uint32_t time = by_offset[i];
         EchVmemChunk chunk = {block->request.starts[time], block->request.end, block->offsets[time], block->request.bytes[i]};
         ech_vmem_add(vmem, chunk);
@@ -634,13 +592,11 @@ bool ech_vmem_repack(EchVmemBlock *blocks, uint32_t n, uint32_t n_steps, int64_t
     g_autoptr(GHashTable) first = g_hash_table_new(NULL, NULL); /* group -> 1 + index into owners */
     g_autoptr(GPtrArray) members = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref);
     g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(Order));
-    for (uint32_t i = 0; i < n; i++)
-    {
+    for (uint32_t i = 0; i < n; i++) {
         guint at = GPOINTER_TO_UINT(g_hash_table_lookup(first, GUINT_TO_POINTER(blocks[i].group)));
         blocks[i].request.original = blocks[i].request.n > 1 ? blocks[i].original : NULL;
         int64_t length = blocks[i].request.starts[0] - blocks[i].request.end;
-        if (at == 0)
-        {
+        if (at == 0) {
             Order o = {i, length, total(&blocks[i].request)};
             g_array_append_val(order, o);
             g_ptr_array_add(members, g_array_new(FALSE, FALSE, sizeof(uint32_t)));
@@ -653,16 +609,14 @@ bool ech_vmem_repack(EchVmemBlock *blocks, uint32_t n, uint32_t n_steps, int64_t
     }
     g_array_sort(order, compare_order);
     int64_t top = 0;
-    for (guint i = 0; i < order->len; i++)
-    {
+    for (guint i = 0; i < order->len; i++) {
         uint32_t owner = g_array_index(order, Order, i).owner;
         guint at = GPOINTER_TO_UINT(g_hash_table_lookup(first, GUINT_TO_POINTER(blocks[owner].group)));
         GArray *others = members->pdata[at - 1];
         g_autoptr(GArray) more = g_array_new(FALSE, FALSE, sizeof(Gap));
         int64_t whole = total(&blocks[owner].request);
         bool sliced = false;
-        for (guint k = 0; k < others->len; k++)
-        {
+        for (guint k = 0; k < others->len; k++) {
             const EchVmemRequest *r = &blocks[g_array_index(others, uint32_t, k)].request;
             Gap interval = {r->starts[r->n - 1], r->end};
             g_array_append_val(more, interval);
@@ -670,15 +624,14 @@ bool ech_vmem_repack(EchVmemBlock *blocks, uint32_t n, uint32_t n_steps, int64_t
             sliced = sliced || r->n > 1;
         }
         Colocated colocated = {blocks, (const uint32_t *)(const void *)others->data, others->len, whole, twin};
-        if (!find_general(vmem, &blocks[owner].request, -1, (const Gap *)(const void *)more->data, more->len, whole, sliced ? colocated_allowed : NULL, &colocated,
-                          blocks[owner].offsets))
+        if (!find_general(vmem, &blocks[owner].request, -1, (const Gap *)(const void *)more->data, more->len, whole, sliced ? colocated_allowed : NULL,
+                          &colocated, blocks[owner].offsets))
             return false;
         int64_t lowest = blocks[owner].offsets[0];
         for (uint32_t k = 1; k < blocks[owner].request.n; k++)
             lowest = MIN(lowest, blocks[owner].offsets[k]);
         top = MAX(top, commit(vmem, twin, &blocks[owner]));
-        for (guint k = 0; k < others->len; k++)
-        {
+        for (guint k = 0; k < others->len; k++) {
             EchVmemBlock *block = &blocks[g_array_index(others, uint32_t, k)];
             if (block->request.n == 1)
                 block->offsets[0] = lowest;

@@ -31,8 +31,8 @@ typedef struct {
     int64_t bytes[ECH_VMEM_MAX_SLICES];
     int64_t starts[ECH_VMEM_MAX_SLICES];
     int64_t end;
-    bool all_orders;            /**< Try every order of slices; else three. */
-    const int64_t *original;    /**< Repacking: start of the slice at the i-th offset as it was; the pairs of size and start must stay. NULL if new. */
+    bool all_orders;         /**< Try every order of slices; else three. */
+    const int64_t *original; /**< Repacking: start of the slice at the i-th offset as it was; the pairs of size and start must stay. NULL if new. */
 } EchVmemRequest;
 
 /** Offset for one whole buffer over [start, end]: the preferred one if it is free (-1 for none), else the best fit. */
@@ -47,7 +47,7 @@ int64_t ech_vmem_free_until(const EchVmem *vmem, int64_t start, int64_t end, int
 /** One placed buffer for the repacker. Blocks of one @group (any number) get one offset. */
 typedef struct {
     uint32_t group;
-    EchVmemRequest request; /**< n = 1: whole. */
+    EchVmemRequest request;                /**< n = 1: whole. */
     int64_t original[ECH_VMEM_MAX_SLICES]; /**< Sliced: start of the slice at the i-th offset. */
     int64_t offsets[ECH_VMEM_MAX_SLICES];  /**< Out: offset of the slice that starts i-th. */
 } EchVmemBlock;

@@ -39,16 +39,14 @@ static Life *lives(const EchXheapEvent *events, uint32_t n_events, const EchByte
     for (uint32_t i = 0; i < n_events; i++)
         if (events[i].kind == ECH_XHEAP_RELEASE)
             life[events[i].buffer].freed = true;
-    for (uint32_t i = 0; i < n_events; i++)
-    {
+    for (uint32_t i = 0; i < n_events; i++) {
         const EchXheapEvent *e = &events[i];
         Life *l = &life[e->buffer];
         if (skip_empty && sizes[e->buffer] == 0)
             continue;
         if (e->kind == ECH_XHEAP_RELEASE)
             l->end = l->start >= 0 ? clock : -1;
-        else
-        {
+        else {
             Life *other = e->kind == ECH_XHEAP_SHARE && e->with < n ? &life[e->with] : NULL;
             if (other != NULL && other->start >= 0 && !other->freed && other->end < 0)
                 other->end = clock++; /* the operand ends before the one in its place begins */
@@ -77,8 +75,7 @@ typedef struct {
 static void taken_push(GArray *heap, Taken taken)
 {
     g_array_append_val(heap, taken);
-    for (guint i = heap->len - 1; i > 0 && g_array_index(heap, Taken, (i - 1) / 2).end > g_array_index(heap, Taken, i).end; i = (i - 1) / 2)
-    {
+    for (guint i = heap->len - 1; i > 0 && g_array_index(heap, Taken, (i - 1) / 2).end > g_array_index(heap, Taken, i).end; i = (i - 1) / 2) {
         Taken t = g_array_index(heap, Taken, i);
         g_array_index(heap, Taken, i) = g_array_index(heap, Taken, (i - 1) / 2);
         g_array_index(heap, Taken, (i - 1) / 2) = t;
@@ -90,8 +87,7 @@ static Taken taken_pop(GArray *heap)
     Taken top = g_array_index(heap, Taken, 0);
     g_array_index(heap, Taken, 0) = g_array_index(heap, Taken, heap->len - 1);
     g_array_set_size(heap, heap->len - 1);
-    for (guint i = 0;;)
-    {
+    for (guint i = 0;;) {
         guint k = 2 * i + 1;
         if (k >= heap->len)
             break;
@@ -110,8 +106,7 @@ static Taken taken_pop(GArray *heap)
 static guint free_index(const GArray *list, EchBytes start)
 {
     guint low = 0, high = list->len;
-    while (low < high)
-    {
+    while (low < high) {
         guint middle = (low + high) / 2;
         if (g_array_index(list, Free, middle).start < start)
             low = middle + 1;
@@ -127,36 +122,30 @@ static EchBytes fast_merge(const GArray *groups, EchBytes alignment, EchBytes *o
     Free all = {0, UINT64_MAX / 2};
     g_array_append_val(list, all);
     EchBytes top = 0;
-    for (guint g = 0; g < groups->len; g++)
-    {
+    for (guint g = 0; g < groups->len; g++) {
         const Group *group = &g_array_index(groups, Group, g);
-        while (taken->len > 0 && g_array_index(taken, Taken, 0).end <= group->start)
-        {
+        while (taken->len > 0 && g_array_index(taken, Taken, 0).end <= group->start) {
             Taken t = taken_pop(taken);
             guint i = free_index(list, t.start);
-            if (i < list->len && g_array_index(list, Free, i).start == t.stop)
-            {
+            if (i < list->len && g_array_index(list, Free, i).start == t.stop) {
                 t.stop = g_array_index(list, Free, i).end;
                 g_array_remove_index(list, i);
             }
             if (i > 0 && g_array_index(list, Free, i - 1).end == t.start)
                 g_array_index(list, Free, i - 1).end = t.stop;
-            else
-            {
+            else {
                 Free f = {t.start, t.stop};
                 g_array_insert_val(list, i, f);
             }
         }
         guint best = G_MAXUINT;
         EchBytes best_room = 0;
-        for (guint i = 0; i < list->len; i++)
-        {
+        for (guint i = 0; i < list->len; i++) {
             const Free *f = &g_array_index(list, Free, i);
             EchBytes from = ech_round_up(f->start, alignment);
             if (from >= f->end || f->end - from < group->bytes)
                 continue;
-            if (best == G_MAXUINT || f->end - from < best_room)
-            {
+            if (best == G_MAXUINT || f->end - from < best_room) {
                 best = i;
                 best_room = f->end - from;
             }
@@ -185,19 +174,16 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
     for (uint32_t i = 0; i < n; i++)
         head[i] = next[i] = NONE;
     for (uint32_t i = n; i > 0; i--)
-        if (life[i - 1].start >= 0)
-        {
+        if (life[i - 1].start >= 0) {
             next[i - 1] = head[life[i - 1].group];
             head[life[i - 1].group] = i - 1;
         }
-    for (guint g = 0; g < groups->len; g++)
-    {
+    for (guint g = 0; g < groups->len; g++) {
         Group group = g_array_index(groups, Group, g);
         /* compare_group() sorts by start, -bytes, id: put the keys there. */
         if (temporal)
             group.start = group.start - group.end;
-        else
-        {
+        else {
             group.start = -(int64_t)sizes[group.group];
             group.first_bytes = (EchBytes)(life[group.group].end - life[group.group].start);
         }
@@ -208,20 +194,17 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
     g_autoptr(EchVmem) vmem = ech_vmem_new((uint32_t)MIN(clock + 1, (int64_t)UINT32_MAX - 64), (int64_t)alignment);
     g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(int64_t)), ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
     EchBytes top = 0;
-    for (guint g = 0; g < groups->len; g++)
-    {
+    for (guint g = 0; g < groups->len; g++) {
         uint32_t owner = order[g].group;
         g_array_set_size(starts, 0);
         g_array_set_size(ends, 0);
-        for (uint32_t k = head[owner]; k != NONE; k = next[k])
-        {
+        for (uint32_t k = head[owner]; k != NONE; k = next[k]) {
             g_array_append_val(starts, life[k].start);
             g_array_append_val(ends, life[k].end);
         }
         int64_t offset = ech_vmem_find_many(vmem, (const int64_t *)(const void *)starts->data, (const int64_t *)(const void *)ends->data, starts->len,
                                             (int64_t)sizes[owner], (int64_t)order[g].bytes);
-        for (uint32_t k = head[owner]; k != NONE; k = next[k])
-        {
+        for (uint32_t k = head[owner]; k != NONE; k = next[k]) {
             ech_vmem_add(vmem, (EchVmemChunk){life[k].start, life[k].end, offset, (int64_t)sizes[k]});
             top = MAX(top, (EchBytes)offset + sizes[k]);
         }
@@ -230,20 +213,18 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
     return top;
 }
 
-EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const uint64_t *ids,
-                       uint32_t n_buffers, uint64_t *ret_offsets)
+EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes,
+                       const uint64_t *ids, uint32_t n_buffers, uint64_t *ret_offsets)
 {
     int64_t clock;
     g_autofree Life *life = lives(events, n_events, sizes, n_buffers, false, &clock);
     g_autofree uint32_t *index = g_new0(uint32_t, MAX(n_buffers, 1)); /* 1 + group's index */
     g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(Group));
-    for (uint32_t i = 0; i < n_buffers; i++)
-    {
+    for (uint32_t i = 0; i < n_buffers; i++) {
         if (life[i].start < 0)
             continue;
         uint32_t g = life[i].group;
-        if (index[g] == 0)
-        {
+        if (index[g] == 0) {
             Group group = {INT64_MAX, INT64_MIN, sizes[g], 0, ids[g], g};
             g_array_append_val(groups, group);
             index[g] = groups->len;
@@ -263,14 +244,11 @@ EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const Ec
     EchBytes size;
     if (algorithm == ECH_XHEAP_FAST_MERGE)
         size = fast_merge(groups, alignment, offsets);
-    else
-    {
+    else {
         size = best_fit(algorithm == ECH_XHEAP_TEMPORAL, life, sizes, ids, n_buffers, groups, alignment, clock, offsets);
-        if (algorithm == ECH_XHEAP_BEST)
-        {
+        if (algorithm == ECH_XHEAP_BEST) {
             EchBytes other = best_fit(true, life, sizes, ids, n_buffers, groups, alignment, clock, second);
-            if (other < size)
-            {
+            if (other < size) {
                 size = other;
                 g_free(offsets);
                 offsets = g_steal_pointer(&second);
@@ -416,8 +394,8 @@ static uint64_t lowest_base(const Place *places, uint32_t n_places, uint32_t at,
     return base;
 }
 
-EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within, uint32_t n_buffers,
-                                 uint64_t *ret_offsets)
+EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within,
+                                 uint32_t n_buffers, uint64_t *ret_offsets)
 {
     if (n_buffers > (1u << 14))
         return UINT64_MAX;

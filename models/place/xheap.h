@@ -19,12 +19,16 @@ typedef struct {
     uint32_t with;   /**< SHARE: takes the place of this one. */
 } EchXheapEvent;
 
-/** Runs @events; every buffer is allocated or shared at most once. ids[] break ties. ret_offsets[n_buffers] (UINT64_MAX: never allocated, or no bytes); returns the heap's size. */
-EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const uint64_t *ids,
-                       uint32_t n_buffers, uint64_t *ret_offsets);
-/** The same events placed so that buffers of one place may begin at different times and lie side by side in it (slices of an array that are fetched one by one): buffer b has
- * sizes[b] bytes at within[b] of its place. Ours, for where the compiler's own offsets are not known: the lowest of several orders, each place as low as it goes without meeting another in space and time. Returns the height; UINT64_MAX, with no offset set, above 2^14 buffers. */
-EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within, uint32_t n_buffers,
-                                 uint64_t *ret_offsets);
-/** Step-wise live ranges to events: at every step first what starts, in the order (start, end, id), then what ends. Returns n_events; the events are owned by the caller. */
-EchXheapEvent *ech_xheap_events(const uint32_t *starts, const uint32_t *ends, const uint64_t *ids, uint32_t n_buffers, uint32_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Runs @events; every buffer is allocated or shared at most once. ids[] break ties. ret_offsets[n_buffers] (UINT64_MAX: never allocated, or no bytes); returns
+ * the heap's size. */
+EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes,
+                       const uint64_t *ids, uint32_t n_buffers, uint64_t *ret_offsets);
+/** The same events placed so that buffers of one place may begin at different times and lie side by side in it (slices of an array that are fetched one by
+ * one): buffer b has sizes[b] bytes at within[b] of its place. Ours, for where the compiler's own offsets are not known: the lowest of several orders, each
+ * place as low as it goes without meeting another in space and time. Returns the height; UINT64_MAX, with no offset set, above 2^14 buffers. */
+EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within,
+                                 uint32_t n_buffers, uint64_t *ret_offsets);
+/** Step-wise live ranges to events: at every step first what starts, in the order (start, end, id), then what ends. Returns n_events; the events are owned by
+ * the caller. */
+EchXheapEvent *ech_xheap_events(const uint32_t *starts, const uint32_t *ends, const uint64_t *ids, uint32_t n_buffers,
+                                uint32_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

@@ -11,10 +11,10 @@ typedef struct EchDiag EchDiag;
 
 /** One counter. A row with @fatal_if_strict counts something lost or repaired; the others only tell. */
 typedef struct {
-    const char *name;      /**< Lower-case, underscores: "frees_of_unknown_addresses". */
-    uint64_t count;        /**< Times seen. */
-    bool fatal_if_strict;  /**< True for data dropped or repaired. */
-    const char *first;     /**< Where it was first seen, or NULL. */
+    const char *name;     /**< Lower-case, underscores: "frees_of_unknown_addresses". */
+    uint64_t count;       /**< Times seen. */
+    bool fatal_if_strict; /**< True for data dropped or repaired. */
+    const char *first;    /**< Where it was first seen, or NULL. */
 } EchDiagRow;
 
 EchDiag *ech_diag_new(void) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,3 +1,3 @@
 #include "sim/base/error.h"
 
-G_DEFINE_QUARK(ech-error-quark, ech_error)
+G_DEFINE_QUARK(ech - error - quark, ech_error)

@@ -141,8 +141,8 @@ bool ech_yaml_check_keys(const EchYamlNode *map, const char *what, const char *c
             continue;
         const char *nearest = ech_nearest_name(map->keys[i], keys);
         g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)keys);
-        ech_yaml_error(map->items[i], error, "%s%s'%s' is no key here; %s%s%s", what, *what ? ": " : "", map->keys[i], nearest ? "did you mean '" : "expected one of ",
-                       nearest ? nearest : all, nearest ? "'?" : "");
+        ech_yaml_error(map->items[i], error, "%s%s'%s' is no key here; %s%s%s", what, *what ? ": " : "", map->keys[i],
+                       nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
         return false;
     }
     return true;
@@ -468,8 +468,8 @@ bool ech_yaml_edit(EchYamlNode *root, const char *edit, GError **error)
             for (size_t i = 0; i < node->n; i++)
                 keys[i] = node->keys[i];
             const char *nearest = ech_nearest_name(steps[depth], keys);
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", place, steps[depth], nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                        nearest ? "'?" : "");
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", place, steps[depth], nearest ? "; did you mean '" : "",
+                        nearest ? nearest : "", nearest ? "'?" : "");
             return false;
         }
         if (!number || number->kind != ECH_YAML_SCALAR) {
@@ -478,7 +478,8 @@ bool ech_yaml_edit(EchYamlNode *root, const char *edit, GError **error)
         }
         char *scaled = ech_yaml_scale(number->text, value + 1);
         if (!scaled) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected two decimal numbers", place, number->text, value + 1);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected two decimal numbers", place, number->text,
+                        value + 1);
             return false;
         }
         set_scalar(number, scaled, place);
@@ -535,7 +536,8 @@ bool ech_yaml_edit(EchYamlNode *root, const char *edit, GError **error)
 
 static void print_text(GString *out, const char *text, bool quoted)
 {
-    bool plain = !quoted && *text && !strpbrk(text, ":#,[]{}&*!|>'\"%@`\\\n\t") && *text != ' ' && *text != '-' && *text != '?' && text[strlen(text) - 1] != ' ';
+    bool plain =
+        !quoted && *text && !strpbrk(text, ":#,[]{}&*!|>'\"%@`\\\n\t") && *text != ' ' && *text != '-' && *text != '?' && text[strlen(text) - 1] != ' ';
     if (plain) {
         g_string_append(out, text);
         return;

@@ -21,9 +21,9 @@ struct EchYamlNode {
     char **keys;         /**< MAP: keys[n]; NULL elsewhere. */
     EchYamlNode **items; /**< MAP values or LIST items: items[n]. */
     size_t n;
-    char *file;          /**< Name of the file, or "--set PATH=VALUE". */
-    uint32_t line;       /**< From 1; 0 for a node made by an edit. */
-    uint32_t column;     /**< From 1. */
+    char *file;      /**< Name of the file, or "--set PATH=VALUE". */
+    uint32_t line;   /**< From 1; 0 for a node made by an edit. */
+    uint32_t column; /**< From 1. */
 };
 
 /** Reads a document. @where names it in messages. ECH_ERROR_PARSE. */

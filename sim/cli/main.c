@@ -44,7 +44,8 @@ int main(int argc, char **argv)
                                               "usage: echelon VERB ...\n\n");
         for (size_t i = 0; i < n; i++)
             g_string_append_printf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-        g_string_append(out, "\n'echelon help VERB' tells the options of one. --print-man and --print-completion bash|zsh|fish print the manual and completions.\n");
+        g_string_append(out,
+                        "\n'echelon help VERB' tells the options of one. --print-man and --print-completion bash|zsh|fish print the manual and completions.\n");
         ech_cli_print(out->str);
         return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;
     } else {
@@ -57,6 +58,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         names[i] = verbs[i].name;
     const char *nearest = ech_nearest_name(name, names);
-    fprintf(stderr, "echelon: '%s' is no verb%s%s%s; 'echelon help' lists them\n", name, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    fprintf(stderr, "echelon: '%s' is no verb%s%s%s; 'echelon help' lists them\n", name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+            nearest ? "'?" : "");
     return ECH_EXIT_USAGE;
 }

@@ -82,7 +82,8 @@ static void roff_params(GString *out, const EchParam *params)
 
 GString *ech_cli_manual(void)
 {
-    GString *out = g_string_new(".TH ECHELON 1 \"\" \"echelon " ECH_VERSION "\" \"User Commands\"\n.SH NAME\nechelon \\- what\\-if simulator of accelerator memory hierarchies\n.SH SYNOPSIS\n");
+    GString *out = g_string_new(".TH ECHELON 1 \"\" \"echelon " ECH_VERSION
+                                "\" \"User Commands\"\n.SH NAME\nechelon \\- what\\-if simulator of accelerator memory hierarchies\n.SH SYNOPSIS\n");
     size_t n;
     const EchVerb *verbs = ech_verbs(&n);
     for (size_t i = 0; i < n; i++) {
@@ -90,7 +91,8 @@ GString *ech_cli_manual(void)
         append_roff(out, verbs[i].usage);
         g_string_append_c(out, '\n');
     }
-    g_string_append(out, ".SH DESCRIPTION\nReplays captured programs (JAX/XLA, PyTorch, CUDA) on a model of accelerator memory: would it fit, how fast would it be, and where would the bytes and the time go, "
+    g_string_append(out, ".SH DESCRIPTION\nReplays captured programs (JAX/XLA, PyTorch, CUDA) on a model of accelerator memory: would it fit, how fast would "
+                         "it be, and where would the bytes and the time go, "
                          "if the memory, the link, the allocator, the layout, the prefetching or the offloading were different?\n");
     for (size_t i = 0; i < n; i++) {
         g_string_append(out, ".SH ");
@@ -114,8 +116,10 @@ GString *ech_cli_manual(void)
     g_string_append(out, ".SH ENVIRONMENT\n");
     roff_row(out, "ECHELON_DEVICES", "folder in which device files are looked for first");
     roff_row(out, "ECHELON_TRACES", "folder in which traces named in experiments are looked for first");
-    g_string_append(out, ".SH EXAMPLES\n.nf\nechelon run \\-\\-trace step.hlo.txt.gz \\-\\-device tpu\\-v5e\nechelon run experiment.yaml \\-\\-set device.links.host.to_device=x0.5 \\-o out\n"
-                         "echelon alloc snapshot.pickle \\-\\-allocator pytorch: \\-\\-allocator jax\nechelon layout 'f32[4096,64]{1,0:T(8,128)}' \\-\\-device tpu\\-v5e\n.fi\n");
+    g_string_append(out, ".SH EXAMPLES\n.nf\nechelon run \\-\\-trace step.hlo.txt.gz \\-\\-device tpu\\-v5e\nechelon run experiment.yaml \\-\\-set "
+                         "device.links.host.to_device=x0.5 \\-o out\n"
+                         "echelon alloc snapshot.pickle \\-\\-allocator pytorch: \\-\\-allocator jax\nechelon layout 'f32[4096,64]{1,0:T(8,128)}' \\-\\-device "
+                         "tpu\\-v5e\n.fi\n");
     return out;
 }
 
@@ -133,10 +137,14 @@ static const char list_kinds[] = "devices allocators planners passes formats wri
 
 static GString *bash_completion(void)
 {
-    GString *out = g_string_new("# bash completion for echelon; written by echelon --print-completion bash\n_echelon()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} words=\n"
-                                "    case $before in\n    --device|-d) words=$(echelon list devices 2>/dev/null | awk '{print $1}') ;;\n    --allocator|-a|--host-allocator) words=$(echelon list allocators 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
-                                "    --planner) words=$(echelon list planners 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --pass|-p) words=$(echelon list passes 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
-                                "    --format|-f) words=$(echelon list formats 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --engine|-e) words='auto native simgrid cuda' ;;\n    esac\n"
+    GString *out = g_string_new("# bash completion for echelon; written by echelon --print-completion bash\n_echelon()\n{\n    local "
+                                "word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} words=\n"
+                                "    case $before in\n    --device|-d) words=$(echelon list devices 2>/dev/null | awk '{print $1}') ;;\n    "
+                                "--allocator|-a|--host-allocator) words=$(echelon list allocators 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
+                                "    --planner) words=$(echelon list planners 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --pass|-p) words=$(echelon list "
+                                "passes 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
+                                "    --format|-f) words=$(echelon list formats 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --engine|-e) words='auto "
+                                "native simgrid cuda' ;;\n    esac\n"
                                 "    if [ -n \"$words\" ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$word\")); return; fi\n"
                                 "    if [ \"$COMP_CWORD\" = 1 ]; then COMPREPLY=($(compgen -W '");
     size_t n;
@@ -147,12 +155,14 @@ static GString *bash_completion(void)
     for (size_t i = 0; i < n; i++) {
         g_autoptr(GString) words = g_string_new(NULL);
         options_of(&verbs[i], words_of, words);
-        g_string_append_printf(out, "    %s) words='%s%s%s' ;;\n", verbs[i].name, words->str, strcmp(verbs[i].name, "list") == 0 ? " " : "", strcmp(verbs[i].name, "list") == 0 ? list_kinds : "");
+        g_string_append_printf(out, "    %s) words='%s%s%s' ;;\n", verbs[i].name, words->str, strcmp(verbs[i].name, "list") == 0 ? " " : "",
+                               strcmp(verbs[i].name, "list") == 0 ? list_kinds : "");
     }
     g_string_append(out, "    help) words='");
     for (size_t i = 0; i < n; i++)
         g_string_append_printf(out, "%s%s", i ? " " : "", verbs[i].name);
-    g_string_append(out, "' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) COMPREPLY+=($(compgen -f -- \"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
+    g_string_append(out, "' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) COMPREPLY+=($(compgen -f -- "
+                         "\"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
     return out;
 }
 
@@ -162,7 +172,8 @@ GString *ech_cli_completion(const char *shell)
         return bash_completion();
     if (strcmp(shell, "zsh") == 0) {
         g_autoptr(GString) bash = bash_completion();
-        GString *out = g_string_new("#compdef echelon\n# zsh completion for echelon; written by echelon --print-completion zsh\nautoload -U +X bashcompinit && bashcompinit\n");
+        GString *out = g_string_new(
+            "#compdef echelon\n# zsh completion for echelon; written by echelon --print-completion zsh\nautoload -U +X bashcompinit && bashcompinit\n");
         g_string_append(out, bash->str);
         return out;
     }

@@ -21,10 +21,10 @@ enum { SEARCH_UNASKED = 200000 };
 enum { BEST_FIT_UNASKED = 50000 };
 
 typedef struct {
-    GArray *events;     /* EchAllocEvent: what is resident first */
-    GArray *after;      /* EchAllocEvent: without what is resident; only with start */
+    GArray *events;       /* EchAllocEvent: what is resident first */
+    GArray *after;        /* EchAllocEvent: without what is resident; only with start */
     EchAllocStart *start; /* what the recorded allocator held, or NULL */
-    EchTrace *trace;    /* for names, or NULL */
+    EchTrace *trace;      /* for names, or NULL */
     char *format;
     EchDiag *diag;
     bool is_program, without_residents;
@@ -39,13 +39,13 @@ typedef struct {
     EchAllocReport *report; /* or NULL */
     GArray *own;            /* EchAllocStat */
     char *note, *fault;
-    EchBytes smallest;      /* 0: not searched, or none */
+    EchBytes smallest; /* 0: not searched, or none */
     bool is_static;
-    char *misfit;           /* why it did not begin from the recorded start state, or NULL */
-    bool recorded;          /* began from the recorded start state */
+    char *misfit;             /* why it did not begin from the recorded start state, or NULL */
+    bool recorded;            /* began from the recorded start state */
     uint64_t compared, equal; /* recorded: allocations with a recorded address, and those placed there */
-    char *difference;       /* the first one that was not */
-    char *settings;         /* recorded: the settings taken from the recording */
+    char *difference;         /* the first one that was not */
+    char *settings;           /* recorded: the settings taken from the recording */
 } Result;
 
 static void input_clear(Input *input)
@@ -454,7 +454,8 @@ static void text_pins(GString *out, const Input *input, const EchMoment *moment,
 {
     for (uint32_t j = 0; j < MIN(n, most); j++) {
         g_autofree char *name = name_of(input, pins[j].id), *size = ech_format_bytes(pins[j].bytes);
-        g_string_append_printf(out, "%s %.40s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size, moment->event - MIN(moment->event, (uint64_t)pins[j].born));
+        g_string_append_printf(out, "%s %.40s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size,
+                               moment->event - MIN(moment->event, (uint64_t)pins[j].born));
     }
     if (n > most)
         g_string_append(out, ", ...");
@@ -463,7 +464,8 @@ static void text_pins(GString *out, const Input *input, const EchMoment *moment,
 /* Frames of the capture and of the allocator itself, which every stack begins with. */
 static bool is_plumbing(const char *frame)
 {
-    static const char *const words[] = {"torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "c10::", "at::detail::empty", "at::empty", "empty_strided", "empty_memory_format"};
+    static const char *const words[] = {"torch::unwind",     "CapturedTraceback", "gather_with_cpp", "CachingAllocator",   "c10::",
+                                        "at::detail::empty", "at::empty",         "empty_strided",   "empty_memory_format"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (strstr(frame, words[i]))
             return true;
@@ -501,18 +503,22 @@ static void text_failure(GString *out, const Input *input, const EchMoment *mome
         g_string_append_printf(out, ": %s asked for %.40s; what lives leaves no more than %s: only using less, or more memory, helps\n", asked, name, not_live);
         return;
     }
-    g_string_append_printf(out, ": %s asked for %.40s; %s are not in use, but fragmented: %s left on the device, %u free block%s, the largest %s\n", asked, name, not_live, device_free, moment->n_free,
-                           moment->n_free == 1 ? "" : "s", largest);
+    g_string_append_printf(out, ": %s asked for %.40s; %s are not in use, but fragmented: %s left on the device, %u free block%s, the largest %s\n", asked,
+                           name, not_live, device_free, moment->n_free, moment->n_free == 1 ? "" : "s", largest);
     if (moment->device_free >= moment->asked)
         g_string_append(out, "    of what is left on the device it takes nothing: it takes larger pieces at a time, or is at its limit\n");
     if (moment->hole.bytes == 0) {
         g_string_append(out, "    no segment is that large\n");
     } else if (moment->hole.used == 0) {
         g_autofree char *bytes = ech_format_bytes(moment->hole.bytes);
-        g_string_append_printf(out, "    %s are free in one piece in segment %u, but this allocator does not use them for such a request (other pool, other stream, or kept for larger ones)\n", bytes, moment->hole.segment);
+        g_string_append_printf(out,
+                               "    %s are free in one piece in segment %u, but this allocator does not use them for such a request (other pool, other stream, "
+                               "or kept for larger ones)\n",
+                               bytes, moment->hole.segment);
     } else {
         g_autofree char *bytes = ech_format_bytes(moment->hole.bytes), *used = ech_format_bytes(moment->hole.used);
-        g_string_append_printf(out, "    least in the way: %s of %s in segment %u, held by %u live block%s:", used, bytes, moment->hole.segment, moment->hole.n_blocks, moment->hole.n_blocks == 1 ? "" : "s");
+        g_string_append_printf(out, "    least in the way: %s of %s in segment %u, held by %u live block%s:", used, bytes, moment->hole.segment,
+                               moment->hole.n_blocks, moment->hole.n_blocks == 1 ? "" : "s");
         text_pins(out, input, moment, moment->hole_pins, moment->hole.n_blocks, 3);
         g_string_append_c(out, '\n');
         if (moment->hole.n_blocks)
@@ -523,8 +529,10 @@ static void text_failure(GString *out, const Input *input, const EchMoment *mome
 /* @brief: what led to it only, for failures after the first. */
 static void text_moment(GString *out, const Input *input, const EchMoment *moment, unsigned top, EchBytes capacity, bool brief)
 {
-    g_autofree char *reserved = ech_format_bytes(moment->stats.reserved), *live = ech_format_bytes(moment->stats.live), *waste = ech_format_bytes(moment->internal_waste);
-    g_autofree char *largest = ech_format_bytes(moment->stats.largest_free), *stranded = ech_format_bytes(moment->stranded), *cached = ech_format_bytes(moment->cached);
+    g_autofree char *reserved = ech_format_bytes(moment->stats.reserved), *live = ech_format_bytes(moment->stats.live),
+                    *waste = ech_format_bytes(moment->internal_waste);
+    g_autofree char *largest = ech_format_bytes(moment->stats.largest_free), *stranded = ech_format_bytes(moment->stranded),
+                    *cached = ech_format_bytes(moment->cached);
     g_string_append_printf(out, "  %s, event %" G_GUINT64_FORMAT, moment_names[moment->kind], moment->event);
     if (moment->kind == ECH_MOMENT_FAILURE)
         text_failure(out, input, moment, capacity);
@@ -532,11 +540,13 @@ static void text_moment(GString *out, const Input *input, const EchMoment *momen
         g_string_append_c(out, '\n');
     if (brief)
         return;
-    g_string_append_printf(out, "    reserved %s, allocated %s (%s of it waste), largest free %s, stranded %s, cached %s\n    [%s]\n", reserved, live, waste, largest, stranded, cached, moment->picture);
+    g_string_append_printf(out, "    reserved %s, allocated %s (%s of it waste), largest free %s, stranded %s, cached %s\n    [%s]\n", reserved, live, waste,
+                           largest, stranded, cached, moment->picture);
     for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
         const EchSegmentReport *segment = &moment->segments[i];
         g_autofree char *bytes = ech_format_bytes(segment->bytes), *free_bytes = ech_format_bytes(segment->bytes - segment->used);
-        g_string_append_printf(out, "    segment %u: %s of %s stranded by %u live block%s:", segment->segment, free_bytes, bytes, segment->n_blocks, segment->n_blocks == 1 ? "" : "s");
+        g_string_append_printf(out, "    segment %u: %s of %s stranded by %u live block%s:", segment->segment, free_bytes, bytes, segment->n_blocks,
+                               segment->n_blocks == 1 ? "" : "s");
         text_pins(out, input, moment, &moment->pins[segment->first_block], segment->n_blocks, 3);
         g_string_append_c(out, '\n');
     }
@@ -553,11 +563,13 @@ static void text_report(GString *out, const Input *input, const Result *result, 
         shown += moment->kind == ECH_MOMENT_FAILURE;
     }
     if (result->outcome.stats.failed > shown)
-        g_string_append_printf(out, "  %" G_GUINT64_FORMAT " more failure%s; --json lists them\n", result->outcome.stats.failed - shown, result->outcome.stats.failed - shown == 1 ? "" : "s");
+        g_string_append_printf(out, "  %" G_GUINT64_FORMAT " more failure%s; --json lists them\n", result->outcome.stats.failed - shown,
+                               result->outcome.stats.failed - shown == 1 ? "" : "s");
     if (report->map.n_rows == 0)
         return;
     g_autofree char *bytes = ech_format_bytes(report->map.bytes);
-    g_string_append_printf(out, "  addresses (%s ever reserved, high ones on top) over events: # in use, + mostly, : partly, . free, blank not reserved\n", bytes);
+    g_string_append_printf(out, "  addresses (%s ever reserved, high ones on top) over events: # in use, + mostly, : partly, . free, blank not reserved\n",
+                           bytes);
     for (uint32_t r = 0; r < report->map.n_rows; r++)
         g_string_append_printf(out, "    |%s|\n", report->map.rows[r]);
 }
@@ -566,7 +578,9 @@ static void print_text(const Input *input, const char *path, const GArray *resul
 {
     g_autoptr(GString) out = g_string_new(NULL);
     if (input->events->len == 0) {
-        g_string_append_printf(out, "%s: %s, without a single allocation of device memory; a memory snapshot, a profile with profile_memory=True or a compiled program has them\n", path, input->format);
+        g_string_append_printf(
+            out, "%s: %s, without a single allocation of device memory; a memory snapshot, a profile with profile_memory=True or a compiled program has them\n",
+            path, input->format);
         ech_cli_print(out->str);
         return;
     }
@@ -574,22 +588,24 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n", path, input->format, input->events->len, room, least);
     if (input->is_program) {
         g_autofree char *resident = ech_format_bytes(input->resident);
-        g_string_append_printf(out, "arguments and constants, %s, %s; loop bodies once\n", resident, input->without_residents ? "are left out" : "come first and stay");
+        g_string_append_printf(out, "arguments and constants, %s, %s; loop bodies once\n", resident,
+                               input->without_residents ? "are left out" : "come first and stay");
     }
     g_string_append_c(out, '\n');
     int width = 20;
     for (guint i = 0; i < results->len; i++)
         width = MAX(width, (int)MIN(strlen(g_array_index(results, Result, i).spec), (size_t)100));
-    g_string_append_printf(out, "%-*s %8s %11s %11s %7s %11s %11s %9s%s %9s\n", width, "allocator", "failed", "peak live", "reserved", "frag", "waste", "largest", "segments",
-                           searched ? "    smallest" : "", "events/s");
+    g_string_append_printf(out, "%-*s %8s %11s %11s %7s %11s %11s %9s%s %9s\n", width, "allocator", "failed", "peak live", "reserved", "frag", "waste",
+                           "largest", "segments", searched ? "    smallest" : "", "events/s");
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
         const EchAllocStats *stats = &result->outcome.stats;
-        g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *waste = ech_format_bytes(stats->waste_at_peak);
+        g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved),
+                        *waste = ech_format_bytes(stats->waste_at_peak);
         g_autofree char *largest = ech_format_bytes(stats->largest_free), *smallest = ech_format_bytes(result->smallest);
         g_autofree char *rate = result->outcome.seconds > 0 ? ech_format_count((double)result->outcome.events / result->outcome.seconds, "") : g_strdup("-");
-        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, width, result->spec, stats->failed, live, reserved, 100 * fragmentation(stats), waste,
-                               largest, stats->segments_allocated);
+        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, width, result->spec, stats->failed, live,
+                               reserved, 100 * fragmentation(stats), waste, largest, stats->segments_allocated);
         if (searched)
             g_string_append_printf(out, " %11s", result->smallest ? smallest : "none");
         g_string_append_printf(out, " %9s\n", rate);
@@ -597,9 +613,10 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
         if (result->recorded)
-            g_string_append_printf(out, "\n%s: from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " allocations at their recorded addresses%s%s%s%s\n",
-                                   result->spec, result->equal, result->compared, result->settings ? "; settings " : "", result->settings ? result->settings : "",
-                                   result->difference ? "\n  first difference: " : "", result->difference ? result->difference : "");
+            g_string_append_printf(
+                out, "\n%s: from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " allocations at their recorded addresses%s%s%s%s\n",
+                result->spec, result->equal, result->compared, result->settings ? "; settings " : "", result->settings ? result->settings : "",
+                result->difference ? "\n  first difference: " : "", result->difference ? result->difference : "");
         if (result->note)
             g_string_append_printf(out, "\n%s: %s\n", result->spec, result->note);
         if (result->fault)
@@ -611,12 +628,14 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
         if (result->outcome.fragmented)
-            g_string_append_printf(out, "\n%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " failures are fragmentation: enough bytes were free%s", result->spec, result->outcome.fragmented,
-                                   result->outcome.stats.failed, result->report ? "" : "; --report says what stood in the way");
+            g_string_append_printf(out, "\n%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " failures are fragmentation: enough bytes were free%s",
+                                   result->spec, result->outcome.fragmented, result->outcome.stats.failed,
+                                   result->report ? "" : "; --report says what stood in the way");
         explained |= result->report != NULL;
     }
     if (explained)
-        g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events");
+        g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live "
+                             "block; age: in events");
     if (out->str[out->len - 1] != '\n')
         g_string_append_c(out, '\n');
     ech_cli_print(out->str);
@@ -650,7 +669,8 @@ static void compare_recorded(const Input *input, const GArray *events, const GAr
             ret->equal++;
         } else if (!ret->difference) {
             g_autofree char *here = item->fit == ECH_FIT_OK ? g_strdup_printf("0x%" G_GINT64_MODIFIER "x", item->placement.address) : g_strdup("nowhere");
-            ret->difference = g_strdup_printf("allocation %u (#%u, %" G_GUINT64_FORMAT " bytes): recorded at 0x%" G_GINT64_MODIFIER "x, here %s", i, id, buffer->bytes, buffer->address, here);
+            ret->difference = g_strdup_printf("allocation %u (#%u, %" G_GUINT64_FORMAT " bytes): recorded at 0x%" G_GINT64_MODIFIER "x, here %s", i, id,
+                                              buffer->bytes, buffer->address, here);
         }
     }
 }
@@ -691,7 +711,8 @@ static bool run_static(const Input *input, const char *spec, unsigned number, co
             return false;
         }
         if (known < k)
-            ret->note = g_strdup_printf("the compiler's own assignment; it does not place %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " buffers", k - known, k);
+            ret->note =
+                g_strdup_printf("the compiler's own assignment; it does not place %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " buffers", k - known, k);
         else
             ret->note = g_strdup("the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once");
         /* It is one request: all of it fits or none. Temporaries may lie in donated arguments, so without those only the sum counts. */
@@ -715,7 +736,10 @@ static bool run_static(const Input *input, const char *spec, unsigned number, co
             for (uint32_t heap = 0; heap < plan->heaps[i]; heap++)
                 plan->offsets[i] = ech_bytes_add(plan->offsets[i], plan->heap_bytes[heap]);
         }
-        ret->note = g_strdup_printf("%s, all lifetimes known in advance%s", planner, plan->proved_optimal ? "; proved lowest" : plan->out_of_time ? "; best found in the time given" : "");
+        ret->note = g_strdup_printf("%s, all lifetimes known in advance%s", planner,
+                                    plan->proved_optimal ? "; proved lowest"
+                                    : plan->out_of_time  ? "; best found in the time given"
+                                                         : "");
         ret->outcome = ech_alloc_run_fixed(events, n, plan->offsets, job->capacity, placed);
         ret->outcome.seconds = seconds;
     }
@@ -825,14 +849,17 @@ int ech_verb_alloc(int argc, char **argv)
     gboolean json = FALSE, report = FALSE, search = FALSE, strict = FALSE, fresh = FALSE, temporaries = FALSE;
     gint top = 5;
     const GOptionEntry entries[] = {
-        {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs, "NAME, NAME:KEY=VALUE,... or a framework's own settings; plan:PLANNER for a static plan, compiler for the program's own; may be repeated", "SPEC"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs,
+         "NAME, NAME:KEY=VALUE,... or a framework's own settings; plan:PLANNER for a static plan, compiler for the program's own; may be repeated", "SPEC"},
         {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "Bytes of device memory (default: what --device has available, else 80GiB)", "BYTES"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "The machine: its memory is the capacity; compiled programs may need it", "NAME"},
-        {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "Write where each allocation went; the second allocator's go to OUT.csv.2, and so on", "OUT.csv"},
+        {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "Write where each allocation went; the second allocator's go to OUT.csv.2, and so on",
+         "OUT.csv"},
         {"report", 'r', 0, G_OPTION_ARG_NONE, &report, "Explain fragmentation at the peak, at failures and at the end (with --json: a time series too)", NULL},
         {"smallest", 's', 0, G_OPTION_ARG_NONE, &search, "Search the smallest capacity at which nothing fails", NULL},
         {"fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, "Memory snapshots: begin empty, not from the start state the recording implies", NULL},
-        {"temporaries", 0, 0, G_OPTION_ARG_NONE, &temporaries, "Only what is allocated while the trace runs: without arguments, constants and what is resident at the start", NULL},
+        {"temporaries", 0, 0, G_OPTION_ARG_NONE, &temporaries,
+         "Only what is allocated while the trace runs: without arguments, constants and what is resident at the start", NULL},
         {"top", 0, 0, G_OPTION_ARG_INT, &top, "Segments and blocks to name in the report (default 5)", "N"},
         {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "Which of the trace's memories (default: the device's main one)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
@@ -860,7 +887,13 @@ int ech_verb_alloc(int argc, char **argv)
         return ech_cli_fail(error);
     /* A program's table shows what each needs: reserved bytes of a pool that is taken whole at the start say nothing. */
     char *of_trace[] = {(char[]){"bfc"}, (char[]){"pytorch"}, NULL};
-    char *of_program[] = {(char[]){"bfc"}, (char[]){"pytorch"}, (char[]){"pytorch:expandable_segments:True"}, (char[]){"plan"}, (char[]){"plan:exact:step_limit=200000"}, (char[]){"compiler"}, NULL};
+    char *of_program[] = {(char[]){"bfc"},
+                          (char[]){"pytorch"},
+                          (char[]){"pytorch:expandable_segments:True"},
+                          (char[]){"plan"},
+                          (char[]){"plan:exact:step_limit=200000"},
+                          (char[]){"compiler"},
+                          NULL};
     if (input.is_program && input.compiler_bytes == 0)
         of_program[G_N_ELEMENTS(of_program) - 2] = NULL;
     char **default_specs = input.is_program ? of_program : of_trace;
@@ -881,7 +914,8 @@ int ech_verb_alloc(int argc, char **argv)
     const EchDiagRow *rows = ech_diag_rows(input.diag, &n_rows);
     for (size_t i = 0; i < n_rows; i++) {
         if (rows[i].fatal_if_strict)
-            fprintf(stderr, "echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", rest[0], rows[i].count, rows[i].name, rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
+            fprintf(stderr, "echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", rest[0], rows[i].count, rows[i].name, rows[i].first ? ", first at " : "",
+                    rows[i].first ? rows[i].first : "");
     }
     if (json)
         print_json(&input, results, job.capacity, bound, (unsigned)top, job.search);

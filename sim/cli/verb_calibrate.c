@@ -52,8 +52,8 @@ static void capture_case(const EchGpuSuiteOptions *options, const char *device)
     g_autofree char *program = g_file_read_link("/proc/self/exe", NULL), *trace = g_build_filename(options->folder, "streaming-2-buffers.ech", NULL);
     g_autofree char *out = g_build_filename(options->folder, "streaming-2-buffers", NULL);
     g_autoptr(GError) error = NULL;
-    g_autoptr(GSubprocess) child = program ? g_subprocess_new(G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &error, program, "capture", "-o", out, "--", program, "validate", trace, "--device",
-                                                              device, "--engine", "cuda", "--repeat", "2", NULL)
+    g_autoptr(GSubprocess) child = program ? g_subprocess_new(G_SUBPROCESS_FLAGS_STDOUT_SILENCE, &error, program, "capture", "-o", out, "--", program,
+                                                              "validate", trace, "--device", device, "--engine", "cuda", "--repeat", "2", NULL)
                                            : NULL;
     if (!child || !g_subprocess_wait_check(child, NULL, &error))
         fprintf(stderr, "echelon calibrate: no capture: %s\n", error ? error->message : "the program does not find itself");
@@ -76,7 +76,8 @@ static int run_suite(EchGpuSuiteOptions *options)
     capture_case(options, suite->device_path);
     g_autofree char *text = g_strdup_printf("%s\n%s", suite->calibration, suite->table);
     ech_cli_print(text);
-    fprintf(stderr, "wrote %s: device.yaml, table.md, traces (.ech), comparisons (.json); %zu of %zu cases missed their goal\n", options->folder, suite->missed, suite->n_cases);
+    fprintf(stderr, "wrote %s: device.yaml, table.md, traces (.ech), comparisons (.json); %zu of %zu cases missed their goal\n", options->folder, suite->missed,
+            suite->n_cases);
     return suite->missed > 0 ? ECH_EXIT_FAILED : ECH_EXIT_DONE;
 }
 
@@ -88,7 +89,8 @@ int ech_verb_calibrate(int argc, char **argv)
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "device file to write; without it the file goes to the terminal", "DEVICE.yaml"},
         {"name", 'n', 0, G_OPTION_ARG_STRING, &name, "name of the device (default: the file's, else the GPU's)", "NAME"},
         {"gpu", 'g', 0, G_OPTION_ARG_INT, &gpu, "ordinal of the GPU", "N"},
-        {"suite", 's', 0, G_OPTION_ARG_FILENAME, &suite, "also replay a set of traces and the programs given, and leave file, traces, captures and a table in a folder", "DIR"},
+        {"suite", 's', 0, G_OPTION_ARG_FILENAME, &suite,
+         "also replay a set of traces and the programs given, and leave file, traces, captures and a table in a folder", "DIR"},
         {"repeat", 0, 0, G_OPTION_ARG_INT, &repeats, "suite: measured replays of each (10)", "N"},
         G_OPTION_ENTRY_NULL,
     };
@@ -104,7 +106,8 @@ int ech_verb_calibrate(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     if (suite)
-        return run_suite(&(EchGpuSuiteOptions){.gpu = (uint64_t)gpu, .folder = suite, .name = name, .command = command, .programs = (const char *const *)rest, .repeats = (uint64_t)repeats});
+        return run_suite(&(EchGpuSuiteOptions){
+            .gpu = (uint64_t)gpu, .folder = suite, .name = name, .command = command, .programs = (const char *const *)rest, .repeats = (uint64_t)repeats});
     GError *error = NULL;
     g_autofree char *folder = output ? g_path_get_dirname(output) : NULL;
     if (folder && g_access(folder, W_OK) != 0)

@@ -20,7 +20,8 @@ static bool is_device(const char *path, char **ret_text, gsize *ret_n)
 {
     g_autofree char *text = NULL;
     GStatBuf status;
-    if (g_stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 1 << 20 || !g_file_get_contents(path, &text, ret_n, NULL) || !ech_gpu_target_probe(text, *ret_n))
+    if (g_stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 1 << 20 || !g_file_get_contents(path, &text, ret_n, NULL) ||
+        !ech_gpu_target_probe(text, *ret_n))
         return false;
     *ret_text = g_steal_pointer(&text);
     return true;
@@ -57,7 +58,9 @@ static EchTrace *lower(EchProgram *program, const char *device_name, uint64_t tr
             return NULL;
         EchLowerOptions options = {.loop_trips = trips};
         trace = ech_program_lower(program, NULL, &options, diag, error);
-        ech_diag_remark(diag, "an XLA program, lowered for no chip in particular (it does not name its own): kernels have operations and bytes, but not the compiler's times%s; --device gives them",
+        ech_diag_remark(diag,
+                        "an XLA program, lowered for no chip in particular (it does not name its own): kernels have operations and bytes, but not the "
+                        "compiler's times%s; --device gives them",
                         program->assignment ? "" : ", and buffers no offsets");
     }
     ech_diag_remark(diag, "'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original");
@@ -76,7 +79,8 @@ static EchTrace *only_device(const EchTrace *trace, uint32_t ordinal, GError **e
         }
         g_string_append_printf(list, "%s%u", i ? ", " : "", devices[i]);
     }
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--capture-device %u: nothing ran there; expected one of %s", ordinal, n ? list->str : "none: no device ran anything");
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--capture-device %u: nothing ran there; expected one of %s", ordinal,
+                n ? list->str : "none: no device ran anything");
     return NULL;
 }
 
@@ -85,8 +89,8 @@ static void tell(const EchDiag *diag)
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(diag, &n);
     for (size_t i = 0; i < n; i++)
-        fprintf(stderr, "%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count, rows[i].first ? ", first at " : "",
-                rows[i].first ? rows[i].first : "");
+        fprintf(stderr, "%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count,
+                rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
     for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
         fprintf(stderr, "%s\n", *remark);
 }
@@ -124,7 +128,8 @@ int ech_verb_import(int argc, char **argv)
         {"to", 0, 0, G_OPTION_ARG_STRING, &to, "Write this format ('echelon list writers'), whatever the ending", "FORMAT"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside,
+         "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
         {"capture-device", 0, 0, G_OPTION_ARG_INT, &ordinal, "Keep only this device of a capture of several", "N"},
@@ -150,7 +155,8 @@ int ech_verb_import(int argc, char **argv)
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import)
         return ech_cli_fail(error);
-    g_autoptr(EchTrace) trace = NULL, bare = import->program ? lower(import->program, device, (uint64_t)trips, import->diag, &error) : ech_trace_ref(import->trace);
+    g_autoptr(EchTrace) trace = NULL,
+                        bare = import->program ? lower(import->program, device, (uint64_t)trips, import->diag, &error) : ech_trace_ref(import->trace);
     if (bare && import->program && import->resident) {
         EchTrace *merged = ech_import_add_resident(bare, import->resident, import->diag, &error);
         ech_trace_unref(bare);

@@ -17,7 +17,7 @@ typedef struct {
     EchId name;
     const char *text; /* of the name: equal totals are ordered by it, not by an id that a file may renumber */
     uint8_t kind;
-    uint32_t device; /* 0 where the row is of all devices */
+    uint32_t device;   /* 0 where the row is of all devices */
     GArray *durations; /* EchTime */
     EchTime total;
 } NameRow;
@@ -481,8 +481,8 @@ static void text_names(GString *out, const EchTrace *trace, const GPtrArray *nam
         if (shown++ == 0)
             g_string_append_printf(out, "%s\n       count       median        total  name\n", title);
         g_autofree char *middle = fine_time(median(row->durations)), *total = fine_time(row->total), *name = short_name(trace, row->name);
-        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s\n", row->durations->len, middle, total, row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind),
-                               row->kind == ECH_OP_MARK ? "" : " ", name);
+        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s\n", row->durations->len, middle, total,
+                               row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind), row->kind == ECH_OP_MARK ? "" : " ", name);
         text_name_devices(out, by_device, row);
     }
     if (more)
@@ -497,10 +497,13 @@ static void text_transfers(GString *out, const EchTrace *trace)
                              "       count         size    in flight       waited         rate  copy\n");
     for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++) {
         const EchTransferRow *row = &transfers->rows[i];
-        g_autofree char *size = row->bytes ? ech_format_bytes(row->bytes) : g_strdup("-"), *flight = fine_time(row->in_flight), *waited = fine_time(row->waited), *name = short_name(trace, row->name);
-        g_autofree char *rate = row->in_flight > 0 && row->bytes ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
-        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s %12s %12s  %s to %s, %s%s%s%s%s: %s\n", row->count, size, flight, waited, rate, row->from, row->to,
-                               ech_overlap_name(row->overlap), row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " " : "",
+        g_autofree char *size = row->bytes ? ech_format_bytes(row->bytes) : g_strdup("-"), *flight = fine_time(row->in_flight),
+                        *waited = fine_time(row->waited), *name = short_name(trace, row->name);
+        g_autofree char *rate =
+            row->in_flight > 0 && row->bytes ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
+        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s %12s %12s  %s to %s, %s%s%s%s%s: %s\n", row->count, size, flight, waited, rate,
+                               row->from, row->to, ech_overlap_name(row->overlap),
+                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " " : "",
                                row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->to : "",
                                row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " to " : "",
                                row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->from : "", name);
@@ -596,7 +599,8 @@ static void text_rows(GString *out, const char *title, const EchDiag *diag, bool
             g_string_append_printf(out, "%s\n", title);
         title = NULL;
         g_autofree char *name = g_utf8_make_valid(rows[i].name, -1);
-        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT "  %s%s%s\n", rows[i].count, name, rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
+        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT "  %s%s%s\n", rows[i].count, name, rows[i].first ? ", first at " : "",
+                               rows[i].first ? rows[i].first : "");
     }
 }
 
@@ -630,7 +634,8 @@ static void text_device(GString *out, const EchDevice *device)
 {
     for (size_t i = 0; i < device->n_memories; i++) {
         const EchMemory *m = &device->memories[i];
-        g_autofree char *size = ech_format_bytes(m->capacity), *read = m->read ? ech_format_rate(m->read) : g_strdup("unlimited"), *write = m->write ? ech_format_rate(m->write) : g_strdup("unlimited");
+        g_autofree char *size = ech_format_bytes(m->capacity), *read = m->read ? ech_format_rate(m->read) : g_strdup("unlimited"),
+                        *write = m->write ? ech_format_rate(m->write) : g_strdup("unlimited");
         g_string_append_printf(out, "  memory %-15s %12s, read %s, written %s\n", m->name, size, read, write);
     }
     for (size_t i = 0; i < device->n_links; i++) {
@@ -723,7 +728,8 @@ int ech_verb_info(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside,
+         "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},

@@ -69,8 +69,8 @@ static void add_text(GString *out, const Row *row, bool gpu)
 {
     const EchLayoutAdvice *advice = &row->advice;
     g_autofree char *text = ech_layout_print(&row->layout), *dense = ech_format_bytes(advice->dense), *padded = ech_format_bytes(advice->padded);
-    g_string_append_printf(out, "%s\n  %" G_GUINT64_FORMAT " bytes dense (%s), %" G_GUINT64_FORMAT " padded (%s): %.1f%% waste, %.3fx\n", text, advice->dense, dense, advice->padded, padded,
-                           100 * advice->waste, advice->dense > 0 ? (double)advice->padded / (double)advice->dense : 1.0);
+    g_string_append_printf(out, "%s\n  %" G_GUINT64_FORMAT " bytes dense (%s), %" G_GUINT64_FORMAT " padded (%s): %.1f%% waste, %.3fx\n", text, advice->dense,
+                           dense, advice->padded, padded, 100 * advice->waste, advice->dense > 0 ? (double)advice->padded / (double)advice->dense : 1.0);
     const EchLayoutDimension *worst = NULL;
     unsigned at = 0;
     for (unsigned i = 0; i < advice->rank; i++) {
@@ -96,7 +96,9 @@ static void add_text(GString *out, const Row *row, bool gpu)
     if (gpu && row->layout.rank > 0) {
         EchGpuAlignment alignment = ech_gpu_alignment(row->layout.dims[row->layout.order[0]], ech_layout_element_bits(&row->layout));
         g_string_append_printf(out, "  tensor cores: rows of %" G_GUINT64_FORMAT " bytes, %s", alignment.row_bytes,
-                               alignment.best ? "a multiple of 128: best" : alignment.usable ? "a multiple of 16: usable" : "not a multiple of 16: slow path");
+                               alignment.best     ? "a multiple of 128: best"
+                               : alignment.usable ? "a multiple of 16: usable"
+                                                  : "not a multiple of 16: slow path");
         if (!alignment.best)
             g_string_append_printf(out, "; next best width %" G_GUINT64_FORMAT, alignment.next_best);
         g_string_append(out, "\n");

@@ -212,7 +212,8 @@ static bool list_engines(Writer *writer, GError **error)
     EchCuGpu gpu;
     const EchCuDriver *driver = ech_cuda_driver(&no_gpu);
     bool present = driver && ech_cuda_open(driver, 0, &gpu, &no_gpu);
-    g_autofree char *cuda = present ? g_strdup_printf("replays for real on %s; it measures, the others predict", gpu.name) : g_strdup_printf("cannot be used here: %s", no_gpu->message);
+    g_autofree char *cuda = present ? g_strdup_printf("replays for real on %s; it measures, the others predict", gpu.name)
+                                    : g_strdup_printf("cannot be used here: %s", no_gpu->message);
     if (present)
         ech_cuda_close(driver, &gpu);
     const Row rows[] = {
@@ -229,7 +230,8 @@ static const struct {
     const char *name;
     bool (*list)(Writer *writer, GError **error);
 } kinds[] = {
-    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes}, {"formats", list_formats}, {"writers", list_writers}, {"engines", list_engines}, {"experiments", list_experiments},
+    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes},
+    {"formats", list_formats}, {"writers", list_writers},       {"engines", list_engines},   {"experiments", list_experiments},
 };
 
 int ech_verb_list(int argc, char **argv)
@@ -253,7 +255,8 @@ int ech_verb_list(int argc, char **argv)
     if (!rest[0] || rest[1] || kind == G_N_ELEMENTS(kinds)) {
         const char *nearest = rest[0] ? ech_nearest_name(rest[0], names) : NULL;
         g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
-        fprintf(stderr, "echelon list: %s%s%s\n", nearest && !rest[1] ? "did you mean '" : "expected one of ", nearest && !rest[1] ? nearest : all, nearest && !rest[1] ? "'?" : "");
+        fprintf(stderr, "echelon list: %s%s%s\n", nearest && !rest[1] ? "did you mean '" : "expected one of ", nearest && !rest[1] ? nearest : all,
+                nearest && !rest[1] ? "'?" : "");
         return ECH_EXIT_USAGE;
     }
     g_autoptr(JsonBuilder) builder = json ? json_builder_new() : NULL;

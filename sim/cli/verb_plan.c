@@ -162,7 +162,10 @@ static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_
     g_autofree char *height = ech_format_bytes(plan->height), *bound = ech_format_bytes(plan->lower_bound);
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %zu buffers\n", ech_planner_name(planner), n_rows);
-    g_string_append_printf(out, "  height       %s (%" G_GUINT64_FORMAT " bytes)%s\n", height, plan->height, plan->proved_optimal ? ", proved lowest" : plan->out_of_time ? ", time is up" : "");
+    g_string_append_printf(out, "  height       %s (%" G_GUINT64_FORMAT " bytes)%s\n", height, plan->height,
+                           plan->proved_optimal ? ", proved lowest"
+                           : plan->out_of_time  ? ", time is up"
+                                                : "");
     g_string_append_printf(out, "  lower bound  %s (%" G_GUINT64_FORMAT " bytes)", bound, plan->lower_bound);
     if (plan->lower_bound > 0)
         g_string_append_printf(out, ", %.2f %% below the height", 100.0 * (1.0 - (double)plan->lower_bound / (double)plan->height));

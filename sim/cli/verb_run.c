@@ -64,8 +64,10 @@ static bool write_run(const char *folder, const EchReport *report, const char *j
     g_autoptr(GString) details = ech_report_details(report, HTML_SPANS);
     g_autoptr(GString) html = ech_report_html(json, details->str);
     return ech_output_write(output, "run.json", json, strlen(json), error) && ech_output_write(output, "summary.txt", summary, strlen(summary), error) &&
-           ech_output_write(output, "report.html", html->str, html->len, error) && ech_output_write(output, "details.json", details->str, details->len, error) &&
-           write_gzip(output, "timeline.json.gz", chrome->str, chrome->len, error) && ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error) &&
+           ech_output_write(output, "report.html", html->str, html->len, error) &&
+           ech_output_write(output, "details.json", details->str, details->len, error) &&
+           write_gzip(output, "timeline.json.gz", chrome->str, chrome->len, error) &&
+           ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error) &&
            write_gzip(output, "time.pprof.gz", time->data, time->len, error) && write_gzip(output, "memory.pprof.gz", memory->data, memory->len, error) &&
            ech_output_commit(output, error);
 }
@@ -126,14 +128,16 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
     g_autofree char *heading = g_strjoinv(", ", experiment->axes);
     g_autoptr(GString) table = ech_report_table(heading, rows, n);
     size_t n_steps;
-    g_autofree EchExplainStep *steps = ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n_steps);
+    g_autofree EchExplainStep *steps =
+        ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n_steps);
     g_autoptr(GString) changes = ech_explain_text(rows, steps, n_steps);
     g_autofree char *text = g_strdup_printf("%s\n\n%s\n  What changed, and why\n%s", experiment->title, table->str, changes->str);
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
         g_autoptr(GString) html = ech_report_html(json, "{}");
-        ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) && ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
+        ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) &&
+             ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
         for (size_t i = 0; ok && i < n; i++) {
             g_autofree char *name = g_strdup_printf("%03zu/run.json", i);
             ok = !points[i].json || ech_output_write(output, name, points[i].json, strlen(points[i].json), &error);

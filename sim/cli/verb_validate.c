@@ -49,7 +49,8 @@ static EchValidation *validate(const char *path, const char *format, const EchDe
     g_autoptr(EchImport) import = ech_import_file(path, format, &options, error);
     if (import == NULL)
         return NULL;
-    EchValidation *validation = import->program ? ech_validate_program(import->program, device, own_tiles, error) : ech_validate_trace(import->trace, device, error);
+    EchValidation *validation =
+        import->program ? ech_validate_program(import->program, device, own_tiles, error) : ech_validate_trace(import->trace, device, error);
     if (!validation)
         g_prefix_error(error, "%s: ", path);
     return validation;
@@ -70,7 +71,8 @@ int ech_verb_validate(int argc, char **argv)
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &allocator, "cuda: who allocates: platform, cuda_async, vmm, or an allocator of ours over an arena", "SPEC"},
         {"cuda", 0, 0, G_OPTION_ARG_STRING, &cuda, "cuda: options of the engine ('echelon list engines')", "KEY=VALUE,..."},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "Write a page with the scatter, the scatter alone, or all pairs, by the file's ending", "FILE.html|.svg|.json|.csv"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "Write a page with the scatter, the scatter alone, or all pairs, by the file's ending",
+         "FILE.html|.svg|.json|.csv"},
         {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
         G_OPTION_ENTRY_NULL,
     };

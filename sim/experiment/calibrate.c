@@ -23,7 +23,7 @@ typedef struct {
     EchCuPointer a, b, sink; /* Two halves of the device memory in use */
     EchBytes half;           /* Bytes of each, a power of two */
     void *pinned[2], *pageable;
-    EchBytes host_bytes;     /* Of each, a power of two */
+    EchBytes host_bytes; /* Of each, a power of two */
     const EchCuBlas *blas;
     EchCuBlasHandle handle;
     EchCuPointer workspace;
@@ -574,7 +574,8 @@ static bool measure_interference(Bench *b, GError **error)
                     return false;
             }
             if (!CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
-                !CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) || !CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) ||
+                !CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) ||
+                !CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) ||
                 !elapsed(b, b->events[0][0], b->events[0][1], &times[beside][r], error))
                 return false;
         }
@@ -611,8 +612,9 @@ static bool load_kernels(Bench *b, GError **error)
     const struct {
         const char *name;
         EchCuFunction *function;
-    } kernels[] = {{"echelon_stream", &b->stream_kernel}, {"echelon_strided", &b->strided}, {"echelon_random", &b->random}, {"echelon_chase", &b->chase}, {"echelon_fma", &b->fma},
-                   {"echelon_fma64", &b->fma64}, {"echelon_exp", &b->exponential}, {"echelon_mma", &b->mma}, {"echelon_spin", &b->spin}};
+    } kernels[] = {{"echelon_stream", &b->stream_kernel}, {"echelon_strided", &b->strided}, {"echelon_random", &b->random},
+                   {"echelon_chase", &b->chase},          {"echelon_fma", &b->fma},         {"echelon_fma64", &b->fma64},
+                   {"echelon_exp", &b->exponential},      {"echelon_mma", &b->mma},         {"echelon_spin", &b->spin}};
     if (!CU(b, module_load, "loading kernels", error, &b->module, ech_cuda_kernels_ptx))
         return false;
     for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++) {
@@ -717,8 +719,9 @@ static bool measure_pageable(Bench *b, GError **error)
 EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, void *data, GError **error)
 {
     static bool (*const steps[])(Bench * b, GError * *error) = {
-        set_up,         measure_launches, warm_up,       measure_launches, measure_graph,   measure_allocations,  measure_pinned,
-        measure_pageable, measure_both_ways, measure_engines, measure_memory, measure_cache, measure_latency, measure_arithmetic, measure_matrix, measure_interference,
+        set_up,          measure_launches,   warm_up,           measure_launches,     measure_graph,  measure_allocations,
+        measure_pinned,  measure_pageable,   measure_both_ways, measure_engines,      measure_memory, measure_cache,
+        measure_latency, measure_arithmetic, measure_matrix,    measure_interference,
     };
     g_autoptr(EchCalibration) result = g_new0(EchCalibration, 1);
     Bench b = {.cu = ech_cuda_driver(error), .result = result};
@@ -756,7 +759,8 @@ static void add_figure(Writer *w, const char *indent, const char *key, double va
         decimals = number[length - 1] == '.' ? 0 : decimals;
         number[--length] = '\0';
     }
-    g_string_append_printf(w->text, "%s%s: {value: %s%s, source: \"%s, median of %u, spread %.1f %%%s%s\"}\n", indent, key, number, unit, w->how, figure.n, 100 * figure.spread, *note ? ", " : "", note);
+    g_string_append_printf(w->text, "%s%s: {value: %s%s, source: \"%s, median of %u, spread %.1f %%%s%s\"}\n", indent, key, number, unit, w->how, figure.n,
+                           100 * figure.spread, *note ? ", " : "", note);
 }
 
 static void add_rate(Writer *w, const char *indent, const char *key, EchFigure figure, const char *note)
@@ -1031,7 +1035,8 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "a launch in a graph", c->graph_launch);
     time_line(text, "cudaMalloc of 2 MiB (host)", c->malloc);
     time_line(text, "cudaMallocAsync of 2 MiB (host)", c->malloc_async);
-    static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64", "matrix products s8"};
+    static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64",
+                                        "matrix products s8"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
         ops_line(text, names[i], c->matrix[i]);
     ops_line(text, "mma.sync bf16, a kernel of ours", c->tensor);

@@ -12,9 +12,9 @@
 
 /** Half the middle half of the repeats as a share of their median: what the spreads below are. */
 typedef struct {
-    double median;  /**< Nanoseconds, or units a second where the member says so. */
-    double spread;  /**< 0..1 */
-    unsigned n;     /**< Repeats; 0: not measured. */
+    double median; /**< Nanoseconds, or units a second where the member says so. */
+    double spread; /**< 0..1 */
+    unsigned n;    /**< Repeats; 0: not measured. */
 } EchFigure;
 
 enum { ECH_CALIBRATE_MOST_SIZES = 16 };
@@ -24,33 +24,33 @@ typedef struct {
     EchBytes bytes[ECH_CALIBRATE_MOST_SIZES];
     EchFigure time[ECH_CALIBRATE_MOST_SIZES]; /**< Of one copy of so many bytes, one after the other in a queue. */
     size_t n;
-    double rate;    /**< Bytes a second: of the growth between the largest and a quarter of it. */
-    double setup;   /**< Nanoseconds that the largest copy takes beyond its bytes at that rate; at least 0. */
+    double rate;  /**< Bytes a second: of the growth between the largest and a quarter of it. */
+    double setup; /**< Nanoseconds that the largest copy takes beyond its bytes at that rate; at least 0. */
 } EchCopyCurve;
 
 /** What was measured. Rates are bytes or operations a second. */
 typedef struct {
-    char *gpu;                  /**< As the driver names it. */
+    char *gpu; /**< As the driver names it. */
     int driver_version, major, minor, multiprocessors, clock_khz, memory_clock_khz, bus_bits, l2_bytes, async_engines, blas_version; /**< 0: no cuBLAS */
-    EchBytes total, available;  /**< Device memory, and what was free before anything was done. */
-    EchBytes host;              /**< Of this machine. */
-    EchFigure event;            /**< Between two events with nothing between them: taken off every time below. */
-    EchFigure launch, graph_launch; /**< Empty kernels one after the other, in a queue and in a graph: one of them. */
-    EchFigure alone;            /**< One empty kernel between two events. */
-    EchFigure submit, synchronize;  /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
+    EchBytes total, available;                             /**< Device memory, and what was free before anything was done. */
+    EchBytes host;                                         /**< Of this machine. */
+    EchFigure event;                                       /**< Between two events with nothing between them: taken off every time below. */
+    EchFigure launch, graph_launch;                        /**< Empty kernels one after the other, in a queue and in a graph: one of them. */
+    EchFigure alone;                                       /**< One empty kernel between two events. */
+    EchFigure submit, synchronize;                         /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
-    EchCopyCurve pinned[2], pageable[2]; /**< [0] to the device, [1] from it. */
-    EchFigure both_ways;        /**< Pinned, both directions together. */
-    unsigned engines[2];        /**< Copies of one direction at once. */
-    EchFigure read, write, both, strided, random; /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
-    EchFigure copy_on_device;   /**< Bytes copied (each read and written). */
+    EchCopyCurve pinned[2], pageable[2];                   /**< [0] to the device, [1] from it. */
+    EchFigure both_ways;                                   /**< Pinned, both directions together. */
+    unsigned engines[2];                                   /**< Copies of one direction at once. */
+    EchFigure read, write, both, strided, random;          /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
+    EchFigure copy_on_device;                              /**< Bytes copied (each read and written). */
     EchFigure l2_read;
-    EchFigure latency, l2_latency; /**< Of one link of a chain. */
+    EchFigure latency, l2_latency;           /**< Of one link of a chain. */
     EchFigure f32, f64, exponential, tensor; /**< Kernels of ours; tensor: bf16 by mma.sync. */
-    EchFigure matrix[5];        /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8. */
-    EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
-    EchFigure beside_copies;    /**< Rate of a reading kernel while a copy runs, over its rate alone. */
-    double seconds;             /**< The whole took. */
+    EchFigure matrix[5];                     /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8. */
+    EchFigure unpadded;                      /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
+    EchFigure beside_copies;                 /**< Rate of a reading kernel while a copy runs, over its rate alone. */
+    double seconds;                          /**< The whole took. */
 } EchCalibration;
 
 /** Called after each step; may be NULL. */

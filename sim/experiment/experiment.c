@@ -163,8 +163,8 @@ static char *resolve_device(const EchYamlNode *node)
 
 /* Reading */
 
-static const char *const root_keys[] = {"title",  "trace", "device", "allocator", "host_allocator", "passes", "replay",
-                                        "format", "beside", "trips",  "set",       "sweep",          "matmul", "capture_device", NULL};
+static const char *const root_keys[] = {"title",  "trace", "device", "allocator", "host_allocator", "passes",         "replay", "format",
+                                        "beside", "trips", "set",    "sweep",     "matmul",         "capture_device", NULL};
 
 static bool is_device_edit(const char *edit)
 {
@@ -283,11 +283,13 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
         return false;
     Axis axis = {NULL, g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free), g_ptr_array_new_with_free_func(g_free),
                  g_array_new(FALSE, FALSE, sizeof(size_t))};
-    const EchYamlNode *path = ech_yaml_get(node, "path"), *values = ech_yaml_get(node, "values"), *labels = ech_yaml_get(node, "labels"), *name = ech_yaml_get(node, "name");
+    const EchYamlNode *path = ech_yaml_get(node, "path"), *values = ech_yaml_get(node, "values"), *labels = ech_yaml_get(node, "labels"),
+                      *name = ech_yaml_get(node, "name");
     bool ok = path && values && values->kind == ECH_YAML_LIST && values->n > 0;
     if (!ok)
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
-    ok = ok && read_texts(path, "path", axis.paths, error) && read_texts(values, "values", axis.values, error) && (!labels || read_texts(labels, "labels", axis.labels, error));
+    ok = ok && read_texts(path, "path", axis.paths, error) && read_texts(values, "values", axis.values, error) &&
+         (!labels || read_texts(labels, "labels", axis.labels, error));
     if (ok && labels && axis.labels->len != axis.values->len) {
         ech_yaml_error(labels, error, "labels: %u of them for %u values", axis.labels->len, axis.values->len);
         ok = false;
@@ -297,7 +299,8 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
         g_autofree char *head = g_strndup(first, strcspn(first, "."));
         if (!g_strv_contains(root_keys, head) || strcmp(head, "sweep") == 0 || strcmp(head, "set") == 0) {
             const char *nearest = ech_nearest_name(head, root_keys);
-            ech_yaml_error(path, error, "path: '%s' cannot be varied%s%s%s", first, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+            ech_yaml_error(path, error, "path: '%s' cannot be varied%s%s%s", first, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                           nearest ? "'?" : "");
             ok = false;
         }
     }
@@ -579,7 +582,8 @@ char *ech_recorded_on(const EchTrace *trace, uint32_t device)
     return NULL;
 }
 
-/* Recorded times hold for the hardware they were recorded on: where that is another device that we describe, it becomes the reference they are carried over from. */
+/* Recorded times hold for the hardware they were recorded on: where that is another device that we describe, it becomes the reference they are carried over
+ * from. */
 static void find_recorded_device(const EchTrace *trace, EchResult *result)
 {
     g_autofree char *hardware = ech_recorded_on(trace, 0);
@@ -587,10 +591,12 @@ static void find_recorded_device(const EchTrace *trace, EchResult *result)
         return;
     EchDevice *found = ech_device_load_product(hardware);
     if (!found) {
-        ech_diag_remark(result->pass_diag, "recorded on %s, of which there is no device file: its recorded times count as those of %s", hardware, result->reference->name);
+        ech_diag_remark(result->pass_diag, "recorded on %s, of which there is no device file: its recorded times count as those of %s", hardware,
+                        result->reference->name);
         return;
     }
-    ech_diag_remark(result->pass_diag, "recorded on %s: recorded times are carried from %s to %s by the ratio of the two rooflines", hardware, found->name, result->device->name);
+    ech_diag_remark(result->pass_diag, "recorded on %s: recorded times are carried from %s to %s by the ratio of the two rooflines", hardware, found->name,
+                    result->device->name);
     ech_device_free(result->reference);
     result->reference = found;
 }
@@ -682,10 +688,12 @@ static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options
     return true;
 }
 
-EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag, GError **error)
+EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag,
+                               GError **error)
 {
     EchDevice *compiled = compiled_device(program, *reference);
-    /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for. */
+    /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for.
+     */
     bool by_model = kernel_time == ECH_KERNEL_TIME_MODEL;
     bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(device->family, "tpu") == 0 && (by_model || kernel_time == ECH_KERNEL_TIME_AUTO);
     if (compiled && model) {
@@ -693,7 +701,8 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
         ech_device_free(*reference);
         *reference = compiled;
     } else if (compiled) {
-        ech_diag_remark(diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name, device->name);
+        ech_diag_remark(diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name,
+                        device->name);
         ech_device_free(*reference);
         *reference = compiled;
     }
@@ -742,7 +751,9 @@ static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevic
     if (n < 2 && !text && !pageable)
         return ech_trace_ref(trace);
     if (n > 1)
-        ech_diag_remark(diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)", list->str, chosen);
+        ech_diag_remark(
+            diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
+            list->str, chosen);
     EchSelectOptions options = {.device = n > 1 || text ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
     return ech_trace_select(trace, &options, NULL, error);
 }
@@ -764,7 +775,8 @@ static bool exceeds_chip(const EchProgram *program, const EchDevice *device)
  * place pass, unless the user chose passes. Owned. */
 static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, EchResult *result)
 {
-    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0 && g_strcmp0(result->device->family, "tpu") == 0;
+    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0 &&
+                 g_strcmp0(result->device->family, "tpu") == 0;
     for (guint k = 0; k < passes->len; k++)
         other &= !ech_pass_is_program(passes->pdata[k]);
     if (!other)

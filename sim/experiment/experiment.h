@@ -18,7 +18,8 @@
  *       - {name: offload, path: trace, values: [a, b, c, d], against: [a, a, c, c]}   # what each is compared with; see below
  *
  * Edits apply in the order file's set, command line, axis. A sweep runs every combination of its axes, the last axis fastest. A value is
- * compared with the one before it where the values are numbers that ascend or descend, else with the axis' first; `against` names (as `values` or `labels` does) another.
+ * compared with the one before it where the values are numbers that ascend or descend, else with the axis' first; `against` names (as `values` or `labels`
+ * does) another.
  */
 #pragma once
 #include "sim/base/yaml.h"
@@ -27,20 +28,20 @@
 
 /** One run of an experiment. */
 typedef struct {
-    char *label;            /**< "host link=half, capacity=8GiB"; "" where there is no sweep. */
-    char **values;          /**< The axes' values as labels, NULL-terminated. */
-    char **settings;        /**< Edits of the device, "PATH=VALUE" below device., NULL-terminated. */
-    char **edits;           /**< All edits in force as given, for the report, NULL-terminated. */
-    EchYamlNode *config;    /**< Root without set and sweep. */
+    char *label;         /**< "host link=half, capacity=8GiB"; "" where there is no sweep. */
+    char **values;       /**< The axes' values as labels, NULL-terminated. */
+    char **settings;     /**< Edits of the device, "PATH=VALUE" below device., NULL-terminated. */
+    char **edits;        /**< All edits in force as given, for the report, NULL-terminated. */
+    EchYamlNode *config; /**< Root without set and sweep. */
 } EchCase;
 
 typedef struct {
     char *title;
-    char *path;             /**< Or NULL. */
-    char **axes;            /**< Names of the sweep's axes, NULL-terminated. */
-    size_t *axis_sizes;     /**< Values of each axis. */
-    size_t **axis_bases;    /**< Per axis and value: the value it is compared with; itself where it begins a group of its own. */
-    EchCase *cases;         /**< cases[n_cases], at least one. */
+    char *path;          /**< Or NULL. */
+    char **axes;         /**< Names of the sweep's axes, NULL-terminated. */
+    size_t *axis_sizes;  /**< Values of each axis. */
+    size_t **axis_bases; /**< Per axis and value: the value it is compared with; itself where it begins a group of its own. */
+    EchCase *cases;      /**< cases[n_cases], at least one. */
     size_t n_cases;
     struct EchImportCache *cache;
 } EchExperiment;
@@ -63,18 +64,19 @@ typedef struct {
     EchDevice *device, *reference;
     EchProgram *program;
     EchTrace *trace;
-    EchDiag *import_diag;   /**< Borrowed from the experiment's cache. */
+    EchDiag *import_diag; /**< Borrowed from the experiment's cache. */
     EchDiag *pass_diag;
     char **passes;
-    char **settings;        /**< Copy of the case's edits. */
+    char **settings; /**< Copy of the case's edits. */
     EchRun *run;
 } EchResult;
 
 /** Imports (once per file), loads the device, runs the passes, lowers, replays. Errors of any of these. */
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** Lowers a program as `run` does: an assignment is made where it has none, TPU kernels are priced for @device. *@reference: the device without edits; becomes the one that the
- * program was compiled for, or NULL where nothing is left to scale (owned by the caller throughout). Remarks go to @diag. */
-EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Lowers a program as `run` does: an assignment is made where it has none, TPU kernels are priced for @device. *@reference: the device without edits; becomes
+ * the one that the program was compiled for, or NULL where nothing is left to scale (owned by the caller throughout). Remarks go to @diag. */
+EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag,
+                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Imports the traces that more than one case uses, so that workers forked later share them. */
 bool ech_experiment_preload(EchExperiment *experiment, GError **error);
 void ech_result_free(EchResult *result);
@@ -85,9 +87,11 @@ EchReport ech_result_report(const EchResult *result);
 /** Name of the hardware that a capture says its device number @device was; owned by the caller, NULL where it says none. */
 char *ech_recorded_on(const EchTrace *trace, uint32_t device) G_GNUC_WARN_UNUSED_RESULT;
 
-/** Path of an experiment: @name as it is where there is such a file, else NAME.yaml among the shipped ones ("tutorial"). Owned by the caller; @name itself where nothing is found. */
+/** Path of an experiment: @name as it is where there is such a file, else NAME.yaml among the shipped ones ("tutorial"). Owned by the caller; @name itself
+ * where nothing is found. */
 char *ech_experiment_find(const char *name) G_GNUC_WARN_UNUSED_RESULT;
 /** Names of the shipped experiments, sorted, NULL-terminated; owned by the caller. */
 char **ech_experiment_list(void) G_GNUC_WARN_UNUSED_RESULT;
-/** Path of a trace: @name as it is, relative to @folder (NULL: here), else among the shipped traces. Owned by the caller; @name itself where nothing is found. */
+/** Path of a trace: @name as it is, relative to @folder (NULL: here), else among the shipped traces. Owned by the caller; @name itself where nothing is found.
+ */
 char *ech_trace_find(const char *name, const char *folder) G_GNUC_WARN_UNUSED_RESULT;

@@ -320,8 +320,9 @@ static const Recipe recipes[] = {
 };
 
 /* Ours, compiled for an H100: without offload, with it, and with its copies overlapped. */
-static const char *const programs[] = {"mlp_none.h100",    "mlp_activations.h100", "mlp_parameters.h100",    "adam_none.h100",            "adam_moments.h100",        "gpt_nothing.h100",
-                                       "gpt_offload.h100", "gpt_everything.h100",  "gpt_unrolled_kept.h100", "gpt_unrolled_offload.h100", "gpt_unrolled_overlap.h100"};
+static const char *const programs[] = {"mlp_none.h100",          "mlp_activations.h100",      "mlp_parameters.h100",      "adam_none.h100",
+                                       "adam_moments.h100",      "gpt_nothing.h100",          "gpt_offload.h100",         "gpt_everything.h100",
+                                       "gpt_unrolled_kept.h100", "gpt_unrolled_offload.h100", "gpt_unrolled_overlap.h100"};
 
 static bool write_json(const char *folder, const char *name, const EchCudaValidation *v, GError **error)
 {
@@ -330,7 +331,8 @@ static bool write_json(const char *folder, const char *name, const EchCudaValida
 }
 
 /* Predicts and measures @trace, a file, into @row. */
-static bool run_case(const EchGpuSuiteOptions *options, const char *device, const char *trace, const char *allocator, const char *spec, EchGpuCase *row, GError **error)
+static bool run_case(const EchGpuSuiteOptions *options, const char *device, const char *trace, const char *allocator, const char *spec, EchGpuCase *row,
+                     GError **error)
 {
     g_autofree char *all = g_strdup_printf("gpu=%" G_GUINT64_FORMAT ",scale=true%s%s", options->gpu, spec ? "," : "", spec ? spec : "");
     const EchExperimentOverrides overrides = {.trace = trace, .device = device, .engine = "native"};
@@ -380,10 +382,15 @@ static void add_row(GString *text, const EchGpuCase *row)
         return;
     }
     g_autofree char *measured = ech_format_time(row->measured), *low = ech_format_time(row->low), *high = ech_format_time(row->high);
-    g_autofree char *predicted = ech_format_time(row->predicted), *used = ech_format_bytes(row->memory_measured), *modelled = ech_format_bytes(row->memory_predicted);
-    g_string_append_printf(text, "| %s%s | %s | %s [%s, %s] | %s |", row->name, row->scale < 1 ? " (scaled)" : "", row->allocator, measured, low, high, predicted);
+    g_autofree char *predicted = ech_format_time(row->predicted), *used = ech_format_bytes(row->memory_measured),
+                    *modelled = ech_format_bytes(row->memory_predicted);
+    g_string_append_printf(text, "| %s%s | %s | %s [%s, %s] | %s |", row->name, row->scale < 1 ? " (scaled)" : "", row->allocator, measured, low, high,
+                           predicted);
     double error = error_of((double)row->predicted, (double)row->measured);
-    g_string_append_printf(text, " %+.1f %%%s |", 100 * error, row->goal_makespan <= 0 ? "" : fabs(error) <= row->goal_makespan ? " (within 5 %)" : " (**beyond** 5 %)");
+    g_string_append_printf(text, " %+.1f %%%s |", 100 * error,
+                           row->goal_makespan <= 0             ? ""
+                           : fabs(error) <= row->goal_makespan ? " (within 5 %)"
+                                                               : " (**beyond** 5 %)");
     add_percent(text, row->copies, row->goal_copies);
     add_percent(text, row->kernels, row->goal_kernels);
     g_string_append_printf(text, " %s | %s | %+.1f %% |\n", used, modelled, 100 * error_of((double)row->memory_predicted, (double)row->memory_measured));
@@ -394,10 +401,11 @@ static char *make_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *opti
     GString *text = g_string_new(NULL);
     g_string_append_printf(text,
                            "%s, driver for CUDA %d.%d, %s, %s, %.0f s, by `%s`.\n"
-                           "Measured on the GPU and predicted with the device file calibrated in the same run (device.yaml). Medians with their 95 %% confidence interval; copies: mean\n"
+                           "Measured on the GPU and predicted with the device file calibrated in the same run (device.yaml). Medians with their 95 %% "
+                           "confidence interval; copies: mean\n"
                            "error of those of 1 MiB and more. A program's kernels are replayed as their bytes or operations, not as themselves.\n\n",
-                           suite->gpu, gpu->driver_version / 1000, gpu->driver_version % 1000 / 10, gpu->blas_version > 0 ? "with cuBLAS" : "without cuBLAS", options->date,
-                           suite->seconds, options->command);
+                           suite->gpu, gpu->driver_version / 1000, gpu->driver_version % 1000 / 10, gpu->blas_version > 0 ? "with cuBLAS" : "without cuBLAS",
+                           options->date, suite->seconds, options->command);
     g_string_append(text, "| case | allocator | measured | predicted | error | copies | kernels | memory measured | predicted | error |\n"
                           "|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < suite->n_cases; i++)

@@ -21,21 +21,21 @@ typedef struct {
 
 /** One case, as it stands in the table. */
 typedef struct {
-    char *name, *allocator;      /**< allocator: "" where the trace's own offsets or the driver place. */
+    char *name, *allocator; /**< allocator: "" where the trace's own offsets or the driver place. */
     EchTime measured, low, high, predicted;
     EchBytes memory_measured, memory_predicted;
-    double copies, kernels;      /**< Mean absolute errors: copies of 1 MiB and more, kernels; -1 without any. */
+    double copies, kernels;                          /**< Mean absolute errors: copies of 1 MiB and more, kernels; -1 without any. */
     double goal_copies, goal_makespan, goal_kernels; /**< Largest error aimed at; 0: none. */
     double scale;
-    char *error;                 /**< Why there is no result, or NULL. */
+    char *error; /**< Why there is no result, or NULL. */
 } EchGpuCase;
 
 typedef struct {
     char *gpu, *device_path, *table; /**< Name as the driver gives it; the file; the table as Markdown. */
-    char *calibration;           /**< The calibration for a terminal. */
-    EchGpuCase *cases;           /**< cases[n_cases] */
+    char *calibration;               /**< The calibration for a terminal. */
+    EchGpuCase *cases;               /**< cases[n_cases] */
     size_t n_cases;
-    size_t missed;               /**< Cases that missed a goal, or failed. */
+    size_t missed; /**< Cases that missed a goal, or failed. */
     double seconds;
 } EchGpuSuite;
 

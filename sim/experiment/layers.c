@@ -47,7 +47,15 @@ static bool price_layer(const EchTrace *trace, const EchOp *op, const EchKernelM
     if (!ech_layout_parse(text, strlen(text), &operands[0], NULL, NULL))
         return false;
     ech_layout_choose_tiles(&operands[0], generation);
-    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &result, .n_results = 1, .operands = operands, .n_operands = 2, .lhs = 0, .rhs = 1, .contraction = c, .fused = true};
+    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION,
+                        .results = &result,
+                        .n_results = 1,
+                        .operands = operands,
+                        .n_operands = 2,
+                        .lhs = 0,
+                        .rhs = 1,
+                        .contraction = c,
+                        .fused = true};
     EchKernelCost cost;
     ech_kernel_price(model, &kernel, true, &cost);
     *ret = cost.time;

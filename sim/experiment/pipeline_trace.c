@@ -33,7 +33,8 @@ EchTrace *ech_pipeline_trace(const EchPipeline *pipeline, GError **error)
         for (uint32_t d = 0; d < activity->n_dependencies; d++)
             ech_trace_builder_dep(builder, ends[expansion->dependencies[activity->first_dependency + d]], 0);
         if (activity->tail > 0) {
-            g_autofree char *queue = g_strdup_printf("landing %u.%u", activity->operand, landed[activity->operand]++ % landings_of(pipeline, activity->operand));
+            g_autofree char *queue =
+                g_strdup_printf("landing %u.%u", activity->operand, landed[activity->operand]++ % landings_of(pipeline, activity->operand));
             EchOp tail = ech_op_init(ECH_OP_KERNEL);
             tail.name = landing;
             tail.queue = ech_trace_builder_queue(builder, queue, ECH_QUEUE_COPY, 0);

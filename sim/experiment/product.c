@@ -7,14 +7,16 @@
 
 #include <string.h>
 
-/* What a step of a kernel's grid costs besides its product: 500 cycles make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other chips: assumed. */
+/* What a step of a kernel's grid costs besides its product: 500 cycles make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other
+ * chips: assumed. */
 enum { GRID_STEP_CYCLES = 500 };
 
 const EchParam ech_product_params[] = {
     {"m", ECH_PARAM_U64, offsetof(EchProductOptions, m), "4096", "1", "1048576", NULL, "rows of the left operand and of the result"},
     {"n", ECH_PARAM_U64, offsetof(EchProductOptions, n), "4096", "1", "1048576", NULL, "columns of the right operand and of the result"},
     {"k", ECH_PARAM_U64, offsetof(EchProductOptions, k), "4096", "1", "1048576", NULL, "the dimension that is summed over"},
-    {"block_m", ECH_PARAM_U64, offsetof(EchProductOptions, block_m), "512", "0", "65536", NULL, "rows of a block; 0 in any of the three: the fastest blocks that fit into what the compiler keeps for kernels"},
+    {"block_m", ECH_PARAM_U64, offsetof(EchProductOptions, block_m), "512", "0", "65536", NULL,
+     "rows of a block; 0 in any of the three: the fastest blocks that fit into what the compiler keeps for kernels"},
     {"block_n", ECH_PARAM_U64, offsetof(EchProductOptions, block_n), "1024", "0", "65536", NULL, "columns of a block"},
     {"block_k", ECH_PARAM_U64, offsetof(EchProductOptions, block_k), "1024", "0", "65536", NULL, "depth of a block"},
     {"buffers", ECH_PARAM_U64, offsetof(EchProductOptions, buffers), "2", "1", "16", NULL, "windows on chip per input: 1 fetches nothing ahead"},
@@ -80,10 +82,13 @@ static void remark_windows(const Maker *maker, const EchDevice *device, EchBytes
     const EchMemory *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
     g_autofree char *takes = ech_format_bytes(windows), *kept = ech_format_bytes(vector->kernel_reserved);
     if (vector->kernel_reserved > 0 && windows > vector->kernel_reserved)
-        ech_diag_remark(diag, "matmul: its windows and accumulator take %s of vector memory, more than the %s that the compiler keeps for kernels unless vmem_limit_bytes says otherwise", takes, kept);
+        ech_diag_remark(diag,
+                        "matmul: its windows and accumulator take %s of vector memory, more than the %s that the compiler keeps for kernels unless "
+                        "vmem_limit_bytes says otherwise",
+                        takes, kept);
     else
-        ech_diag_remark(diag, "matmul: its windows and accumulator take %s of vector memory%s%s%s", takes, vector->kernel_reserved ? ", of " : "", vector->kernel_reserved ? kept : "",
-                        vector->kernel_reserved ? " kept for kernels" : "");
+        ech_diag_remark(diag, "matmul: its windows and accumulator take %s of vector memory%s%s%s", takes, vector->kernel_reserved ? ", of " : "",
+                        vector->kernel_reserved ? kept : "", vector->kernel_reserved ? " kept for kernels" : "");
 }
 
 /* The product with the device's own rates, for the schedule evaluated directly (no engine). */
@@ -121,15 +126,19 @@ static bool search_blocks(const EchPipelineProduct *product, const EchMemory *ve
     size_t tried = ech_pipeline_search(product, budget, product->buffers, &best, &result);
     if (tried == 0) {
         g_autofree char *room = ech_format_bytes(budget);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "matmul: no blocks of %s or more fit into %s of vector memory; expected block_m, block_n and block_k, or fewer buffers", "128 x 128 x 128", room);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "matmul: no blocks of %s or more fit into %s of vector memory; expected block_m, block_n and block_k, or fewer buffers", "128 x 128 x 128",
+                    room);
         return false;
     }
     *bm = best.bm;
     *bn = best.bn;
     *bk = best.bk;
     g_autofree char *time = ech_format_time(result.total), *takes = ech_format_bytes(result.vmem);
-    ech_diag_remark(diag, "matmul: blocks of %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " (m, n, k), the fastest of %zu that fit: %s and %s on chip by their schedule alone", best.bm,
-                    best.bn, best.bk, tried, time, takes);
+    ech_diag_remark(diag,
+                    "matmul: blocks of %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT
+                    " (m, n, k), the fastest of %zu that fit: %s and %s on chip by their schedule alone",
+                    best.bm, best.bn, best.bk, tried, time, takes);
     return true;
 }
 
@@ -155,8 +164,11 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
     const char *dtype = options->dtype ? options->dtype : "bf16", *result = options->result && *options->result ? options->result : dtype;
     if (!hbm || !vector || !unit || unit->clock_hz == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
-                    !hbm ? "hbm" : !vector ? "vector memory" : "matrix unit with a clock");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
+                    !hbm      ? "hbm"
+                    : !vector ? "vector memory"
+                              : "matrix unit with a clock");
         return NULL;
     }
     if (!check_dtype(dtype, "dtype", error) || !check_dtype(result, "result", error))
@@ -170,8 +182,19 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     real.bn = bn;
     real.bk = bk;
     /* Only the order of copies and products is taken from it; the replay prices them. */
-    EchPipelineProduct product = {.m = options->m, .n = options->n, .k = options->k, .bits = 16, .out_bits = 16, .bm = bm, .bn = bn, .bk = bk, .buffers = (uint32_t)options->buffers,
-                                  .macs_per_second = 1e12, .read = 1000000000, .write = 1000000000, .cores = 1};
+    EchPipelineProduct product = {.m = options->m,
+                                  .n = options->n,
+                                  .k = options->k,
+                                  .bits = 16,
+                                  .out_bits = 16,
+                                  .bm = bm,
+                                  .bn = bn,
+                                  .bk = bk,
+                                  .buffers = (uint32_t)options->buffers,
+                                  .macs_per_second = 1e12,
+                                  .read = 1000000000,
+                                  .write = 1000000000,
+                                  .cores = 1};
     EchPipelineOperand operands[3];
     EchPipeline pipeline;
     ech_pipeline_product(&product, operands, &pipeline);
@@ -183,7 +206,8 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     Maker maker = {b, ech_layout_generation(device->compiler)};
     EchId in_hbm = ech_trace_builder_memory(b, hbm->name), on_chip = ech_trace_builder_memory(b, vector->name);
     static const char *const names[3] = {"lhs", "rhs", "result"}, *const fetches[3] = {"fetch lhs", "fetch rhs", "store result"};
-    const uint64_t extents[3][2] = {{options->m, options->k}, {options->k, options->n}, {options->m, options->n}}, blocks[3][2] = {{bm, bk}, {bk, bn}, {bm, bn}};
+    const uint64_t extents[3][2] = {{options->m, options->k}, {options->k, options->n}, {options->m, options->n}},
+                   blocks[3][2] = {{bm, bk}, {bk, bn}, {bm, bn}};
     uint32_t slots[3] = {(uint32_t)options->buffers, (uint32_t)options->buffers, 2}, next[3] = {0, 0, 0};
     EchId arrays[3], windows[3][16], strings[3];
     /* Blocks are moved in the order they are asked for; a queue of copies overlaps the next one's latency with this one's bytes. */
@@ -211,7 +235,8 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
         spilled = add_block(&maker, sums.held > 0 ? "sums beyond the accumulators" : "accumulator", on_chip, sums.spilled);
     if (sums.held > 0 && sums.spilled > 0) {
         g_autofree char *block = ech_format_bytes(sums.block), *held = ech_format_bytes(sums.held);
-        ech_diag_remark(diag, "matmul: a block's sums take %s, the accumulators hold %s: the rest is read and written in vector memory at every step", block, held);
+        ech_diag_remark(diag, "matmul: a block's sums take %s, the accumulators hold %s: the rest is read and written in vector memory at every step", block,
+                        held);
     }
     for (size_t o = 0; o < 3; o++)
         taken = ech_bytes_add(taken, ech_bytes_mul(slots[o], ech_trace_builder_peek_buffer(b, windows[o][0])->bytes));

@@ -1,7 +1,7 @@
 /** @file product.h
- * A tiled matrix product as a workload: `matmul:` of an experiment, in place of a captured program. What a Pallas kernel's author varies (blocks, buffers, element types), on the
- * schedule of emit_pipeline (models/kernel/pipeline.h): every block's copy and every step's product is an operation on the device's ports and units, so that all
- * of the device's settings count.
+ * A tiled matrix product as a workload: `matmul:` of an experiment, in place of a captured program. What a Pallas kernel's author varies (blocks, buffers,
+ * element types), on the schedule of emit_pipeline (models/kernel/pipeline.h): every block's copy and every step's product is an operation on the device's
+ * ports and units, so that all of the device's settings count.
  */
 #pragma once
 #include "models/device/device.h"
@@ -19,5 +19,6 @@ typedef struct {
 } EchProductOptions;
 extern const EchParam ech_product_params[];
 
-/** The trace of a product on a device with on-chip memory that the compiler manages (a TPU). Remarks say what its windows take. ECH_ERROR_CONFIG, ECH_ERROR_UNSUPPORTED. */
+/** The trace of a product on a device with on-chip memory that the compiler manages (a TPU). Remarks say what its windows take. ECH_ERROR_CONFIG,
+ * ECH_ERROR_UNSUPPORTED. */
 EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

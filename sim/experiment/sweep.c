@@ -133,11 +133,13 @@ static void add_changes(JsonBuilder *b, const EchExperiment *experiment, JsonArr
         rows[i].run = JSON_NODE_HOLDS_OBJECT(run) ? json_node_get_object(run) : NULL;
     }
     size_t n;
-    g_autofree EchExplainStep *steps = ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
+    g_autofree EchExplainStep *steps =
+        ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
     json_builder_set_member_name(b, "changes");
     json_builder_begin_array(b);
     for (size_t i = 0; i < n; i++) {
-        g_autoptr(GPtrArray) sentences = steps[i].from == SIZE_MAX ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
+        g_autoptr(GPtrArray) sentences =
+            steps[i].from == SIZE_MAX ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
         json_builder_begin_object(b);
         if (steps[i].from != SIZE_MAX) {
             json_builder_set_member_name(b, "from");

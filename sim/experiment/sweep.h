@@ -6,8 +6,8 @@
 
 /** What became of one case. */
 typedef struct {
-    char *json;    /**< The run as JSON text, or NULL. */
-    char *error;   /**< Why there is none, or NULL. */
+    char *json;  /**< The run as JSON text, or NULL. */
+    char *error; /**< Why there is none, or NULL. */
 } EchSweepPoint;
 
 /** Called after every finished case. */
@@ -17,6 +17,6 @@ typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
  * not stop the others. Free with ech_sweep_free. G_FILE_ERROR, or the error of the first import. */
 EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_sweep_free(EchSweepPoint *points, size_t n);
-/** {title, axes, points: [{label, values, fits, makespan_ps, run} or {label, values, error}], changes: [{from, to, why: [sentences]}]}; from and to number points, the
- * first change is the start and has no from. */
+/** {title, axes, points: [{label, values, fits, makespan_ps, run} or {label, values, error}], changes: [{from, to, why: [sentences]}]}; from and to number
+ * points, the first change is the start and has no from. */
 JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error) G_GNUC_WARN_UNUSED_RESULT;

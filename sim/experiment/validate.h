@@ -11,17 +11,17 @@
 
 /** One comparison. */
 typedef struct {
-    char *name;          /**< What was compared: "mode/case/instruction" of a table, the operation of a trace. */
-    char *kind;          /**< Family: "matmul_bf16", "elementwise"... of a table; "copy", "kernel" or "collective" of a trace or a program. */
-    char *group;         /**< Traces: what belongs together inside a kind ("host to hbm, against the other direction"), or NULL. */
-    const char *how;     /**< Traces: the model behind the prediction, "link", "port", "roofline", "estimate", "collective"; NULL elsewhere. Static. */
-    EchTime start;       /**< Recorded, since the trace's time zero, or ECH_TIME_NONE. */
-    EchBytes bytes;      /**< Moved; 0 where not known. */
-    uint32_t device;     /**< Ordinal in the capture. */
-    EchTime measured;    /**< Recorded, or the compiler's estimate at the core clock. */
+    char *name;       /**< What was compared: "mode/case/instruction" of a table, the operation of a trace. */
+    char *kind;       /**< Family: "matmul_bf16", "elementwise"... of a table; "copy", "kernel" or "collective" of a trace or a program. */
+    char *group;      /**< Traces: what belongs together inside a kind ("host to hbm, against the other direction"), or NULL. */
+    const char *how;  /**< Traces: the model behind the prediction, "link", "port", "roofline", "estimate", "collective"; NULL elsewhere. Static. */
+    EchTime start;    /**< Recorded, since the trace's time zero, or ECH_TIME_NONE. */
+    EchBytes bytes;   /**< Moved; 0 where not known. */
+    uint32_t device;  /**< Ordinal in the capture. */
+    EchTime measured; /**< Recorded, or the compiler's estimate at the core clock. */
     EchTime predicted;
     EchBytes vmem_measured, vmem_predicted; /**< On-chip bytes of the kernel's windows; 0 where not said. */
-    EchKernelCost cost;  /**< Where the predicted time goes; zeros for operations that are not kernels of a table. */
+    EchKernelCost cost;                     /**< Where the predicted time goes; zeros for operations that are not kernels of a table. */
 } EchValidatePair;
 
 /** Recorded operations that no prediction could be held against. */
@@ -29,16 +29,16 @@ typedef struct {
     const char *kind, *reason; /**< Static. */
     char *example;             /**< Name of the first. */
     uint64_t count;
-    EchTime measured;          /**< Sum of their recorded durations. */
+    EchTime measured; /**< Sum of their recorded durations. */
 } EchValidateGap;
 
 /** The whole of what one device of the capture did. */
 typedef struct {
     uint32_t device;
-    EchTime span;              /**< Recorded: from the first start to the last end. */
-    EchTime measured;          /**< Recorded: time in which at least one kernel, copy or collective ran. */
-    EchTime predicted;         /**< Makespan of the replay, without the host's set-ups of copies on GPUs. */
-    EchTime stand_in;          /**< Recorded durations of kernels about which nothing else is known; the replay used them, so predicted has them too. */
+    EchTime span;      /**< Recorded: from the first start to the last end. */
+    EchTime measured;  /**< Recorded: time in which at least one kernel, copy or collective ran. */
+    EchTime predicted; /**< Makespan of the replay, without the host's set-ups of copies on GPUs. */
+    EchTime stand_in;  /**< Recorded durations of kernels about which nothing else is known; the replay used them, so predicted has them too. */
 } EchValidateWhole;
 
 /** All comparisons of one file; plain arrays. */
@@ -46,13 +46,13 @@ typedef struct {
     EchValidatePair *pairs; /**< pairs[n_pairs], in the file's order. */
     size_t n_pairs;
     EchTime makespan_measured, makespan_predicted; /**< ECH_TIME_NONE where the file has none, or where nothing of it is predicted. */
-    EchTime hardware;       /**< Programs: all kernels, also those without an estimate, by the hardware's own constants; else ECH_TIME_NONE. */
-    EchValidateGap *gaps;   /**< gaps[n_gaps], in order of first occurrence. */
+    EchTime hardware;     /**< Programs: all kernels, also those without an estimate, by the hardware's own constants; else ECH_TIME_NONE. */
+    EchValidateGap *gaps; /**< gaps[n_gaps], in order of first occurrence. */
     size_t n_gaps;
     EchValidateWhole *wholes; /**< wholes[n_wholes], one a device of the capture. */
     size_t n_wholes;
-    char *subject;          /**< What was measured, for people: "recorded on NVIDIA H100 80GB HBM3", "the compiler's estimates"; or NULL. */
-    GPtrArray *notes;       /**< Sentences (char *) that say what the numbers mean; or NULL. */
+    char *subject;    /**< What was measured, for people: "recorded on NVIDIA H100 80GB HBM3", "the compiler's estimates"; or NULL. */
+    GPtrArray *notes; /**< Sentences (char *) that say what the numbers mean; or NULL. */
 } EchValidation;
 
 void ech_validation_free(EchValidation *validation);
@@ -62,13 +62,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchValidation, ech_validation_free)
 bool ech_validate_is_table(const char *data, size_t size);
 /** Prices every row of a table of kernels (comma-separated, with the columns case, kind, out, operands, estimated_cycles, the windows...).
  * @own_tiles: with windows of our own choice. @path names the file in messages. Rows that cannot be read are an error: file, line, column, value. */
-EchValidation *ech_validate_table(const char *path, const char *data, size_t size, const EchDevice *device, bool own_tiles, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchValidation *ech_validate_table(const char *path, const char *data, size_t size, const EchDevice *device, bool own_tiles,
+                                  GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Prices every kernel of a compiled program that carries the compiler's estimate, one pair each, by the compiler's constants; with the makespan: the same
  * kernels one after the other, loops as often as they run. ECH_ERROR_UNSUPPORTED for programs without estimates (GPUs'). */
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Holds the recorded durations of a trace's copies, kernels and collectives against the model's, device by device of the capture, each in the company it was
- * recorded in (a replay in which nothing starts before its recorded start); with the makespan of a replay that waits for nothing but dependencies. A recorded duration is never its own prediction: kernels about which
- * nothing else is known are gaps. ECH_ERROR_UNSUPPORTED where nothing was recorded. */
+ * recorded in (a replay in which nothing starts before its recorded start); with the makespan of a replay that waits for nothing but dependencies. A recorded
+ * duration is never its own prediction: kernels about which nothing else is known are gaps. ECH_ERROR_UNSUPPORTED where nothing was recorded. */
 EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Mean absolute relative error of the pairs whose kind is @kind (NULL: all); -1 without any. */
 double ech_validation_mape(const EchValidation *validation, const char *kind);

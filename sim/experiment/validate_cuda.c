@@ -87,8 +87,13 @@ static bool compare(EchCudaValidation *v, GError **error)
         const EchCudaOp *measured = &v->measured->ops[at];
         if ((op->kind != ECH_OP_COPY && op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COLLECTIVE) || measured->duration == ECH_TIME_NONE)
             continue;
-        EchCudaPair pair = {at, kind_of(prices, v->result->device, v->predicted, at, (EchOpKind)op->kind), measured->duration, measured->low, measured->high,
-                            predicted[at], measured->instances};
+        EchCudaPair pair = {at,
+                            kind_of(prices, v->result->device, v->predicted, at, (EchOpKind)op->kind),
+                            measured->duration,
+                            measured->low,
+                            measured->high,
+                            predicted[at],
+                            measured->instances};
         v->pairs[v->n_pairs++] = pair;
         EchCudaQueue *queue = &queues[op->queue];
         queue->ops += pair.instances;
@@ -273,8 +278,8 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     const EchCudaRun *m = v->measured;
     g_autoptr(GString) text = g_string_new(NULL);
     g_autofree char *driver = driver_text(m->driver_version);
-    g_string_append_printf(text, "%s\nmeasured on %s, driver %s, %zu repeats after %" G_GUINT64_FORMAT " warm-ups; predicted for %s\n", v->result->title, m->gpu, driver,
-                           m->n_makespans, v->warmups, v->result->device->name);
+    g_string_append_printf(text, "%s\nmeasured on %s, driver %s, %zu repeats after %" G_GUINT64_FORMAT " warm-ups; predicted for %s\n", v->result->title,
+                           m->gpu, driver, m->n_makespans, v->warmups, v->result->device->name);
     g_string_append_printf(text, "  %-26s %-34s %-12s %s\n", "", "measured [95 % of the median]", "predicted", "error");
     time_row(text, "makespan", m->makespan, m->low, m->high, v->predicted->makespan);
     g_autofree char *used = ech_format_bytes(v->memory_measured), *modelled = ech_format_bytes(v->memory_predicted);
@@ -291,10 +296,12 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     for (size_t i = 0; i < v->n_pairs; i++)
         spins += strcmp(v->pairs[i].kind, "spin") == 0 || strcmp(v->pairs[i].kind, "collective") == 0;
     if (spins > 0)
-        g_string_append_printf(text, "  %zu kernels carry times of their own (estimated, recorded, collectives): the GPU only waited as long, so they test nothing\n", spins);
+        g_string_append_printf(
+            text, "  %zu kernels carry times of their own (estimated, recorded, collectives): the GPU only waited as long, so they test nothing\n", spins);
     add_worst(text, v);
     if (m->differing > 0)
-        g_string_append_printf(text, "%" G_GUINT64_FORMAT " words of buffers that nothing writes had changed: the GPU or its driver is not to be trusted\n", m->differing);
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT " words of buffers that nothing writes had changed: the GPU or its driver is not to be trusted\n",
+                               m->differing);
     if (!v->predicted->fits)
         g_string_append(text, "the model says that this does not fit\n");
     for (const char *const *remark = ech_diag_remarks(m->diag); *remark; remark++)

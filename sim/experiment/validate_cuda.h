@@ -10,9 +10,9 @@
 /** One op of the trace, its instances together. */
 typedef struct {
     EchId op;
-    const char *kind;     /**< "copy"; "kernel": its bytes or operations were done; "spin": only waited for, says nothing about the model; "collective". */
-    EchTime measured;     /**< Median over the repeats. */
-    EchTime low, high;    /**< 95 % confidence interval of the median. */
+    const char *kind;  /**< "copy"; "kernel": its bytes or operations were done; "spin": only waited for, says nothing about the model; "collective". */
+    EchTime measured;  /**< Median over the repeats. */
+    EchTime low, high; /**< 95 % confidence interval of the median. */
     EchTime predicted;
     uint64_t instances;
 } EchCudaPair;
@@ -25,13 +25,13 @@ typedef struct {
 } EchCudaQueue;
 
 typedef struct {
-    EchResult *result;    /**< The experiment's case: trace, devices. */
-    EchTrace *trace;      /**< What was replayed and predicted: the case's, or scaled to the GPU's memory. */
+    EchResult *result; /**< The experiment's case: trace, devices. */
+    EchTrace *trace;   /**< What was replayed and predicted: the case's, or scaled to the GPU's memory. */
     EchRun *predicted;
     EchCudaRun *measured;
-    char *options;        /**< Of the CUDA engine, key=value. */
+    char *options; /**< Of the CUDA engine, key=value. */
     uint64_t warmups;
-    EchCudaPair *pairs;   /**< pairs[n_pairs], in the trace's order. */
+    EchCudaPair *pairs; /**< pairs[n_pairs], in the trace's order. */
     size_t n_pairs;
     EchCudaQueue *queues; /**< queues[n_queues]: those with a pair. */
     size_t n_queues;
@@ -43,7 +43,8 @@ typedef struct {
 bool ech_cuda_present(uint64_t ordinal, GError **error);
 /** Predicts and measures the one case of @experiment. @spec: options of the CUDA engine, "key=value,key=value" or NULL. @repeats: 0 leaves the option as it is.
  * @allocator: the experiment's, or NULL: "platform" is cuMemAlloc, "cuda_async" cuMemAllocAsync, "vmm" is mapped memory, any other an arena. */
-EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator,
+                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_cuda_validation_free(EchCudaValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaValidation, ech_cuda_validation_free)
 

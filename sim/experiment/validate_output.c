@@ -8,15 +8,15 @@
 /* ---- Figures over several pairs ---- */
 
 typedef struct {
-    size_t first, n;          /* Of the sorted pairs. */
+    size_t first, n;             /* Of the sorted pairs. */
     EchTime measured, predicted; /* Sums. */
-    double mean, half, most;  /* Of |error|: mean, median, 90 %. */
+    double mean, half, most;     /* Of |error|: mean, median, 90 %. */
     EchTime median_measured, median_predicted;
 } Figures;
 
 typedef struct {
     const EchValidation *validation;
-    size_t *order;      /* Pairs with a measured time, sorted by kind, group, name, bytes. */
+    size_t *order; /* Pairs with a measured time, sorted by kind, group, name, bytes. */
     size_t n;
     GArray *kinds, *groups, *points; /* Figures */
 } Analysis;
@@ -357,7 +357,8 @@ static char *plain_error(double error)
 static void row(GString *text, const char *label, const Figures *f)
 {
     g_autofree char *name = cut(label, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
-    g_autofree char *error = signed_error(ratio_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most), *mean = plain_error(f->mean);
+    g_autofree char *error = signed_error(ratio_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most),
+                    *mean = plain_error(f->mean);
     g_string_append_printf(text, "  %-52s %7zu %10s %10s %9s %9s %9s %9s\n", name, f->n, measured, predicted, error, half, most, mean);
 }
 
@@ -370,7 +371,8 @@ static void append_worst(GString *text, const Analysis *analysis)
     for (guint i = 0; i < worst->len; i++) {
         const Figures *f = &g_array_index(worst, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
-        g_autofree char *name = cut(pair->name, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted), *error = signed_error(ratio_error(f->predicted, f->measured));
+        g_autofree char *name = cut(pair->name, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
+                        *error = signed_error(ratio_error(f->predicted, f->measured));
         g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : g_strdup("");
         g_string_append_printf(text, "  %-52s %7zu %10s %10s %9s  %s%s%s\n", name, f->n, measured, predicted, error, pair->kind, *bytes ? " of " : "", bytes);
     }
@@ -384,7 +386,8 @@ static void append_gaps(GString *text, const EchValidation *validation)
     for (size_t i = 0; i < validation->n_gaps; i++) {
         const EchValidateGap *gap = &validation->gaps[i];
         g_autofree char *time = ech_format_time(gap->measured), *example = cut(gap->example, 40);
-        g_string_append_printf(text, "  %" G_GUINT64_FORMAT " %s%s", gap->count, strcmp(gap->kind, "copy") == 0 && gap->count != 1 ? "copie" : gap->kind, gap->count == 1 ? "" : "s");
+        g_string_append_printf(text, "  %" G_GUINT64_FORMAT " %s%s", gap->count, strcmp(gap->kind, "copy") == 0 && gap->count != 1 ? "copie" : gap->kind,
+                               gap->count == 1 ? "" : "s");
         if (gap->measured > 0)
             g_string_append_printf(text, ", recorded %s in all", time);
         g_string_append_printf(text, ": %s (first: %s)\n", gap->reason, example);
@@ -423,7 +426,8 @@ GString *ech_validation_text(const EchValidation *validation, const EchDevice *d
 {
     Analysis analysis = analyse(validation);
     GString *text = g_string_new(NULL);
-    g_string_append_printf(text, "%s\n%s%sagainst %s (%s)\n\n", title, validation->subject ? validation->subject : "", validation->subject ? ", " : "", device->name, device->summary);
+    g_string_append_printf(text, "%s\n%s%sagainst %s (%s)\n\n", title, validation->subject ? validation->subject : "", validation->subject ? ", " : "",
+                           device->name, device->summary);
     if (analysis.n == 0)
         g_string_append(text, "Nothing could be compared.\n");
     else
@@ -489,14 +493,16 @@ static void append_axes(GString *out, const Axis *axis)
         double at = place(axis, time);
         g_autofree char *label = ech_format_time(time);
         g_string_append_printf(out, "<path class=\"grid\" d=\"M%.1f %dV%dM%d %.1fH%d\"/>", LEFT + at, TOP, TOP + SIZE, LEFT, TOP + SIZE - at, LEFT + SIZE);
-        g_string_append_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT + at, TOP + SIZE + 18, label, LEFT - 6,
-                               TOP + SIZE - at + 4, label);
+        g_string_append_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+                               LEFT + at, TOP + SIZE + 18, label, LEFT - 6, TOP + SIZE - at + 4, label);
     }
     double twice = log10(2) / (axis->high - axis->low) * SIZE;
-    g_string_append_printf(out, "<path class=\"exact\" d=\"M%d %dL%d %d\"/><path class=\"twice\" d=\"M%d %.1fL%.1f %dM%.1f %dL%d %.1f\"/>\n", LEFT, TOP + SIZE, LEFT + SIZE, TOP, LEFT, TOP + SIZE - twice, LEFT + SIZE - twice, TOP,
-                           LEFT + twice, TOP + SIZE, LEFT + SIZE, TOP + twice);
-    g_string_append_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">measured</text><text transform=\"translate(16 %d) rotate(-90)\" text-anchor=\"middle\">predicted</text>\n", LEFT + SIZE / 2,
-                           TOP + SIZE + 44, TOP + SIZE / 2);
+    g_string_append_printf(out, "<path class=\"exact\" d=\"M%d %dL%d %d\"/><path class=\"twice\" d=\"M%d %.1fL%.1f %dM%.1f %dL%d %.1f\"/>\n", LEFT, TOP + SIZE,
+                           LEFT + SIZE, TOP, LEFT, TOP + SIZE - twice, LEFT + SIZE - twice, TOP, LEFT + twice, TOP + SIZE, LEFT + SIZE, TOP + twice);
+    g_string_append_printf(out,
+                           "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">measured</text><text transform=\"translate(16 %d) rotate(-90)\" "
+                           "text-anchor=\"middle\">predicted</text>\n",
+                           LEFT + SIZE / 2, TOP + SIZE + 44, TOP + SIZE / 2);
 }
 
 static void append_scatter(GString *out, const Analysis *analysis)
@@ -515,15 +521,17 @@ static void append_scatter(GString *out, const Analysis *analysis)
         axis.low = MIN(axis.low, 18);
         axis.high = axis.low + 1;
     }
-    g_string_append_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n", LEFT + SIZE + 24, TOP + SIZE + BOTTOM);
-    g_string_append(out, "<style>.grid{stroke:#8884;fill:none}.exact{stroke:#888;fill:none}.twice{stroke:#888;stroke-dasharray:4 4;fill:none}text{fill:#777}circle{fill-opacity:.55}</style>\n");
+    g_string_append_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n",
+                           LEFT + SIZE + 24, TOP + SIZE + BOTTOM);
+    g_string_append(out, "<style>.grid{stroke:#8884;fill:none}.exact{stroke:#888;fill:none}.twice{stroke:#888;stroke-dasharray:4 "
+                         "4;fill:none}text{fill:#777}circle{fill-opacity:.55}</style>\n");
     append_axes(out, &axis);
     for (guint i = 0; i < analysis->points->len; i++) {
         const Figures *f = &g_array_index(analysis->points, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
         g_autofree char *measured = ech_format_time(f->median_measured), *predicted = ech_format_time(f->median_predicted);
-        g_string_append_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\"><title>", LEFT + place(&axis, f->median_measured), TOP + SIZE - place(&axis, f->median_predicted),
-                               2.5 + log10((double)f->n), colour(pair->kind));
+        g_string_append_printf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\"><title>", LEFT + place(&axis, f->median_measured),
+                               TOP + SIZE - place(&axis, f->median_predicted), 2.5 + log10((double)f->n), colour(pair->kind));
         append_escaped(out, pair->name);
         if (pair->group) {
             g_string_append(out, " (");
@@ -534,7 +542,8 @@ static void append_scatter(GString *out, const Analysis *analysis)
     }
     for (guint k = 0; k < MIN(analysis->kinds->len, 12u); k++) {
         const char *kind = pair_of(analysis, &g_array_index(analysis->kinds, Figures, k))->kind;
-        g_string_append_printf(out, "<circle cx=\"%d\" cy=\"%u\" r=\"5\" fill=\"%s\"/><text x=\"%d\" y=\"%u\">", LEFT + 16, TOP + 18 + 18 * k, colour(kind), LEFT + 28, TOP + 22 + 18 * k);
+        g_string_append_printf(out, "<circle cx=\"%d\" cy=\"%u\" r=\"5\" fill=\"%s\"/><text x=\"%d\" y=\"%u\">", LEFT + 16, TOP + 18 + 18 * k, colour(kind),
+                               LEFT + 28, TOP + 22 + 18 * k);
         append_escaped(out, kind);
         g_string_append(out, "</text>\n");
     }
@@ -559,11 +568,16 @@ GString *ech_validation_html(const EchValidation *validation, const EchDevice *d
     Analysis analysis = analyse(validation);
     GString *out = g_string_new("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>");
     append_escaped(out, title);
-    g_string_append(out, " - validation</title>\n<style>body{margin:0 auto;max-width:960px;padding:28px 24px;font:15px/1.5 system-ui,sans-serif;color:#1d2327;background:#fbfbfa}"
-                         "pre{background:#fff;border:1px solid #dcdfe2;border-radius:8px;padding:14px;overflow-x:auto;font-size:12.5px}figure{margin:0;background:#fff;border:1px solid #dcdfe2;border-radius:8px;padding:8px}"
-                         "p{color:#646c72}@media(prefers-color-scheme:dark){body{background:#16191c;color:#e6e8ea}pre,figure{background:#1f2428;border-color:#343b41}p{color:#9aa4ab}}</style></head><body>\n<h1>");
+    g_string_append(out, " - validation</title>\n<style>body{margin:0 auto;max-width:960px;padding:28px 24px;font:15px/1.5 "
+                         "system-ui,sans-serif;color:#1d2327;background:#fbfbfa}"
+                         "pre{background:#fff;border:1px solid "
+                         "#dcdfe2;border-radius:8px;padding:14px;overflow-x:auto;font-size:12.5px}figure{margin:0;background:#fff;border:1px solid "
+                         "#dcdfe2;border-radius:8px;padding:8px}"
+                         "p{color:#646c72}@media(prefers-color-scheme:dark){body{background:#16191c;color:#e6e8ea}pre,figure{background:#1f2428;border-color:#"
+                         "343b41}p{color:#9aa4ab}}</style></head><body>\n<h1>");
     append_escaped(out, title);
-    g_string_append_printf(out, "</h1>\n<p>A point for each distinct operation: its median measured and predicted time. On the line the prediction is exact, between the dashed lines it is within a factor of two. "
+    g_string_append_printf(out, "</h1>\n<p>A point for each distinct operation: its median measured and predicted time. On the line the prediction is exact, "
+                                "between the dashed lines it is within a factor of two. "
                                 "Larger points stand for more occurrences; hold the pointer over one for its name.</p>\n<figure>\n");
     append_scatter(out, &analysis);
     g_string_append(out, "</figure>\n<pre>");
@@ -604,7 +618,8 @@ GString *ech_validation_csv(const EchValidation *validation)
         g_string_append_printf(out, "%u,", pair->device);
         if (pair->start != ECH_TIME_NONE && pair->group)
             g_string_append_printf(out, "%" G_GINT64_FORMAT, pair->start);
-        g_string_append_printf(out, ",%" G_GUINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%.6f\n", pair->bytes, pair->measured, pair->predicted, ratio_error(pair->predicted, pair->measured));
+        g_string_append_printf(out, ",%" G_GUINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%.6f\n", pair->bytes, pair->measured, pair->predicted,
+                               ratio_error(pair->predicted, pair->measured));
     }
     return out;
 }

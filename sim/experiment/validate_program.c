@@ -43,7 +43,8 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         uint64_t cycles;
         bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0, carried;
         EchTime run, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
-        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) || !ech_program_kernel_time(program, id, &real_model, &compiler, estimate, &run, &carried))
+        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) ||
+            !ech_program_kernel_time(program, id, &real_model, &compiler, estimate, &run, &carried))
             continue;
         double runs = runs_of(program, at->computation);
         hardware += runs * (double)run;
@@ -68,7 +69,8 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         g_array_append_val(pairs, pair);
     }
     if (pairs->len == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no kernel of the program carries the compiler's estimate (estimated_cycles, which only TPU compilers write)%s",
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "%s: no kernel of the program carries the compiler's estimate (estimated_cycles, which only TPU compilers write)%s",
                     program->name ? program->name : "program", without ? "" : ", and none could be priced");
         return NULL;
     }
@@ -78,12 +80,16 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     validation->hardware = whole(hardware);
     validation->subject = g_strdup("the compiler's own estimates (estimated_cycles at the core clock)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);
-    g_ptr_array_add(validation->notes, g_strdup("Predictions here use the constants that the compiler believes in, kernel by kernel: they say whether echelon reads shapes, windows and work as the compiler does. "
-                                                "'echelon run' carries each estimate from what the compiler counts to what the hardware does, by the ratio of the two views of the model."));
+    g_ptr_array_add(
+        validation->notes,
+        g_strdup("Predictions here use the constants that the compiler believes in, kernel by kernel: they say whether echelon reads shapes, windows and work "
+                 "as the compiler does. "
+                 "'echelon run' carries each estimate from what the compiler counts to what the hardware does, by the ratio of the two views of the model."));
     if (without > 0) {
         validation->gaps = g_new0(EchValidateGap, 1);
         validation->n_gaps = 1;
-        validation->gaps[0] = (EchValidateGap){.kind = "kernel", .reason = "the compiler gives no estimate", .example = g_strdup(first_without), .count = without};
+        validation->gaps[0] =
+            (EchValidateGap){.kind = "kernel", .reason = "the compiler gives no estimate", .example = g_strdup(first_without), .count = without};
     }
     validation->n_pairs = pairs->len;
     validation->pairs = (EchValidatePair *)(void *)g_array_free(g_steal_pointer(&pairs), FALSE);

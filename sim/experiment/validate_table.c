@@ -9,9 +9,29 @@
 #define MAX_COLUMNS 64
 #define MAX_ARRAYS 64
 
-enum { MODE, CASE, KIND, INSTR, OPCODE, FUSION, OUT, OPERANDS, BODY, CYCLES, KERNEL_WINDOW, OUTPUT_WINDOW, INPUT_WINDOW, ITERATIONS, BUFFERING, VMEM, EMITTER, N_FIELDS };
-static const char *const field_names[N_FIELDS] = {"mode",          "case",          "kind",         "instr",      "opcode",    "fusion",     "out", "operands", "body", "estimated_cycles",
-                                                  "kernel_window", "output_window", "input_window", "iterations", "buffering", "scoped_vmem", "emitter"};
+enum {
+    MODE,
+    CASE,
+    KIND,
+    INSTR,
+    OPCODE,
+    FUSION,
+    OUT,
+    OPERANDS,
+    BODY,
+    CYCLES,
+    KERNEL_WINDOW,
+    OUTPUT_WINDOW,
+    INPUT_WINDOW,
+    ITERATIONS,
+    BUFFERING,
+    VMEM,
+    EMITTER,
+    N_FIELDS
+};
+static const char *const field_names[N_FIELDS] = {
+    "mode",          "case",          "kind",         "instr",      "opcode",    "fusion",      "out",    "operands", "body", "estimated_cycles",
+    "kernel_window", "output_window", "input_window", "iterations", "buffering", "scoped_vmem", "emitter"};
 
 /* Reads one line of comma-separated fields into @cells; returns the rest of the text. Quotes may enclose a field, doubled inside. */
 static const char *read_line(const char *at, const char *end, GPtrArray *cells)
@@ -99,7 +119,8 @@ static bool read_arrays(const char *text, GArray *ret, GError **error)
 /* "add:2 broadcast:4 tanh:1" */
 static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contractions, GError **error)
 {
-    static const char *const transcendental[] = {"tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "rsqrt", "sqrt", "logistic", "power", "erf", "sine", "cosine", NULL};
+    static const char *const transcendental[] = {
+        "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "rsqrt", "sqrt", "logistic", "power", "erf", "sine", "cosine", NULL};
     static const char *const free_ops[] = {"constant", "convert", "copy", "bitcast", "iota", "parameter", "tuple", "get-tuple-element", "reshape", NULL};
     g_auto(GStrv) words = g_strsplit_set(text, " ", -1);
     EchKernelBody body = {0};
@@ -192,7 +213,8 @@ static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles,
     g_autoptr(GArray) operands = g_array_new(FALSE, FALSE, sizeof(EchLayout));
     EchKernel kernel = {.kind = ECH_KERNEL_STREAM, .fused = cells[FUSION][0] != '\0'};
     uint32_t contractions = 0;
-    if (!read_arrays(cells[OUT], results, error) || !read_arrays(cells[OPERANDS], operands, error) || !read_body(cells[BODY], &kernel.body, &contractions, error))
+    if (!read_arrays(cells[OUT], results, error) || !read_arrays(cells[OPERANDS], operands, error) ||
+        !read_body(cells[BODY], &kernel.body, &contractions, error))
         return false;
     kernel.results = (const EchLayout *)(void *)results->data;
     kernel.n_results = results->len;

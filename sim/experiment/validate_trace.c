@@ -18,11 +18,11 @@ typedef struct {
     const EchTrace *trace; /* as recorded */
     const EchDevice *device;
     bool has_loops;
-    GArray *pairs;    /* EchValidatePair */
-    GArray *gaps;     /* EchValidateGap */
-    GArray *wholes;   /* EchValidateWhole */
-    GArray *ways[2];  /* Interval: copies of the device at hand to it and from it, merged, ascending */
-    GArray *open[2];  /* Interval: the same for copies of unknown end, each until the next one begins */
+    GArray *pairs;   /* EchValidatePair */
+    GArray *gaps;    /* EchValidateGap */
+    GArray *wholes;  /* EchValidateWhole */
+    GArray *ways[2]; /* Interval: copies of the device at hand to it and from it, merged, ascending */
+    GArray *open[2]; /* Interval: the same for copies of unknown end, each until the next one begins */
 } Validator;
 
 static bool timed(const EchOp *op)
@@ -145,7 +145,8 @@ static char *copy_group(const Validator *v, const EchOp *op)
         EchTime shared = covered(v->ways[1 - way], op->recorded.start, op->recorded.start + op->recorded.duration);
         if (shared > op->recorded.duration / 100 * SHARED_PERCENT && op->recorded.duration > 0)
             g_string_append(group, ", against the other direction");
-        else if (covered(v->open[1 - way], op->recorded.start, op->recorded.start + op->recorded.duration) > op->recorded.duration / 100 * SHARED_PERCENT && op->recorded.duration > 0)
+        else if (covered(v->open[1 - way], op->recorded.start, op->recorded.start + op->recorded.duration) > op->recorded.duration / 100 * SHARED_PERCENT &&
+                 op->recorded.duration > 0)
             g_string_append(group, ", perhaps against the other");
     }
     return g_string_free(g_steal_pointer(&group), FALSE);
@@ -217,9 +218,9 @@ static EchRun *replay(const EchTrace *trace, const EchDevice *device, GError **e
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
-    options.engine = ECH_ENGINE_NATIVE; /* the same times as SimGrid, in process */
+    options.engine = ECH_ENGINE_NATIVE;          /* the same times as SimGrid, in process */
     options.kernel_time = ECH_KERNEL_TIME_MODEL; /* what was recorded is what it is held against */
-    options.allocator_on = 0; /* what was recorded did fit where it ran */
+    options.allocator_on = 0;                    /* what was recorded did fit where it ran */
     options.keep_going = 1;
     options.max_spans = 100000000;
     options.max_points = 16;
@@ -255,16 +256,20 @@ static const char *gap_reason(const Validator *v, const EchOp *op, const EchPric
         return op->recorded.start != ECH_TIME_NONE ? "its end was not recorded" : "nothing was recorded";
     if (op->recorded.duration == 0)
         return "recorded as taking no time";
-    if (op->kind == ECH_OP_COLLECTIVE && (op->memory_from == 0 || op->memory_from == ECH_NONE) && op->collective != ECH_COLLECTIVE_SEND && op->collective != ECH_COLLECTIVE_RECV)
+    if (op->kind == ECH_OP_COLLECTIVE && (op->memory_from == 0 || op->memory_from == ECH_NONE) && op->collective != ECH_COLLECTIVE_SEND &&
+        op->collective != ECH_COLLECTIVE_RECV)
         return "the group's size is not known";
     if (op->kind == ECH_OP_COLLECTIVE && (op->bytes == 0 || op->bytes_origin == ECH_ABSENT))
         return "its bytes are not known";
     if (op->kind == ECH_OP_COPY && (op->bytes == 0 || op->bytes_origin == ECH_ABSENT))
         return "its bytes are not known";
     if (op->kind == ECH_OP_KERNEL && !predicts((EchPriceSource)price->source))
-        return ech_trace_kernel_known(v->trace, (EchId)(op - ech_trace_ops(v->trace))) ? "the device has no such memory or unit" : "neither bytes nor operations are known";
+        return ech_trace_kernel_known(v->trace, (EchId)(op - ech_trace_ops(v->trace))) ? "the device has no such memory or unit"
+                                                                                       : "neither bytes nor operations are known";
     if (!predicts((EchPriceSource)price->source) || price->alone <= 0 || (op->kind == ECH_OP_COPY && price->n_parts == 0))
-        return op->kind == ECH_OP_COPY ? "the device has no way between these memories" : op->kind == ECH_OP_KERNEL ? "the device has no such memory or unit" : "the device has no link for it";
+        return op->kind == ECH_OP_COPY     ? "the device has no way between these memories"
+               : op->kind == ECH_OP_KERNEL ? "the device has no such memory or unit"
+                                           : "the device has no link for it";
     return NULL;
 }
 
@@ -298,7 +303,9 @@ static void compare(Validator *v, uint32_t device, const EchRun *run, const EchI
         };
         for (uint32_t u = 0; op->kind == ECH_OP_KERNEL && u < op->n_uses; u++)
             pair.bytes = ech_bytes_add(pair.bytes, ech_trace_uses(v->trace)[op->first_use + u].bytes);
-        pair.group = op->kind == ECH_OP_COPY ? copy_group(v, op) : op->kind == ECH_OP_KERNEL ? kernel_group(v->trace, op, pair.how) : g_strdup(ech_collective_name((EchCollective)op->collective));
+        pair.group = op->kind == ECH_OP_COPY     ? copy_group(v, op)
+                     : op->kind == ECH_OP_KERNEL ? kernel_group(v->trace, op, pair.how)
+                                                 : g_strdup(ech_collective_name((EchCollective)op->collective));
         g_array_append_val(v->pairs, pair);
     }
 }
@@ -380,8 +387,10 @@ static void write_notes(const Validator *v, EchValidation *validation)
     g_autofree char *hardware = v->wholes->len > 0 ? ech_recorded_on(v->trace, g_array_index(v->wholes, EchValidateWhole, 0).device) : NULL;
     validation->subject = hardware ? g_strdup_printf("recorded on %s", hardware) : g_strdup("recorded; the file does not say on what");
     if (hardware && !ech_device_is_product(v->device, hardware))
-        note(validation, "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error below. Describe your own hardware with 'echelon calibrate' or a device file.", hardware,
-             v->device->name);
+        note(validation,
+             "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error below. Describe your own hardware with "
+             "'echelon calibrate' or a device file.",
+             hardware, v->device->name);
     bool rooflines = false, links = false, pageable = false, unified = false, estimates = false, inferred = false;
     for (size_t i = 0; i < validation->n_pairs; i++) {
         const EchValidatePair *pair = &validation->pairs[i];
@@ -403,19 +412,21 @@ static void write_notes(const Validator *v, EchValidation *validation)
     if (unified)
         note(validation, "Migrations of unified memory pay for page faults and small blocks; the model prices their bytes over the link only.");
     if (rooflines)
-        note(validation, "Kernels: the slower of operations at peak and bytes at full bandwidth of %s%s; a lower bound, so most should come out too fast.", v->device->name,
-             inferred ? ", both inferred from recorded shapes" : "");
+        note(validation, "Kernels: the slower of operations at peak and bytes at full bandwidth of %s%s; a lower bound, so most should come out too fast.",
+             v->device->name, inferred ? ", both inferred from recorded shapes" : "");
     if (estimates)
         note(validation, "Kernels with the compiler's estimate: that estimate.");
     for (size_t i = 0; i < validation->n_wholes; i++) {
         const EchValidateWhole *whole = &validation->wholes[i];
         if (whole->stand_in > 0 && validation->n_pairs > 0) {
-            note(validation, "In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates nothing, and where it is most of the run, neither does the whole.");
+            note(validation, "In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates "
+                             "nothing, and where it is most of the run, neither does the whole.");
             break;
         }
     }
     if (g_strcmp0(v->device->family, "tpu") != 0)
-        note(validation, "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.");
+        note(validation, "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's "
+                         "least time is runtime.launch_ps of the device.");
 }
 
 /* Where the rates of the host's link come from: a rate fitted to the very recording agrees with it by making. */
@@ -462,7 +473,8 @@ static bool validate_all(Validator *v, GError **error)
     for (size_t i = 0; i < ech_trace_n_ops(v->trace); i++)
         any += recorded(&ech_trace_ops(v->trace)[i]);
     if (any == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "no kernel, copy or collective of the trace has a recorded duration: there is nothing to hold a prediction against");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "no kernel, copy or collective of the trace has a recorded duration: there is nothing to hold a prediction against");
         return false;
     }
     for (size_t d = 0; d < (v->has_loops ? 1 : n_devices); d++)
@@ -474,7 +486,8 @@ static bool validate_all(Validator *v, GError **error)
 EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device, GError **error)
 {
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair)), gaps = g_array_new(FALSE, TRUE, sizeof(EchValidateGap));
-    g_autoptr(GArray) wholes = g_array_new(FALSE, TRUE, sizeof(EchValidateWhole)), to = g_array_new(FALSE, FALSE, sizeof(Interval)), from = g_array_new(FALSE, FALSE, sizeof(Interval));
+    g_autoptr(GArray) wholes = g_array_new(FALSE, TRUE, sizeof(EchValidateWhole)), to = g_array_new(FALSE, FALSE, sizeof(Interval)),
+                      from = g_array_new(FALSE, FALSE, sizeof(Interval));
     g_autoptr(GArray) open_to = g_array_new(FALSE, FALSE, sizeof(Interval)), open_from = g_array_new(FALSE, FALSE, sizeof(Interval));
     g_array_set_clear_func(pairs, clear_pair);
     g_array_set_clear_func(gaps, clear_gap);
@@ -484,7 +497,14 @@ EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device
     for (size_t i = 0; i < device->n_links && g_strcmp0(device->family, "tpu") != 0; i++)
         links[i].setup = 0;
     without_setup.links = links;
-    Validator v = {.trace = trace, .device = &without_setup, .has_loops = find_loops(trace), .pairs = pairs, .gaps = gaps, .wholes = wholes, .ways = {to, from}, .open = {open_to, open_from}};
+    Validator v = {.trace = trace,
+                   .device = &without_setup,
+                   .has_loops = find_loops(trace),
+                   .pairs = pairs,
+                   .gaps = gaps,
+                   .wholes = wholes,
+                   .ways = {to, from},
+                   .open = {open_to, open_from}};
     if (!validate_all(&v, error))
         return NULL;
     EchValidation *validation = g_new0(EchValidation, 1);

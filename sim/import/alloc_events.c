@@ -137,7 +137,10 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
                 continue;
             const EchBuffer *buffer = &buffers[op->target];
-            event = (EchAllocEvent){.bytes = buffer->bytes, .id = op->target, .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end != 0};
+            event = (EchAllocEvent){.bytes = buffer->bytes,
+                                    .id = op->target,
+                                    .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE,
+                                    .upper_end = buffer->upper_end != 0};
             event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
         }
         g_array_append_val(events, event);
@@ -240,7 +243,10 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         uint64_t end = segment->mark.address + segment->bytes, position = segment->mark.address;
         EchId queue = (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(queues, &segment->mark.stream)) - 1;
         EchId pool = *segment->mark.pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(pools, segment->mark.pool)) - 1 : ECH_NONE;
-        EchSeedBlock block = {.segment_address = segment->mark.address, .segment_bytes = segment->bytes, .small_pool = segment->mark.small, .expandable = segment->mark.expandable};
+        EchSeedBlock block = {.segment_address = segment->mark.address,
+                              .segment_bytes = segment->bytes,
+                              .small_pool = segment->mark.small,
+                              .expandable = segment->mark.expandable};
         block.stream = segment->mark.stream == 0 && pool == ECH_NONE ? 0 : stream_number(&streams, queue, pool);
         while (at < residents->len && buffers[g_array_index(residents, EchId, at)].address < position) {
             start->homeless++;

@@ -14,10 +14,10 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
 
 /** What a recorded allocator held when its trace began, and where the device put what it took later. */
 typedef struct {
-    GArray *seeds;    /**< EchSeedBlock */
-    GArray *script;   /**< EchSegmentRange, in the order they were taken. */
+    GArray *seeds;     /**< EchSeedBlock */
+    GArray *script;    /**< EchSegmentRange, in the order they were taken. */
     uint64_t homeless; /**< Resident buffers that lie in no known segment; they are left out. */
-    uint64_t guessed; /**< Resident buffers whose true block size had to be derived. */
+    uint64_t guessed;  /**< Resident buffers whose true block size had to be derived. */
 } EchAllocStart;
 
 /** The start state of a caching allocator's recording (memory snapshot); NULL where the trace has none. Owned by the caller. */

@@ -105,7 +105,8 @@ bool ech_alloc_text_read(const char *data, size_t n, const char *where, GArray *
             if (!parse_line(at, line_end, &event)) {
                 g_autofree char *text = g_strndup(at, (gsize)MIN(line_end - at, 60));
                 g_autofree char *shown = g_utf8_make_valid(text, -1);
-                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ": '%s' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'f ID', 'r ID STREAM' or 'e STREAM'",
+                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                            "%s:%" G_GUINT64_FORMAT ": '%s' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'f ID', 'r ID STREAM' or 'e STREAM'",
                             where, line, shown);
                 return false;
             }
@@ -113,7 +114,8 @@ bool ech_alloc_text_read(const char *data, size_t n, const char *where, GArray *
             if (event.kind == ECH_EVENT_ALLOC) {
                 /* Gaps are fine, but the table of ids must stay in proportion to the file. */
                 if (event.id < next_id || event.id > next_id + 8 * n) {
-                    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ": id %u does not follow; ids ascend, expected %" G_GUINT64_FORMAT, where, line, event.id, next_id);
+                    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ": id %u does not follow; ids ascend, expected %" G_GUINT64_FORMAT,
+                                where, line, event.id, next_id);
                     return false;
                 }
                 next_id = (uint64_t)event.id + 1;
@@ -124,7 +126,7 @@ bool ech_alloc_text_read(const char *data, size_t n, const char *where, GArray *
                 }
                 live->data[event.id / 8] |= (guint8)(1u << event.id % 8);
             } else if (event.kind == ECH_EVENT_FREE && known) {
-                live->data[event.id / 8] &= (guint8)~(1u << event.id % 8);
+                live->data[event.id / 8] &= (guint8) ~(1u << event.id % 8);
             }
             if (event.kind == ECH_EVENT_FREE && !known)
                 ech_diag_dropped(diag, "frees_of_unknown_ids", 1, "%s:%" G_GUINT64_FORMAT, where, line);

@@ -27,8 +27,8 @@ struct EchCapture {
     EchImport *import;
     EchTraceBuilder *builder;
     GArray *items, *queues, *work, *memories; /* EchItem, Queue, EchItemWork, Memory */
-    GHashTable *queue_index; /* "kind device name" -> index + 1 */
-    GHashTable *live;        /* key -> buffer + 1 */
+    GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
+    GHashTable *live;                         /* key -> buffer + 1 */
     EchTrace *foreign;
     EchTime foreign_zero;
     EchTime zero;
@@ -119,7 +119,14 @@ uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue)
 
 EchItem ech_item_init(EchItemKind kind)
 {
-    return (EchItem){.start = ECH_TIME_NONE, .duration = ECH_TIME_NONE, .name = ECH_NONE, .stack = ECH_NONE, .queue = ECH_NONE, .other = ECH_NONE, .work = ECH_NONE, .kind = (uint8_t)kind};
+    return (EchItem){.start = ECH_TIME_NONE,
+                     .duration = ECH_TIME_NONE,
+                     .name = ECH_NONE,
+                     .stack = ECH_NONE,
+                     .queue = ECH_NONE,
+                     .other = ECH_NONE,
+                     .work = ECH_NONE,
+                     .kind = (uint8_t)kind};
 }
 
 void ech_capture_add(EchCapture *capture, const EchItem *item)
@@ -385,7 +392,8 @@ static void copy(EchCapture *capture, const EchItem *item)
 {
     uint32_t device = ech_capture_queue_device(capture, item->queue);
     uint32_t from = memory_index(capture, (EchTier)item->from, device);
-    uint32_t to = memory_index(capture, (EchTier)item->to, item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device);
+    uint32_t to = memory_index(capture, (EchTier)item->to,
+                               item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device);
     EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
     op.memory_from = g_array_index(capture->memories, Memory, from).memory;
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
@@ -610,29 +618,15 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         const EchItem *item = &g_array_index(capture->items, EchItem, i);
         switch ((EchItemKind)item->kind) {
         case ECH_ITEM_KERNEL:
-        case ECH_ITEM_MEMSET:
-            kernel(capture, item);
-            break;
-        case ECH_ITEM_COPY:
-            copy(capture, item);
-            break;
+        case ECH_ITEM_MEMSET: kernel(capture, item); break;
+        case ECH_ITEM_COPY: copy(capture, item); break;
         case ECH_ITEM_ALLOC:
-        case ECH_ITEM_FREE:
-            memory_event(capture, item);
-            break;
-        case ECH_ITEM_MARK:
-            mark(capture, item);
-            break;
+        case ECH_ITEM_FREE: memory_event(capture, item); break;
+        case ECH_ITEM_MARK: mark(capture, item); break;
         case ECH_ITEM_STREAM_WAIT:
-        case ECH_ITEM_HOST_WAIT:
-            wait_op(capture, item);
-            break;
-        case ECH_ITEM_COLLECTIVE:
-            collective(capture, item);
-            break;
-        case ECH_ITEM_FOREIGN:
-            foreign_op(capture, &foreign, item);
-            break;
+        case ECH_ITEM_HOST_WAIT: wait_op(capture, item); break;
+        case ECH_ITEM_COLLECTIVE: collective(capture, item); break;
+        case ECH_ITEM_FOREIGN: foreign_op(capture, &foreign, item); break;
         }
     }
     g_free(foreign.strings);

@@ -13,7 +13,18 @@
 
 /** Where bytes are: "hbm", "host", and on TPUs "vector" (VMEM), "common" (CMEM), "scalar" (SMEM). */
 typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_TIER_VECTOR, ECH_TIER_COMMON, ECH_TIER_SCALAR, ECH_N_TIERS } EchTier;
-typedef enum { ECH_ITEM_KERNEL, ECH_ITEM_MEMSET, ECH_ITEM_COPY, ECH_ITEM_ALLOC, ECH_ITEM_FREE, ECH_ITEM_MARK, ECH_ITEM_STREAM_WAIT, ECH_ITEM_HOST_WAIT, ECH_ITEM_COLLECTIVE, ECH_ITEM_FOREIGN } EchItemKind;
+typedef enum {
+    ECH_ITEM_KERNEL,
+    ECH_ITEM_MEMSET,
+    ECH_ITEM_COPY,
+    ECH_ITEM_ALLOC,
+    ECH_ITEM_FREE,
+    ECH_ITEM_MARK,
+    ECH_ITEM_STREAM_WAIT,
+    ECH_ITEM_HOST_WAIT,
+    ECH_ITEM_COLLECTIVE,
+    ECH_ITEM_FOREIGN
+} EchItemKind;
 
 /** One event. Times are picoseconds from any zero that the whole capture shares. */
 typedef struct {

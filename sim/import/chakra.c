@@ -13,7 +13,7 @@
 typedef struct {
     int64_t numbers[5];
     unsigned n_items;
-    bool plain;           /* so far five whole numbers, then perhaps a text */
+    bool plain; /* so far five whole numbers, then perhaps a text */
     const char *text;
     size_t text_length;
 } List;
@@ -149,7 +149,8 @@ static void apply_attribute(EchEtNode *node, const Attribute *attribute)
         node->num_ops = amount;
 }
 
-/** Node: id 1, name 2, type 3, ctrl_deps 4, data_deps 5, start 6, duration 7, inputs 8, outputs 9, attributes 10. The wire is read twice: fields may come in any order. */
+/** Node: id 1, name 2, type 3, ctrl_deps 4, data_deps 5, start 6, duration 7, inputs 8, outputs 9, attributes 10. The wire is read twice: fields may come in
+ * any order. */
 static bool read_node(EchEt *et, EchWire wire, const char *where, EchDiag *diag, GError **error)
 {
     EchEtNode node = {.start_us = -1, .duration_us = -1, .name = ECH_NONE};
@@ -205,7 +206,8 @@ static void read_metadata(EchEt *et, EchWire wire)
             if (!attribute.has_name || !attribute.has_value)
                 continue;
             g_autofree char *name = ech_wire_string(&attribute.name);
-            g_autofree char *value = attribute.value.type == ECH_WIRE_BYTES ? ech_wire_string(&attribute.value) : g_strdup_printf("%" G_GINT64_FORMAT, attribute_int(&attribute.value));
+            g_autofree char *value = attribute.value.type == ECH_WIRE_BYTES ? ech_wire_string(&attribute.value)
+                                                                            : g_strdup_printf("%" G_GINT64_FORMAT, attribute_int(&attribute.value));
             g_autofree char *key = g_utf8_make_valid(name, -1), *valid = g_utf8_make_valid(value, -1);
             g_autofree char *full = g_strdup_printf("chakra.%s", key);
             ech_et_property(et, full, valid);
@@ -251,7 +253,8 @@ static bool looks_like_node(const uint8_t *data, size_t n)
     EchWireField field;
     bool named = false;
     while (ech_wire_next(&wire, &field)) {
-        if (field.number == 0 || field.number > 11 || ((field.number == 1 || field.number == 3) && field.type != ECH_WIRE_VARINT) || (field.number == 3 && field.value >= ECH_N_ET_TYPES))
+        if (field.number == 0 || field.number > 11 || ((field.number == 1 || field.number == 3) && field.type != ECH_WIRE_VARINT) ||
+            (field.number == 3 && field.value >= ECH_N_ET_TYPES))
             return false;
         named = named || (field.number == 2 && field.type == ECH_WIRE_BYTES);
     }
@@ -285,7 +288,8 @@ static bool read_chakra(EchSource *source, const EchImportOptions *options, EchI
     size_t at = 0, length;
     for (size_t message = 0; at < n; message++) {
         if (!next_message(data, n, &at, &length)) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: the length of message %zu is no number or reaches past the end; the file is cut", where, at, message);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: the length of message %zu is no number or reaches past the end; the file is cut",
+                        where, at, message);
             return false;
         }
         /* A reader over the message that keeps offsets in the file. */

@@ -1,5 +1,5 @@
-/* The trace's own file. What the importer counted and remarked travels in properties "records.NAME", "dropped.NAME", "noted.NAME" and "remark.N" and becomes that
- * again, so that nothing tells an imported capture from its file. */
+/* The trace's own file. What the importer counted and remarked travels in properties "records.NAME", "dropped.NAME", "noted.NAME" and "remark.N" and becomes
+ * that again, so that nothing tells an imported capture from its file. */
 #include "sim/import/import.h"
 
 #include "sim/trace/file.h"

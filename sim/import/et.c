@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const char *const type_names[ECH_N_ET_TYPES] = {"INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL", "STORAGE", "BATCH", "CHECKPOINT"};
+static const char *const type_names[ECH_N_ET_TYPES] = {"INVALID",   "METADATA",  "MEM_LOAD", "MEM_STORE", "COMP",      "COMM_SEND",
+                                                       "COMM_RECV", "COMM_COLL", "STORAGE",  "BATCH",     "CHECKPOINT"};
 
 #define MAX_DEVICES 1024
 
@@ -21,7 +22,7 @@ typedef struct {
 
 typedef struct {
     uint64_t key;
-    EchBytes bytes;    /* to the end of the last tensor in it */
+    EchBytes bytes; /* to the end of the last tensor in it */
     bool host;
     uint32_t device;
     EchId buffer;
@@ -34,7 +35,7 @@ typedef struct {
     uint32_t first_access, n_accesses;
     uint32_t first_dep, n_deps;
     bool has_children;
-    uint8_t becomes; /* EchOpKind */
+    uint8_t becomes;  /* EchOpKind */
     uint32_t missing; /* dependencies not yet ordered */
     EchId op;
 } Node;
@@ -45,7 +46,7 @@ struct EchEt {
     GArray *accesses; /* Access, by node */
     GArray *deps;     /* Dep, by node */
     bool has_data_deps;
-    GArray *storages; /* Storage */
+    GArray *storages;   /* Storage */
     GHashTable *by_key; /* uint64_t in the array's order -> index + 1 */
     uint64_t bad_tensors;
 };
@@ -316,7 +317,8 @@ static const char *node_name(const EchEt *et, const Node *node)
     return ech_trace_builder_peek_string(et->builder, node->node.name);
 }
 
-/** What a node becomes. In a trace with GPU nodes what runs on a CPU is a mark: it launched the others. In a tree of operators only leaves that touch tensors work. */
+/** What a node becomes. In a trace with GPU nodes what runs on a CPU is a mark: it launched the others. In a tree of operators only leaves that touch tensors
+ * work. */
 static EchOpKind classify(const EchEt *et, const Node *node, bool any_device, bool tree)
 {
     bool on_device = node->node.place == ECH_ET_DEVICE || !any_device;
@@ -363,7 +365,8 @@ static EchId queue_of(Maker *maker, EchQueueKind kind, const Node *node)
     if (found)
         return GPOINTER_TO_UINT(found) - 1;
     static const char *const names[] = {"core", "dma", "thread", "network"};
-    g_autofree char *name = threads ? g_strdup_printf("%s %" G_GINT64_FORMAT, kind == ECH_QUEUE_HOST ? "thread" : "stream", node->node.thread) : g_strdup(names[kind]);
+    g_autofree char *name =
+        threads ? g_strdup_printf("%s %" G_GINT64_FORMAT, kind == ECH_QUEUE_HOST ? "thread" : "stream", node->node.thread) : g_strdup(names[kind]);
     EchId queue = ech_trace_builder_queue(maker->et->builder, name, kind, 0);
     g_hash_table_insert(maker->queues, GSIZE_TO_POINTER(key), GUINT_TO_POINTER(queue + 1));
     return queue;
@@ -410,7 +413,9 @@ static EchOp node_op(Maker *maker, const Node *node)
         kind = ECH_QUEUE_COPY;
         break;
     case ECH_OP_COLLECTIVE:
-        op.collective = (uint8_t)(node->node.type == ECH_ET_COMM_SEND ? ECH_COLLECTIVE_SEND : node->node.type == ECH_ET_COMM_RECV ? ECH_COLLECTIVE_RECV : collective_of(node->node.comm_type));
+        op.collective = (uint8_t)(node->node.type == ECH_ET_COMM_SEND   ? ECH_COLLECTIVE_SEND
+                                  : node->node.type == ECH_ET_COMM_RECV ? ECH_COLLECTIVE_RECV
+                                                                        : collective_of(node->node.comm_type));
         op.bytes = node->node.has_comm_bytes ? node->node.comm_bytes : largest_access(maker, node);
         op.bytes_origin = node->node.has_comm_bytes ? ECH_KNOWN : op.bytes ? ECH_INFERRED : ECH_ABSENT;
         op.memory_from = 0;

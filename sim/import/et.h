@@ -9,7 +9,17 @@
 
 /** Chakra's node types; the numbers are its own. */
 typedef enum {
-    ECH_ET_INVALID, ECH_ET_METADATA, ECH_ET_MEM_LOAD, ECH_ET_MEM_STORE, ECH_ET_COMP, ECH_ET_COMM_SEND, ECH_ET_COMM_RECV, ECH_ET_COMM_COLL, ECH_ET_STORAGE, ECH_ET_BATCH, ECH_ET_CHECKPOINT,
+    ECH_ET_INVALID,
+    ECH_ET_METADATA,
+    ECH_ET_MEM_LOAD,
+    ECH_ET_MEM_STORE,
+    ECH_ET_COMP,
+    ECH_ET_COMM_SEND,
+    ECH_ET_COMM_RECV,
+    ECH_ET_COMM_COLL,
+    ECH_ET_STORAGE,
+    ECH_ET_BATCH,
+    ECH_ET_CHECKPOINT,
     ECH_N_ET_TYPES
 } EchEtType;
 
@@ -18,15 +28,15 @@ typedef enum { ECH_ET_UNKNOWN, ECH_ET_HOST, ECH_ET_DEVICE } EchEtPlace;
 /** A node; what is not known is 0 (or as said). Fill it, then append; tensors and dependencies come after. */
 typedef struct {
     uint64_t id;
-    EchId name;             /**< String id in the builder of the collection. */
-    uint8_t type;           /**< EchEtType */
-    uint8_t place;          /**< EchEtPlace: what is_cpu_op says */
-    uint8_t comm_type;      /**< CollectiveCommType + 1, or 0 */
+    EchId name;        /**< String id in the builder of the collection. */
+    uint8_t type;      /**< EchEtType */
+    uint8_t place;     /**< EchEtPlace: what is_cpu_op says */
+    uint8_t comm_type; /**< CollectiveCommType + 1, or 0 */
     bool has_comm_bytes;
     uint64_t comm_bytes;
-    uint64_t tensor_bytes;  /**< Attribute tensor_size. */
-    uint64_t num_ops;       /**< Operations, as generators state them. */
-    int64_t thread;         /**< tid: CPU thread or GPU stream */
+    uint64_t tensor_bytes;         /**< Attribute tensor_size. */
+    uint64_t num_ops;              /**< Operations, as generators state them. */
+    int64_t thread;                /**< tid: CPU thread or GPU stream */
     int64_t start_us, duration_us; /**< -1 unknown. */
 } EchEtNode;
 

@@ -26,11 +26,11 @@ typedef struct {
     EchWire file;
     EchProgramBuilder *builder;
     EchDiag *diag;
-    GArray *computations;   /* Computation */
-    GHashTable *by_id;      /* int64 -> computation + 1 */
+    GArray *computations;     /* Computation */
+    GHashTable *by_id;        /* int64 -> computation + 1 */
     GHashTable *instructions; /* int64 id -> EchId + 1 */
-    GHashTable *shapes;     /* GBytes -> EchId + 1 */
-    GPtrArray *ids;         /* owned int64 keys */
+    GHashTable *shapes;       /* GBytes -> EchId + 1 */
+    GPtrArray *ids;           /* owned int64 keys */
     Span alias, assignment;
 } Reader;
 
@@ -56,11 +56,42 @@ static Span span_of(const EchWireField *field)
 
 /* PrimitiveType numbers. */
 static const char *const dtype_names[] = {
-    [1] = "pred", [2] = "s8",         [3] = "s16",      [4] = "s32",          [5] = "s64",     [6] = "u8",          [7] = "u16",        [8] = "u32",
-    [9] = "u64",  [10] = "f16",       [11] = "f32",     [12] = "f64",         [13] = "tuple",  [14] = "opaque",     [15] = "c64",       [16] = "bf16",
-    [17] = "token", [18] = "c128",    [19] = "f8e5m2",  [20] = "f8e4m3fn",    [21] = "s4",     [22] = "u4",         [23] = "f8e4m3b11fnuz", [24] = "f8e5m2fnuz",
-    [25] = "f8e4m3fnuz", [26] = "s2", [27] = "u2",      [28] = "f8e4m3",      [29] = "f8e3m4", [30] = "s1",         [31] = "u1",        [32] = "f4e2m1fn",
-    [33] = "f8e8m0fnu", [34] = "opaque", [35] = "f6e3m2fn", [36] = "f6e2m3fn",
+    [1] = "pred",
+    [2] = "s8",
+    [3] = "s16",
+    [4] = "s32",
+    [5] = "s64",
+    [6] = "u8",
+    [7] = "u16",
+    [8] = "u32",
+    [9] = "u64",
+    [10] = "f16",
+    [11] = "f32",
+    [12] = "f64",
+    [13] = "tuple",
+    [14] = "opaque",
+    [15] = "c64",
+    [16] = "bf16",
+    [17] = "token",
+    [18] = "c128",
+    [19] = "f8e5m2",
+    [20] = "f8e4m3fn",
+    [21] = "s4",
+    [22] = "u4",
+    [23] = "f8e4m3b11fnuz",
+    [24] = "f8e5m2fnuz",
+    [25] = "f8e4m3fnuz",
+    [26] = "s2",
+    [27] = "u2",
+    [28] = "f8e4m3",
+    [29] = "f8e3m4",
+    [30] = "s1",
+    [31] = "u1",
+    [32] = "f4e2m1fn",
+    [33] = "f8e8m0fnu",
+    [34] = "opaque",
+    [35] = "f6e3m2fn",
+    [36] = "f6e2m3fn",
 };
 
 static bool read_tile(const EchWire *parent, const EchWireField *field, EchLayout *layout)
@@ -432,8 +463,8 @@ static void append_slice(GString *text, const EchWire *parent, const EchWireFiel
         if (f.number < 4)
             numbers[f.number] = ech_wire_int(&f);
     }
-    g_string_append_printf(text, "%s[%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT "]", text->str[text->len - 1] == '{' ? "" : ", ", numbers[1], numbers[2],
-                           numbers[3]);
+    g_string_append_printf(text, "%s[%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT "]", text->str[text->len - 1] == '{' ? "" : ", ", numbers[1],
+                           numbers[2], numbers[3]);
 }
 
 static void append_index(GString *text, const EchWire *parent, const EchWireField *field)
@@ -470,7 +501,8 @@ static void append_operand_alias(GString *text, const EchWire *parent, const Ech
 }
 
 /* Repeated messages that print as one list: every field @number of the instruction. */
-static void append_all(GString *text, Reader *r, Span instruction, uint32_t number, const char *name, void (*append)(GString *, const EchWire *, const EchWireField *))
+static void append_all(GString *text, Reader *r, Span instruction, uint32_t number, const char *name,
+                       void (*append)(GString *, const EchWire *, const EchWireField *))
 {
     EchWire wire = wire_of(r, instruction);
     EchWireField f;
@@ -552,9 +584,7 @@ static void append_attribute(GString *text, Reader *r, Span instruction, const E
         if (f->size > 0)
             append_text(text, "async_execution_thread", f, true);
         break;
-    case 80:
-        g_string_append_printf(text, ", cross_program_prefetch_index=%" G_GUINT64_FORMAT, f->value);
-        break;
+    case 80: g_string_append_printf(text, ", cross_program_prefetch_index=%" G_GUINT64_FORMAT, f->value); break;
     case 87: append_device_list(text, wire, f); break;
     default: break;
     }
@@ -628,8 +658,9 @@ static bool read_instruction(Reader *r, const Computation *computation, uint64_t
         case 1: instruction.name = ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size); break;
         case 2:
             instruction.opcode = (uint16_t)ech_hlo_parse(f.data ? (const char *)f.data : "", f.size);
-            instruction.opcode_name = instruction.opcode != ECH_HLO_UNKNOWN ? ech_hlo_name((EchHlo)instruction.opcode)
-                                                                            : ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size);
+            instruction.opcode_name = instruction.opcode != ECH_HLO_UNKNOWN
+                                          ? ech_hlo_name((EchHlo)instruction.opcode)
+                                          : ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size);
             break;
         case 3:
             if (f.type != ECH_WIRE_BYTES || !read_shape(r, span_of(&f), 0, &instruction.shape, error))

@@ -37,7 +37,7 @@ struct EchSource {
     uint8_t *head; /* of a gzip source, else NULL */
     size_t n_head;
     size_t given_back; /* bytes of the map, from its beginning, whose pages were given back */
-    size_t position; /* plain: next raw byte; gzip: next compressed byte is in stream.next_in */
+    size_t position;   /* plain: next raw byte; gzip: next compressed byte is in stream.next_in */
     z_stream stream;
     bool stream_open, stream_done;
     uint64_t produced;
@@ -117,7 +117,8 @@ static gssize stream_read(EchSource *source, z_stream *stream, bool *done, uint6
         *produced += made;
         consumed += in_before - stream->avail_in;
         if (*produced > STREAM_LIMIT || (*produced > BOMB_FLOOR && *produced / BOMB_RATIO > consumed)) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: gzip data grow to %" G_GUINT64_FORMAT " bytes from %zu, which no trace does; refusing to unpack further",
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                        "%s: byte %zu: gzip data grow to %" G_GUINT64_FORMAT " bytes from %zu, which no trace does; refusing to unpack further",
                         ech_source_path(source), consumed, *produced, consumed);
             return -1;
         }
@@ -127,11 +128,12 @@ static gssize stream_read(EchSource *source, z_stream *stream, bool *done, uint6
                 continue;
             *done = true;
         } else if (status == Z_BUF_ERROR || (status == Z_OK && made == 0 && in_before == 0)) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: gzip data end in the middle (%" G_GUINT64_FORMAT " bytes unpacked); the file is cut", ech_source_path(source), consumed,
-                        *produced);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: gzip data end in the middle (%" G_GUINT64_FORMAT " bytes unpacked); the file is cut",
+                        ech_source_path(source), consumed, *produced);
             return -1;
         } else if (status != Z_OK) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: damaged gzip data: %s", ech_source_path(source), consumed, stream->msg ? stream->msg : "unknown cause");
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: damaged gzip data: %s", ech_source_path(source), consumed,
+                        stream->msg ? stream->msg : "unknown cause");
             return -1;
         }
     }
@@ -262,12 +264,18 @@ static char *describe(const uint8_t *head, size_t n)
         const char *what;
     } known[] = {
         {"SQLite format 3", 15, "an SQLite database without the tables of an Nsight Systems export"},
-        {"\xfd" "7zXZ", 5, "xz; unpack it first"},
+        {"\xfd"
+         "7zXZ",
+         5, "xz; unpack it first"},
         {"PK\x03\x04", 4, "a zip archive; unpack it first"},
         {"BZh", 3, "bzip2; unpack it first"},
         {"\x28\xb5\x2f\xfd", 4, "zstd; unpack it first"},
-        {"\x7f" "ELF", 4, "an ELF program"},
-        {"\x89" "HDF", 4, "HDF5"},
+        {"\x7f"
+         "ELF",
+         4, "an ELF program"},
+        {"\x89"
+         "HDF",
+         4, "HDF5"},
         {"\x93NUMPY", 6, "a NumPy array"},
         {"GIF8", 4, "an image"},
         {"\x89PNG", 4, "an image"},
@@ -280,12 +288,14 @@ static char *describe(const uint8_t *head, size_t n)
             return g_strdup_printf("the bytes look like %s", known[i].what);
     }
     if (ech_gpu_target_probe((const char *)head, n))
-        return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon import FILE -o DEVICE.yaml'");
+        return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon "
+                        "import FILE -o DEVICE.yaml'");
     if (memmem(head, n, "[architecture_presets]", 22))
         return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
-        return g_strdup("the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
-                        "traces/capture/compile.py compiles for a chip that is not there");
+        return g_strdup(
+            "the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
+            "traces/capture/compile.py compiles for a chip that is not there");
     if (is_mangled(head, n))
         return g_strdup("the bytes look like " MANGLED);
     size_t control = 0;
@@ -310,8 +320,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
             names[i] = classes[i]->name;
         }
         const char *nearest = ech_nearest_name(format, names);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no format%s%s%s; 'echelon list formats' shows them", format, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                    nearest ? "'?" : "");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no format%s%s%s; 'echelon list formats' shows them", format, nearest ? "; did you mean '" : "",
+                    nearest ? nearest : "", nearest ? "'?" : "");
         return NULL;
     }
     size_t n;
@@ -377,7 +387,8 @@ static EchImport *read_beside(EchSource *source, const EchImportClass *class, co
     if (strcmp(second_class->name, "memory_profile") != 0) {
         if (strcmp(second_class->name, "memory_snapshot") == 0 && strcmp(class->name, "kineto") == 0)
             return read_class(source, class, options, error);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto file, or a memory_profile beside anything",
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto file, or a memory_profile beside anything",
                     options->beside, second_class->name, class->name);
         return NULL;
     }

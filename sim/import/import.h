@@ -25,25 +25,26 @@ gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error
 GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 typedef struct {
-    const char *device;   /**< --device, or NULL: some formats need the chip. */
-    const char *beside;   /**< A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; a device memory profile beside anything. */
-    uint64_t loop_trips;  /**< Trip count for loops that tell none (default 1). */
-    bool ignore_beside;   /**< Do not pick up files beside the program (buffer assignment). */
+    const char *device; /**< --device, or NULL: some formats need the chip. */
+    const char
+        *beside; /**< A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; a device memory profile beside anything. */
+    uint64_t loop_trips; /**< Trip count for loops that tell none (default 1). */
+    bool ignore_beside;  /**< Do not pick up files beside the program (buffer assignment). */
 } EchImportOptions;
 
 /** What a reader found. Exactly one of trace and program is set. */
 typedef struct {
-    const char *format;   /**< Name of the reader's class; static. */
+    const char *format; /**< Name of the reader's class; static. */
     EchTrace *trace;
     EchProgram *program;
-    EchTrace *resident;   /**< Of a program with a device memory profile beside it: what to add to the lowered trace (ech_import_add_resident), or NULL. */
-    EchDiag *diag;        /**< Counters and remarks of the import. */
-    EchDiag *records;     /**< The file's own record kinds under its own names (ech_diag_note), for info's `records`. */
+    EchTrace *resident; /**< Of a program with a device memory profile beside it: what to add to the lowered trace (ech_import_add_resident), or NULL. */
+    EchDiag *diag;      /**< Counters and remarks of the import. */
+    EchDiag *records;   /**< The file's own record kinds under its own names (ech_diag_note), for info's `records`. */
 } EchImport;
 
 typedef struct {
-    const char *name;     /**< "memory_snapshot", "kineto", "hlo", ... */
-    const char *summary;  /**< One sentence: what writes this format. */
+    const char *name;    /**< "memory_snapshot", "kineto", "hlo", ... */
+    const char *summary; /**< One sentence: what writes this format. */
     /** How sure: 0 no, 1 maybe, 2 yes, 3 yes and a kind of what says 2. Sees up to 64 KiB of unpacked bytes. */
     int (*probe)(const uint8_t *head, size_t n);
     /** Fills trace or program, diag and records (both already there). ECH_ERROR_PARSE with path and offset. */
@@ -51,7 +52,8 @@ typedef struct {
 } EchImportClass;
 
 const EchImportClass *const *ech_import_classes(size_t *ret_n);
-/** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it. Owned by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
+/** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it. Owned by the caller. ECH_ERROR_UNSUPPORTED says
+ * what the bytes look like. */
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_import_free(EchImport *import);
@@ -61,5 +63,6 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchImport, ech_import_free)
  * file gives the import again. */
 EchTrace *ech_import_with_counters(const EchImport *import, EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;
 /** @trace with the resident buffers of @profile (a memory_profile) besides its own, each counted in @diag: a buffer that is as large as one that is resident
- * already in the same memory (a program's argument, a profiler's known start) is taken to be that one; those of devices that the trace does not have stay out. */
+ * already in the same memory (a program's argument, a profiler's known start) is taken to be that one; those of devices that the trace does not have stay out.
+ */
 EchTrace *ech_import_add_resident(const EchTrace *trace, const EchTrace *profile, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

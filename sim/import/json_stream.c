@@ -11,7 +11,7 @@ struct EchJson {
     EchSource *source;
     char *buffer; /* buffer[room + 1] */
     size_t room, at, end;
-    size_t token; /* where the current token begins; kept on refill */
+    size_t token;    /* where the current token begins; kept on refill */
     uint64_t before; /* bytes of the text before buffer[0] */
     uint64_t offset;
     bool eof;
@@ -20,7 +20,7 @@ struct EchJson {
     uint8_t is_object[MAX_DEPTH];
     const char *text;
     size_t n_text;
-    char saved;      /* the byte a NUL was put over */
+    char saved; /* the byte a NUL was put over */
     char *saved_at;
     uint64_t repaired;
     GError *error;
@@ -71,14 +71,16 @@ uint64_t ech_json_repaired(const EchJson *json)
 static EchJsonToken bad(EchJson *json, const char *what)
 {
     if (!json->error)
-        json->error = g_error_new(ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": %s", ech_source_path(json->source), json->before + json->at, what);
+        json->error =
+            g_error_new(ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": %s", ech_source_path(json->source), json->before + json->at, what);
     return ECH_JSON_BAD;
 }
 
 bool ech_json_error(EchJson *json, GError **error)
 {
     if (!json->error)
-        json->error = g_error_new(ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": an unexpected kind of value here", ech_source_path(json->source), json->offset);
+        json->error = g_error_new(ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": an unexpected kind of value here", ech_source_path(json->source),
+                                  json->offset);
     g_propagate_error(error, g_error_copy(json->error));
     return false;
 }
@@ -277,8 +279,8 @@ static EchJsonToken bare(EchJson *json)
     static const struct {
         const char *text;
         EchJsonToken token;
-    } words[] = {{"true", ECH_JSON_TRUE}, {"false", ECH_JSON_FALSE}, {"null", ECH_JSON_NULL},
-                 {"NaN", ECH_JSON_NUMBER}, {"nan", ECH_JSON_NUMBER}, {"-nan", ECH_JSON_NUMBER}, {"inf", ECH_JSON_NUMBER}, {"-inf", ECH_JSON_NUMBER},
+    } words[] = {{"true", ECH_JSON_TRUE},       {"false", ECH_JSON_FALSE},     {"null", ECH_JSON_NULL},  {"NaN", ECH_JSON_NUMBER},
+                 {"nan", ECH_JSON_NUMBER},      {"-nan", ECH_JSON_NUMBER},     {"inf", ECH_JSON_NUMBER}, {"-inf", ECH_JSON_NUMBER},
                  {"Infinity", ECH_JSON_NUMBER}, {"-Infinity", ECH_JSON_NUMBER}};
     if (!word(json))
         return ECH_JSON_BAD;

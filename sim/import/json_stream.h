@@ -9,8 +9,8 @@
 #include "sim/import/import.h"
 
 typedef enum {
-    ECH_JSON_END,  /**< The document is over. */
-    ECH_JSON_BAD,  /**< Damaged; ech_json_error says how. Every later call gives it again. */
+    ECH_JSON_END, /**< The document is over. */
+    ECH_JSON_BAD, /**< Damaged; ech_json_error says how. Every later call gives it again. */
     ECH_JSON_OBJECT,
     ECH_JSON_OBJECT_END,
     ECH_JSON_ARRAY,

@@ -12,7 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { CAT_OTHER, CAT_KERNEL, CAT_MEMCPY, CAT_MEMSET, CAT_RUNTIME, CAT_CPU_OP, CAT_PYTHON, CAT_ANNOTATION, CAT_GPU_ANNOTATION, CAT_INSTANT, CAT_SYNC, CAT_FLOW } Category;
+typedef enum {
+    CAT_OTHER,
+    CAT_KERNEL,
+    CAT_MEMCPY,
+    CAT_MEMSET,
+    CAT_RUNTIME,
+    CAT_CPU_OP,
+    CAT_PYTHON,
+    CAT_ANNOTATION,
+    CAT_GPU_ANNOTATION,
+    CAT_INSTANT,
+    CAT_SYNC,
+    CAT_FLOW
+} Category;
 
 /* All names a kind of record has had, in lower case. */
 static const struct {
@@ -107,7 +120,8 @@ typedef struct {
     Category category;
     bool has_time, has_duration, in_args;
     EchTime start, duration;
-    int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record, from_device, to_device;
+    int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
+        from_device, to_device;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
     GString *name, *raw_category, *kind, *sync;
     size_t n_inputs, n_types;
@@ -121,8 +135,8 @@ typedef struct {
     EchCapture *capture;
     EchTraceBuilder *builder;
     GArray *spans, *launches, *asked, *sides, *shapes, *uses; /* Span, Launch, Asked, Side, Shape, Use */
-    GHashTable *threads; /* tid -> index + 1 */
-    GHashTable *counts;  /* category -> GUINT count */
+    GHashTable *threads;                                      /* tid -> index + 1 */
+    GHashTable *counts;                                       /* category -> GUINT count */
     GPtrArray *count_names;
     Event e;
     bool has_base;
@@ -197,10 +211,24 @@ static EchDtype dtype_of(const char *text, size_t n)
         const char *name;
         EchDtype dtype;
     } names[] = {
-        {"float", ECH_DTYPE_F32}, {"double", ECH_DTYPE_F64}, {"c10::Half", ECH_DTYPE_F16}, {"c10::BFloat16", ECH_DTYPE_BF16}, {"long int", ECH_DTYPE_S64}, {"long", ECH_DTYPE_S64},
-        {"long long", ECH_DTYPE_S64}, {"int", ECH_DTYPE_S32}, {"short", ECH_DTYPE_S16}, {"signed char", ECH_DTYPE_S8}, {"unsigned char", ECH_DTYPE_U8}, {"bool", ECH_DTYPE_PRED},
-        {"c10::complex<float>", ECH_DTYPE_C64}, {"c10::complex<double>", ECH_DTYPE_C128}, {"c10::Float8_e4m3fn", ECH_DTYPE_F8E4M3FN}, {"c10::Float8_e5m2", ECH_DTYPE_F8E5M2},
-        {"c10::Float8_e4m3fnuz", ECH_DTYPE_F8E4M3FNUZ}, {"c10::Float8_e5m2fnuz", ECH_DTYPE_F8E5M2FNUZ},
+        {"float", ECH_DTYPE_F32},
+        {"double", ECH_DTYPE_F64},
+        {"c10::Half", ECH_DTYPE_F16},
+        {"c10::BFloat16", ECH_DTYPE_BF16},
+        {"long int", ECH_DTYPE_S64},
+        {"long", ECH_DTYPE_S64},
+        {"long long", ECH_DTYPE_S64},
+        {"int", ECH_DTYPE_S32},
+        {"short", ECH_DTYPE_S16},
+        {"signed char", ECH_DTYPE_S8},
+        {"unsigned char", ECH_DTYPE_U8},
+        {"bool", ECH_DTYPE_PRED},
+        {"c10::complex<float>", ECH_DTYPE_C64},
+        {"c10::complex<double>", ECH_DTYPE_C128},
+        {"c10::Float8_e4m3fn", ECH_DTYPE_F8E4M3FN},
+        {"c10::Float8_e5m2", ECH_DTYPE_F8E5M2},
+        {"c10::Float8_e4m3fnuz", ECH_DTYPE_F8E4M3FNUZ},
+        {"c10::Float8_e5m2fnuz", ECH_DTYPE_F8E5M2FNUZ},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         if (is(text, n, names[i].name))
@@ -238,13 +266,10 @@ static bool scalar(Reader *r, const char **ret, size_t *ret_n)
     *ret_n = 0;
     switch (ech_json_next(r->json)) {
     case ECH_JSON_STRING:
-    case ECH_JSON_NUMBER:
-        *ret = ech_json_text(r->json, ret_n);
-        return true;
+    case ECH_JSON_NUMBER: *ret = ech_json_text(r->json, ret_n); return true;
     case ECH_JSON_TRUE:
     case ECH_JSON_FALSE:
-    case ECH_JSON_NULL:
-        return true;
+    case ECH_JSON_NULL: return true;
     case ECH_JSON_OBJECT:
     case ECH_JSON_ARRAY: {
         unsigned depth = ech_json_depth(r->json);
@@ -258,8 +283,7 @@ static bool scalar(Reader *r, const char **ret, size_t *ret_n)
     case ECH_JSON_BAD:
     case ECH_JSON_OBJECT_END:
     case ECH_JSON_ARRAY_END:
-    case ECH_JSON_KEY:
-        break;
+    case ECH_JSON_KEY: break;
     }
     return false;
 }
@@ -365,15 +389,9 @@ static bool read_args(Reader *r)
                 has = &e->has_bytes;
             }
             break;
-        case 6:
-            field = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL;
-            break;
-        case 8:
-            field = is(key, n, "toDevice") ? &e->to_device : NULL;
-            break;
-        case 9:
-            field = is(key, n, "Device Id") ? &e->device_id : NULL;
-            break;
+        case 6: field = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL; break;
+        case 8: field = is(key, n, "toDevice") ? &e->to_device : NULL; break;
+        case 9: field = is(key, n, "Device Id") ? &e->device_id : NULL; break;
         case 10:
             if (is(key, n, "Input Dims")) {
                 if (!read_dims(r))
@@ -388,7 +406,10 @@ static bool read_args(Reader *r)
             field = is(key, n, "fromDevice") ? &e->from_device : NULL;
             break;
         case 11:
-            field = is(key, n, "correlation") ? &e->correlation : g_ascii_strncasecmp(key, "external id", 11) == 0 ? &e->external : is(key, n, "Device Type") ? &e->device_type : NULL;
+            field = is(key, n, "correlation")                          ? &e->correlation
+                    : g_ascii_strncasecmp(key, "external id", 11) == 0 ? &e->external
+                    : is(key, n, "Device Type")                        ? &e->device_type
+                                                                       : NULL;
             break;
         case 14:
             if (is(key, n, "Total Reserved")) {
@@ -406,11 +427,8 @@ static bool read_args(Reader *r)
                 has = &e->has_allocated;
             }
             break;
-        case 33:
-            field = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL;
-            break;
-        default:
-            break;
+        case 33: field = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL; break;
+        default: break;
         }
         if (!field && !text_field) {
             if (!ech_json_skip(r->json))
@@ -451,7 +469,8 @@ static void reset(Event *e)
     e->raw_category = raw;
     e->kind = kind;
     e->sync = sync;
-    e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id = -1;
+    e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id =
+        -1;
 }
 
 /* ---- what an event becomes ---- */
@@ -500,10 +519,14 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
         const char *mark;
         uint8_t from, to;
     } marks[] = {
-        {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"PtoP", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
-        {"HtoH", ECH_TIER_HOST, ECH_TIER_HOST}, {"HostToDevice", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"DeviceToHost", ECH_TIER_DEVICE, ECH_TIER_HOST},
-        {"DeviceToDevice", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoA", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"AtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"M2D", ECH_TIER_HOST, ECH_TIER_DEVICE},
-        {"D2M", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"AtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"DtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"AtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE},         {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},
+        {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE},       {"PtoP", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"HtoH", ECH_TIER_HOST, ECH_TIER_HOST},           {"HostToDevice", ECH_TIER_HOST, ECH_TIER_DEVICE},
+        {"DeviceToHost", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"DeviceToDevice", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"HtoA", ECH_TIER_HOST, ECH_TIER_DEVICE},         {"AtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},
+        {"M2D", ECH_TIER_HOST, ECH_TIER_DEVICE},          {"D2M", ECH_TIER_DEVICE, ECH_TIER_HOST},
+        {"AtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE},       {"DtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"AtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
     };
     const GString *texts[] = {e->name, e->kind};
     for (size_t t = 0; t < G_N_ELEMENTS(texts); t++) {
@@ -628,7 +651,8 @@ static void annotation(Reader *r)
     EchItem item = base_item(r, ECH_ITEM_MARK);
     char name[40];
     g_snprintf(name, sizeof name, "thread %" G_GINT64_FORMAT, e->tid);
-    item.queue = e->category == CAT_GPU_ANNOTATION ? stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, false) : ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
+    item.queue = e->category == CAT_GPU_ANNOTATION ? stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, false)
+                                                   : ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
     add_item(r, &item, -1, -1, UINT32_MAX);
 }
 
@@ -696,31 +720,21 @@ static void use_event(Reader *r)
     switch (e->category) {
     case CAT_KERNEL:
     case CAT_MEMCPY:
-    case CAT_MEMSET:
-        device_event(r);
-        break;
-    case CAT_RUNTIME:
-        runtime_event(r);
-        break;
-    case CAT_SYNC:
-        sync_event(r);
-        break;
+    case CAT_MEMSET: device_event(r); break;
+    case CAT_RUNTIME: runtime_event(r); break;
+    case CAT_SYNC: sync_event(r); break;
     case CAT_ANNOTATION:
-    case CAT_GPU_ANNOTATION:
-        annotation(r);
-        break;
-    case CAT_CPU_OP:
-        shape_event(r);
-        G_GNUC_FALLTHROUGH;
+    case CAT_GPU_ANNOTATION: annotation(r); break;
+    case CAT_CPU_OP: shape_event(r); G_GNUC_FALLTHROUGH;
     case CAT_PYTHON: {
-        Span span = {e->start, e->has_duration ? e->duration : 0, ech_trace_builder_string(r->builder, e->name->str, (gssize)e->name->len), thread_of(r, e->tid)};
+        Span span = {e->start, e->has_duration ? e->duration : 0, ech_trace_builder_string(r->builder, e->name->str, (gssize)e->name->len),
+                     thread_of(r, e->tid)};
         g_array_append_val(r->spans, span);
         break;
     }
     case CAT_OTHER:
     case CAT_INSTANT:
-    case CAT_FLOW:
-        break;
+    case CAT_FLOW: break;
     }
 }
 
@@ -743,7 +757,11 @@ static bool read_event(Reader *r)
         else if (n == 2 && memcmp(key, "ts", 2) == 0)
             which = 't';
         else if (n == 3)
-            which = memcmp(key, "cat", 3) == 0 ? 'c' : memcmp(key, "dur", 3) == 0 ? 'd' : memcmp(key, "pid", 3) == 0 ? 'P' : memcmp(key, "tid", 3) == 0 ? 'T' : 0;
+            which = memcmp(key, "cat", 3) == 0   ? 'c'
+                    : memcmp(key, "dur", 3) == 0 ? 'd'
+                    : memcmp(key, "pid", 3) == 0 ? 'P'
+                    : memcmp(key, "tid", 3) == 0 ? 'T'
+                                                 : 0;
         else if (n == 4 && memcmp(key, "name", 4) == 0)
             which = 'n';
         if (!which) {
@@ -754,12 +772,8 @@ static bool read_event(Reader *r)
         if (!scalar(r, &text, &n))
             return false;
         switch (which) {
-        case 'p':
-            e->phase = n ? text[0] : 0;
-            break;
-        case 't':
-            e->has_time = read_time(r, text, n, true, &e->start);
-            break;
+        case 'p': e->phase = n ? text[0] : 0; break;
+        case 't': e->has_time = read_time(r, text, n, true, &e->start); break;
         case 'd':
             e->has_duration = read_time(r, text, n, false, &e->duration);
             if (e->has_duration && e->duration < 0) {
@@ -776,8 +790,7 @@ static bool read_event(Reader *r)
             g_string_truncate(e->name, 0);
             g_string_append_len(e->name, text, (gssize)MIN(n, (size_t)65536));
             break;
-        default:
-            *(which == 'P' ? &e->pid : &e->tid) = loose_integer(text, n);
+        default: *(which == 'P' ? &e->pid : &e->tid) = loose_integer(text, n);
         }
     }
     if (token != ECH_JSON_OBJECT_END)
@@ -1196,7 +1209,8 @@ static bool merge_snapshot(Reader *r, const char *path, GError **error)
     int64_t own_us = r->base_ns / 1000 + (r->has_base ? r->base_us : 0);
     int64_t difference = (int64_t)unix_us - own_us;
     if (difference > INT64_C(86400000000) || difference < INT64_C(-86400000000)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: begins %" G_GINT64_FORMAT " s away from the profile; they are not of the same run", path, difference / 1000000);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: begins %" G_GINT64_FORMAT " s away from the profile; they are not of the same run", path,
+                    difference / 1000000);
         return false;
     }
     ech_capture_merge(r->capture, other->trace, difference * ECH_PS_PER_US);
@@ -1295,7 +1309,8 @@ static int probe(const uint8_t *head, size_t n)
         i++;
     if (i == n || (head[i] != '{' && head[i] != '['))
         return 0;
-    if (contains(head, n, "\"traceEvents\"") || contains(head, n, "\"schemaVersion\"") || contains(head, n, "\"deviceProperties\"") || contains(head, n, "\"ph\""))
+    if (contains(head, n, "\"traceEvents\"") || contains(head, n, "\"schemaVersion\"") || contains(head, n, "\"deviceProperties\"") ||
+        contains(head, n, "\"ph\""))
         return 2;
     /* Users' own metadata may come first and be long. */
     return head[i] == '{' ? 1 : 0;

@@ -30,10 +30,10 @@ typedef struct {
     EchImport *ret;
     const char *where;
     EchTraceBuilder *builder;
-    GArray *strings;       /* Span */
-    GHashTable *functions; /* id -> Function */
-    GHashTable *locations; /* id -> Location */
-    GArray *samples;       /* EchWire of each Sample */
+    GArray *strings;        /* Span */
+    GHashTable *functions;  /* id -> Function */
+    GHashTable *locations;  /* id -> Location */
+    GArray *samples;        /* EchWire of each Sample */
     int count_at, bytes_at; /* places of the two values, -1 */
     unsigned n_types;
     GArray *devices; /* uint32_t ordinals, ascending */
@@ -77,12 +77,8 @@ static bool read_tables(Reader *r, EchWire wire, GError **error)
         uint64_t id = 0;
         Function function = {0};
         switch (f.number) {
-        case 1:
-            r->n_types++;
-            break;
-        case 2:
-            g_array_append_val(r->samples, inner);
-            break;
+        case 1: r->n_types++; break;
+        case 2: g_array_append_val(r->samples, inner); break;
         case 4: {
             Location location = {inner};
             while (ech_wire_next(&inner, &g))
@@ -103,8 +99,7 @@ static bool read_tables(Reader *r, EchWire wire, GError **error)
             g_array_append_val(r->strings, s);
             break;
         }
-        default:
-            break;
+        default: break;
         }
         if (!ech_wire_ok(&inner, r->where, error))
             return false;
@@ -133,7 +128,8 @@ static bool read_types(Reader *r, EchWire wire, GError **error)
     }
     if (r->bytes_at >= 0 && r->bytes_at < MAX_VALUES && r->count_at < MAX_VALUES)
         return true;
-    g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a pprof profile that counts no bytes; of these only memory profiles (jax.profiler.save_device_memory_profile) are read", r->where);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                "%s: a pprof profile that counts no bytes; of these only memory profiles (jax.profiler.save_device_memory_profile) are read", r->where);
     return false;
 }
 
@@ -235,7 +231,8 @@ static bool read_sample(Reader *r, EchWire wire, Sample *ret, GError **error)
 
 static bool on_host(Span device)
 {
-    return device.n >= 3 && (g_ascii_strncasecmp((const char *)device.data, "cpu", 3) == 0 || (device.n >= 4 && g_ascii_strncasecmp((const char *)device.data, "host", 4) == 0));
+    return device.n >= 3 &&
+           (g_ascii_strncasecmp((const char *)device.data, "cpu", 3) == 0 || (device.n >= 4 && g_ascii_strncasecmp((const char *)device.data, "host", 4) == 0));
 }
 
 /* The first number of "TPU_5(process=0,...)" or "gpu:5". */
@@ -280,7 +277,8 @@ static EchId memory_of(Reader *r, Span device, Span memory)
 static void add_sample(Reader *r, const Sample *s, const EchWire *wire)
 {
     bool executable = is(s->kind, "executable");
-    int64_t bytes = (unsigned)r->bytes_at < s->n_values ? s->values[r->bytes_at] : 0, count = r->count_at >= 0 && (unsigned)r->count_at < s->n_values ? s->values[r->count_at] : 1;
+    int64_t bytes = (unsigned)r->bytes_at < s->n_values ? s->values[r->bytes_at] : 0,
+            count = r->count_at >= 0 && (unsigned)r->count_at < s->n_values ? s->values[r->count_at] : 1;
     ech_diag_note(r->ret->records, executable ? "executable" : "buffer", (uint64_t)MAX(count, 0));
     if (bytes < 0 || count < 0) {
         if (executable)
@@ -340,10 +338,20 @@ static bool read_profile(EchSource *source, const EchImportOptions *options, Ech
     gsize n;
     const uint8_t *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("memory_profile");
-    g_autoptr(GArray) strings = g_array_new(FALSE, FALSE, sizeof(Span)), samples = g_array_new(FALSE, FALSE, sizeof(EchWire)), devices = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    g_autoptr(GHashTable) functions = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free), locations = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    g_autoptr(GArray) strings = g_array_new(FALSE, FALSE, sizeof(Span)), samples = g_array_new(FALSE, FALSE, sizeof(EchWire)),
+                      devices = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autoptr(GHashTable) functions = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
+                          locations = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     g_autoptr(GString) scratch = g_string_new(NULL);
-    Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .strings = strings, .samples = samples, .devices = devices, .functions = functions, .locations = locations, .scratch = scratch};
+    Reader r = {.ret = ret,
+                .where = ech_source_path(source),
+                .builder = builder,
+                .strings = strings,
+                .samples = samples,
+                .devices = devices,
+                .functions = functions,
+                .locations = locations,
+                .scratch = scratch};
     r.stack_budget = MAX((uint64_t)16 << 20, (uint64_t)n * 4);
     EchWire wire = ech_wire_init(data, n);
     if (!read_tables(&r, wire, error) || !read_types(&r, wire, error) || !read_samples(&r, error))

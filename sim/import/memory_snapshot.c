@@ -16,23 +16,81 @@
 #include <string.h>
 
 typedef enum {
-    KEY_NONE, KEY_OTHER,
-    KEY_ACTION, KEY_ADDR, KEY_SIZE, KEY_STREAM, KEY_TIME_US, KEY_FRAMES, KEY_DEVICE_FREE, KEY_USER_METADATA, KEY_POOL_ID, KEY_STAGE, KEY_NAME, KEY_DEVICE,
-    KEY_ADDRESS, KEY_TOTAL_SIZE, KEY_ALLOCATED_SIZE, KEY_SEGMENT_TYPE, KEY_SEGMENT_POOL_ID, KEY_IS_EXPANDABLE, KEY_BLOCKS, KEY_REQUESTED_SIZE, KEY_STATE, KEY_HISTORY, KEY_REAL_SIZE,
-    KEY_FILENAME, KEY_LINE,
+    KEY_NONE,
+    KEY_OTHER,
+    KEY_ACTION,
+    KEY_ADDR,
+    KEY_SIZE,
+    KEY_STREAM,
+    KEY_TIME_US,
+    KEY_FRAMES,
+    KEY_DEVICE_FREE,
+    KEY_USER_METADATA,
+    KEY_POOL_ID,
+    KEY_STAGE,
+    KEY_NAME,
+    KEY_DEVICE,
+    KEY_ADDRESS,
+    KEY_TOTAL_SIZE,
+    KEY_ALLOCATED_SIZE,
+    KEY_SEGMENT_TYPE,
+    KEY_SEGMENT_POOL_ID,
+    KEY_IS_EXPANDABLE,
+    KEY_BLOCKS,
+    KEY_REQUESTED_SIZE,
+    KEY_STATE,
+    KEY_HISTORY,
+    KEY_REAL_SIZE,
+    KEY_FILENAME,
+    KEY_LINE,
     N_KEYS
 } Key;
 
 static const char *const key_names[N_KEYS] = {
-    [KEY_ACTION] = "action", [KEY_ADDR] = "addr", [KEY_SIZE] = "size", [KEY_STREAM] = "stream", [KEY_TIME_US] = "time_us", [KEY_FRAMES] = "frames", [KEY_DEVICE_FREE] = "device_free",
-    [KEY_USER_METADATA] = "user_metadata", [KEY_POOL_ID] = "pool_id", [KEY_STAGE] = "stage", [KEY_NAME] = "name", [KEY_DEVICE] = "device", [KEY_ADDRESS] = "address",
-    [KEY_TOTAL_SIZE] = "total_size", [KEY_ALLOCATED_SIZE] = "allocated_size", [KEY_SEGMENT_TYPE] = "segment_type", [KEY_SEGMENT_POOL_ID] = "segment_pool_id",
-    [KEY_IS_EXPANDABLE] = "is_expandable", [KEY_BLOCKS] = "blocks", [KEY_REQUESTED_SIZE] = "requested_size", [KEY_STATE] = "state", [KEY_HISTORY] = "history", [KEY_REAL_SIZE] = "real_size",
-    [KEY_FILENAME] = "filename", [KEY_LINE] = "line",
+    [KEY_ACTION] = "action",
+    [KEY_ADDR] = "addr",
+    [KEY_SIZE] = "size",
+    [KEY_STREAM] = "stream",
+    [KEY_TIME_US] = "time_us",
+    [KEY_FRAMES] = "frames",
+    [KEY_DEVICE_FREE] = "device_free",
+    [KEY_USER_METADATA] = "user_metadata",
+    [KEY_POOL_ID] = "pool_id",
+    [KEY_STAGE] = "stage",
+    [KEY_NAME] = "name",
+    [KEY_DEVICE] = "device",
+    [KEY_ADDRESS] = "address",
+    [KEY_TOTAL_SIZE] = "total_size",
+    [KEY_ALLOCATED_SIZE] = "allocated_size",
+    [KEY_SEGMENT_TYPE] = "segment_type",
+    [KEY_SEGMENT_POOL_ID] = "segment_pool_id",
+    [KEY_IS_EXPANDABLE] = "is_expandable",
+    [KEY_BLOCKS] = "blocks",
+    [KEY_REQUESTED_SIZE] = "requested_size",
+    [KEY_STATE] = "state",
+    [KEY_HISTORY] = "history",
+    [KEY_REAL_SIZE] = "real_size",
+    [KEY_FILENAME] = "filename",
+    [KEY_LINE] = "line",
 };
 
-typedef enum { ACT_ALLOC, ACT_FREE_REQUESTED, ACT_FREE_COMPLETED, ACT_SEGMENT_ALLOC, ACT_SEGMENT_FREE, ACT_SEGMENT_MAP, ACT_SEGMENT_UNMAP, ACT_SNAPSHOT, ACT_OOM, ACT_ANNOTATE, ACT_UNKNOWN, N_ACTIONS, ACT_EXTERNAL } Action;
-static const char *const action_names[N_ACTIONS] = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot", "oom", "annotate", "unknown"};
+typedef enum {
+    ACT_ALLOC,
+    ACT_FREE_REQUESTED,
+    ACT_FREE_COMPLETED,
+    ACT_SEGMENT_ALLOC,
+    ACT_SEGMENT_FREE,
+    ACT_SEGMENT_MAP,
+    ACT_SEGMENT_UNMAP,
+    ACT_SNAPSHOT,
+    ACT_OOM,
+    ACT_ANNOTATE,
+    ACT_UNKNOWN,
+    N_ACTIONS,
+    ACT_EXTERNAL
+} Action;
+static const char *const action_names[N_ACTIONS] = {
+    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot", "oom", "annotate", "unknown"};
 
 #define TIME_UNKNOWN INT64_MIN
 #define MAX_SPACES 64
@@ -41,7 +99,7 @@ static const char *const action_names[N_ACTIONS] = {"alloc", "free_requested", "
 typedef struct {
     uint64_t address, size;
     uint64_t stream;
-    int64_t time_us;  /* TIME_UNKNOWN where not recorded */
+    int64_t time_us;                  /* TIME_UNKNOWN where not recorded */
     EchPickleRef frames, extra, pool; /* extra: user metadata, an annotation's name, or an unknown action */
     uint16_t space;
     uint8_t action;
@@ -86,14 +144,14 @@ typedef struct {
     EchImport *ret;
     EchTraceBuilder *builder;
     const char *where;
-    uint8_t *keys;   /* keys[n_values]: Key of a string value, KEY_NONE while unknown */
-    EchId *stacks;   /* stacks[n_values]: of a list of frames, its text's id + 1; of a frame, its place in frame_texts + 1; 0 while unknown */
-    EchId *names;    /* names[n_values]: id + 1 of the short name of a list of frames */
+    uint8_t *keys;        /* keys[n_values]: Key of a string value, KEY_NONE while unknown */
+    EchId *stacks;        /* stacks[n_values]: of a list of frames, its text's id + 1; of a frame, its place in frame_texts + 1; 0 while unknown */
+    EchId *names;         /* names[n_values]: id + 1 of the short name of a list of frames */
     GString *frame_texts; /* "file.py:12:function\0..." */
     GString *scratch;
-    GArray *spaces;  /* Space */
-    GArray *events;  /* Event */
-    GArray *blocks;  /* Block: active ones at the end */
+    GArray *spaces; /* Space */
+    GArray *events; /* Event */
+    GArray *blocks; /* Block: active ones at the end */
     uint64_t reserved, allocated, stack_budget;
     int64_t base_us;
     EchId stream_ids[4];
@@ -675,7 +733,11 @@ static void rewind_segments(Reader *r)
             unmap(space, e->address, e->size);
         if (e->action == ACT_SEGMENT_FREE || e->action == ACT_SEGMENT_UNMAP) {
             unmap(space, e->address, e->size);
-            insert_segment(space, (Segment){.address = e->address, .size = e->size, .stream = e->stream, .pool = e->pool, .small = e->action == ACT_SEGMENT_FREE && e->size <= 2 << 20,
+            insert_segment(space, (Segment){.address = e->address,
+                                            .size = e->size,
+                                            .stream = e->stream,
+                                            .pool = e->pool,
+                                            .small = e->action == ACT_SEGMENT_FREE && e->size <= 2 << 20,
                                             .expandable = e->action == ACT_SEGMENT_UNMAP});
         }
     }
@@ -689,7 +751,8 @@ static void rewind_segments(Reader *r)
     }
 }
 
-static EchId add_buffer(Reader *r, Space *space, uint64_t address, uint64_t requested, uint64_t rounded, uint64_t stream, EchPickleRef frames, EchPickleRef pool, bool resident)
+static EchId add_buffer(Reader *r, Space *space, uint64_t address, uint64_t requested, uint64_t rounded, uint64_t stream, EchPickleRef frames,
+                        EchPickleRef pool, bool resident)
 {
     EchBuffer b = ech_buffer_init();
     b.stack = stack_id(r, frames, &b.name);
@@ -891,9 +954,7 @@ static void replay_events(Reader *r, Map *live)
         Space *space = &g_array_index(r->spaces, Space, e->space);
         uint32_t id;
         switch (e->action) {
-        case ACT_ALLOC:
-            alloc_event(r, space, &live[e->space], e);
-            break;
+        case ACT_ALLOC: alloc_event(r, space, &live[e->space], e); break;
         case ACT_FREE_REQUESTED:
             /* Nearly always completed at once; only a wait for another stream is worth a mark. */
             if (i + 1 == r->events->len || e[1].action != ACT_FREE_COMPLETED || e[1].address != e->address || e[1].space != e->space)
@@ -910,11 +971,8 @@ static void replay_events(Reader *r, Map *live)
         case ACT_SEGMENT_ALLOC:
         case ACT_SEGMENT_FREE:
         case ACT_SEGMENT_MAP:
-        case ACT_SEGMENT_UNMAP:
-            segment_event(r, space, e);
-            break;
-        default:
-            other_event(r, space, e);
+        case ACT_SEGMENT_UNMAP: segment_event(r, space, e); break;
+        default: other_event(r, space, e);
         }
     }
 }
@@ -967,8 +1025,10 @@ static bool read_all(Reader *r, GError **error)
         return false;
     }
     keep_settings(r, ech_pickle_get(r->pickle, root, "allocator_settings"));
-    return read_segments(r, ech_pickle_get(r->pickle, root, "segments"), false, error) && read_segments(r, ech_pickle_get(r->pickle, root, "host_segments"), true, error) &&
-           read_traces(r, ech_pickle_get(r->pickle, root, "device_traces"), false, error) && read_traces(r, ech_pickle_get(r->pickle, root, "host_traces"), true, error) &&
+    return read_segments(r, ech_pickle_get(r->pickle, root, "segments"), false, error) &&
+           read_segments(r, ech_pickle_get(r->pickle, root, "host_segments"), true, error) &&
+           read_traces(r, ech_pickle_get(r->pickle, root, "device_traces"), false, error) &&
+           read_traces(r, ech_pickle_get(r->pickle, root, "host_traces"), true, error) &&
            read_annotations(r, ech_pickle_get(r->pickle, root, "external_annotations"), error) && build(r, error);
 }
 

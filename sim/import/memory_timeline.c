@@ -15,8 +15,14 @@ enum { N_CATEGORIES = 8 };
 static const struct {
     const char *name;
     EchRole role;
-} categories[N_CATEGORIES] = {{"parameter", ECH_ROLE_PARAMETER}, {"optimizer state", ECH_ROLE_OPTIMIZER}, {"input", ECH_ROLE_INPUT},         {"temporary", ECH_ROLE_TEMPORARY},
-                              {"activation", ECH_ROLE_ACTIVATION}, {"gradient", ECH_ROLE_GRADIENT},    {"autograd detail", ECH_ROLE_TEMPORARY}, {"unknown", ECH_ROLE_UNKNOWN}};
+} categories[N_CATEGORIES] = {{"parameter", ECH_ROLE_PARAMETER},
+                              {"optimizer state", ECH_ROLE_OPTIMIZER},
+                              {"input", ECH_ROLE_INPUT},
+                              {"temporary", ECH_ROLE_TEMPORARY},
+                              {"activation", ECH_ROLE_ACTIVATION},
+                              {"gradient", ECH_ROLE_GRADIENT},
+                              {"autograd detail", ECH_ROLE_TEMPORARY},
+                              {"unknown", ECH_ROLE_UNKNOWN}};
 
 typedef struct {
     uint64_t bytes;
@@ -29,8 +35,8 @@ typedef struct {
     const char *where;
     EchTraceBuilder *builder;
     EchId memory, queue;
-    GHashTable *live;  /* Kind -> GQueue of buffer + 1, oldest first */
-    EchId moving;      /* of a new version: left one category and not yet entered another; ECH_NONE */
+    GHashTable *live; /* Kind -> GQueue of buffer + 1, oldest first */
+    EchId moving;     /* of a new version: left one category and not yet entered another; ECH_NONE */
     bool has_zero;
     int64_t zero;
     uint64_t guesses;
@@ -168,7 +174,8 @@ static bool read_events(Reader *r, GError **error)
                 return ech_json_error(r->json, error);
             const char *text = ech_json_text(r->json, &n);
             if (!ech_json_parse_i64(text, n, &v[i])) {
-                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": '%.40s' is not a whole number", r->where, ech_json_offset(r->json), text);
+                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": '%.40s' is not a whole number", r->where,
+                            ech_json_offset(r->json), text);
                 return false;
             }
         }

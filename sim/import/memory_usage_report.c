@@ -219,7 +219,8 @@ static void total(Reader *r, Field line)
 static bool bad_row(const Reader *r, Field row, GError **error)
 {
     g_autofree char *raw = g_strndup(row.text, MIN(row.n, (size_t)80)), *text = g_utf8_make_valid(raw, -1);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%u: '%s' is not a row of the report; expected cumulative_size; size; offset; used_by_n_values; shapes_list", r->where, r->line, text);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                "%s:%u: '%s' is not a row of the report; expected cumulative_size; size; offset; used_by_n_values; shapes_list", r->where, r->line, text);
     return false;
 }
 

@@ -12,8 +12,9 @@ static const struct {
     const char *name;
     Column column;
 } column_names[] = {
-    {"id", COLUMN_ID},     {"buffer", COLUMN_ID}, {"buffer_id", COLUMN_ID}, {"lower", COLUMN_LOWER}, {"start", COLUMN_LOWER},         {"begin", COLUMN_LOWER}, {"upper", COLUMN_UPPER},
-    {"end", COLUMN_UPPER}, {"size", COLUMN_SIZE}, {"bytes", COLUMN_SIZE},   {"gaps", COLUMN_GAPS},   {"alignment", COLUMN_ALIGNMENT}, {"offset", COLUMN_OFFSET},
+    {"id", COLUMN_ID},       {"buffer", COLUMN_ID},           {"buffer_id", COLUMN_ID},  {"lower", COLUMN_LOWER}, {"start", COLUMN_LOWER},
+    {"begin", COLUMN_LOWER}, {"upper", COLUMN_UPPER},         {"end", COLUMN_UPPER},     {"size", COLUMN_SIZE},   {"bytes", COLUMN_SIZE},
+    {"gaps", COLUMN_GAPS},   {"alignment", COLUMN_ALIGNMENT}, {"offset", COLUMN_OFFSET},
 };
 
 /** A field of a line, without the blanks and quotes around it. */
@@ -110,12 +111,14 @@ static bool parse_gap(Field field, EchMinimallocGap *ret)
     if (!dash || (at && at < dash))
         return false;
     const char *end = field.text + field.n, *stop = at ? at : end;
-    if (!number((Field){field.text, (size_t)(dash - field.text)}, &gap.lower) || !number((Field){dash + 1, (size_t)(stop - dash - 1)}, &gap.upper) || gap.lower > gap.upper)
+    if (!number((Field){field.text, (size_t)(dash - field.text)}, &gap.lower) || !number((Field){dash + 1, (size_t)(stop - dash - 1)}, &gap.upper) ||
+        gap.lower > gap.upper)
         return false;
     if (at) {
         const char *colon = memchr(at, ':', (size_t)(end - at));
         int64_t low, high;
-        if (!colon || !number((Field){at + 1, (size_t)(colon - at - 1)}, &low) || !number((Field){colon + 1, (size_t)(end - colon - 1)}, &high) || low < 0 || low > high)
+        if (!colon || !number((Field){at + 1, (size_t)(colon - at - 1)}, &low) || !number((Field){colon + 1, (size_t)(end - colon - 1)}, &high) || low < 0 ||
+            low > high)
             return false;
         gap.low = (EchBytes)low;
         gap.high = (EchBytes)high;
@@ -140,7 +143,8 @@ static bool parse_gaps(Field field, EchMinimallocRow *row, GArray *gaps, Place p
         if (i > from) {
             EchMinimallocGap gap;
             if (!parse_gap((Field){field.text + from, i - from}, &gap) || gap.lower < row->lower || gap.upper > row->upper || gap.high > row->size)
-                return bad_field(place, (Field){field.text + from, i - from}, "a gap inside the buffer's life and size; expected something like 3-7 or 3-7@0:512", error);
+                return bad_field(place, (Field){field.text + from, i - from},
+                                 "a gap inside the buffer's life and size; expected something like 3-7 or 3-7@0:512", error);
             g_array_append_val(gaps, gap);
         }
         i++;
@@ -255,7 +259,8 @@ GArray *ech_minimalloc_items(const EchMinimalloc *table)
     GArray *items = g_array_sized_new(FALSE, TRUE, sizeof(EchPlanItem), (guint)table->n);
     for (size_t i = 0; i < table->n; i++) {
         const EchMinimallocRow *row = &table->rows[i];
-        EchPlanItem item = {row->lower, row->n_gaps ? table->gaps[row->first_gap].lower : row->upper, row->size, row->alignment, 0, row->n_gaps ? (uint32_t)i : ECH_PLAN_ALONE};
+        EchPlanItem item = {
+            row->lower, row->n_gaps ? table->gaps[row->first_gap].lower : row->upper, row->size, row->alignment, 0, row->n_gaps ? (uint32_t)i : ECH_PLAN_ALONE};
         g_array_append_val(items, item);
     }
     for (size_t i = 0; i < table->n; i++) {

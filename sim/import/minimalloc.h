@@ -9,23 +9,23 @@
 #include "sim/import/import.h"
 
 typedef struct {
-    int64_t lower, upper;     /**< Not in use in [lower, upper)... */
-    EchBytes low, high;       /**< ...but for these bytes of the buffer; low == high: for none. */
+    int64_t lower, upper; /**< Not in use in [lower, upper)... */
+    EchBytes low, high;   /**< ...but for these bytes of the buffer; low == high: for none. */
 } EchMinimallocGap;
 
 typedef struct {
-    char *id;                 /**< As written; owned by the table. */
-    int64_t lower, upper;     /**< Half-open, lower <= upper. */
+    char *id;             /**< As written; owned by the table. */
+    int64_t lower, upper; /**< Half-open, lower <= upper. */
     EchBytes size;
-    EchBytes alignment;       /**< 0 where not given. */
-    uint64_t offset;          /**< ECH_OFFSET_NONE where not given. */
+    EchBytes alignment; /**< 0 where not given. */
+    uint64_t offset;    /**< ECH_OFFSET_NONE where not given. */
     uint32_t first_gap, n_gaps;
 } EchMinimallocRow;
 
 typedef struct {
-    EchMinimallocRow *rows;   /**< rows[n], in file order. */
+    EchMinimallocRow *rows; /**< rows[n], in file order. */
     size_t n;
-    EchMinimallocGap *gaps;   /**< gaps[n_gaps]; a row's are sorted and inside its life. */
+    EchMinimallocGap *gaps; /**< gaps[n_gaps]; a row's are sorted and inside its life. */
     size_t n_gaps;
     bool has_alignment, has_gaps;
 } EchMinimalloc;

@@ -62,7 +62,8 @@ static bool has_table(Reader *r, const char *table)
 {
     sqlite3_stmt *statement = NULL;
     /* A view or a virtual table of that name could compute anything: only plain tables are read. */
-    if (sqlite3_prepare_v2(r->db, "SELECT 1 FROM sqlite_master WHERE type='table' AND name=?1 AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0", -1, &statement, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(r->db, "SELECT 1 FROM sqlite_master WHERE type='table' AND name=?1 AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0", -1,
+                           &statement, NULL) != SQLITE_OK)
         return false;
     sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
     bool found = sqlite3_step(statement) == SQLITE_ROW;
@@ -291,7 +292,8 @@ static bool read_chains(Reader *r)
             return ok;
         id = now;
         int64_t symbol = integer(&rows, 1, -1);
-        const char *name = sqlite3_column_type(rows.statement, 1) == SQLITE_TEXT ? (const char *)sqlite3_column_text(rows.statement, 1) : g_hash_table_lookup(r->strings, &symbol);
+        const char *name = sqlite3_column_type(rows.statement, 1) == SQLITE_TEXT ? (const char *)sqlite3_column_text(rows.statement, 1)
+                                                                                 : g_hash_table_lookup(r->strings, &symbol);
         size_t n = name ? strlen(name) + 1 : 0;
         if (n > budget) {
             ech_diag_dropped(r->ret->diag, "frames_left_out", 1, "call chain %" G_GINT64_FORMAT, id);
@@ -309,7 +311,11 @@ static bool read_calls(Reader *r)
     if (!query(r, "CUPTI_ACTIVITY_KIND_RUNTIME", (const char *[]){"start", "end", "globalTid", "correlationId", "nameId", "callchainId", NULL}, "", &rows))
         return false;
     while (next_row(r, &rows, &ok)) {
-        Call call = {.pid = pid_of(integer(&rows, 2, 0)), .correlation = integer(&rows, 3, 0), .start = nanoseconds(r, &rows, 0), .end = nanoseconds(r, &rows, 1), .stack = ECH_NONE};
+        Call call = {.pid = pid_of(integer(&rows, 2, 0)),
+                     .correlation = integer(&rows, 3, 0),
+                     .start = nanoseconds(r, &rows, 0),
+                     .end = nanoseconds(r, &rows, 1),
+                     .stack = ECH_NONE};
         if (call.start == ECH_TIME_NONE)
             continue;
         call.name = text_id(r, &rows, 4, "?");
@@ -327,7 +333,9 @@ static bool read_kernels(Reader *r)
 {
     Rows rows;
     bool ok;
-    if (!query(r, "CUPTI_ACTIVITY_KIND_KERNEL", (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName", NULL}, "", &rows))
+    if (!query(r, "CUPTI_ACTIVITY_KIND_KERNEL",
+               (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName", NULL}, "",
+               &rows))
         return false;
     while (next_row(r, &rows, &ok)) {
         EchItem item = ech_item_init(ECH_ITEM_KERNEL);
@@ -359,16 +367,19 @@ static bool read_copies(Reader *r)
         const char *name;
         uint8_t from, to;
     } kinds[] = {
-        {"?", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE}, {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"HtoA", ECH_TIER_HOST, ECH_TIER_DEVICE},
-        {"AtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"AtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"AtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"DtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
-        {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoH", ECH_TIER_HOST, ECH_TIER_HOST}, {"PtoP", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE},
-        {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"?", ECH_TIER_DEVICE, ECH_TIER_DEVICE},    {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE},   {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},
+        {"HtoA", ECH_TIER_HOST, ECH_TIER_DEVICE},   {"AtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},   {"AtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"AtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"DtoA", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+        {"HtoH", ECH_TIER_HOST, ECH_TIER_HOST},     {"PtoP", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE},
+        {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},   {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
     };
     static const char *const causes[] = {"unknown cause", "user prefetch", "page fault", "speculative prefetch", "eviction", "access counters"};
     Rows rows;
     bool ok;
-    if (!query(r, "CUPTI_ACTIVITY_KIND_MEMCPY", (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind", "dstDeviceId",
-                                                                "migrationCause", "virtualAddress", NULL}, "", &rows))
+    if (!query(r, "CUPTI_ACTIVITY_KIND_MEMCPY",
+               (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind",
+                                "dstDeviceId", "migrationCause", "virtualAddress", NULL},
+               "", &rows))
         return false;
     while (next_row(r, &rows, &ok)) {
         EchItem item = ech_item_init(ECH_ITEM_COPY);
@@ -417,7 +428,8 @@ static bool read_memsets(Reader *r)
 {
     Rows rows;
     bool ok;
-    if (!query(r, "CUPTI_ACTIVITY_KIND_MEMSET", (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "memKind", NULL}, "", &rows))
+    if (!query(r, "CUPTI_ACTIVITY_KIND_MEMSET",
+               (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "memKind", NULL}, "", &rows))
         return false;
     while (next_row(r, &rows, &ok)) {
         EchItem item = ech_item_init(ECH_ITEM_MEMSET);
@@ -445,11 +457,17 @@ static bool read_recorded(Reader *r)
 {
     Rows rows;
     bool ok;
-    if (!query(r, "CUPTI_ACTIVITY_KIND_CUDA_EVENT", (const char *[]){"globalPid", "eventId", "eventSyncId", "correlationId", "streamId", "contextId", "deviceId", NULL}, "", &rows))
+    if (!query(r, "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+               (const char *[]){"globalPid", "eventId", "eventSyncId", "correlationId", "streamId", "contextId", "deviceId", NULL}, "", &rows))
         return false;
     while (next_row(r, &rows, &ok)) {
-        Recorded row = {.pid = pid_of(integer(&rows, 0, 0)), .event = integer(&rows, 1, -1), .sync = integer(&rows, 2, -1), .correlation = integer(&rows, 3, 0), .stream = integer(&rows, 4, 0),
-                        .context = integer(&rows, 5, 0), .device = device_of(integer(&rows, 6, 0))};
+        Recorded row = {.pid = pid_of(integer(&rows, 0, 0)),
+                        .event = integer(&rows, 1, -1),
+                        .sync = integer(&rows, 2, -1),
+                        .correlation = integer(&rows, 3, 0),
+                        .stream = integer(&rows, 4, 0),
+                        .context = integer(&rows, 5, 0),
+                        .device = device_of(integer(&rows, 6, 0))};
         g_array_append_val(r->recorded, row);
     }
     g_array_sort(r->recorded, compare_recorded);
@@ -460,8 +478,10 @@ static bool read_waits(Reader *r)
 {
     Rows rows;
     bool ok;
-    if (!query(r, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "deprecatedSyncType", "eventId",
-                                                                         "eventSyncId", NULL}, "", &rows))
+    if (!query(r, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+               (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "deprecatedSyncType", "eventId",
+                                "eventSyncId", NULL},
+               "", &rows))
         return false;
     bool one_stream = g_hash_table_size(r->queues) <= 1;
     while (next_row(r, &rows, &ok)) {
@@ -530,7 +550,10 @@ static bool read_memory(Reader *r)
 {
     Rows rows;
     bool ok;
-    if (!query(r, "CUDA_GPU_MEMORY_USAGE_EVENTS", (const char *[]){"start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType", "name", "correlationId", "streamId", NULL}, "", &rows))
+    if (!query(
+            r, "CUDA_GPU_MEMORY_USAGE_EVENTS",
+            (const char *[]){"start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType", "name", "correlationId", "streamId", NULL},
+            "", &rows))
         return false;
     while (next_row(r, &rows, &ok)) {
         int64_t operation = integer(&rows, 6, -1), bytes = integer(&rows, 4, -1), kind = integer(&rows, 5, 2);
@@ -600,7 +623,8 @@ static bool read_properties(Reader *r, const char *table)
 
 static bool read_devices(Reader *r)
 {
-    static const char *const columns[] = {"id", "name", "totalMemory", "memoryBandwidth", "l2CacheSize", "smCount", "clockRate", "asyncEngines", "chipName", "busLocation", NULL};
+    static const char *const columns[] = {"id",        "name",         "totalMemory", "memoryBandwidth", "l2CacheSize", "smCount",
+                                          "clockRate", "asyncEngines", "chipName",    "busLocation",     NULL};
     Rows rows;
     bool ok;
     if (!query(r, "TARGET_INFO_GPU", columns, "LIMIT 256", &rows))
@@ -630,11 +654,13 @@ static bool count_tables(Reader *r)
     bool ok;
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     rows.table = "sqlite_master";
-    if (sqlite3_prepare_v2(r->db, "SELECT name FROM sqlite_master WHERE type='table' AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0 LIMIT 1024", -1, &rows.statement, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(r->db, "SELECT name FROM sqlite_master WHERE type='table' AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0 LIMIT 1024", -1,
+                           &rows.statement, NULL) != SQLITE_OK)
         return fail(r, "sqlite_master");
     while (next_row(r, &rows, &ok)) {
         const char *name = (const char *)sqlite3_column_text(rows.statement, 0);
-        static const char *const prefixes[] = {"CUPTI_", "CUDA_", "NVTX_", "OSRT_API", "CUBLAS_", "CUDNN_", "PROFILER_OVERHEAD", "SCHED_EVENTS", "COMPOSITE_EVENTS", "GPU_METRICS"};
+        static const char *const prefixes[] = {"CUPTI_",           "CUDA_",      "NVTX_", "OSRT_API", "CUBLAS_", "CUDNN_", "PROFILER_OVERHEAD", "SCHED_EVENTS",
+                                               "COMPOSITE_EVENTS", "GPU_METRICS"};
         for (size_t i = 0; name && i < G_N_ELEMENTS(prefixes); i++) {
             if (g_str_has_prefix(name, prefixes[i]) && !strpbrk(name, "\"\\")) {
                 g_ptr_array_add(names, g_strdup(name));
@@ -657,17 +683,19 @@ static bool read_all(Reader *r)
 {
     static const char *const nvtx[] = {"start", "end", "text", "textId", "eventType", "globalTid", NULL};
     static const char *const graphs[] = {"start", "end", "nameId", "nameId", "eventType", "globalTid", NULL};
-    if (!has_table(r, "StringIds") && !has_table(r, "CUPTI_ACTIVITY_KIND_MEMCPY") && !has_table(r, "CUPTI_ACTIVITY_KIND_KERNEL") && !has_table(r, "TARGET_INFO_GPU")) {
+    if (!has_table(r, "StringIds") && !has_table(r, "CUPTI_ACTIVITY_KIND_MEMCPY") && !has_table(r, "CUPTI_ACTIVITY_KIND_KERNEL") &&
+        !has_table(r, "TARGET_INFO_GPU")) {
         if (sqlite3_errcode(r->db) != SQLITE_OK && sqlite3_errcode(r->db) != SQLITE_DONE && sqlite3_errcode(r->db) != SQLITE_ROW)
             return fail(r, "sqlite_master");
         g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an SQLite database, but no Nsight Systems export: it has no CUPTI tables", r->where);
         return false;
     }
-    if (!count_tables(r) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) || !read_strings(r) || !read_chains(r) || !read_calls(r) ||
-        !read_kernels(r) || !read_copies(r) || !read_memsets(r) || !read_recorded(r) || !read_waits(r) || !read_memory(r))
+    if (!count_tables(r) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) || !read_strings(r) ||
+        !read_chains(r) || !read_calls(r) || !read_kernels(r) || !read_copies(r) || !read_memsets(r) || !read_recorded(r) || !read_waits(r) || !read_memory(r))
         return false;
     infer_waits(r);
-    return read_marks(r, "NVTX_EVENTS", nvtx, "") && read_marks(r, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphs, "CUDA graph") && ech_capture_finish(r->capture, r->error);
+    return read_marks(r, "NVTX_EVENTS", nvtx, "") && read_marks(r, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphs, "CUDA graph") &&
+           ech_capture_finish(r->capture, r->error);
 }
 
 static sqlite3 *open_bytes(const uint8_t *data, size_t n, const char *where, GError **error)
@@ -706,7 +734,8 @@ static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImp
         return false;
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "nsys_sqlite");
     GError *own = NULL;
-    Reader r = {.ret = ret, .where = ech_source_path(source), .db = db, .capture = capture, .builder = ech_capture_builder(capture), .first_pid = -1, .error = &own};
+    Reader r = {
+        .ret = ret, .where = ech_source_path(source), .db = db, .capture = capture, .builder = ech_capture_builder(capture), .first_pid = -1, .error = &own};
     r.max_steps = 2000 + n / 1000;
     sqlite3_progress_handler(db, 100000, progress, &r);
     r.strings = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);

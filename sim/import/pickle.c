@@ -282,7 +282,8 @@ static bool global(Reader *r)
         push(r, REF_IDENTITY);
         return true;
     }
-    g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: byte %zu: the pickle names a Python object (GLOBAL), which a memory snapshot never does; refusing it", r->where, r->op_at);
+    g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                "%s: byte %zu: the pickle names a Python object (GLOBAL), which a memory snapshot never does; refusing it", r->where, r->op_at);
     return false;
 }
 
@@ -304,12 +305,12 @@ static bool refuse(Reader *r, uint8_t op)
     static const struct {
         uint8_t op;
         const char *name;
-    } running[] = {{0x93, "STACK_GLOBAL"}, {0x69, "INST"}, {0x6f, "OBJ"}, {0x81, "NEWOBJ"}, {0x92, "NEWOBJ_EX"}, {0x62, "BUILD"}, {0x50, "PERSID"}, {0x51, "BINPERSID"},
-                   {0x82, "EXT1"}, {0x83, "EXT2"}, {0x84, "EXT4"}};
+    } running[] = {{0x93, "STACK_GLOBAL"}, {0x69, "INST"},      {0x6f, "OBJ"},  {0x81, "NEWOBJ"}, {0x92, "NEWOBJ_EX"}, {0x62, "BUILD"},
+                   {0x50, "PERSID"},       {0x51, "BINPERSID"}, {0x82, "EXT1"}, {0x83, "EXT2"},   {0x84, "EXT4"}};
     for (size_t i = 0; i < G_N_ELEMENTS(running); i++) {
         if (running[i].op == op) {
-            g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: byte %zu: opcode %s could run code, and a memory snapshot never has it; refusing the file", r->where, r->op_at,
-                        running[i].name);
+            g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                        "%s: byte %zu: opcode %s could run code, and a memory snapshot never has it; refusing the file", r->where, r->op_at, running[i].name);
             return false;
         }
     }
@@ -366,7 +367,8 @@ static bool step(Reader *r, uint8_t op)
             return false;
         return number_ <= r->n - r->at || fail(r, "its frame is longer than the rest of the file");
     case 0x7d: return one(r, new_container(r->pickle, ECH_PICKLE_DICT));
-    case 0x5d: case 0x29: return one(r, new_container(r->pickle, ECH_PICKLE_LIST));
+    case 0x5d:
+    case 0x29: return one(r, new_container(r->pickle, ECH_PICKLE_LIST));
     case 0x28: return mark(r);
     case 0x75: return marked_extend(r, ECH_PICKLE_DICT);
     case 0x73: return single_extend(r, ECH_PICKLE_DICT, 2);
@@ -377,10 +379,17 @@ static bool step(Reader *r, uint8_t op)
     case 0x72: return number(r, 4, &number_) && memo_put(r, number_);
     case 0x68: return memo_get(r, 1);
     case 0x6a: return memo_get(r, 4);
-    case 0x8c: case 0x43: return string(r, 1);
-    case 0x58: case 0x42: return string(r, 4);
-    case 0x8d: case 0x96: case 0x8e: return string(r, 8);
-    case 0x4b: case 0x4d: case 0x4a: case 0x47: return simple_value(r, op);
+    case 0x8c:
+    case 0x43: return string(r, 1);
+    case 0x58:
+    case 0x42: return string(r, 4);
+    case 0x8d:
+    case 0x96:
+    case 0x8e: return string(r, 8);
+    case 0x4b:
+    case 0x4d:
+    case 0x4a:
+    case 0x47: return simple_value(r, op);
     case 0x8a: return long_integer(r, 1);
     case 0x8b: return long_integer(r, 4);
     case 0x88: return one(r, REF_TRUE);

@@ -17,14 +17,14 @@ typedef uint32_t EchPickleRef;
 typedef enum {
     ECH_PICKLE_NIL,
     ECH_PICKLE_BOOL,
-    ECH_PICKLE_INT,    /**< Fits in int64. */
-    ECH_PICKLE_UINT,   /**< At least 2^63, fits in uint64. */
-    ECH_PICKLE_BIG,    /**< Beyond 64 bits; its value is not kept. */
+    ECH_PICKLE_INT,  /**< Fits in int64. */
+    ECH_PICKLE_UINT, /**< At least 2^63, fits in uint64. */
+    ECH_PICKLE_BIG,  /**< Beyond 64 bits; its value is not kept. */
     ECH_PICKLE_FLOAT,
     ECH_PICKLE_STRING, /**< Text or bytes; not checked to be UTF-8. */
     ECH_PICKLE_LIST,   /**< List or tuple. */
     ECH_PICKLE_DICT,
-    ECH_PICKLE_MARK,   /**< Never seen by users. */
+    ECH_PICKLE_MARK,     /**< Never seen by users. */
     ECH_PICKLE_IDENTITY, /**< The JIT pickler's type-tag global; never seen by users. */
 } EchPickleType;
 

@@ -76,7 +76,8 @@ static bool read_values(Reader *reader, bool written)
         case ECH_JSON_ARRAY:
             list->plain = false;
             if (depth == MAX_DEPTH) {
-                g_set_error(reader->error, ECH_ERROR, ECH_ERROR_PARSE, "byte %" G_GUINT64_FORMAT ": lists of tensors nest deeper than %d", ech_json_offset(reader->json), MAX_DEPTH);
+                g_set_error(reader->error, ECH_ERROR, ECH_ERROR_PARSE, "byte %" G_GUINT64_FORMAT ": lists of tensors nest deeper than %d",
+                            ech_json_offset(reader->json), MAX_DEPTH);
                 return false;
             }
             stack[depth++] = (List){.plain = true};

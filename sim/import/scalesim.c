@@ -143,7 +143,8 @@ static bool convolution(Reader *r, const Field *fields, size_t n_fields, Layer *
     }
     const uint64_t input[] = {d[1], d[2], d[5], d[8]}, filter[] = {d[3], d[4], d[5], d[6]}, output[] = {height, width, d[6], d[8], apart ? d[5] : 1},
                    macs[] = {height, width, d[3], d[4], d[5], d[6], d[8]};
-    return product(r, input, 4, &ret->input, error) && product(r, filter, 4, &ret->filter, error) && product(r, output, 5, &ret->output, error) && product(r, macs, 7, &ret->macs, error);
+    return product(r, input, 4, &ret->input, error) && product(r, filter, 4, &ret->filter, error) && product(r, output, 5, &ret->output, error) &&
+           product(r, macs, 7, &ret->macs, error);
 }
 
 static bool matrix_product(Reader *r, const Field *fields, Layer *ret, GError **error)
@@ -157,7 +158,8 @@ static bool matrix_product(Reader *r, const Field *fields, Layer *ret, GError **
     g_snprintf(ret->output_shape, sizeof ret->output_shape, "s8[" N "," N "]{1,0}", d[1], d[2]);
 #undef N
     const uint64_t a[] = {d[1], d[3]}, b[] = {d[3], d[2]}, c[] = {d[1], d[2]}, macs[] = {d[1], d[2], d[3]};
-    return product(r, a, 2, &ret->input, error) && product(r, b, 2, &ret->filter, error) && product(r, c, 2, &ret->output, error) && product(r, macs, 3, &ret->macs, error);
+    return product(r, a, 2, &ret->input, error) && product(r, b, 2, &ret->filter, error) && product(r, c, 2, &ret->output, error) &&
+           product(r, macs, 3, &ret->macs, error);
 }
 
 static EchId array(Reader *r, const char *name, EchBytes bytes, const char *shape, EchRole role, bool resident)
@@ -189,7 +191,8 @@ static void memory_op(Reader *r, EchOpKind kind, EchId buffer)
 static void add_layer(Reader *r, Field name, const Layer *layer)
 {
     g_autofree char *raw = g_strndup(name.text, MIN(name.n, (size_t)256)), *text = g_utf8_make_valid(raw, -1);
-    g_autofree char *input_name = g_strconcat(text, " input", NULL), *filter_name = g_strconcat(text, " filters", NULL), *output_name = g_strconcat(text, " output", NULL);
+    g_autofree char *input_name = g_strconcat(text, " input", NULL), *filter_name = g_strconcat(text, " filters", NULL),
+                    *output_name = g_strconcat(text, " output", NULL);
     EchId before = r->output, input = before;
     bool chained = before != ECH_NONE && ech_trace_builder_peek_buffer(r->builder, before)->bytes == layer->input;
     if (!chained) {

@@ -25,7 +25,7 @@ typedef enum { ECH_WIRE_VARINT = 0, ECH_WIRE_FIXED64 = 1, ECH_WIRE_BYTES = 2, EC
 
 /** One field. */
 typedef struct {
-    uint32_t number;     /**< >= 1 */
+    uint32_t number; /**< >= 1 */
     EchWireType type;
     uint64_t value;      /**< VARINT, FIXED32, FIXED64 (raw bits). */
     const uint8_t *data; /**< BYTES: data[size], inside the message. */
@@ -43,9 +43,9 @@ void ech_wire_join(EchWire *parent, const EchWire *sub);
 bool ech_wire_ok(const EchWire *wire, const char *where, GError **error);
 
 /** Values of a field as numbers. */
-int64_t ech_wire_int(const EchWireField *field);       /**< int32, int64, bool, enum: two's complement. */
-int64_t ech_wire_zigzag(const EchWireField *field);    /**< sint32, sint64 */
-double ech_wire_double(const EchWireField *field);     /**< FIXED64 as double, FIXED32 as float, VARINT as integer. */
+int64_t ech_wire_int(const EchWireField *field);    /**< int32, int64, bool, enum: two's complement. */
+int64_t ech_wire_zigzag(const EchWireField *field); /**< sint32, sint64 */
+double ech_wire_double(const EchWireField *field);  /**< FIXED64 as double, FIXED32 as float, VARINT as integer. */
 /** A repeated varint field, packed or not: a reader for ech_wire_packed_next, which gives its values until it returns false. */
 EchWire ech_wire_packed(const EchWire *parent, const EchWireField *field);
 bool ech_wire_packed_next(EchWire *packed, uint64_t *ret);

@@ -161,9 +161,7 @@ static bool read_stat(const Reader *r, const EchWire *parent, const EchWireField
             ret->is_real = true;
             break;
         case 3:
-        case 4:
-            ret->integer = f.value;
-            break;
+        case 4: ret->integer = f.value; break;
         case 5:
         case 6:
             ret->text = span_of(&f);
@@ -174,8 +172,7 @@ static bool read_stat(const Reader *r, const EchWire *parent, const EchWireField
             ret->text = name ? *name : (Span){NULL, 0};
             ret->is_text = true;
             break;
-        default:
-            break;
+        default: break;
         }
     }
     return !bad(&wire, r->where, error);
@@ -203,8 +200,8 @@ static bool event_time(Reader *r, int64_t timestamp_ns, int64_t offset_ps, EchTi
         r->has_base = true;
     }
     int64_t ns, ps;
-    if (__builtin_sub_overflow(timestamp_ns, r->base_ns, &ns) || __builtin_mul_overflow(ns, ECH_PS_PER_NS, &ps) || __builtin_add_overflow(ps, offset_ps, &ps) || ps > INT64_MAX / 4 ||
-        ps < -(INT64_MAX / 4)) {
+    if (__builtin_sub_overflow(timestamp_ns, r->base_ns, &ns) || __builtin_mul_overflow(ns, ECH_PS_PER_NS, &ps) || __builtin_add_overflow(ps, offset_ps, &ps) ||
+        ps > INT64_MAX / 4 || ps < -(INT64_MAX / 4)) {
         ech_diag_dropped(r->ret->diag, "times_out_of_range", 1, "line at %" G_GINT64_FORMAT " ns", timestamp_ns);
         return false;
     }
@@ -333,7 +330,8 @@ static bool kind_of(Reader *r, const EchWire *file, const Plane *plane, Metadata
         *ret = meta->kind - 1;
         return true;
     }
-    EchXplaneOp op = {.text = (const char *)meta->name.data, .n_text = meta->name.n, .name = (const char *)meta->display.data, .n_name = meta->display.n, .stack = ECH_NONE};
+    EchXplaneOp op = {
+        .text = (const char *)meta->name.data, .n_text = meta->name.n, .name = (const char *)meta->display.data, .n_name = meta->display.n, .stack = ECH_NONE};
     EchWire wire = wire_of(file, meta->body);
     EchWireField f;
     Span source = {0}, tf_op = {0};
@@ -399,10 +397,17 @@ static bool copy_direction(Span name, uint8_t *ret_from, uint8_t *ret_to)
     static const struct {
         const char *mark;
         uint8_t from, to;
-    } marks[] = {{"H2D", ECH_TIER_HOST, ECH_TIER_DEVICE},          {"D2H", ECH_TIER_DEVICE, ECH_TIER_HOST},          {"D2D", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
-                 {"P2P", ECH_TIER_DEVICE, ECH_TIER_DEVICE},        {"H2H", ECH_TIER_HOST, ECH_TIER_HOST},            {"HostToDevice", ECH_TIER_HOST, ECH_TIER_DEVICE},
-                 {"DeviceToHost", ECH_TIER_DEVICE, ECH_TIER_HOST}, {"DeviceToDevice", ECH_TIER_DEVICE, ECH_TIER_DEVICE}, {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE},
-                 {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},         {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}};
+    } marks[] = {{"H2D", ECH_TIER_HOST, ECH_TIER_DEVICE},
+                 {"D2H", ECH_TIER_DEVICE, ECH_TIER_HOST},
+                 {"D2D", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+                 {"P2P", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+                 {"H2H", ECH_TIER_HOST, ECH_TIER_HOST},
+                 {"HostToDevice", ECH_TIER_HOST, ECH_TIER_DEVICE},
+                 {"DeviceToHost", ECH_TIER_DEVICE, ECH_TIER_HOST},
+                 {"DeviceToDevice", ECH_TIER_DEVICE, ECH_TIER_DEVICE},
+                 {"HtoD", ECH_TIER_HOST, ECH_TIER_DEVICE},
+                 {"DtoH", ECH_TIER_DEVICE, ECH_TIER_HOST},
+                 {"DtoD", ECH_TIER_DEVICE, ECH_TIER_DEVICE}};
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         if (contains(name, marks[i].mark)) {
             *ret_from = marks[i].from;
@@ -437,11 +442,13 @@ static void gpu_event(Reader *r, uint32_t device, uint32_t queue, Metadata *meta
         if (!known)
             ech_diag_note(r->ret->diag, "copies_without_bytes", 1);
         if (copy && !copy_direction(meta->name, &item.from, &item.to))
-            ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%.*s': taken as device to device", (int)MIN(meta->name.n, (size_t)80), (const char *)meta->name.data);
+            ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%.*s': taken as device to device", (int)MIN(meta->name.n, (size_t)80),
+                             (const char *)meta->name.data);
     }
     if (e->op.n || e->source.n) {
-        g_autofree char *stack = g_strdup_printf("%.*s%s%.*s", (int)MIN(e->source.n, (size_t)4096), e->source.data ? (const char *)e->source.data : "", e->source.n && e->op.n ? "\n" : "",
-                                                 (int)MIN(e->op.n, (size_t)4096), e->op.data ? (const char *)e->op.data : "");
+        g_autofree char *stack =
+            g_strdup_printf("%.*s%s%.*s", (int)MIN(e->source.n, (size_t)4096), e->source.data ? (const char *)e->source.data : "",
+                            e->source.n && e->op.n ? "\n" : "", (int)MIN(e->op.n, (size_t)4096), e->op.data ? (const char *)e->op.data : "");
         item.stack = ech_trace_builder_string(r->builder, stack, -1);
     }
     if (e->has_correlation) {
@@ -523,7 +530,8 @@ static bool read_line_head(Reader *r, EchWire wire, Line *ret, GError **error)
 /* Lines computed from others: they would count the same time twice. */
 static bool derived(Span name)
 {
-    static const char *const names[] = {"TensorFlow Ops", "TensorFlow Name Scope", "XLA Modules", "XLA Ops", "Source code", "Framework Ops", "Framework Name Scope", "Launch Stats", "HLO Modules"};
+    static const char *const names[] = {"TensorFlow Ops", "TensorFlow Name Scope", "XLA Modules",  "XLA Ops",    "Source code",
+                                        "Framework Ops",  "Framework Name Scope",  "Launch Stats", "HLO Modules"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         if (is(name, names[i]))
             return true;
@@ -555,12 +563,8 @@ static bool read_line(Reader *r, EchWire wire, const Plane *plane, const Line *l
                 return false;
             ech_xplane_event(r->x, device, kind, start, e.has_device_duration && e.device_duration < INT64_MAX ? (EchTime)e.device_duration : e.duration);
             break;
-        case LINE_MARKS:
-            ech_xplane_mark(r->x, device, name, (const char *)meta->name.data, (gssize)meta->name.n, start, e.duration);
-            break;
-        case LINE_STREAM:
-            gpu_event(r, device, queue, meta, &e, start);
-            break;
+        case LINE_MARKS: ech_xplane_mark(r->x, device, name, (const char *)meta->name.data, (gssize)meta->name.n, start, e.duration); break;
+        case LINE_STREAM: gpu_event(r, device, queue, meta, &e, start); break;
         case LINE_HOST:
             r->n_host_events++;
             if (is(meta->name, "MemoryAllocation") || is(meta->name, "MemoryDeallocation")) {
@@ -576,8 +580,7 @@ static bool read_line(Reader *r, EchWire wire, const Plane *plane, const Line *l
             }
             break;
         case LINE_SKIP:
-        default:
-            break;
+        default: break;
         }
     }
     return !bad(&wire, r->where, error);
@@ -733,7 +736,8 @@ static int probe(const uint8_t *head, size_t n)
 {
     if (n < 8 || head[0] != 0x0a)
         return 0;
-    static const char *const marks[] = {"/device:TPU", "/device:GPU", "/host:CPU", "/host:metadata", "Task Environment", "/device:CUSTOM", "/host:python-tracer"};
+    static const char *const marks[] = {"/device:TPU",      "/device:GPU",    "/host:CPU",          "/host:metadata",
+                                        "Task Environment", "/device:CUSTOM", "/host:python-tracer"};
     EchWire wire = ech_wire_init(head, n);
     /* The first plane usually goes past the window: its length is not checked, only what it begins with. */
     size_t at = 1;

@@ -18,7 +18,7 @@ typedef struct {
     size_t n_name;
     const char *category; /**< "hlo_category", may be NULL. */
     size_t n_category;
-    EchId stack;          /**< Of the capture's builder, or ECH_NONE. */
+    EchId stack;           /**< Of the capture's builder, or ECH_NONE. */
     uint64_t flops, bytes; /**< As recorded. */
     bool has_flops, has_bytes, has_traffic;
     uint64_t read, written; /**< Main-memory traffic by the profile's own breakdown, where has_traffic. */

@@ -154,16 +154,11 @@ static bool next_array(const char **p, const char *end, EchLayout *ret)
 static uint8_t tier_of(int32_t space)
 {
     switch (space) {
-    case 1:
-        return ECH_TIER_VECTOR;
-    case 3:
-        return ECH_TIER_COMMON;
-    case 4:
-        return ECH_TIER_SCALAR;
-    case 5:
-        return ECH_TIER_HOST;
-    default:
-        return ECH_TIER_DEVICE;
+    case 1: return ECH_TIER_VECTOR;
+    case 3: return ECH_TIER_COMMON;
+    case 4: return ECH_TIER_SCALAR;
+    case 5: return ECH_TIER_HOST;
+    default: return ECH_TIER_DEVICE;
     }
 }
 
@@ -200,8 +195,9 @@ static EchCollective collective_of(const char *begin, const char *end)
     static const struct {
         const char *name;
         EchCollective collective;
-    } names[] = {{"all-reduce", ECH_COLLECTIVE_ALL_REDUCE},         {"all-gather", ECH_COLLECTIVE_ALL_GATHER},   {"reduce-scatter", ECH_COLLECTIVE_REDUCE_SCATTER},
-                 {"all-to-all", ECH_COLLECTIVE_ALL_TO_ALL},         {"collective-permute", ECH_COLLECTIVE_PERMUTE}, {"collective-broadcast", ECH_COLLECTIVE_BROADCAST},
+    } names[] = {{"all-reduce", ECH_COLLECTIVE_ALL_REDUCE},         {"all-gather", ECH_COLLECTIVE_ALL_GATHER},
+                 {"reduce-scatter", ECH_COLLECTIVE_REDUCE_SCATTER}, {"all-to-all", ECH_COLLECTIVE_ALL_TO_ALL},
+                 {"collective-permute", ECH_COLLECTIVE_PERMUTE},    {"collective-broadcast", ECH_COLLECTIVE_BROADCAST},
                  {"ragged-all-to-all", ECH_COLLECTIVE_ALL_TO_ALL}};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         size_t n = strlen(names[i].name);
@@ -319,7 +315,8 @@ uint32_t ech_xplane_kind(EchXplane *x, const EchXplaneOp *op)
         EchCollective collective = collective_of(parts.opcode, parts.opcode_end);
         const char *partner;
         size_t n_partner;
-        bool control = equals(parts.opcode, parts.opcode_end, "while") || equals(parts.opcode, parts.opcode_end, "conditional") || equals(parts.opcode, parts.opcode_end, "call");
+        bool control = equals(parts.opcode, parts.opcode_end, "while") || equals(parts.opcode, parts.opcode_end, "conditional") ||
+                       equals(parts.opcode, parts.opcode_end, "call");
         /* The display name may be cut or unified; partners are found by the instruction's own name. */
         name = parts.name;
         n_name = (size_t)(parts.name_end - parts.name);
@@ -464,12 +461,8 @@ static void core_event(EchXplane *x, Core *core, const Happening *h)
     const Template *t = &g_array_index(x->templates, Template, h->template);
     EchItem item;
     switch (t->kind) {
-    case KIND_START:
-        start_transfer(x, core, t, h);
-        return;
-    case KIND_DONE:
-        end_transfer(x, core, t, h);
-        return;
+    case KIND_START: start_transfer(x, core, t, h); return;
+    case KIND_DONE: end_transfer(x, core, t, h); return;
     case KIND_COLLECTIVE:
         item = item_of(ECH_ITEM_COLLECTIVE, t, h, core->core);
         item.bytes = t->bytes;
@@ -477,9 +470,7 @@ static void core_event(EchXplane *x, Core *core, const Happening *h)
         item.from = t->collective;
         item.other = t->group;
         break;
-    case KIND_CONTAINER:
-        item = item_of(ECH_ITEM_MARK, t, h, ech_capture_queue(x->capture, "control flow", ECH_QUEUE_HOST, core->device));
-        break;
+    case KIND_CONTAINER: item = item_of(ECH_ITEM_MARK, t, h, ech_capture_queue(x->capture, "control flow", ECH_QUEUE_HOST, core->device)); break;
     case KIND_KERNEL:
     default:
         item = item_of(ECH_ITEM_KERNEL, t, h, core->core);

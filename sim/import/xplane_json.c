@@ -59,7 +59,15 @@ static void reset(Event *e)
     GString *texts[] = {e->name, e->label, e->text, e->category, e->source, e->op, e->details};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_string_truncate(texts[i], 0);
-    *e = (Event){.pid = -1, .tid = -1, .name = texts[0], .label = texts[1], .text = texts[2], .category = texts[3], .source = texts[4], .op = texts[5], .details = texts[6]};
+    *e = (Event){.pid = -1,
+                 .tid = -1,
+                 .name = texts[0],
+                 .label = texts[1],
+                 .text = texts[2],
+                 .category = texts[3],
+                 .source = texts[4],
+                 .op = texts[5],
+                 .details = texts[6]};
 }
 
 /* Numbers come quoted here; both ways are taken. Containers are passed over. */
@@ -96,7 +104,8 @@ static bool read_args(Reader *r)
     while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
         size_t n;
         const char *key = ech_json_text(r->json, &n), *text;
-        static const char *const keys[] = {"name", "long_name", "hlo_category", "source_stack", "tf_op", "memcpy_details", "device_duration_ps", "flops", "model_flops", "bytes_accessed", "memset_details"};
+        static const char *const keys[] = {"name",  "long_name",   "hlo_category",   "source_stack",  "tf_op", "memcpy_details", "device_duration_ps",
+                                           "flops", "model_flops", "bytes_accessed", "memset_details"};
         size_t which = 0;
         while (which < G_N_ELEMENTS(keys) && !(strlen(keys[which]) == n && memcmp(keys[which], key, n) == 0))
             which++;
@@ -113,21 +122,14 @@ static bool read_args(Reader *r)
             continue;
         }
         switch (which) {
-        case 6:
-            e->has_device_duration = unsigned_of(text, n, &e->device_duration);
-            break;
-        case 7:
-            e->has_flops = unsigned_of(text, n, &e->flops);
-            break;
+        case 6: e->has_device_duration = unsigned_of(text, n, &e->device_duration); break;
+        case 7: e->has_flops = unsigned_of(text, n, &e->flops); break;
         case 8:
             if (!e->has_flops)
                 e->has_model_flops = unsigned_of(text, n, &e->flops);
             break;
-        case 9:
-            e->has_bytes = unsigned_of(text, n, &e->bytes);
-            break;
-        default:
-            g_string_append_len(e->details, text, (gssize)n);
+        case 9: e->has_bytes = unsigned_of(text, n, &e->bytes); break;
+        default: g_string_append_len(e->details, text, (gssize)n);
         }
     }
     return token == ECH_JSON_OBJECT_END;
@@ -162,7 +164,11 @@ static Thread *thread_of(Reader *r, const Event *e, const char *name)
     fresh->use = process->host ? USE_HOST : USE_SKIP;
     if (process->device) {
         bool marks = strcmp(fresh->name, "XLA Modules") == 0 || strcmp(fresh->name, "Steps") == 0;
-        fresh->use = process->tpu ? (strcmp(fresh->name, "XLA Ops") == 0 ? USE_CORE : marks ? USE_MARKS : USE_SKIP) : g_str_has_prefix(fresh->name, "Stream #") ? USE_STREAM : USE_SKIP;
+        fresh->use = process->tpu                                ? (strcmp(fresh->name, "XLA Ops") == 0 ? USE_CORE
+                                                                    : marks                             ? USE_MARKS
+                                                                                                        : USE_SKIP)
+                     : g_str_has_prefix(fresh->name, "Stream #") ? USE_STREAM
+                                                                 : USE_SKIP;
     }
     if (fresh->use == USE_STREAM)
         fresh->queue = ech_capture_queue(r->capture, fresh->name, ECH_QUEUE_COMPUTE, fresh->device);
@@ -237,7 +243,11 @@ static bool event_time(Reader *r, EchTime *ret_start, EchTime *ret_duration)
 static void core_event(Reader *r, const Thread *thread, EchTime start, EchTime duration)
 {
     const Event *e = &r->e;
-    EchXplaneOp op = {.text = e->text->len ? e->text->str : e->name->str, .n_text = e->text->len ? e->text->len : e->name->len, .name = e->name->str, .n_name = e->name->len, .stack = ECH_NONE};
+    EchXplaneOp op = {.text = e->text->len ? e->text->str : e->name->str,
+                      .n_text = e->text->len ? e->text->len : e->name->len,
+                      .name = e->name->str,
+                      .n_name = e->name->len,
+                      .stack = ECH_NONE};
     op.category = e->category->len ? e->category->str : NULL;
     op.n_category = e->category->len;
     op.flops = e->flops;
@@ -267,22 +277,15 @@ static void use_event(Reader *r)
     if (thread->use != USE_HOST)
         thread->n++;
     switch (thread->use) {
-    case USE_CORE:
-        core_event(r, thread, start, duration);
-        break;
+    case USE_CORE: core_event(r, thread, start, duration); break;
     case USE_MARKS:
         ech_xplane_mark(r->x, thread->device, thread->name, e->name->str, (gssize)e->name->len, start,
                         e->has_device_duration && e->device_duration < INT64_MAX ? (EchTime)e->device_duration : duration);
         break;
-    case USE_STREAM:
-        stream_event(r, thread, start, duration);
-        break;
-    case USE_HOST:
-        r->n_host++;
-        break;
+    case USE_STREAM: stream_event(r, thread, start, duration); break;
+    case USE_HOST: r->n_host++; break;
     case USE_SKIP:
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -311,23 +314,12 @@ static bool read_event(Reader *r)
         if (!value_text(r, &text, &n))
             return false;
         switch (which) {
-        case 0:
-            e->phase = n ? text[0] : 0;
-            break;
-        case 1:
-            ech_json_parse_i64(text, n, &e->pid);
-            break;
-        case 2:
-            ech_json_parse_i64(text, n, &e->tid);
-            break;
-        case 3:
-            e->has_time = ech_json_parse_us(text, n, &e->us, &e->ps);
-            break;
-        case 4:
-            e->has_duration = ech_json_parse_us(text, n, &e->duration_us, &e->duration_ps);
-            break;
-        default:
-            g_string_append_len(e->name, text, (gssize)MIN(n, (size_t)1 << 20));
+        case 0: e->phase = n ? text[0] : 0; break;
+        case 1: ech_json_parse_i64(text, n, &e->pid); break;
+        case 2: ech_json_parse_i64(text, n, &e->tid); break;
+        case 3: e->has_time = ech_json_parse_us(text, n, &e->us, &e->ps); break;
+        case 4: e->has_duration = ech_json_parse_us(text, n, &e->duration_us, &e->duration_ps); break;
+        default: g_string_append_len(e->name, text, (gssize)MIN(n, (size_t)1 << 20));
         }
     }
     if (token != ECH_JSON_OBJECT_END)

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-
 #define ECH_PASS(name) extern const EchPassClass ech_pass_##name;
 #include "sim/pass/passes.def"
 #undef ECH_PASS
@@ -41,7 +40,8 @@ EchPass *ech_pass_new(const char *spec, GError **error)
     if (!pass->class) {
         const char *nearest = ech_nearest_name(name, names);
         g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no pass; %s%s%s", name, nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no pass; %s%s%s", name, nearest ? "did you mean '" : "expected one of ",
+                    nearest ? nearest : all, nearest ? "'?" : "");
         return NULL;
     }
     pass->options = g_malloc0(MAX(pass->class->options_size, 1));

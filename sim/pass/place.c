@@ -20,31 +20,36 @@ typedef struct {
 static const char *const policies[] = {"xla", "fragmentation", "on-demand", "depth", "belady", "none", NULL};
 
 static const EchParam place_params[] = {
-    {"vmem", ECH_PARAM_BYTES, offsetof(PlaceOptions, vmem), "0", NULL, NULL, NULL, "on-chip memory given to values; 0: what the device has without its kernels' own windows"},
+    {"vmem", ECH_PARAM_BYTES, offsetof(PlaceOptions, vmem), "0", NULL, NULL, NULL,
+     "on-chip memory given to values; 0: what the device has without its kernels' own windows"},
     {"policy", ECH_PARAM_ENUM, offsetof(PlaceOptions, policy), "xla", NULL, NULL, policies,
-     "xla: as the compiler; fragmentation: gaps chosen to keep the largest one whole; on-demand: fetched as late as the time allows; depth: fetched a fixed number of kernels ahead; "
+     "xla: as the compiler; fragmentation: gaps chosen to keep the largest one whole; on-demand: fetched as late as the time allows; depth: fetched a fixed "
+     "number of kernels ahead; "
      "belady: shortest wait for the next use first; none: everything in HBM"},
     {"depth", ECH_PARAM_U64, offsetof(PlaceOptions, depth), "1", "1", "1000", NULL, "policy=depth: kernels ahead"},
     {"bandwidth", ECH_PARAM_RATE, offsetof(PlaceOptions, bandwidth), "0", NULL, NULL, NULL, "rate of a copy that decisions assume; 0: the device's"},
     {"prefetches", ECH_PARAM_U64, offsetof(PlaceOptions, prefetches), "40", NULL, NULL, NULL, "copies into the on-chip memory under way at a time, at most"},
     {"evictions", ECH_PARAM_U64, offsetof(PlaceOptions, evictions), "40", NULL, NULL, NULL, "copies out of it under way at a time, at most"},
-    {"cross_program", ECH_PARAM_U64, offsetof(PlaceOptions, cross_program), "1", NULL, "64", NULL, "parameters fetched before the program begins, at most; 0: none"},
-    {"slices", ECH_PARAM_BOOL, offsetof(PlaceOptions, slices), "true", NULL, NULL, NULL, "large arrays are fetched in slices where the chip's compiler does so"},
+    {"cross_program", ECH_PARAM_U64, offsetof(PlaceOptions, cross_program), "1", NULL, "64", NULL,
+     "parameters fetched before the program begins, at most; 0: none"},
+    {"slices", ECH_PARAM_BOOL, offsetof(PlaceOptions, slices), "true", NULL, NULL, NULL,
+     "large arrays are fetched in slices where the chip's compiler does so"},
     {"repacks", ECH_PARAM_U64, offsetof(PlaceOptions, repacks), "4", NULL, "1000", NULL, "times that everything is placed again when space runs out, at most"},
     {"loops", ECH_PARAM_BOOL, offsetof(PlaceOptions, loops), "true", NULL, NULL, NULL, "iterations of unrolled loops are decided together"},
-    {"min_overlap", ECH_PARAM_RATIO, offsetof(PlaceOptions, min_overlap), "1", "0", "1000", NULL, "a fetch starts at least this many times its own length before its use"},
+    {"min_overlap", ECH_PARAM_RATIO, offsetof(PlaceOptions, min_overlap), "1", "0", "1000", NULL,
+     "a fetch starts at least this many times its own length before its use"},
     {"overlap", ECH_PARAM_RATIO, offsetof(PlaceOptions, overlap), "2", "0", "1000", NULL, "best distance of a fetch from its use, in its own lengths"},
     {"max_overlap", ECH_PARAM_RATIO, offsetof(PlaceOptions, max_overlap), "8", "0", "1000", NULL, "longest distance, in lengths of a copy of the whole memory"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
-/* The chip as the cost analysis sees it: the compiler's table, with the device's own rates and sizes where they differ from what the table was made for. A device
- * that the table does not know (a user's own) is taken for the chip that the program was compiled for, if values may lie in its on-chip memory at all. */
+/* The chip as the cost analysis sees it: the compiler's table, with the device's own rates and sizes where they differ from what the table was made for. A
+ * device that the table does not know (a user's own) is taken for the chip that the program was compiled for, if values may lie in its on-chip memory at all.
+ */
 static bool find_chip(const EchProgram *p, const EchDevice *device, EchPlaceChip *ret)
 {
     const EchPlaceChip *known = device != NULL && device->name != NULL ? ech_place_chip(device->name) : NULL;
-    if (known == NULL && p->chip != NULL)
-    {
+    if (known == NULL && p->chip != NULL) {
         known = ech_place_chip(p->chip);
         const EchMemory *fast = known != NULL && device != NULL ? ech_device_space(device, (int32_t)known->fast_space) : NULL;
         if (device != NULL && (fast == NULL || !fast->assignable))
@@ -53,16 +58,15 @@ static bool find_chip(const EchProgram *p, const EchDevice *device, EchPlaceChip
     if (known == NULL)
         return false;
     *ret = *known;
-    const EchMemory *fast = device != NULL ? ech_device_space(device, (int32_t)known->fast_space) : NULL, *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
+    const EchMemory *fast = device != NULL ? ech_device_space(device, (int32_t)known->fast_space) : NULL,
+                    *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     if (fast != NULL && fast->assignment_limit > 0)
         ret->limit = fast->assignment_limit;
     if (fast != NULL && fast->capacity > 0)
         ret->limit = MIN(ret->limit, fast->capacity > fast->kernel_reserved ? fast->capacity - fast->kernel_reserved : 0);
-    if (hbm != NULL && hbm->read > 0)
-    {
+    if (hbm != NULL && hbm->read > 0) {
         double ratio = (double)hbm->read / ret->hbm_bytes_per_s;
-        if (fabs(ratio - 1) > 1e-3)
-        {
+        if (fabs(ratio - 1) > 1e-3) {
             ret->hbm_bytes_per_s = (double)hbm->read;
             ret->fast_ratio /= ratio;
         }
@@ -96,8 +100,9 @@ static void say(EchDiag *diag, const char *who, const EchPlaceCounts *c)
 {
     g_autofree char *kept = ech_format_bytes(c->kept_bytes), *in = ech_format_bytes(c->prefetched), *out = ech_format_bytes(c->evicted),
                     *before = ech_format_bytes(c->cross_program_bytes);
-    ech_diag_remark(diag, "place: %s: %u arrays made on chip (%s), %u prefetches (%s, %u of them in slices), %u evictions (%s), %u fetched before the program begins (%s)", who, c->kept,
-                    kept, c->prefetches, in, c->sliced, c->evictions, out, c->cross_program, before);
+    ech_diag_remark(
+        diag, "place: %s: %u arrays made on chip (%s), %u prefetches (%s, %u of them in slices), %u evictions (%s), %u fetched before the program begins (%s)",
+        who, c->kept, kept, c->prefetches, in, c->sliced, c->evictions, out, c->cross_program, before);
 }
 
 typedef struct {
@@ -110,25 +115,26 @@ typedef struct {
 static void say_declined(const EchMsaProblem *m, const EchMsaResult *result, EchDiag *diag)
 {
     enum { TOO_BIG, NO_ROOM, NO_TIME, NO_COPIES, REFUSED, N };
-    Declined declined[N] = {{.why = "are larger than the on-chip memory given"}, {.why = "find no room"}, {.why = "come too soon after the value is there to hide a copy"},
-                            {.why = "find no bandwidth or no free copy"}, {.why = "may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)"}};
-    for (uint32_t u = 0; u < m->n_uses; u++)
-    {
+    Declined declined[N] = {{.why = "are larger than the on-chip memory given"},
+                            {.why = "find no room"},
+                            {.why = "come too soon after the value is there to hide a copy"},
+                            {.why = "find no bandwidth or no free copy"},
+                            {.why = "may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)"}};
+    for (uint32_t u = 0; u < m->n_uses; u++) {
         const EchMsaValue *value = &m->values[m->uses[u].value];
         if (result->use_fast[u] || m->steps[m->uses[u].step].kind == ECH_MSA_TRIVIAL || m->uses[u].reduction <= 0)
             continue;
         uint32_t why = result->use_why[u];
-        int k = value->bytes > m->options.size ? TOO_BIG
-                : (why & ECH_MSA_WHY_SPACE) != 0 ? NO_ROOM
+        int k = value->bytes > m->options.size    ? TOO_BIG
+                : (why & ECH_MSA_WHY_SPACE) != 0  ? NO_ROOM
                 : (why & ECH_MSA_WHY_COPIES) != 0 ? NO_COPIES
-                : (why & ECH_MSA_WHY_TIME) != 0 ? NO_TIME
-                                                 : REFUSED;
+                : (why & ECH_MSA_WHY_TIME) != 0   ? NO_TIME
+                                                  : REFUSED;
         declined[k].n++;
         declined[k].bytes = ech_bytes_add(declined[k].bytes, (EchBytes)MAX(m->uses[u].accessed, 0));
     }
     for (int k = 0; k < N; k++)
-        if (declined[k].n > 0)
-        {
+        if (declined[k].n > 0) {
             g_autofree char *bytes = ech_format_bytes(declined[k].bytes);
             ech_diag_remark(diag, "place: declined %u reads that would be faster (%s): they %s", declined[k].n, bytes, declined[k].why);
         }
@@ -138,13 +144,11 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
 {
     const PlaceOptions *place = options;
     EchPlaceChip chip;
-    if (in->platform != ECH_PLATFORM_TPU)
-    {
+    if (in->platform != ECH_PLATFORM_TPU) {
         ech_diag_remark(diag, "place: left the program as it is: a GPU's compiler manages no on-chip memory across kernels");
         return ech_program_ref(in);
     }
-    if (!in->scheduled)
-    {
+    if (!in->scheduled) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no schedule; expected a compiled program (is_scheduled=true)", in->name);
         return NULL;
     }
@@ -156,33 +160,29 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     EchPlaceCounts before = ech_place_count(in, was);
     bool empty = before.kept + before.prefetches + before.evictions + before.cross_program == 0;
-    if (!places && empty)
-    {
-        ech_diag_remark(diag, "place: left the program as it is: the compiler of %s places nothing in an on-chip memory", device != NULL ? device->name : in->chip);
+    if (!places && empty) {
+        ech_diag_remark(diag, "place: left the program as it is: the compiler of %s places nothing in an on-chip memory",
+                        device != NULL ? device->name : in->chip);
         return ech_program_ref(in);
     }
     g_autoptr(EchProgram) bare = ech_place_strip(in, was, diag, error);
     if (bare == NULL)
         return NULL;
-    if (places && compiled != NULL && strcmp(chip.name, compiled->name) != 0)
-    {
+    if (places && compiled != NULL && strcmp(chip.name, compiled->name) != 0) {
         ech_diag_remark(diag, "place: placed as the compiler of %s would; kernels and layouts are still those compiled for %s", device->name, in->chip);
         if (!ech_program_set_chip(bare, device->name, error))
             return NULL;
-    }
-    else if (bare->chip == NULL && !ech_program_set_chip(bare, device != NULL ? device->name : chip.name, error))
+    } else if (bare->chip == NULL && !ech_program_set_chip(bare, device != NULL ? device->name : chip.name, error))
         return NULL;
     if (!empty)
         say(diag, "the compiler had", &before);
     else
         ech_diag_remark(diag, "place: the compiler had placed nothing on chip");
-    if (!places)
-    {
+    if (!places) {
         ech_diag_remark(diag, "place: took everything off the chip: the compiler of %s places nothing in an on-chip memory", device->name);
         return g_steal_pointer(&bare);
     }
-    if (place->policy == POLICY_NONE)
-    {
+    if (place->policy == POLICY_NONE) {
         ech_diag_remark(diag, "place: took everything off the chip: all values are in HBM");
         return g_steal_pointer(&bare);
     }
@@ -194,8 +194,7 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
     set_options(place, &m->options);
     g_autoptr(EchMsaResult) result = ech_msa_run(m);
     g_autofree char *wrong = ech_msa_check(m, result);
-    if (wrong != NULL)
-    {
+    if (wrong != NULL) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: the placement is not legal: %s", in->name, wrong);
         return NULL;
     }

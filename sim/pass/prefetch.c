@@ -1,7 +1,7 @@
 /* prefetch: what is fetched from host memory is fetched earlier, as far ahead as it takes to hide the copy and as memory allows.
  *
- * Along a program, fetches keep their order and are given the latest start from which the link can finish each of them before it is waited for. Around a loop, a fetch of
- * what the loop does not itself write to the host is made iterations ahead, into a ring of buffers; the first ones are made before the loop. */
+ * Along a program, fetches keep their order and are given the latest start from which the link can finish each of them before it is waited for. Around a loop,
+ * a fetch of what the loop does not itself write to the host is made iterations ahead, into a ring of buffers; the first ones are made before the loop. */
 #include "sim/pass/pass.h"
 
 #include "sim/base/error.h"
@@ -15,9 +15,11 @@ typedef struct {
 } PrefetchOptions;
 
 static const EchParam prefetch_params[] = {
-    {"lookahead", ECH_PARAM_RATIO, offsetof(PrefetchOptions, lookahead), "1", "0", "1000", NULL, "time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are"},
+    {"lookahead", ECH_PARAM_RATIO, offsetof(PrefetchOptions, lookahead), "1", "0", "1000", NULL,
+     "time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are"},
     {"depth", ECH_PARAM_U64, offsetof(PrefetchOptions, depth), "1", "0", "64", NULL, "iterations that a loop's fetches run ahead; 0: none"},
-    {"budget", ECH_PARAM_BYTES, offsetof(PrefetchOptions, budget), "0", NULL, NULL, NULL, "device memory that earlier fetches may take more, at any moment; 0: what is free then"},
+    {"budget", ECH_PARAM_BYTES, offsetof(PrefetchOptions, budget), "0", NULL, NULL, NULL,
+     "device memory that earlier fetches may take more, at any moment; 0: what is free then"},
     {"above", ECH_PARAM_BYTES, offsetof(PrefetchOptions, above), "0", NULL, NULL, NULL, "only fetches of at least this size"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
@@ -25,15 +27,15 @@ static const EchParam prefetch_params[] = {
 typedef enum { STAYS, MOVED, RINGED } Fate;
 
 typedef struct {
-    EchId op;          /* the COPY */
-    EchId source, target; /* buffers */
-    EchId alloc, free; /* of the target, in the same body; ECH_NONE */
-    EchId wait;        /* first op that depends on it */
-    EchId region;      /* LOOP around it, or ECH_NONE */
+    EchId op;                      /* the COPY */
+    EchId source, target;          /* buffers */
+    EchId alloc, free;             /* of the target, in the same body; ECH_NONE */
+    EchId wait;                    /* first op that depends on it */
+    EchId region;                  /* LOOP around it, or ECH_NONE */
     EchTime needed, length, start; /* on the core's own clock */
-    EchId after;       /* MOVED: op it follows; the region's LOOP for its very beginning */
+    EchId after;                   /* MOVED: op it follows; the region's LOOP for its very beginning */
     Fate fate;
-    const char *why;   /* STAYS */
+    const char *why; /* STAYS */
 } Fetch;
 
 typedef struct {
@@ -44,12 +46,12 @@ typedef struct {
     const EchBuffer *buffers;
     size_t n;
     EchId hbm, core;
-    EchId *region;     /* per op: LOOP around it, or ECH_NONE */
-    EchId *end;        /* LOOP: first op after its body */
-    EchTime *clock;    /* per op: when the core comes to it, loops in it once; what a WAIT waits is not in it */
-    uint64_t *live;    /* per op: bytes of the device memory taken before it */
-    uint64_t *extra;   /* per op: bytes more that this pass has taken */
-    uint64_t room;     /* bytes the pass may take at any moment */
+    EchId *region;   /* per op: LOOP around it, or ECH_NONE */
+    EchId *end;      /* LOOP: first op after its body */
+    EchTime *clock;  /* per op: when the core comes to it, loops in it once; what a WAIT waits is not in it */
+    uint64_t *live;  /* per op: bytes of the device memory taken before it */
+    uint64_t *extra; /* per op: bytes more that this pass has taken */
+    uint64_t room;   /* bytes the pass may take at any moment */
     bool own_budget;
     const PrefetchOptions *o;
     GArray *fetches;
@@ -84,10 +86,11 @@ static EchTime length_of(const Pass *p, const EchDevice *device, EchId op)
         bytes = ech_bytes_add(bytes, p->uses[o->first_use + u].bytes);
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     EchTime time = hbm != NULL && hbm->read > 0 ? ech_time_for(bytes, hbm->read) : 0;
-    for (uint32_t w = 0; device != NULL && w < o->n_work; w++)
-    {
+    for (uint32_t w = 0; device != NULL && w < o->n_work; w++) {
         const EchWork *work = &ech_trace_work(p->t)[o->first_work + w];
-        const EchUnit *unit = ech_device_unit(device, work->unit == ECH_WORK_MATRIX ? ECH_UNIT_MATRIX : work->unit == ECH_WORK_VECTOR ? ECH_UNIT_VECTOR : ECH_UNIT_TRANSCENDENTAL);
+        const EchUnit *unit = ech_device_unit(device, work->unit == ECH_WORK_MATRIX   ? ECH_UNIT_MATRIX
+                                                      : work->unit == ECH_WORK_VECTOR ? ECH_UNIT_VECTOR
+                                                                                      : ECH_UNIT_TRANSCENDENTAL);
         uint64_t peak = 0;
         for (size_t k = 0; unit != NULL && k < unit->n_peaks; k++)
             if (strcmp(unit->peaks[k].dtype, ech_dtype_name((EchDtype)work->dtype)) == 0 || peak == 0)
@@ -107,10 +110,8 @@ static void survey(Pass *p, const EchDevice *device)
     for (size_t b = 0; b < ech_trace_n_buffers(p->t); b++)
         if (p->buffers[b].resident && p->buffers[b].memory == p->hbm && p->buffers[b].alias_of == ECH_NONE)
             live = ech_bytes_add(live, p->buffers[b].bytes);
-    for (size_t i = 0; i <= p->n; i++)
-    {
-        while (open->len > 0 && p->end[g_array_index(open, EchId, open->len - 1)] == i)
-        {
+    for (size_t i = 0; i <= p->n; i++) {
+        while (open->len > 0 && p->end[g_array_index(open, EchId, open->len - 1)] == i) {
             EchId loop = g_array_index(open, EchId, open->len - 1);
             /* Its other iterations. */
             EchTime body = now - began[loop];
@@ -126,14 +127,12 @@ static void survey(Pass *p, const EchDevice *device)
         p->region[i] = open->len > 0 ? g_array_index(open, EchId, open->len - 1) : ECH_NONE;
         p->clock[i] = now;
         p->live[i] = live;
-        if (o->kind == ECH_OP_LOOP)
-        {
+        if (o->kind == ECH_OP_LOOP) {
             EchId loop = (EchId)i;
             p->end[i] = (EchId)(i + 1 + o->target);
             began[i] = now;
             g_array_append_val(open, loop);
-        }
-        else if ((o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && p->buffers[o->target].memory == p->hbm)
+        } else if ((o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && p->buffers[o->target].memory == p->hbm)
             live = o->kind == ECH_OP_ALLOC ? ech_bytes_add(live, p->buffers[o->target].bytes) : live - MIN(live, p->buffers[o->target].bytes);
         EchTime length = length_of(p, device, (EchId)i);
         now = MIN(now + MIN(length, INT64_MAX / 8), INT64_MAX / 4);
@@ -154,20 +153,24 @@ static void find_fetches(Pass *p, const EchDevice *device)
     for (size_t i = 0; i < p->n; i++)
         first_waiter[i] = ECH_NONE;
     for (size_t i = 0; i < p->n; i++)
-        for (uint32_t d = 0; d < p->ops[i].n_deps; d++)
-        {
+        for (uint32_t d = 0; d < p->ops[i].n_deps; d++) {
             const EchDep *dep = &p->deps[p->ops[i].first_dep + d];
             if (dep->distance == 0 && first_waiter[dep->op] == ECH_NONE)
                 first_waiter[dep->op] = (EchId)i;
         }
-    for (size_t i = 0; i < p->n; i++)
-    {
+    for (size_t i = 0; i < p->n; i++) {
         const EchOp *o = &p->ops[i];
         if (o->kind != ECH_OP_COPY || o->memory_to != p->hbm || !is_host(device, p->t, o->memory_from) || o->bytes < MAX(p->o->above, 1) || o->queue == p->core)
             continue;
-        Fetch f = {.op = (EchId)i, .source = ECH_NONE, .target = ECH_NONE, .alloc = ECH_NONE, .free = ECH_NONE, .wait = first_waiter[i], .region = p->region[i], .after = ECH_NONE};
-        if (o->n_uses >= 2)
-        {
+        Fetch f = {.op = (EchId)i,
+                   .source = ECH_NONE,
+                   .target = ECH_NONE,
+                   .alloc = ECH_NONE,
+                   .free = ECH_NONE,
+                   .wait = first_waiter[i],
+                   .region = p->region[i],
+                   .after = ECH_NONE};
+        if (o->n_uses >= 2) {
             f.source = p->uses[o->first_use].buffer;
             f.target = p->uses[o->first_use + 1].buffer;
         }
@@ -179,8 +182,7 @@ static void find_fetches(Pass *p, const EchDevice *device)
         g_array_append_val(p->fetches, f);
     }
     /* Where the target's memory is taken and given back. */
-    for (guint k = 0; k < p->fetches->len; k++)
-    {
+    for (guint k = 0; k < p->fetches->len; k++) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         for (EchId i = f->op; f->target != ECH_NONE && i-- > 0 && f->alloc == ECH_NONE;)
             if (p->ops[i].kind == ECH_OP_ALLOC && p->ops[i].target == f->target)
@@ -203,8 +205,7 @@ static bool makes(const Pass *p, EchId op, EchId source)
     for (uint32_t u = 0; u < o->n_uses; u++)
         if (p->uses[o->first_use + u].access == ECH_WRITE && root_buffer(p, p->uses[o->first_use + u].buffer) == root)
             return true;
-    for (uint32_t d = 0; d < o->n_deps; d++)
-    {
+    for (uint32_t d = 0; d < o->n_deps; d++) {
         const EchOp *before = &p->ops[p->deps[o->first_dep + d].op];
         for (uint32_t u = 0; u < before->n_uses; u++)
             if (p->uses[before->first_use + u].access == ECH_WRITE && root_buffer(p, p->uses[before->first_use + u].buffer) == root)
@@ -229,8 +230,7 @@ static bool touches(const Pass *p, EchId op, EchId buffer)
 static bool bars(const Pass *p, const Fetch *f, EchId op)
 {
     EchId last = p->ops[op].kind == ECH_OP_LOOP ? p->end[op] - 1 : op;
-    for (EchId i = op; i <= last; i++)
-    {
+    for (EchId i = op; i <= last; i++) {
         if (f->source != ECH_NONE && makes(p, i, f->source))
             return true;
         if (f->target != ECH_NONE && i != f->alloc && touches(p, i, f->target))
@@ -257,14 +257,12 @@ static void hoist(Pass *p, Fetch *f, EchTime wanted)
 {
     EchId best = ECH_NONE, at = f->op;
     bool barred = false, full = false;
-    while (true)
-    {
+    while (true) {
         /* The op before, at this level. */
         EchId before = at == 0 ? ECH_NONE : at_level(p, at - 1, f->region);
         if (before == ECH_NONE || before == f->region || at - 1 == f->region)
             break;
-        if (bars(p, f, before))
-        {
+        if (bars(p, f, before)) {
             barred = true;
             break;
         }
@@ -272,8 +270,7 @@ static void hoist(Pass *p, Fetch *f, EchTime wanted)
         if (p->ops[at].queue != p->core && p->ops[at].kind != ECH_OP_LOOP)
             continue;
         /* Starts before @at: after what precedes it on the core. */
-        if (!has_room(p, f, at))
-        {
+        if (!has_room(p, f, at)) {
             full = true;
             break;
         }
@@ -283,9 +280,10 @@ static void hoist(Pass *p, Fetch *f, EchTime wanted)
         if (p->clock[at] <= wanted)
             break;
     }
-    if (best == ECH_NONE || p->clock[best] >= p->clock[f->op])
-    {
-        f->why = full ? "no memory is free to hold them longer" : barred ? "what they read is made just before, or their memory is in use until then" : "they start at the beginning already";
+    if (best == ECH_NONE || p->clock[best] >= p->clock[f->op]) {
+        f->why = full     ? "no memory is free to hold them longer"
+                 : barred ? "what they read is made just before, or their memory is in use until then"
+                          : "they start at the beginning already";
         return;
     }
     f->fate = MOVED;
@@ -301,8 +299,7 @@ static void plan_moves(Pass *p)
     /* From the last to the first of each body: each is done before it is waited for and before the next one needs the link. */
     EchTime next = INT64_MAX;
     EchId region = ECH_NONE - 1;
-    for (guint k = p->fetches->len; k > 0; k--)
-    {
+    for (guint k = p->fetches->len; k > 0; k--) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k - 1);
         f->start = p->clock[f->op];
         EchId wait = f->wait == ECH_NONE ? ECH_NONE : at_level(p, f->wait, f->region);
@@ -330,8 +327,7 @@ static EchId place_of(const Fetch *f)
 /* Fetches keep their order: one that would overtake another starts right after it. */
 static void keep_order(Pass *p)
 {
-    for (guint k = 1; k < p->fetches->len; k++)
-    {
+    for (guint k = 1; k < p->fetches->len; k++) {
         const Fetch *before = &g_array_index(p->fetches, Fetch, k - 1);
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         EchId least = place_of(before);
@@ -342,12 +338,10 @@ static void keep_order(Pass *p)
         f->after = least;
         f->start = p->clock[least];
         /* Right after the one before is where it is already. */
-        if (before->fate != MOVED && least + 1 >= (f->alloc != ECH_NONE ? f->alloc : f->op))
-        {
+        if (before->fate != MOVED && least + 1 >= (f->alloc != ECH_NONE ? f->alloc : f->op)) {
             f->fate = STAYS;
             f->why = "they follow another fetch at once";
-        }
-        else if (before->fate != MOVED)
+        } else if (before->fate != MOVED)
             f->after = least + 1;
     }
 }
@@ -356,8 +350,7 @@ static void keep_order(Pass *p)
 
 static void plan_rings(Pass *p)
 {
-    for (guint k = 0; p->o->depth > 0 && k < p->fetches->len; k++)
-    {
+    for (guint k = 0; p->o->depth > 0 && k < p->fetches->len; k++) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->region == ECH_NONE || f->source == ECH_NONE || f->target == ECH_NONE || f->alloc == ECH_NONE || f->free == ECH_NONE || f->wait == ECH_NONE ||
             at_level(p, f->wait, f->region) != f->wait || p->ops[f->region].bytes <= p->o->depth || p->buffers[f->target].alias_of != ECH_NONE)
@@ -401,16 +394,14 @@ static void copy_frame(Writer *w)
     const EchTrace *t = w->p->t;
     for (size_t m = 0; m < ech_trace_n_memories(t); m++)
         (void)ech_trace_builder_memory(w->b, ech_trace_memory(t, (EchId)m));
-    for (size_t q = 0; q < ech_trace_n_queues(t); q++)
-    {
+    for (size_t q = 0; q < ech_trace_n_queues(t); q++) {
         const EchQueue *queue = &ech_trace_queues(t)[q];
         (void)ech_trace_builder_queue(w->b, ech_trace_string(t, queue->name), (EchQueueKind)queue->kind, queue->device);
     }
     const char *key, *value;
     for (size_t i = 0; (key = ech_trace_property(t, i, &value)) != NULL; i++)
         ech_trace_builder_set_property(w->b, key, value);
-    for (size_t b = 0; b < ech_trace_n_buffers(t); b++)
-    {
+    for (size_t b = 0; b < ech_trace_n_buffers(t); b++) {
         EchBuffer buffer = w->p->buffers[b];
         buffer.name = text(w, buffer.name);
         buffer.pool = text(w, buffer.pool);
@@ -435,19 +426,16 @@ static void add_rest(Writer *w, EchId op, bool deps, uint32_t more_distance, Ech
 {
     const Pass *p = w->p;
     const EchOp *o = &p->ops[op];
-    for (uint32_t u = 0; u < o->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &p->uses[o->first_use + u];
         ech_trace_builder_use(w->b, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
-    for (uint32_t d = 0; deps && d < o->n_deps; d++)
-    {
+    for (uint32_t d = 0; deps && d < o->n_deps; d++) {
         const EchDep *dep = &p->deps[o->first_dep + d];
         if (w->map[dep->op] != ECH_NONE)
             ech_trace_builder_dep(w->b, w->map[dep->op], dep->distance + (dep->op == fetch ? more_distance : 0));
     }
-    for (uint32_t k = 0; k < o->n_work; k++)
-    {
+    for (uint32_t k = 0; k < o->n_work; k++) {
         const EchWork *work = &ech_trace_work(p->t)[o->first_work + k];
         ech_trace_builder_work(w->b, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
     }
@@ -459,11 +447,9 @@ static void put(Writer *w, EchId op)
     uint32_t more = 0;
     const Pass *p = w->p;
     /* Waiting for a fetch that runs ahead: for the one of an iteration before. */
-    for (uint32_t d = 0; d < p->ops[op].n_deps; d++)
-    {
+    for (uint32_t d = 0; d < p->ops[op].n_deps; d++) {
         EchId before = p->deps[p->ops[op].first_dep + d].op, k = w->fetch_of[before];
-        if (k != 0 && g_array_index(p->fetches, Fetch, k - 1).fate == RINGED && g_array_index(p->fetches, Fetch, k - 1).op == before)
-        {
+        if (k != 0 && g_array_index(p->fetches, Fetch, k - 1).fate == RINGED && g_array_index(p->fetches, Fetch, k - 1).op == before) {
             fetch = before;
             more = (uint32_t)p->o->depth;
         }
@@ -499,8 +485,7 @@ static void put_moved(Writer *w, const Fetch *f)
 static void open_rings(Writer *w, EchId loop)
 {
     const Pass *p = w->p;
-    for (guint k = 0; k < p->fetches->len; k++)
-    {
+    for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->fate != RINGED || f->region != loop)
             continue;
@@ -510,8 +495,7 @@ static void open_rings(Writer *w, EchId loop)
         put_memory(w, ECH_OP_ALLOC, f->target);
     }
     for (uint64_t ahead = 0; ahead < p->o->depth; ahead++)
-        for (guint k = 0; k < p->fetches->len; k++)
-        {
+        for (guint k = 0; k < p->fetches->len; k++) {
             const Fetch *f = &g_array_index(p->fetches, Fetch, k);
             if (f->fate != RINGED || f->region != loop)
                 continue;
@@ -534,8 +518,7 @@ static void close_loop(Writer *w, EchId loop)
     EchId made = w->map[loop];
     ech_trace_builder_peek_op(w->b, made)->target = (EchId)(ech_trace_builder_n_ops(w->b) - made - 1);
     w->last_core = made;
-    for (guint k = 0; k < p->fetches->len; k++)
-    {
+    for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->fate == RINGED && f->region == loop)
             put_memory(w, ECH_OP_FREE, f->target);
@@ -545,42 +528,35 @@ static void close_loop(Writer *w, EchId loop)
 static void write_ops(Writer *w)
 {
     const Pass *p = w->p;
-    for (EchId i = 0; i <= p->n; i++)
-    {
-        while (w->loops->len > 0 && p->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i)
-        {
+    for (EchId i = 0; i <= p->n; i++) {
+        while (w->loops->len > 0 && p->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
             EchId loop = g_array_index(w->loops, EchId, w->loops->len - 1);
             g_array_set_size(w->loops, w->loops->len - 1);
             close_loop(w, loop);
         }
         if (i == p->n)
             break;
-        for (guint k = 0; k < p->fetches->len; k++)
-        {
+        for (guint k = 0; k < p->fetches->len; k++) {
             const Fetch *f = &g_array_index(p->fetches, Fetch, k);
             if (f->fate == MOVED && f->after == i)
                 put_moved(w, f);
         }
         EchId k = w->fetch_of[i];
-        if (k != 0)
-        {
+        if (k != 0) {
             const Fetch *f = &g_array_index(p->fetches, Fetch, k - 1);
             if (f->fate == MOVED && (i == f->op || i == f->alloc))
                 continue;
-            if (f->fate == RINGED && (i == f->alloc || i == f->free))
-            {
+            if (f->fate == RINGED && (i == f->alloc || i == f->free)) {
                 w->map[i] = w->last_core; /* what waited for it waits for what came before */
                 continue;
             }
         }
-        if (p->ops[i].kind == ECH_OP_LOOP)
-        {
+        if (p->ops[i].kind == ECH_OP_LOOP) {
             open_rings(w, i);
             put(w, i);
             g_array_append_val(w->loops, i);
             w->last_core = ECH_NONE;
-        }
-        else
+        } else
             put(w, i);
     }
 }
@@ -589,8 +565,7 @@ static void fix_loops(Writer *w)
 {
     /* Buffers made once per iteration name their LOOP op. */
     const Pass *p = w->p;
-    for (size_t b = 0; b < ech_trace_n_buffers(p->t); b++)
-    {
+    for (size_t b = 0; b < ech_trace_n_buffers(p->t); b++) {
         EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, (EchId)b);
         bool ring = false;
         for (guint k = 0; k < p->fetches->len && !ring; k++)
@@ -605,18 +580,15 @@ static void say(const Pass *p, EchDiag *diag)
     unsigned moved = 0, ringed = 0;
     EchBytes moved_bytes = 0, ringed_bytes = 0, most = 0;
     EchTime gained = 0;
-    for (guint k = 0; k < p->fetches->len; k++)
-    {
+    for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
         EchBytes bytes = p->ops[f->op].bytes;
-        if (f->fate == MOVED)
-        {
+        if (f->fate == MOVED) {
             moved++;
             moved_bytes = ech_bytes_add(moved_bytes, bytes);
             gained = MAX(gained, p->clock[f->op] - f->start);
         }
-        if (f->fate == RINGED)
-        {
+        if (f->fate == RINGED) {
             ringed++;
             ringed_bytes = ech_bytes_add(ringed_bytes, bytes);
         }
@@ -627,23 +599,24 @@ static void say(const Pass *p, EchDiag *diag)
     if (moved > 0)
         ech_diag_remark(diag, "prefetch: %u fetches from the host start earlier (%s), by %s of computing at most", moved, a, d);
     if (ringed > 0)
-        ech_diag_remark(diag, "prefetch: %u fetches in loops (%s an iteration) run %" G_GUINT64_FORMAT " iterations ahead; as many more than needed are made as the loop ends", ringed, b,
-                        p->o->depth);
+        ech_diag_remark(diag,
+                        "prefetch: %u fetches in loops (%s an iteration) run %" G_GUINT64_FORMAT
+                        " iterations ahead; as many more than needed are made as the loop ends",
+                        ringed, b, p->o->depth);
     if (moved + ringed > 0)
-        ech_diag_remark(diag, "prefetch: it takes up to %s more of the device's memory; its buffers are placed by the allocator, the compiler's places do not hold any more", c);
+        ech_diag_remark(
+            diag,
+            "prefetch: it takes up to %s more of the device's memory; its buffers are placed by the allocator, the compiler's places do not hold any more", c);
     /* Declined, by reason, in the order met. */
     g_autofree bool *told = g_new0(bool, p->fetches->len + 1);
-    for (guint k = 0; k < p->fetches->len; k++)
-    {
+    for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->fate != STAYS || told[k] || f->why == NULL)
             continue;
         unsigned n = 0;
-        for (guint j = k; j < p->fetches->len; j++)
-        {
+        for (guint j = k; j < p->fetches->len; j++) {
             const Fetch *g = &g_array_index(p->fetches, Fetch, j);
-            if (g->fate == STAYS && g->why == f->why)
-            {
+            if (g->fate == STAYS && g->why == f->why) {
                 told[j] = true;
                 n++;
             }
@@ -654,14 +627,20 @@ static void say(const Pass *p, EchDiag *diag)
 
 static EchTrace *prefetch_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
-    Pass pass = {.t = in, .ops = ech_trace_ops(in), .uses = ech_trace_uses(in), .deps = ech_trace_deps(in), .buffers = ech_trace_buffers(in), .n = ech_trace_n_ops(in), .o = options}, *p = &pass;
+    Pass pass = {.t = in,
+                 .ops = ech_trace_ops(in),
+                 .uses = ech_trace_uses(in),
+                 .deps = ech_trace_deps(in),
+                 .buffers = ech_trace_buffers(in),
+                 .n = ech_trace_n_ops(in),
+                 .o = options},
+         *p = &pass;
     p->hbm = ech_trace_find_memory(in, "hbm");
     p->core = ECH_NONE;
     for (size_t q = 0; q < ech_trace_n_queues(in) && p->core == ECH_NONE; q++)
         if (ech_trace_queues(in)[q].kind == ECH_QUEUE_COMPUTE)
             p->core = (EchId)q;
-    if (p->hbm == ECH_NONE || p->core == ECH_NONE)
-    {
+    if (p->hbm == ECH_NONE || p->core == ECH_NONE) {
         ech_diag_remark(diag, "prefetch: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
         return ech_trace_ref(in);
     }
@@ -677,13 +656,10 @@ static EchTrace *prefetch_run(const void *options, const EchDevice *device, EchT
     survey(p, device);
     find_fetches(p, device);
     EchTrace *out = NULL;
-    if (p->fetches->len == 0)
-    {
+    if (p->fetches->len == 0) {
         ech_diag_remark(diag, "prefetch: nothing is fetched from the host by a copy of its own");
         out = ech_trace_ref(in);
-    }
-    else
-    {
+    } else {
         plan_rings(p);
         plan_moves(p);
         keep_order(p);
@@ -693,15 +669,13 @@ static EchTrace *prefetch_run(const void *options, const EchDevice *device, EchT
             any = any || g_array_index(p->fetches, Fetch, k).fate != STAYS;
         if (!any)
             out = ech_trace_ref(in);
-        else
-        {
+        else {
             g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(in));
             Writer writer = {.p = p, .b = builder, .last_core = ECH_NONE}, *w = &writer;
             w->map = g_new(EchId, p->n + 1);
             w->fetch_of = g_new0(EchId, p->n + 1);
             w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
-            for (guint k = 0; k < p->fetches->len; k++)
-            {
+            for (guint k = 0; k < p->fetches->len; k++) {
                 const Fetch *f = &g_array_index(p->fetches, Fetch, k);
                 w->fetch_of[f->op] = k + 1;
                 if (f->alloc != ECH_NONE)

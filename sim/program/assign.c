@@ -19,14 +19,14 @@ typedef struct {
 
 typedef struct {
     const EchProgram *p;
-    GArray *drafts;       /* Draft */
-    uint8_t *waiting;     /* per buffer: goes into a heap */
-    uint8_t *context;     /* per buffer: state of a SparseCore computation in HBM */
-    uint32_t *n_users;    /* per instruction */
+    GArray *drafts;        /* Draft */
+    uint8_t *waiting;      /* per buffer: goes into a heap */
+    uint8_t *context;      /* per buffer: state of a SparseCore computation in HBM */
+    uint32_t *n_users;     /* per instruction */
     uint32_t *last_holder; /* per value: index of its last holder by position */
     struct EchHeapFigures *figures;
     size_t n_figures;
-    EchBytes largest;     /* running sum in any one heap */
+    EchBytes largest; /* running sum in any one heap */
 } Assigner;
 
 typedef struct {
@@ -181,22 +181,22 @@ static void place_all(Assigner *a, bool reuse)
 /* Heaps */
 
 typedef struct {
-    GArray *events;  /* EchXheapEvent, in terms of heap indices */
-    GArray *values;  /* EchId per heap index */
-    GArray *sizes;   /* EchBytes */
-    GArray *ids;     /* uint64_t */
-    GArray *within;  /* EchBytes per heap index: offset in the place it shares with other slices */
+    GArray *events; /* EchXheapEvent, in terms of heap indices */
+    GArray *values; /* EchId per heap index */
+    GArray *sizes;  /* EchBytes */
+    GArray *ids;    /* uint64_t */
+    GArray *within; /* EchBytes per heap index: offset in the place it shares with other slices */
     EchBytes peak;
 } Heap;
 
 typedef struct {
     const EchProgram *p;
-    uint8_t *ended;      /* per value: freed early, its place was taken over */
-    uint32_t *index;     /* per value: heap index, or ECH_NONE */
-    EchId *first_of;     /* per buffer: first value alive, or ECH_NONE */
-    uint32_t *alive;     /* per buffer */
-    uint32_t *joined;    /* per value: number of the array that it is or becomes a part of, or 0 */
-    EchId *first_part;   /* per such array: a value that has its place, or ECH_NONE */
+    uint8_t *ended;    /* per value: freed early, its place was taken over */
+    uint32_t *index;   /* per value: heap index, or ECH_NONE */
+    EchId *first_of;   /* per buffer: first value alive, or ECH_NONE */
+    uint32_t *alive;   /* per buffer */
+    uint32_t *joined;  /* per value: number of the array that it is or becomes a part of, or 0 */
+    EchId *first_part; /* per such array: a value that has its place, or ECH_NONE */
     EchBytes live;
 } Simulation;
 
@@ -333,8 +333,8 @@ static bool is_preset(const EchProgram *p, int32_t space)
 static Heap simulate(Assigner *a, int32_t space)
 {
     const EchProgram *p = a->p;
-    Heap heap = {g_array_new(FALSE, FALSE, sizeof(EchXheapEvent)), g_array_new(FALSE, FALSE, sizeof(EchId)), g_array_new(FALSE, FALSE, sizeof(EchBytes)),
-                 g_array_new(FALSE, FALSE, sizeof(uint64_t)), g_array_new(FALSE, TRUE, sizeof(EchBytes)), 0};
+    Heap heap = {g_array_new(FALSE, FALSE, sizeof(EchXheapEvent)), g_array_new(FALSE, FALSE, sizeof(EchId)),   g_array_new(FALSE, FALSE, sizeof(EchBytes)),
+                 g_array_new(FALSE, FALSE, sizeof(uint64_t)),      g_array_new(FALSE, TRUE, sizeof(EchBytes)), 0};
     for (EchId v = 0; v < p->n_values; v++) {
         if (p->values[v].start >= 0 && a->waiting[p->values[v].buffer] && p->buffers[p->values[v].buffer].space == space)
             g_array_append_val(heap.values, v);
@@ -531,8 +531,9 @@ static void run_heap(Assigner *a, int32_t space, bool fallback)
         EchBytes alignment;
         heap_rules(p, space, fallback, &algorithm, &alignment);
         g_autofree uint64_t *offsets = g_new0(uint64_t, heap.values->len);
-        EchBytes size = ech_xheap_run(algorithm, alignment, (const EchXheapEvent *)(const void *)heap.events->data, heap.events->len,
-                                      (const EchBytes *)(const void *)heap.sizes->data, (const uint64_t *)(const void *)heap.ids->data, heap.values->len, offsets);
+        EchBytes size =
+            ech_xheap_run(algorithm, alignment, (const EchXheapEvent *)(const void *)heap.events->data, heap.events->len,
+                          (const EchBytes *)(const void *)heap.sizes->data, (const uint64_t *)(const void *)heap.ids->data, heap.values->len, offsets);
         if (is_preset(p, space))
             size = place_preset(p, &heap, alignment, size, offsets);
         EchValueBuffer shape = {.bytes = size, .space = space};
@@ -656,7 +657,8 @@ static bool region_fits(Assigner *a, const Region *region, EchId b)
         bool both = a->context[b] && a->context[there];
         for (uint32_t i = 0; i < (both ? 1 : p->buffers[b].n_values); i++) {
             for (uint32_t j = 0; j < (both ? 1 : p->buffers[there].n_values); j++) {
-                const EchValue *x = &p->values[p->buffer_values[p->buffers[b].first_value + i]], *y = &p->values[p->buffer_values[p->buffers[there].first_value + j]];
+                const EchValue *x = &p->values[p->buffer_values[p->buffers[b].first_value + i]],
+                               *y = &p->values[p->buffer_values[p->buffers[there].first_value + j]];
                 if (interfere(a, x, y))
                     return false;
             }
@@ -830,8 +832,8 @@ static EchProgramAssignment *finish(Assigner *a)
 EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm_limit, EchDiag *diag, GError **error)
 {
     if (program->platform == ECH_PLATFORM_TPU && !program->chip) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: TPU chips differ in their tuple tables; expected the chip the program was compiled for (--device tpu-v5e)",
-                    program->name);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "%s: TPU chips differ in their tuple tables; expected the chip the program was compiled for (--device tpu-v5e)", program->name);
         return NULL;
     }
     Assigner a = {.p = program};
@@ -847,7 +849,9 @@ EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm
     attempt(&a, !tpu, false);
     if (tpu && hbm_limit > 0 && total_in_use(&a, ECH_SPACE_HBM) > hbm_limit) {
         fell_back = true;
-        ech_diag_remark(diag, "the program takes more than the %" G_GUINT64_FORMAT " bytes of HBM that its compiler gives it: buffers are placed as it does then", hbm_limit);
+        ech_diag_remark(diag,
+                        "the program takes more than the %" G_GUINT64_FORMAT " bytes of HBM that its compiler gives it: buffers are placed as it does then",
+                        hbm_limit);
         attempt(&a, true, true);
     }
     EchProgramAssignment *assignment = finish(&a);

@@ -197,8 +197,10 @@ void ech_program_set_assignment(EchProgram *program, EchProgramAssignment *assig
         EchAllocation *allocation = &assignment->allocations[a];
         for (uint32_t k = 0; k < allocation->n_assigned; k++) {
             EchId v = assignment->assigned[allocation->first_assigned + k].value;
-            if (v != ECH_NONE && program->shapes[ech_program_subshape(program, program->instructions[program->values[v].defined.instruction].shape,
-                                                                     program->values[v].defined.position)].is_tuple)
+            if (v != ECH_NONE && program
+                                     ->shapes[ech_program_subshape(program, program->instructions[program->values[v].defined.instruction].shape,
+                                                                   program->values[v].defined.position)]
+                                     .is_tuple)
                 allocation->is_tuple = 1;
         }
     }

@@ -25,7 +25,8 @@ static bool flatten_called(Flattener *f, EchId i, unsigned depth, GError **error
     const EchInstruction *instruction = &f->p->instructions[i];
     uint32_t loops = f->p->computations[instruction->computation].loop_depth;
     EchHlo opcode = (EchHlo)instruction->opcode;
-    bool inlined = opcode == ECH_HLO_WHILE || opcode == ECH_HLO_CALL || opcode == ECH_HLO_CONDITIONAL || (opcode == ECH_HLO_ASYNC_START && instruction->n_operands > 0);
+    bool inlined =
+        opcode == ECH_HLO_WHILE || opcode == ECH_HLO_CALL || opcode == ECH_HLO_CONDITIONAL || (opcode == ECH_HLO_ASYNC_START && instruction->n_operands > 0);
     /* A start without operands (SparseCore) gets them at its update: the body runs there. */
     if (opcode == ECH_HLO_ASYNC_UPDATE && instruction->n_operands > 0) {
         const EchInstruction *start = &f->p->instructions[ech_program_operand(f->p, instruction, 0)];
@@ -44,7 +45,8 @@ static bool flatten(Flattener *f, EchId c, EchId caller, uint32_t loops, unsigne
     EchProgram *p = f->p;
     EchComputation *computation = &p->computations[c];
     if (f->state[c] == 1 || depth > MAX_CALL_DEPTH) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: computation %s calls itself, or calls are nested more than %d deep", p->name, computation->name, MAX_CALL_DEPTH);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: computation %s calls itself, or calls are nested more than %d deep", p->name, computation->name,
+                    MAX_CALL_DEPTH);
         return false;
     }
     if (f->state[c] == 2) {
@@ -107,9 +109,9 @@ typedef struct {
 
 typedef struct {
     EchProgram *p;
-    GArray *raw;   /* Raw */
-    GArray *phis;  /* Phi */
-    bool *done;    /* per computation */
+    GArray *raw;  /* Raw */
+    GArray *phis; /* Phi */
+    bool *done;   /* per computation */
 } Flow;
 
 static EchId *held(const EchProgram *p, EchId instruction)
@@ -169,7 +171,8 @@ static void flow_while(Flow *flow, EchId i)
     }
     if (flow->done[condition] || flow->done[body] || parameters[0] == ECH_NONE || parameters[1] == ECH_NONE)
         return;
-    uint32_t n = MIN(MIN(n_positions(p, i), n_positions(p, ech_program_operand(p, instruction, 0))), MIN(n_positions(p, parameters[0]), n_positions(p, parameters[1])));
+    uint32_t n =
+        MIN(MIN(n_positions(p, i), n_positions(p, ech_program_operand(p, instruction, 0))), MIN(n_positions(p, parameters[0]), n_positions(p, parameters[1])));
     n = MIN(n, n_positions(p, p->computations[body].root));
     guint first = flow->phis->len;
     for (uint32_t k = 0; k < n; k++) {
@@ -331,7 +334,8 @@ static void flow_instruction(Flow *flow, EchId i)
         break;
     case ECH_HLO_CONDITIONAL:
         for (uint32_t k = 0; k < instruction->n_called; k++)
-            (void)flow_call(flow, ech_program_called(p, instruction, k), operands + MIN(k + 1, instruction->n_operands), k + 1 < instruction->n_operands ? 1 : 0);
+            (void)flow_call(flow, ech_program_called(p, instruction, k), operands + MIN(k + 1, instruction->n_operands),
+                            k + 1 < instruction->n_operands ? 1 : 0);
         for (uint32_t k = 0; k < n_positions(p, i); k++)
             g_array_index(flow->raw, Raw, held(p, i)[k]).is_phi = true;
         break;
@@ -526,7 +530,8 @@ static bool lay_out_positions(EchProgram *p, GError **error)
         for (uint32_t k = 0; runs && !fused[instruction->computation] && k < instruction->n_called; k++)
             clash |= fused[ech_program_called(p, instruction, k)];
         if (clash) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: %s runs a computation that is also a fusion's body", p->name, instruction ? instruction->name : "the program");
+            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: %s runs a computation that is also a fusion's body", p->name,
+                        instruction ? instruction->name : "the program");
             return false;
         }
     }

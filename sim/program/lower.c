@@ -13,11 +13,11 @@
 enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 20 };
 
 typedef struct {
-    EchId id;              /* trace buffer, or ECH_NONE */
-    EchId home;            /* while instruction it belongs to, ECH_NONE for the whole program */
-    int64_t first, last;   /* home-level span in the flat schedule */
+    EchId id;                /* trace buffer, or ECH_NONE */
+    EchId home;              /* while instruction it belongs to, ECH_NONE for the whole program */
+    int64_t first, last;     /* home-level span in the flat schedule */
     EchId first_at, last_at; /* home-level instructions */
-    EchId merged;          /* resident buffer whose place this one lies in, or ECH_NONE */
+    EchId merged;            /* resident buffer whose place this one lies in, or ECH_NONE */
     EchBytes bytes;
     uint64_t offset;
     bool wanted, resident, kept; /* kept: not freed (outputs) */
@@ -35,24 +35,24 @@ typedef struct {
     EchLowerOptions options;
     EchDiag *diag;
     EchTraceBuilder *b;
-    Place *places;       /* places[p->n_buffers] */
+    Place *places;         /* places[p->n_buffers] */
     GArray **born, **dies; /* per instruction: EchValueBuffer ids allocated before it and freed after it, or NULL */
     GArray **homed;        /* per loop: EchValueBuffer ids made once per iteration, or NULL */
-    bool *untaken;       /* per computation: in a branch of a conditional that is not taken */
-    bool *hidden;        /* per computation: run by an instruction that is lowered as one op, or not at all */
-    EchId *started;      /* per instruction: the op that a done waits for, or ECH_NONE */
+    bool *untaken;         /* per computation: in a branch of a conditional that is not taken */
+    bool *hidden;          /* per computation: run by an instruction that is lowered as one op, or not at all */
+    EchId *started;        /* per instruction: the op that a done waits for, or ECH_NONE */
     EchBytes *operand_bytes;
-    EchId *handed;       /* per value buffer: the one that took its place at the instruction being lowered, or ECH_NONE */
-    GArray *pending;     /* Pending */
-    GHashTable *queues;  /* name -> queue id + 1 */
+    EchId *handed;      /* per value buffer: the one that took its place at the instruction being lowered, or ECH_NONE */
+    GArray *pending;    /* Pending */
+    GHashTable *queues; /* name -> queue id + 1 */
     EchId core;
-    EchId last_core;     /* last op on the core's queue in this body, or ECH_NONE */
-    uint64_t clock;      /* core clock, Hz; 0 unknown */
+    EchId last_core;                 /* last op on the core's queue in this body, or ECH_NONE */
+    uint64_t clock;                  /* core clock, Hz; 0 unknown */
     const EchKernelModel *model;     /* prices kernels; NULL: the compiler's estimates stand */
     const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
     unsigned remarks;
-    unsigned repeats;    /* > 0 inside a computation that was lowered before */
-    size_t repeated;     /* instructions lowered that way */
+    unsigned repeats; /* > 0 inside a computation that was lowered before */
+    size_t repeated;  /* instructions lowered that way */
 } Lowerer;
 
 /* Memories */
@@ -176,7 +176,8 @@ static void place_buffer(Lowerer *l, EchId b)
     const EchProgram *p = l->p;
     const EchValueBuffer *buffer = &p->buffers[b];
     Place *place = &l->places[b];
-    *place = (Place){.id = ECH_NONE, .home = ECH_NONE, .first_at = ECH_NONE, .last_at = ECH_NONE, .merged = ECH_NONE, .bytes = buffer->bytes, .offset = ECH_OFFSET_NONE};
+    *place = (Place){
+        .id = ECH_NONE, .home = ECH_NONE, .first_at = ECH_NONE, .last_at = ECH_NONE, .merged = ECH_NONE, .bytes = buffer->bytes, .offset = ECH_OFFSET_NONE};
     place->wanted = buffer->in_flat && !buffer->is_tuple && buffer->bytes > 0 && memory_name(l, buffer->space) != NULL;
     if (!place->wanted)
         return;
@@ -245,14 +246,17 @@ static void join_resident(Lowerer *l, const EchAllocation *allocation)
 /* The text of a program does not hold where its on-chip arrays lie, only that they do. Our own places may need more than there is: then they say nothing. */
 static bool is_guess(const Lowerer *l, const EchAllocation *allocation)
 {
-    if (!l->p->assignment->made || l->p->platform != ECH_PLATFORM_TPU || !l->device || (allocation->space != ECH_SPACE_VECTOR && allocation->space != ECH_SPACE_COMMON))
+    if (!l->p->assignment->made || l->p->platform != ECH_PLATFORM_TPU || !l->device ||
+        (allocation->space != ECH_SPACE_VECTOR && allocation->space != ECH_SPACE_COMMON))
         return false;
     const EchMemory *memory = ech_device_space(l->device, allocation->space);
     EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
     if (limit == 0 || allocation->bytes <= limit)
         return false;
     g_autofree char *needed = ech_format_bytes(allocation->bytes), *there = ech_format_bytes(limit);
-    ech_diag_remark(l->diag, "memory '%s': the program's text does not say where its arrays lie there, and places of our own would take %s of %s: they are counted only", memory->name, needed, there);
+    ech_diag_remark(l->diag,
+                    "memory '%s': the program's text does not say where its arrays lie there, and places of our own would take %s of %s: they are counted only",
+                    memory->name, needed, there);
     return true;
 }
 
@@ -268,11 +272,13 @@ static void give_offsets(Lowerer *l)
     for (unsigned pass = 0; pass < 2; pass++) {
         for (size_t a = 0; a < assignment->n_allocations; a++) {
             const EchAllocation *allocation = &assignment->allocations[a];
-            if (allocation->is_thread_local || allocation->space < 0 || allocation->space > 255 || allocation->is_temp != (pass == 1) || is_guess(l, allocation))
+            if (allocation->is_thread_local || allocation->space < 0 || allocation->space > 255 || allocation->is_temp != (pass == 1) ||
+                is_guess(l, allocation))
                 continue;
             EchBytes *top = &g_array_index(tops, EchBytes, allocation->space);
             EchBytes alignment = p->platform == ECH_PLATFORM_GPU ? 256 : 512;
-            EchBytes base = allocation->is_temp && allocation->space != ECH_SPACE_HBM && allocation->space != ECH_SPACE_HOST ? *top : ech_round_up(*top, alignment);
+            EchBytes base =
+                allocation->is_temp && allocation->space != ECH_SPACE_HBM && allocation->space != ECH_SPACE_HOST ? *top : ech_round_up(*top, alignment);
             for (uint32_t k = 0; k < allocation->n_assigned; k++) {
                 const EchAssigned *assigned = &assignment->assigned[allocation->first_assigned + k];
                 if (assigned->value == ECH_NONE)
@@ -443,7 +449,8 @@ static void open_gaps(Lowerer *l)
     for (EchId v = 0; v < p->n_values; v++) {
         const EchValue *value = &p->values[v];
         const Place *place = &l->places[value->buffer];
-        if (place->id == ECH_NONE || value->start < 0 || l->untaken[p->instructions[value->defined.instruction].computation] || ech_trace_builder_peek_buffer(l->b, place->id)->resident)
+        if (place->id == ECH_NONE || value->start < 0 || l->untaken[p->instructions[value->defined.instruction].computation] ||
+            ech_trace_builder_peek_buffer(l->b, place->id)->resident)
             continue;
         Life life = {place->id, value->start, value->end, value->buffer};
         g_array_append_val(lives, life);
@@ -525,8 +532,8 @@ static void give_or_take(Lowerer *l, EchOpKind kind, EchId b)
 static bool overlap(const Lowerer *l, EchId a, EchId b)
 {
     const Place *x = &l->places[a], *y = &l->places[b];
-    return x->offset != ECH_OFFSET_NONE && y->offset != ECH_OFFSET_NONE && l->p->buffers[a].space == l->p->buffers[b].space && x->offset < y->offset + y->bytes &&
-           y->offset < x->offset + x->bytes;
+    return x->offset != ECH_OFFSET_NONE && y->offset != ECH_OFFSET_NONE && l->p->buffers[a].space == l->p->buffers[b].space &&
+           x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
 /* What is needed from @instruction on. A buffer that ends there and whose bytes one of these takes is given back first: the instruction works in
@@ -576,7 +583,9 @@ static void add_uses(Lowerer *l, EchId id)
     const EchProgram *p = l->p;
     const EchInstruction *i = &p->instructions[id];
     EchHlo opcode = (EchHlo)i->opcode;
-    EchPattern reading = opcode == ECH_HLO_GATHER || opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM : opcode == ECH_HLO_TRANSPOSE ? ECH_PATTERN_STRIDED : ECH_PATTERN_STREAM;
+    EchPattern reading = opcode == ECH_HLO_GATHER || opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM
+                         : opcode == ECH_HLO_TRANSPOSE                         ? ECH_PATTERN_STRIDED
+                                                                               : ECH_PATTERN_STREAM;
     ech_program_all_operand_bytes(p, id, l->operand_bytes);
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId operand = ech_program_operand(p, i, k);
@@ -624,8 +633,8 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     }
     EchTime time;
     bool carried;
-    if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model, op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time,
-                                            &carried)) {
+    if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model,
+                                            op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time, &carried)) {
         op.estimate = time;
         op.estimate_origin = carried ? ECH_KNOWN : ECH_INFERRED;
     }
@@ -951,7 +960,8 @@ static void async_start(Lowerer *l, EchId id)
     /* Sugar without a body says in its name what it does. */
     if (!work && g_str_has_prefix(i->opcode_name, "dynamic-update-slice"))
         opcode = ECH_HLO_DYNAMIC_UPDATE_SLICE;
-    else if (!work && (g_str_has_prefix(i->opcode_name, "slice") || g_str_has_prefix(i->opcode_name, "dynamic-slice") || g_str_has_prefix(i->opcode_name, "copy")))
+    else if (!work &&
+             (g_str_has_prefix(i->opcode_name, "slice") || g_str_has_prefix(i->opcode_name, "dynamic-slice") || g_str_has_prefix(i->opcode_name, "copy")))
         opcode = ECH_HLO_DYNAMIC_SLICE;
     EchId first = ech_program_operand(p, i, skip);
     if (opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > skip + 1) {
@@ -1078,8 +1088,8 @@ static void lower_instruction(Lowerer *l, EchId id)
         }
         EchId to_shape = p->elements[shape->first_element];
         uint32_t to = ech_program_member_position(p, i->shape, 0);
-        copy(l, id, buffer_at(l, ech_program_operand(p, i, 0), 0), space_of(p, p->elements[shape->first_element + 1]), buffer_at(l, id, to), space_of(p, to_shape),
-             p->shapes[to_shape].bytes, ECH_KNOWN);
+        copy(l, id, buffer_at(l, ech_program_operand(p, i, 0), 0), space_of(p, p->elements[shape->first_element + 1]), buffer_at(l, id, to),
+             space_of(p, to_shape), p->shapes[to_shape].bytes, ECH_KNOWN);
         break;
     }
     case ECH_HLO_ASYNC_START:

@@ -22,8 +22,7 @@ uint32_t ech_place_leaves(const EchProgram *program, EchId shape)
 static void append_leaves(const EchProgram *p, EchId shape, GArray *out)
 {
     const EchShape *s = &p->shapes[shape];
-    if (!s->is_tuple)
-    {
+    if (!s->is_tuple) {
         g_array_append_val(out, shape);
         return;
     }
@@ -51,8 +50,7 @@ static EchBytes all_bytes(const EchProgram *p, EchId shape)
 static EchId parameter_of(const EchProgram *p, EchId computation, uint32_t number)
 {
     const EchComputation *c = &p->computations[computation];
-    for (uint32_t j = 0; j < c->n; j++)
-    {
+    for (uint32_t j = 0; j < c->n; j++) {
         const EchInstruction *i = &p->instructions[c->first + j];
         if (i->opcode == ECH_HLO_PARAMETER && i->number == (int64_t)number)
             return c->first + j;
@@ -67,18 +65,15 @@ static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId param
     const EchComputation *c = &p->computations[computation];
     EchBytes full = all_bytes(p, p->instructions[parameter].shape), sum = 0;
     bool shared = false;
-    for (uint32_t j = 0; j < c->n; j++)
-    {
+    for (uint32_t j = 0; j < c->n; j++) {
         EchId id = c->first + j;
         const EchInstruction *i = &p->instructions[id];
         bool user = false, first = false;
         for (uint32_t k = 0; k < i->n_operands; k++)
-            if (ech_program_operand(p, i, k) == parameter)
-            {
+            if (ech_program_operand(p, i, k) == parameter) {
                 user = true;
                 first = first || k == 0;
-                if (i->opcode == ECH_HLO_FUSION && i->n_called > 0 && depth < MAX_DEPTH)
-                {
+                if (i->opcode == ECH_HLO_FUSION && i->n_called > 0 && depth < MAX_DEPTH) {
                     EchId inner = parameter_of(p, ech_program_called(p, i, 0), k);
                     if (inner != ECH_NONE)
                         sum = ech_bytes_add(sum, fusion_reads(p, ech_program_called(p, i, 0), inner, depth + 1));
@@ -90,8 +85,7 @@ static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId param
             sum = ech_bytes_add(sum, array_bytes(p, id));
         else if (i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_RESHAPE)
             sum = ech_bytes_add(sum, full);
-        else if (!(i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && first) && !shared)
-        {
+        else if (!(i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && first) && !shared) {
             shared = true;
             sum = ech_bytes_add(sum, full);
         }
@@ -113,8 +107,7 @@ static EchBytes gather_reads(const EchProgram *p, EchId gather)
         return result;
     const EchTile *tile = &table->tiles[0];
     uint64_t elements = 1, used = 1;
-    for (uint8_t t = 0; t < tile->rank; t++)
-    {
+    for (uint8_t t = 0; t < tile->rank; t++) {
         uint64_t side = tile->dims[tile->rank - 1 - t] > 0 ? (uint64_t)tile->dims[tile->rank - 1 - t] : 1;
         uint64_t taken = t < table->rank ? (uint64_t)MAX(sizes[table->order[t]], 1) : 1;
         elements *= side;
@@ -126,8 +119,7 @@ static EchBytes gather_reads(const EchProgram *p, EchId gather)
 /* The parameter behind @id, through whatever only reshapes it; ECH_NONE if there is none. */
 static EchId trace_to_parameter(const EchProgram *p, EchId id)
 {
-    for (unsigned depth = 0; depth < MAX_DEPTH; depth++)
-    {
+    for (unsigned depth = 0; depth < MAX_DEPTH; depth++) {
         const EchInstruction *i = &p->instructions[id];
         if (i->opcode == ECH_HLO_PARAMETER)
             return id;
@@ -142,8 +134,7 @@ static EchId trace_to_parameter(const EchProgram *p, EchId id)
 static EchId reshaped(const EchProgram *p, EchId computation, EchId id)
 {
     const EchComputation *c = &p->computations[computation];
-    for (uint32_t j = 0; j < c->n; j++)
-    {
+    for (uint32_t j = 0; j < c->n; j++) {
         const EchInstruction *i = &p->instructions[c->first + j];
         bool shape_only = i->opcode == ECH_HLO_CUSTOM_CALL || i->opcode == ECH_HLO_SLICE || i->opcode == ECH_HLO_RESHAPE || i->opcode == ECH_HLO_TRANSPOSE ||
                           i->opcode == ECH_HLO_BITCAST || i->opcode == ECH_HLO_COPY;
@@ -168,25 +159,18 @@ static EchId gather_in(const EchProgram *p, EchId fusion)
 static EchBytes operand_bytes(const EchProgram *p, const EchPlaceChip *chip, EchId id, uint32_t k, EchBytes full)
 {
     const EchInstruction *i = &p->instructions[id];
-    switch ((int)i->opcode)
-    {
-    case ECH_HLO_SLICE:
-        return array_bytes(p, id);
-    case ECH_HLO_DYNAMIC_SLICE:
-        return k == 0 ? array_bytes(p, id) : k == 1 || !chip->first_index_only ? full : 0;
-    case ECH_HLO_DYNAMIC_UPDATE_SLICE:
-        return k == 0 ? 0 : k <= 2 || !chip->first_index_only ? full : 0;
-    case ECH_HLO_GATHER:
-        return k == 0 ? gather_reads(p, id) : full;
-    case ECH_HLO_FUSION:
-    {
+    switch ((int)i->opcode) {
+    case ECH_HLO_SLICE: return array_bytes(p, id);
+    case ECH_HLO_DYNAMIC_SLICE: return k == 0 ? array_bytes(p, id) : k == 1 || !chip->first_index_only ? full : 0;
+    case ECH_HLO_DYNAMIC_UPDATE_SLICE: return k == 0 ? 0 : k <= 2 || !chip->first_index_only ? full : 0;
+    case ECH_HLO_GATHER: return k == 0 ? gather_reads(p, id) : full;
+    case ECH_HLO_FUSION: {
         if (i->n_called == 0)
             return full;
         EchId gather = gather_in(p, id), computation = ech_program_called(p, i, 0), parameter = parameter_of(p, computation, k);
         if (parameter == ECH_NONE)
             return full;
-        if (gather != ECH_NONE)
-        {
+        if (gather != ECH_NONE) {
             const EchInstruction *g = &p->instructions[gather];
             if (trace_to_parameter(p, ech_program_operand(p, g, 0)) == parameter)
                 return gather_reads(p, gather);
@@ -194,8 +178,7 @@ static EchBytes operand_bytes(const EchProgram *p, const EchPlaceChip *chip, Ech
         }
         return fusion_reads(p, computation, parameter, 0);
     }
-    default:
-        return full;
+    default: return full;
     }
 }
 
@@ -216,14 +199,11 @@ static EchBytes result_bytes(const EchProgram *p, EchId id, uint32_t leaf, EchBy
     if (i->opcode != ECH_HLO_FUSION || i->n_called == 0)
         return full;
     EchId root = p->computations[ech_program_called(p, i, 0)].root;
-    for (unsigned depth = 0; depth < MAX_DEPTH && root != ECH_NONE; depth++)
-    {
+    for (unsigned depth = 0; depth < MAX_DEPTH && root != ECH_NONE; depth++) {
         const EchInstruction *r = &p->instructions[root];
-        if (r->opcode == ECH_HLO_TUPLE)
-        {
+        if (r->opcode == ECH_HLO_TUPLE) {
             uint32_t at = 0;
-            for (uint32_t k = 0; k < r->n_operands; k++)
-            {
+            for (uint32_t k = 0; k < r->n_operands; k++) {
                 uint32_t n = ech_place_leaves(p, p->instructions[ech_program_operand(p, r, k)].shape);
                 if (leaf < at + n)
                     return n == 1 ? written(p, ech_program_operand(p, r, k), full) : full;
@@ -240,8 +220,7 @@ typedef enum { COST_FREE, COST_CLOCK, COST_TABLE, COST_NORMAL } CostKind;
 
 static CostKind kind_of(const EchInstruction *i)
 {
-    switch ((int)i->opcode)
-    {
+    switch ((int)i->opcode) {
     case ECH_HLO_PARAMETER:
     case ECH_HLO_WHILE:
     case ECH_HLO_CONDITIONAL:
@@ -256,36 +235,30 @@ static CostKind kind_of(const EchInstruction *i)
     case ECH_HLO_ALL_REDUCE_START:
     case ECH_HLO_ALL_REDUCE_DONE:
     case ECH_HLO_COLLECTIVE_PERMUTE_START:
-    case ECH_HLO_COLLECTIVE_PERMUTE_DONE:
-        return COST_FREE;
+    case ECH_HLO_COLLECTIVE_PERMUTE_DONE: return COST_FREE;
     case ECH_HLO_CONSTANT:
     case ECH_HLO_BITCAST:
-    case ECH_HLO_GET_TUPLE_ELEMENT:
-        return COST_CLOCK;
-    case ECH_HLO_TUPLE:
-        return COST_TABLE;
-    case ECH_HLO_CUSTOM_CALL:
-        return i->n_operands == 0 ? COST_CLOCK : COST_NORMAL;
-    default:
-        return COST_NORMAL;
+    case ECH_HLO_GET_TUPLE_ELEMENT: return COST_CLOCK;
+    case ECH_HLO_TUPLE: return COST_TABLE;
+    case ECH_HLO_CUSTOM_CALL: return i->n_operands == 0 ? COST_CLOCK : COST_NORMAL;
+    default: return COST_NORMAL;
     }
 }
 
-/* Clocks of the matrix unit on chips that price by passes: one pass of the inner product per 256 rows, and one accumulation per result register and further pass. */
+/* Clocks of the matrix unit on chips that price by passes: one pass of the inner product per 256 rows, and one accumulation per result register and further
+ * pass. */
 static double mxu_clocks(const EchProgram *p, EchId id, const EchPlaceChip *chip, unsigned depth)
 {
     const EchInstruction *i = &p->instructions[id];
     double clocks = 0;
-    if (i->opcode == ECH_HLO_CONVOLUTION || i->opcode == ECH_HLO_DOT)
-    {
+    if (i->opcode == ECH_HLO_CONVOLUTION || i->opcode == ECH_HLO_DOT) {
         double products = (double)ech_program_work(p, id).matrix / 2, results = (double)p->shapes[i->shape].count;
         double passes = results > 0 ? products / results / 256 : 0;
         double whole = (double)(uint64_t)passes;
         passes = whole < passes ? whole + 1 : whole;
         clocks = products / (double)chip->mxu_passes + results / 1024 * MAX(passes - 1, 0);
     }
-    if (i->opcode == ECH_HLO_FUSION && i->n_called > 0 && depth < MAX_DEPTH)
-    {
+    if (i->opcode == ECH_HLO_FUSION && i->n_called > 0 && depth < MAX_DEPTH) {
         const EchComputation *c = &p->computations[ech_program_called(p, i, 0)];
         for (uint32_t j = 0; j < c->n; j++)
             clocks += mxu_clocks(p, c->first + j, chip, depth + 1);
@@ -312,23 +285,20 @@ static EchBytes find_picker_bytes(const EchProgram *p)
     g_autofree bool *fused = g_new0(bool, MAX(p->n_computations, 1));
     EchBytes largest = 0;
     for (size_t c = 0; c < p->n_computations; c++)
-        for (uint32_t j = 0; j < p->computations[c].n; j++)
-        {
+        for (uint32_t j = 0; j < p->computations[c].n; j++) {
             const EchInstruction *i = &p->instructions[p->computations[c].first + j];
             for (uint32_t k = 0; i->opcode == ECH_HLO_FUSION && k < i->n_called; k++)
                 fused[ech_program_called(p, i, k)] = true;
         }
     for (size_t c = 0; c < p->n_computations; c++)
-        for (uint32_t j = 0; j < p->computations[c].n; j++)
-        {
+        for (uint32_t j = 0; j < p->computations[c].n; j++) {
             const EchInstruction *i = &p->instructions[p->computations[c].first + j];
             bool tuple = p->shapes[i->shape].is_tuple;
             if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || i->opcode == ECH_HLO_BITCAST || (tuple && i->opcode != ECH_HLO_FUSION))
                 continue;
             g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
             append_leaves(p, i->shape, leaves);
-            for (guint l = 0; l < leaves->len; l++)
-            {
+            for (guint l = 0; l < leaves->len; l++) {
                 EchBytes bytes = p->shapes[g_array_index(leaves, EchId, l)].bytes;
                 if (bytes <= MIB)
                     continue;
@@ -347,20 +317,17 @@ static void charge_loop(const EchProgram *p, EchId loop, const EchPlaceCosts *co
     const EchInstruction *i = &p->instructions[loop];
     uint32_t at = costs->first_result[loop];
     const EchShape *s = &p->shapes[i->shape];
-    for (uint32_t k = 0; s->is_tuple && k < s->n_elements; k++)
-    {
+    for (uint32_t k = 0; s->is_tuple && k < s->n_elements; k++) {
         EchId element = p->elements[s->first_element + k];
         uint64_t sum = 0;
-        for (uint32_t c = 0; !p->shapes[element].is_tuple && c < i->n_called; c++)
-        {
+        for (uint32_t c = 0; !p->shapes[element].is_tuple && c < i->n_called; c++) {
             const EchComputation *called = &p->computations[ech_program_called(p, i, c)];
-            for (uint32_t j = 0; j < called->n; j++)
-            {
+            for (uint32_t j = 0; j < called->n; j++) {
                 EchId id = called->first + j;
                 const EchInstruction *in = &p->instructions[id];
                 const EchShape *shape = &p->shapes[in->shape];
-                if (id >= loop || in->schedule == ECH_NONE || in->opcode == ECH_HLO_TUPLE || in->opcode == ECH_HLO_PARAMETER || !shape->is_tuple || k >= shape->n_elements ||
-                    p->shapes[p->elements[shape->first_element + k]].is_tuple)
+                if (id >= loop || in->schedule == ECH_NONE || in->opcode == ECH_HLO_TUPLE || in->opcode == ECH_HLO_PARAMETER || !shape->is_tuple ||
+                    k >= shape->n_elements || p->shapes[p->elements[shape->first_element + k]].is_tuple)
                     continue;
                 uint32_t leaf = ech_place_leaf(p, in->shape, ech_program_member_position(p, in->shape, k));
                 if (leaf != UINT32_MAX && costs->first_result[id] + leaf < made->len)
@@ -385,8 +352,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
     costs->first_operand = g_new0(uint32_t, n + 1);
     costs->first_result = g_new0(uint32_t, n + 1);
     g_autoptr(GArray) read = g_array_new(FALSE, FALSE, sizeof(uint64_t)), made = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    for (size_t id = 0; id < n; id++)
-    {
+    for (size_t id = 0; id < n; id++) {
         const EchInstruction *i = &p->instructions[id];
         costs->first_operand[id] = read->len;
         costs->first_result[id] = made->len;
@@ -395,12 +361,10 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         CostKind kind = kind_of(i);
         float total = 0;
         g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
-        for (uint32_t k = 0; k < i->n_operands; k++)
-        {
+        for (uint32_t k = 0; k < i->n_operands; k++) {
             g_array_set_size(leaves, 0);
             append_leaves(p, p->instructions[ech_program_operand(p, i, k)].shape, leaves);
-            for (guint l = 0; l < leaves->len; l++)
-            {
+            for (guint l = 0; l < leaves->len; l++) {
                 EchBytes full = p->shapes[g_array_index(leaves, EchId, l)].bytes;
                 uint64_t bytes = kind == COST_NORMAL ? (leaves->len == 1 ? operand_bytes(p, chip, (EchId)id, k, full) : full) : 0;
                 g_array_append_val(read, bytes);
@@ -409,8 +373,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         }
         g_array_set_size(leaves, 0);
         append_leaves(p, i->shape, leaves);
-        for (guint l = 0; l < leaves->len; l++)
-        {
+        for (guint l = 0; l < leaves->len; l++) {
             uint64_t bytes = kind == COST_NORMAL ? result_bytes(p, (EchId)id, l, p->shapes[g_array_index(leaves, EchId, l)].bytes) : 0;
             total += (float)bytes;
             if (i->opcode == ECH_HLO_SORT && leaves->len > 1)
@@ -485,17 +448,16 @@ void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPla
         p->steps[t].seconds = (double)costs->seconds[ids[t]];
     p->options.picker_bytes = costs->picker_bytes;
     g_autofree float *gain = g_new0(float, MAX(p->n_values, 1));
-    for (uint32_t k = 0; k < p->n_positions; k++)
-    {
+    for (uint32_t k = 0; k < p->n_positions; k++) {
         uint32_t step = p->positions[k].step, leaf = flow->position_places[k].leaf, v = p->positions[k].value;
         EchId id = ids[step];
         uint32_t at = costs->first_result[id] + leaf;
         p->definition_bytes[k] = at < costs->first_result[id + 1] ? (int64_t)costs->result_bytes[at] : 0;
         if (p->values[v].eligible && p->values[v].step == step)
-            gain[p->values[v].group] = ech_place_benefit(chip, costs->compute[id], costs->total[id], 0, (float)p->definition_bytes[k], p->steps[step].while_nest);
+            gain[p->values[v].group] =
+                ech_place_benefit(chip, costs->compute[id], costs->total[id], 0, (float)p->definition_bytes[k], p->steps[step].while_nest);
     }
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         EchMsaUse *use = &p->uses[u];
         EchId id = ids[use->step];
         const EchMsaStep *step = &p->steps[use->step];
@@ -515,13 +477,11 @@ static void fill_leaves(EchPlaceProblem *problem, const EchProgram *p, EchId sha
 {
     g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
     append_leaves(p, shape, leaves);
-    for (guint l = 0; l < leaves->len; l++)
-    {
+    for (guint l = 0; l < leaves->len; l++) {
         EchId id = g_array_index(leaves, EchId, l);
         const EchShape *s = &p->shapes[id];
         const EchLayout *layout = ech_program_layout(p, id);
-        if (text_of->pdata[id] == NULL)
-        {
+        if (text_of->pdata[id] == NULL) {
             text_of->pdata[id] = ech_program_shape_text(p, id);
             g_ptr_array_add(problem->texts, text_of->pdata[id]);
         }
@@ -544,8 +504,7 @@ static bool fill_instruction(EchPlaceProblem *problem, const EchProgram *p, uint
     in->root = i->is_root;
     in->n_operands = i->n_operands;
     uint32_t *operands = g_new(uint32_t, MAX(i->n_operands, 1));
-    for (uint32_t k = 0; k < i->n_operands; k++)
-    {
+    for (uint32_t k = 0; k < i->n_operands; k++) {
         uint32_t schedule = p->instructions[ech_program_operand(p, i, k)].schedule;
         operands[k] = schedule == ECH_NONE || schedule >= step ? ECH_PLACE_NONE : schedule;
     }
@@ -571,8 +530,7 @@ static bool fill_instruction(EchPlaceProblem *problem, const EchProgram *p, uint
     in->called = called;
     in->n_called = control ? i->n_called : 0;
     for (uint32_t k = 0; k < in->n_called; k++)
-        if (p->computations[called[k]].begin == p->computations[called[k]].end || p->computations[called[k]].caller != id)
-        {
+        if (p->computations[called[k]].begin == p->computations[called[k]].end || p->computations[called[k]].caller != id) {
             /* A start without operands runs its body where it gets them, in an update. */
             if (in->op != ECH_FLOW_ASYNC_START || i->n_operands > 0)
                 return false;
@@ -601,11 +559,9 @@ static Weights weights_new(const EchProgram *p)
         w.first[i] = UINT32_MAX;
     for (size_t c = 0; c < p->n_computations; c++)
         w.fusion_of[c] = ECH_NONE;
-    for (size_t id = p->n_instructions; id > 0; id--)
-    {
+    for (size_t id = p->n_instructions; id > 0; id--) {
         const EchInstruction *i = &p->instructions[id - 1];
-        for (uint32_t k = i->n_operands; k > 0; k--)
-        {
+        for (uint32_t k = i->n_operands; k > 0; k--) {
             uint32_t slot = i->first_operand + k - 1;
             w.user[slot] = (uint32_t)(id - 1);
             w.next[slot] = w.first[p->operands[slot]];
@@ -630,14 +586,12 @@ static bool is_activation(Weights *w, EchId id, unsigned depth)
     const EchProgram *p = w->p;
     if (depth > MAX_DEPTH || w->steps++ > 100000)
         return true;
-    for (uint32_t slot = w->first[id]; slot != UINT32_MAX; slot = w->next[slot])
-    {
+    for (uint32_t slot = w->first[id]; slot != UINT32_MAX; slot = w->next[slot]) {
         EchId user = w->user[slot];
         const EchInstruction *i = &p->instructions[user];
         uint32_t k = slot - i->first_operand;
         bool deeper = false;
-        switch ((int)i->opcode)
-        {
+        switch ((int)i->opcode) {
         case ECH_HLO_CONVOLUTION:
         case ECH_HLO_DOT:
             if (k == 0)
@@ -647,8 +601,7 @@ static bool is_activation(Weights *w, EchId id, unsigned depth)
             if (k == 1)
                 return true;
             break;
-        case ECH_HLO_FUSION:
-        {
+        case ECH_HLO_FUSION: {
             EchId inner = i->n_called > 0 ? parameter_of(p, ech_program_called(p, i, 0), k) : ECH_NONE;
             if (inner == ECH_NONE || is_activation(w, inner, depth + 1))
                 return true;
@@ -687,8 +640,7 @@ static void keep_weights(EchPlaceProblem *problem, const EchProgram *p)
     EchMsaProblem *m = &problem->flow->problem;
     Weights w = weights_new(p);
     g_autofree bool *refused = g_new0(bool, MAX(m->n_values, 1));
-    for (uint32_t u = 0; u < m->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < m->n_uses; u++) {
         const EchFlowPlace *place = &problem->flow->use_places[u];
         const EchInstruction *operand = &p->instructions[ech_program_operand(p, &p->instructions[problem->ids[place->step]], place->operand)];
         refused[m->uses[u].value] |= operand->opcode != ECH_HLO_PARAMETER && operand->opcode != ECH_HLO_GET_TUPLE_ELEMENT &&
@@ -697,8 +649,7 @@ static void keep_weights(EchPlaceProblem *problem, const EchProgram *p)
                                        p->instructions[ech_program_operand(p, operand, 0)].opcode != ECH_HLO_GET_TUPLE_ELEMENT));
     }
     uint32_t n = 0;
-    for (uint32_t i = 0; i < m->n_candidates; i++)
-    {
+    for (uint32_t i = 0; i < m->n_candidates; i++) {
         uint32_t v = m->candidates[i].value;
         w.steps = 0;
         if (m->values[v].allowed && !refused[v] && !is_activation(&w, problem->ids[m->values[v].step], 0))
@@ -712,19 +663,16 @@ static void keep_weights(EchPlaceProblem *problem, const EchProgram *p)
 static GArray *shared_places(const EchProgram *p)
 {
     GArray *pairs = g_array_new(FALSE, FALSE, sizeof(EchFlowPair));
-    for (size_t b = 0; b < p->n_buffers; b++)
-    {
+    for (size_t b = 0; b < p->n_buffers; b++) {
         const EchValueBuffer *buffer = &p->buffers[b];
         EchFlowPair pair = {.step_a = ECH_NONE};
-        for (uint32_t k = 0; k < buffer->n_values; k++)
-        {
+        for (uint32_t k = 0; k < buffer->n_values; k++) {
             const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
             const EchInstruction *i = &p->instructions[value->defined.instruction];
             uint32_t leaf = i->schedule == ECH_NONE ? UINT32_MAX : ech_place_leaf(p, i->shape, value->defined.position);
             if (leaf == UINT32_MAX)
                 continue;
-            if (pair.step_a == ECH_NONE)
-            {
+            if (pair.step_a == ECH_NONE) {
                 pair.step_a = i->schedule;
                 pair.leaf_a = leaf;
                 continue;
@@ -747,8 +695,7 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
     g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     for (uint32_t v = 0; v < m->n_values; v++)
         leader[v] = ECH_PLACE_NONE;
-    for (uint32_t v = 0; v < m->n_values; v++)
-    {
+    for (uint32_t v = 0; v < m->n_values; v++) {
         const EchFlowPlace *place = &flow->value_places[v];
         EchId id = problem->ids[place->step];
         uint32_t position = ech_place_position(p, p->instructions[id].shape, place->leaf);
@@ -758,8 +705,7 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
         uint32_t *best = &leader[mine->group];
         if (*best == ECH_PLACE_NONE || mine->first < m->values[*best].first || (mine->first == m->values[*best].first && mine->id < m->values[*best].id))
             *best = v;
-        if (problem->instructions[place->step].leaves[place->leaf].space != ECH_SPACE_HBM)
-        {
+        if (problem->instructions[place->step].leaves[place->leaf].space != ECH_SPACE_HBM) {
             EchMsaRequired need = {v, place->step};
             mine->allowed = false;
             g_array_append_val(needs, need);
@@ -768,33 +714,28 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
     }
     for (uint32_t v = 0; v < m->n_values; v++)
         m->values[v].eligible = leader[m->values[v].group] == v && m->values[v].bytes > 0 && !barred[m->values[v].group];
-    for (uint32_t u = 0; u < m->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < m->n_uses; u++) {
         const EchFlowInstruction *in = &problem->instructions[m->uses[u].step];
         bool other_core = in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_COPY_START;
-        if (!m->values[m->uses[u].value].allowed || other_core)
-        {
+        if (!m->values[m->uses[u].value].allowed || other_core) {
             EchMsaRequired need = {m->uses[u].value, m->uses[u].step};
             g_array_append_val(needs, need);
         }
     }
     /* What an asynchronous computation holds stays where it is, wherever a loop hands it on. */
     g_autofree bool *held = g_new0(bool, MAX(m->n_values, 1)); /* per group */
-    for (uint32_t k = 0; k < m->n_positions; k++)
-    {
+    for (uint32_t k = 0; k < m->n_positions; k++) {
         const EchFlowInstruction *in = &problem->instructions[m->positions[k].step];
         held[m->values[m->positions[k].value].group] |= in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE ||
                                                         in->op == ECH_FLOW_COPY_START || in->op == ECH_FLOW_COPY_DONE;
     }
     for (uint32_t k = 0; k < m->n_positions; k++)
-        if (held[m->values[m->positions[k].value].group])
-        {
+        if (held[m->values[m->positions[k].value].group]) {
             EchMsaRequired need = {m->positions[k].value, m->positions[k].step};
             g_array_append_val(needs, need);
         }
     /* Where two cores share the work only loop fusions write into the fast memory. */
-    for (uint32_t v = 0; two_cores && v < m->n_values; v++)
-    {
+    for (uint32_t v = 0; two_cores && v < m->n_values; v++) {
         const EchInstruction *i = &p->instructions[problem->ids[m->values[v].step]];
         bool handed = i->opcode == ECH_HLO_PARAMETER || i->opcode == ECH_HLO_WHILE || i->opcode == ECH_HLO_CONDITIONAL || i->opcode == ECH_HLO_CALL;
         if (handed || (i->opcode == ECH_HLO_FUSION && i->fusion_kind == 'L'))
@@ -814,8 +755,7 @@ static void fill_scoped(EchPlaceProblem *problem, const EchProgram *p, const Ech
     if (!chip->places_scoped)
         return;
     g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped));
-    for (uint32_t t = 0; t < problem->n; t++)
-    {
+    for (uint32_t t = 0; t < problem->n; t++) {
         EchMsaScoped s = {t, ech_program_scoped_bytes(&p->instructions[problem->ids[t]], (int32_t)chip->fast_space), t};
         if (s.bytes > 0)
             g_array_append_val(scoped, s);
@@ -843,14 +783,15 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
     g_autoptr(GPtrArray) text_of = g_ptr_array_new();
     g_ptr_array_set_size(text_of, (gint)program->n_shapes);
     for (uint32_t t = 0; t < problem->n; t++)
-        if (program->instructions[problem->ids[t]].schedule != t || !fill_instruction(problem, program, t, text_of))
-        {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: '%s' runs a computation that is called from several places: its values have no one place in the schedule",
-                        program->name, program->instructions[problem->ids[t]].name);
+        if (program->instructions[problem->ids[t]].schedule != t || !fill_instruction(problem, program, t, text_of)) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                        "%s: '%s' runs a computation that is called from several places: its values have no one place in the schedule", program->name,
+                        program->instructions[problem->ids[t]].name);
             return NULL;
         }
     g_autoptr(GArray) pairs = shared_places(program);
-    problem->flow = ech_flow_new(problem->instructions, problem->n, (uint32_t)program->n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
+    problem->flow =
+        ech_flow_new(problem->instructions, problem->n, (uint32_t)program->n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
     EchMsaProblem *m = &problem->flow->problem;
     fill_options(&m->options, chip);
     fill_values(problem, program, chip->two_cores);
@@ -860,21 +801,19 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
     ech_flow_mark_sync(problem->flow, problem->instructions);
     ech_flow_finish(problem->flow, problem->instructions);
     keep_weights(problem, program);
-    if (loops && chip->loop_optimizer)
-    {
+    if (loops && chip->loop_optimizer) {
         g_autofree float *compute = g_new(float, MAX(problem->n, 1)), *total = g_new(float, MAX(problem->n, 1));
-        for (uint32_t t = 0; t < problem->n; t++)
-        {
+        for (uint32_t t = 0; t < problem->n; t++) {
             compute[t] = costs->compute[problem->ids[t]];
             total[t] = costs->total[problem->ids[t]];
         }
         EchLoopOptions how = {.min_iterations = 6,
-                                .desired_ratio = 0.7,
-                                .fully_pipelined = true,
-                                .slow_bytes_per_s = chip->hbm_bytes_per_s,
-                                .fast_bytes_per_s = chip->hbm_bytes_per_s * chip->fast_ratio,
-                                .compute = compute,
-                                .total = total};
+                              .desired_ratio = 0.7,
+                              .fully_pipelined = true,
+                              .slow_bytes_per_s = chip->hbm_bytes_per_s,
+                              .fast_bytes_per_s = chip->hbm_bytes_per_s * chip->fast_ratio,
+                              .compute = compute,
+                              .total = total};
         problem->loops = ech_loop_optimize(problem->flow, problem->instructions, &how, NULL);
     }
     return g_steal_pointer(&problem);
@@ -885,8 +824,7 @@ void ech_place_problem_free(EchPlaceProblem *problem)
     if (problem == NULL)
         return;
     ech_flow_free(problem->flow);
-    for (uint32_t t = 0; t < problem->n; t++)
-    {
+    for (uint32_t t = 0; t < problem->n; t++) {
         g_free((gpointer)(guintptr)problem->instructions[t].operands);
         g_free((gpointer)(guintptr)problem->instructions[t].leaves);
         g_free((gpointer)(guintptr)problem->instructions[t].called);
@@ -906,8 +844,7 @@ EchPlaceTime ech_place_problem_time(const EchPlaceProblem *problem, const EchPro
     for (size_t c = 0; c < p->n_computations; c++)
         runs[c] = 1;
     /* Callers come after what they call: outer loops are met first going backwards. */
-    for (uint32_t t = n; t > 0; t--)
-    {
+    for (uint32_t t = n; t > 0; t--) {
         const EchFlowInstruction *in = &problem->instructions[t - 1];
         uint64_t times = 1;
         EchOrigin origin;
@@ -916,8 +853,7 @@ EchPlaceTime ech_place_problem_time(const EchPlaceProblem *problem, const EchPro
         for (uint32_t c = 0; c < in->n_called; c++)
             runs[in->called[c]] = ech_bytes_mul(runs[in->computation], MAX(times, 1));
     }
-    for (uint32_t t = 0; t < n; t++)
-    {
+    for (uint32_t t = 0; t < n; t++) {
         compute[t] = costs->compute[problem->ids[t]];
         total[t] = costs->total[problem->ids[t]];
         trips[t] = runs[problem->instructions[t].computation];

@@ -13,11 +13,11 @@
 /** Costs of every instruction of a program, by instruction id. */
 typedef struct {
     const EchPlaceChip *chip;
-    float *compute, *total;      /**< Seconds of arithmetic; bytes moved. */
-    float *seconds;              /**< Everything in HBM. */
+    float *compute, *total;                 /**< Seconds of arithmetic; bytes moved. */
+    float *seconds;                         /**< Everything in HBM. */
     uint32_t *first_operand, *first_result; /**< [n + 1] first entry in the two arrays below: arrays of all operands, of the result, in pre-order. */
     uint64_t *operand_bytes, *result_bytes;
-    EchBytes picker_bytes;       /**< 0: each buffer its own size. */
+    EchBytes picker_bytes; /**< 0: each buffer its own size. */
 } EchPlaceCosts;
 
 EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip *chip) G_GNUC_WARN_UNUSED_RESULT;
@@ -30,12 +30,12 @@ uint32_t ech_place_leaves(const EchProgram *program, EchId shape);
 
 /** The flat schedule of a program as plain arrays, ready to be placed. */
 typedef struct {
-    EchFlow *flow;               /**< Costs, order, requirements and options of the chip filled in; the caller may change the options. */
+    EchFlow *flow;                    /**< Costs, order, requirements and options of the chip filled in; the caller may change the options. */
     EchFlowInstruction *instructions; /**< instructions[n] */
-    EchId *ids;                  /**< ids[n]: the program's instruction of each step. */
+    EchId *ids;                       /**< ids[n]: the program's instruction of each step. */
     uint32_t n;
-    uint32_t loops;              /**< Unrolled loops whose iterations were decided together. */
-    GPtrArray *texts;            /**< Shapes the leaves borrow. */
+    uint32_t loops;   /**< Unrolled loops whose iterations were decided together. */
+    GPtrArray *texts; /**< Shapes the leaves borrow. */
 } EchPlaceProblem;
 
 /** The problem that memory-space assignment has to solve for @program, nothing of which is in the fast memory yet. @loops: decide iterations of

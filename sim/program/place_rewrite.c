@@ -10,8 +10,8 @@ enum { MAX_CHAIN = 64 };
 typedef struct {
     const EchProgram *p;
     EchProgramBuilder *b;
-    EchId *map;            /* per instruction: the new one that stands for it */
-    EchId *computations;   /* per computation */
+    EchId *map;          /* per instruction: the new one that stands for it */
+    EchId *computations; /* per computation */
     int32_t fast;
 } Writer;
 
@@ -65,8 +65,7 @@ static EchId in_space(Writer *w, EchId shape, int32_t space)
 static EchId copy_shape(Writer *w, EchId shape, const bool *flags, uint32_t *leaf, unsigned depth)
 {
     const EchShape *s = &w->p->shapes[shape];
-    if (!s->is_tuple)
-    {
+    if (!s->is_tuple) {
         EchLayout layout = w->p->layouts[s->layout];
         if (layout.space == w->fast)
             layout.space = ECH_SPACE_HBM;
@@ -106,8 +105,7 @@ static void write_links(Writer *w, const EchInstruction *i)
 {
     for (uint32_t k = 0; k < i->n_called; k++)
         ech_program_builder_called(w->b, w->computations[ech_program_called(w->p, i, k)]);
-    for (uint32_t k = 0; k < i->n_control; k++)
-    {
+    for (uint32_t k = 0; k < i->n_control; k++) {
         EchId before = w->map[w->p->control[i->first_control + k]];
         if (before != ECH_NONE)
             ech_program_builder_control(w->b, before);
@@ -129,7 +127,7 @@ typedef enum { PLAIN, GONE, VIEW, SLICE } Fate; /* as it is; taken out; taken ou
 
 typedef struct {
     Fate fate;
-    EchId source; /* VIEW: what stands for it; SLICE: the async start */
+    EchId source;                /* VIEW: what stands for it; SLICE: the async start */
     const EchInstruction *inner; /* SLICE */
 } Doom;
 
@@ -155,8 +153,7 @@ static const EchInstruction *inner_slice(const EchProgram *p, const EchInstructi
         return NULL;
     const EchComputation *c = &p->computations[ech_program_called(p, start, 0)];
     const EchInstruction *found = NULL;
-    for (uint32_t k = 0; k < c->n; k++)
-    {
+    for (uint32_t k = 0; k < c->n; k++) {
         const EchInstruction *i = &p->instructions[c->first + k];
         if (i->opcode == ECH_HLO_PARAMETER)
             continue;
@@ -172,7 +169,8 @@ static bool is_slice_start(const EchProgram *p, const EchInstruction *i, int32_t
     if (i->opcode != ECH_HLO_ASYNC_START || i->n_operands == 0 || p->shapes[i->shape].n_elements < 2)
         return false;
     EchId to = p->elements[p->shapes[i->shape].first_element + 1];
-    bool slices = inner_slice(p, i) != NULL || (i->n_called == 0 && (g_str_has_prefix(i->opcode_name, "slice") || g_str_has_prefix(i->opcode_name, "dynamic-slice")));
+    bool slices =
+        inner_slice(p, i) != NULL || (i->n_called == 0 && (g_str_has_prefix(i->opcode_name, "slice") || g_str_has_prefix(i->opcode_name, "dynamic-slice")));
     return slices && between(space_of(p, operand_of(p, i, 0)->shape), space_of(p, to), fast);
 }
 
@@ -199,8 +197,7 @@ static bool in_async(const EchProgram *p, const EchInstruction *i)
 /* Arrays that a kernel makes in the fast memory. */
 static void count_made(const EchProgram *p, const EchInstruction *i, int32_t fast, EchPlaceCounts *counts)
 {
-    switch ((int)i->opcode)
-    {
+    switch ((int)i->opcode) {
     case ECH_HLO_PARAMETER:
     case ECH_HLO_TUPLE:
     case ECH_HLO_GET_TUPLE_ELEMENT:
@@ -214,8 +211,7 @@ static void count_made(const EchProgram *p, const EchInstruction *i, int32_t fas
     case ECH_HLO_ASYNC_DONE: return;
     default: break;
     }
-    for (uint32_t q = 0; !in_async(p, i) && q < p->shapes[i->shape].n_positions; q++)
-    {
+    for (uint32_t q = 0; !in_async(p, i) && q < p->shapes[i->shape].n_positions; q++) {
         EchId shape = ech_program_subshape(p, i->shape, q);
         if (space_of(p, shape) != fast)
             continue;
@@ -232,36 +228,28 @@ static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
         for (uint32_t k = 0; k < p->instructions[id].n_operands; k++)
             if (!joins_slices(&p->instructions[id]))
                 apart[ech_program_operand(p, &p->instructions[id], k)] = true;
-    for (size_t id = 0; id < p->n_instructions; id++)
-    {
+    for (size_t id = 0; id < p->n_instructions; id++) {
         const EchInstruction *i = &p->instructions[id];
         size_t n;
         if (i->schedule == ECH_NONE || (i->n_operands == 0 && !p->shapes[i->shape].is_tuple && space_of(p, i->shape) != fast))
             continue;
-        if (crosses(p, i, fast))
-        {
+        if (crosses(p, i, fast)) {
             dooms[id].fate = GONE;
             EchId to = p->elements[p->shapes[i->shape].first_element];
             bool in = space_of(p, to) == fast, early = ech_program_attribute(i, "cross_program_prefetch_index", &n) != NULL;
             *(early ? &counts->cross_program : in ? &counts->prefetches : &counts->evictions) += 1;
             EchBytes *sum = early ? &counts->cross_program_bytes : in ? &counts->prefetched : &counts->evicted;
             *sum = ech_bytes_add(*sum, p->shapes[to].bytes);
-        }
-        else if (i->opcode == ECH_HLO_COPY_DONE && crosses(p, operand_of(p, i, 0), fast))
+        } else if (i->opcode == ECH_HLO_COPY_DONE && crosses(p, operand_of(p, i, 0), fast))
             dooms[id] = (Doom){VIEW, ech_program_operand(p, operand_of(p, i, 0), 0), NULL};
-        else if (is_slice_start(p, i, fast))
-        {
+        else if (is_slice_start(p, i, fast)) {
             dooms[id].fate = GONE;
             counts->prefetched = ech_bytes_add(counts->prefetched, p->shapes[p->elements[p->shapes[i->shape].first_element + 1]].bytes);
-        }
-        else if (i->opcode == ECH_HLO_ASYNC_DONE && is_slice_start(p, operand_of(p, i, 0), fast))
-        {
+        } else if (i->opcode == ECH_HLO_ASYNC_DONE && is_slice_start(p, operand_of(p, i, 0), fast)) {
             EchId start = ech_program_operand(p, i, 0);
             dooms[id] = apart[id] ? (Doom){SLICE, start, inner_slice(p, &p->instructions[start])} : (Doom){GONE, ECH_NONE, NULL};
             counts->prefetches += apart[id];
-        }
-        else if (joins_slices(i) && i->n_operands > 0)
-        {
+        } else if (joins_slices(i) && i->n_operands > 0) {
             const EchInstruction *done = operand_of(p, i, 0);
             const EchInstruction *start = done->opcode == ECH_HLO_ASYNC_DONE ? operand_of(p, done, 0) : NULL;
             if (start == NULL || !is_slice_start(p, start, fast))
@@ -274,8 +262,7 @@ static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
             dooms[id] = (Doom){VIEW, source, NULL};
             counts->prefetches++;
             counts->sliced++;
-        }
-        else
+        } else
             count_made(p, i, fast, counts);
     }
     return dooms;
@@ -288,15 +275,12 @@ static bool *reachable(const EchProgram *p, const Doom *dooms)
     g_autoptr(GArray) todo = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_array_append_val(todo, p->entry);
     used[p->entry] = true;
-    while (todo->len > 0)
-    {
+    while (todo->len > 0) {
         EchId c = g_array_index(todo, EchId, todo->len - 1);
         g_array_set_size(todo, todo->len - 1);
-        for (uint32_t k = 0; k < p->computations[c].n; k++)
-        {
+        for (uint32_t k = 0; k < p->computations[c].n; k++) {
             const EchInstruction *i = &p->instructions[p->computations[c].first + k];
-            for (uint32_t j = 0; dooms[p->computations[c].first + k].fate == PLAIN && j < i->n_called; j++)
-            {
+            for (uint32_t j = 0; dooms[p->computations[c].first + k].fate == PLAIN && j < i->n_called; j++) {
                 EchId called = ech_program_called(p, i, j);
                 if (!used[called])
                     g_array_append_val(todo, called);
@@ -346,36 +330,32 @@ EchProgram *ech_place_strip(const EchProgram *program, int32_t fast, EchDiag *di
     writer_init(w, p, fast);
     open_computations(w, used);
     bool ok = true;
-    for (EchId c = 0; ok && c < p->n_computations; c++)
-    {
+    for (EchId c = 0; ok && c < p->n_computations; c++) {
         if (!used[c])
             continue;
         open_computation(w, c);
-        for (uint32_t k = 0; ok && k < p->computations[c].n; k++)
-        {
+        for (uint32_t k = 0; ok && k < p->computations[c].n; k++) {
             EchId id = p->computations[c].first + k;
             const EchInstruction *i = &p->instructions[id];
             uint32_t leaf = 0;
             if (dooms[id].fate == GONE)
                 continue;
             EchId shape = copy_shape(w, i->shape, NULL, &leaf, 0);
-            if (dooms[id].fate == VIEW)
-            {
+            if (dooms[id].fate == VIEW) {
                 EchId source = stripped_operand(w, dooms, dooms[id].source);
-                if (source == ECH_NONE)
-                {
+                if (source == ECH_NONE) {
                     ok = false;
                     break;
                 }
                 bool same = shape_of(w, source) == shape;
                 if (same && !i->is_root)
                     continue;
-                w->map[id] = write_like(w, &(EchInstruction){.opcode = ECH_HLO_BITCAST, .name = i->name, .opcode_name = "bitcast", .is_root = i->is_root}, shape);
+                w->map[id] =
+                    write_like(w, &(EchInstruction){.opcode = ECH_HLO_BITCAST, .name = i->name, .opcode_name = "bitcast", .is_root = i->is_root}, shape);
                 ech_program_builder_operand(w->b, source);
                 continue;
             }
-            if (dooms[id].fate == SLICE)
-            {
+            if (dooms[id].fate == SLICE) {
                 const EchInstruction *start = &p->instructions[dooms[id].source], *inner = dooms[id].inner != NULL ? dooms[id].inner : start;
                 EchInstruction slice = *inner;
                 slice.opcode = inner == start ? (g_str_has_prefix(start->opcode_name, "dynamic") ? ECH_HLO_DYNAMIC_SLICE : ECH_HLO_SLICE) : inner->opcode;
@@ -383,8 +363,7 @@ EchProgram *ech_place_strip(const EchProgram *program, int32_t fast, EchDiag *di
                 slice.name = i->name;
                 slice.is_root = i->is_root;
                 w->map[id] = write_like(w, &slice, shape);
-                for (uint32_t o = 0; ok && o < start->n_operands; o++)
-                {
+                for (uint32_t o = 0; ok && o < start->n_operands; o++) {
                     EchId operand = stripped_operand(w, dooms, ech_program_operand(p, start, o));
                     ok = operand != ECH_NONE;
                     if (ok)
@@ -393,8 +372,7 @@ EchProgram *ech_place_strip(const EchProgram *program, int32_t fast, EchDiag *di
                 continue;
             }
             w->map[id] = write_like(w, i, shape);
-            for (uint32_t o = 0; ok && o < i->n_operands; o++)
-            {
+            for (uint32_t o = 0; ok && o < i->n_operands; o++) {
                 EchId operand = stripped_operand(w, dooms, ech_program_operand(p, i, o));
                 ok = operand != ECH_NONE;
                 if (ok)
@@ -424,18 +402,18 @@ typedef struct {
     const EchMsaProblem *m;
     const EchFlow *flow;
     const EchMsaResult *r;
-    GHashTable *replaced;   /* step << 32 | operand -> GArray of Replaced */
+    GHashTable *replaced;     /* step << 32 | operand -> GArray of Replaced */
     GArray **starts, **dones; /* per step + 1, of stays (and slices): what begins after, ends before */
-    GArray **begins;        /* per computation: starts before its first instruction that is no parameter */
-    uint32_t *source;       /* per stay: the stay it copies, or ECH_PLACE_NONE: where the value is defined */
-    EchId *made;            /* per stay: the array that holds it, in the new program */
-    EchId **parts;          /* per stay: slice starts */
-    bool *fast;             /* per leaf of a step */
-    uint64_t *places;       /* per leaf of a step that is fast: offset */
-    bool *needed;           /* per instruction */
-    bool *converted;        /* per step: a synchronous copy or slice that a prefetch replaces */
-    GHashTable *offsets;    /* new instruction << 20 | position -> 1 + offset */
-    uint32_t *names;        /* per instruction: copies made of it */
+    GArray **begins;          /* per computation: starts before its first instruction that is no parameter */
+    uint32_t *source;         /* per stay: the stay it copies, or ECH_PLACE_NONE: where the value is defined */
+    EchId *made;              /* per stay: the array that holds it, in the new program */
+    EchId **parts;            /* per stay: slice starts */
+    bool *fast;               /* per leaf of a step */
+    uint64_t *places;         /* per leaf of a step that is fast: offset */
+    bool *needed;             /* per instruction */
+    bool *converted;          /* per step: a synchronous copy or slice that a prefetch replaces */
+    GHashTable *offsets;      /* new instruction << 20 | position -> 1 + offset */
+    uint32_t *names;          /* per instruction: copies made of it */
 } Apply;
 
 typedef struct {
@@ -479,15 +457,13 @@ static void follow(Apply *a, const bool *decided, uint32_t step, uint32_t leaf, 
 static void fill_unread(Apply *a, const bool *decided, const uint32_t *serving)
 {
     const EchMsaProblem *m = a->m;
-    for (uint32_t u = 0; u < m->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < m->n_uses; u++) {
         const EchFlowPlace *place = &a->flow->use_places[u];
         const EchFlowInstruction *in = &a->problem->instructions[place->step];
         if (in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL)
             continue;
         const EchMsaStay *stay = serving[u] != ECH_PLACE_NONE ? &a->r->stays[serving[u]] : NULL;
-        for (uint32_t c = 0; c < in->n_called; c++)
-        {
+        for (uint32_t c = 0; c < in->n_called; c++) {
             const EchComputation *called = &a->writer.p->computations[in->called[c]];
             for (uint32_t t = called->begin; t < called->end; t++)
                 if (a->problem->instructions[t].op == ECH_FLOW_PARAMETER && a->problem->instructions[t].computation == in->called[c] &&
@@ -510,15 +486,13 @@ static void plan(Apply *a)
         last_slow[k] = last[k] = ECH_PLACE_NONE;
     for (uint32_t u = 0; u < m->n_uses; u++)
         serving[u] = ECH_PLACE_NONE;
-    for (uint32_t s = 0; s < a->r->n_stays; s++)
-    {
+    for (uint32_t s = 0; s < a->r->n_stays; s++) {
         const EchMsaStay *stay = &a->r->stays[s];
         a->source[s] = ECH_PLACE_NONE;
         if (stay->kind == ECH_MSA_SCOPED)
             continue;
         uint32_t k = stay->position;
-        if (k != ECH_PLACE_NONE)
-        {
+        if (k != ECH_PLACE_NONE) {
             uint32_t from = stay->fast ? last_slow[k] : last[k];
             if (moves(stay) && from != ECH_PLACE_NONE && moves(&a->r->stays[from]))
                 a->source[s] = from;
@@ -528,8 +502,7 @@ static void plan(Apply *a)
             const EchMsaPosition *position = &m->positions[k];
             uint32_t leaf = a->flow->leaf_start[position->step] + a->flow->position_places[k].leaf;
             decided[leaf] = true;
-            if (!moves(stay) && stay->fast && stay->start <= (int64_t)position->step)
-            {
+            if (!moves(stay) && stay->fast && stay->start <= (int64_t)position->step) {
                 a->fast[leaf] = true;
                 a->places[leaf] = stay->offset;
             }
@@ -541,8 +514,7 @@ static void plan(Apply *a)
         /* The second stay of a cross-program prefetch fetches for the next run: nothing here reads it. */
         uint32_t until = (uint32_t)MIN(stay->copy_before, (int64_t)m->n_steps);
         uint32_t home = until < m->n_steps ? m->steps[until].computation : a->writer.p->entry;
-        for (uint32_t part = 0; part < MAX(stay->n_slices, 1); part++)
-        {
+        for (uint32_t part = 0; part < MAX(stay->n_slices, 1); part++) {
             int64_t after = stay->n_slices > 0 ? (int64_t)(int32_t)a->r->slices[stay->first_slice + part].after : stay->copy_after;
             Start start = {s, part};
             while (after >= 0 && m->steps[after].computation != home)
@@ -555,8 +527,7 @@ static void plan(Apply *a)
         push(a->dones, until, (Start){s, 0});
         if (stay->sync_step != ECH_PLACE_NONE)
             a->converted[stay->sync_step] = true;
-        for (uint32_t i = 0; i < stay->n_uses; i++)
-        {
+        for (uint32_t i = 0; i < stay->n_uses; i++) {
             uint32_t u = a->r->use_list[stay->first_use + i];
             const EchFlowPlace *place = &a->flow->use_places[u];
             const EchFlowInstruction *in = &a->problem->instructions[place->step];
@@ -564,8 +535,7 @@ static void plan(Apply *a)
             if (view && !in->root)
                 continue;
             GArray *list = g_hash_table_lookup(a->replaced, use_key(place->step, place->operand));
-            if (list == NULL)
-            {
+            if (list == NULL) {
                 list = g_array_new(FALSE, FALSE, sizeof(Replaced));
                 g_hash_table_insert(a->replaced, use_key(place->step, place->operand), list);
             }
@@ -601,8 +571,7 @@ static void need_operand(Apply *a, EchId operand, const GArray *list, uint32_t f
 {
     const EchProgram *p = a->writer.p;
     const EchInstruction *o = &p->instructions[operand];
-    if (!p->shapes[o->shape].is_tuple)
-    {
+    if (!p->shapes[o->shape].is_tuple) {
         if (replacement(list, first_leaf) == ECH_PLACE_NONE)
             a->needed[operand] = true;
         return;
@@ -611,13 +580,11 @@ static void need_operand(Apply *a, EchId operand, const GArray *list, uint32_t f
     uint32_t n = ech_place_leaves(p, o->shape);
     for (uint32_t l = 0; l < n && !any; l++)
         any = replacement(list, first_leaf + l) != ECH_PLACE_NONE;
-    if (!any || o->opcode != ECH_HLO_TUPLE || depth > MAX_CHAIN)
-    {
+    if (!any || o->opcode != ECH_HLO_TUPLE || depth > MAX_CHAIN) {
         a->needed[operand] = true;
         return;
     }
-    for (uint32_t k = 0; k < o->n_operands; k++)
-    {
+    for (uint32_t k = 0; k < o->n_operands; k++) {
         EchId member = ech_program_operand(p, o, k);
         need_operand(a, member, list, first_leaf, depth + 1);
         first_leaf += ech_place_leaves(p, p->instructions[member].shape);
@@ -627,22 +594,19 @@ static void need_operand(Apply *a, EchId operand, const GArray *list, uint32_t f
 static void find_needed(Apply *a)
 {
     const EchProgram *p = a->writer.p;
-    for (uint32_t s = 0; s < a->r->n_stays; s++)
-    {
+    for (uint32_t s = 0; s < a->r->n_stays; s++) {
         const EchMsaStay *stay = &a->r->stays[s];
         if (!moves(stay) || a->source[s] != ECH_PLACE_NONE)
             continue;
         if (stay->sync_step == ECH_PLACE_NONE)
             a->needed[a->problem->ids[source_place(a, stay).step]] = true;
-        else
-        {
+        else {
             const EchInstruction *i = &p->instructions[a->problem->ids[stay->sync_step]];
             for (uint32_t k = 0; k < i->n_operands; k++)
                 need_operand(a, ech_program_operand(p, i, k), replaced_at(a, stay->sync_step, k), 0, 0);
         }
     }
-    for (size_t id = p->n_instructions; id > 0; id--)
-    {
+    for (size_t id = p->n_instructions; id > 0; id--) {
         const EchInstruction *i = &p->instructions[id - 1];
         bool view = i->opcode == ECH_HLO_TUPLE || i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || i->opcode == ECH_HLO_BITCAST;
         bool gone = i->schedule != ECH_NONE && a->converted[i->schedule];
@@ -673,15 +637,13 @@ static EchId element(Apply *a, EchId tuple, uint32_t member)
 static EchId array_in(Apply *a, EchId instruction, uint32_t leaf)
 {
     Writer *w = &a->writer;
-    for (unsigned depth = 0; depth < MAX_CHAIN; depth++)
-    {
+    for (unsigned depth = 0; depth < MAX_CHAIN; depth++) {
         const EchProgram *out = ech_program_builder_peek(w->b);
         const EchShape *s = &out->shapes[shape_of(w, instruction)];
         if (!s->is_tuple)
             return instruction;
         uint32_t k = 0;
-        for (; k < s->n_elements; k++)
-        {
+        for (; k < s->n_elements; k++) {
             uint32_t n = ech_place_leaves(out, out->elements[s->first_element + k]);
             if (leaf < n)
                 break;
@@ -713,8 +675,7 @@ static EchId rewritten(Apply *a, EchId operand, const GArray *list, uint32_t fir
     Writer *w = &a->writer;
     const EchProgram *p = w->p;
     const EchInstruction *o = &p->instructions[operand];
-    if (!p->shapes[o->shape].is_tuple)
-    {
+    if (!p->shapes[o->shape].is_tuple) {
         uint32_t stay = replacement(list, first_leaf);
         if (stay == ECH_PLACE_NONE)
             return w->map[operand];
@@ -728,16 +689,16 @@ static EchId rewritten(Apply *a, EchId operand, const GArray *list, uint32_t fir
         return w->map[operand];
     const EchShape *s = &p->shapes[o->shape];
     g_autofree EchId *members = g_new(EchId, MAX(s->n_elements, 1)), *shapes = g_new(EchId, MAX(s->n_elements, 1));
-    for (uint32_t k = 0; k < s->n_elements; k++)
-    {
+    for (uint32_t k = 0; k < s->n_elements; k++) {
         EchId member_shape = p->elements[s->first_element + k];
         uint32_t leaves = ech_place_leaves(p, member_shape);
         if (o->opcode == ECH_HLO_TUPLE)
             members[k] = rewritten(a, ech_program_operand(p, o, k), list, first_leaf, depth + 1);
-        else
-        {
+        else {
             uint32_t stay = p->shapes[member_shape].is_tuple ? ECH_PLACE_NONE : replacement(list, first_leaf);
-            members[k] = stay == ECH_PLACE_NONE ? element(a, w->map[operand], k) : a->made[stay] == ECH_NONE ? ECH_NONE : reshaped(a, a->made[stay], member_shape);
+            members[k] = stay == ECH_PLACE_NONE      ? element(a, w->map[operand], k)
+                         : a->made[stay] == ECH_NONE ? ECH_NONE
+                                                     : reshaped(a, a->made[stay], member_shape);
         }
         if (members[k] == ECH_NONE)
             return ECH_NONE;
@@ -765,8 +726,7 @@ static EchId copy_source(Apply *a, uint32_t s)
     Writer *w = &a->writer;
     if (a->source[s] != ECH_PLACE_NONE)
         return a->made[a->source[s]];
-    if (stay->sync_step != ECH_PLACE_NONE)
-    {
+    if (stay->sync_step != ECH_PLACE_NONE) {
         const EchInstruction *i = &w->p->instructions[a->problem->ids[stay->sync_step]];
         return rewritten(a, ech_program_operand(w->p, i, 0), replaced_at(a, stay->sync_step, 0), 0, 0);
     }
@@ -793,12 +753,10 @@ static EchId part_shape(Apply *a, EchId whole, EchBytes bytes)
     EchLayout layout = out->layouts[s->layout];
     EchBytes all = ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU);
     layout.space = w->fast;
-    if (layout.rank > 0)
-    {
+    if (layout.rank > 0) {
         uint8_t major = layout.order[layout.rank - 1];
         EchBytes row = layout.dims[major] > 0 ? all / layout.dims[major] : 0;
-        if (row > 0 && bytes % row == 0)
-        {
+        if (row > 0 && bytes % row == 0) {
             layout.dims[major] = bytes / row;
             if (ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU) == bytes)
                 return ech_program_builder_array(w->b, &layout);
@@ -816,8 +774,7 @@ static bool write_start(Apply *a, const Start *start)
     if (source == ECH_NONE)
         return false;
     EchId from = shape_of(w, source);
-    if (stay->kind == ECH_MSA_SLICED || (stay->sync_step != ECH_PLACE_NONE && a->problem->instructions[stay->sync_step].op == ECH_FLOW_SLICE))
-    {
+    if (stay->kind == ECH_MSA_SLICED || (stay->sync_step != ECH_PLACE_NONE && a->problem->instructions[stay->sync_step].op == ECH_FLOW_SLICE)) {
         const EchInstruction *sync = stay->sync_step != ECH_PLACE_NONE ? &w->p->instructions[a->problem->ids[stay->sync_step]] : NULL;
         bool own = sync != NULL && stay->kind != ECH_MSA_SLICED; /* the program's own slice, become a prefetch */
         EchId to;
@@ -831,8 +788,7 @@ static bool write_start(Apply *a, const Start *start)
         EchId inputs[8] = {from};
         uint32_t n = own ? MIN(sync->n_operands, G_N_ELEMENTS(inputs)) : 1;
         EchId operands[8] = {source};
-        for (uint32_t k = 1; k < n; k++)
-        {
+        for (uint32_t k = 1; k < n; k++) {
             operands[k] = rewritten(a, ech_program_operand(w->p, sync, k), replaced_at(a, stay->sync_step, k), 0, 0);
             if (operands[k] == ECH_NONE)
                 return false;
@@ -843,8 +799,7 @@ static bool write_start(Apply *a, const Start *start)
         EchId made = write_new(w, ECH_HLO_ASYNC_START, opcode, name, ech_program_builder_tuple(w->b, members, 3));
         for (uint32_t k = 0; k < n; k++)
             ech_program_builder_operand(w->b, operands[k]);
-        if (own && sync->attributes_n > 0)
-        {
+        if (own && sync->attributes_n > 0) {
             EchInstruction *i = &ech_program_builder_peek(w->b)->instructions[made];
             i->attributes = ech_program_builder_string(w->b, sync->attributes, (gssize)sync->attributes_n);
             i->attributes_n = sync->attributes_n;
@@ -860,8 +815,7 @@ static bool write_start(Apply *a, const Start *start)
     g_autofree char *name = copy_name(a, start->stay, !stay->fast ? "evict" : stay->cross_program ? "prefetch-before" : "prefetch");
     EchId made = write_new(w, ECH_HLO_COPY_START, NULL, name, ech_program_builder_tuple(w->b, members, 3));
     ech_program_builder_operand(w->b, source);
-    if (stay->cross_program && stay->copy_after < 0)
-    {
+    if (stay->cross_program && stay->copy_after < 0) {
         static const char index[] = ", cross_program_prefetch_index=0";
         EchInstruction *i = &ech_program_builder_peek(w->b)->instructions[made];
         i->attributes = ech_program_builder_string(w->b, index, -1);
@@ -885,8 +839,7 @@ static bool write_done(Apply *a, uint32_t s)
     bool sliced = out->instructions[a->parts[s][0]].opcode == ECH_HLO_ASYNC_START;
     uint32_t n = MAX(stay->n_slices, 1);
     g_autofree EchId *done = g_new(EchId, n);
-    for (uint32_t k = 0; k < n; k++)
-    {
+    for (uint32_t k = 0; k < n; k++) {
         out = ech_program_builder_peek(w->b);
         EchId start = a->parts[s][k], shape = out->elements[out->shapes[shape_of(w, start)].first_element + (sliced ? 1 : 0)];
         done[k] = write_new(w, sliced ? ECH_HLO_ASYNC_DONE : ECH_HLO_COPY_DONE, NULL, name, shape);
@@ -906,8 +859,7 @@ static bool write_done(Apply *a, uint32_t s)
     EchId made = write_new(w, ECH_HLO_CUSTOM_CALL, NULL, joined, whole);
     ech_program_builder_peek(w->b)->instructions[made].target = ech_program_builder_string(w->b, "ConcatBitcast", -1);
     for (uint32_t rank = 0; rank < n; rank++)
-        for (uint32_t k = 0; k < n; k++)
-        {
+        for (uint32_t k = 0; k < n; k++) {
             uint32_t below = 0;
             for (uint32_t j = 0; j < n; j++)
                 below += a->r->slices[stay->first_slice + j].offset < a->r->slices[stay->first_slice + k].offset;
@@ -956,18 +908,15 @@ static EchId placed_shape(Apply *a, const EchInstruction *i, const EchId *operan
     Writer *w = &a->writer;
     const EchProgram *out = ech_program_builder_peek(w->b);
     uint32_t leaf = 0;
-    switch ((int)i->opcode)
-    {
-    case ECH_HLO_TUPLE:
-    {
+    switch ((int)i->opcode) {
+    case ECH_HLO_TUPLE: {
         g_autofree EchId *members = g_new(EchId, MAX(i->n_operands, 1));
         for (uint32_t k = 0; k < i->n_operands; k++)
             members[k] = shape_of(w, operands[k]);
         return ech_program_builder_tuple(w->b, members, i->n_operands);
     }
     case ECH_HLO_GET_TUPLE_ELEMENT: return out->elements[out->shapes[shape_of(w, operands[0])].first_element + (uint32_t)i->number];
-    case ECH_HLO_BITCAST:
-    {
+    case ECH_HLO_BITCAST: {
         EchId shape = copy_shape(w, i->shape, NULL, &leaf, 0);
         return new_shape(w, shape)->is_tuple ? shape : in_space(w, shape, new_shape(w, shape_of(w, operands[0]))->space);
     }
@@ -980,8 +929,7 @@ static bool write_instruction(Apply *a, EchId id)
     Writer *w = &a->writer;
     const EchInstruction *i = &w->p->instructions[id];
     g_autofree EchId *operands = g_new(EchId, MAX(i->n_operands, 1));
-    for (uint32_t k = 0; k < i->n_operands; k++)
-    {
+    for (uint32_t k = 0; k < i->n_operands; k++) {
         operands[k] = rewritten(a, ech_program_operand(w->p, i, k), i->schedule == ECH_NONE ? NULL : replaced_at(a, i->schedule, k), 0, 0);
         if (operands[k] == ECH_NONE)
             return false;
@@ -998,8 +946,7 @@ static bool write_instruction(Apply *a, EchId id)
 /* Places of what is made in the fast memory. */
 static void note_positions(Apply *a)
 {
-    for (uint32_t k = 0; k < a->m->n_positions; k++)
-    {
+    for (uint32_t k = 0; k < a->m->n_positions; k++) {
         const EchFlowPlace *place = &a->flow->position_places[k];
         EchId id = a->problem->ids[place->step], made = a->writer.map[id];
         uint32_t leaf = a->flow->leaf_start[place->step] + place->leaf;
@@ -1013,16 +960,13 @@ static bool write_all(Apply *a)
     Writer *w = &a->writer;
     const EchProgram *p = w->p;
     open_computations(w, NULL);
-    for (EchId c = 0; c < p->n_computations; c++)
-    {
+    for (EchId c = 0; c < p->n_computations; c++) {
         open_computation(w, c);
         bool begun = false;
-        for (uint32_t k = 0; k < p->computations[c].n; k++)
-        {
+        for (uint32_t k = 0; k < p->computations[c].n; k++) {
             EchId id = p->computations[c].first + k;
             uint32_t step = p->instructions[id].schedule;
-            if (!begun && p->instructions[id].opcode != ECH_HLO_PARAMETER && p->instructions[id].opcode != ECH_HLO_CONSTANT)
-            {
+            if (!begun && p->instructions[id].opcode != ECH_HLO_PARAMETER && p->instructions[id].opcode != ECH_HLO_CONSTANT) {
                 begun = true;
                 if (!write_starts(a, a->begins[c]))
                     return false;
@@ -1044,17 +988,16 @@ static bool write_all(Apply *a)
 static void set_offsets(const Apply *a, const EchProgram *out, EchProgramAssignment *assignment, EchDiag *diag)
 {
     uint64_t unknown = 0;
-    for (size_t k = 0; k < assignment->n_allocations; k++)
-    {
+    for (size_t k = 0; k < assignment->n_allocations; k++) {
         EchAllocation *allocation = &assignment->allocations[k];
         if (allocation->space != a->writer.fast || !allocation->is_temp)
             continue;
         allocation->bytes = 0;
-        for (uint32_t v = 0; v < allocation->n_assigned; v++)
-        {
+        for (uint32_t v = 0; v < allocation->n_assigned; v++) {
             EchAssigned *assigned = &assignment->assigned[allocation->first_assigned + v];
             const EchPosition *defined = &out->values[assigned->value].defined;
-            gsize known = GPOINTER_TO_SIZE(g_hash_table_lookup(a->offsets, GSIZE_TO_POINTER((gsize)defined->instruction << 20 | (defined->position & 0xfffff))));
+            gsize known =
+                GPOINTER_TO_SIZE(g_hash_table_lookup(a->offsets, GSIZE_TO_POINTER((gsize)defined->instruction << 20 | (defined->position & 0xfffff))));
             if (known > 0)
                 assigned->offset = known - 1;
             unknown += known == 0;
@@ -1098,20 +1041,16 @@ EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *pr
     plan(a);
     find_needed(a);
     EchProgram *out = NULL;
-    if (write_all(a))
-    {
+    if (write_all(a)) {
         note_positions(a);
         out = finish(&a->writer, diag, error);
-    }
-    else
+    } else
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a copy of the placement would be read before it is there", program->name);
-    if (out != NULL)
-    {
+    if (out != NULL) {
         EchProgramAssignment *assignment = ech_program_assign(out, hbm_limit, diag, error);
         if (assignment == NULL)
             g_clear_pointer(&out, ech_program_unref);
-        else
-        {
+        else {
             set_offsets(a, out, assignment, diag);
             ech_program_set_assignment(out, assignment, "made by echelon");
         }

@@ -7,7 +7,7 @@
 
 /** What a program has in its fast memory. */
 typedef struct {
-    uint32_t kept;              /**< Arrays made in the fast memory. */
+    uint32_t kept;                                         /**< Arrays made in the fast memory. */
     uint32_t prefetches, sliced, evictions, cross_program; /**< Copies in, those of them in slices, copies out, copies before the program begins. */
     EchBytes kept_bytes, prefetched, evicted, cross_program_bytes;
 } EchPlaceCounts;

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #define MANY_POSITIONS 16 /* of a window along one dimension: more are summed by doubling */
-#define MAX_DEPTH 16 /* fusions inside fusions; tuples inside tuples */
+#define MAX_DEPTH 16      /* fusions inside fusions; tuples inside tuples */
 
 typedef struct {
     const EchProgram *program;
-    GArray *operands, *results;                   /* EchLayout */
-    GArray *operand_bytes, *result_bytes;         /* EchBytes */
-    GArray *operand_of;                           /* uint32_t: operand number of each entry of operands */
+    GArray *operands, *results;           /* EchLayout */
+    GArray *operand_bytes, *result_bytes; /* EchBytes */
+    GArray *operand_of;                   /* uint32_t: operand number of each entry of operands */
 } Arrays;
 
 static void add_leaves(const EchProgram *program, EchId shape, GArray *layouts, unsigned depth)
@@ -65,13 +65,13 @@ static Window read_window(const EchInstruction *convolution)
 
 typedef struct {
     const EchProgram *program;
-    uint64_t widest;          /* elements */
+    uint64_t widest; /* elements */
     EchKernelBody body;
     EchId product;            /* the widest convolution or dot, or ECH_NONE */
     EchId callers[MAX_DEPTH]; /* fusions around it, outermost first */
     unsigned n_callers;
-    GArray *products;         /* EchId: all of them */
-    EchId path[MAX_DEPTH];    /* fusions around what is looked at */
+    GArray *products;      /* EchId: all of them */
+    EchId path[MAX_DEPTH]; /* fusions around what is looked at */
     bool gathers, scatters, moves_only;
     uint64_t gathered;
 } Survey;
@@ -92,7 +92,8 @@ static bool is_constant(const EchProgram *program, EchId id)
         const EchInstruction *at = &program->instructions[id];
         if (at->opcode == ECH_HLO_CONSTANT || at->opcode == ECH_HLO_IOTA)
             return true;
-        if (at->n_operands != 1 || (at->opcode != ECH_HLO_BROADCAST && at->opcode != ECH_HLO_CONVERT && at->opcode != ECH_HLO_BITCAST && at->opcode != ECH_HLO_RESHAPE))
+        if (at->n_operands != 1 ||
+            (at->opcode != ECH_HLO_BROADCAST && at->opcode != ECH_HLO_CONVERT && at->opcode != ECH_HLO_BITCAST && at->opcode != ECH_HLO_RESHAPE))
             return false;
         id = ech_program_operand(program, at, 0);
     }
@@ -149,9 +150,7 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             memcpy(survey->callers, survey->path, sizeof survey->callers);
         }
         return;
-    case ECH_HLO_BROADCAST:
-        survey->body.broadcast += wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0));
-        return;
+    case ECH_HLO_BROADCAST: survey->body.broadcast += wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0)); return;
     case ECH_HLO_REDUCE:
         survey->body.reduce += wide;
         survey->body.lane_reduce += wide && reduces_lanes(program, at);
@@ -189,20 +188,19 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     }
     case ECH_HLO_GATHER:
         survey->gathers = true;
-        survey->gathered = MAX(survey->gathered, elements / MAX(program->shapes[at->shape].layout != ECH_NONE && program->layouts[program->shapes[at->shape].layout].rank > 0
-                                                                    ? program->layouts[program->shapes[at->shape].layout].dims[program->layouts[program->shapes[at->shape].layout].rank - 1u]
-                                                                    : 1, 1u));
+        survey->gathered =
+            MAX(survey->gathered,
+                elements / MAX(program->shapes[at->shape].layout != ECH_NONE && program->layouts[program->shapes[at->shape].layout].rank > 0
+                                   ? program->layouts[program->shapes[at->shape].layout].dims[program->layouts[program->shapes[at->shape].layout].rank - 1u]
+                                   : 1,
+                               1u));
         return;
-    case ECH_HLO_SCATTER:
-        survey->scatters = true;
-        return;
+    case ECH_HLO_SCATTER: survey->scatters = true; return;
     case ECH_HLO_DIVIDE:
         survey->body.divide += wide;
         survey->moves_only = false;
         return;
-    case ECH_HLO_CONVERT:
-        survey->moves_only = false;
-        return;
+    case ECH_HLO_CONVERT: survey->moves_only = false; return;
     default:
         if (ech_hlo_is_transcendental((EchHlo)at->opcode)) {
             survey->body.transcendental += wide;
@@ -280,7 +278,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
 {
     size_t n;
     const char *labels = ech_program_attribute(convolution, "dim_labels", &n);
-    const EchLayout *lhs = layout_of(program, ech_program_operand(program, convolution, 0)), *rhs = layout_of(program, ech_program_operand(program, convolution, 1));
+    const EchLayout *lhs = layout_of(program, ech_program_operand(program, convolution, 0)),
+                    *rhs = layout_of(program, ech_program_operand(program, convolution, 1));
     const EchLayout *out = ech_program_layout(program, convolution->shape);
     if (labels == NULL || lhs == NULL || rhs == NULL || out == NULL)
         return false;
@@ -291,7 +290,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     size_t ln = (size_t)(underscore - l), rn = (size_t)(arrow - r), on = n - (size_t)(o - labels);
     if (ln != lhs->rank || rn != rhs->rank || on != out->rank)
         return false;
-    int lb = label_at(l, ln, 'b'), lf = label_at(l, ln, 'f'), ri = label_at(r, rn, 'i'), ro = label_at(r, rn, 'o'), ob = label_at(o, on, 'b'), of = label_at(o, on, 'f');
+    int lb = label_at(l, ln, 'b'), lf = label_at(l, ln, 'f'), ri = label_at(r, rn, 'i'), ro = label_at(r, rn, 'o'), ob = label_at(o, on, 'b'),
+        of = label_at(o, on, 'f');
     if (lb < 0 || lf < 0 || ri < 0 || ro < 0 || ob < 0 || of < 0)
         return false;
     Window window = read_window(convolution);
@@ -425,10 +425,8 @@ static bool is_kernel(const EchInstruction *at)
     case ECH_HLO_GATHER:
     case ECH_HLO_SCATTER:
     case ECH_HLO_IOTA:
-    case ECH_HLO_SORT:
-        return true;
-    default:
-        return ech_hlo_is_elementwise((EchHlo)at->opcode);
+    case ECH_HLO_SORT: return true;
+    default: return ech_hlo_is_elementwise((EchHlo)at->opcode);
     }
 }
 
@@ -473,13 +471,10 @@ static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, un
     switch ((int)at->opcode) {
     case ECH_HLO_SLICE:
     case ECH_HLO_DYNAMIC_SLICE:
-    case ECH_HLO_GATHER:
-        return k == 0 ? MIN(whole, shape_bytes(program, user)) : whole;
+    case ECH_HLO_GATHER: return k == 0 ? MIN(whole, shape_bytes(program, user)) : whole;
     case ECH_HLO_DYNAMIC_UPDATE_SLICE:
-    case ECH_HLO_SCATTER:
-        return k == 0 ? 0 : whole;
-    case ECH_HLO_TUPLE: /* rides through */
-        return 0;
+    case ECH_HLO_SCATTER: return k == 0 ? 0 : whole;
+    case ECH_HLO_TUPLE: /* rides through */ return 0;
     case ECH_HLO_FUSION: {
         if (at->n_called == 0 || depth >= MAX_DEPTH)
             return whole;
@@ -492,8 +487,7 @@ static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, un
         }
         return whole;
     }
-    default:
-        return whole;
+    default: return whole;
     }
 }
 
@@ -525,7 +519,8 @@ static void collect(Arrays *arrays, EchId instruction)
         add_leaves(program, program->instructions[ech_program_operand(program, at, k)].shape, arrays->operands, 0);
         bool array = !program->shapes[program->instructions[ech_program_operand(program, at, k)].shape].is_tuple;
         for (guint i = before; i < arrays->operands->len; i++) {
-            EchBytes bytes = array ? bytes_read(program, instruction, k, 0) : ech_layout_padded_bytes(&g_array_index(arrays->operands, EchLayout, i), ECH_LAYOUT_DENSE);
+            EchBytes bytes =
+                array ? bytes_read(program, instruction, k, 0) : ech_layout_padded_bytes(&g_array_index(arrays->operands, EchLayout, i), ECH_LAYOUT_DENSE);
             g_array_append_val(arrays->operand_bytes, bytes);
             g_array_append_val(arrays->operand_of, k);
         }
@@ -604,7 +599,9 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
                     parameter = parameter_behind(program, operand, product->computation, 0);
                     for (unsigned level = survey.n_callers; level-- > 1 && parameter != ECH_NONE;) {
                         const EchInstruction *caller = &program->instructions[survey.callers[level]];
-                        parameter = parameter < caller->n_operands ? parameter_behind(program, ech_program_operand(program, caller, parameter), caller->computation, 0) : ECH_NONE;
+                        parameter = parameter < caller->n_operands
+                                        ? parameter_behind(program, ech_program_operand(program, caller, parameter), caller->computation, 0)
+                                        : ECH_NONE;
                     }
                     sides[side] = ECH_NONE;
                     for (guint i = 0; i < operand_of->len && sides[side] == ECH_NONE; i++)
@@ -633,13 +630,15 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
     return true;
 }
 
-bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate, EchTime *ret, bool *ret_carried)
+bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
+                             EchTime *ret, bool *ret_carried)
 {
     EchKernelCost cost, counted;
     if (!ech_program_price_kernel(program, instruction, model, false, &cost))
         return false;
     *ret = cost.time;
-    *ret_carried = own != NULL && estimate != ECH_TIME_NONE && cost.time > 0 && ech_program_price_kernel(program, instruction, own, false, &counted) && counted.time > 0;
+    *ret_carried =
+        own != NULL && estimate != ECH_TIME_NONE && cost.time > 0 && ech_program_price_kernel(program, instruction, own, false, &counted) && counted.time > 0;
     if (*ret_carried) {
         double time = (double)estimate * ((double)cost.time / (double)counted.time);
         /* No kernel moves its bytes faster than the memory: some of the compiler's estimates do. */

@@ -10,8 +10,9 @@
  * core: control, copies of their own queues (copy-start), collectives, names for data (tuple, bitcast), and custom calls that the model does not know. */
 bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret);
 
-/** The time of one instruction on a device. @model: its hardware; @own: the compiler's view of the chip it compiled for, or NULL; @estimate: the compiler's estimate on that chip, or
- * ECH_TIME_NONE. With both, the estimate is multiplied by the model's time over the time the model expects the compiler to say: the compiler knows the
- * kernel, the model how the device differs from what the compiler counts. Never less than the memory needs for the bytes. Else the model's time.
- * False where the model knows no such kernel; ret_carried: whether the estimate was used. */
-bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate, EchTime *ret, bool *ret_carried);
+/** The time of one instruction on a device. @model: its hardware; @own: the compiler's view of the chip it compiled for, or NULL; @estimate: the compiler's
+ * estimate on that chip, or ECH_TIME_NONE. With both, the estimate is multiplied by the model's time over the time the model expects the compiler to say: the
+ * compiler knows the kernel, the model how the device differs from what the compiler counts. Never less than the memory needs for the bytes. Else the model's
+ * time. False where the model knows no such kernel; ret_carried: whether the estimate was used. */
+bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
+                             EchTime *ret, bool *ret_carried);

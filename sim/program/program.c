@@ -367,13 +367,13 @@ struct EchProgramBuilder {
     GHashTable *shapes; /* GBytes (text of an array, or ids of a tuple) -> id + 1 */
 };
 
-#define GROW(builder, what)                                                                                                                              \
-    do {                                                                                                                                                  \
-        EchProgram *grown = (builder)->program;                                                                                                           \
-        if (grown->n_##what == (builder)->capacity.what) {                                                                                                \
-            (builder)->capacity.what = MAX((builder)->capacity.what * 2, 16);                                                                             \
-            grown->what = g_realloc_n(grown->what, (builder)->capacity.what, sizeof *grown->what);                                                        \
-        }                                                                                                                                                 \
+#define GROW(builder, what)                                                                                                                                    \
+    do {                                                                                                                                                       \
+        EchProgram *grown = (builder)->program;                                                                                                                \
+        if (grown->n_##what == (builder)->capacity.what) {                                                                                                     \
+            (builder)->capacity.what = MAX((builder)->capacity.what * 2, 16);                                                                                  \
+            grown->what = g_realloc_n(grown->what, (builder)->capacity.what, sizeof *grown->what);                                                             \
+        }                                                                                                                                                      \
     } while (0)
 
 EchProgramBuilder *ech_program_builder_new(const char *name)
@@ -544,8 +544,7 @@ EchId ech_program_builder_computation(EchProgramBuilder *builder, const char *na
 {
     EchProgram *p = builder->program;
     GROW(builder, computations);
-    p->computations[p->n_computations] =
-        (EchComputation){.name = name, .first = (uint32_t)p->n_instructions, .root = ECH_NONE, .caller = ECH_NONE};
+    p->computations[p->n_computations] = (EchComputation){.name = name, .first = (uint32_t)p->n_instructions, .root = ECH_NONE, .caller = ECH_NONE};
     return (EchId)p->n_computations++;
 }
 
@@ -618,8 +617,8 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     COPY_ARRAY(p, program, called);
     COPY_ARRAY(p, program, control);
     COPY_ARRAY(p, program, donations);
-    builder->capacity = (Capacity){p->n_shapes, p->n_elements, p->n_layouts, p->n_instructions, p->n_computations, p->n_operands, p->n_called, p->n_control,
-                                   p->n_donations};
+    builder->capacity =
+        (Capacity){p->n_shapes, p->n_elements, p->n_layouts, p->n_instructions, p->n_computations, p->n_operands, p->n_called, p->n_control, p->n_donations};
     for (guint i = 0; i < program->keep->len; i++)
         g_ptr_array_add(p->keep, g_bytes_ref(program->keep->pdata[i]));
     for (size_t i = 0; i < p->n_shapes; i++) {
@@ -720,8 +719,9 @@ static bool check(const EchProgram *p, GError **error)
         for (uint32_t k = 0; ok && k < instruction->n_control; k++)
             ok = p->control[instruction->first_control + k] < p->n_instructions;
         if (!ok) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: instruction %s of %s: operands must come before it in its computation, and called computations must exist",
-                        p->name, instruction->name, computation->name);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY,
+                        "%s: instruction %s of %s: operands must come before it in its computation, and called computations must exist", p->name,
+                        instruction->name, computation->name);
             return false;
         }
     }

@@ -29,48 +29,48 @@ enum { ECH_SPACE_HBM = 0, ECH_SPACE_VECTOR = 1, ECH_SPACE_FLAGS = 2, ECH_SPACE_C
 
 /** An array or a tuple; interned: equal shapes have equal ids. */
 typedef struct {
-    uint8_t dtype;             /**< EchDtype; ECH_DTYPE_TUPLE for tuples. */
+    uint8_t dtype; /**< EchDtype; ECH_DTYPE_TUPLE for tuples. */
     uint8_t is_tuple;
-    int32_t space;             /**< Memory space number; 0 for tuples. */
+    int32_t space;                      /**< Memory space number; 0 for tuples. */
     uint32_t first_element, n_elements; /**< Tuple members: shape ids in EchProgram.elements. */
-    uint32_t n_positions;      /**< Of the tree, itself included. */
-    uint32_t layout;           /**< Arrays: index into EchProgram.layouts; else ECH_NONE. */
-    uint64_t count;            /**< Array elements. */
-    EchBytes dense;            /**< Bytes without padding; a tuple's table is not counted. */
-    EchBytes bytes;            /**< As the compiler sizes it on the program's platform: padded array, or a tuple's own pointer table. */
+    uint32_t n_positions;               /**< Of the tree, itself included. */
+    uint32_t layout;                    /**< Arrays: index into EchProgram.layouts; else ECH_NONE. */
+    uint64_t count;                     /**< Array elements. */
+    EchBytes dense;                     /**< Bytes without padding; a tuple's table is not counted. */
+    EchBytes bytes;                     /**< As the compiler sizes it on the program's platform: padded array, or a tuple's own pointer table. */
 } EchShape;
 
 /** One instruction. */
 typedef struct {
-    uint16_t opcode;           /**< EchHlo; ECH_HLO_UNKNOWN keeps its text in opcode_name. */
+    uint16_t opcode; /**< EchHlo; ECH_HLO_UNKNOWN keeps its text in opcode_name. */
     uint8_t is_root;
-    uint8_t fusion_kind;       /**< 'L' kLoop, 'I' kInput, 'O' kOutput, 'C' kCustom, 0 none. */
+    uint8_t fusion_kind; /**< 'L' kLoop, 'I' kInput, 'O' kOutput, 'C' kCustom, 0 none. */
     EchId computation;
     EchId shape;
-    const char *name;          /**< Without '%'. */
-    const char *opcode_name;   /**< As the file says: "fusion", "async-start"; static or the program's. */
+    const char *name;                   /**< Without '%'. */
+    const char *opcode_name;            /**< As the file says: "fusion", "async-start"; static or the program's. */
     uint32_t first_operand, n_operands; /**< Instruction ids in EchProgram.operands. */
     uint32_t first_called, n_called;    /**< Computation ids in EchProgram.called: body/condition of a while in the order condition, body; branches in order. */
     uint32_t first_control, n_control;  /**< Control predecessors: instruction ids in EchProgram.control. */
-    uint32_t first_position;   /**< Of its positions in EchProgram.positions. */
-    int64_t number;            /**< parameter: its number. get-tuple-element: the index. constant: an integer scalar's value (valid if has_literal). */
+    uint32_t first_position;            /**< Of its positions in EchProgram.positions. */
+    int64_t number;                     /**< parameter: its number. get-tuple-element: the index. constant: an integer scalar's value (valid if has_literal). */
     uint8_t has_literal;
-    const char *attributes;    /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */
+    const char *attributes; /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */
     uint32_t attributes_n;
-    const char *op_name;       /**< metadata op_name, or NULL. */
-    const char *target;        /**< custom_call_target, or NULL. */
-    uint64_t id;               /**< HloProto: the instruction's unique id; else 0. */
-    uint32_t schedule;         /**< Derived: position in the flat schedule, or ECH_NONE. */
+    const char *op_name; /**< metadata op_name, or NULL. */
+    const char *target;  /**< custom_call_target, or NULL. */
+    uint64_t id;         /**< HloProto: the instruction's unique id; else 0. */
+    uint32_t schedule;   /**< Derived: position in the flat schedule, or ECH_NONE. */
 } EchInstruction;
 
 typedef struct {
     const char *name;
-    uint32_t first, n;         /**< Instructions [first, first + n), in schedule (file) order. */
+    uint32_t first, n; /**< Instructions [first, first + n), in schedule (file) order. */
     EchId root;
-    EchId caller;              /**< Derived: the instruction that runs it in the flat schedule, or ECH_NONE. */
-    uint32_t begin, end;       /**< Derived: span in the flat schedule, half-open; begin == end when it is not in it. */
-    const char *thread;        /**< Execution thread, or NULL for main. */
-    uint32_t loop_depth;       /**< Derived: while loops around it. */
+    EchId caller;        /**< Derived: the instruction that runs it in the flat schedule, or ECH_NONE. */
+    uint32_t begin, end; /**< Derived: span in the flat schedule, half-open; begin == end when it is not in it. */
+    const char *thread;  /**< Execution thread, or NULL for main. */
+    uint32_t loop_depth; /**< Derived: while loops around it. */
 } EchComputation;
 
 /** A place that holds a value. */
@@ -88,21 +88,21 @@ typedef struct {
 /** What one position of one instruction defines (derived). */
 typedef struct {
     EchPosition defined;
-    uint8_t is_phi;            /**< Born by a loop: parameter of a body or condition, or the loop's result. */
+    uint8_t is_phi; /**< Born by a loop: parameter of a body or condition, or the loop's result. */
     int32_t space;
     EchBytes bytes;
     uint32_t first_holder, n_holders; /**< EchProgram.holders: all positions with this value, its definition first. */
     uint32_t first_use, n_uses;       /**< EchProgram.uses, in flat-schedule order. */
-    int64_t start, end;        /**< Live range in flat-schedule positions, both inclusive; -1, -1 where it is not in the flat schedule. */
-    int64_t natural_end;       /**< The end before values of one buffer were made to follow each other; -1 likewise. */
+    int64_t start, end;               /**< Live range in flat-schedule positions, both inclusive; -1, -1 where it is not in the flat schedule. */
+    int64_t natural_end;              /**< The end before values of one buffer were made to follow each other; -1 likewise. */
     EchId buffer;
-    uint32_t order;            /**< The rank that stands for XLA's value id in ties. */
+    uint32_t order; /**< The rank that stands for XLA's value id in ties. */
 } EchValue;
 
 /** Values that must share one place (derived). */
 typedef struct {
-    uint32_t first_value, n_values;   /**< EchProgram.buffer_values */
-    EchBytes bytes;            /**< The largest. */
+    uint32_t first_value, n_values; /**< EchProgram.buffer_values */
+    EchBytes bytes;                 /**< The largest. */
     int32_t space;
     uint8_t live_out, is_parameter, is_constant, is_tuple, in_flat;
 } EchValueBuffer;
@@ -112,13 +112,13 @@ typedef struct {
     EchBytes bytes;
     int32_t space;
     uint8_t is_parameter, is_constant, is_thread_local, is_live_out, is_tuple, is_temp;
-    int64_t parameter;         /**< Parameter number, or -1. */
+    int64_t parameter;                   /**< Parameter number, or -1. */
     uint32_t first_assigned, n_assigned; /**< EchProgramAssignment.assigned */
 } EchAllocation;
 
 /** A value inside an allocation. */
 typedef struct {
-    EchId value;               /**< ECH_NONE if the file names one that the program does not have. */
+    EchId value; /**< ECH_NONE if the file names one that the program does not have. */
     EchBytes offset, bytes;
 } EchAssigned;
 
@@ -128,15 +128,15 @@ typedef struct {
     size_t n_allocations;
     EchAssigned *assigned;
     size_t n_assigned;
-    bool made;                 /**< By echelon's own rules. */
-    EchBytes peak;             /**< peak_memory_in_bytes; 0 where unknown. */
+    bool made;     /**< By echelon's own rules. */
+    EchBytes peak; /**< peak_memory_in_bytes; 0 where unknown. */
     /** Per memory space: size and largest live sum of its heap. heaps[n_heaps], ascending space. */
     struct EchHeapFigures {
         int32_t space;
         EchBytes allocation_bytes, peak_live_bytes;
-    } *heaps;
+    } * heaps;
     size_t n_heaps;
-    bool fell_back;            /**< The first choice of algorithm did not fit the limit. */
+    bool fell_back; /**< The first choice of algorithm did not fit the limit. */
 } EchProgramAssignment;
 
 /** input_output_alias: output position (pre-order in the entry root's shape) and the parameter position it shares with. */
@@ -149,22 +149,22 @@ typedef struct {
 
 /** What an instruction costs the chip, counted from its shape and, for a fusion, its body (see ech_program_work). */
 typedef struct {
-    uint64_t matrix;           /**< Operations of dots and convolutions (a multiply-add is two). */
-    uint64_t vector;           /**< Element-wise and reduction operations. */
+    uint64_t matrix; /**< Operations of dots and convolutions (a multiply-add is two). */
+    uint64_t vector; /**< Element-wise and reduction operations. */
     uint64_t transcendental;
     uint8_t matrix_dtype, vector_dtype; /**< EchDtype of the inputs. */
 } EchHloWork;
 
 /** What a fusion's body does with one of its parameters. */
 typedef struct {
-    EchBytes sliced;           /**< Bytes of slices taken of it. */
-    bool whole;                /**< Some user reads all of it. */
+    EchBytes sliced; /**< Bytes of slices taken of it. */
+    bool whole;      /**< Some user reads all of it. */
 } EchTouched;
 
 /** A computation as a body: its own work, callees included, counted once. */
 typedef struct {
     EchHloWork work;
-    EchTouched *parameters;    /**< parameters[n_parameters] of a fusion's body; else NULL. */
+    EchTouched *parameters; /**< parameters[n_parameters] of a fusion's body; else NULL. */
     uint32_t n_parameters;
     uint8_t state;
     bool touched;
@@ -174,8 +174,8 @@ typedef struct EchProgram {
     gatomicrefcount refs;
     const char *name;
     EchPlatform platform;
-    EchBytes tuple_granule;    /**< Of a tuple's table: 8 bytes a member on GPU (granule 8); TPU: 1024, 512 or 32 by chip. */
-    const char *chip;          /**< Device name the sizes hold for ("tpu-v5e"), or NULL where it was not needed or not known. */
+    EchBytes tuple_granule; /**< Of a tuple's table: 8 bytes a member on GPU (granule 8); TPU: 1024, 512 or 32 by chip. */
+    const char *chip;       /**< Device name the sizes hold for ("tpu-v5e"), or NULL where it was not needed or not known. */
     bool scheduled;
     uint32_t replicas, partitions; /**< As the module says; 1 where it does not. */
     EchId entry;
@@ -188,10 +188,10 @@ typedef struct EchProgram {
     EchDonation *donations;
     size_t n_shapes, n_elements, n_layouts, n_instructions, n_computations, n_operands, n_called, n_control, n_donations;
     /* derived */
-    EchBody *bodies;           /**< bodies[n_computations] */
-    EchId *flat;               /**< flat[n_flat]: instruction ids, the flat schedule. */
+    EchBody *bodies; /**< bodies[n_computations] */
+    EchId *flat;     /**< flat[n_flat]: instruction ids, the flat schedule. */
     size_t n_flat;
-    EchId *positions;          /**< positions[n_positions]: value held by each position of each instruction, or ECH_NONE (fusion bodies). */
+    EchId *positions; /**< positions[n_positions]: value held by each position of each instruction, or ECH_NONE (fusion bodies). */
     size_t n_positions;
     EchValue *values;
     EchPosition *holders;
@@ -201,7 +201,7 @@ typedef struct EchProgram {
     size_t n_values, n_holders, n_uses, n_buffers;
     EchProgramAssignment *assignment; /**< NULL until read or made. */
     const char *assignment_source;    /**< "inside the program", a path, or "made by echelon"; NULL while there is none. */
-    GPtrArray *keep;           /**< GBytes that strings point into. */
+    GPtrArray *keep;                  /**< GBytes that strings point into. */
     GStringChunk *strings;
 } EchProgram;
 
@@ -214,7 +214,15 @@ const char *ech_hlo_name(EchHlo opcode);
 /** Opcode by name; ECH_HLO_UNKNOWN for a new one. */
 EchHlo ech_hlo_parse(const char *name, size_t length);
 /** What kind of work an opcode is. */
-typedef enum { ECH_CLASS_OTHER, ECH_CLASS_ELEMENTWISE, ECH_CLASS_DATA, ECH_CLASS_CONTROL, ECH_CLASS_MATRIX, ECH_CLASS_REDUCE, ECH_CLASS_COLLECTIVE } EchHloClass;
+typedef enum {
+    ECH_CLASS_OTHER,
+    ECH_CLASS_ELEMENTWISE,
+    ECH_CLASS_DATA,
+    ECH_CLASS_CONTROL,
+    ECH_CLASS_MATRIX,
+    ECH_CLASS_REDUCE,
+    ECH_CLASS_COLLECTIVE
+} EchHloClass;
 EchHloClass ech_hlo_class(EchHlo opcode);
 bool ech_hlo_is_elementwise(EchHlo opcode);
 /** 1 for a transcendental element function (exp, tanh, sqrt...), else 0. */
@@ -317,8 +325,8 @@ bool ech_program_set_chip(EchProgram *program, const char *device_name, GError *
 typedef struct {
     EchBytes argument, output, temp, alias;
     EchBytes host_argument, host_output, host_temp, host_alias;
-    EchBytes constant;         /**< Constants in space 0 (not in any of the above). */
-    EchBytes peak;             /**< peak_memory_in_bytes; 0 where unknown. */
+    EchBytes constant; /**< Constants in space 0 (not in any of the above). */
+    EchBytes peak;     /**< peak_memory_in_bytes; 0 where unknown. */
 } EchMemoryAnalysis;
 /** From the program's assignment; all zero without one. */
 EchMemoryAnalysis ech_program_memory_analysis(const EchProgram *program);
@@ -327,14 +335,15 @@ EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space);
 
 struct EchDevice;
 typedef struct {
-    uint64_t loop_trips;       /**< Trip count of loops that tell none; 0 means 1. */
+    uint64_t loop_trips; /**< Trip count of loops that tell none; 0 means 1. */
     /** Prices kernels of TPU programs for this device with echelon's kernel model; the trace's property "estimates_for" names it. Where the program
      * carries the compiler's estimate, that is multiplied by the model's time on this device over the time the model expects the compiler to say
      * (its origin stays known; "estimates_scaled_from" names the compiler's device where the two differ); else the model's time stands (origin
      * inferred). NULL keeps the compiler's own estimates as they are. Borrowed. */
     const struct EchDevice *price_on;
-    bool price_by_model;       /**< With @price_on: the model's time even where the program carries an estimate. */
+    bool price_by_model; /**< With @price_on: the model's time even where the program carries an estimate. */
 } EchLowerOptions;
 /** The trace of a program: buffers with fixed offsets where there is an assignment, kernels, copies, loops. @device may be NULL (then no
  * estimates in picoseconds, and memories get their usual names). Remarks about what was inferred go to @diag. */
-EchTrace *ech_program_lower(const EchProgram *program, const struct EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchTrace *ech_program_lower(const EchProgram *program, const struct EchDevice *device, const EchLowerOptions *options, EchDiag *diag,
+                            GError **error) G_GNUC_WARN_UNUSED_RESULT;

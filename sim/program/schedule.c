@@ -189,10 +189,12 @@ EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **er
     ech_diag_note(diag, "schedules_of_our_own", 1);
     const char *name = better ? "what frees most bytes first" : "the file's";
     if (before == after)
-        ech_diag_remark(diag, "the module is not scheduled: its order is echelon's (%s, %s at the peak), without the compiler's fusions and prefetches", name, kept);
+        ech_diag_remark(diag, "the module is not scheduled: its order is echelon's (%s, %s at the peak), without the compiler's fusions and prefetches", name,
+                        kept);
     else
-        ech_diag_remark(diag, "the module is not scheduled: its order is echelon's (%s, %s at the peak; %s would need %s), without the compiler's fusions and prefetches", name,
-                        kept, better ? "the file's" : "what frees most bytes first", other);
+        ech_diag_remark(
+            diag, "the module is not scheduled: its order is echelon's (%s, %s at the peak; %s would need %s), without the compiler's fusions and prefetches",
+            name, kept, better ? "the file's" : "what frees most bytes first", other);
     if (!better) {
         ech_program_unref(listed);
         return ech_program_ref(program);

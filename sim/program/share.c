@@ -53,9 +53,9 @@ typedef struct {
     const EchComputation *body;
     GArray **users; /* per instruction of the body: EchId of users */
     const EchInstruction *fusion;
-    EchId output;   /* the wanted output inside the body */
-    EchId real;     /* behind a bitcast */
-    EchId hero;     /* reduce that may be reached, or ECH_NONE */
+    EchId output; /* the wanted output inside the body */
+    EchId real;   /* behind a bitcast */
+    EchId hero;   /* reduce that may be reached, or ECH_NONE */
 } Walk;
 
 static bool is_output(const EchProgram *p, const EchComputation *body, EchId i)

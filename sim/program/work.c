@@ -117,8 +117,8 @@ static int64_t floor_div(int64_t a, int64_t b)
 static uint64_t valid_positions(const WindowDim *dim, int64_t input, int64_t output)
 {
     enum { MAX_WINDOW = 1 << 20, BIG = 1 << 30 };
-    if (input <= 0 || output <= 0 || dim->size <= 0 || dim->size > MAX_WINDOW || input > BIG || output > BIG || dim->stride > BIG || dim->lhs > BIG || dim->rhs > BIG ||
-        dim->low > BIG || dim->low < -BIG)
+    if (input <= 0 || output <= 0 || dim->size <= 0 || dim->size > MAX_WINDOW || input > BIG || output > BIG || dim->stride > BIG || dim->lhs > BIG ||
+        dim->rhs > BIG || dim->low > BIG || dim->low < -BIG)
         return 0;
     int64_t last = (input - 1) * dim->lhs, total = 0, step = dim->lhs / gcd(dim->stride, dim->lhs);
     for (int64_t k = 0; k < dim->size; k++) {
@@ -171,7 +171,8 @@ static uint64_t convolution_work(const EchProgram *p, EchId id)
             continue;
         const char *at = memchr(output_labels, labels[d], output->rank);
         if (at)
-            work = mul(work, valid_positions(&window[spatial], (int64_t)MIN(input->dims[d], INT32_MAX), (int64_t)MIN(output->dims[at - output_labels], INT32_MAX)));
+            work = mul(work,
+                       valid_positions(&window[spatial], (int64_t)MIN(input->dims[d], INT32_MAX), (int64_t)MIN(output->dims[at - output_labels], INT32_MAX)));
     }
     return work;
 }
@@ -278,9 +279,7 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
         count = mul(mul(count_of(p, id), size > 1 ? size - 1 : 1), reducer_work(p, i));
         break;
     }
-    case ECH_HLO_SCATTER:
-        count = i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0;
-        break;
+    case ECH_HLO_SCATTER: count = i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0; break;
     case ECH_HLO_SORT: {
         uint64_t n = i->n_operands > 0 ? count_of(p, ech_program_operand(p, i, 0)) : 0;
         count = mul(n, log2_ceil(n));
@@ -378,7 +377,8 @@ static void touch_parameters(const EchProgram *p, EchId computation, EchTouched 
             if (from == ECH_NONE || ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE || i->opcode == ECH_HLO_CUSTOM_CALL)
                 continue;
             EchBytes full = all_bytes(p, p->instructions[ech_program_operand(p, i, k)].shape);
-            EchBytes bytes = inner ? (k >= inner->n_parameters || inner->parameters[k].whole ? full : inner->parameters[k].sliced) : plain_operand_bytes(p, id, k);
+            EchBytes bytes =
+                inner ? (k >= inner->n_parameters || inner->parameters[k].whole ? full : inner->parameters[k].sliced) : plain_operand_bytes(p, id, k);
             if (bytes >= full && bytes > 0)
                 touched[from].whole = true;
             else
@@ -397,7 +397,8 @@ static bool visit_body(EchProgram *p, EchId computation, unsigned depth, GError 
     if (body->state == BODY_DONE)
         return true;
     if (body->state == BODY_OPEN || depth > MAX_BODY_DEPTH) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: computation %s calls itself, or calls are nested more than %d deep", p->name, c->name, MAX_BODY_DEPTH);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: computation %s calls itself, or calls are nested more than %d deep", p->name, c->name,
+                    MAX_BODY_DEPTH);
         return false;
     }
     body->state = BODY_OPEN;
@@ -653,7 +654,8 @@ static bool trips_from_induction(const EchProgram *p, const EchInstruction *loop
     const char *direction = ech_program_attribute(&p->instructions[compare], "direction", &n);
     if (!direction || n != 2)
         return false;
-    Form left = evaluate(&e, ech_program_operand(p, &p->instructions[compare], 0), frame), right = evaluate(&e, ech_program_operand(p, &p->instructions[compare], 1), frame);
+    Form left = evaluate(&e, ech_program_operand(p, &p->instructions[compare], 0), frame),
+         right = evaluate(&e, ech_program_operand(p, &p->instructions[compare], 1), frame);
     char first = direction[0], second = direction[1];
     /* Put the induction variable on the left: it is the side that the body changes. */
     for (unsigned side = 0; side < 2; side++) {

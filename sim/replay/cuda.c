@@ -16,7 +16,8 @@ const EchParam ech_cuda_params[] = {
     {"warmups", ECH_PARAM_U64, offsetof(EchCudaOptions, warmups), "2", NULL, "1000", NULL, "replays before those that count"},
     {"repeats", ECH_PARAM_U64, offsetof(EchCudaOptions, repeats), "10", "1", "10000", NULL, "replays measured"},
     {"alloc", ECH_PARAM_ENUM, offsetof(EchCudaOptions, alloc), "auto", NULL, NULL, alloc_names,
-     "who allocates: cuMemAlloc, cuMemAllocAsync, the driver's virtual memory, or an allocator of ours over an arena; auto: the trace's own offsets in one block, else malloc"},
+     "who allocates: cuMemAlloc, cuMemAllocAsync, the driver's virtual memory, or an allocator of ours over an arena; auto: the trace's own offsets in one "
+     "block, else malloc"},
     {"allocator", ECH_PARAM_STRING, offsetof(EchCudaOptions, allocator), NULL, NULL, NULL, NULL, "allocator of the arena"},
     {"release_threshold", ECH_PARAM_BYTES, offsetof(EchCudaOptions, release_threshold), "0", NULL, NULL, NULL, "bytes the driver's pool keeps"},
     {"graph", ECH_PARAM_BOOL, offsetof(EchCudaOptions, graph), "false", NULL, NULL, NULL, "replay as one CUDA graph"},
@@ -35,7 +36,7 @@ typedef struct {
     uint64_t offset;     /* In the block of its memory, where fixed */
     EchBytes mapped;     /* alloc=vmm: bytes of the mapping */
     unsigned long long physical;
-    uint32_t range; /* alloc=arena: the allocator's id of what it was given */
+    uint32_t range;                                      /* alloc=arena: the allocator's id of what it was given */
     uint8_t is_host, pinned, written, live, fixed, kept; /* kept: host memory that lives from set-up to the end */
 } Place;
 
@@ -74,7 +75,7 @@ typedef struct {
     Instances *instances;
     bool *needed; /* Ops that another queue waits for: their end needs an event in graph mode too */
     EchCuEvent base;
-    EchCuEvent *done;    /* Per stream, for the end of a replay */
+    EchCuEvent *done;     /* Per stream, for the end of a replay */
     EchCuPointer scratch; /* Traffic of kernels without buffers, and of copies without buffers: two halves */
     EchBytes scratch_bytes;
     void *host_scratch;
@@ -96,12 +97,12 @@ typedef struct {
     EchCudaRun *run;
     GArray **durations; /* Per op: EchTime, one a repeat */
     GArray **starts;
-    GArray *marks;     /* EchCuEvent: begins and ends of loops, in order of issue; made once and used again in every replay */
-    guint n_marks;     /* Of this replay */
-    bool timed;        /* This replay records events around every op; the others only where queues wait, for the makespan */
-    double fitting;    /* Above 0: the trace did not fit, and would at this scale */
-    EchTime gap;       /* Between two events with nothing between them: taken off what is measured of an op */
-    uint64_t n_replays; /* Done */
+    GArray *marks;                  /* EchCuEvent: begins and ends of loops, in order of issue; made once and used again in every replay */
+    guint n_marks;                  /* Of this replay */
+    bool timed;                     /* This replay records events around every op; the others only where queues wait, for the makespan */
+    double fitting;                 /* Above 0: the trace did not fit, and would at this scale */
+    EchTime gap;                    /* Between two events with nothing between them: taken off what is measured of an op */
+    uint64_t n_replays;             /* Done */
     uint64_t issued, issued_before; /* Instances of this replay, and of the one before */
 } Engine;
 
@@ -222,8 +223,9 @@ static bool give_host(Engine *e, void *host, bool pinned, GError **error)
     return true;
 }
 
-/* Before an allocation. What was freed and has passed goes back to the allocator; so does what the queue that asks now has freed itself, since it runs in order. Where others have freed,
- * the host first waits for the asking queue, so that the memory is as it is when the queue comes here: allocation coupled to the GPU's time. */
+/* Before an allocation. What was freed and has passed goes back to the allocator; so does what the queue that asks now has freed itself, since it runs in
+ * order. Where others have freed, the host first waits for the asking queue, so that the memory is as it is when the queue comes here: allocation coupled to
+ * the GPU's time. */
 static bool settle_frees(Engine *e, EchId queue, GError **error)
 {
     bool others = false;
@@ -245,7 +247,8 @@ static bool settle_frees(Engine *e, EchId queue, GError **error)
         }
         if (state == 0)
             continue;
-        if (freed->range != ECH_NONE && freed->released && freed->queue != queue && !CU(e, stream_wait, "waiting for freed memory", error, e->streams[queue], freed->end, 0))
+        if (freed->range != ECH_NONE && freed->released && freed->queue != queue &&
+            !CU(e, stream_wait, "waiting for freed memory", error, e->streams[queue], freed->end, 0))
             return false;
         g_array_index(e->freed, Freed, kept++) = *freed;
     }
@@ -444,7 +447,8 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuSt
             ech_cuda_gemm_bytes(&gemm, &inputs, &output);
         if (MAX(inputs, output) <= e->scratch_bytes / 2) {
             e->run->by_blas += 1;
-            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, e->scratch, e->scratch + e->scratch_bytes / 2, e->workspace, e->workspace_bytes, stream, error);
+            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, e->scratch, e->scratch + e->scratch_bytes / 2, e->workspace, e->workspace_bytes, stream,
+                                       error);
         }
     }
     if (on_matrix) {
@@ -610,14 +614,16 @@ static bool issue_op(Engine *e, EchId at, GError **error)
     const EchOp *op = &ech_trace_ops(e->trace)[at];
     EchCuStream stream = e->streams[op->queue];
     if (++e->issued > e->options->max_ops) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "more than %" G_GUINT64_FORMAT " op instances; expected max_ops to allow them", e->options->max_ops);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "more than %" G_GUINT64_FORMAT " op instances; expected max_ops to allow them",
+                    e->options->max_ops);
         return false;
     }
     if (!wait_for(e, at, error))
         return false;
     switch ((EchOpKind)op->kind) {
     case ECH_OP_ALLOC: return (e->options->graph || (place_buffer(e, op->target, op->queue, error) && note_memory(e, error))) && mark_end(e, at, stream, error);
-    case ECH_OP_FREE: return (e->options->graph || e->places[op->target].kept || free_buffer(e, op->target, op->queue, error)) && mark_end(e, at, stream, error);
+    case ECH_OP_FREE:
+        return (e->options->graph || e->places[op->target].kept || free_buffer(e, op->target, op->queue, error)) && mark_end(e, at, stream, error);
     case ECH_OP_KERNEL:
     case ECH_OP_COPY:
     case ECH_OP_COLLECTIVE:
@@ -850,8 +856,9 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
         /* A capture must be ended even if issuing failed; the first error is the one to tell. */
         EchCuResult ended = e->cu->capture_end(e->streams[0], &graph);
         ok = ok && ech_cuda_check(e->cu, ended, "cuStreamEndCapture", "capturing a graph", error) &&
-             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && head_start(e, error) && CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) &&
-             CU(e, graph_launch, "launching a graph", error, exec, e->streams[0]) && CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) &&
+             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && head_start(e, error) &&
+             CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) && CU(e, graph_launch, "launching a graph", error, exec, e->streams[0]) &&
+             CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) &&
              CU(e, event_synchronize, "waiting for a graph", error, e->done[0]) && elapsed(e, e->base, e->done[0], &makespan, error);
         if (exec)
             e->cu->graph_exec_destroy(exec);
@@ -1006,7 +1013,8 @@ static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
         if (op->kind == ECH_OP_ALLOC && !p->is_host)
             *ret_total = ech_bytes_add(*ret_total, buffers[op->target].bytes);
         /* Where several queues allocate and free, the host waits for them; see settle_frees. */
-        e->synchronous |= p->is_host || stops || ((e->options->alloc == ECH_CUDA_ALLOC_ARENA || e->options->alloc == ECH_CUDA_ALLOC_ASYNC) && queue != ECH_NONE && queue != op->queue);
+        e->synchronous |= p->is_host || stops ||
+                          ((e->options->alloc == ECH_CUDA_ALLOC_ARENA || e->options->alloc == ECH_CUDA_ALLOC_ASYNC) && queue != ECH_NONE && queue != op->queue);
         queue = op->queue;
         if (p->is_host)
             continue;
@@ -1075,7 +1083,9 @@ static bool plan_memory(Engine *e, GError **error)
     if (wanted > room) {
         e->fitting = 0.98 * (double)room / (double)wanted;
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT " free; expected less, or scale=true (--cuda scale=true)", wanted, room);
+                    "the trace needs %" G_GUINT64_FORMAT " bytes of device memory, the GPU has %" G_GUINT64_FORMAT
+                    " free; expected less, or scale=true (--cuda scale=true)",
+                    wanted, room);
         return false;
     }
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++)
@@ -1121,7 +1131,8 @@ static bool check_gpu(const Engine *e, GError **error)
 {
     bool lacks_vmm = e->options->alloc == ECH_CUDA_ALLOC_VMM && !e->gpu.has_vmm, lacks_pools = e->options->alloc == ECH_CUDA_ALLOC_ASYNC && !e->gpu.has_pools;
     if (lacks_vmm || lacks_pools)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no %s; expected another alloc", e->gpu.name, lacks_vmm ? "virtual memory management" : "memory pools");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no %s; expected another alloc", e->gpu.name,
+                    lacks_vmm ? "virtual memory management" : "memory pools");
     return !lacks_vmm && !lacks_pools;
 }
 
@@ -1249,7 +1260,8 @@ static bool replay_all(Engine *e, GError **error)
 }
 
 /* @ret_fitting: above 0 where the trace does not fit, and would at this scale. */
-static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, double *ret_fitting, GError **error)
+static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, double *ret_fitting,
+                          GError **error)
 {
     size_t n_ops = ech_trace_n_ops(trace), n_queues = MAX(ech_trace_n_queues(trace), 1);
     Engine e = {.trace = trace, .options = options, .cu = ech_cuda_driver(error)};

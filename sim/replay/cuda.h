@@ -45,16 +45,16 @@ EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, cons
 /** What was measured of one op of the trace (its instances together). Medians over the repeats, each of which is two replays: one for the makespan, with events
  * only where queues wait for each other, and one with events around every op, what two events cost alone taken off. */
 typedef struct {
-    EchTime start;    /**< First instance, since the replay's start; ECH_TIME_NONE where not measured. */
-    EchTime duration; /**< Sum over instances. */
+    EchTime start;     /**< First instance, since the replay's start; ECH_TIME_NONE where not measured. */
+    EchTime duration;  /**< Sum over instances. */
     EchTime low, high; /**< 95 % confidence interval of the duration's median. */
     uint64_t instances;
 } EchCudaOp;
 
 typedef struct {
-    EchCudaOp *ops;         /**< ops[n_ops of the trace] */
+    EchCudaOp *ops; /**< ops[n_ops of the trace] */
     size_t n_ops;
-    EchTime *makespans;     /**< makespans[n_makespans]: one a repeat, in order. */
+    EchTime *makespans; /**< makespans[n_makespans]: one a repeat, in order. */
     size_t n_makespans;
     EchTime makespan;       /**< Median. */
     EchTime low, high;      /**< 95 % confidence interval of the median (order statistics). */
@@ -70,9 +70,9 @@ typedef struct {
     EchDiag *diag;
 } EchCudaRun;
 
-/** Replays @trace on a GPU. @device prices kernels (what bounds them), @reference as in ech_prices_new. ECH_ERROR_BACKEND: no driver, no GPU, a call failed (every
- * return code is checked and everything is released); ECH_ERROR_UNSUPPORTED: too large, too many ops. */
-EchCudaRun *ech_cuda_replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options, GError **error)
-    G_GNUC_WARN_UNUSED_RESULT;
+/** Replays @trace on a GPU. @device prices kernels (what bounds them), @reference as in ech_prices_new. ECH_ERROR_BACKEND: no driver, no GPU, a call failed
+ * (every return code is checked and everything is released); ECH_ERROR_UNSUPPORTED: too large, too many ops. */
+EchCudaRun *ech_cuda_replay(EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchCudaOptions *options,
+                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_cuda_run_free(EchCudaRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaRun, ech_cuda_run_free)

@@ -14,18 +14,19 @@ static bool load(EchCuBlas *blas, GError **error)
     for (size_t i = 0; !name && !library && i < G_N_ELEMENTS(names); i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no cuBLAS here: expected %s among the system's libraries", name && *name ? name : "libcublas.so.11 to .13");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no cuBLAS here: expected %s among the system's libraries",
+                    name && *name ? name : "libcublas.so.11 to .13");
         return false;
     }
-#define ECH_CUBLAS_LOAD(member, symbol, parameters)                                                                                                  \
-    {                                                                                                                                                \
-        void *found = dlsym(library, #symbol);                                                                                                       \
-        if (!found) {                                                                                                                                \
-            g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "cuBLAS has no %s; expected version 11.3 or newer", #symbol);                           \
-            dlclose(library);                                                                                                                        \
-            return false;                                                                                                                            \
-        }                                                                                                                                            \
-        memcpy(&blas->member, &found, sizeof found);                                                                                                 \
+#define ECH_CUBLAS_LOAD(member, symbol, parameters)                                                                                                            \
+    {                                                                                                                                                          \
+        void *found = dlsym(library, #symbol);                                                                                                                 \
+        if (!found) {                                                                                                                                          \
+            g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "cuBLAS has no %s; expected version 11.3 or newer", #symbol);                                     \
+            dlclose(library);                                                                                                                                  \
+            return false;                                                                                                                                      \
+        }                                                                                                                                                      \
+        memcpy(&blas->member, &found, sizeof found);                                                                                                           \
     }
     ECH_CUBLAS_FUNCTIONS(ECH_CUBLAS_LOAD)
 #undef ECH_CUBLAS_LOAD
@@ -81,7 +82,8 @@ void ech_cuda_gemm_bytes(const EchGemm *gemm, EchBytes *ret_inputs, EchBytes *re
 {
     const GemmType *type = gemm_type((EchDtype)gemm->dtype);
     EchBytes element = ech_dtype_bits((EchDtype)gemm->dtype) / 8, batch = (EchBytes)gemm->batch;
-    *ret_inputs = batch * (ech_round_up((EchBytes)gemm->m * (EchBytes)gemm->k * element, 256) + ech_round_up((EchBytes)gemm->k * (EchBytes)gemm->n * element, 256));
+    *ret_inputs =
+        batch * (ech_round_up((EchBytes)gemm->m * (EchBytes)gemm->k * element, 256) + ech_round_up((EchBytes)gemm->k * (EchBytes)gemm->n * element, 256));
     *ret_output = batch * (EchBytes)gemm->m * (EchBytes)gemm->n * (EchBytes)(type ? type->output_bytes : 0);
 }
 
@@ -169,9 +171,9 @@ bool ech_cuda_gemm_issue(const EchCuBlas *blas, EchCuBlasHandle handle, const Ec
     /* 8-bit integers only come as transposed times plain. */
     bool transposed = type->dtype == ECH_DTYPE_S8;
     for (uint64_t i = 0; i < gemm->times; i++) {
-        int status = blas->gemm(handle, transposed, 0, gemm->m, gemm->n, gemm->k, one, (const void *)(uintptr_t)inputs, type->input, transposed ? gemm->k : gemm->m, a,
-                                (const void *)(uintptr_t)second, type->input, gemm->k, b, zero, (void *)(uintptr_t)output, type->output, gemm->m, c, gemm->batch,
-                                type->compute, -1);
+        int status = blas->gemm(handle, transposed, 0, gemm->m, gemm->n, gemm->k, one, (const void *)(uintptr_t)inputs, type->input,
+                                transposed ? gemm->k : gemm->m, a, (const void *)(uintptr_t)second, type->input, gemm->k, b, zero, (void *)(uintptr_t)output,
+                                type->output, gemm->m, c, gemm->batch, type->compute, -1);
         if (!ech_cuda_blas_check(status, "cublasGemmStridedBatchedEx", "multiplying matrices", error))
             return false;
     }

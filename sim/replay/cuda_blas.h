@@ -11,16 +11,16 @@
 typedef struct EchCuBlasOpaque *EchCuBlasHandle;
 
 /* ECH_CUBLAS(result, member, symbol, parameters): every function in use. */
-#define ECH_CUBLAS_FUNCTIONS(X)                                                                                                                      \
-    X(create, cublasCreate_v2, (EchCuBlasHandle * ret))                                                                                              \
-    X(destroy, cublasDestroy_v2, (EchCuBlasHandle handle))                                                                                           \
-    X(version, cublasGetVersion_v2, (EchCuBlasHandle handle, int *ret))                                                                              \
-    X(set_stream, cublasSetStream_v2, (EchCuBlasHandle handle, EchCuStream stream))                                                                  \
-    X(set_workspace, cublasSetWorkspace_v2, (EchCuBlasHandle handle, void *workspace, size_t bytes))                                                 \
-    X(gemm, cublasGemmStridedBatchedEx,                                                                                                              \
-      (EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,         \
-       long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc,                   \
-       long long stride_c, int batch, int compute, int algorithm))
+#define ECH_CUBLAS_FUNCTIONS(X)                                                                                                                                \
+    X(create, cublasCreate_v2, (EchCuBlasHandle * ret))                                                                                                        \
+    X(destroy, cublasDestroy_v2, (EchCuBlasHandle handle))                                                                                                     \
+    X(version, cublasGetVersion_v2, (EchCuBlasHandle handle, int *ret))                                                                                        \
+    X(set_stream, cublasSetStream_v2, (EchCuBlasHandle handle, EchCuStream stream))                                                                            \
+    X(set_workspace, cublasSetWorkspace_v2, (EchCuBlasHandle handle, void *workspace, size_t bytes))                                                           \
+    X(gemm, cublasGemmStridedBatchedEx,                                                                                                                        \
+      (EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,                   \
+       long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc, long long stride_c,         \
+       int batch, int compute, int algorithm))
 
 typedef struct {
 #define ECH_CUBLAS_MEMBER(member, symbol, parameters) int(*member) parameters;

@@ -13,15 +13,15 @@ static bool load(EchCuDriver *driver, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no NVIDIA driver here: %s", dlerror());
         return false;
     }
-#define ECH_CU_LOAD(member, symbol, parameters)                                                                                                      \
-    {                                                                                                                                                \
-        void *found = dlsym(library, #symbol);                                                                                                       \
-        if (!found) {                                                                                                                                \
-            g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "the NVIDIA driver has no %s; expected CUDA 11.4 or newer", #symbol);                     \
-            dlclose(library);                                                                                                                        \
-            return false;                                                                                                                            \
-        }                                                                                                                                            \
-        memcpy(&driver->member, &found, sizeof found);                                                                                               \
+#define ECH_CU_LOAD(member, symbol, parameters)                                                                                                                \
+    {                                                                                                                                                          \
+        void *found = dlsym(library, #symbol);                                                                                                                 \
+        if (!found) {                                                                                                                                          \
+            g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "the NVIDIA driver has no %s; expected CUDA 11.4 or newer", #symbol);                             \
+            dlclose(library);                                                                                                                                  \
+            return false;                                                                                                                                      \
+        }                                                                                                                                                      \
+        memcpy(&driver->member, &found, sizeof found);                                                                                                         \
     }
     ECH_CU_FUNCTIONS(ECH_CU_LOAD)
 #undef ECH_CU_LOAD

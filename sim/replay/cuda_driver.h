@@ -70,63 +70,63 @@ typedef struct {
 } EchCuAccess;
 
 /* ECH_CU(result, member, symbol, parameters): every driver function in use. */
-#define ECH_CU_FUNCTIONS(X)                                                                                                                          \
-    X(init, cuInit, (unsigned flags))                                                                                                                \
-    X(driver_version, cuDriverGetVersion, (int *ret))                                                                                                \
-    X(device_count, cuDeviceGetCount, (int *ret))                                                                                                    \
-    X(device_get, cuDeviceGet, (EchCuDevice *ret, int ordinal))                                                                                      \
-    X(device_name, cuDeviceGetName, (char *ret, int length, EchCuDevice device))                                                                     \
-    X(device_total_memory, cuDeviceTotalMem_v2, (size_t * ret, EchCuDevice device))                                                                  \
-    X(device_attribute, cuDeviceGetAttribute, (int *ret, int attribute, EchCuDevice device))                                                         \
-    X(context_retain, cuDevicePrimaryCtxRetain, (EchCuContext * ret, EchCuDevice device))                                                            \
-    X(context_release, cuDevicePrimaryCtxRelease_v2, (EchCuDevice device))                                                                           \
-    X(context_set, cuCtxSetCurrent, (EchCuContext context))                                                                                          \
-    X(context_synchronize, cuCtxSynchronize, (void))                                                                                                 \
-    X(memory_info, cuMemGetInfo_v2, (size_t * ret_free, size_t *ret_total))                                                                          \
-    X(allocate, cuMemAlloc_v2, (EchCuPointer * ret, size_t bytes))                                                                                   \
-    X(release, cuMemFree_v2, (EchCuPointer pointer))                                                                                                 \
-    X(host_allocate, cuMemHostAlloc, (void **ret, size_t bytes, unsigned flags))                                                                     \
-    X(host_release, cuMemFreeHost, (void *pointer))                                                                                                  \
-    X(allocate_async, cuMemAllocAsync, (EchCuPointer * ret, size_t bytes, EchCuStream stream))                                                       \
-    X(release_async, cuMemFreeAsync, (EchCuPointer pointer, EchCuStream stream))                                                                     \
-    X(default_pool, cuDeviceGetDefaultMemPool, (EchCuPool * ret, EchCuDevice device))                                                                \
-    X(pool_get, cuMemPoolGetAttribute, (EchCuPool pool, int attribute, void *ret))                                                                   \
-    X(pool_set, cuMemPoolSetAttribute, (EchCuPool pool, int attribute, void *value))                                                                 \
-    X(pool_trim, cuMemPoolTrimTo, (EchCuPool pool, size_t keep))                                                                                     \
-    X(copy_to_device, cuMemcpyHtoDAsync_v2, (EchCuPointer target, const void *source, size_t bytes, EchCuStream stream))                             \
-    X(copy_from_device, cuMemcpyDtoHAsync_v2, (void *target, EchCuPointer source, size_t bytes, EchCuStream stream))                                 \
-    X(copy_on_device, cuMemcpyDtoDAsync_v2, (EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream))                            \
-    X(fill, cuMemsetD32Async, (EchCuPointer target, unsigned value, size_t words, EchCuStream stream))                                               \
-    X(stream_create, cuStreamCreate, (EchCuStream * ret, unsigned flags))                                                                            \
-    X(stream_destroy, cuStreamDestroy_v2, (EchCuStream stream))                                                                                      \
-    X(stream_synchronize, cuStreamSynchronize, (EchCuStream stream))                                                                                 \
-    X(stream_wait, cuStreamWaitEvent, (EchCuStream stream, EchCuEvent event, unsigned flags))                                                        \
-    X(capture_begin, cuStreamBeginCapture_v2, (EchCuStream stream, int mode))                                                                        \
-    X(capture_end, cuStreamEndCapture, (EchCuStream stream, EchCuGraph *ret))                                                                        \
-    X(graph_instantiate, cuGraphInstantiateWithFlags, (EchCuGraphExec * ret, EchCuGraph graph, unsigned long long flags))                            \
-    X(graph_launch, cuGraphLaunch, (EchCuGraphExec graph, EchCuStream stream))                                                                       \
-    X(graph_exec_destroy, cuGraphExecDestroy, (EchCuGraphExec graph))                                                                                \
-    X(graph_destroy, cuGraphDestroy, (EchCuGraph graph))                                                                                             \
-    X(event_create, cuEventCreate, (EchCuEvent * ret, unsigned flags))                                                                               \
-    X(event_destroy, cuEventDestroy_v2, (EchCuEvent event))                                                                                          \
-    X(event_record, cuEventRecord, (EchCuEvent event, EchCuStream stream))                                                                           \
-    X(event_query, cuEventQuery, (EchCuEvent event))                                                                                                 \
-    X(event_synchronize, cuEventSynchronize, (EchCuEvent event))                                                                                     \
-    X(event_elapsed, cuEventElapsedTime, (float *ret_ms, EchCuEvent begin, EchCuEvent end))                                                          \
-    X(module_load, cuModuleLoadData, (EchCuModule * ret, const void *image))                                                                         \
-    X(module_unload, cuModuleUnload, (EchCuModule module))                                                                                           \
-    X(module_function, cuModuleGetFunction, (EchCuFunction * ret, EchCuModule module, const char *name))                                             \
-    X(launch, cuLaunchKernel,                                                                                                                        \
-      (EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,              \
-       unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra))                                                                  \
-    X(error_name, cuGetErrorName, (EchCuResult result, const char **ret))                                                                            \
-    X(granularity, cuMemGetAllocationGranularity, (size_t * ret, const EchCuAllocationProp *prop, int option))                                       \
-    X(address_reserve, cuMemAddressReserve, (EchCuPointer * ret, size_t bytes, size_t alignment, EchCuPointer hint, unsigned long long flags))       \
-    X(address_free, cuMemAddressFree, (EchCuPointer pointer, size_t bytes))                                                                          \
-    X(physical_create, cuMemCreate, (unsigned long long *ret, size_t bytes, const EchCuAllocationProp *prop, unsigned long long flags))              \
-    X(physical_release, cuMemRelease, (unsigned long long handle))                                                                                   \
-    X(map, cuMemMap, (EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags))                       \
-    X(unmap, cuMemUnmap, (EchCuPointer pointer, size_t bytes))                                                                                       \
+#define ECH_CU_FUNCTIONS(X)                                                                                                                                    \
+    X(init, cuInit, (unsigned flags))                                                                                                                          \
+    X(driver_version, cuDriverGetVersion, (int *ret))                                                                                                          \
+    X(device_count, cuDeviceGetCount, (int *ret))                                                                                                              \
+    X(device_get, cuDeviceGet, (EchCuDevice * ret, int ordinal))                                                                                               \
+    X(device_name, cuDeviceGetName, (char *ret, int length, EchCuDevice device))                                                                               \
+    X(device_total_memory, cuDeviceTotalMem_v2, (size_t * ret, EchCuDevice device))                                                                            \
+    X(device_attribute, cuDeviceGetAttribute, (int *ret, int attribute, EchCuDevice device))                                                                   \
+    X(context_retain, cuDevicePrimaryCtxRetain, (EchCuContext * ret, EchCuDevice device))                                                                      \
+    X(context_release, cuDevicePrimaryCtxRelease_v2, (EchCuDevice device))                                                                                     \
+    X(context_set, cuCtxSetCurrent, (EchCuContext context))                                                                                                    \
+    X(context_synchronize, cuCtxSynchronize, (void))                                                                                                           \
+    X(memory_info, cuMemGetInfo_v2, (size_t * ret_free, size_t * ret_total))                                                                                   \
+    X(allocate, cuMemAlloc_v2, (EchCuPointer * ret, size_t bytes))                                                                                             \
+    X(release, cuMemFree_v2, (EchCuPointer pointer))                                                                                                           \
+    X(host_allocate, cuMemHostAlloc, (void **ret, size_t bytes, unsigned flags))                                                                               \
+    X(host_release, cuMemFreeHost, (void *pointer))                                                                                                            \
+    X(allocate_async, cuMemAllocAsync, (EchCuPointer * ret, size_t bytes, EchCuStream stream))                                                                 \
+    X(release_async, cuMemFreeAsync, (EchCuPointer pointer, EchCuStream stream))                                                                               \
+    X(default_pool, cuDeviceGetDefaultMemPool, (EchCuPool * ret, EchCuDevice device))                                                                          \
+    X(pool_get, cuMemPoolGetAttribute, (EchCuPool pool, int attribute, void *ret))                                                                             \
+    X(pool_set, cuMemPoolSetAttribute, (EchCuPool pool, int attribute, void *value))                                                                           \
+    X(pool_trim, cuMemPoolTrimTo, (EchCuPool pool, size_t keep))                                                                                               \
+    X(copy_to_device, cuMemcpyHtoDAsync_v2, (EchCuPointer target, const void *source, size_t bytes, EchCuStream stream))                                       \
+    X(copy_from_device, cuMemcpyDtoHAsync_v2, (void *target, EchCuPointer source, size_t bytes, EchCuStream stream))                                           \
+    X(copy_on_device, cuMemcpyDtoDAsync_v2, (EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream))                                      \
+    X(fill, cuMemsetD32Async, (EchCuPointer target, unsigned value, size_t words, EchCuStream stream))                                                         \
+    X(stream_create, cuStreamCreate, (EchCuStream * ret, unsigned flags))                                                                                      \
+    X(stream_destroy, cuStreamDestroy_v2, (EchCuStream stream))                                                                                                \
+    X(stream_synchronize, cuStreamSynchronize, (EchCuStream stream))                                                                                           \
+    X(stream_wait, cuStreamWaitEvent, (EchCuStream stream, EchCuEvent event, unsigned flags))                                                                  \
+    X(capture_begin, cuStreamBeginCapture_v2, (EchCuStream stream, int mode))                                                                                  \
+    X(capture_end, cuStreamEndCapture, (EchCuStream stream, EchCuGraph * ret))                                                                                 \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, (EchCuGraphExec * ret, EchCuGraph graph, unsigned long long flags))                                      \
+    X(graph_launch, cuGraphLaunch, (EchCuGraphExec graph, EchCuStream stream))                                                                                 \
+    X(graph_exec_destroy, cuGraphExecDestroy, (EchCuGraphExec graph))                                                                                          \
+    X(graph_destroy, cuGraphDestroy, (EchCuGraph graph))                                                                                                       \
+    X(event_create, cuEventCreate, (EchCuEvent * ret, unsigned flags))                                                                                         \
+    X(event_destroy, cuEventDestroy_v2, (EchCuEvent event))                                                                                                    \
+    X(event_record, cuEventRecord, (EchCuEvent event, EchCuStream stream))                                                                                     \
+    X(event_query, cuEventQuery, (EchCuEvent event))                                                                                                           \
+    X(event_synchronize, cuEventSynchronize, (EchCuEvent event))                                                                                               \
+    X(event_elapsed, cuEventElapsedTime, (float *ret_ms, EchCuEvent begin, EchCuEvent end))                                                                    \
+    X(module_load, cuModuleLoadData, (EchCuModule * ret, const void *image))                                                                                   \
+    X(module_unload, cuModuleUnload, (EchCuModule module))                                                                                                     \
+    X(module_function, cuModuleGetFunction, (EchCuFunction * ret, EchCuModule module, const char *name))                                                       \
+    X(launch, cuLaunchKernel,                                                                                                                                  \
+      (EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
+       EchCuStream stream, void **parameters, void **extra))                                                                                                   \
+    X(error_name, cuGetErrorName, (EchCuResult result, const char **ret))                                                                                      \
+    X(granularity, cuMemGetAllocationGranularity, (size_t * ret, const EchCuAllocationProp *prop, int option))                                                 \
+    X(address_reserve, cuMemAddressReserve, (EchCuPointer * ret, size_t bytes, size_t alignment, EchCuPointer hint, unsigned long long flags))                 \
+    X(address_free, cuMemAddressFree, (EchCuPointer pointer, size_t bytes))                                                                                    \
+    X(physical_create, cuMemCreate, (unsigned long long *ret, size_t bytes, const EchCuAllocationProp *prop, unsigned long long flags))                        \
+    X(physical_release, cuMemRelease, (unsigned long long handle))                                                                                             \
+    X(map, cuMemMap, (EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags))                                 \
+    X(unmap, cuMemUnmap, (EchCuPointer pointer, size_t bytes))                                                                                                 \
     X(set_access, cuMemSetAccess, (EchCuPointer pointer, size_t bytes, const EchCuAccess *access, size_t n))
 
 typedef struct {

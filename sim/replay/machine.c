@@ -53,10 +53,10 @@ typedef struct {
 typedef struct {
     uint32_t op, parent, end; /* end: first op after the body. parent: loop number or NOWHERE. */
     uint64_t trips, started;
-    uint64_t mult;            /* Instances of the LOOP op in the whole trace, saturating. */
+    uint64_t mult; /* Instances of the LOOP op in the whole trace, saturating. */
     uint32_t first_participant, n_participants;
-    uint32_t depth;           /* 0 outermost. */
-    GArray *marks;            /* Mark: of its last iterations, at most MAX_PERIOD; or NULL. */
+    uint32_t depth; /* 0 outermost. */
+    GArray *marks;  /* Mark: of its last iterations, at most MAX_PERIOD; or NULL. */
 } Loop;
 
 /*
@@ -66,9 +66,9 @@ typedef struct {
  */
 typedef struct {
     EchId buffer;
-    uint32_t alloc_op, free_op;   /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
-    uint64_t users;               /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
-    uint32_t first;               /* First live instance, or NOWHERE. */
+    uint32_t alloc_op, free_op; /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
+    uint64_t users;             /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
+    uint32_t first;             /* First live instance, or NOWHERE. */
     bool turns_over;
     uint32_t first_rate, n_rates; /* Of a life that turns over: its loops, in the trace's order. */
 } Life;
@@ -95,18 +95,18 @@ typedef struct {
     uint64_t ordinal;         /* Of ops directly in the innermost loop. */
     State state;
     EchWait reason;
-    EchTime head;         /* Since when its entry is at the head. */
-    EchTime ready;        /* Dependencies satisfied. */
-    EchTime start;        /* Of the running op. */
-    EchTime work_start;   /* Of its amounts. */
-    EchTime issued;       /* Copies: when the last one's set-up was over. */
-    EchTime space_since;  /* Allocation waits for space since then, or -1. */
+    EchTime head;        /* Since when its entry is at the head. */
+    EchTime ready;       /* Dependencies satisfied. */
+    EchTime start;       /* Of the running op. */
+    EchTime work_start;  /* Of its amounts. */
+    EchTime issued;      /* Copies: when the last one's set-up was over. */
+    EchTime space_since; /* Allocation waits for space since then, or -1. */
     EchTime waits[ECH_N_WAITS];
     double *pressed;      /* Per part of the running op: what `pressed` of its resource was when it began. */
     uint32_t next_waiter; /* In the list of the op, link or memory it waits for. */
     bool in_todo;
     bool has_head;
-    bool gap_over;        /* The host's gap before the op at the head has passed. */
+    bool gap_over; /* The host's gap before the op at the head has passed. */
 } Queue;
 
 typedef struct {
@@ -138,7 +138,7 @@ struct EchMachine {
     uint32_t *op_loop;     /* Innermost loop of each op, or NOWHERE. */
     uint64_t *mult;        /* Instances of each op. */
     Need *needs;
-    uint32_t *first_need;  /* first_need[n_ops + 1] */
+    uint32_t *first_need; /* first_need[n_ops + 1] */
     LifeUse *life_uses;
     uint32_t *first_life;  /* first_life[n_ops + 1] */
     uint32_t *op_life;     /* ALLOC, FREE: life. */
@@ -148,26 +148,26 @@ struct EchMachine {
     Rate *rates;
     Life *lives;
     uint32_t n_lives;
-    GArray *instances;     /* Instance */
+    GArray *instances; /* Instance */
     uint32_t free_instance;
 
     uint64_t *done;
     EchTime *last_end;
-    uint32_t *op_waiters;  /* First queue that waits for the op. */
+    uint32_t *op_waiters; /* First queue that waits for the op. */
     LinkState *links;
     EchMemoryState *memories;
     EchAllocator **allocators; /* Per trace memory, or NULL. */
     uint32_t *next_id;
-    EchBytes *limits;          /* Per trace memory; UINT64_MAX unlimited. */
-    uint32_t *space_waiters;   /* Per trace memory, first; lists keep order. */
-    uint32_t *pending_frees;   /* Per trace memory. */
+    EchBytes *limits;        /* Per trace memory; UINT64_MAX unlimited. */
+    uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
+    uint32_t *pending_frees; /* Per trace memory. */
     bool *has_fixed;
     uint32_t n_memories;
     uint32_t *todo;
     uint32_t todo_first, todo_n;
-    double *load;         /* Per resource: what its demands would draw alone, over its capacity. */
+    double *load; /* Per resource: what its demands would draw alone, over its capacity. */
     uint32_t *n_load;
-    double *pressed;      /* Integral of load beyond one, up to pressed_at. */
+    double *pressed; /* Integral of load beyond one, up to pressed_at. */
     EchTime *pressed_at;
 
     int64_t *sums;
@@ -177,7 +177,7 @@ struct EchMachine {
     struct Traffic {
         uint32_t memory;
         EchBytes read, written;
-    } *traffic;
+    } * traffic;
     uint32_t *first_traffic;
 
     EchTime longest_setup; /* Of any copy. */
@@ -305,7 +305,8 @@ static bool compile_loops(EchMachine *m, GError **error)
         if (m->ops[i].kind != ECH_OP_LOOP)
             continue;
         uint32_t body = m->ops[i].target == ECH_NONE ? 0 : m->ops[i].target;
-        Loop loop = {.op = i, .parent = innermost, .end = i + 1 + body, .trips = trips_of(m, &m->ops[i]), .mult = m->mult[i], .depth = around ? around->depth + 1 : 0};
+        Loop loop = {
+            .op = i, .parent = innermost, .end = i + 1 + body, .trips = trips_of(m, &m->ops[i]), .mult = m->mult[i], .depth = around ? around->depth + 1 : 0};
         if (loop.depth >= MAX_DEPTH) {
             g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "op %u: loops nest more than %d deep", i, MAX_DEPTH);
             return false;
@@ -804,7 +805,8 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         m->limits[i] = limit ? limit : UINT64_MAX;
         if (!online[i] || !m->options->allocator_on || !memory)
             continue;
-        const char *spec = memory->kind == ECH_MEM_HBM ? (m->options->allocator && *m->options->allocator ? m->options->allocator : "best_fit") : m->options->host_allocator;
+        const char *spec =
+            memory->kind == ECH_MEM_HBM ? (m->options->allocator && *m->options->allocator ? m->options->allocator : "best_fit") : m->options->host_allocator;
         if (!spec || !*spec)
             continue;
         EchBytes left = m->limits[i] - MIN(m->limits[i], m->memories[i].fixed_extent);
@@ -844,7 +846,8 @@ static void compile_links(EchMachine *m)
     }
 }
 
-EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, const EchPrices *prices, const EchReplayOptions *options, EchDiag *diag, GError **error)
+EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, const EchPrices *prices, const EchReplayOptions *options, EchDiag *diag,
+                            GError **error)
 {
     g_autoptr(EchMachine) m = g_new0(EchMachine, 1);
     m->trace = trace;
@@ -1408,7 +1411,8 @@ static void start_op(EchMachine *m, uint32_t queue)
     q->start = m->now;
     EchTime fixed = price->fixed;
     if (sets_up_ahead(&m->ops[id], price)) {
-        /* Over a link each set-up follows the one before: n copies of b bytes take n max(set-up, b / rate). The latency of a memory passes for all that are asked for at once. */
+        /* Over a link each set-up follows the one before: n copies of b bytes take n max(set-up, b / rate). The latency of a memory passes for all that are
+         * asked for at once. */
         EchTime begin = has_engine(&m->ops[id], price) ? MAX(q->ready, MIN(q->issued, m->now)) : MIN(q->ready, m->now);
         q->issued = ech_time_add(begin, fixed);
         fixed = MAX(q->issued - m->now, 0);
@@ -1446,7 +1450,12 @@ static void emit_span(EchMachine *m, uint32_t queue, uint32_t resource)
         return;
     }
     m->out.spans++;
-    EchSpan span = {.op = id, .queue = m->ops[id].queue, .iteration = q->ordinal, .start = q->start + m->options->start, .end = m->now + m->options->start, .resource = resource};
+    EchSpan span = {.op = id,
+                    .queue = m->ops[id].queue,
+                    .iteration = q->ordinal,
+                    .start = q->start + m->options->start,
+                    .end = m->now + m->options->start,
+                    .resource = resource};
     memcpy(span.waits, q->waits, sizeof span.waits);
     if (m->sink)
         m->sink(&span, m->sink_user);
@@ -1466,7 +1475,9 @@ static void end_op(EchMachine *m, uint32_t queue)
         EchTime stretch = m->now - q->work_start - (price->alone - price->fixed);
         if (stretch > 1 && worst != ECH_NONE) {
             resource = worst;
-            EchWait reason = m->prices->kinds[worst] == ECH_RESOURCE_PORT ? ECH_WAIT_MEMORY_PORT : m->prices->kinds[worst] == ECH_RESOURCE_UNIT ? ECH_WAIT_COMPUTE : ECH_WAIT_LINK;
+            EchWait reason = m->prices->kinds[worst] == ECH_RESOURCE_PORT   ? ECH_WAIT_MEMORY_PORT
+                             : m->prices->kinds[worst] == ECH_RESOURCE_UNIT ? ECH_WAIT_COMPUTE
+                                                                            : ECH_WAIT_LINK;
             q->waits[reason] += stretch;
         }
         if (price->link != ECH_NONE)
@@ -1579,15 +1590,15 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
     mark->ps += m->base;
     mark->ops = m->out.ops;
     uint32_t depth = m->loops[l].depth;
-#define WORD(value)                                                                                                                                  \
-    do {                                                                                                                                             \
-        uint64_t word = (uint64_t)(value);                                                                                                           \
-        g_array_append_val(mark->words, word);                                                                                                       \
+#define WORD(value)                                                                                                                                            \
+    do {                                                                                                                                                       \
+        uint64_t word = (uint64_t)(value);                                                                                                                     \
+        g_array_append_val(mark->words, word);                                                                                                                 \
     } while (0)
-#define TIME(value)                                                                                                                                  \
-    do {                                                                                                                                             \
-        EchTime time = (value);                                                                                                                      \
-        g_array_append_val(mark->times, time);                                                                                                       \
+#define TIME(value)                                                                                                                                            \
+    do {                                                                                                                                                       \
+        EchTime time = (value);                                                                                                                                \
+        g_array_append_val(mark->times, time);                                                                                                                 \
     } while (0)
     for (uint32_t i = 0; i < m->n_queues; i++) {
         const Queue *q = &m->queues[i];
@@ -2141,7 +2152,8 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
         /* The set-up of copies may hide behind what ran before. */
         queue[queue_of(m, (uint32_t)i)] += times * ((sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone) + gap);
         for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
-            resource[m->prices->parts[k].resource] += times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
+            resource[m->prices->parts[k].resource] +=
+                times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
     for (uint32_t q = 0; q < m->n_queues; q++)
         lower = MAX(lower, queue[q]);

@@ -14,11 +14,11 @@ typedef struct {
     EchTime makespan;
     double makespan_fraction;
     uint64_t ops, executed, events, spans, spans_left_out, n_skips, n_placed;
-    uint32_t stuck;          /**< Op that never became ready, or ECH_NONE: an invalid trace or too many ops. */
+    uint32_t stuck; /**< Op that never became ready, or ECH_NONE: an invalid trace or too many ops. */
     bool completed, fits, too_many;
-    bool too_long; /* Stopped: simulated time went past half of what 64 bits of picoseconds hold. */
-    EchFailure failure;      /**< memory is not set; see failed_memory. */
-    uint32_t failed_memory;  /**< Trace memory index. */
+    bool too_long;          /* Stopped: simulated time went past half of what 64 bits of picoseconds hold. */
+    EchFailure failure;     /**< memory is not set; see failed_memory. */
+    uint32_t failed_memory; /**< Trace memory index. */
     EchHolder holders[16];
 } EchOutcome;
 
@@ -35,8 +35,8 @@ typedef struct {
 typedef void (*EchSpanSink)(const EchSpan *span, void *user);
 
 /** Compiles @trace. ECH_ERROR_CONFIG for an allocator's spec. Borrows everything. */
-EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, const EchPrices *prices, const EchReplayOptions *options, EchDiag *diag, GError **error)
-    G_GNUC_WARN_UNUSED_RESULT;
+EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, const EchPrices *prices, const EchReplayOptions *options, EchDiag *diag,
+                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_machine_free(EchMachine *machine);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMachine, ech_machine_free)
 
@@ -64,4 +64,12 @@ void ech_machine_bounds(const EchMachine *machine, EchTime *ret_lower, EchTime *
 /* Places in the sums (int64): waits, then queues, memories, links; and in the amounts (double): resource units done, then unit operations. */
 enum { ECH_SUM_QUEUE_BUSY, ECH_SUM_QUEUE_OPS, ECH_SUM_QUEUE_WAITS, ECH_SUMS_PER_QUEUE = ECH_SUM_QUEUE_WAITS + ECH_N_WAITS };
 enum { ECH_SUM_MEMORY_READ, ECH_SUM_MEMORY_WRITTEN, ECH_SUMS_PER_MEMORY };
-enum { ECH_SUM_LINK_FORWARD, ECH_SUM_LINK_BACKWARD, ECH_SUM_LINK_BUSY_FORWARD, ECH_SUM_LINK_BUSY_BACKWARD, ECH_SUM_LINK_BUSY, ECH_SUM_LINK_TRANSFERS, ECH_SUMS_PER_LINK };
+enum {
+    ECH_SUM_LINK_FORWARD,
+    ECH_SUM_LINK_BACKWARD,
+    ECH_SUM_LINK_BUSY_FORWARD,
+    ECH_SUM_LINK_BUSY_BACKWARD,
+    ECH_SUM_LINK_BUSY,
+    ECH_SUM_LINK_TRANSFERS,
+    ECH_SUMS_PER_LINK
+};

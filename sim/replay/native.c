@@ -6,11 +6,12 @@
  *
  *     sum over k of m_jk s_k + capped_j = c_j,    m_jk = sum over demands i bounded by k of a_ij / a_ik,
  *
- * (m_jj is a count; capped_j is what demands at their min_time draw). An event changes few terms of them. When they are solved, every demand is asked whether another resource bounds
- * it now, and every other resource whether it is saturated now; mostly none is, and the levels are final. Where this does not settle, Gauss-Seidel over the levels does.
+ * (m_jj is a count; capped_j is what demands at their min_time draw). An event changes few terms of them. When they are solved, every demand is asked whether
+ * another resource bounds it now, and every other resource whether it is saturated now; mostly none is, and the levels are final. Where this does not settle,
+ * Gauss-Seidel over the levels does.
  *
- * Nothing is kept per demand and event: a resource counts its volume v_j, the integral of s_j over time, and a demand bounded by it ends when that reaches a target fixed when it was
- * bound. The clock counts 2^-32 ps, so that rounding does not add up over operations. */
+ * Nothing is kept per demand and event: a resource counts its volume v_j, the integral of s_j over time, and a demand bounded by it ends when that reaches a
+ * target fixed when it was bound. The clock counts 2^-32 ps, so that rounding does not add up over operations. */
 #include "sim/replay/fluid.h"
 
 #include <math.h>
@@ -34,11 +35,11 @@ typedef struct {
 typedef struct {
     uint32_t bound; /* Part that bounds the pace, or NOWHERE: min_time does. */
     uint32_t n_parts;
-    Part *parts;    /* few, or many where they do not fit. */
-    double cap;     /* Most pace: 1 / min_time, per second; infinite without one. */
-    double pace;    /* Slow path only. */
-    double left;    /* Share left, when unbound or capped. */
-    Tick since;     /* Capped: when left was true. */
+    Part *parts; /* few, or many where they do not fit. */
+    double cap;  /* Most pace: 1 / min_time, per second; infinite without one. */
+    double pace; /* Slow path only. */
+    double left; /* Share left, when unbound or capped. */
+    Tick since;  /* Capped: when left was true. */
     EchTime min_time;
     uint32_t place; /* In live[]. */
     uint32_t slot;  /* Among the demands bounded alike. */
@@ -56,28 +57,28 @@ typedef struct {
 
 typedef struct {
     double capacity, level, volume, capped;
-    Member *members;   /* Demands with a part here. */
+    Member *members; /* Demands with a part here. */
     uint32_t n, room;
-    uint32_t *bound;   /* Tokens of the demands that it bounds, */
-    double *targets;   /* and at which volume they end. */
+    uint32_t *bound; /* Tokens of the demands that it bounds, */
+    double *targets; /* and at which volume they end. */
     uint32_t n_bound, bound_room;
-    bool dirty;        /* Slow path. */
+    bool dirty; /* Slow path. */
 } Resource;
 
 struct EchNative {
     Resource *resources;
     Demand *demands;
     uint32_t *live;
-    uint32_t *fresh;   /* Started since the last solution, not bound yet. */
-    uint32_t *capped;  /* Tokens at their min_time, */
-    Tick *capped_end;  /* and when they end. */
-    double *terms;     /* m_jk, row j, column k. */
-    double *system;    /* Scratch of the elimination. */
-    uint32_t *rows;    /* Resources that bound something at the last solution, */
-    uint32_t n_rows;   /* so many. */
-    uint32_t *queue;   /* Slow path: dirty resources. */
+    uint32_t *fresh;  /* Started since the last solution, not bound yet. */
+    uint32_t *capped; /* Tokens at their min_time, */
+    Tick *capped_end; /* and when they end. */
+    double *terms;    /* m_jk, row j, column k. */
+    double *system;   /* Scratch of the elimination. */
+    uint32_t *rows;   /* Resources that bound something at the last solution, */
+    uint32_t n_rows;  /* so many. */
+    uint32_t *queue;  /* Slow path: dirty resources. */
     uint32_t *todo;
-    double *want;      /* Scratch of the filling. */
+    double *want; /* Scratch of the filling. */
     uint32_t n_resources, max_live, n_live, n_fresh, n_capped, n_queue, events;
     bool changed;
     Tick now;
@@ -95,8 +96,8 @@ EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resource
     e->fresh = g_new(uint32_t, max_live);
     e->capped = g_new(uint32_t, max_live);
     e->capped_end = g_new(Tick, max_live);
-    e->terms = g_new0(double, n * n + 1);
-    e->system = g_new0(double, n * (n + 1) + 1);
+    e->terms = g_new0(double, n *n + 1);
+    e->system = g_new0(double, n *(n + 1) + 1);
     e->rows = g_new(uint32_t, n + 1);
     e->queue = g_new(uint32_t, n + 1);
     e->todo = g_new(uint32_t, n + 1);

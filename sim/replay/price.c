@@ -9,13 +9,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Fill and drain of a kernel that no bandwidth hides: what an estimate or a recording has above its roofline, up to this, is a fixed time; the rest is inefficiency
- * that scales with the resources. 2,300 cycles at 940 MHz: a 256 x 256 x 256 product on a TPU v3 against its bound (PyTorchSim's baseline_cycle.csv). */
+/* Fill and drain of a kernel that no bandwidth hides: what an estimate or a recording has above its roofline, up to this, is a fixed time; the rest is
+ * inefficiency that scales with the resources. 2,300 cycles at 940 MHz: a 256 x 256 x 256 product on a TPU v3 against its bound (PyTorchSim's
+ * baseline_cycle.csv). */
 #define FIXED_SHARE_MAX (INT64_C(2446) * ECH_PS_PER_NS)
 
 const char *ech_price_name(EchPriceSource source)
 {
-    static const char *const names[] = {"free", "roofline", "estimate", "recorded", "recorded_scaled", "link", "port", "collective", "runtime", "unknown", "estimate_scaled", "model"};
+    static const char *const names[] = {"free", "roofline",   "estimate", "recorded", "recorded_scaled", "link",
+                                        "port", "collective", "runtime",  "unknown",  "estimate_scaled", "model"};
     return names[source];
 }
 
@@ -43,9 +45,9 @@ const char *ech_price_words(EchPriceSource source)
 #define NOWHERE UINT32_MAX
 typedef struct {
     const EchDevice *device;
-    uint32_t *port;              /* By device memory. */
-    uint32_t *link[3];           /* To, from, both; by device link. */
-    uint32_t *unit;              /* By device unit. */
+    uint32_t *port;    /* By device memory. */
+    uint32_t *link[3]; /* To, from, both; by device link. */
+    uint32_t *unit;    /* By device unit. */
     uint32_t kind_unit[ECH_N_WORK_UNITS];
     const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
     EchHbm *dram;                /* Likewise; banks 0 where its timing is not known. */
@@ -96,7 +98,8 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
         map->link[1][i] = add_resource(map, ECH_RESOURCE_LINK_FROM, i, (double)link->from_device * ports, g_strconcat(link->name, ".from_device", NULL));
         /* A total that the two directions cannot exceed anyway is no resource. */
         bool binds = link->both_ways > 0 && link->both_ways < link->to_device + link->from_device;
-        map->link[2][i] = add_resource(map, ECH_RESOURCE_LINK_BOTH, i, binds ? (double)link->both_ways * ports : 0, g_strconcat(link->name, ".both_ways", NULL));
+        map->link[2][i] =
+            add_resource(map, ECH_RESOURCE_LINK_BOTH, i, binds ? (double)link->both_ways * ports : 0, g_strconcat(link->name, ".both_ways", NULL));
     }
     map->unit = g_new(uint32_t, device->n_units + 1);
     for (size_t i = 0; i < ECH_N_WORK_UNITS; i++)
@@ -280,7 +283,9 @@ static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp
         const EchUnit *unit = &map->device->units[at];
         uint64_t peak = ech_unit_peak(unit, ech_dtype_name((EchDtype)work[w].dtype));
         if (peak > 0)
-            row_add(row, map->unit[at], (double)work[w].count * ((double)best_peak(unit) / (double)peak) / (unit->kind == ECH_UNIT_MATRIX ? padding_share(pricer, map->device, op) : 1));
+            row_add(row, map->unit[at],
+                    (double)work[w].count * ((double)best_peak(unit) / (double)peak) /
+                        (unit->kind == ECH_UNIT_MATRIX ? padding_share(pricer, map->device, op) : 1));
     }
 }
 
@@ -358,9 +363,15 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     switch (pricer->options->kernel_time) {
     case ECH_KERNEL_TIME_AUTO: source = estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : counted ? ECH_PRICE_ROOFLINE : ECH_PRICE_UNKNOWN; break;
     case ECH_KERNEL_TIME_ESTIMATE:
-    case ECH_KERNEL_TIME_MODEL: source = estimate ? ECH_PRICE_ESTIMATE : counted ? ECH_PRICE_ROOFLINE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
-    case ECH_KERNEL_TIME_RECORDED: source = recorded ? ECH_PRICE_RECORDED : roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : ECH_PRICE_UNKNOWN; break;
-    case ECH_KERNEL_TIME_ROOFLINE: source = roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN; break;
+    case ECH_KERNEL_TIME_MODEL:
+        source = estimate ? ECH_PRICE_ESTIMATE : counted ? ECH_PRICE_ROOFLINE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN;
+        break;
+    case ECH_KERNEL_TIME_RECORDED:
+        source = recorded ? ECH_PRICE_RECORDED : roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : ECH_PRICE_UNKNOWN;
+        break;
+    case ECH_KERNEL_TIME_ROOFLINE:
+        source = roofline > 0 ? ECH_PRICE_ROOFLINE : estimate ? ECH_PRICE_ESTIMATE : recorded ? ECH_PRICE_RECORDED : ECH_PRICE_UNKNOWN;
+        break;
     case ECH_N_KERNEL_TIMES: break;
     }
     EchTime launch = launch_time(pricer, map->device);
@@ -428,14 +439,10 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
 static void price_collective(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     static const EchComm comms[ECH_N_COLLECTIVES] = {
-        [ECH_COLLECTIVE_NONE] = ECH_COMM_PERMUTE,
-        [ECH_COLLECTIVE_ALL_REDUCE] = ECH_COMM_ALL_REDUCE,
-        [ECH_COLLECTIVE_ALL_GATHER] = ECH_COMM_ALL_GATHER,
-        [ECH_COLLECTIVE_REDUCE_SCATTER] = ECH_COMM_REDUCE_SCATTER,
-        [ECH_COLLECTIVE_ALL_TO_ALL] = ECH_COMM_ALL_TO_ALL,
-        [ECH_COLLECTIVE_PERMUTE] = ECH_COMM_PERMUTE,
-        [ECH_COLLECTIVE_BROADCAST] = ECH_COMM_BROADCAST,
-        [ECH_COLLECTIVE_SEND] = ECH_COMM_PERMUTE,
+        [ECH_COLLECTIVE_NONE] = ECH_COMM_PERMUTE,          [ECH_COLLECTIVE_ALL_REDUCE] = ECH_COMM_ALL_REDUCE,
+        [ECH_COLLECTIVE_ALL_GATHER] = ECH_COMM_ALL_GATHER, [ECH_COLLECTIVE_REDUCE_SCATTER] = ECH_COMM_REDUCE_SCATTER,
+        [ECH_COLLECTIVE_ALL_TO_ALL] = ECH_COMM_ALL_TO_ALL, [ECH_COLLECTIVE_PERMUTE] = ECH_COMM_PERMUTE,
+        [ECH_COLLECTIVE_BROADCAST] = ECH_COMM_BROADCAST,   [ECH_COLLECTIVE_SEND] = ECH_COMM_PERMUTE,
         [ECH_COLLECTIVE_RECV] = ECH_COMM_PERMUTE,
     };
     price->source = ECH_PRICE_COLLECTIVE;
@@ -493,7 +500,8 @@ static bool was_recorded(const EchOp *op)
 
 /*
  * The time before each recorded kernel, copy and collective that neither its queue's order nor its dependencies explain. The host's, then: it was still
- * computing, or launched late. Waits and signals pass on when what they stand for ended. NULL where there is no such time. What is charged for launches is part of it.
+ * computing, or launched late. Waits and signals pass on when what they stand for ended. NULL where there is no such time. What is charged for launches is part
+ * of it.
  */
 static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices)
 {
@@ -529,7 +537,8 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices)
     return any ? g_steal_pointer(&gaps) : NULL;
 }
 
-EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag, GError **error)
+EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag,
+                          GError **error)
 {
     (void)error;
     size_t n_ops = ech_trace_n_ops(trace), n_memories = ech_trace_n_memories(trace);
@@ -541,7 +550,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     const Map *old = same ? &map : &base;
     for (size_t m = 0; m < n_memories; m++)
         if (!map.memory[m])
-            ech_diag_remark(diag, "%s has no memory '%s': its traffic costs nothing and its capacity is not checked", device->name, ech_trace_memory(trace, (EchId)m));
+            ech_diag_remark(diag, "%s has no memory '%s': its traffic costs nothing and its capacity is not checked", device->name,
+                            ech_trace_memory(trace, (EchId)m));
 
     g_autofree double *read = g_new0(double, n_memories + 1), *written = g_new0(double, n_memories + 1);
     uint32_t room = MAX(map.n_resources, old->n_resources) + 1;
@@ -591,13 +601,16 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         row_clear(&row);
     }
     if (free_copies > 0)
-        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start", free_copies, device->name);
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
+                        free_copies, device->name);
     if (ech_diag_count(diag, "collectives_without_a_link") > 0)
         ech_diag_remark(diag, "%s has no link between devices: collectives cost only their memory traffic", device->name);
     if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)
-        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices", ech_diag_count(diag, "collectives_of_unknown_group"));
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices",
+                        ech_diag_count(diag, "collectives_of_unknown_group"));
     if (!estimate_holds(trace, old->device) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
-        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"), old->device->name);
+        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"),
+                        old->device->name);
     prices->n_parts = parts->len;
     prices->parts = (EchFluidPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
     prices->resources = g_steal_pointer(&map.resources);

@@ -10,7 +10,14 @@
 #include "sim/replay/fluid.h"
 #include "sim/trace/trace.h"
 
-typedef enum { ECH_KERNEL_TIME_AUTO, ECH_KERNEL_TIME_ROOFLINE, ECH_KERNEL_TIME_ESTIMATE, ECH_KERNEL_TIME_RECORDED, ECH_KERNEL_TIME_MODEL, ECH_N_KERNEL_TIMES } EchKernelTime;
+typedef enum {
+    ECH_KERNEL_TIME_AUTO,
+    ECH_KERNEL_TIME_ROOFLINE,
+    ECH_KERNEL_TIME_ESTIMATE,
+    ECH_KERNEL_TIME_RECORDED,
+    ECH_KERNEL_TIME_MODEL,
+    ECH_N_KERNEL_TIMES
+} EchKernelTime;
 
 /** Where an op's price came from. */
 typedef enum {
@@ -35,18 +42,18 @@ const char *ech_price_words(EchPriceSource source);
 
 /** The price of one instance of an op. */
 typedef struct {
-    uint8_t source;      /**< EchPriceSource */
-    uint8_t forward;     /**< Copies over a link: 1 to the device, 0 from it. */
-    uint8_t duplex;      /**< 1: a collective that sends and receives at once over its link. */
-    uint8_t ports;       /**< Of the link's ports, those a collective uses at once; 0 for copies. */
-    uint8_t on_engine;   /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
+    uint8_t source;    /**< EchPriceSource */
+    uint8_t forward;   /**< Copies over a link: 1 to the device, 0 from it. */
+    uint8_t duplex;    /**< 1: a collective that sends and receives at once over its link. */
+    uint8_t ports;     /**< Of the link's ports, those a collective uses at once; 0 for copies. */
+    uint8_t on_engine; /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
     uint8_t reserved[3];
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
-    uint32_t bound;      /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time). */
-    uint32_t link;       /**< Device link whose engine it occupies, or ECH_NONE. */
-    EchTime fixed;       /**< Set-up, launch, latency: passes before the amounts begin. */
-    EchTime minimum;     /**< The amounts take at least this long. */
-    EchTime alone;       /**< Whole time when nothing else runs. */
+    uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time). */
+    uint32_t link;                /**< Device link whose engine it occupies, or ECH_NONE. */
+    EchTime fixed;                /**< Set-up, launch, latency: passes before the amounts begin. */
+    EchTime minimum;              /**< The amounts take at least this long. */
+    EchTime alone;                /**< Whole time when nothing else runs. */
 } EchPrice;
 
 typedef enum { ECH_RESOURCE_PORT, ECH_RESOURCE_LINK_TO, ECH_RESOURCE_LINK_FROM, ECH_RESOURCE_LINK_BOTH, ECH_RESOURCE_UNIT } EchResourceKind;
@@ -57,26 +64,27 @@ typedef enum { ECH_RESOURCE_PORT, ECH_RESOURCE_LINK_TO, ECH_RESOURCE_LINK_FROM, 
  * both-ways total where the device gives one (bytes), a unit each (operations at its fastest dtype; what is slower counts more). */
 typedef struct {
     EchFluidResource *resources;
-    uint8_t *kinds;          /**< EchResourceKind of each. */
-    uint32_t *owners;        /**< Memory, link or unit index in the device. */
+    uint8_t *kinds;   /**< EchResourceKind of each. */
+    uint32_t *owners; /**< Memory, link or unit index in the device. */
     uint32_t n_resources;
     EchFluidPart *parts;
     size_t n_parts;
-    EchPrice *prices;        /**< One per op of the trace. */
+    EchPrice *prices; /**< One per op of the trace. */
     size_t n_prices;
     uint64_t kernels[ECH_N_PRICES]; /**< Kernel ops by source. */
-    EchTime *gaps;           /**< Per op: time after it could start until the host asks for it; or NULL. */
+    EchTime *gaps;                  /**< Per op: time after it could start until the host asks for it; or NULL. */
 } EchPrices;
 
 typedef struct {
     EchKernelTime kernel_time;
-    bool overhead;           /**< Charge launch and set-up times. */
-    bool copy_curve;         /**< Size curves of links apply. */
-    bool host_gaps;          /**< Keep recorded gaps that neither order nor dependencies explain. */
+    bool overhead;   /**< Charge launch and set-up times. */
+    bool copy_curve; /**< Size curves of links apply. */
+    bool host_gaps;  /**< Keep recorded gaps that neither order nor dependencies explain. */
 } EchPriceOptions;
 
 /** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. Remarks go to @diag.
  * ECH_ERROR_CONFIG where the trace needs a memory or a link that the device does not have. */
-EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag,
+                          GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_prices_free(EchPrices *prices);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPrices, ech_prices_free)

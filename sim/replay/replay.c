@@ -19,12 +19,16 @@ static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", 
 
 #define FIELD(name) offsetof(EchReplayOptions, name)
 const EchParam ech_replay_params[] = {
-    {"engine", ECH_PARAM_ENUM, FIELD(engine), "auto", NULL, NULL, engine_names, "what shares the resources: simgrid is the reference, native the fast one; auto takes simgrid for one short run"},
+    {"engine", ECH_PARAM_ENUM, FIELD(engine), "auto", NULL, NULL, engine_names,
+     "what shares the resources: simgrid is the reference, native the fast one; auto takes simgrid for one short run"},
     {"kernel_time", ECH_PARAM_ENUM, FIELD(kernel_time), "auto", NULL, NULL, kernel_time_names,
-     "where kernel times come from; auto: the compiler's estimate, carried to the device by the kernel model on TPUs, else what was recorded, carried by the ratio of rooflines, else that model or the roofline; model: nothing recorded where anything is known to compute from"},
+     "where kernel times come from; auto: the compiler's estimate, carried to the device by the kernel model on TPUs, else what was recorded, carried by the "
+     "ratio of rooflines, else that model or the roofline; model: nothing recorded where anything is known to compute from"},
     {"overhead", ECH_PARAM_BOOL, FIELD(overhead), "true", NULL, NULL, NULL, "charge launch, set-up and latency of the device"},
-    {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL, "allocations go through an allocator; false: only counted against the capacity"},
-    {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL, "allocator of the device's memory, for buffers without a fixed offset (best_fit)"},
+    {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL,
+     "allocations go through an allocator; false: only counted against the capacity"},
+    {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL,
+     "allocator of the device's memory, for buffers without a fixed offset (best_fit)"},
     {"host_allocator", ECH_PARAM_STRING, FIELD(host_allocator), NULL, NULL, NULL, NULL, "allocator of the other memories; none: only counted"},
     {"trips", ECH_PARAM_U64, FIELD(trips), "0", NULL, NULL, NULL, "iterations of loops that do not say how many; 0: as the trace assumes"},
     {"max_ops", ECH_PARAM_U64, FIELD(max_ops), "200000000", "1", NULL, NULL, "most operation instances run one by one"},
@@ -222,7 +226,8 @@ static EchTime typical_time(const EchPrices *prices)
     return times[n / 2];
 }
 
-G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchPrices *prices, EchMachine *machine, uint32_t n_memories, const int fds[3], uint64_t *progress, pid_t parent)
+G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchPrices *prices, EchMachine *machine, uint32_t n_memories, const int fds[3],
+                                        uint64_t *progress, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -315,7 +320,8 @@ static EchTime to_ps(double ps)
     return ps < 9e18 ? (EchTime)llrint(ps) : ECH_TIME_MAX;
 }
 
-static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *device, const EchPrices *prices, EchMachine *machine, const int64_t *sums, const double *amounts)
+static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *device, const EchPrices *prices, EchMachine *machine, const int64_t *sums,
+                          const double *amounts)
 {
     size_t n = ech_trace_n_memories(trace), extra = 0;
     run->memories = g_new0(EchMemoryRun, n + device->n_memories);
@@ -336,7 +342,8 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         out->allocs = state->allocs;
         out->frees = state->frees;
         out->failed = state->failed;
-        out->fragmentation = state->peak_reserved > 0 && state->peak_live <= state->peak_reserved ? 1 - (double)state->peak_live / (double)state->peak_reserved : 0;
+        out->fragmentation =
+            state->peak_reserved > 0 && state->peak_live <= state->peak_reserved ? 1 - (double)state->peak_live / (double)state->peak_reserved : 0;
         out->alloc = state->alloc;
         out->allocator = g_strdup(ech_machine_allocator(machine, (uint32_t)i));
         out->n_series = state->series->len;
@@ -455,12 +462,14 @@ static bool check_outcome(const EchTrace *trace, EchMachine *machine, const EchR
     const EchOutcome *out = ech_machine_outcome(machine);
     if (out->too_many) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "the trace expands to %" G_GUINT64_FORMAT " operations, more than max_ops = %" G_GUINT64_FORMAT "; raise it, or set trips for loops that do not say their count",
+                    "the trace expands to %" G_GUINT64_FORMAT " operations, more than max_ops = %" G_GUINT64_FORMAT
+                    "; raise it, or set trips for loops that do not say their count",
                     ech_machine_total(machine), options->max_ops);
         return false;
     }
     if (out->too_long) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "the run takes longer than the 53 days that can be simulated; a time or a size in the trace is absurd");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "the run takes longer than the 53 days that can be simulated; a time or a size in the trace is absurd");
         return false;
     }
     if (out->stuck != ECH_NONE) {
@@ -487,14 +496,20 @@ static void remark_recorded(const EchTrace *trace, EchRun *run)
     if (first >= last || (last - first) / 20 * 19 <= run->makespan)
         return;
     g_autofree char *span = ech_format_time(last - first);
-    ech_diag_remark(run->diag, "recorded, it took %s from the first operation to the last: time in which the host asked for nothing is left out here; --set replay.host_gaps=true keeps it", span);
+    ech_diag_remark(run->diag,
+                    "recorded, it took %s from the first operation to the last: time in which the host asked for nothing is left out here; --set "
+                    "replay.host_gaps=true keeps it",
+                    span);
 }
 
 EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
 {
     g_autoptr(EchRun) run = g_new0(EchRun, 1);
     run->diag = ech_diag_new();
-    EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time, .overhead = options->overhead != 0, .copy_curve = options->copy_curve != 0, .host_gaps = options->host_gaps != 0};
+    EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time,
+                                     .overhead = options->overhead != 0,
+                                     .copy_curve = options->copy_curve != 0,
+                                     .host_gaps = options->host_gaps != 0};
     g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag, error);
     if (!prices)
         return NULL;
@@ -524,7 +539,9 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
             ech_diag_remark(run->diag, "SimGrid's solver gave up (%s): this run is the native engine's", why);
             native = true;
             break;
-        case WORKER_FAILED: g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "the SimGrid engine failed: %s; --engine native needs no worker", why); return NULL;
+        case WORKER_FAILED:
+            g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "the SimGrid engine failed: %s; --engine native needs no worker", why);
+            return NULL;
         }
     }
     if (native)

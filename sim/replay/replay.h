@@ -52,73 +52,73 @@ extern const EchParam ech_replay_params[];
 typedef struct {
     EchId op;
     EchId queue;
-    uint64_t iteration;       /**< Running number of the op's instances, 0 outside loops. */
-    EchTime start, end;       /**< end - start includes set-up. */
+    uint64_t iteration;         /**< Running number of the op's instances, 0 outside loops. */
+    EchTime start, end;         /**< end - start includes set-up. */
     EchTime waits[ECH_N_WAITS]; /**< Before start: dependency, queue, link engine, space, host; inside: what sharing cost. */
-    uint32_t resource;        /**< What bounded it: index into resources, or ECH_NONE. */
+    uint32_t resource;          /**< What bounded it: index into resources, or ECH_NONE. */
     uint32_t reserved;
 } EchSpan;
 
 /** Iterations of a loop that were skipped because they repeat exactly. Spans before @time show the repeating pattern. */
 typedef struct {
     EchId loop;
-    uint64_t first, count;    /**< Iterations [first, first + count). */
-    EchTime time, period;     /**< They took [time, time + count * period). */
+    uint64_t first, count; /**< Iterations [first, first + count). */
+    EchTime time, period;  /**< They took [time, time + count * period). */
 } EchSkip;
 
 typedef struct {
     EchTime time;
-    EchBytes live;            /**< Bytes of live buffers (rounded as the allocator rounds). */
-    EchBytes reserved;        /**< Taken from the device by the allocator, or the extent of fixed offsets. */
+    EchBytes live;     /**< Bytes of live buffers (rounded as the allocator rounds). */
+    EchBytes reserved; /**< Taken from the device by the allocator, or the extent of fixed offsets. */
 } EchPoint;
 
 typedef struct {
     char *name;
-    EchBytes capacity, available;  /**< 0: unlimited or not known to the device. */
+    EchBytes capacity, available; /**< 0: unlimited or not known to the device. */
     EchBytes peak_live, peak_reserved;
-    EchTime peak_at;               /**< When peak_live was first reached. */
+    EchTime peak_at; /**< When peak_live was first reached. */
     EchBytes end_live;
-    EchBytes fixed_extent;         /**< Highest end of a buffer with a fixed offset. */
-    EchBytes read, written;        /**< Traffic of kernels, copies and collectives. */
-    EchTime busy;                  /**< Port time at full rate. */
-    double utilisation;            /**< busy / makespan. */
+    EchBytes fixed_extent;  /**< Highest end of a buffer with a fixed offset. */
+    EchBytes read, written; /**< Traffic of kernels, copies and collectives. */
+    EchTime busy;           /**< Port time at full rate. */
+    double utilisation;     /**< busy / makespan. */
     uint64_t allocs, frees, failed;
-    double fragmentation;          /**< 1 - peak_live / peak_reserved; 0 where nothing is reserved. */
-    EchAllocStats alloc;           /**< Of the allocator, zeros where there is none. */
-    char *allocator;               /**< Canonical spec, "fixed" (a compiler's plan), or "counted". */
-    EchPoint *series;              /**< series[n_series], ascending time. */
+    double fragmentation; /**< 1 - peak_live / peak_reserved; 0 where nothing is reserved. */
+    EchAllocStats alloc;  /**< Of the allocator, zeros where there is none. */
+    char *allocator;      /**< Canonical spec, "fixed" (a compiler's plan), or "counted". */
+    EchPoint *series;     /**< series[n_series], ascending time. */
     size_t n_series;
 } EchMemoryRun;
 
 typedef struct {
     char *name;
-    EchBytes forward, backward;       /**< Bytes to the device, and from it (collectives: sent, received). */
+    EchBytes forward, backward;          /**< Bytes to the device, and from it (collectives: sent, received). */
     EchTime busy_forward, busy_backward; /**< Time at least one transfer ran. */
-    EchTime busy;                     /**< Time at least one ran in either direction. */
-    double utilisation;               /**< Bytes over what both directions could carry in the makespan. */
+    EchTime busy;                        /**< Time at least one ran in either direction. */
+    double utilisation;                  /**< Bytes over what both directions could carry in the makespan. */
     uint64_t transfers;
 } EchLinkRun;
 
 typedef struct {
     char *name;
-    EchTime busy;           /**< Time at full rate. */
+    EchTime busy; /**< Time at full rate. */
     double utilisation;
-    double flops;           /**< Operations done (multiply-add is two). */
+    double flops; /**< Operations done (multiply-add is two). */
 } EchUnitRun;
 
 typedef struct {
     EchId queue;
-    EchTime busy;           /**< Time an operation of it ran. */
+    EchTime busy; /**< Time an operation of it ran. */
     uint64_t ops;
     EchTime waits[ECH_N_WAITS];
 } EchQueueRun;
 
 /** Where an allocation went. */
 typedef struct {
-    EchId op;               /**< The ALLOC, or ECH_NONE for buffers there from the start or placed by a plan. */
+    EchId op; /**< The ALLOC, or ECH_NONE for buffers there from the start or placed by a plan. */
     EchId buffer;
     uint64_t iteration;
-    EchTime begin, end;     /**< Life; end is the makespan where it is never freed. */
+    EchTime begin, end; /**< Life; end is the makespan where it is never freed. */
     EchPlacement place;
 } EchPlaced;
 
@@ -131,39 +131,39 @@ typedef struct {
 /** The first thing that did not fit. */
 typedef struct {
     char *memory;
-    EchId op;               /**< Op that asked, or ECH_NONE for a plan that is too large from the start. */
+    EchId op; /**< Op that asked, or ECH_NONE for a plan that is too large from the start. */
     EchId buffer;
     EchTime time;
-    EchBytes asked;         /**< Bytes of the request, or the whole extent of a plan. */
+    EchBytes asked; /**< Bytes of the request, or the whole extent of a plan. */
     EchBytes live, reserved, limit;
-    EchFit fit;             /**< FULL or FRAGMENTED. */
-    EchHolder *holders;     /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */
+    EchFit fit;         /**< FULL or FRAGMENTED. */
+    EchHolder *holders; /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */
     size_t n_holders;
 } EchFailure;
 
 typedef struct {
-    char *engine;           /**< "native" or "simgrid". */
+    char *engine; /**< "native" or "simgrid". */
     char *engine_version;
     uint64_t trace_hash, device_hash;
-    char *options;          /**< As key=value. */
+    char *options;                  /**< As key=value. */
     uint64_t kernels[ECH_N_PRICES]; /**< Kernel ops (static) by how they were priced. */
-    uint64_t executed;      /**< Op instances executed one by one; ops - executed were skipped as steady. */
-    uint64_t events;        /**< Ends the engine reported. */
+    uint64_t executed;              /**< Op instances executed one by one; ops - executed were skipped as steady. */
+    uint64_t events;                /**< Ends the engine reported. */
 } EchProvenance;
 
 /** The result. Owns everything below it. */
 typedef struct {
     EchTime makespan;
-    uint64_t ops;               /**< Op instances, skipped ones included. */
-    bool completed;             /**< False when an allocation failed and the run stopped there. */
+    uint64_t ops;   /**< Op instances, skipped ones included. */
+    bool completed; /**< False when an allocation failed and the run stopped there. */
     bool fits;
-    EchFailure failure;         /**< Valid where !fits. */
-    EchSpan *spans;             /**< spans[n_spans], in order of end; loops and zero-time ops (alloc, free, signal, mark) only where they waited. */
+    EchFailure failure; /**< Valid where !fits. */
+    EchSpan *spans;     /**< spans[n_spans], in order of end; loops and zero-time ops (alloc, free, signal, mark) only where they waited. */
     size_t n_spans;
     uint64_t spans_left_out;
     EchSkip *skips;
     size_t n_skips;
-    char **resources;           /**< resources[n_resources]: names a span's resource points to. */
+    char **resources; /**< resources[n_resources]: names a span's resource points to. */
     size_t n_resources;
     EchMemoryRun *memories;
     size_t n_memories;
@@ -171,7 +171,7 @@ typedef struct {
     size_t n_links;
     EchUnitRun *units;
     size_t n_units;
-    EchQueueRun *queues;        /**< One per queue of the trace. */
+    EchQueueRun *queues; /**< One per queue of the trace. */
     size_t n_queues;
     EchPlaced *placed;
     size_t n_placed;
@@ -181,13 +181,14 @@ typedef struct {
     EchPrice *prices;           /**< prices[n_ops of the trace]: what one instance costs alone, and where that came from. */
     size_t n_prices;
     EchProvenance provenance;
-    EchDiag *diag;              /**< Remarks and counters. */
+    EchDiag *diag; /**< Remarks and counters. */
 } EchRun;
 
 /** Replays @trace on @device. @reference is the device that the trace's estimates and recorded times hold for (normally @device before
  * --set changed it; NULL means @device). ECH_ERROR_CONFIG (an allocator's spec, a memory the device does not have), ECH_ERROR_UNSUPPORTED (max_ops),
  * ECH_ERROR_BACKEND (engine). */
-EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options,
+                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_run_free(EchRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchRun, ech_run_free)
 

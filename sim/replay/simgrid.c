@@ -31,10 +31,10 @@ typedef struct {
     sg_host_t *hosts, *meters;
     uint32_t n_resources, max_live;
     uint32_t *free_meters, n_free;
-    Live *live;         /* By token. */
-    uint32_t *tokens;   /* Of live executions. */
+    Live *live;       /* By token. */
+    uint32_t *tokens; /* Of live executions. */
     uint32_t n_live;
-    uint32_t *instant;  /* Tokens of demands of nothing. */
+    uint32_t *instant; /* Tokens of demands of nothing. */
     uint32_t n_instant;
     sg_exec_t *waiting; /* Scratch. */
     sg_host_t *use;
@@ -170,7 +170,9 @@ static void load_platform(uint32_t n_resources, uint32_t n_meters)
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file)
         abort();
-    fputs("<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n<platform version=\"4.1\">\n<zone id=\"device\" routing=\"None\">\n", file);
+    fputs("<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n<platform version=\"4.1\">\n<zone id=\"device\" "
+          "routing=\"None\">\n",
+          file);
     fprintf(file, "<host id=\"control\" speed=\"1f\"/>\n");
     for (uint32_t j = 0; j < n_resources; j++)
         fprintf(file, "<host id=\"r%u\" speed=\"%.0ff\"/>\n", j, SPEED);

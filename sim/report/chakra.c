@@ -7,7 +7,17 @@
 /* Loops in loops; and bytes of the file, which a GByteArray must hold. */
 enum { MAX_DEPTH = 256, MAX_BYTES = 2000000000 };
 enum { TYPE_METADATA = 1, TYPE_LOAD = 2, TYPE_STORE = 3, TYPE_COMP = 4, TYPE_SEND = 5, TYPE_RECV = 6, TYPE_COLL = 7 };
-enum { NODE_ID = 1, NODE_NAME = 2, NODE_TYPE = 3, NODE_DATA_DEPS = 5, NODE_START = 6, NODE_DURATION = 7, NODE_INPUTS = 8, NODE_OUTPUTS = 9, NODE_ATTRIBUTE = 10 };
+enum {
+    NODE_ID = 1,
+    NODE_NAME = 2,
+    NODE_TYPE = 3,
+    NODE_DATA_DEPS = 5,
+    NODE_START = 6,
+    NODE_DURATION = 7,
+    NODE_INPUTS = 8,
+    NODE_OUTPUTS = 9,
+    NODE_ATTRIBUTE = 10
+};
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_I64 = 9, ATTRIBUTE_U32 = 11, ATTRIBUTE_U64 = 13, ATTRIBUTE_BOOL = 27, ATTRIBUTE_TEXT = 29 };
 
 typedef struct {
@@ -19,7 +29,7 @@ typedef struct {
     uint64_t *last;       /* by queue: id of its last node, 0 none; ids begin with 1 */
     uint64_t **instances; /* by op: ids of its instances in the iterations of its loop so far */
     uint32_t *n_instances, *room;
-    GArray *deps;         /* uint64_t, of the node at hand */
+    GArray *deps; /* uint64_t, of the node at hand */
 } Writer;
 
 static void add_number(GByteArray *node, const char *name, uint32_t field, uint64_t value)
@@ -62,8 +72,8 @@ static void add_tensors(const Writer *writer, GByteArray *node, uint32_t field, 
         unsigned bits = ech_dtype_bits((EchDtype)buffers[use->buffer].dtype);
         uint64_t element = bits >= 8 && bits % 8 == 0 && bytes % (bits / 8) == 0 && offset % (bits / 8) == 0 ? bits / 8 : 1;
         const char *comma = n++ ? ", " : "";
-        g_string_append_printf(values, "%s[%u, %u, %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", '%s']", comma, use->buffer + 1, root + 1, offset / element, bytes / element, element,
-                               is_host(writer->trace, buffers[use->buffer].memory) ? "cpu" : "cuda:0");
+        g_string_append_printf(values, "%s[%u, %u, %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", '%s']", comma, use->buffer + 1,
+                               root + 1, offset / element, bytes / element, element, is_host(writer->trace, buffers[use->buffer].memory) ? "cpu" : "cuda:0");
         g_string_append_printf(shapes, "%s[%" G_GUINT64_FORMAT "]", comma, bytes / element);
         const char *dtype = ech_dtype_name((EchDtype)buffers[use->buffer].dtype);
         g_string_append_printf(types, "%s'Tensor(%s)'", comma, element > 1 && dtype && *dtype ? dtype : "byte");
@@ -136,7 +146,8 @@ static void find_deps(Writer *writer, const EchOp *op)
     for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++) {
         const EchDep *dep = &ech_trace_deps(writer->trace)[d];
         uint32_t n = writer->n_instances[dep->op];
-        /* Of the same iteration: the last instance; of one before: further back, where there was one. In its own iteration the op at hand has no instance yet. */
+        /* Of the same iteration: the last instance; of one before: further back, where there was one. In its own iteration the op at hand has no instance yet.
+         */
         uint32_t back = dep->distance;
         if (back > 0 && dep->op >= (EchId)(op - ech_trace_ops(writer->trace)))
             back--;
@@ -275,7 +286,15 @@ GByteArray *ech_report_chakra(const EchTrace *trace, size_t max_nodes, EchDiag *
     g_autofree uint32_t *n_instances = g_new0(uint32_t, n + 1), *room = g_new0(uint32_t, n + 1);
     g_autoptr(GArray) deps = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_autoptr(GByteArray) out = g_byte_array_new(), meta = g_byte_array_new();
-    Writer writer = {.trace = trace, .out = out, .diag = diag, .max_nodes = max_nodes, .last = last, .instances = instances, .n_instances = n_instances, .room = room, .deps = deps};
+    Writer writer = {.trace = trace,
+                     .out = out,
+                     .diag = diag,
+                     .max_nodes = max_nodes,
+                     .last = last,
+                     .instances = instances,
+                     .n_instances = n_instances,
+                     .room = room,
+                     .deps = deps};
     ech_wire_text(meta, 1, "0.0.4");
     ech_wire_varint(out, meta->len);
     g_byte_array_append(out, meta->data, meta->len);

@@ -16,7 +16,8 @@ static void append_time(GString *out, const char *key, EchTime ps)
 
 static void name_process(GString *out, int pid, const char *name)
 {
-    g_string_append_printf(out, "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", pid == PID_QUEUES ? "\n" : ",\n", pid, name);
+    g_string_append_printf(out, "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", pid == PID_QUEUES ? "\n" : ",\n", pid,
+                           name);
     g_string_append_printf(out, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", pid, pid);
 }
 
@@ -105,7 +106,8 @@ GString *ech_report_chrome(const EchReport *report)
         g_string_append(out, ",\"s\":\"g\",\"name\":");
         ech_report_append_json_string(out, name);
         append_time(out, "ts", run->failure.time);
-        g_string_append_printf(out, ",\"args\":{\"asked bytes\":%" G_GUINT64_FORMAT ",\"live bytes\":%" G_GUINT64_FORMAT "}}", run->failure.asked, run->failure.live);
+        g_string_append_printf(out, ",\"args\":{\"asked bytes\":%" G_GUINT64_FORMAT ",\"live bytes\":%" G_GUINT64_FORMAT "}}", run->failure.asked,
+                               run->failure.live);
     }
     g_string_append(out, "\n]}\n");
     return out;

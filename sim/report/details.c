@@ -57,8 +57,9 @@ static void append_slices(GString *out, const EchReport *report, const EchTimeli
             }
         }
         /* [track, name, start, length, kind, resource or -1, iteration, bytes, longest wait's reason or -1, its time] */
-        g_string_append_printf(out, "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]", drawn ? "," : "",
-                               slice->track, name_of(names, op->name), slice->start, slice->end - slice->start, op->kind,
+        g_string_append_printf(out,
+                               "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]",
+                               drawn ? "," : "", slice->track, name_of(names, op->name), slice->start, slice->end - slice->start, op->kind,
                                span->resource < report->run->n_resources ? (int)span->resource : -1, span->iteration,
                                op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE ? op->bytes : 0, reason, longest);
         drawn++;
@@ -79,13 +80,15 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
     const EchRun *run = report->run;
     g_string_append(out, "{\"name\":");
     ech_report_append_json_string(out, memory->name);
-    g_string_append_printf(out, ",\"capacity\":%" G_GUINT64_FORMAT ",\"available\":%" G_GUINT64_FORMAT ",\"peak\":%" G_GUINT64_FORMAT ",\"peak_at\":%" G_GINT64_FORMAT ",\"allocator\":",
+    g_string_append_printf(out,
+                           ",\"capacity\":%" G_GUINT64_FORMAT ",\"available\":%" G_GUINT64_FORMAT ",\"peak\":%" G_GUINT64_FORMAT
+                           ",\"peak_at\":%" G_GINT64_FORMAT ",\"allocator\":",
                            memory->capacity, memory->available, memory->peak_live, memory->peak_at);
     ech_report_append_json_string(out, memory->allocator ? memory->allocator : "");
     g_string_append(out, ",\"series\":[");
     for (size_t i = 0; i < memory->n_series; i++)
-        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", memory->series[i].time, memory->series[i].live,
-                               memory->series[i].reserved);
+        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", memory->series[i].time,
+                               memory->series[i].live, memory->series[i].reserved);
     EchId id = ech_trace_find_memory(report->trace, memory->name);
     g_autoptr(GPtrArray) blocks = g_ptr_array_new();
     uint64_t base = UINT64_MAX;
@@ -102,8 +105,8 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
     for (size_t i = 0; i < n; i++) {
         const EchPlaced *placed = blocks->pdata[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
-        g_string_append_printf(out, "%s[%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%u]", i ? "," : "", name_of(names, buffer->name), placed->begin,
-                               placed->end, placed->place.address - base, placed->place.rounded, buffer->role);
+        g_string_append_printf(out, "%s[%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%u]", i ? "," : "",
+                               name_of(names, buffer->name), placed->begin, placed->end, placed->place.address - base, placed->place.rounded, buffer->role);
     }
     g_string_append_printf(out, "],\"blocks_left_out\":%zu}", blocks->len - n);
 }
@@ -145,7 +148,8 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     append_slices(out, report, timeline, max_spans, &names);
     g_string_append(out, ",\"skips\":[");
     for (size_t i = 0; i < run->n_skips; i++)
-        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", run->skips[i].time, run->skips[i].period, run->skips[i].count);
+        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", run->skips[i].time,
+                               run->skips[i].period, run->skips[i].count);
     g_string_append(out, "],\"memories\":[");
     for (size_t i = 0; i < run->n_memories; i++) {
         if (i)

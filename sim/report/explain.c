@@ -112,17 +112,20 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
         gint64 available = ech_member_int(ech_member_object(needs, part->name), "available_bytes");
         if (part->a <= available)
             continue;
-        g_autofree char *needed = ech_format_bytes((EchBytes)part->a), *has = ech_format_bytes((EchBytes)MAX(available, 0)), *over = ech_format_bytes((EchBytes)(part->a - available));
+        g_autofree char *needed = ech_format_bytes((EchBytes)part->a), *has = ech_format_bytes((EchBytes)MAX(available, 0)),
+                        *over = ech_format_bytes((EchBytes)(part->a - available));
         say(out, "%s: %s needs %s and %s are handed out, %s too little.", lead, part->name, needed, has, over);
         return;
     }
     if (!failure)
         return;
-    g_autofree char *asked = ech_format_bytes((EchBytes)ech_member_int(failure, "asked_bytes")), *live = ech_format_bytes((EchBytes)ech_member_int(failure, "live_bytes"));
+    g_autofree char *asked = ech_format_bytes((EchBytes)ech_member_int(failure, "asked_bytes")),
+                    *live = ech_format_bytes((EchBytes)ech_member_int(failure, "live_bytes"));
     g_autofree char *limit = ech_format_bytes((EchBytes)ech_member_int(failure, "limit_bytes")), *when = ech_format_time(ech_member_int(failure, "time_ps"));
     const char *buffer = ech_member_text(failure, "buffer");
-    say(out, "%s: at %s %s%s%s asks for %s of %s, where %s of %s are live%s.", lead, when, buffer ? "'" : "", buffer ? buffer : "the plan", buffer ? "'" : "", asked,
-        ech_member_text(failure, "memory"), live, limit, g_strcmp0(ech_member_text(failure, "reason"), "fragmented") == 0 ? " and no free piece is large enough" : "");
+    say(out, "%s: at %s %s%s%s asks for %s of %s, where %s of %s are live%s.", lead, when, buffer ? "'" : "", buffer ? buffer : "the plan", buffer ? "'" : "",
+        asked, ech_member_text(failure, "memory"), live, limit,
+        g_strcmp0(ech_member_text(failure, "reason"), "fragmented") == 0 ? " and no free piece is large enough" : "");
 }
 
 /* -- time ------------------------------------------------------------------- */
@@ -178,12 +181,14 @@ static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const
     }
     if (!resource_work(a, resource, &amount_a, &busy_a, &bytes) || !resource_work(b, resource, &amount_b, &busy_b, &bytes))
         return;
-    g_autofree char *from = amount_text(amount_a, bytes), *to = amount_text(amount_b, bytes), *busy_from = ech_format_time(busy_a), *busy_to = ech_format_time(busy_b);
-    double moved = (double)(amount_b - amount_a) / (double)MAX(MAX(amount_a, amount_b), 1), slower = (double)(busy_b - busy_a) / (double)MAX(MAX(busy_a, busy_b), 1);
+    g_autofree char *from = amount_text(amount_a, bytes), *to = amount_text(amount_b, bytes), *busy_from = ech_format_time(busy_a),
+                    *busy_to = ech_format_time(busy_b);
+    double moved = (double)(amount_b - amount_a) / (double)MAX(MAX(amount_a, amount_b), 1),
+           slower = (double)(busy_b - busy_a) / (double)MAX(MAX(busy_a, busy_b), 1);
     g_autofree char *rate_a = rate_of(amount_a, busy_a), *rate_b = rate_of(amount_b, busy_b);
     if (fabs(moved) > 0.01) {
-        say(out, "The %s has to %s %s instead of %s; that keeps it busy for %s instead of %s%s%s.", resource, bytes ? "move" : "do", amount_b ? to : "nothing", amount_a ? from : "nothing", busy_to, busy_from,
-            bytes && amount_b ? ", at " : "", bytes && amount_b ? rate_b : "");
+        say(out, "The %s has to %s %s instead of %s; that keeps it busy for %s instead of %s%s%s.", resource, bytes ? "move" : "do", amount_b ? to : "nothing",
+            amount_a ? from : "nothing", busy_to, busy_from, bytes && amount_b ? ", at " : "", bytes && amount_b ? rate_b : "");
     } else if (fabs(slower) > 0.01) {
         if (bytes)
             say(out, "The %s moves the same %s in %s instead of %s: %s instead of %s.", resource, to, busy_to, busy_from, rate_b, rate_a);
@@ -204,7 +209,8 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b)
     if (llabs(by) <= (gint64)(SAME * (double)MAX(from, to))) {
         const char *bound = ech_member_text(b, "bound_by");
         gint64 share = ech_member_int(ech_member_object(b, "critical_path"), bound ? bound : "");
-        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on the %s, which this does not touch.", time_b, to > 0 ? 100 * (double)share / (double)to : 0, bound ? bound : "?");
+        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on the %s, which this does not touch.", time_b,
+            to > 0 ? 100 * (double)share / (double)to : 0, bound ? bound : "?");
         return;
     }
     g_autofree char *ratio = times_as_long(from > 0 ? (double)to / (double)from : 0);
@@ -233,7 +239,10 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b)
     }
     static const struct {
         const char *name, *words;
-    } waits[] = {{"link", "for other transfers on their link"}, {"memory_port", "because others used the memory port"}, {"compute", "because others used the unit"}, {"space", "for memory to come free"}};
+    } waits[] = {{"link", "for other transfers on their link"},
+                 {"memory_port", "because others used the memory port"},
+                 {"compute", "because others used the unit"},
+                 {"space", "for memory to come free"}};
     for (size_t i = 0; i < G_N_ELEMENTS(waits); i++) {
         gint64 more = ech_member_int(ech_member_object(b, "waits"), waits[i].name) - ech_member_int(ech_member_object(a, "waits"), waits[i].name);
         if (llabs(more) > MAX(from, to) / 10) {
@@ -379,13 +388,16 @@ static void explain_offload(GPtrArray *out, JsonObject *a, JsonObject *b)
 {
     gint64 host = memory_figure(b, "host") - memory_figure(a, "host"), hbm = memory_figure(b, "hbm") - memory_figure(a, "hbm");
     gint64 crossed = ech_member_int(child(b, "links", "host"), "bytes_backward") - ech_member_int(child(a, "links", "host"), "bytes_backward");
-    gint64 arguments = ech_member_int(ech_member_object(b, "memory_analysis"), "host_argument") - ech_member_int(ech_member_object(a, "memory_analysis"), "host_argument");
+    gint64 arguments =
+        ech_member_int(ech_member_object(b, "memory_analysis"), "host_argument") - ech_member_int(ech_member_object(a, "memory_analysis"), "host_argument");
     if (host < MAX(SMALL_BYTES, memory_figure(b, "hbm") / 100))
         return;
-    g_autofree char *moved = ech_format_bytes((EchBytes)host), *change = ech_format_bytes((EchBytes)llabs(hbm)), *sent = ech_format_bytes((EchBytes)MAX(crossed, 0));
+    g_autofree char *moved = ech_format_bytes((EchBytes)host), *change = ech_format_bytes((EchBytes)llabs(hbm)),
+                    *sent = ech_format_bytes((EchBytes)MAX(crossed, 0));
     g_autoptr(GString) text = g_string_new(NULL);
     if (hbm > 0)
-        g_string_append_printf(text, "So this offload costs device memory: %s of %s moved to the host, and hbm needs %s more.", moved, arguments > host / 2 ? "arguments" : "saved arrays", change);
+        g_string_append_printf(text, "So this offload costs device memory: %s of %s moved to the host, and hbm needs %s more.", moved,
+                               arguments > host / 2 ? "arguments" : "saved arrays", change);
     else
         g_string_append_printf(text, "So this offload saves %s of hbm for %s on the host.", change, moved);
     if (crossed > host + host / 4)
@@ -588,7 +600,8 @@ GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, 
         g_autofree char *text = NULL;
         bool start = i < n && steps[i].from == SIZE_MAX;
         if (i < n) {
-            g_autoptr(GPtrArray) sentences = start ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
+            g_autoptr(GPtrArray) sentences =
+                start ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
             if (sentences->len == 0 && rows[steps[i].to].error)
                 g_ptr_array_add(sentences, g_strdup(rows[steps[i].to].error));
             text = joined(sentences);

@@ -6,11 +6,11 @@
 /* What a live buffer has behind it and before it, within its life. ECH_TIME_NONE: never. */
 typedef struct {
     const EchPlaced *placed;
-    EchTime filled, sent;      /* End of the copy that fills it, of the last that empties it. */
-    EchTime first_use;         /* Start of the first use by anything else. */
-    EchTime before, after;     /* End of the last use (or filling) before the time asked for, start of the next one. */
+    EchTime filled, sent;  /* End of the copy that fills it, of the last that empties it. */
+    EchTime first_use;     /* Start of the first use by anything else. */
+    EchTime before, after; /* End of the last use (or filling) before the time asked for, start of the next one. */
     EchId from, to;
-    bool running;              /* A use is under way. */
+    bool running; /* A use is under way. */
 } Life;
 
 static EchId root_of(const EchTrace *trace, EchId buffer)

@@ -120,7 +120,8 @@ void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *pad
         const EchPaddingRow *row = &padding->rows[i];
         if ((row->bytes - row->dense) * 20 < padding->padding)
             break;
-        g_autofree char *name = ech_report_buffer_name(trace, row->buffer), *lost = ech_format_bytes(row->bytes - row->dense), *bytes = ech_format_bytes(row->bytes);
+        g_autofree char *name = ech_report_buffer_name(trace, row->buffer), *lost = ech_format_bytes(row->bytes - row->dense),
+                        *bytes = ech_format_bytes(row->bytes);
         const char *shape = ech_trace_string(trace, ech_trace_buffers(trace)[row->buffer].shape);
         g_string_append_printf(out, "%s%10s  of %s in %s%s%.60s", indent, lost, bytes, name, strstr(name, shape) ? "" : "  ", strstr(name, shape) ? "" : shape);
         if (row->better) {

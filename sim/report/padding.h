@@ -10,15 +10,15 @@
 /** One padded buffer. */
 typedef struct {
     EchId buffer;
-    EchBytes bytes, dense;  /**< Padded and unpadded; dense < bytes. */
-    EchBytes better_bytes;  /**< With the best order of dimensions and the chip's tiles; 0 where no order is better, or the chip's rules are not known. */
-    char *better;           /**< Its text, or NULL. */
+    EchBytes bytes, dense; /**< Padded and unpadded; dense < bytes. */
+    EchBytes better_bytes; /**< With the best order of dimensions and the chip's tiles; 0 where no order is better, or the chip's rules are not known. */
+    char *better;          /**< Its text, or NULL. */
 } EchPaddingRow;
 
 typedef struct {
-    EchBytes bytes;         /**< Of all buffers looked at whose shape is known. */
-    EchBytes padding;       /**< Of them, padding. */
-    EchPaddingRow *rows;    /**< rows[n_rows], most padding first. */
+    EchBytes bytes;      /**< Of all buffers looked at whose shape is known. */
+    EchBytes padding;    /**< Of them, padding. */
+    EchPaddingRow *rows; /**< rows[n_rows], most padding first. */
     size_t n_rows;
 } EchPadding;
 

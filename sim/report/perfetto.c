@@ -110,7 +110,8 @@ static void describe(Writer *writer, uint64_t uuid, uint64_t parent, const char 
         ech_wire_u64(packet, PACKET_FLAGS, FLAG_CLEARED | FLAG_NEEDS);
         g_autoptr(GByteArray) interned = g_byte_array_new();
         for (uint64_t i = 0; i < NOTE_WAITS - 1 + ECH_N_WAITS; i++) {
-            g_autofree char *text = i < NOTE_WAITS - 1 ? g_strdup(annotation_names[i]) : g_strdup_printf("waited for %s ps", ech_wait_name((EchWait)(i + 1 - NOTE_WAITS)));
+            g_autofree char *text =
+                i < NOTE_WAITS - 1 ? g_strdup(annotation_names[i]) : g_strdup_printf("waited for %s ps", ech_wait_name((EchWait)(i + 1 - NOTE_WAITS)));
             g_autoptr(GByteArray) entry = g_byte_array_new();
             ech_wire_u64(entry, 1, i + 1);
             ech_wire_text(entry, 2, text);
@@ -158,7 +159,8 @@ GByteArray *ech_report_perfetto(const EchReport *report)
     const EchRun *run = report->run;
     const EchTrace *trace = report->trace;
     g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
-    g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL), texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+                          texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_autoptr(GByteArray) fresh = g_byte_array_new();
     Writer writer = {g_byte_array_new(), false, names, texts, fresh};
     describe(&writer, 1, 0, "Queues", 1, false);

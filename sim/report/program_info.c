@@ -169,8 +169,9 @@ static void line(GString *text, const char *name, EchBytes bytes)
 
 void ech_report_program_text(GString *text, const EchProgram *program)
 {
-    g_string_append_printf(text, "program %s (%s%s%s): %zu computations, %zu instructions, %zu in the schedule\n", program->name, platform_name(program->platform),
-                           program->chip ? ", " : "", program->chip ? program->chip : "", program->n_computations, program->n_instructions, program->n_flat);
+    g_string_append_printf(text, "program %s (%s%s%s): %zu computations, %zu instructions, %zu in the schedule\n", program->name,
+                           platform_name(program->platform), program->chip ? ", " : "", program->chip ? program->chip : "", program->n_computations,
+                           program->n_instructions, program->n_flat);
     if (!program->assignment)
         return;
     EchMemoryAnalysis m = ech_program_memory_analysis(program);

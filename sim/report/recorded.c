@@ -43,9 +43,11 @@ static void occupy(EchMemoryRun *memory, const EchLifetimes *lives, const EchTim
         const EchLifetime *life = &lives->items[i];
         const EchBuffer *buffer = &ech_trace_buffers(trace)[life->buffer];
         EchBytes bytes = MAX(buffer->rounded, life->bytes);
-        bool allocated = ech_trace_ops(trace)[MIN(life->begin, n_ops - 1)].kind == ECH_OP_ALLOC && ech_trace_ops(trace)[MIN(life->begin, n_ops - 1)].target == life->buffer;
+        bool allocated =
+            ech_trace_ops(trace)[MIN(life->begin, n_ops - 1)].kind == ECH_OP_ALLOC && ech_trace_ops(trace)[MIN(life->begin, n_ops - 1)].target == life->buffer;
         Change begin = {allocated ? times[life->begin] : 0, life->begin, bytes, false}, end = {times[MIN(life->end, n_ops)], life->end, bytes, true};
-        EchPlaced place = {.op = allocated ? life->begin : ECH_NONE, .buffer = life->buffer, .begin = begin.time, .end = life->end >= n_ops ? ECH_TIME_MAX : end.time};
+        EchPlaced place = {
+            .op = allocated ? life->begin : ECH_NONE, .buffer = life->buffer, .begin = begin.time, .end = life->end >= n_ops ? ECH_TIME_MAX : end.time};
         place.place.rounded = bytes;
         place.place.address = buffer->address != ECH_OFFSET_NONE ? buffer->address : buffer->offset != ECH_OFFSET_NONE ? buffer->offset : 0;
         g_array_append_val(changes, begin);

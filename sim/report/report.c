@@ -71,7 +71,8 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource)
     /* Ports come first, in the device's order; a unit may have a memory's name. */
     uint32_t next = 0;
     for (size_t i = 0; i < report->device->n_memories && next < run->n_resources; i++) {
-        if (strcmp(report->device->memories[i].name, run->resources[next]) != 0 || MAX(report->device->memories[i].read, report->device->memories[i].write) == 0)
+        if (strcmp(report->device->memories[i].name, run->resources[next]) != 0 ||
+            MAX(report->device->memories[i].read, report->device->memories[i].write) == 0)
             continue;
         if (next == resource)
             return g_strdup_printf("%s port", name);
@@ -341,8 +342,8 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
     }
     for (size_t i = 0; i < n; i++) {
         if (times[i].time > 0)
-            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))), kinds[i % G_N_ELEMENTS(kinds)], times[i].time, times[i].count,
-                                          times[i].price};
+            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))), kinds[i % G_N_ELEMENTS(kinds)], times[i].time,
+                                          times[i].count, times[i].price};
     }
     qsort(times, used, sizeof *times, compare_names);
     *ret_n = MIN(used, most);

@@ -14,22 +14,22 @@
 
 /** Everything a writer may look at; all borrowed. */
 typedef struct {
-    const char *title;        /**< What the run is called: a file's name or an experiment's title. */
-    const char *trace_path;   /**< As given. */
-    const char *format;       /**< Of the captured file. */
-    const EchTrace *trace;    /**< What was replayed. */
+    const char *title;         /**< What the run is called: a file's name or an experiment's title. */
+    const char *trace_path;    /**< As given. */
+    const char *format;        /**< Of the captured file. */
+    const EchTrace *trace;     /**< What was replayed. */
     const EchProgram *program; /**< Where it was lowered from, or NULL. */
     const EchDevice *device;
     const EchRun *run;
-    const EchDiag *import_diag; /**< Or NULL. */
-    const EchDiag *pass_diag; /**< Remarks of passes and lowering, or NULL. */
-    const char *const *passes; /**< Canonical specs, NULL-terminated, or NULL. */
+    const EchDiag *import_diag;  /**< Or NULL. */
+    const EchDiag *pass_diag;    /**< Remarks of passes and lowering, or NULL. */
+    const char *const *passes;   /**< Canonical specs, NULL-terminated, or NULL. */
     const char *const *settings; /**< PATH=VALUE edits in force, NULL-terminated, or NULL. */
 } EchReport;
 
 /** Space by space, what an XLA program's assignment needs of what the runtime hands out. */
 typedef struct {
-    const char *memory;       /**< Name of the device's memory; borrowed. */
+    const char *memory; /**< Name of the device's memory; borrowed. */
     EchBytes needed, available;
 } EchFitRow;
 /** Rows of spaces the device has; NULL and 0 without a program with an assignment. g_free the rows. */
@@ -42,7 +42,7 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource) G_GNU
 
 /** A share of the critical path: the chain of operations, each started by the end of the one before, that leads to the end of the run. */
 typedef struct {
-    char *name;               /**< What bounded them: a resource's name, "recorded kernel times", "overhead" (launches, set-ups, fixed times), or "idle". */
+    char *name; /**< What bounded them: a resource's name, "recorded kernel times", "overhead" (launches, set-ups, fixed times), or "idle". */
     EchTime time;
 } EchShare;
 /** Shares of the critical path, largest first; they add up to the makespan. Free with ech_shares_free. */
@@ -53,10 +53,10 @@ void ech_shares_free(EchShare *shares, size_t n);
 EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes that a memory holds for one purpose. */
 typedef struct {
-    char *name;               /**< "arguments", "temporaries in use", "kept for later use", "arriving from host", "back from host before its use", "leaving for host"... */
-    EchBytes bytes;           /**< Places shared by several buffers of a plan count once. */
+    char *name; /**< "arguments", "temporaries in use", "kept for later use", "arriving from host", "back from host before its use", "leaving for host"... */
+    EchBytes bytes; /**< Places shared by several buffers of a plan count once. */
     uint64_t buffers;
-    EchId largest[4];         /**< Its largest buffers, largest first; ECH_NONE behind the last. */
+    EchId largest[4]; /**< Its largest buffers, largest first; ECH_NONE behind the last. */
 } EchHolding;
 /** What a memory holds at a time, by purpose, largest first. Free with ech_holdings_free. */
 EchHolding *ech_report_holdings(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
@@ -64,22 +64,22 @@ void ech_holdings_free(EchHolding *holdings, size_t n);
 
 /** What the kernels of a program keep of an on-chip memory for themselves, besides the values placed there. */
 typedef struct {
-    EchBytes kept;            /**< By the compiler, for all of them: the device's kernel_reserved. */
-    EchBytes most;            /**< Of the largest. */
-    const char *kernel;       /**< Its name; borrowed from the program, or NULL. */
-    uint64_t kernels;         /**< That have any. */
-    EchBytes spilled;         /**< Beyond what is kept, summed over kernels. */
+    EchBytes kept;      /**< By the compiler, for all of them: the device's kernel_reserved. */
+    EchBytes most;      /**< Of the largest. */
+    const char *kernel; /**< Its name; borrowed from the program, or NULL. */
+    uint64_t kernels;   /**< That have any. */
+    EchBytes spilled;   /**< Beyond what is kept, summed over kernels. */
 } EchWindows;
 /** Zeros where there is no program, or the memory has no number in it. */
 EchWindows ech_report_windows(const EchReport *report, const char *memory);
 
 /** Operations of one kind and name together: layers of a network share their names. */
 typedef struct {
-    const char *name;         /**< Borrowed from the trace. */
+    const char *name; /**< Borrowed from the trace. */
     EchOpKind kind;
-    EchTime time;             /**< Sum over its spans. */
+    EchTime time; /**< Sum over its spans. */
     uint64_t count;
-    EchPriceSource price;     /**< Where its time came from, of its first span. */
+    EchPriceSource price; /**< Where its time came from, of its first span. */
 } EchNameTime;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

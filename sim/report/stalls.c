@@ -64,7 +64,8 @@ EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
     if (!program)
         return stalls_of_trace(report, ret_n);
     EchKernelModel model;
-    if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(report->device->family, "tpu") != 0 || !ech_kernel_model_init(&model, report->device, ECH_KERNEL_HARDWARE, NULL))
+    if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(report->device->family, "tpu") != 0 ||
+        !ech_kernel_model_init(&model, report->device, ECH_KERNEL_HARDWARE, NULL))
         return NULL;
     g_autoptr(GHashTable) instructions = g_hash_table_new(g_str_hash, g_str_equal);
     for (size_t i = 0; i < program->n_flat; i++)
@@ -118,12 +119,16 @@ void ech_report_append_stalls(GString *out, const EchReport *report)
     for (size_t i = 0; i < MIN(n, 6u); i++) {
         g_autofree char *time = ech_format_time(rows[i].time);
         const EchTime *at = rows[i].stalls.at;
-        g_string_append_printf(out, "    %-16.16s %8s %5.1f %% %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f\n", rows[i].name ? rows[i].name : "all", time, percent(at[ECH_STALL_COMPUTE], rows[i].time),
-                               percent(at[ECH_STALL_HBM], rows[i].time), percent(at[ECH_STALL_SPACE], rows[i].time), percent(at[ECH_STALL_PORT], rows[i].time),
-                               percent(at[ECH_STALL_LATENCY], rows[i].time), percent(at[ECH_STALL_FILL], rows[i].time), percent(at[ECH_STALL_OVERHEAD], rows[i].time));
+        g_string_append_printf(out, "    %-16.16s %8s %5.1f %% %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f\n", rows[i].name ? rows[i].name : "all", time,
+                               percent(at[ECH_STALL_COMPUTE], rows[i].time), percent(at[ECH_STALL_HBM], rows[i].time),
+                               percent(at[ECH_STALL_SPACE], rows[i].time), percent(at[ECH_STALL_PORT], rows[i].time),
+                               percent(at[ECH_STALL_LATENCY], rows[i].time), percent(at[ECH_STALL_FILL], rows[i].time),
+                               percent(at[ECH_STALL_OVERHEAD], rows[i].time));
     }
-    g_string_append(out, "    (per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip port, for a copy's latency;\n"
-                         "    first fetch and last store; cost of grid steps)\n");
+    g_string_append(
+        out,
+        "    (per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip port, for a copy's latency;\n"
+        "    first fetch and last store; cost of grid steps)\n");
 }
 
 static void add_row(JsonBuilder *b, const EchStallRow *row)

@@ -6,11 +6,11 @@
 
 /** One kernel's row. */
 typedef struct {
-    const char *name;   /**< Borrowed from the trace; NULL: the whole run. */
-    EchTime time;       /**< All its runs, alone. */
+    const char *name; /**< Borrowed from the trace; NULL: the whole run. */
+    EchTime time;     /**< All its runs, alone. */
     uint64_t runs;
-    EchStalls stalls;   /**< Add up to @time. */
-    EchBytes vmem;      /**< On-chip bytes of its windows; 0: not known. */
+    EchStalls stalls; /**< Add up to @time. */
+    EchBytes vmem;    /**< On-chip bytes of its windows; 0: not known. */
 } EchStallRow;
 
 /** The whole run first, then its kernels, longest first. Only for TPU programs and tiled products; NULL and 0 else. Free with g_free. */

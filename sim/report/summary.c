@@ -96,7 +96,8 @@ static void append_plan_failure(GString *out, const EchReport *report, const Ech
     g_autofree char *peak_at = ech_format_time(memory->peak_at);
     g_autofree char *peak = ech_format_bytes(memory->peak_live);
     g_autofree char *name = f->buffer == ECH_NONE ? g_strdup("the plan") : ech_report_buffer_name(report->trace, f->buffer);
-    g_string_append_printf(out, "  The first whose place lies beyond %s is '%s', at %s. At its fullest, %s into the step, %s would be live:\n", limit, name, when, peak_at, peak);
+    g_string_append_printf(out, "  The first whose place lies beyond %s is '%s', at %s. At its fullest, %s into the step, %s would be live:\n", limit, name,
+                           when, peak_at, peak);
     size_t n;
     g_autofree EchHolder *holders = ech_report_holders(report, memory->name, memory->peak_at, &n);
     append_holders(out, report, holders, n, 10, "  ");
@@ -146,7 +147,8 @@ static void append_fit(GString *out, const EchReport *report)
             g_autofree char *alias = ech_format_bytes(m.alias);
             g_autofree char *constant = ech_format_bytes(m.constant);
             g_autofree char *temp = ech_format_bytes(m.temp);
-            g_string_append_printf(out, "    %s arguments + %s outputs - %s shared by both + %s constants + %s temporaries\n", argument, output, alias, constant, temp);
+            g_string_append_printf(out, "    %s arguments + %s outputs - %s shared by both + %s constants + %s temporaries\n", argument, output, alias,
+                                   constant, temp);
         }
     }
     if (run->fits)
@@ -171,8 +173,11 @@ static void append_fit(GString *out, const EchReport *report)
     } else {
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
         const EchOp *op = &ech_trace_ops(report->trace)[f->op];
-        g_string_append_printf(out, "  At %s '%s' asks for %s more in %s", when, f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name, asked, f->memory);
-        g_string_append_printf(out, f->fit == ECH_FIT_FRAGMENTED ? ": %s of %s are live, %s reserved, and no free piece is large enough (fragmentation).\n" : ": %s of %s are live, %s reserved.\n",
+        g_string_append_printf(out, "  At %s '%s' asks for %s more in %s", when, f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name,
+                               asked, f->memory);
+        g_string_append_printf(out,
+                               f->fit == ECH_FIT_FRAGMENTED ? ": %s of %s are live, %s reserved, and no free piece is large enough (fragmentation).\n"
+                                                            : ": %s of %s are live, %s reserved.\n",
                                live, limit, reserved);
     }
     if (f->n_holders) {
@@ -197,7 +202,11 @@ static void append_time(GString *out, const EchReport *report)
     g_autofree char *serial = ech_format_time(run->serial);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
-    g_string_append_printf(out, "  %s %s", !run->completed ? "Up to there it takes" : ech_report_fits(report) ? "It takes" : "If it fitted, it would take", makespan);
+    g_string_append_printf(out, "  %s %s",
+                           !run->completed           ? "Up to there it takes"
+                           : ech_report_fits(report) ? "It takes"
+                                                     : "If it fitted, it would take",
+                           makespan);
     if (n && run->makespan > 0)
         g_string_append_printf(out, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
     g_string_append_printf(out, ".\n  No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.\n", bound, serial);
@@ -257,8 +266,9 @@ static void append_busy(GString *out, const EchReport *report)
 static void append_waits(GString *out, const EchReport *report)
 {
     static const char *const meaning[ECH_N_WAITS] = {
-        [ECH_WAIT_DEPENDENCY] = "for what they depend on", [ECH_WAIT_QUEUE] = "for their own queue",          [ECH_WAIT_LINK] = "for a link in use",
-        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free", [ECH_WAIT_HOST] = "for the host, as recorded",
+        [ECH_WAIT_DEPENDENCY] = "for what they depend on",   [ECH_WAIT_QUEUE] = "for their own queue", [ECH_WAIT_LINK] = "for a link in use",
+        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free",
+        [ECH_WAIT_HOST] = "for the host, as recorded",
     };
     const EchRun *run = report->run;
     EchTime total = 0;
@@ -291,13 +301,15 @@ static void append_onchip(GString *out, const EchReport *report, const EchMemory
     EchWindows windows = ech_report_windows(report, m->name);
     if (windows.kernels > 0) {
         g_autofree char *most = ech_format_bytes(windows.most), *kept = ech_format_bytes(windows.kept), *spilled = ech_format_bytes(windows.spilled);
-        g_string_append_printf(out, "      besides, kernels' own windows: %s at most (%s), of %s kept for them", most, windows.kernel ? windows.kernel : "?", kept);
+        g_string_append_printf(out, "      besides, kernels' own windows: %s at most (%s), of %s kept for them", most, windows.kernel ? windows.kernel : "?",
+                               kept);
         if (windows.spilled > 0)
             g_string_append_printf(out, "; %s beyond that, over all kernels", spilled);
         g_string_append_c(out, '\n');
     }
     if (memory && memory->kind == ECH_MEM_SCALAR && live > 0)
-        g_string_append_printf(out, "      read in words of 32 bits: %zu value%s of %zu bytes\n", live, live == 1 ? "" : "s", (size_t)ech_onchip_scalar_bytes(live));
+        g_string_append_printf(out, "      read in words of 32 bits: %zu value%s of %zu bytes\n", live, live == 1 ? "" : "s",
+                               (size_t)ech_onchip_scalar_bytes(live));
 }
 
 static void append_memories(GString *out, const EchReport *report)
@@ -371,15 +383,16 @@ static void append_remarks(GString *out, const EchReport *report)
         any = true;
     }
     bool versioned = run->provenance.engine_version && *run->provenance.engine_version;
-    g_string_append_printf(out, "%s. Engine: %s%s%s%s.\n", any ? "" : " none", run->provenance.engine, versioned ? " (" : "", versioned ? run->provenance.engine_version : "",
-                           versioned ? ")" : "");
+    g_string_append_printf(out, "%s. Engine: %s%s%s%s.\n", any ? "" : " none", run->provenance.engine, versioned ? " (" : "",
+                           versioned ? run->provenance.engine_version : "", versioned ? ")" : "");
     const EchDiag *const diags[] = {report->import_diag, report->pass_diag, run->diag};
     for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
         size_t n = 0;
         const EchDiagRow *rows = diags[i] ? ech_diag_rows(diags[i], &n) : NULL;
         for (size_t j = 0; j < n; j++) {
             if (rows[j].fatal_if_strict && rows[j].count)
-                g_string_append_printf(out, "  ! %" G_GUINT64_FORMAT " %s%s%s\n", rows[j].count, rows[j].name, rows[j].first ? ", first at " : "", rows[j].first ? rows[j].first : "");
+                g_string_append_printf(out, "  ! %" G_GUINT64_FORMAT " %s%s%s\n", rows[j].count, rows[j].name, rows[j].first ? ", first at " : "",
+                                       rows[j].first ? rows[j].first : "");
         }
         size_t remarks = 0;
         for (const char *const *remark = diags[i] ? ech_diag_remarks(diags[i]) : NULL; remark && *remark; remark++) {

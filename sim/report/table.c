@@ -143,7 +143,9 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
         fits->cells[i] = rows[i].run ? g_strdup(ech_member_bool(rows[i].run, "fits") ? "yes" : "NO") : g_strdup("?");
     Column *times = add_column(columns, "time", false, n);
     for (size_t i = 0; i < n; i++)
-        times->cells[i] = !rows[i].run ? NULL : ech_member_bool(rows[i].run, "completed") ? ech_format_time(ech_member_int(rows[i].run, "makespan_ps")) : g_strdup("stopped");
+        times->cells[i] = !rows[i].run                                ? NULL
+                          : ech_member_bool(rows[i].run, "completed") ? ech_format_time(ech_member_int(rows[i].run, "makespan_ps"))
+                                                                      : g_strdup("stopped");
     Column *ratios = add_column(columns, one_base ? "x first" : "x its base", false, n);
     for (size_t i = 0; i < n; i++) {
         gint64 first = rows[i].base < n && rows[rows[i].base].run ? ech_member_int(rows[rows[i].base].run, "makespan_ps") : 0;
@@ -172,7 +174,9 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
     }
     Column *bound = add_column(columns, "bound by", true, n);
     for (size_t i = 0; i < n; i++)
-        bound->cells[i] = g_strdup(!rows[i].run ? rows[i].error : ech_member_bool(rows[i].run, "completed") ? ech_member_text(rows[i].run, "bound_by") : "space");
+        bound->cells[i] = g_strdup(!rows[i].run                                ? rows[i].error
+                                   : ech_member_bool(rows[i].run, "completed") ? ech_member_text(rows[i].run, "bound_by")
+                                                                               : "space");
     GString *out = g_string_new(NULL);
     print_columns(out, columns, n);
     return out;

@@ -7,9 +7,9 @@
 /** One row: a finished run, or why there is none. */
 typedef struct {
     const char *label;
-    JsonObject *run;     /**< Borrowed; NULL where @error says why. */
-    const char *error;   /**< Borrowed, or NULL. */
-    size_t base;         /**< Index of the row that its time is given relative to. */
+    JsonObject *run;   /**< Borrowed; NULL where @error says why. */
+    const char *error; /**< Borrowed, or NULL. */
+    size_t base;       /**< Index of the row that its time is given relative to. */
 } EchTableRow;
 
 /** The table, with times relative to each row's base; ends with a newline. Members that a run lacks are left blank. @heading: what the labels are. */

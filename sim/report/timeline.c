@@ -175,7 +175,8 @@ EchTimeline *ech_timeline_new(const EchReport *report)
             g_autofree char *name = queue_name(trace, raw, several);
             place_slices(all + i, end - i, ECH_TRACK_QUEUE, name, tracks);
         } else {
-            g_autofree char *name = g_strdup_printf("%s link, %s", device->links[(raw - n_queues) / 2].name, (raw - n_queues) % 2 ? "from device" : "to device");
+            g_autofree char *name =
+                g_strdup_printf("%s link, %s", device->links[(raw - n_queues) / 2].name, (raw - n_queues) % 2 ? "from device" : "to device");
             place_slices(all + i, end - i, ECH_TRACK_LINK, name, tracks);
         }
         i = end;

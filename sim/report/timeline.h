@@ -8,14 +8,14 @@ typedef enum { ECH_TRACK_QUEUE, ECH_TRACK_LINK, ECH_N_TRACK_GROUPS } EchTrackGro
 
 typedef struct {
     EchTrackGroup group;
-    char *name;       /**< "core", "host link, to device". */
-    uint32_t lane;    /**< 0, then 1, 2... for slices that overlap the ones before. */
+    char *name;    /**< "core", "host link, to device". */
+    uint32_t lane; /**< 0, then 1, 2... for slices that overlap the ones before. */
 } EchTrack;
 
 /** A span on a track; copies stand on two: their queue's and their link's. */
 typedef struct {
     uint32_t track;
-    size_t span;      /**< Index into the run's spans. */
+    size_t span; /**< Index into the run's spans. */
     EchTime start, end;
 } EchSlice;
 
@@ -29,7 +29,7 @@ typedef struct {
     size_t n_tracks;
     EchSlice *slices; /**< slices[n_slices], by track, then start. On one track they never overlap. */
     size_t n_slices;
-    EchFlow *flows;   /**< flows[n_flows] */
+    EchFlow *flows; /**< flows[n_flows] */
     size_t n_flows;
 } EchTimeline;
 

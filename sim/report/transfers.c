@@ -25,7 +25,7 @@ typedef struct {
 
 typedef struct {
     EchTransferRow row;
-    const char *text; /* of the name */
+    const char *text;        /* of the name */
     GArray *flights, *waits; /* EchTime */
     GArray *told;            /* Told */
 } Group;
@@ -45,7 +45,8 @@ typedef struct {
 static guint key_hash(gconstpointer p)
 {
     const Key *k = p;
-    uint64_t h = ((uint64_t)k->name << 32 ^ (uint64_t)k->from << 20 ^ (uint64_t)k->to << 10 ^ (uint64_t)k->overlap) * UINT64_C(0x9e3779b97f4a7c15) ^ k->bytes * UINT64_C(0xc2b2ae3d27d4eb4f);
+    uint64_t h = ((uint64_t)k->name << 32 ^ (uint64_t)k->from << 20 ^ (uint64_t)k->to << 10 ^ (uint64_t)k->overlap) * UINT64_C(0x9e3779b97f4a7c15) ^
+                 k->bytes * UINT64_C(0xc2b2ae3d27d4eb4f);
     return (guint)(h >> 32) ^ (guint)h;
 }
 
@@ -212,8 +213,8 @@ static GArray *find_flights(const EchTrace *trace, GPtrArray *names, GArray *way
     const EchDep *deps = ech_trace_deps(trace);
     const EchQueue *queues = ech_trace_queues(trace);
     GArray *flights = g_array_new(FALSE, FALSE, sizeof(Flight));
-    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);   /* way_key -> way + 1 */
-    g_autoptr(GHashTable) by_op = g_hash_table_new(NULL, NULL);   /* op + 1 -> flight + 1, of copies on queues of their own */
+    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL); /* way_key -> way + 1 */
+    g_autoptr(GHashTable) by_op = g_hash_table_new(NULL, NULL); /* op + 1 -> flight + 1, of copies on queues of their own */
     g_autofree EchTime *next = next_starts(trace);
     g_autofree uint32_t *kinds = g_new(uint32_t, ech_trace_n_memories(trace) + 1);
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++)
@@ -243,7 +244,13 @@ static GArray *find_flights(const EchTrace *trace, GPtrArray *names, GArray *way
             way = ways->len;
             g_hash_table_insert(index, key, GUINT_TO_POINTER(way));
         }
-        Flight f = {.op = (uint32_t)i, .way = way - 1, .begin = start, .end = duration == ECH_TIME_NONE ? ECH_TIME_NONE : ech_time_add(MAX(start, 0), duration), .wait = ECH_TIME_NONE, .waited = ECH_TIME_NONE, .barrier = ECH_TIME_MAX};
+        Flight f = {.op = (uint32_t)i,
+                    .way = way - 1,
+                    .begin = start,
+                    .end = duration == ECH_TIME_NONE ? ECH_TIME_NONE : ech_time_add(MAX(start, 0), duration),
+                    .wait = ECH_TIME_NONE,
+                    .waited = ECH_TIME_NONE,
+                    .barrier = ECH_TIME_MAX};
         g_array_append_val(flights, f);
         if (queues[op->queue].kind == ECH_QUEUE_COPY)
             g_hash_table_insert(by_op, GUINT_TO_POINTER((guint)i + 1), GUINT_TO_POINTER(flights->len));
@@ -295,7 +302,11 @@ EchTransfers *ech_transfers_new(const EchTrace *trace)
         Group *group = g_hash_table_lookup(index, &key);
         if (!group) {
             group = g_new0(Group, 1);
-            group->row = (EchTransferRow){.name = op->name, .from = transfers->names->pdata[way->from], .to = transfers->names->pdata[way->to], .bytes = op->bytes, .overlap = key.overlap};
+            group->row = (EchTransferRow){.name = op->name,
+                                          .from = transfers->names->pdata[way->from],
+                                          .to = transfers->names->pdata[way->to],
+                                          .bytes = op->bytes,
+                                          .overlap = key.overlap};
             group->text = ech_trace_string(trace, op->name);
             group->flights = g_array_new(FALSE, FALSE, sizeof(EchTime));
             group->waits = g_array_new(FALSE, FALSE, sizeof(EchTime));

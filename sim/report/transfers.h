@@ -20,22 +20,22 @@ typedef struct {
 
 /** Copies of one name, size, pair of memories and overlap, over all devices. */
 typedef struct {
-    EchId name;             /**< String id. */
-    const char *from, *to;  /**< Kinds of memories: "hbm:3" counts as "hbm". Owned by the list. */
+    EchId name;            /**< String id. */
+    const char *from, *to; /**< Kinds of memories: "hbm:3" counts as "hbm". Owned by the list. */
     EchBytes bytes;
     EchOverlap overlap;
     uint64_t count;
-    EchTime in_flight;      /**< Median, or ECH_TIME_NONE. */
-    EchTime waited;         /**< Median, or ECH_TIME_NONE where nothing waited. */
+    EchTime in_flight;          /**< Median, or ECH_TIME_NONE. */
+    EchTime waited;             /**< Median, or ECH_TIME_NONE where nothing waited. */
     EchTransferMedian *devices; /**< devices[n_devices], by device; empty where nothing was timed. */
     size_t n_devices;
-    EchTime total;          /**< Sum of what was told (waited, else in flight), for the order. */
+    EchTime total; /**< Sum of what was told (waited, else in flight), for the order. */
 } EchTransferRow;
 
 typedef struct {
     EchTransferRow *rows; /**< rows[n], longest total first. */
     size_t n;
-    GPtrArray *names;     /**< Owner of the memories' names. */
+    GPtrArray *names; /**< Owner of the memories' names. */
 } EchTransfers;
 
 /** Copies between different memories. Owned by the caller. */

@@ -38,7 +38,8 @@ static GBytes *write_timeline(const EchTrace *trace, const char *title, bool per
     g_autoptr(EchRun) run = ech_recorded_run(trace);
     g_autoptr(EchDevice) device = no_device();
     if (run->n_spans == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no operation has a recorded start, so there is no timeline to write; 'echelon run -o DIR' writes the simulated one", title);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "%s: no operation has a recorded start, so there is no timeline to write; 'echelon run -o DIR' writes the simulated one", title);
         return NULL;
     }
     EchReport report = recorded_report(trace, title, device, run);
@@ -206,6 +207,7 @@ const EchTraceWriter *ech_trace_writer_find(const char *name, const char *path, 
     else if (name)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--to %s: no such format to write; expected one of %s", name, all->str);
     else
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: the ending does not say what to write; expected one of %s (and .gz behind it), or --to FORMAT", path, all->str);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: the ending does not say what to write; expected one of %s (and .gz behind it), or --to FORMAT",
+                    path, all->str);
     return NULL;
 }

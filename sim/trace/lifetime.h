@@ -14,10 +14,10 @@ typedef struct {
 typedef struct {
     EchLifetime *items; /**< items[n], in order of begin */
     size_t n;
-    EchBytes peak;      /**< Most bytes live at once: no allocator needs less. */
-    uint32_t peak_at;   /**< Op index where it is first reached. */
-    EchBytes end_live;  /**< Live after the last op. */
-    EchBytes total;     /**< Sum over all allocations. */
+    EchBytes peak;     /**< Most bytes live at once: no allocator needs less. */
+    uint32_t peak_at;  /**< Op index where it is first reached. */
+    EchBytes end_live; /**< Live after the last op. */
+    EchBytes total;    /**< Sum over all allocations. */
 } EchLifetimes;
 
 /** Lifetimes of the buffers of @memory (ECH_NONE: all). Loop bodies count once (their buffers are live for the body).

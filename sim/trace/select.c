@@ -67,13 +67,13 @@ typedef struct {
     const EchTrace *trace;
     const EchSelectOptions *options;
     EchTraceBuilder *builder;
-    bool one;           /* of several devices */
-    bool apart;         /* devices have memories of their own names */
-    bool *keep;         /* by op */
-    EchId *strings;     /* by string */
-    EchId *memories;    /* by memory */
-    EchId pageable;     /* memory of pageable copies, or ECH_NONE */
-    bool *gone;         /* by memory: another device's, and nothing that is kept touches it */
+    bool one;        /* of several devices */
+    bool apart;      /* devices have memories of their own names */
+    bool *keep;      /* by op */
+    EchId *strings;  /* by string */
+    EchId *memories; /* by memory */
+    EchId pageable;  /* memory of pageable copies, or ECH_NONE */
+    bool *gone;      /* by memory: another device's, and nothing that is kept touches it */
 } Selection;
 
 static bool memory_kept(const Selection *s, EchId memory)

@@ -13,7 +13,8 @@ typedef struct {
     bool clock;
     /** Forget the recorded durations of kernels of which bytes, operations or an estimate are known, so that no model can use them. */
     bool forget;
-    /** Copies that their recorded name calls pageable ("Memcpy HtoD (Pageable -> Device)") come from or go to this memory in place of "host"; NULL: as recorded. Borrowed. */
+    /** Copies that their recorded name calls pageable ("Memcpy HtoD (Pageable -> Device)") come from or go to this memory in place of "host"; NULL: as
+     * recorded. Borrowed. */
     const char *pageable;
 } EchSelectOptions;
 

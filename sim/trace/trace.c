@@ -27,7 +27,7 @@ struct EchTrace {
 };
 
 struct EchTraceBuilder {
-    EchTrace *trace; /* NULL after a finish */
+    EchTrace *trace;            /* NULL after a finish */
     GHashTable *property_index; /* key (the property's own) -> place + 1; NULL until needed */
 };
 
@@ -47,8 +47,7 @@ static const uint8_t dtype_bits[] = {
 #undef ECH_DTYPE
 };
 static const char *const role_names[] = {"unknown", "parameter", "activation", "gradient", "optimizer", "temporary", "kv_cache", "input", "output"};
-static const char *const collective_names[] = {"none",    "all-reduce", "all-gather", "reduce-scatter", "all-to-all",
-                                               "permute", "broadcast",  "send",       "recv"};
+static const char *const collective_names[] = {"none", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "broadcast", "send", "recv"};
 static const char *const origin_names[] = {"absent", "known", "inferred", "assumed"};
 
 G_STATIC_ASSERT(G_N_ELEMENTS(role_names) == ECH_N_ROLES);
@@ -192,15 +191,15 @@ void ech_trace_unref(EchTrace *trace)
     g_free(trace);
 }
 
-#define TRACE_VIEW(field, type)                                                                                                                      \
-    size_t ech_trace_n_##field(const EchTrace *trace)                                                                                                \
-    {                                                                                                                                                \
-        return trace->field->len;                                                                                                                    \
-    }                                                                                                                                                \
-    const type *ech_trace_##field(const EchTrace *trace)                                                                                             \
-    {                                                                                                                                                \
-        static const type none; /* an empty array has no bytes; its end may still be pointed at */                                                   \
-        return trace->field->len > 0 ? (const type *)(const void *)trace->field->data : &none;                                                       \
+#define TRACE_VIEW(field, type)                                                                                                                                \
+    size_t ech_trace_n_##field(const EchTrace *trace)                                                                                                          \
+    {                                                                                                                                                          \
+        return trace->field->len;                                                                                                                              \
+    }                                                                                                                                                          \
+    const type *ech_trace_##field(const EchTrace *trace)                                                                                                       \
+    {                                                                                                                                                          \
+        static const type none; /* an empty array has no bytes; its end may still be pointed at */                                                             \
+        return trace->field->len > 0 ? (const type *)(const void *)trace->field->data : &none;                                                                 \
     }
 TRACE_VIEW(ops, EchOp)
 TRACE_VIEW(uses, EchUse)
@@ -319,7 +318,6 @@ EchTrace *ech_trace_without_properties(EchTrace *trace, const char *const *prefi
     }
     return view;
 }
-
 
 EchTraceBuilder *ech_trace_builder_new(const char *format)
 {

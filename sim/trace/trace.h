@@ -48,7 +48,18 @@ typedef enum {
     ECH_N_DTYPES
 } EchDtype;
 
-typedef enum { ECH_ROLE_UNKNOWN, ECH_ROLE_PARAMETER, ECH_ROLE_ACTIVATION, ECH_ROLE_GRADIENT, ECH_ROLE_OPTIMIZER, ECH_ROLE_TEMPORARY, ECH_ROLE_KV_CACHE, ECH_ROLE_INPUT, ECH_ROLE_OUTPUT, ECH_N_ROLES } EchRole;
+typedef enum {
+    ECH_ROLE_UNKNOWN,
+    ECH_ROLE_PARAMETER,
+    ECH_ROLE_ACTIVATION,
+    ECH_ROLE_GRADIENT,
+    ECH_ROLE_OPTIMIZER,
+    ECH_ROLE_TEMPORARY,
+    ECH_ROLE_KV_CACHE,
+    ECH_ROLE_INPUT,
+    ECH_ROLE_OUTPUT,
+    ECH_N_ROLES
+} EchRole;
 
 typedef enum { ECH_READ, ECH_WRITE } EchAccess;
 typedef enum { ECH_PATTERN_STREAM, ECH_PATTERN_STRIDED, ECH_PATTERN_RANDOM, ECH_N_PATTERNS } EchPattern;
@@ -56,7 +67,18 @@ typedef enum { ECH_PATTERN_STREAM, ECH_PATTERN_STRIDED, ECH_PATTERN_RANDOM, ECH_
 /** Which unit does the work: multiply-accumulate arrays, lane arithmetic, or transcendental lanes. */
 typedef enum { ECH_WORK_MATRIX, ECH_WORK_VECTOR, ECH_WORK_TRANSCENDENTAL, ECH_N_WORK_UNITS } EchWorkUnit;
 
-typedef enum { ECH_COLLECTIVE_NONE, ECH_COLLECTIVE_ALL_REDUCE, ECH_COLLECTIVE_ALL_GATHER, ECH_COLLECTIVE_REDUCE_SCATTER, ECH_COLLECTIVE_ALL_TO_ALL, ECH_COLLECTIVE_PERMUTE, ECH_COLLECTIVE_BROADCAST, ECH_COLLECTIVE_SEND, ECH_COLLECTIVE_RECV, ECH_N_COLLECTIVES } EchCollective;
+typedef enum {
+    ECH_COLLECTIVE_NONE,
+    ECH_COLLECTIVE_ALL_REDUCE,
+    ECH_COLLECTIVE_ALL_GATHER,
+    ECH_COLLECTIVE_REDUCE_SCATTER,
+    ECH_COLLECTIVE_ALL_TO_ALL,
+    ECH_COLLECTIVE_PERMUTE,
+    ECH_COLLECTIVE_BROADCAST,
+    ECH_COLLECTIVE_SEND,
+    ECH_COLLECTIVE_RECV,
+    ECH_N_COLLECTIVES
+} EchCollective;
 
 /** One access of an op to a buffer. */
 typedef struct {
@@ -91,13 +113,13 @@ typedef struct {
 } EchRecorded;
 
 typedef struct {
-    uint8_t kind;             /**< EchOpKind */
-    uint8_t collective;       /**< COLLECTIVE: EchCollective */
-    uint8_t bytes_origin;     /**< EchOrigin of bytes (or of trips for a LOOP) */
-    uint8_t estimate_origin;  /**< EchOrigin of estimate */
-    EchId name;               /**< String id. */
-    EchId queue;              /**< Ops of one queue run in order. */
-    EchId stack;              /**< String id of a stack (frames joined by newlines), or ECH_NONE. */
+    uint8_t kind;            /**< EchOpKind */
+    uint8_t collective;      /**< COLLECTIVE: EchCollective */
+    uint8_t bytes_origin;    /**< EchOrigin of bytes (or of trips for a LOOP) */
+    uint8_t estimate_origin; /**< EchOrigin of estimate */
+    EchId name;              /**< String id. */
+    EchId queue;             /**< Ops of one queue run in order. */
+    EchId stack;             /**< String id of a stack (frames joined by newlines), or ECH_NONE. */
     uint32_t first_use, n_uses;
     uint32_t first_dep, n_deps;
     uint32_t first_work, n_work;
@@ -114,31 +136,31 @@ typedef struct {
 } EchOp;
 
 typedef struct {
-    EchId name;         /**< String id. */
-    EchId memory;       /**< Memory id. */
-    uint8_t role;       /**< EchRole */
-    uint8_t dtype;      /**< EchDtype, ECH_DTYPE_NONE where unknown */
-    uint8_t resident;   /**< 1: exists before the first op (no ALLOC needed). */
-    uint8_t upper_end;  /**< 1: asked for from the upper end (BFC two-ended). */
-    EchBytes bytes;     /**< Bytes the program asked for: padded size of an array, or the requested size. */
-    EchBytes rounded;   /**< What the recorded allocator gave, or 0 where not recorded. */
-    EchBytes dense;     /**< Unpadded bytes, or 0 where not known. */
-    uint64_t offset;    /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
-    uint64_t address;   /**< Recorded address, or ECH_OFFSET_NONE. */
-    EchId alias_of;     /**< Parent buffer or ECH_NONE. */
+    EchId name;            /**< String id. */
+    EchId memory;          /**< Memory id. */
+    uint8_t role;          /**< EchRole */
+    uint8_t dtype;         /**< EchDtype, ECH_DTYPE_NONE where unknown */
+    uint8_t resident;      /**< 1: exists before the first op (no ALLOC needed). */
+    uint8_t upper_end;     /**< 1: asked for from the upper end (BFC two-ended). */
+    EchBytes bytes;        /**< Bytes the program asked for: padded size of an array, or the requested size. */
+    EchBytes rounded;      /**< What the recorded allocator gave, or 0 where not recorded. */
+    EchBytes dense;        /**< Unpadded bytes, or 0 where not known. */
+    uint64_t offset;       /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
+    uint64_t address;      /**< Recorded address, or ECH_OFFSET_NONE. */
+    EchId alias_of;        /**< Parent buffer or ECH_NONE. */
     uint64_t alias_offset; /**< Inside the parent. */
-    EchId loop;         /**< LOOP op that makes one per iteration, or ECH_NONE. */
-    EchId queue;        /**< Stream it was allocated on, or ECH_NONE. */
-    EchId pool;         /**< String id of a private pool, or ECH_NONE. */
-    EchId segment;      /**< Recorded segment number, or ECH_NONE. */
-    EchId stack;        /**< String id, or ECH_NONE. */
-    EchId shape;        /**< String id "f32[8,128]{1,0:T(8,128)}", or ECH_NONE. */
+    EchId loop;            /**< LOOP op that makes one per iteration, or ECH_NONE. */
+    EchId queue;           /**< Stream it was allocated on, or ECH_NONE. */
+    EchId pool;            /**< String id of a private pool, or ECH_NONE. */
+    EchId segment;         /**< Recorded segment number, or ECH_NONE. */
+    EchId stack;           /**< String id, or ECH_NONE. */
+    EchId shape;           /**< String id "f32[8,128]{1,0:T(8,128)}", or ECH_NONE. */
 } EchBuffer;
 
 typedef enum { ECH_QUEUE_COMPUTE, ECH_QUEUE_COPY, ECH_QUEUE_HOST, ECH_QUEUE_COLLECTIVE, ECH_N_QUEUE_KINDS } EchQueueKind;
 typedef struct {
-    EchId name;    /**< String id: "core", "dma h2d", "stream 7". */
-    uint8_t kind;  /**< EchQueueKind */
+    EchId name;   /**< String id: "core", "dma h2d", "stream 7". */
+    uint8_t kind; /**< EchQueueKind */
     uint8_t reserved[3];
     uint32_t device; /**< Device ordinal in the capture. */
 } EchQueue;
@@ -180,7 +202,8 @@ const char *ech_trace_get_property(const EchTrace *trace, const char *key);
 /** 64-bit content hash (FNV-1a over the canonical file form). */
 uint64_t ech_trace_hash(const EchTrace *trace);
 
-/** The same trace (sharing all but properties) with these properties besides its own: key, value, key, value..., NULL. A key that is there gets the new value. Owned by the caller. */
+/** The same trace (sharing all but properties) with these properties besides its own: key, value, key, value..., NULL. A key that is there gets the new value.
+ * Owned by the caller. */
 EchTrace *ech_trace_with_properties(EchTrace *trace, const char *const *pairs) G_GNUC_WARN_UNUSED_RESULT;
 /** The same trace without the properties whose keys begin with one of the NULL-terminated @prefixes. Owned by the caller. */
 EchTrace *ech_trace_without_properties(EchTrace *trace, const char *const *prefixes) G_GNUC_WARN_UNUSED_RESULT;

@@ -24,10 +24,10 @@ typedef struct {
     uint64_t cost;
 } Verifier;
 
-#define FAIL(error, ...)                                                                                                                             \
-    do {                                                                                                                                             \
-        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, __VA_ARGS__);                                                                                \
-        return false;                                                                                                                                \
+#define FAIL(error, ...)                                                                                                                                       \
+    do {                                                                                                                                                       \
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, __VA_ARGS__);                                                                                          \
+        return false;                                                                                                                                          \
     } while (0)
 
 static bool id_ok(EchId id, size_t n)
@@ -42,8 +42,8 @@ static bool verify_buffers(Verifier *v, GError **error)
     for (size_t i = 0; i < v->n_buffers; i++) {
         const EchBuffer *b = &v->buffers[i];
         if (!id_ok(b->name, n_strings) || b->memory >= ech_trace_n_memories(trace) || !id_ok(b->queue, ech_trace_n_queues(trace)) ||
-            !id_ok(b->pool, n_strings) || !id_ok(b->stack, n_strings) || !id_ok(b->shape, n_strings) || !id_ok(b->loop, v->n_ops) ||
-            b->role >= ECH_N_ROLES || b->dtype >= ECH_N_DTYPES)
+            !id_ok(b->pool, n_strings) || !id_ok(b->stack, n_strings) || !id_ok(b->shape, n_strings) || !id_ok(b->loop, v->n_ops) || b->role >= ECH_N_ROLES ||
+            b->dtype >= ECH_N_DTYPES)
             FAIL(error, "V1: buffer %zu names something that does not exist", i);
         if (b->loop != ECH_NONE && v->ops[b->loop].kind != ECH_OP_LOOP)
             FAIL(error, "V1: buffer %zu: op %u is not a loop", i, b->loop);

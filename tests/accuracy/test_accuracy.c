@@ -64,7 +64,8 @@ static void tables(void)
         if (file == NULL || device == NULL)
             continue;
         for (unsigned own = 0; own < 2; own++) {
-            g_autoptr(EchValidation) validation = ech_validate_table(path, g_mapped_file_get_contents(file), g_mapped_file_get_length(file), device, own == 1, NULL);
+            g_autoptr(EchValidation) validation =
+                ech_validate_table(path, g_mapped_file_get_contents(file), g_mapped_file_get_length(file), device, own == 1, NULL);
             for (size_t i = 0; validation != NULL && i < validation->n_pairs; i++) {
                 const EchValidatePair *pair = &validation->pairs[i];
                 if (!g_str_has_prefix(pair->name, "hbm/"))
@@ -77,7 +78,8 @@ static void tables(void)
                     continue;
                 if (!product && !stream)
                     continue;
-                g_autofree char *name = g_strdup_printf("%s %s against the compiler, %s", chips[c], product ? "products" : "streams", own ? "own tiles" : "its tiles");
+                g_autofree char *name =
+                    g_strdup_printf("%s %s against the compiler, %s", chips[c], product ? "products" : "streams", own ? "own tiles" : "its tiles");
                 add(name, product ? (own ? 8 : 4) : own ? 10 : 3, (double)pair->predicted, (double)pair->measured);
                 if (own == 0 && pair->vmem_measured > 0) {
                     g_autofree char *vmem = g_strdup_printf("%s %s: bytes of VMEM", chips[c], product ? "products" : "streams");
@@ -105,7 +107,8 @@ static void programs(void)
         g_autoptr(EchDevice) device = ech_device_load(device_name, NULL, NULL);
         EchImportOptions options = {.device = device_name};
         g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, NULL);
-        g_autoptr(EchValidation) validation = device != NULL && import != NULL && import->program != NULL ? ech_validate_program(import->program, device, false, NULL) : NULL;
+        g_autoptr(EchValidation) validation =
+            device != NULL && import != NULL && import->program != NULL ? ech_validate_program(import->program, device, false, NULL) : NULL;
         if (validation == NULL)
             continue;
         double measured = (double)json_object_get_int_member(expected, "measured_ps");
@@ -126,11 +129,22 @@ static void pallas(void)
     static const struct {
         uint64_t size, bm, bk, bn;
         double seconds;
-    } rows[] = {{1024, 128, 128, 128, 2.97666e-4}, {4096, 128, 128, 128, 1.177152e-2}, {8192, 128, 128, 128, 9.183577e-2},
+    } rows[] = {{1024, 128, 128, 128, 2.97666e-4},   {4096, 128, 128, 128, 1.177152e-2},  {8192, 128, 128, 128, 9.183577e-2},
                 {1024, 512, 1024, 1024, 1.27087e-4}, {4096, 512, 1024, 1024, 8.89088e-4}, {8192, 512, 1024, 1024, 6.099434e-3}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
-        EchPipelineProduct product = {.m = rows[i].size, .n = rows[i].size, .k = rows[i].size, .bits = 16, .out_bits = 16, .bm = rows[i].bm, .bn = rows[i].bn, .bk = rows[i].bk,
-                                      .macs_per_second = 197e12 / 2, .step_overhead = 330 * ECH_PS_PER_NS, .read = UINT64_C(819000000000), .write = UINT64_C(819000000000), .shared_port = true};
+        EchPipelineProduct product = {.m = rows[i].size,
+                                      .n = rows[i].size,
+                                      .k = rows[i].size,
+                                      .bits = 16,
+                                      .out_bits = 16,
+                                      .bm = rows[i].bm,
+                                      .bn = rows[i].bn,
+                                      .bk = rows[i].bk,
+                                      .macs_per_second = 197e12 / 2,
+                                      .step_overhead = 330 * ECH_PS_PER_NS,
+                                      .read = UINT64_C(819000000000),
+                                      .write = UINT64_C(819000000000),
+                                      .shared_port = true};
         EchPipelineOperand operands[3];
         EchPipeline pipeline;
         EchPipelineResult result;
@@ -146,9 +160,10 @@ static void a100(void)
     static const struct {
         uint64_t m, n, k;
         double ms;
-    } rows[] = {{64, 12288, 12288, .19}, {128, 12288, 12288, .2003}, {256, 12288, 12288, .3185}, {512, 12288, 12288, .6118}, {1024, 12288, 12288, 1.199}, {2048, 12288, 12288, 2.3586},
-                {4096, 12288, 12288, 4.4576}, {8192, 12288, 12288, 8.6216}, {8192, 64, 64, .0296}, {8192, 256, 256, .0356}, {8192, 1024, 1024, .0927}, {8192, 4096, 4096, 1.021},
-                {8192, 8192, 8192, 3.9614}, {8192, 16384, 16384, 15.0087}};
+    } rows[] = {{64, 12288, 12288, .19},     {128, 12288, 12288, .2003},   {256, 12288, 12288, .3185},   {512, 12288, 12288, .6118},
+                {1024, 12288, 12288, 1.199}, {2048, 12288, 12288, 2.3586}, {4096, 12288, 12288, 4.4576}, {8192, 12288, 12288, 8.6216},
+                {8192, 64, 64, .0296},       {8192, 256, 256, .0356},      {8192, 1024, 1024, .0927},    {8192, 4096, 4096, 1.021},
+                {8192, 8192, 8192, 3.9614},  {8192, 16384, 16384, 15.0087}};
     g_autoptr(EchDevice) device = ech_device_load("a100-80", NULL, NULL);
     for (size_t i = 0; device != NULL && i < G_N_ELEMENTS(rows); i++) {
         EchGpuCost cost;
@@ -184,7 +199,8 @@ int main(void)
         double mean = 100 * sum / group->errors->len;
         bool missed = group->goal > 0 && mean > group->goal + 0.05;
         failed += missed;
-        g_string_append_printf(text, "%-62s %4u rows %6.1f %6.1f %6.1f", group->name, group->errors->len, mean, 100 * errors[group->errors->len / 2], 100 * errors[group->errors->len - 1]);
+        g_string_append_printf(text, "%-62s %4u rows %6.1f %6.1f %6.1f", group->name, group->errors->len, mean, 100 * errors[group->errors->len / 2],
+                               100 * errors[group->errors->len - 1]);
         if (group->goal > 0)
             g_string_append_printf(text, "  goal %.0f%s", group->goal, missed ? ": missed" : "");
         g_string_append_c(text, '\n');

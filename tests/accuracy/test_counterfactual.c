@@ -2,8 +2,8 @@
  * memory, two prefetches at a time, none before the program, no slices, ...) have done to the bytes prefetched and to the time?
  *
  * The other compile's options are the only thing taken from it before the prediction; its decisions are then priced by the same costs. Where the compiler made
- * another program (it re-tiles kernels when it has less memory), only bytes can be compared and no prediction from the default compile can be exact: such pairs are
- * in the table, counted by themselves. The table goes to counterfactuals.txt in the build folder. */
+ * another program (it re-tiles kernels when it has less memory), only bytes can be compared and no prediction from the default compile can be exact: such pairs
+ * are in the table, counted by themselves. The table goes to counterfactuals.txt in the build folder. */
 #include <gio/gio.h>
 #include <json-glib/json-glib.h>
 #include <math.h>
@@ -74,7 +74,8 @@ int main(void)
     }
     g_ptr_array_sort(defaults, compare_names);
     g_ptr_array_sort(names, compare_names);
-    g_autoptr(GString) table = g_string_new("what-if from the default compile alone, against the compiler's own compile with that setting; other program: the compiler changed more than the placement\n"
+    g_autoptr(GString) table = g_string_new("what-if from the default compile alone, against the compiler's own compile with that setting; other program: the "
+                                            "compiler changed more than the placement\n"
                                             "program.chip.setting                 prefetched MiB: predicted     real      time us: predicted       real\n");
     g_autofree char *last = NULL;
     Outcome base = {0};
@@ -150,6 +151,7 @@ int main(void)
         return EXIT_FAILURE;
     }
     /* The worst is a training step whose file does not say what uses bound by compute access: 10.07 % above. */
-    bool good = bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8 && ratios <= 1.02 * timed && worst <= 1.105;
+    bool good =
+        bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8 && ratios <= 1.02 * timed && worst <= 1.105;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

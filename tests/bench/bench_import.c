@@ -23,29 +23,48 @@ static uint64_t write_launch(FILE *out, uint64_t i)
 {
     static const char *const kernels[] = {
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
-        "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int)",
-        "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16, at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(c10::BFloat16*, c10::BFloat16 const*, int)"};
+        "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, "
+        "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int)",
+        "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16, at::native::(anonymous "
+        "namespace)::SoftMaxForwardEpilogue>(c10::BFloat16*, c10::BFloat16 const*, int)"};
     uint64_t us = 1419116239774 + i * 40, bytes = 0;
-    bytes += (uint64_t)fprintf(out, "  {\n    \"ph\": \"X\", \"cat\": \"python_function\", \"name\": \"torch/nn/modules/linear.py(%" G_GUINT64_FORMAT "): forward\", \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT
-                                    ".105, \"dur\": 38.410,\n    \"args\": {\n      \"Python parent id\": %" G_GUINT64_FORMAT ", \"Python id\": %" G_GUINT64_FORMAT ", \"Ev Idx\": %" G_GUINT64_FORMAT "\n    }\n  },\n",
+    bytes += (uint64_t)fprintf(out,
+                               "  {\n    \"ph\": \"X\", \"cat\": \"python_function\", \"name\": \"torch/nn/modules/linear.py(%" G_GUINT64_FORMAT
+                               "): forward\", \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT
+                               ".105, \"dur\": 38.410,\n    \"args\": {\n      \"Python parent id\": %" G_GUINT64_FORMAT ", \"Python id\": %" G_GUINT64_FORMAT
+                               ", \"Ev Idx\": %" G_GUINT64_FORMAT "\n    }\n  },\n",
                                100 + i % 40, us, i, i + 1, i * 3);
-    bytes += (uint64_t)fprintf(out, "  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mul\", \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT ".695, \"dur\": 30.390,\n    \"args\": {\n      \"External id\": %" G_GUINT64_FORMAT
-                                    ",\"Record function id\": 0, \"Concrete Inputs\": [\"\", \"[5185, 1024]\"], \"Input type\": [\"c10::BFloat16\", \"c10::BFloat16\"], \"Input Strides\": [[5309440, 1024, 1], "
-                                    "[5309440, 1024, 1]], \"Input Dims\": [[1, 5185, 1024], [1, 5185, 1024]], \"Ev Idx\": %" G_GUINT64_FORMAT "\n    }\n  },\n",
-                               us + 2, i + 1, i * 3 + 1);
-    bytes += (uint64_t)fprintf(out, "  {\n    \"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": \"[memory]\",\n    \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT
-                                    ".085,\n    \"args\": {\n      \"Total Reserved\": 3600809984, \"Total Allocated\": %d, \"Bytes\": %s1048576, \"Addr\": 137278998388736, \"Device Id\": 0, \"Device Type\": 1, \"Ev Idx\": %" G_GUINT64_FORMAT
-                                    "\n    }\n  },\n",
+    bytes += (uint64_t)fprintf(
+        out,
+        "  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mul\", \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT
+        ".695, \"dur\": 30.390,\n    \"args\": {\n      \"External id\": %" G_GUINT64_FORMAT
+        ",\"Record function id\": 0, \"Concrete Inputs\": [\"\", \"[5185, 1024]\"], \"Input type\": [\"c10::BFloat16\", \"c10::BFloat16\"], \"Input Strides\": "
+        "[[5309440, 1024, 1], "
+        "[5309440, 1024, 1]], \"Input Dims\": [[1, 5185, 1024], [1, 5185, 1024]], \"Ev Idx\": %" G_GUINT64_FORMAT "\n    }\n  },\n",
+        us + 2, i + 1, i * 3 + 1);
+    bytes += (uint64_t)fprintf(out,
+                               "  {\n    \"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": \"[memory]\",\n    \"pid\": 21587, \"tid\": "
+                               "21587,\n    \"ts\": %" G_GUINT64_FORMAT
+                               ".085,\n    \"args\": {\n      \"Total Reserved\": 3600809984, \"Total Allocated\": %d, \"Bytes\": %s1048576, \"Addr\": "
+                               "137278998388736, \"Device Id\": 0, \"Device Type\": 1, \"Ev Idx\": %" G_GUINT64_FORMAT "\n    }\n  },\n",
                                us + 5, i % 2 ? 976637440 : 977686016, i % 2 ? "-" : "", i * 3 + 2);
-    bytes += (uint64_t)fprintf(out, "  {\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT
-                                    ".259, \"dur\": 3.870,\n    \"args\": {\n      \"External id\": %" G_GUINT64_FORMAT ", \"cbid\": 211, \"correlation\": %" G_GUINT64_FORMAT "\n    }\n  },\n"
-                                    "  {\n    \"ph\": \"s\", \"id\": %" G_GUINT64_FORMAT ", \"pid\": 21587, \"tid\": 21587, \"ts\": %" G_GUINT64_FORMAT ".259,\n    \"cat\": \"ac2g\", \"name\": \"ac2g\"\n  },\n",
-                               us + 10, i + 1, i + 9, i + 9, us + 10);
-    bytes += (uint64_t)fprintf(out, "  {\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"%s\", \"pid\": 0, \"tid\": 7,\n    \"ts\": %" G_GUINT64_FORMAT
-                                    ".818, \"dur\": 21.016,\n    \"args\": {\n      \"External id\": %" G_GUINT64_FORMAT ", \"queued\": 0, \"device\": 0, \"context\": 1,\n      \"stream\": 7, \"correlation\": %" G_GUINT64_FORMAT
-                                    ",\n      \"registers per thread\": 21,\n      \"shared memory\": 0,\n      \"blocks per SM\": 0.015152,\n      \"warps per SM\": 0.060606,\n      \"grid\": [2, 1, 1],\n      \"block\": [8, 16, 1],\n"
-                                    "      \"est. achieved occupancy %%\": 0\n    }\n  },\n"
-                                    "  {\n    \"ph\": \"f\", \"id\": %" G_GUINT64_FORMAT ", \"pid\": 0, \"tid\": 7, \"ts\": %" G_GUINT64_FORMAT ".818,\n    \"cat\": \"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"\n  },\n",
+    bytes += (uint64_t)fprintf(
+        out,
+        "  {\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 21587, \"tid\": 21587,\n    \"ts\": %" G_GUINT64_FORMAT
+        ".259, \"dur\": 3.870,\n    \"args\": {\n      \"External id\": %" G_GUINT64_FORMAT ", \"cbid\": 211, \"correlation\": %" G_GUINT64_FORMAT
+        "\n    }\n  },\n"
+        "  {\n    \"ph\": \"s\", \"id\": %" G_GUINT64_FORMAT ", \"pid\": 21587, \"tid\": 21587, \"ts\": %" G_GUINT64_FORMAT
+        ".259,\n    \"cat\": \"ac2g\", \"name\": \"ac2g\"\n  },\n",
+        us + 10, i + 1, i + 9, i + 9, us + 10);
+    bytes += (uint64_t)fprintf(out,
+                               "  {\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"%s\", \"pid\": 0, \"tid\": 7,\n    \"ts\": %" G_GUINT64_FORMAT
+                               ".818, \"dur\": 21.016,\n    \"args\": {\n      \"External id\": %" G_GUINT64_FORMAT
+                               ", \"queued\": 0, \"device\": 0, \"context\": 1,\n      \"stream\": 7, \"correlation\": %" G_GUINT64_FORMAT
+                               ",\n      \"registers per thread\": 21,\n      \"shared memory\": 0,\n      \"blocks per SM\": 0.015152,\n      \"warps per "
+                               "SM\": 0.060606,\n      \"grid\": [2, 1, 1],\n      \"block\": [8, 16, 1],\n"
+                               "      \"est. achieved occupancy %%\": 0\n    }\n  },\n"
+                               "  {\n    \"ph\": \"f\", \"id\": %" G_GUINT64_FORMAT ", \"pid\": 0, \"tid\": 7, \"ts\": %" G_GUINT64_FORMAT
+                               ".818,\n    \"cat\": \"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"\n  },\n",
                                kernels[i % G_N_ELEMENTS(kernels)], us + 16, i + 1, i + 9, i + 9, us + 16);
     return bytes;
 }
@@ -57,8 +76,9 @@ static uint64_t write_kineto(const char *path, uint64_t size)
         fprintf(stderr, "cannot write %s\n", path);
         exit(EXIT_FAILURE);
     }
-    uint64_t bytes = (uint64_t)fprintf(out, "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H100\", \"totalGlobalMem\": 84929478656}],\n"
-                                            "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": 1751410836000000000,\n  \"traceEvents\": [\n");
+    uint64_t bytes = (uint64_t)fprintf(
+        out, "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H100\", \"totalGlobalMem\": 84929478656}],\n"
+             "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": 1751410836000000000,\n  \"traceEvents\": [\n");
     for (uint64_t i = 0; bytes < size; i++)
         bytes += write_launch(out, i);
     bytes += (uint64_t)fprintf(out, "  {\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 0, \"args\": {\"name\": \"python\"}}\n  ]\n}\n");
@@ -94,7 +114,8 @@ static void integer(GByteArray *out, uint64_t value)
 /* Events as Python's pickler writes them: keys and actions from the memo, a shared list of frames. */
 static GByteArray *make_snapshot(uint64_t n)
 {
-    static const char *const keys[] = {"action", "addr", "size", "stream", "time_us", "frames", "alloc", "free_requested", "free_completed", "segments", "device_traces"};
+    static const char *const keys[] = {"action", "addr",           "size",           "stream",   "time_us",      "frames",
+                                       "alloc",  "free_requested", "free_completed", "segments", "device_traces"};
     enum { MEMO_FRAMES = 14 };
     GByteArray *out = g_byte_array_new();
     g_byte_array_append(out, (const uint8_t *)"\x80\x04", 2);
@@ -180,8 +201,9 @@ int main(int argc, char **argv)
         Result r = measure(json);
         best = r.seconds < best.seconds ? r : best;
     }
-    printf("{\"kineto_bytes\": %" G_GUINT64_FORMAT ", \"operations\": %" G_GUINT64_FORMAT ", \"seconds\": %.3f, \"MB_per_s\": %.0f, \"peak_bytes\": %.0f, \"peak_over_text\": %.3f}\n", bytes, best.ops, best.seconds,
-           (double)bytes / best.seconds / 1e6, best.peak_bytes, best.peak_bytes / (double)bytes);
+    printf("{\"kineto_bytes\": %" G_GUINT64_FORMAT ", \"operations\": %" G_GUINT64_FORMAT
+           ", \"seconds\": %.3f, \"MB_per_s\": %.0f, \"peak_bytes\": %.0f, \"peak_over_text\": %.3f}\n",
+           bytes, best.ops, best.seconds, (double)bytes / best.seconds / 1e6, best.peak_bytes, best.peak_bytes / (double)bytes);
     g_autoptr(GByteArray) snapshot = make_snapshot(events);
     if (!g_file_set_contents(pickle, (const char *)snapshot->data, (gssize)snapshot->len, NULL))
         return EXIT_FAILURE;
@@ -190,8 +212,9 @@ int main(int argc, char **argv)
         Result r = measure(pickle);
         best = r.seconds < best.seconds ? r : best;
     }
-    printf("{\"snapshot_events\": %" G_GUINT64_FORMAT ", \"operations\": %" G_GUINT64_FORMAT ", \"seconds\": %.3f, \"events_per_s\": %.0f, \"peak_bytes\": %.0f}\n", events, best.ops, best.seconds,
-           (double)events / best.seconds, best.peak_bytes);
+    printf("{\"snapshot_events\": %" G_GUINT64_FORMAT ", \"operations\": %" G_GUINT64_FORMAT
+           ", \"seconds\": %.3f, \"events_per_s\": %.0f, \"peak_bytes\": %.0f}\n",
+           events, best.ops, best.seconds, (double)events / best.seconds, best.peak_bytes);
     g_unlink(json);
     g_unlink(pickle);
     g_rmdir(folder);

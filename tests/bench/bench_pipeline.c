@@ -5,8 +5,19 @@
 
 int main(void)
 {
-    EchPipelineProduct product = {.m = 4096, .n = 4096, .k = 4096, .bits = 16, .out_bits = 16, .bm = 128, .bn = 128, .bk = 128, .macs_per_second = 197e12 / 2,
-                                  .step_overhead = 330 * ECH_PS_PER_NS, .read = UINT64_C(819000000000), .write = UINT64_C(819000000000), .shared_port = true};
+    EchPipelineProduct product = {.m = 4096,
+                                  .n = 4096,
+                                  .k = 4096,
+                                  .bits = 16,
+                                  .out_bits = 16,
+                                  .bm = 128,
+                                  .bn = 128,
+                                  .bk = 128,
+                                  .macs_per_second = 197e12 / 2,
+                                  .step_overhead = 330 * ECH_PS_PER_NS,
+                                  .read = UINT64_C(819000000000),
+                                  .write = UINT64_C(819000000000),
+                                  .shared_port = true};
     EchPipelineOperand operands[3];
     EchPipeline pipeline;
     EchPipelineResult result;
@@ -14,7 +25,8 @@ int main(void)
     ech_pipeline_product(&product, operands, &pipeline);
     ech_pipeline_run(&pipeline, &result);
     double one = (double)(g_get_monotonic_time() - start) * 1e-6;
-    printf("4096 cubed in blocks of 128 cubed: %" G_GUINT64_FORMAT " steps in %.6f s (%.1f ns a step; goal 0.1 s)\n", result.steps, one, one * 1e9 / (double)result.steps);
+    printf("4096 cubed in blocks of 128 cubed: %" G_GUINT64_FORMAT " steps in %.6f s (%.1f ns a step; goal 0.1 s)\n", result.steps, one,
+           one * 1e9 / (double)result.steps);
     start = g_get_monotonic_time();
     unsigned points = 0;
     uint64_t steps = 0;

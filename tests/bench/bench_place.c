@@ -9,11 +9,9 @@ static uint64_t state = 88172645463325252;
 int main(void)
 {
     static const uint32_t sizes[] = {100, 360, 3600};
-    for (size_t k = 0; k < G_N_ELEMENTS(sizes); k++)
-    {
+    for (size_t k = 0; k < G_N_ELEMENTS(sizes); k++) {
         g_autofree uint8_t *bytes = g_malloc(1 << 20);
-        for (size_t i = 0; i < 1 << 20; i++)
-        {
+        for (size_t i = 0; i < 1 << 20; i++) {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -32,15 +30,14 @@ int main(void)
         *o = defaults;
         double best = 1e9;
         uint32_t stays = 0;
-        for (unsigned round = 0; round < 5; round++)
-        {
+        for (unsigned round = 0; round < 5; round++) {
             gint64 start = g_get_monotonic_time();
             g_autoptr(EchMsaResult) result = ech_msa_run(&c->flow->problem);
             best = MIN(best, (double)(g_get_monotonic_time() - start) / 1e3);
             stays = result->n_stays;
         }
-        printf("{\"bench\": \"place\", \"instructions\": %u, \"values\": %u, \"stays\": %u, \"ms\": %.3f, \"goal_ms\": %d}\n", c->n, c->flow->problem.n_values, stays, best,
-               c->n <= 500 ? 50 : 1000);
+        printf("{\"bench\": \"place\", \"instructions\": %u, \"values\": %u, \"stays\": %u, \"ms\": %.3f, \"goal_ms\": %d}\n", c->n, c->flow->problem.n_values,
+               stays, best, c->n <= 500 ? 50 : 1000);
         ech_place_case_free(c);
     }
     return EXIT_SUCCESS;

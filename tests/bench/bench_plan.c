@@ -67,8 +67,8 @@ int main(void)
             gint64 start = g_get_monotonic_time();
             g_autoptr(EchPlan) plan = ech_plan_new(specs[i], items, n, 0, NULL);
             double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
-            printf("{\"bench\": \"plan\", \"shape\": \"%s\", \"planner\": \"%s\", \"buffers_per_s\": %.0f, \"height_over_bound\": %.4f", shape ? "training" : "churn", specs[i],
-                   (double)n / seconds, (double)plan->height / (double)plan->lower_bound);
+            printf("{\"bench\": \"plan\", \"shape\": \"%s\", \"planner\": \"%s\", \"buffers_per_s\": %.0f, \"height_over_bound\": %.4f",
+                   shape ? "training" : "churn", specs[i], (double)n / seconds, (double)plan->height / (double)plan->lower_bound);
             if (shape == 0 && real[i] > 0)
                 printf(", \"ratio_to_real\": %.1f", (double)n / seconds / real[i]);
             printf("}\n");

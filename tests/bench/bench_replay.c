@@ -111,8 +111,8 @@ static EchDevice *make_device(void)
     device->summary = g_strdup("");
     device->n_memories = 2;
     device->memories = g_new0(EchMemory, 2);
-    device->memories[0] =
-        (EchMemory){.name = g_strdup("hbm"), .kind = ECH_MEM_HBM, .capacity = UINT64_C(1) << 40, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000)};
+    device->memories[0] = (EchMemory){
+        .name = g_strdup("hbm"), .kind = ECH_MEM_HBM, .capacity = UINT64_C(1) << 40, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000)};
     device->memories[1] = (EchMemory){.name = g_strdup("host"), .kind = ECH_MEM_HOST_PINNED};
     device->n_links = 1;
     device->links = g_new0(EchLink, 1);
@@ -206,7 +206,8 @@ static void import_rates(void)
             files++;
         }
         if (files > 0)
-            printf("imported %-16s %10.0f operations a second (%" G_GUINT64_FORMAT " files, %.1f MB as stored)\n", folders[f], events / spent, files, (double)bytes / 1e6);
+            printf("imported %-16s %10.0f operations a second (%" G_GUINT64_FORMAT " files, %.1f MB as stored)\n", folders[f], events / spent, files,
+                   (double)bytes / 1e6);
     }
 }
 
@@ -214,7 +215,8 @@ static void import_rates(void)
 static int one(const char *what, uint32_t live)
 {
     bool native = strcmp(what, "native") == 0;
-    printf("%s, %u alive: %.0f a second\n", native ? "native engine" : "replay native", live, native ? native_rate(live, 3000000) : replay_rate(ECH_ENGINE_NATIVE, live, 2000000));
+    printf("%s, %u alive: %.0f a second\n", native ? "native engine" : "replay native", live,
+           native ? native_rate(live, 3000000) : replay_rate(ECH_ENGINE_NATIVE, live, 2000000));
     return EXIT_SUCCESS;
 }
 
@@ -240,7 +242,8 @@ int main(int argc, char **argv)
     printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "replay SimGrid, operations", on_simgrid[0], on_simgrid[1], on_simgrid[2], on_simgrid[3]);
     if (module) {
         printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "native / raw SimGrid", native[0] / raw[0], native[1] / raw[1], native[2] / raw[2], native[3] / raw[3]);
-        printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "replay native / raw SimGrid", replayed[0] / raw[0], replayed[1] / raw[1], replayed[2] / raw[2], replayed[3] / raw[3]);
+        printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "replay native / raw SimGrid", replayed[0] / raw[0], replayed[1] / raw[1], replayed[2] / raw[2],
+               replayed[3] / raw[3]);
         begin = wall();
         replay_rate(ECH_ENGINE_SIMGRID, 1, 2);
         printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (wall() - begin) * 1e3);

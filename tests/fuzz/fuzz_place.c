@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         g_error("%s", wrong);
     g_assert(again->n_stays == result->n_stays && again->prefetched == result->prefetched && again->evicted == result->evicted && again->peak == result->peak);
     for (uint32_t s = 0; s < result->n_stays; s++)
-        g_assert(again->stays[s].offset == result->stays[s].offset && again->stays[s].start == result->stays[s].start && again->stays[s].end == result->stays[s].end);
+        g_assert(again->stays[s].offset == result->stays[s].offset && again->stays[s].start == result->stays[s].start &&
+                 again->stays[s].end == result->stays[s].end);
     ech_place_case_free(c);
     return 0;
 }

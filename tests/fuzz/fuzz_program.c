@@ -9,8 +9,8 @@ typedef struct {
     const uint8_t *at, *end;
     GString *done; /* finished computations */
     unsigned names, computations;
-    const char *layout;   /* of f32[8,128] */
-    const char *scalar;   /* of s32[] */
+    const char *layout; /* of f32[8,128] */
+    const char *scalar; /* of s32[] */
     bool tpu;
 } Maker;
 
@@ -64,13 +64,15 @@ static unsigned sub(Maker *m, unsigned depth, bool tuple, unsigned kind)
     unsigned number = m->computations++, p = name(m);
     unsigned n = take(m, 6);
     if (tuple) {
-        g_string_append_printf(b->text, "%%c%u (p: (s32[], f32[8,128], f32[8,128])) -> %s {\n", number, kind == 0 ? "pred[]" : "(s32[], f32[8,128], f32[8,128])");
+        g_string_append_printf(b->text, "%%c%u (p: (s32[], f32[8,128], f32[8,128])) -> %s {\n", number,
+                               kind == 0 ? "pred[]" : "(s32[], f32[8,128], f32[8,128])");
         LINE("  %%v%u = (%s, %s, %s) parameter(0)\n", p, m->scalar, ARRAY, ARRAY);
         b->counter = name(m);
         LINE("  %%v%u = %s get-tuple-element(%%v%u), index=0\n", b->counter, m->scalar, p);
         if (kind == 0) {
             unsigned limit = name(m);
-            LINE("  %%v%u = %s constant(%u)\n  ROOT %%v%u = pred[] compare(%%v%u, %%v%u), direction=LT\n}\n\n", limit, m->scalar, take(m, 9), name(m), b->counter, limit);
+            LINE("  %%v%u = %s constant(%u)\n  ROOT %%v%u = pred[] compare(%%v%u, %%v%u), direction=LT\n}\n\n", limit, m->scalar, take(m, 9), name(m),
+                 b->counter, limit);
             g_string_append(m->done, b->text->str);
             g_string_free(b->text, TRUE);
             return number;
@@ -92,7 +94,8 @@ static unsigned sub(Maker *m, unsigned depth, bool tuple, unsigned kind)
         if (style == 0)
             LINE("  ROOT %%v%u = %s negate(%%v%u)\n", r, ARRAY, p);
         else if (style == 1)
-            LINE("  %%v%u = %s negate(%%v%u)\n  ROOT %%v%u = %s dynamic-update-slice(%%v%u, %%v%u, %%v%u, %%v%u)\n", r, ARRAY, p, name(m), ARRAY, p, r, b->counter, b->counter);
+            LINE("  %%v%u = %s negate(%%v%u)\n  ROOT %%v%u = %s dynamic-update-slice(%%v%u, %%v%u, %%v%u, %%v%u)\n", r, ARRAY, p, name(m), ARRAY, p, r,
+                 b->counter, b->counter);
         else
             LINE("  ROOT %%v%u = %s reverse(%%v%u), dimensions={0}\n", r, ARRAY, p);
     } else {
@@ -122,7 +125,10 @@ static void step(Maker *m, Body *b, unsigned depth)
     switch (take(m, depth < MAX_DEPTH ? 13 : 9)) {
     case 0: LINE("  %%v%u = %s add(%%v%u, %%v%u)\n", r, ARRAY, x, y); break;
     case 1: LINE("  %%v%u = %s copy(%%v%u)\n", r, ARRAY, x); break;
-    case 2: x = copy(m, b, x); LINE("  %%v%u = %s dynamic-update-slice(%%v%u, %%v%u, %%v%u, %%v%u)\n", r, ARRAY, x, y, b->counter, b->counter); break;
+    case 2:
+        x = copy(m, b, x);
+        LINE("  %%v%u = %s dynamic-update-slice(%%v%u, %%v%u, %%v%u, %%v%u)\n", r, ARRAY, x, y, b->counter, b->counter);
+        break;
     case 3: {
         unsigned t = name(m);
         LINE("  %%v%u = (%s, %s) tuple(%%v%u, %%v%u)\n  %%v%u = %s get-tuple-element(%%v%u), index=%u\n", t, ARRAY, ARRAY, x, y, r, ARRAY, t, take(m, 2));
@@ -136,14 +142,21 @@ static void step(Maker *m, Body *b, unsigned depth)
         LINE("  %%v%u = (%s, %s, u32[]) copy-start(%%v%u)\n  %%v%u = %s copy-done(%%v%u)\n", back, ARRAY, moved, d, r, ARRAY, back);
         break;
     }
-    case 5: x = copy(m, b, x); LINE("  %%v%u = %s fusion(%%v%u), kind=kLoop, calls=%%c%u\n", r, ARRAY, x, sub(m, MAX_DEPTH, false, 2)); break;
+    case 5:
+        x = copy(m, b, x);
+        LINE("  %%v%u = %s fusion(%%v%u), kind=kLoop, calls=%%c%u\n", r, ARRAY, x, sub(m, MAX_DEPTH, false, 2));
+        break;
     case 6: LINE("  %%v%u = %s bitcast(%%v%u)\n", r, ARRAY, x); break;
-    case 7: x = copy(m, b, x); LINE("  %%v%u = %s custom-call(%%v%u, %%v%u), custom_call_target=\"k\", output_to_operand_aliasing={{}: (0, {})}\n", r, ARRAY, x, y); break;
+    case 7:
+        x = copy(m, b, x);
+        LINE("  %%v%u = %s custom-call(%%v%u, %%v%u), custom_call_target=\"k\", output_to_operand_aliasing={{}: (0, {})}\n", r, ARRAY, x, y);
+        break;
     case 8: LINE("  %%v%u = %s sort(%%v%u), dimensions={0}, to_apply=%%less\n", r, ARRAY, x); break;
     case 9: LINE("  %%v%u = %s call(%%v%u), to_apply=%%c%u\n", r, ARRAY, x, sub(m, depth + 1, false, 1)); break;
     case 10: {
         unsigned p = name(m), yes = sub(m, depth + 1, false, 1), no = sub(m, depth + 1, false, 1);
-        LINE("  %%v%u = pred[] constant(true)\n  %%v%u = %s conditional(%%v%u, %%v%u, %%v%u), true_computation=%%c%u, false_computation=%%c%u\n", p, r, ARRAY, p, x, y, yes, no);
+        LINE("  %%v%u = pred[] constant(true)\n  %%v%u = %s conditional(%%v%u, %%v%u, %%v%u), true_computation=%%c%u, false_computation=%%c%u\n", p, r, ARRAY,
+             p, x, y, yes, no);
         break;
     }
     default: {
@@ -190,9 +203,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     x = copy(m, b, x);
     LINE("  ROOT %%v%u = (%s, %s) tuple(%%v%u, %%v%u)\n}\n", name(m), ARRAY, ARRAY, x, y);
     g_autoptr(GString) text = g_string_new(NULL);
-    g_string_append_printf(text, "HloModule m, is_scheduled=true%s\n\n%%less (a: f32[], b: f32[]) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n"
-                                 "  ROOT %%lt = pred[] compare(%%a, %%b), direction=LT\n}\n\n%s%s",
-                           donated ? ", input_output_alias={ {0}: (1, {}, may-alias) }" : "", m->done->str, b->text->str);
+    g_string_append_printf(
+        text,
+        "HloModule m, is_scheduled=true%s\n\n%%less (a: f32[], b: f32[]) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n"
+        "  ROOT %%lt = pred[] compare(%%a, %%b), direction=LT\n}\n\n%s%s",
+        donated ? ", input_output_alias={ {0}: (1, {}, may-alias) }" : "", m->done->str, b->text->str);
     g_string_free(m->done, TRUE);
     g_string_free(b->text, TRUE);
     if (g_getenv("ECH_FUZZ_PRINT"))

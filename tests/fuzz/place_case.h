@@ -1,5 +1,6 @@
 /** @file place_case.h
- * Any bytes as a placement problem: a straight-line program of kernels with a loop in it now and then, costs, and options. Fuzz targets and property tests share it.
+ * Any bytes as a placement problem: a straight-line program of kernels with a loop in it now and then, costs, and options. Fuzz targets and property tests
+ * share it.
  */
 #pragma once
 #include "models/place/flow.h"
@@ -26,7 +27,8 @@ typedef struct {
     GPtrArray *keep;
 } EchPlaceCase;
 
-static inline EchFlowInstruction *ech_case_step(EchPlaceCase *c, EchFlowOp op, uint32_t computation, const uint32_t *operands, uint32_t n_operands, const EchBytes *sizes, uint32_t n_leaves)
+static inline EchFlowInstruction *ech_case_step(EchPlaceCase *c, EchFlowOp op, uint32_t computation, const uint32_t *operands, uint32_t n_operands,
+                                                const EchBytes *sizes, uint32_t n_leaves)
 {
     EchFlowInstruction *in = &c->instructions[c->n];
     char *name = g_strdup_printf("i%u", c->n);
@@ -37,8 +39,16 @@ static inline EchFlowInstruction *ech_case_step(EchPlaceCase *c, EchFlowOp op, u
     g_ptr_array_add(c->keep, name);
     g_ptr_array_add(c->keep, list);
     g_ptr_array_add(c->keep, leaves);
-    *in = (EchFlowInstruction){.name = name, .opcode = "fusion", .op = op, .computation = computation, .entry = computation == 0, .operands = list, .n_operands = n_operands,
-                               .leaves = leaves, .n_leaves = n_leaves, .tuple = n_leaves > 1 || op == ECH_FLOW_TUPLE || op == ECH_FLOW_WHILE};
+    *in = (EchFlowInstruction){.name = name,
+                               .opcode = "fusion",
+                               .op = op,
+                               .computation = computation,
+                               .entry = computation == 0,
+                               .operands = list,
+                               .n_operands = n_operands,
+                               .leaves = leaves,
+                               .n_leaves = n_leaves,
+                               .tuple = n_leaves > 1 || op == ECH_FLOW_TUPLE || op == ECH_FLOW_WHILE};
     c->n++;
     return in;
 }
@@ -51,24 +61,20 @@ static inline EchPlaceCase *ech_place_case_new(const uint8_t *data, size_t size,
     c->keep = g_ptr_array_new_with_free_func(g_free);
     c->instructions = g_new0(EchFlowInstruction, (size_t)n_parameters + (size_t)kernels * 12 + 8);
     g_autoptr(GArray) arrays = g_array_new(FALSE, FALSE, sizeof(uint32_t)); /* steps in the entry with one array */
-    for (uint32_t k = 0; k < n_parameters; k++)
-    {
+    for (uint32_t k = 0; k < n_parameters; k++) {
         EchBytes size_of = (EchBytes)(1 + ech_take(in, 2000)) * 4096;
         g_array_append_val(arrays, c->n);
         ech_case_step(c, ECH_FLOW_PARAMETER, 0, NULL, 0, &size_of, 1)->number = k;
     }
-    for (uint32_t k = 0; k < kernels; k++)
-    {
+    for (uint32_t k = 0; k < kernels; k++) {
         uint32_t operands[4], n = 1 + ech_take(in, 3);
-        for (uint32_t o = 0; o < n; o++)
-        {
+        for (uint32_t o = 0; o < n; o++) {
             uint32_t reach = 1 + ech_take(in, 60);
             uint32_t back = ech_take(in, MIN(arrays->len, reach));
             operands[o] = g_array_index(arrays, uint32_t, arrays->len - 1 - back);
         }
         EchBytes size_of = (EchBytes)(1 + ech_take(in, 2000)) * 4096;
-        if (ech_take(in, 10) == 0 && n_computations < 60)
-        {
+        if (ech_take(in, 10) == 0 && n_computations < 60) {
             /* while (x, w) { x = f(x, w) } */
             uint32_t two[2] = {operands[0], operands[n - 1]};
             EchBytes sizes[2] = {c->instructions[two[0]].leaves[0].bytes, c->instructions[two[1]].leaves[0].bytes};
@@ -101,12 +107,10 @@ static inline EchPlaceCase *ech_place_case_new(const uint8_t *data, size_t size,
             continue;
         }
         g_array_append_val(arrays, c->n);
-        if (ech_take(in, 12) == 0)
-        {
+        if (ech_take(in, 12) == 0) {
             size_of = c->instructions[operands[0]].leaves[0].bytes;
             ech_case_step(c, ECH_FLOW_COPY, 0, operands, 1, &size_of, 1)->seconds = 1e-6 * (1 + ech_take(in, 20));
-        }
-        else
+        } else
             ech_case_step(c, ECH_FLOW_OTHER, 0, operands, n, &size_of, 1)->seconds = 1e-7 * (1 + ech_take(in, 900));
     }
     uint32_t last = g_array_index(arrays, uint32_t, arrays->len - 1);
@@ -134,16 +138,14 @@ static inline EchPlaceCase *ech_place_case_new(const uint8_t *data, size_t size,
     o->on_demand = ech_take(in, 6) == 0;
     o->depth = ech_take(in, 6) == 0 ? 1 + ech_take(in, 5) : 0;
     o->belady = ech_take(in, 6) == 0;
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         bool first = true; /* of its group */
         for (uint32_t k = 0; k < v && first; k++)
             first = p->values[k].group != p->values[v].group;
         p->values[v].eligible = first;
         p->values[v].boundedness = ((double)ech_take(in, 2000) - 600) * 1e-12;
     }
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         p->uses[u].accessed = (int64_t)p->values[p->uses[u].value].bytes;
         p->uses[u].reduction = p->steps[p->uses[u].step].seconds * ech_take(in, 100) / 200;
     }
@@ -173,8 +175,7 @@ static inline char *ech_place_case_check(const EchMsaProblem *p, const EchMsaRes
     g_autofree int32_t *under_way = g_new0(int32_t, (size_t)p->n_steps + 3);
     for (uint32_t u = 0; u < p->n_uses; u++)
         serving[u] = ECH_PLACE_NONE;
-    for (uint32_t s = 0; s < r->n_stays; s++)
-    {
+    for (uint32_t s = 0; s < r->n_stays; s++) {
         const EchMsaStay *stay = &r->stays[s];
         if (stay->kind == ECH_MSA_SCOPED)
             continue;
@@ -185,11 +186,11 @@ static inline char *ech_place_case_check(const EchMsaProblem *p, const EchMsaRes
         if (stay->copy_after >= stay->copy_before)
             return g_strdup_printf("stay %u: copy starts after %ld and is done before %ld", s, (long)stay->copy_after, (long)stay->copy_before);
         for (uint32_t k = 0; k < stay->n_uses; k++)
-            if ((int64_t)p->uses[r->use_list[stay->first_use + k]].step < stay->copy_before && p->steps[p->uses[r->use_list[stay->first_use + k]].step].kind != ECH_MSA_WHILE)
+            if ((int64_t)p->uses[r->use_list[stay->first_use + k]].step < stay->copy_before &&
+                p->steps[p->uses[r->use_list[stay->first_use + k]].step].kind != ECH_MSA_WHILE)
                 return g_strdup_printf("stay %u: read at %u, copied before %ld", s, p->uses[r->use_list[stay->first_use + k]].step, (long)stay->copy_before);
         EchBytes sum = 0;
-        for (uint32_t k = 0; k < stay->n_slices; k++)
-        {
+        for (uint32_t k = 0; k < stay->n_slices; k++) {
             const EchMsaSlice *slice = &r->slices[stay->first_slice + k];
             sum += slice->bytes;
             if (slice->offset < stay->offset || slice->offset + slice->bytes > stay->offset + stay->bytes)
@@ -203,8 +204,7 @@ static inline char *ech_place_case_check(const EchMsaProblem *p, const EchMsaRes
     for (uint32_t t = 0; t < p->n_steps; t++)
         if (p->options.max_prefetches >= 0 && under_way[t] > MAX(p->options.max_prefetches, 0) + p->options.while_extra)
             return g_strdup_printf("%d prefetches under way at %u, %ld allowed", under_way[t], t, (long)p->options.max_prefetches);
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         if (!r->use_fast[u])
             continue;
         const EchMsaStay *stay = serving[u] == ECH_PLACE_NONE ? NULL : &r->stays[serving[u]];

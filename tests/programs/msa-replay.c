@@ -1,9 +1,10 @@
-/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz | --alone FILE.hlo.gz | --knobs OTHER.json.gz]: places one oracle compile again with models/place and prints the outcome as JSON.
+/* msa-replay FILE.json.gz [--hlo FILE.hlo.gz | --alone FILE.hlo.gz | --knobs OTHER.json.gz]: places one oracle compile again with models/place and prints the
+ * outcome as JSON.
  *
  * Reads only what a compiler pass would have: schedule, values (their list order is not used), target constraints, options, picker size, bandwidth,
  * and the benefits of definitions and uses; the heaps from their events. The compiler's own decisions are never looked at. With --alone
- * everything but the options' numbers comes from the program's text, as in the place pass; the file only gives values their names. With --knobs the options are another
- * compile's of the same program, a what-if; what the compiler decided there is then priced by this file's costs, as ours is: "real". */
+ * everything but the options' numbers comes from the program's text, as in the place pass; the file only gives values their names. With --knobs the options are
+ * another compile's of the same program, a what-if; what the compiler decided there is then priced by this file's costs, as ours is: "real". */
 #include "models/place/cost.h"
 #include "models/place/flow.h"
 #include "models/place/loop.h"
@@ -27,16 +28,16 @@ typedef struct {
 
 typedef struct {
     JsonObject *root;
-    GHashTable *step_of; /* instruction name -> 1 + step */
+    GHashTable *step_of;      /* instruction name -> 1 + step */
     GHashTable *computations; /* name -> 1 + number */
     EchFlowInstruction *instructions;
     uint32_t n;
     const EchPlaceChip *chip;
-    double bandwidth, saving; /* bytes/s, s/byte */
-    double *definitions;      /* benefit of the definition at each position; NAN: not known */
-    bool compare;             /* say where our costs differ from the printed ones */
-    float *total;             /* bytes accessed per step; NAN: not known, or bound by compute */
-    uint64_t *while_trips;    /* per step: iterations of a loop, else 0 */
+    double bandwidth, saving;         /* bytes/s, s/byte */
+    double *definitions;              /* benefit of the definition at each position; NAN: not known */
+    bool compare;                     /* say where our costs differ from the printed ones */
+    float *total;                     /* bytes accessed per step; NAN: not known, or bound by compute */
+    uint64_t *while_trips;            /* per step: iterations of a loop, else 0 */
     float *loop_compute, *loop_total; /* what the optimizer of unrolled loops is told */
     EchFlow *flow;
 } Replay;
@@ -60,8 +61,7 @@ static char *read_gz(const char *path, size_t *ret_size)
 static uint32_t number_of(GHashTable *table, const char *name)
 {
     gpointer known = g_hash_table_lookup(table, name);
-    if (known == NULL)
-    {
+    if (known == NULL) {
         known = GUINT_TO_POINTER(g_hash_table_size(table) + 1);
         g_hash_table_insert(table, g_strdup(name), known);
     }
@@ -78,10 +78,8 @@ static void read_dimensions(const char *text, uint32_t *ret_major, uint64_t *ret
     *ret_elements = 1;
     if (at == NULL)
         return;
-    for (at++; *at != ']' && *at != '\0';)
-    {
-        if (!g_ascii_isdigit(*at))
-        {
+    for (at++; *at != ']' && *at != '\0';) {
+        if (!g_ascii_isdigit(*at)) {
             at++;
             continue;
         }
@@ -98,8 +96,7 @@ static void read_dimensions(const char *text, uint32_t *ret_major, uint64_t *ret
     const char *layout = strchr(at, '{');
     uint64_t order = 0; /* the last of minor_to_major is the major one */
     for (at = layout; at != NULL && *at != ':' && *at != '}' && *at != '\0'; at++)
-        if (g_ascii_isdigit(*at))
-        {
+        if (g_ascii_isdigit(*at)) {
             char *end;
             order = g_ascii_strtoull(at, &end, 10);
             at = end - 1;
@@ -117,8 +114,7 @@ static void read_schedule(Replay *r)
     for (uint32_t t = 0; t < r->n; t++)
         g_hash_table_insert(r->step_of, g_strdup(json_array_get_string_element(json_array_get_array_element(schedule, t), 1)), GUINT_TO_POINTER(t + 1));
     const char *entry = r->n > 0 ? json_array_get_string_element(json_array_get_array_element(schedule, r->n - 1), 0) : "";
-    for (uint32_t t = 0; t < r->n; t++)
-    {
+    for (uint32_t t = 0; t < r->n; t++) {
         JsonArray *row = json_array_get_array_element(schedule, t);
         EchFlowInstruction *in = &r->instructions[t];
         in->name = json_array_get_string_element(row, 1);
@@ -138,8 +134,7 @@ static void read_schedule(Replay *r)
         in->operands = steps;
         in->n_leaves = json_array_get_length(leaves);
         EchFlowLeaf *out = g_new0(EchFlowLeaf, MAX(in->n_leaves, 1));
-        for (uint32_t l = 0; l < in->n_leaves; l++)
-        {
+        for (uint32_t l = 0; l < in->n_leaves; l++) {
             JsonArray *leaf = json_array_get_array_element(leaves, l);
             out[l].text = json_array_get_string_element(leaf, 0);
             out[l].bytes = (EchBytes)json_array_get_int_element(leaf, 1);
@@ -164,8 +159,7 @@ static void read_schedule(Replay *r)
         for (size_t k = 0; k < 2; k++)
             if (json_object_has_member(extra, keys[k]))
                 called[n_called++] = number_of(r->computations, json_object_get_string_member(extra, keys[k]));
-        if (json_object_has_member(extra, "branches"))
-        {
+        if (json_object_has_member(extra, "branches")) {
             JsonArray *branches = json_object_get_array_member(extra, "branches");
             for (guint k = 0; k < json_array_get_length(branches) && n_called < 64; k++)
                 called[n_called++] = number_of(r->computations, json_array_get_string_element(branches, k));
@@ -183,8 +177,7 @@ static bool find_place(const Replay *r, const char *text, uint32_t *ret_step, ui
 {
     g_autofree char *name = g_strdup(text);
     char *brace = strchr(name, '{');
-    if (brace != NULL)
-    {
+    if (brace != NULL) {
         *brace++ = '\0';
         brace[strcspn(brace, "}")] = '\0';
     }
@@ -214,8 +207,7 @@ static bool find_use(const Replay *r, const char *text, EchFlowPlace *ret)
         return false;
     uint32_t source = r->instructions[step - 1].operands[operand], leaf = 0;
     const char *brace = strchr(end, '{');
-    if (brace != NULL)
-    {
+    if (brace != NULL) {
         g_autofree char *index = g_strndup(brace + 1, strcspn(brace + 1, "}"));
         leaf = ech_flow_leaf(r->flow, source, index);
     }
@@ -235,14 +227,12 @@ static GArray *read_pairs(const Replay *r)
 {
     GArray *pairs = g_array_new(FALSE, FALSE, sizeof(EchFlowPair));
     JsonArray *values = json_object_get_array_member(r->root, "values");
-    for (guint i = 0; i < json_array_get_length(values); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(values); i++) {
         JsonArray *row = json_array_get_array_element(values, i), *uses = json_array_get_array_element(row, 6);
         uint32_t step, leaf;
         if (json_array_get_int_element(row, 7) != 0 || !find_place(r, json_array_get_string_element(row, 1), &step, &leaf))
             continue;
-        for (guint k = 0; k < json_array_get_length(uses); k++)
-        {
+        for (guint k = 0; k < json_array_get_length(uses); k++) {
             EchFlowPlace use;
             if (!find_use(r, json_array_get_string_element(uses, k), &use))
                 continue;
@@ -258,8 +248,7 @@ static double member(JsonObject *object, const char *name, double fallback)
     if (!json_object_has_member(object, name))
         return fallback;
     JsonNode *node = json_object_get_member(object, name);
-    if (json_node_get_value_type(node) == G_TYPE_STRING)
-    {
+    if (json_node_get_value_type(node) == G_TYPE_STRING) {
         /* An unsigned -1 is how the compiler prints "no limit". */
         double x = g_ascii_strtod(json_node_get_string(node), NULL);
         return x;
@@ -308,14 +297,12 @@ static GHashTable *read_benefits(const Replay *r)
     GHashTable *table = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     JsonArray *trace = json_object_get_array_member(r->root, "trace");
     const char *use = NULL;
-    for (guint i = 0; i < json_array_get_length(trace); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(trace); i++) {
         JsonArray *event = json_array_get_array_element(trace, i);
         const char *kind = json_array_get_string_element(event, 0);
         if (strcmp(kind, "seg") == 0)
             use = json_array_get_string_element(event, 6); /* only names what the next event's benefits belong to */
-        else if (strcmp(kind, "ben") == 0 && use != NULL)
-        {
+        else if (strcmp(kind, "ben") == 0 && use != NULL) {
             Benefit *benefit = g_new0(Benefit, 1);
             benefit->definition = json_array_get_double_element(event, 1);
             benefit->use = json_array_get_double_element(event, 2);
@@ -338,8 +325,7 @@ static char *use_text(const Replay *r, uint32_t u)
 static uint32_t holder_of(const EchMsaProblem *p, const EchMsaUse *use)
 {
     uint32_t low = 0, high = p->n_positions, found = ECH_PLACE_NONE;
-    while (low < high)
-    {
+    while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (p->positions[middle].value < use->value)
             low = middle + 1;
@@ -362,8 +348,7 @@ static int64_t at_most(const Replay *r, double seconds, EchBytes bytes)
 static void fill_costs(Replay *r, GHashTable *benefits)
 {
     EchMsaProblem *p = &r->flow->problem;
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         EchMsaUse *use = &p->uses[u];
         const EchMsaStep *step = &p->steps[use->step];
         g_autofree char *text = use_text(r, u);
@@ -371,27 +356,23 @@ static void fill_costs(Replay *r, GHashTable *benefits)
         double times = pow(5, step->while_nest);
         bool moves = step->kind != ECH_MSA_TRIVIAL && step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL;
         use->accessed = moves ? at_most(r, step->seconds, p->values[use->value].bytes) : 0;
-        if (benefit != NULL && benefit->use > 0)
-        {
+        if (benefit != NULL && benefit->use > 0) {
             use->reduction = MIN(benefit->use / times, step->seconds);
             use->accessed = (int64_t)llround(benefit->use / times / r->saving);
-        }
-        else if (benefit != NULL && benefit->use == 0)
+        } else if (benefit != NULL && benefit->use == 0)
             use->accessed = 0;
     }
     r->definitions = g_new(double, MAX(p->n_positions, 1));
     for (uint32_t k = 0; k < p->n_positions; k++)
         r->definitions[k] = NAN;
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         g_autofree char *text = use_text(r, u);
         const Benefit *benefit = g_hash_table_lookup(benefits, text);
         uint32_t k = benefit != NULL ? holder_of(p, &p->uses[u]) : ECH_PLACE_NONE;
         if (k != ECH_PLACE_NONE)
             r->definitions[k] = benefit->definition;
     }
-    for (uint32_t k = 0; k < p->n_positions; k++)
-    {
+    for (uint32_t k = 0; k < p->n_positions; k++) {
         const EchFlowInstruction *in = &r->instructions[p->positions[k].step];
         bool moves = in->op != ECH_FLOW_PARAMETER && in->op != ECH_FLOW_WHILE && in->op != ECH_FLOW_CONDITIONAL && in->op != ECH_FLOW_CONSTANT;
         p->definition_bytes[k] = moves ? at_most(r, p->steps[p->positions[k].step].seconds, p->values[p->positions[k].value].bytes) : 0;
@@ -401,7 +382,6 @@ static void fill_costs(Replay *r, GHashTable *benefits)
             p->definition_bytes[k] = 0;
     }
 }
-
 
 /* The bytes behind a positive benefit: the padded size where it is that to the printed digits. */
 static double bytes_of(const Replay *r, double benefit, double times, EchBytes padded)
@@ -414,8 +394,7 @@ static double bytes_of(const Replay *r, double benefit, double times, EchBytes p
 static uint32_t first_position(const EchMsaProblem *p, uint32_t value)
 {
     uint32_t low = 0, high = p->n_positions;
-    while (low < high)
-    {
+    while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (p->positions[middle].value < value)
             low = middle + 1;
@@ -429,8 +408,7 @@ static uint32_t first_position(const EchMsaProblem *p, uint32_t value)
 static double roundest(double seconds, double unit)
 {
     double half = 0.5 * pow(10, floor(log10(seconds)) - 5), low = (seconds - half) / unit, high = (seconds + half) / unit;
-    for (double step = 0x1p40; step >= 1; step /= 2)
-    {
+    for (double step = 0x1p40; step >= 1; step /= 2) {
         double at = ceil(low / step) * step;
         if (at > 0 && at <= high)
             return at;
@@ -438,8 +416,8 @@ static double roundest(double seconds, double unit)
     return seconds / unit;
 }
 
-/* The printed benefits have six digits; XLA's order hangs on the rounding of single precision. Adds up what each instruction bound by memory accesses, and where
- * the sum is the printed time repeats the arithmetic. */
+/* The printed benefits have six digits; XLA's order hangs on the rounding of single precision. Adds up what each instruction bound by memory accesses, and
+ * where the sum is the printed time repeats the arithmetic. */
 static void sharpen_order(Replay *r, GHashTable *benefits)
 {
     EchMsaProblem *p = &r->flow->problem;
@@ -449,42 +427,35 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     g_autofree double *read = g_new0(double, MAX(p->n_uses, 1)), *written = g_new0(double, MAX(p->n_values, 1));
     for (uint32_t t = 0; t < r->n; t++)
         known[t] = true;
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         uint32_t step = p->uses[u].step;
         g_autofree char *text = use_text(r, u);
         const Benefit *benefit = g_hash_table_lookup(benefits, text);
         read[u] = (double)p->values[p->uses[u].value].bytes;
-        if (benefit != NULL && benefit->use > 0)
-        {
+        if (benefit != NULL && benefit->use > 0) {
             read[u] = bytes_of(r, benefit->use, pow(5, p->steps[step].while_nest), p->values[p->uses[u].value].bytes);
             bound[step] = true;
-        }
-        else if (benefit != NULL && benefit->use == 0)
+        } else if (benefit != NULL && benefit->use == 0)
             read[u] = 0;
         else if (benefit != NULL && benefit->use < 0)
             known[step] = false;
         sum[step] += read[u];
     }
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         uint32_t step = p->values[v].step;
         uint32_t k = first_position(p, v);
         double benefit = k != ECH_PLACE_NONE ? r->definitions[k] : NAN;
         written[v] = (double)p->values[v].bytes;
-        if (benefit > 0)
-        {
+        if (benefit > 0) {
             written[v] = bytes_of(r, benefit, pow(5, p->steps[step].while_nest), p->values[v].bytes);
             bound[step] = true;
-        }
-        else if (benefit == 0)
+        } else if (benefit == 0)
             written[v] = 0;
         else if (!isnan(benefit))
             known[step] = false;
         sum[step] += written[v];
     }
-    for (uint32_t t = 0; t < r->n; t++)
-    {
+    for (uint32_t t = 0; t < r->n; t++) {
         double seconds = p->steps[t].seconds;
         bool exact = known[t] && fabs(sum[t] / r->bandwidth - seconds) <= 4e-6 * seconds;
         r->loop_total[t] = known[t] ? (float)sum[t] : (float)MIN(sum[t], seconds * r->bandwidth);
@@ -493,8 +464,7 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
         r->total[t] = exact ? (float)sum[t] : bound[t] && work ? (float)roundest(seconds, 1 / r->bandwidth) : bound[t] ? (float)(seconds * r->bandwidth) : NAN;
         if (work && (exact || bound[t]))
             p->steps[t].seconds = ech_place_memory_seconds(r->chip, r->total[t], 0, 0);
-        else if (work)
-        {
+        else if (work) {
             /* Bound by compute: operations at a rate, or clocks. */
             double unit = r->chip->flops_per_s > 0 ? 1 / r->chip->flops_per_s : r->chip->clock_s;
             p->steps[t].seconds = (float)(roundest(seconds, unit) * unit);
@@ -503,8 +473,7 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
     g_autofree float *gain = g_new(float, MAX(p->n_values, 1)); /* per value: sum over its uses */
     g_autofree bool *any = g_new0(bool, MAX(p->n_values, 1));
     g_autofree float *group_gain = g_new0(float, MAX(p->n_values, 1));
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         const EchMsaValue *value = &p->values[v];
         const EchFlowInstruction *in = &r->instructions[value->step];
         bool still = in->op == ECH_FLOW_PARAMETER || in->op == ECH_FLOW_WHILE || in->op == ECH_FLOW_CONDITIONAL;
@@ -520,13 +489,11 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
             gain[v] = -1; /* bound by compute: how far does not matter beside a positive benefit */
     }
     for (uint32_t v = 0; v < p->n_values; v++)
-        if (p->values[v].eligible)
-        {
+        if (p->values[v].eligible) {
             group_gain[p->values[v].group] = gain[v];
             any[p->values[v].group] = true;
         }
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         const EchMsaUse *use = &p->uses[u];
         const EchMsaStep *step = &p->steps[use->step];
         uint32_t group = p->values[use->value].group;
@@ -541,8 +508,7 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
             one = (float)benefit->use;
         group_gain[group] = ech_place_add_benefit(group_gain[group], one);
     }
-    for (uint32_t v = 0; v < p->n_values; v++)
-    {
+    for (uint32_t v = 0; v < p->n_values; v++) {
         EchMsaValue *value = &p->values[v];
         if (!value->eligible)
             continue;
@@ -556,8 +522,7 @@ static EchProgram *read_program(const char *path, const EchPlaceChip *chip, GErr
 {
     size_t size;
     char *text = read_gz(path, &size);
-    if (text == NULL)
-    {
+    if (text == NULL) {
         g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: cannot be read", path);
         return NULL;
     }
@@ -579,11 +544,9 @@ static bool use_program(Replay *r, const char *path, GError **error)
     for (size_t f = 0; f < program->n_flat; f++)
         g_hash_table_insert(by_name, (gpointer)(guintptr)program->instructions[program->flat[f]].name, GUINT_TO_POINTER(program->flat[f] + 1));
     g_autofree EchId *ids = g_new(EchId, MAX(r->n, 1));
-    for (uint32_t t = 0; t < r->n; t++)
-    {
+    for (uint32_t t = 0; t < r->n; t++) {
         ids[t] = GPOINTER_TO_UINT(g_hash_table_lookup(by_name, r->instructions[t].name)) - 1;
-        if (ids[t] == ECH_NONE)
-        {
+        if (ids[t] == ECH_NONE) {
             g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: no instruction '%s' in its schedule", path, r->instructions[t].name);
             return false;
         }
@@ -600,8 +563,8 @@ static bool use_program(Replay *r, const char *path, GError **error)
     ech_place_fill_costs(r->flow, program, costs, ids);
     for (uint32_t v = 0; r->compare && v < p->n_values; v++)
         if (p->values[v].eligible && fabs(p->values[v].boundedness - printed[v]) > 2e-5 * fabs(printed[v]))
-            fprintf(stderr, "value %" G_GUINT64_FORMAT " (%s): %g, the compiler has %g\n", p->values[v].id, r->instructions[p->values[v].step].name, p->values[v].boundedness,
-                    printed[v]);
+            fprintf(stderr, "value %" G_GUINT64_FORMAT " (%s): %g, the compiler has %g\n", p->values[v].id, r->instructions[p->values[v].step].name,
+                    p->values[v].boundedness, printed[v]);
     return true;
 }
 
@@ -610,17 +573,14 @@ static void add_candidates(Replay *r)
 {
     EchMsaProblem *p = &r->flow->problem;
     JsonArray *list = json_object_get_array_member(r->root, "xprogram_candidates");
-    for (guint i = 0; i < json_array_get_length(list); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(list); i++) {
         int64_t id = json_array_get_int_element(json_array_get_array_element(list, i), 0);
-        for (uint32_t v = 0; v < p->n_values; v++)
-        {
+        for (uint32_t v = 0; v < p->n_values; v++) {
             EchMsaValue *value = &p->values[v];
             if ((int64_t)MIN(value->id, INT32_MAX) != id || value->eligible || value->bytes > p->options.size)
                 continue;
             double gain = 0;
-            for (uint32_t u = 0; u < p->n_uses; u++)
-            {
+            for (uint32_t u = 0; u < p->n_uses; u++) {
                 EchMsaUse *use = &p->uses[u];
                 if (use->value != v || r->loop_compute[use->step] > 0 || p->steps[use->step].seconds <= r->chip->clock_s * 1.01)
                     continue;
@@ -655,8 +615,7 @@ static void optimize_loops(Replay *r, bool report)
     };
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchLoopFound));
     ech_loop_optimize(r->flow, r->instructions, &options, found);
-    for (guint i = 0; report && i < found->len; i++)
-    {
+    for (guint i = 0; report && i < found->len; i++) {
         const EchLoopFound *run = &g_array_index(found, EchLoopFound, i);
         fprintf(stderr, "loop %u-%u by %u%s\n", run->first, run->last, run->size, run->optimized ? ", optimized" : "");
     }
@@ -670,12 +629,10 @@ static void read_values(Replay *r)
     g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped)), needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     for (uint32_t v = 0; v < p->n_values; v++)
         p->values[v].id = UINT32_MAX + (uint64_t)v;
-    for (guint i = 0; i < json_array_get_length(values); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(values); i++) {
         JsonArray *row = json_array_get_array_element(values, i);
         int64_t id = json_array_get_int_element(row, 0);
-        if (json_array_get_int_element(row, 7) != 0)
-        {
+        if (json_array_get_int_element(row, 7) != 0) {
             EchMsaScoped s = {(uint32_t)json_array_get_int_element(row, 4), (EchBytes)json_array_get_int_element(row, 3), id};
             g_array_append_val(scoped, s);
             continue;
@@ -689,14 +646,12 @@ static void read_values(Replay *r)
         p->values[v].boundedness = json_array_get_double_element(row, 2);
         g_hash_table_insert(by_id, GINT_TO_POINTER((int)id), GUINT_TO_POINTER(v + 1));
     }
-    for (guint i = 0; i < json_array_get_length(required); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(required); i++) {
         JsonArray *row = json_array_get_array_element(required, i);
         const char *reason = json_array_get_string_element(row, 4);
         uint32_t step = (uint32_t)json_array_get_int_element(row, 2);
         uint32_t known = GPOINTER_TO_UINT(g_hash_table_lookup(by_id, GINT_TO_POINTER((int)json_array_get_int_element(row, 0))));
-        if (g_str_has_prefix(reason, "Program input") && step < r->n && r->instructions[step].n_leaves == 1)
-        {
+        if (g_str_has_prefix(reason, "Program input") && step < r->n && r->instructions[step].n_leaves == 1) {
             /* The entry parameter's id, where it is not among the values. */
             uint32_t v = value_at(r, step, 0);
             if (p->values[v].id >= UINT32_MAX && p->values[v].step == step && known == 0 && r->instructions[step].op == ECH_FLOW_PARAMETER)
@@ -706,8 +661,7 @@ static void read_values(Replay *r)
         bool constraint = g_str_has_prefix(reason, "Constraint"), use = g_str_has_prefix(reason, "Use not"), position = g_str_has_prefix(reason, "Position");
         if (!constraint && !use && !position)
             continue;
-        if (known != 0)
-        {
+        if (known != 0) {
             EchMsaRequired need = {known - 1, step};
             g_array_append_val(needs, need);
             if (p->values[known - 1].step == step)
@@ -716,8 +670,7 @@ static void read_values(Replay *r)
         }
         /* A value that no row names: by where it is defined or used. */
         for (uint32_t v = 0; (constraint || position) && v < p->n_values; v++)
-            if (p->values[v].step == step && !p->values[v].eligible)
-            {
+            if (p->values[v].step == step && !p->values[v].eligible) {
                 EchMsaRequired need = {v, step};
                 g_array_append_val(needs, need);
             }
@@ -750,16 +703,14 @@ static void name_values(Replay *r)
     JsonArray *values = json_object_get_array_member(r->root, "values");
     for (uint32_t v = 0; v < p->n_values; v++)
         p->values[v].id = (1u << 20) + v;
-    for (guint i = 0; i < json_array_get_length(values); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(values); i++) {
         JsonArray *row = json_array_get_array_element(values, i);
         uint32_t step, leaf;
         if (json_array_get_int_element(row, 7) == 0 && find_place(r, json_array_get_string_element(row, 1), &step, &leaf))
             p->values[value_at(r, step, leaf)].id = (uint64_t)json_array_get_int_element(row, 0);
     }
     JsonArray *list = json_object_get_array_member(r->root, "required");
-    for (guint i = 0; i < json_array_get_length(list); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(list); i++) {
         JsonArray *row = json_array_get_array_element(list, i);
         uint32_t step = (uint32_t)json_array_get_int_element(row, 2);
         if (!g_str_has_prefix(json_array_get_string_element(row, 4), "Program input") || step >= r->n || r->instructions[step].n_leaves != 1)
@@ -776,8 +727,7 @@ static void print_placement(const Replay *r, const EchMsaResult *result, JsonBui
     EchBytes prefetched = 0, evicted = 0;
     json_builder_set_member_name(out, "alloc");
     json_builder_begin_array(out);
-    for (uint32_t i = 0; i < result->n_stays; i++)
-    {
+    for (uint32_t i = 0; i < result->n_stays; i++) {
         const EchMsaStay *stay = &result->stays[i];
         bool scoped = stay->kind == ECH_MSA_SCOPED;
         bool named = !scoped && (p->values[stay->value].eligible || stay->cross_program);
@@ -786,12 +736,10 @@ static void print_placement(const Replay *r, const EchMsaResult *result, JsonBui
             *(stay->fast ? &prefetched : &evicted) += p->values[stay->value].bytes;
         if (!stay->fast || stay->kind == ECH_MSA_MIRRORED || (stay->start > stay->end))
             continue;
-        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++)
-        {
+        for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++) {
             int64_t start = stay->start;
             uint64_t offset = stay->offset, bytes = stay->bytes;
-            if (stay->n_slices > 0)
-            {
+            if (stay->n_slices > 0) {
                 const EchMsaSlice *slice = &result->slices[stay->first_slice + k];
                 start = (int64_t)(int32_t)slice->after + 1;
                 offset = slice->offset;
@@ -809,8 +757,7 @@ static void print_placement(const Replay *r, const EchMsaResult *result, JsonBui
     json_builder_end_array(out);
     json_builder_set_member_name(out, "uses");
     json_builder_begin_object(out);
-    for (uint32_t u = 0; u < p->n_uses; u++)
-    {
+    for (uint32_t u = 0; u < p->n_uses; u++) {
         if (!p->values[p->uses[u].value].eligible)
             continue;
         g_autofree char *text = use_text(r, u);
@@ -871,8 +818,7 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
         g_hash_table_insert(uses, use_text(r, u), GUINT_TO_POINTER(u + 1));
     g_autoptr(GHashTable) sizes = g_hash_table_new(NULL, NULL), others = g_hash_table_new(NULL, NULL);
     JsonArray *values = json_object_get_array_member(from, "values");
-    for (guint i = 0; i < json_array_get_length(values); i++)
-    {
+    for (guint i = 0; i < json_array_get_length(values); i++) {
         JsonArray *row = json_array_get_array_element(values, i);
         g_hash_table_insert(sizes, GINT_TO_POINTER((int)json_array_get_int_element(row, 0) + 1), GSIZE_TO_POINTER((gsize)json_array_get_int_element(row, 3)));
     }
@@ -880,11 +826,9 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
     g_autofree bool *fast = g_new0(bool, MAX(p->n_uses, 1));
     EchBytes prefetched = 0;
     static const char *const lists[] = {"allocations", "allocations_other"};
-    for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
-    {
+    for (size_t l = 0; l < G_N_ELEMENTS(lists); l++) {
         JsonArray *list = json_object_has_member(from, lists[l]) ? json_object_get_array_member(from, lists[l]) : NULL;
-        for (guint i = 0; list != NULL && i < json_array_get_length(list); i++)
-        {
+        for (guint i = 0; list != NULL && i < json_array_get_length(list); i++) {
             JsonObject *a = json_array_get_object_element(list, i);
             const char *kind = json_object_get_string_member(a, "k");
             EchMsaStay stay = {.fast = strcmp(json_object_get_string_member(a, "m"), "alt") == 0, .position = ECH_PLACE_NONE, .cross_program = l == 1};
@@ -894,8 +838,7 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
                 continue;
             int id = json_object_has_member(a, "v") ? (int)json_object_get_int_member(a, "v") : -1;
             stay.bytes = GPOINTER_TO_SIZE(g_hash_table_lookup(sizes, GINT_TO_POINTER(id + 1)));
-            if (stay.bytes == 0 && json_object_has_member(a, "z"))
-            {
+            if (stay.bytes == 0 && json_object_has_member(a, "z")) {
                 stay.bytes = (EchBytes)json_object_get_int_member(a, "z");
                 g_hash_table_insert(others, GINT_TO_POINTER(id + 1), GSIZE_TO_POINTER((gsize)stay.bytes));
             }
@@ -904,8 +847,7 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
                 stay.bytes = GPOINTER_TO_SIZE(g_hash_table_lookup(others, GINT_TO_POINTER(id + 1)));
             stay.start = json_object_get_int_member(a, "s");
             stay.end = json_object_get_int_member(a, "e");
-            if (copy)
-            {
+            if (copy) {
                 stay.copy_after = json_object_get_int_member(a, "cs");
                 stay.copy_before = json_object_get_int_member(a, "cd");
                 if (stay.fast && l == 0 && id >= 0 && g_hash_table_contains(sizes, GINT_TO_POINTER(id + 1)))
@@ -917,8 +859,7 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
                     if (p->positions[k].step == step && r->flow->position_places[k].leaf == leaf)
                         stay.position = k;
             JsonArray *list_of_uses = json_object_has_member(a, "u") ? json_object_get_array_member(a, "u") : NULL;
-            for (guint k = 0; list_of_uses != NULL && stay.fast && k < json_array_get_length(list_of_uses); k++)
-            {
+            for (guint k = 0; list_of_uses != NULL && stay.fast && k < json_array_get_length(list_of_uses); k++) {
                 uint32_t known = GPOINTER_TO_UINT(g_hash_table_lookup(uses, json_array_get_string_element(list_of_uses, k)));
                 if (known != 0)
                     fast[known - 1] = true;
@@ -929,8 +870,7 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
     EchMsaResult real = {.stays = (EchMsaStay *)(void *)stays->data, .n_stays = stays->len, .use_fast = fast};
     json_builder_set_member_name(out, "real");
     json_builder_begin_object(out);
-    if (same)
-    {
+    if (same) {
         json_builder_set_member_name(out, "seconds");
         json_builder_add_double_value(out, time_of(r, &real));
     }
@@ -978,8 +918,7 @@ static void print_heaps(const Replay *r, JsonBuilder *out)
     json_builder_begin_array(out);
     JsonArray *heaps = json_object_has_member(r->root, "heaps") ? json_object_get_array_member(r->root, "heaps") : NULL;
     JsonObject *buffers = json_object_has_member(r->root, "buffers") ? json_object_get_object_member(r->root, "buffers") : NULL;
-    for (guint h = 0; heaps != NULL && buffers != NULL && h < json_array_get_length(heaps); h++)
-    {
+    for (guint h = 0; heaps != NULL && buffers != NULL && h < json_array_get_length(heaps); h++) {
         JsonObject *heap = json_array_get_object_element(heaps, h);
         JsonArray *in = json_object_get_array_member(heap, "events");
         uint32_t n = json_array_get_length(in), n_buffers = 0;
@@ -989,18 +928,15 @@ static void print_heaps(const Replay *r, JsonBuilder *out)
         g_autofree uint64_t *ids = g_new0(uint64_t, MAX(n, 1)), *offsets = g_new0(uint64_t, MAX(n, 1));
         g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
         uint32_t used = 0;
-        for (uint32_t i = 0; i < n; i++)
-        {
+        for (uint32_t i = 0; i < n; i++) {
             JsonArray *event = json_array_get_array_element(in, i);
             const char *kind = json_array_get_string_element(event, 0);
             int id = (int)json_array_get_int_element(event, 1);
             gpointer known = g_hash_table_lookup(index, GINT_TO_POINTER(id + 1));
-            if (known == NULL)
-            {
+            if (known == NULL) {
                 g_autofree char *key = g_strdup_printf("%d", id);
                 ids[n_buffers] = (uint64_t)id;
-                if (json_object_has_member(buffers, key))
-                {
+                if (json_object_has_member(buffers, key)) {
                     JsonArray *buffer = json_object_get_array_member(buffers, key);
                     sizes[n_buffers] = (EchBytes)json_array_get_int_element(buffer, 2);
                     space = json_array_get_int_element(buffer, 1);
@@ -1024,8 +960,7 @@ static void print_heaps(const Replay *r, JsonBuilder *out)
         json_builder_set_member_name(out, "offsets");
         json_builder_begin_object(out);
         for (uint32_t i = 0; i < n_buffers; i++)
-            if (offsets[i] != UINT64_MAX)
-            {
+            if (offsets[i] != UINT64_MAX) {
                 g_autofree char *key = g_strdup_printf("%" G_GUINT64_FORMAT, ids[i]);
                 json_builder_set_member_name(out, key);
                 json_builder_add_int_value(out, (gint64)offsets[i]);
@@ -1039,8 +974,7 @@ static void print_heaps(const Replay *r, JsonBuilder *out)
 int main(int argc, char **argv)
 {
     bool timing = g_getenv("MSA_REPLAY_TIME") != NULL;
-    if (argc < 2)
-    {
+    if (argc < 2) {
         fprintf(stderr, "usage: msa-replay FILE.json.gz [--hlo FILE.hlo.gz]\n");
         return 2;
     }
@@ -1048,8 +982,7 @@ int main(int argc, char **argv)
     g_autofree char *text = read_gz(argv[1], &size);
     g_autoptr(JsonParser) parser = json_parser_new_immutable();
     g_autoptr(GError) error = NULL;
-    if (text == NULL || !json_parser_load_from_data(parser, text, (gssize)size, &error))
-    {
+    if (text == NULL || !json_parser_load_from_data(parser, text, (gssize)size, &error)) {
         fprintf(stderr, "%s: %s\n", argv[1], error != NULL ? error->message : "cannot be read");
         return 1;
     }
@@ -1058,18 +991,15 @@ int main(int argc, char **argv)
     r->computations = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_autoptr(JsonBuilder) out = json_builder_new();
     json_builder_begin_object(out);
-    if (json_object_has_member(r->root, "schedule") && json_object_has_member(r->root, "options"))
-    {
+    if (json_object_has_member(r->root, "schedule") && json_object_has_member(r->root, "options")) {
         read_schedule(r);
         JsonObject *knobs = r->root;
         g_autoptr(JsonParser) other = NULL;
-        if (argc > 3 && strcmp(argv[2], "--knobs") == 0)
-        {
+        if (argc > 3 && strcmp(argv[2], "--knobs") == 0) {
             size_t n;
             g_autofree char *more = read_gz(argv[3], &n);
             other = json_parser_new_immutable();
-            if (more == NULL || !json_parser_load_from_data(other, more, (gssize)n, &error))
-            {
+            if (more == NULL || !json_parser_load_from_data(other, more, (gssize)n, &error)) {
                 fprintf(stderr, "%s: %s\n", argv[3], error != NULL ? error->message : "cannot be read");
                 return 1;
             }
@@ -1078,8 +1008,7 @@ int main(int argc, char **argv)
         bool alone = argc > 3 && strcmp(argv[2], "--alone") == 0;
         const char *chip = json_object_get_string_member(r->root, "chip");
         r->chip = ech_place_chip(chip);
-        if (r->chip == NULL)
-        {
+        if (r->chip == NULL) {
             fprintf(stderr, "%s: chip '%s' is not known\n", argv[1], chip);
             return 1;
         }
@@ -1095,17 +1024,13 @@ int main(int argc, char **argv)
         ech_flow_clock(r->flow, r->instructions, 512);
         r->loop_compute = g_new0(float, MAX(r->n, 1));
         r->loop_total = g_new0(float, MAX(r->n, 1));
-        if (argc > 3 && strcmp(argv[2], "--hlo") == 0)
-        {
+        if (argc > 3 && strcmp(argv[2], "--hlo") == 0) {
             r->compare = timing;
-            if (!use_program(r, argv[3], &error))
-            {
+            if (!use_program(r, argv[3], &error)) {
                 fprintf(stderr, "%s\n", error->message);
                 return 1;
             }
-        }
-        else
-        {
+        } else {
             g_autoptr(GHashTable) benefits = read_benefits(r);
             fill_costs(r, benefits);
             sharpen_order(r, benefits);
@@ -1125,15 +1050,13 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s: %s\n", argv[1], wrong);
         if (alone)
             place_alone(r, argv[3], timing, out, &error);
-        else
-        {
+        else {
             print_time(r, result, out);
             print_placement(r, result, out);
             if (other != NULL)
                 judge(r, knobs, out);
         }
-        if (error != NULL)
-        {
+        if (error != NULL) {
             fprintf(stderr, "%s\n", error->message);
             return 1;
         }
@@ -1143,8 +1066,7 @@ int main(int argc, char **argv)
         g_free(r->loop_total);
         g_free(r->definitions);
         ech_flow_free(r->flow);
-        for (uint32_t t = 0; t < r->n; t++)
-        {
+        for (uint32_t t = 0; t < r->n; t++) {
             g_free((gpointer)(guintptr)r->instructions[t].operands);
             g_free((gpointer)(guintptr)r->instructions[t].leaves);
             g_free((gpointer)(guintptr)r->instructions[t].called);

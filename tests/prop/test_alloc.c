@@ -104,8 +104,10 @@ static void check_blocks(const EchAllocator *allocator, const char *spec, uint64
             largest = MAX(largest, blocks[i].bytes);
         ck_assert_msg(i == 0 || blocks[i - 1].address + blocks[i - 1].bytes <= blocks[i].address, "%s seed %" G_GUINT64_FORMAT ": blocks overlap", spec, seed);
     }
-    ck_assert_msg(used == stats.live, "%s seed %" G_GUINT64_FORMAT ": blocks in use %" G_GUINT64_FORMAT ", live %" G_GUINT64_FORMAT, spec, seed, used, stats.live);
-    ck_assert_msg(all == stats.reserved, "%s seed %" G_GUINT64_FORMAT ": blocks tile %" G_GUINT64_FORMAT ", reserved %" G_GUINT64_FORMAT, spec, seed, all, stats.reserved);
+    ck_assert_msg(used == stats.live, "%s seed %" G_GUINT64_FORMAT ": blocks in use %" G_GUINT64_FORMAT ", live %" G_GUINT64_FORMAT, spec, seed, used,
+                  stats.live);
+    ck_assert_msg(all == stats.reserved, "%s seed %" G_GUINT64_FORMAT ": blocks tile %" G_GUINT64_FORMAT ", reserved %" G_GUINT64_FORMAT, spec, seed, all,
+                  stats.reserved);
     ck_assert_msg(stats.largest_free <= largest, "%s seed %" G_GUINT64_FORMAT ": largest free", spec, seed);
 }
 

@@ -16,12 +16,22 @@ START_TEST(engine_agrees)
     g_autoptr(EchDevice) device = ech_device_load("tpu-v5e", NULL, &error);
     ck_assert_ptr_nonnull(device);
     for (unsigned i = 0; i < 60; i++) {
-        EchPipelineProduct product = {
-            .m = (uint64_t)g_rand_int_range(random, 1, 1500), .n = (uint64_t)g_rand_int_range(random, 1, 1500), .k = (uint64_t)g_rand_int_range(random, 1, 1500),
-            .bits = 16, .out_bits = 16, .bm = 128u << g_rand_int_range(random, 0, 3), .bn = 128u << g_rand_int_range(random, 0, 3), .bk = 128u << g_rand_int_range(random, 0, 3),
-            .buffers = (uint32_t)g_rand_int_range(random, 1, 5), .macs_per_second = g_rand_double_range(random, 1e12, 1e14), .step_overhead = g_rand_int_range(random, 0, 500000),
-            .read = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u, .write = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u,
-            .setup = g_rand_int_range(random, 0, 100000), .latency = g_rand_boolean(random) ? g_rand_int_range(random, 1, 1000000) : 0, .shared_port = g_rand_boolean(random)};
+        EchPipelineProduct product = {.m = (uint64_t)g_rand_int_range(random, 1, 1500),
+                                      .n = (uint64_t)g_rand_int_range(random, 1, 1500),
+                                      .k = (uint64_t)g_rand_int_range(random, 1, 1500),
+                                      .bits = 16,
+                                      .out_bits = 16,
+                                      .bm = 128u << g_rand_int_range(random, 0, 3),
+                                      .bn = 128u << g_rand_int_range(random, 0, 3),
+                                      .bk = 128u << g_rand_int_range(random, 0, 3),
+                                      .buffers = (uint32_t)g_rand_int_range(random, 1, 5),
+                                      .macs_per_second = g_rand_double_range(random, 1e12, 1e14),
+                                      .step_overhead = g_rand_int_range(random, 0, 500000),
+                                      .read = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u,
+                                      .write = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u,
+                                      .setup = g_rand_int_range(random, 0, 100000),
+                                      .latency = g_rand_boolean(random) ? g_rand_int_range(random, 1, 1000000) : 0,
+                                      .shared_port = g_rand_boolean(random)};
         EchPipelineOperand operands[3];
         EchPipeline pipeline;
         EchPipelineResult result;

@@ -27,8 +27,7 @@ static uint64_t seed_of(int round)
 START_TEST(random_problems_are_placed_legally)
 {
     state = seed_of(_i);
-    for (unsigned k = 0; k < 12; k++)
-    {
+    for (unsigned k = 0; k < 12; k++) {
         uint8_t bytes[1500];
         for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (uint8_t)(draw() >> 24);
@@ -90,8 +89,7 @@ static size_t n_in_space(const EchProgram *p, int32_t space)
 static size_t n_work(const EchProgram *p)
 {
     size_t n = 0;
-    for (size_t f = 0; f < p->n_flat; f++)
-    {
+    for (size_t f = 0; f < p->n_flat; f++) {
         EchHlo opcode = (EchHlo)p->instructions[p->flat[f]].opcode;
         n += opcode == ECH_HLO_FUSION || opcode == ECH_HLO_WHILE || ech_hlo_is_elementwise(opcode);
     }
@@ -100,7 +98,12 @@ static size_t n_work(const EchProgram *p)
 
 START_TEST(placements_of_programs_can_be_taken_out_again)
 {
-    static const char *const specs[] = {"place", "place:vmem=3MiB", "place:policy=fragmentation,vmem=6MiB", "place:policy=on-demand", "place:policy=depth,depth=2", "place:policy=belady,vmem=2MiB"};
+    static const char *const specs[] = {"place",
+                                        "place:vmem=3MiB",
+                                        "place:policy=fragmentation,vmem=6MiB",
+                                        "place:policy=on-demand",
+                                        "place:policy=depth,depth=2",
+                                        "place:policy=belady,vmem=2MiB"};
     const char *name = programs[(size_t)_i / G_N_ELEMENTS(specs)], *spec = specs[(size_t)_i % G_N_ELEMENTS(specs)];
     g_autoptr(EchProgram) program = load(name);
     g_autoptr(EchProgram) placed = place(program, name, spec);
@@ -129,8 +132,8 @@ START_TEST(the_default_is_the_compilers)
     const char *name = programs[_i];
     g_autoptr(EchProgram) program = load(name), placed = place(program, name, "place");
     EchPlaceCounts real = ech_place_count(program, fast), ours = ech_place_count(placed, fast);
-    ck_assert_msg(ours.prefetched <= real.prefetched * 6 / 5 + 65536 && real.prefetched <= ours.prefetched * 6 / 5 + 65536, "%s: %lu prefetched, %lu by the compiler", name,
-                  (unsigned long)ours.prefetched, (unsigned long)real.prefetched);
+    ck_assert_msg(ours.prefetched <= real.prefetched * 6 / 5 + 65536 && real.prefetched <= ours.prefetched * 6 / 5 + 65536,
+                  "%s: %lu prefetched, %lu by the compiler", name, (unsigned long)ours.prefetched, (unsigned long)real.prefetched);
     ck_assert_uint_le(ours.kept_bytes, real.kept_bytes * 6 / 5);
     ck_assert_uint_le(real.kept_bytes, ours.kept_bytes * 6 / 5);
     EchBytes a = ech_program_space_bytes(program, fast), b = ech_program_space_bytes(placed, fast);
@@ -146,18 +149,33 @@ START_TEST(unrolled_loops_are_found)
     EchFlowLeaf leaf = {.bytes = 8192, .elements = 2048, .major = 2, .text = "f32[2048]{0:T(1024)}"};
     uint32_t operands[1 + N * SIZE + 1][1];
     static const char *const names[SIZE] = {"add", "multiply", "reduce", "sort"};
-    for (uint32_t t = 0; t < G_N_ELEMENTS(in); t++)
-    {
+    for (uint32_t t = 0; t < G_N_ELEMENTS(in); t++) {
         operands[t][0] = t > 0 ? t - 1 : 0;
-        in[t] = (EchFlowInstruction){.name = "x", .op = t == 0 ? ECH_FLOW_PARAMETER : ECH_FLOW_OTHER, .opcode = t == 0 ? "parameter" : t > N * SIZE ? "cosine" : names[(t - 1) % SIZE],
-                                     .entry = true, .root = t + 1 == G_N_ELEMENTS(in), .operands = operands[t], .n_operands = t > 0, .leaves = &leaf, .n_leaves = 1, .seconds = 1e-6};
+        in[t] = (EchFlowInstruction){.name = "x",
+                                     .op = t == 0 ? ECH_FLOW_PARAMETER : ECH_FLOW_OTHER,
+                                     .opcode = t == 0         ? "parameter"
+                                               : t > N * SIZE ? "cosine"
+                                                              : names[(t - 1) % SIZE],
+                                     .entry = true,
+                                     .root = t + 1 == G_N_ELEMENTS(in),
+                                     .operands = operands[t],
+                                     .n_operands = t > 0,
+                                     .leaves = &leaf,
+                                     .n_leaves = 1,
+                                     .seconds = 1e-6};
     }
     g_autoptr(EchFlow) flow = ech_flow_new(in, G_N_ELEMENTS(in), 1, NULL, 0);
     float compute[G_N_ELEMENTS(in)] = {0}, total[G_N_ELEMENTS(in)];
     for (size_t t = 0; t < G_N_ELEMENTS(in); t++)
         total[t] = 16384;
     flow->problem.options.size = 1 << 20;
-    EchLoopOptions options = {.min_iterations = (double)_i, .desired_ratio = 0.7, .fully_pipelined = true, .slow_bytes_per_s = 1e9, .fast_bytes_per_s = 1e10, .compute = compute, .total = total};
+    EchLoopOptions options = {.min_iterations = (double)_i,
+                              .desired_ratio = 0.7,
+                              .fully_pipelined = true,
+                              .slow_bytes_per_s = 1e9,
+                              .fast_bytes_per_s = 1e10,
+                              .compute = compute,
+                              .total = total};
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchLoopFound));
     uint32_t n = ech_loop_optimize(flow, in, &options, found);
     ck_assert_uint_eq(found->len, 1);
@@ -195,8 +213,7 @@ START_TEST(prefetch_keeps_what_is_done)
     size_t kernels[2] = {0}, copies[2] = {0};
     const EchTrace *both[2] = {trace, out};
     for (unsigned k = 0; k < 2; k++)
-        for (size_t i = 0; i < ech_trace_n_ops(both[k]); i++)
-        {
+        for (size_t i = 0; i < ech_trace_n_ops(both[k]); i++) {
             kernels[k] += ech_trace_ops(both[k])[i].kind == ECH_OP_KERNEL;
             copies[k] += ech_trace_ops(both[k])[i].kind == ECH_OP_COPY;
         }

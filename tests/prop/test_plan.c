@@ -88,10 +88,12 @@ static size_t draw_items(EchPlanItem *items, int kind)
 static void check_pairs(const char *spec, uint64_t seed, const EchPlanItem *items, size_t n, const EchPlan *plan)
 {
     for (size_t i = 0; i < n; i++) {
-        ck_assert_msg(items[i].alignment == 0 || items[i].bytes == 0 || plan->offsets[i] % items[i].alignment == 0, "%s: seed %" G_GUINT64_FORMAT ": buffer %zu is not aligned", spec, seed, i);
+        ck_assert_msg(items[i].alignment == 0 || items[i].bytes == 0 || plan->offsets[i] % items[i].alignment == 0,
+                      "%s: seed %" G_GUINT64_FORMAT ": buffer %zu is not aligned", spec, seed, i);
         ck_assert_uint_lt(plan->heaps[i], plan->n_heaps);
         ck_assert_uint_eq(plan->heap_colours[plan->heaps[i]], items[i].colour);
-        ck_assert_msg(items[i].bytes == 0 || plan->offsets[i] + items[i].bytes <= plan->heap_bytes[plan->heaps[i]], "%s: seed %" G_GUINT64_FORMAT ": buffer %zu passes the height", spec, seed, i);
+        ck_assert_msg(items[i].bytes == 0 || plan->offsets[i] + items[i].bytes <= plan->heap_bytes[plan->heaps[i]],
+                      "%s: seed %" G_GUINT64_FORMAT ": buffer %zu passes the height", spec, seed, i);
         for (size_t j = 0; j < i; j++) {
             if (plan->heaps[i] != plan->heaps[j] || items[i].bytes == 0 || items[j].bytes == 0)
                 continue;
@@ -153,7 +155,8 @@ START_TEST(damaged_plans_are_refused)
             if (items[j].colocation == items[victim].colocation && items[j].colocation != ECH_PLAN_ALONE)
                 illegal = illegal || plan->offsets[j] != plan->offsets[victim];
             else if (MAX(items[j].begin, items[victim].begin) < MIN(items[j].end, items[victim].end))
-                illegal = illegal || (plan->offsets[j] < plan->offsets[victim] + items[victim].bytes && plan->offsets[victim] < plan->offsets[j] + items[j].bytes);
+                illegal =
+                    illegal || (plan->offsets[j] < plan->offsets[victim] + items[victim].bytes && plan->offsets[victim] < plan->offsets[j] + items[j].bytes);
         }
         if (items[victim].bytes == 0 || items[victim].begin >= items[victim].end)
             continue;
@@ -198,7 +201,8 @@ START_TEST(exact_is_lowest)
         size_t n = 3 + (size_t)below(5);
         for (size_t i = 0; i < n; i++) {
             int64_t begin = (int64_t)below(6);
-            items[i] = (EchPlanItem){begin, begin + 1 + (int64_t)below(5), 1 + below(_i ? 40 : 9), _i == 2 ? (EchBytes[]){1, 4, 6, 8}[below(4)] : 0, 0, ECH_PLAN_ALONE};
+            items[i] = (EchPlanItem){begin,         begin + 1 + (int64_t)below(5), 1 + below(_i ? 40 : 9), _i == 2 ? (EchBytes[]){1, 4, 6, 8}[below(4)] : 0, 0,
+                                     ECH_PLAN_ALONE};
         }
         uint64_t offsets[7];
         EchBytes best = best_of_all(items, n, offsets, 0, 0, UINT64_MAX);

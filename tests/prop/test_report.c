@@ -185,7 +185,8 @@ END_TEST
 /* A sweep says the same whoever runs it. */
 START_TEST(test_jobs)
 {
-    const char *const settings[] = {"sweep=[{path: device.links.host.to_device, values: [x1, x0.5, x0.25, bad]}, {path: device.memories.hbm.capacity, values: [4GB, 2GB]}]", NULL};
+    const char *const settings[] = {
+        "sweep=[{path: device.links.host.to_device, values: [x1, x0.5, x0.25, bad]}, {path: device.memories.hbm.capacity, values: [4GB, 2GB]}]", NULL};
     const EchExperimentOverrides overrides = {
         .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
     char *texts[3];

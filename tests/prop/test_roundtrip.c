@@ -32,14 +32,16 @@ static void assert_lossless(const EchTrace *trace, const char *what)
     ck_assert_uint_eq(ech_trace_n_buffers(trace), ech_trace_n_buffers(again));
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *a = &ech_trace_ops(trace)[i], *b = &ech_trace_ops(again)[i];
-        ck_assert_msg(a->kind == b->kind && a->collective == b->collective && a->queue == b->queue && a->n_uses == b->n_uses && a->n_deps == b->n_deps && a->n_work == b->n_work &&
-                          a->memory_from == b->memory_from && a->memory_to == b->memory_to && a->target == b->target && a->bytes == b->bytes && a->estimate == b->estimate &&
-                          a->recorded.start == b->recorded.start && a->recorded.duration == b->recorded.duration && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
+        ck_assert_msg(a->kind == b->kind && a->collective == b->collective && a->queue == b->queue && a->n_uses == b->n_uses && a->n_deps == b->n_deps &&
+                          a->n_work == b->n_work && a->memory_from == b->memory_from && a->memory_to == b->memory_to && a->target == b->target &&
+                          a->bytes == b->bytes && a->estimate == b->estimate && a->recorded.start == b->recorded.start &&
+                          a->recorded.duration == b->recorded.duration && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
                           strcmp(ech_trace_string(trace, a->stack), ech_trace_string(again, b->stack)) == 0,
                       "%s: op %zu", what, i);
         for (uint32_t k = 0; k < a->n_uses; k++) {
             const EchUse *x = &ech_trace_uses(trace)[a->first_use + k], *y = &ech_trace_uses(again)[b->first_use + k];
-            ck_assert_msg(x->buffer == y->buffer && x->access == y->access && x->pattern == y->pattern && x->origin == y->origin && x->bytes == y->bytes, "%s: op %zu, use %u", what, i, k);
+            ck_assert_msg(x->buffer == y->buffer && x->access == y->access && x->pattern == y->pattern && x->origin == y->origin && x->bytes == y->bytes,
+                          "%s: op %zu, use %u", what, i, k);
         }
         for (uint32_t k = 0; k < a->n_deps; k++) {
             const EchDep *x = &ech_trace_deps(trace)[a->first_dep + k], *y = &ech_trace_deps(again)[b->first_dep + k];
@@ -52,10 +54,12 @@ static void assert_lossless(const EchTrace *trace, const char *what)
     }
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         const EchBuffer *a = &ech_trace_buffers(trace)[i], *b = &ech_trace_buffers(again)[i];
-        ck_assert_msg(a->memory == b->memory && a->role == b->role && a->dtype == b->dtype && a->resident == b->resident && a->upper_end == b->upper_end && a->bytes == b->bytes && a->rounded == b->rounded &&
-                          a->dense == b->dense && a->offset == b->offset && a->address == b->address && a->alias_of == b->alias_of && a->alias_offset == b->alias_offset && a->loop == b->loop &&
-                          a->queue == b->queue && a->segment == b->segment && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
-                          strcmp(ech_trace_string(trace, a->pool), ech_trace_string(again, b->pool)) == 0 && strcmp(ech_trace_string(trace, a->stack), ech_trace_string(again, b->stack)) == 0 &&
+        ck_assert_msg(a->memory == b->memory && a->role == b->role && a->dtype == b->dtype && a->resident == b->resident && a->upper_end == b->upper_end &&
+                          a->bytes == b->bytes && a->rounded == b->rounded && a->dense == b->dense && a->offset == b->offset && a->address == b->address &&
+                          a->alias_of == b->alias_of && a->alias_offset == b->alias_offset && a->loop == b->loop && a->queue == b->queue &&
+                          a->segment == b->segment && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
+                          strcmp(ech_trace_string(trace, a->pool), ech_trace_string(again, b->pool)) == 0 &&
+                          strcmp(ech_trace_string(trace, a->stack), ech_trace_string(again, b->stack)) == 0 &&
                           strcmp(ech_trace_string(trace, a->shape), ech_trace_string(again, b->shape)) == 0,
                       "%s: buffer %zu", what, i);
     }
@@ -91,7 +95,16 @@ static EchTime any_time(GRand *rand)
 
 static EchId any_text(EchTraceBuilder *builder, GRand *rand)
 {
-    static const char *const texts[] = {"a", "", "with \"quotes\" and \\", "two\nlines", "tab\tand \x01 control", "caf\xc3\xa9", "bad \xff bytes", "f32[8,128]{1,0:T(8,128)}", "=x #y ~!", " leading and trailing "};
+    static const char *const texts[] = {"a",
+                                        "",
+                                        "with \"quotes\" and \\",
+                                        "two\nlines",
+                                        "tab\tand \x01 control",
+                                        "caf\xc3\xa9",
+                                        "bad \xff bytes",
+                                        "f32[8,128]{1,0:T(8,128)}",
+                                        "=x #y ~!",
+                                        " leading and trailing "};
     int i = g_rand_int_range(rand, -1, G_N_ELEMENTS(texts));
     return i < 0 ? ECH_NONE : ech_trace_builder_string(builder, texts[i], -1);
 }
@@ -105,7 +118,8 @@ static EchOrigin any_origin(GRand *rand)
 static EchTrace *random_trace(GRand *rand)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("random");
-    EchId memories[3] = {ech_trace_builder_memory(builder, "hbm"), ech_trace_builder_memory(builder, "host"), ech_trace_builder_memory(builder, "odd name:7")}, queues[4];
+    EchId memories[3] = {ech_trace_builder_memory(builder, "hbm"), ech_trace_builder_memory(builder, "host"), ech_trace_builder_memory(builder, "odd name:7")},
+          queues[4];
     for (int q = 0; q < 4; q++)
         queues[q] = ech_trace_builder_queue(builder, q == 3 ? "q \"3\"\n" : "queue", (EchQueueKind)(q % ECH_N_QUEUE_KINDS), (uint32_t)q);
     ech_trace_builder_set_property(builder, "key", "value with \"quotes\"\nand lines");
@@ -178,9 +192,11 @@ static EchTrace *random_trace(GRand *rand)
         }
         ech_trace_builder_op(builder, op);
         for (int u = 0; op.kind == ECH_OP_KERNEL && u < g_rand_int_range(rand, 0, 4); u++)
-            ech_trace_builder_use(builder, (EchId)g_rand_int_range(rand, 0, n_buffers), g_rand_boolean(rand) ? ECH_READ : ECH_WRITE, any_u64(rand), (EchPattern)g_rand_int_range(rand, 0, ECH_N_PATTERNS), any_origin(rand));
+            ech_trace_builder_use(builder, (EchId)g_rand_int_range(rand, 0, n_buffers), g_rand_boolean(rand) ? ECH_READ : ECH_WRITE, any_u64(rand),
+                                  (EchPattern)g_rand_int_range(rand, 0, ECH_N_PATTERNS), any_origin(rand));
         for (int w = 0; op.kind == ECH_OP_KERNEL && w < g_rand_int_range(rand, 0, 3); w++)
-            ech_trace_builder_work(builder, (EchWorkUnit)g_rand_int_range(rand, 0, ECH_N_WORK_UNITS), (EchDtype)g_rand_int_range(rand, 0, ECH_N_DTYPES), any_u64(rand), any_origin(rand));
+            ech_trace_builder_work(builder, (EchWorkUnit)g_rand_int_range(rand, 0, ECH_N_WORK_UNITS), (EchDtype)g_rand_int_range(rand, 0, ECH_N_DTYPES),
+                                   any_u64(rand), any_origin(rand));
         if (inside && g_rand_boolean(rand))
             ech_trace_builder_dep(builder, (EchId)g_rand_int_range(rand, (gint32)loop + 1, (gint32)loop_end), 1 + (uint32_t)g_rand_int_range(rand, 0, 3));
         else if (at > 0 && loop == ECH_NONE && g_rand_boolean(rand))

@@ -1,5 +1,6 @@
-/* A cycle-level simulator of one DRAM (pseudo-)channel, for holding the analytic model against: banks, rows, JEDEC's constraints, a queue each for reads and writes, first-ready
- * first-come scheduling, writes drained in batches, refresh of all banks or of one at a time. One column and one row command per clock, as HBM has buses for both. */
+/* A cycle-level simulator of one DRAM (pseudo-)channel, for holding the analytic model against: banks, rows, JEDEC's constraints, a queue each for reads and
+ * writes, first-ready first-come scheduling, writes drained in batches, refresh of all banks or of one at a time. One column and one row command per clock, as
+ * HBM has buses for both. */
 #pragma once
 #include "models/memory/hbm.h"
 
@@ -24,9 +25,9 @@ typedef struct {
     SimBank banks[SIM_MAX_BANKS];
     SimRequest queue[2][SIM_MAX_QUEUE]; /* reads, writes; oldest first */
     uint32_t n[2];
-    int64_t column_at[2][2];      /* Earliest read and write of the same group, of another one: by last column command. */
+    int64_t column_at[2][2]; /* Earliest read and write of the same group, of another one: by last column command. */
     uint32_t last_group;
-    int64_t activates[4];         /* Last four. */
+    int64_t activates[4]; /* Last four. */
     uint32_t activate_group;
     bool draining;
     uint64_t random, visit[2], offset[2], sent, bursts;
@@ -137,7 +138,12 @@ static bool sim_activate(Sim *sim, const SimRequest *r, int64_t now)
     memmove(sim->activates, sim->activates + 1, 3 * sizeof *sim->activates);
     sim->activates[3] = now;
     sim->activate_group = group;
-    *bank = (SimBank){.row = r->row, .open = true, .activate_at = now + d->t_ras + d->t_rp, .read_at = now + d->t_rcd_read, .write_at = now + d->t_rcd_write, .precharge_at = now + d->t_ras};
+    *bank = (SimBank){.row = r->row,
+                      .open = true,
+                      .activate_at = now + d->t_ras + d->t_rp,
+                      .read_at = now + d->t_rcd_read,
+                      .write_at = now + d->t_rcd_write,
+                      .precharge_at = now + d->t_ras};
     return true;
 }
 
@@ -164,7 +170,8 @@ static void sim_row(Sim *sim, int64_t now)
     }
 }
 
-/* All banks: everything stops, rows close, t_rfc. One bank: when its turn comes it takes no new row; once its hits are served it refreshes while the others go on. */
+/* All banks: everything stops, rows close, t_rfc. One bank: when its turn comes it takes no new row; once its hits are served it refreshes while the others go
+ * on. */
 static bool sim_refresh(Sim *sim, int64_t now)
 {
     const EchHbm *d = sim->dram;

@@ -337,7 +337,7 @@ END_TEST
 START_TEST(report_names_what_pins_a_segment)
 {
     static const EchAllocEvent events[] = {
-        {.id = 0, .bytes = 4 * MIB, .kind = ECH_EVENT_ALLOC}, {.id = 1, .bytes = 4 * MIB, .kind = ECH_EVENT_ALLOC}, {.id = 0, .kind = ECH_EVENT_FREE},
+        {.id = 0, .bytes = 4 * MIB, .kind = ECH_EVENT_ALLOC},  {.id = 1, .bytes = 4 * MIB, .kind = ECH_EVENT_ALLOC},  {.id = 0, .kind = ECH_EVENT_FREE},
         {.id = 2, .bytes = 50 * MIB, .kind = ECH_EVENT_ALLOC}, {.id = 3, .bytes = 16 * MIB, .kind = ECH_EVENT_ALLOC},
     };
     g_autoptr(GError) error = NULL;
@@ -429,7 +429,8 @@ static const struct {
     {"bfc", "edges_2e4", "growth_gc_mid", "bfc:limit=10949230592,growth=true,garbage_collection=true", UINT64_C(10949230592)},
     {"bfc", "twoend_5e4", "spatial_tight", "bfc:limit=7516192768,two_ended=true", UINT64_C(85899345920)},
     {"bfc", "edges_2e4", "prealloc60g_align4k", "bfc:limit=60GiB,alignment=4096", UINT64_C(85899345920)},
-    {"pytorch", "edges_2e4", "gc_tight", "pytorch:garbage_collection_threshold:0.5,max_split_size_mb:100,per_process_memory_fraction:0.99", UINT64_C(9216983040)},
+    {"pytorch", "edges_2e4", "gc_tight", "pytorch:garbage_collection_threshold:0.5,max_split_size_mb:100,per_process_memory_fraction:0.99",
+     UINT64_C(9216983040)},
     {"pytorch", "edges_2e4", "expandable_under", "pytorch:expandable_segments:True", UINT64_C(8849981440)},
     {"pytorch", "multistream_6e4", "default", "pytorch", UINT64_C(85899345920)},
 };
@@ -464,8 +465,9 @@ START_TEST(placements_equal_the_real_ones)
         const EchPlacement *p = &g_array_index(placed, EchPlacedEvent, i).placement;
         bool ok = g_array_index(placed, EchPlacedEvent, i).fit == ECH_FIT_OK && p->address != ECH_ADDRESS_NONE;
         uint32_t id = g_array_index(events, EchAllocEvent, g_array_index(placed, EchPlacedEvent, i).event).id;
-        g_autofree char *line = !ok ? g_strdup_printf("%u -1", id)
-                                : p->reservation >= 0 ? g_strdup_printf("%u E%d+%" G_GUINT64_FORMAT, id, p->reservation, p->offset) : g_strdup_printf("%u %" G_GUINT64_FORMAT, id, p->address);
+        g_autofree char *line = !ok                   ? g_strdup_printf("%u -1", id)
+                                : p->reservation >= 0 ? g_strdup_printf("%u E%d+%" G_GUINT64_FORMAT, id, p->reservation, p->offset)
+                                                      : g_strdup_printf("%u %" G_GUINT64_FORMAT, id, p->address);
         ck_assert_str_eq(lines[i], line);
     }
 }
@@ -497,8 +499,9 @@ static void replay_snapshot(const char *path)
         if (buffer->address == ECH_OFFSET_NONE)
             continue;
         compared++;
-        ck_assert_msg(item->fit == ECH_FIT_OK && item->placement.address == buffer->address, "%s: allocation %u of %" G_GUINT64_FORMAT " bytes is at 0x%" G_GINT64_MODIFIER "x, recorded at 0x%" G_GINT64_MODIFIER "x",
-                      path, i, buffer->bytes, item->placement.address, buffer->address);
+        ck_assert_msg(item->fit == ECH_FIT_OK && item->placement.address == buffer->address,
+                      "%s: allocation %u of %" G_GUINT64_FORMAT " bytes is at 0x%" G_GINT64_MODIFIER "x, recorded at 0x%" G_GINT64_MODIFIER "x", path, i,
+                      buffer->bytes, item->placement.address, buffer->address);
     }
     printf("%s: %u allocations at their recorded addresses\n", path, compared);
 }
@@ -521,8 +524,12 @@ END_TEST
 START_TEST(fixed_placements_stand_beside_online_ones)
 {
     const EchAllocEvent events[] = {
-        {.bytes = 100, .id = 0, .kind = ECH_EVENT_ALLOC}, {.bytes = 50, .id = 1, .kind = ECH_EVENT_ALLOC}, {.id = 0, .kind = ECH_EVENT_FREE},
-        {.bytes = 60, .id = 2, .kind = ECH_EVENT_ALLOC},  {.id = 7, .kind = ECH_EVENT_FREE},               {.bytes = 10, .id = 0, .kind = ECH_EVENT_ALLOC},
+        {.bytes = 100, .id = 0, .kind = ECH_EVENT_ALLOC},
+        {.bytes = 50, .id = 1, .kind = ECH_EVENT_ALLOC},
+        {.id = 0, .kind = ECH_EVENT_FREE},
+        {.bytes = 60, .id = 2, .kind = ECH_EVENT_ALLOC},
+        {.id = 7, .kind = ECH_EVENT_FREE},
+        {.bytes = 10, .id = 0, .kind = ECH_EVENT_ALLOC},
     };
     g_autoptr(GArray) lives = ech_alloc_lives(events, 6);
     static const int64_t spans[][2] = {{0, 2}, {1, 6}, {3, 6}, {5, 6}};

@@ -97,8 +97,9 @@ static EchDevice *load_device(void)
     return device;
 }
 
-static const char *const settings[] = {"alloc=malloc,warmups=1,repeats=3", "alloc=async,warmups=0,repeats=2", "alloc=arena,allocator=best_fit,warmups=0,repeats=2",
-                                       "graph=true,warmups=0,repeats=2", "alloc=vmm,warmups=0,repeats=2", "alloc=auto,blas=false,warmups=1,repeats=2"};
+static const char *const settings[] = {
+    "alloc=malloc,warmups=1,repeats=3", "alloc=async,warmups=0,repeats=2", "alloc=arena,allocator=best_fit,warmups=0,repeats=2",
+    "graph=true,warmups=0,repeats=2",   "alloc=vmm,warmups=0,repeats=2",   "alloc=auto,blas=false,warmups=1,repeats=2"};
 
 START_TEST(replays_and_gives_everything_back)
 {
@@ -242,7 +243,9 @@ START_TEST(a_program_is_compared)
 {
     static const struct {
         const char *spec, *allocator;
-    } ways[] = {{"repeats=3,warmups=1", NULL}, {"graph=true,repeats=2,warmups=0", NULL}, {"repeats=2", "platform"}, {"repeats=2", "cuda_async"}, {"repeats=2", "vmm"}, {"repeats=2", "tlsf"}};
+    } ways[] = {{"repeats=3,warmups=1", NULL}, {"graph=true,repeats=2,warmups=0", NULL},
+                {"repeats=2", "platform"},     {"repeats=2", "cuda_async"},
+                {"repeats=2", "vmm"},          {"repeats=2", "tlsf"}};
     load_fake();
     const EchExperimentOverrides overrides = {.trace = ECH_SOURCE_DIR "/traces/gpt_offload.v5e", .device = "h100-sxm", .engine = "native"};
     g_autoptr(GError) error = NULL;

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char small[] = "name: t\nfamily: tpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 16GiB, available: 15GiB, read: 800GB/s, write: 800GB/s, both: 700GB/s}\n"
-                            "  host: {kind: host-pinned, space: 5, capacity: 64GiB, source: a shop}\n"
-                            "links:\n  host: {from: host, to: hbm, to_device: {value: 10GB/s, source: measured}, from_device: 20GB/s, both_ways: 24GB/s}\n"
-                            "units:\n  matrix: {count: 4, clock: 1.5GHz, peaks: {bf16: 100TFLOP/s, s8: 200TOP/s, f32: 50TFLOP/s}}\n"
-                            "kernel:\n  step: 12.5\n  deep: {er: [1, 2us]}\n";
+static const char small[] =
+    "name: t\nfamily: tpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 16GiB, available: 15GiB, read: 800GB/s, write: 800GB/s, both: 700GB/s}\n"
+    "  host: {kind: host-pinned, space: 5, capacity: 64GiB, source: a shop}\n"
+    "links:\n  host: {from: host, to: hbm, to_device: {value: 10GB/s, source: measured}, from_device: 20GB/s, both_ways: 24GB/s}\n"
+    "units:\n  matrix: {count: 4, clock: 1.5GHz, peaks: {bf16: 100TFLOP/s, s8: 200TOP/s, f32: 50TFLOP/s}}\n"
+    "kernel:\n  step: 12.5\n  deep: {er: [1, 2us]}\n";
 
 static EchDevice *load(const char *text, const char *const *settings, GError **error)
 {
@@ -53,7 +54,8 @@ END_TEST
 START_TEST(test_settings)
 {
     GError *error = NULL;
-    const char *const settings[] = {"device.memories.hbm.capacity=x2", "links.host.to_device=x0.5", "device.links.host.from_device=x0.5", "memories.hbm.read=x0.5", "kernel.step=3", NULL};
+    const char *const settings[] = {
+        "device.memories.hbm.capacity=x2", "links.host.to_device=x0.5", "device.links.host.from_device=x0.5", "memories.hbm.read=x0.5", "kernel.step=3", NULL};
     g_autoptr(EchDevice) device = load(small, settings, &error);
     ck_assert_msg(device != NULL, "%s", error ? error->message : "");
     const EchMemory *hbm = ech_device_memory(device, "hbm");
@@ -121,7 +123,14 @@ START_TEST(test_scale)
     static const struct {
         const char *text, *factor, *result;
     } cases[] = {
-        {"819GB/s", "0.5", "409.5GB/s"}, {"16GiB", "2", "32GiB"}, {"1.5GHz", "0.1", "0.15GHz"}, {"14224981504", "2", "28449963008"}, {"10", "0.05", "0.5"}, {"fast", "2", NULL}, {"3", "y", NULL}, {"1", "0", "0"},
+        {"819GB/s", "0.5", "409.5GB/s"},
+        {"16GiB", "2", "32GiB"},
+        {"1.5GHz", "0.1", "0.15GHz"},
+        {"14224981504", "2", "28449963008"},
+        {"10", "0.05", "0.5"},
+        {"fast", "2", NULL},
+        {"3", "y", NULL},
+        {"1", "0", "0"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autofree char *result = ech_yaml_scale(cases[i].text, cases[i].factor);
@@ -168,7 +177,11 @@ START_TEST(test_products)
 {
     static const struct {
         const char *product, *name;
-    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"}, {"TPU v6 Lite", "tpu-v6e"}, {"TPU v5 lite", "tpu-v5e"}, {"TPU v5", "tpu-v5p"}, {"NVIDIA A100-SXM4-80GB", "a100-80"}};
+    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                 {"TPU v6 Lite", "tpu-v6e"},
+                 {"TPU v5 lite", "tpu-v5e"},
+                 {"TPU v5", "tpu-v5p"},
+                 {"NVIDIA A100-SXM4-80GB", "a100-80"}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         g_autoptr(EchDevice) device = ech_device_load_product(known[i].product);
         ck_assert_msg(device != NULL, "%s", known[i].product);

@@ -23,8 +23,8 @@ static EchResult *run_on(const char *trace, const char *device, const char *sett
 /* On the chip it was compiled for the estimates stand; on another, or with other settings, they are scaled; a GPU has a roofline of its own. */
 START_TEST(whose_estimates)
 {
-    EchResult *own = run_on("mlp_none.v5e", "tpu-v5e", NULL), *other = run_on("mlp_none.v5e", "tpu-v6e", NULL), *slow = run_on("mlp_none.v5e", "tpu-v5e", "device.memories.hbm.read=x0.5"),
-              *gpu = run_on("mlp_none.v5e", "h100-sxm", NULL);
+    EchResult *own = run_on("mlp_none.v5e", "tpu-v5e", NULL), *other = run_on("mlp_none.v5e", "tpu-v6e", NULL),
+              *slow = run_on("mlp_none.v5e", "tpu-v5e", "device.memories.hbm.read=x0.5"), *gpu = run_on("mlp_none.v5e", "h100-sxm", NULL);
     ck_assert_uint_gt(own->run->provenance.kernels[ECH_PRICE_ESTIMATE], 0);
     ck_assert_uint_eq(own->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], 0);
     ck_assert_uint_eq(other->run->provenance.kernels[ECH_PRICE_ESTIMATE], 0);

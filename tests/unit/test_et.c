@@ -148,7 +148,8 @@ START_TEST(pytorch_of_both_schemas)
     ck_assert_str_eq(now->format, "pytorch_et");
     ck_assert_str_eq(ech_trace_get_property(now->trace, "pytorch_et.schema"), "1.1.1-chakra.0.0.4");
     /* The caller of a kernel is a mark; leaves work, in order of their ids. */
-    EchId linear = find_op(now->trace, ECH_OP_MARK, "aten::linear"), mm = find_op(now->trace, ECH_OP_KERNEL, "aten::mm"), relu = find_op(now->trace, ECH_OP_KERNEL, "aten::relu");
+    EchId linear = find_op(now->trace, ECH_OP_MARK, "aten::linear"), mm = find_op(now->trace, ECH_OP_KERNEL, "aten::mm"),
+          relu = find_op(now->trace, ECH_OP_KERNEL, "aten::relu");
     ck_assert_uint_lt(linear, mm);
     ck_assert_uint_lt(mm, relu);
     ck_assert_uint_eq(ech_trace_ops(now->trace)[mm].n_uses, 3);

@@ -16,10 +16,13 @@ static JsonObject *parse(JsonParser **ret, const char *text)
     return json_node_get_object(json_parser_get_root(*ret));
 }
 
-static const char base_run[] = "{'makespan_ps': 1000000000, 'completed': true, 'fits': true, 'bound_by': 'hbm port', 'critical_path': {'hbm port': 700000000, 'matrix unit': 300000000},"
-                               " 'memories': {'hbm': {'planned_bytes': 1073741824, 'allocator': 'fixed', 'traffic_read_bytes': 600000000, 'traffic_written_bytes': 100000000, 'busy_ps': 700000000,"
-                               " 'holds': {'kept for later use': {'bytes': 900000000}, 'arguments': {'bytes': 173741824}}}}, 'needs': {'hbm': {'bytes': 1073741824, 'available_bytes': 2147483648}},"
-                               " 'provenance': {'trace': 'a'}, 'longest': [{'name': 'f', 'kind': 'kernel', 'time_ps': 600000000}]}";
+static const char base_run[] =
+    "{'makespan_ps': 1000000000, 'completed': true, 'fits': true, 'bound_by': 'hbm port', 'critical_path': {'hbm port': 700000000, 'matrix unit': 300000000},"
+    " 'memories': {'hbm': {'planned_bytes': 1073741824, 'allocator': 'fixed', 'traffic_read_bytes': 600000000, 'traffic_written_bytes': 100000000, 'busy_ps': "
+    "700000000,"
+    " 'holds': {'kept for later use': {'bytes': 900000000}, 'arguments': {'bytes': 173741824}}}}, 'needs': {'hbm': {'bytes': 1073741824, 'available_bytes': "
+    "2147483648}},"
+    " 'provenance': {'trace': 'a'}, 'longest': [{'name': 'f', 'kind': 'kernel', 'time_ps': 600000000}]}";
 
 static char *json(const char *text)
 {
@@ -62,7 +65,8 @@ START_TEST(test_faster_memory)
     g_autofree char *b3 = replaced(b2, "'busy_ps': 700000000", "'busy_ps': 350000000");
     g_autofree char *b4 = replaced(b3, "'time_ps': 600000000", "'time_ps': 250000000");
     const char *const wanted[] = {"It takes 35.0 % less time: 1 ms -> 650 us. Along the critical path: -350 us hbm port.",
-                                  "The hbm port moves the same 668 MiB in 350 us instead of 700 us: 2000 GB/s instead of 1000 GB/s.", "'f' 600 us -> 250 us", NULL};
+                                  "The hbm port moves the same 668 MiB in 350 us instead of 700 us: 2000 GB/s instead of 1000 GB/s.", "'f' 600 us -> 250 us",
+                                  NULL};
     check_sentences(base_run, b4, wanted);
 }
 END_TEST
@@ -91,7 +95,8 @@ END_TEST
 
 START_TEST(test_nothing_is_read_that_is_not_there)
 {
-    static const char *const odd[] = {"{}", "{'memories': 3, 'critical_path': [], 'longest': {}, 'needs': null}", "{'longest': [1, 'a', {}], 'memories': {'hbm': 'x'}, 'fits': 'no'}"};
+    static const char *const odd[] = {"{}", "{'memories': 3, 'critical_path': [], 'longest': {}, 'needs': null}",
+                                      "{'longest': [1, 'a', {}], 'memories': {'hbm': 'x'}, 'fits': 'no'}"};
     for (size_t i = 0; i < G_N_ELEMENTS(odd); i++) {
         for (size_t k = 0; k < G_N_ELEMENTS(odd); k++) {
             const char *const none[] = {NULL};
@@ -132,16 +137,18 @@ END_TEST
 /* An array comes from the host long before it is used, another one waits between its two uses, a third leaves. */
 START_TEST(test_holdings)
 {
-    static const char device_text[] = "name: small\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 64GB, read: 100GB/s, write: 100GB/s}\n"
-                                      "  host: {kind: host-pinned, space: 5, capacity: 64GB}\nlinks:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s}\n"
-                                      "units:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n";
+    static const char device_text[] =
+        "name: small\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 64GB, read: 100GB/s, write: 100GB/s}\n"
+        "  host: {kind: host-pinned, space: 5, capacity: 64GB}\nlinks:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s}\n"
+        "units:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n";
     GError *error = NULL;
     g_autoptr(EchYamlNode) root = ech_yaml_parse(device_text, strlen(device_text), "d.yaml", &error);
     g_autoptr(EchDevice) device = root ? ech_device_load_yaml(root, NULL, &error) : NULL;
     ck_assert_msg(device != NULL, "%s", error ? error->message : "");
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
     EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
-    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0), out = ech_trace_builder_queue(b, "out", ECH_QUEUE_COPY, 0);
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0),
+          out = ech_trace_builder_queue(b, "out", ECH_QUEUE_COPY, 0);
     static const char *const names[] = {"back", "kept", "leaves", "argument", "there"};
     EchId ids[5];
     for (size_t i = 0; i < 5; i++) {
@@ -206,7 +213,8 @@ START_TEST(test_holdings)
         for (size_t k = 0; k < n; k++) {
             for (size_t w = 0; w < 4 && wanted[i].names[w]; w++) {
                 if (strcmp(holdings[k].name, wanted[i].names[w]) == 0) {
-                    ck_assert_msg(holdings[k].bytes == wanted[i].mebibytes[w] << 20, "at %d us: %s %d", (int)wanted[i].us, holdings[k].name, (int)holdings[k].bytes);
+                    ck_assert_msg(holdings[k].bytes == wanted[i].mebibytes[w] << 20, "at %d us: %s %d", (int)wanted[i].us, holdings[k].name,
+                                  (int)holdings[k].bytes);
                     found++;
                 }
             }

@@ -189,8 +189,8 @@ START_TEST(random_cases_agree)
     memcpy(reference, c.ends, sizeof reference);
     run_native(&c);
     for (uint32_t i = 0; i < c.n_demands; i++)
-        ck_assert_msg(fabs((double)(c.ends[i] - reference[i])) <= 1e-9 * (double)reference[i] + 1, "seed %u, demand %u: native %" G_GINT64_FORMAT ", simgrid %" G_GINT64_FORMAT,
-                      seed, i, c.ends[i], reference[i]);
+        ck_assert_msg(fabs((double)(c.ends[i] - reference[i])) <= 1e-9 * (double)reference[i] + 1,
+                      "seed %u, demand %u: native %" G_GINT64_FORMAT ", simgrid %" G_GINT64_FORMAT, seed, i, c.ends[i], reference[i]);
 }
 END_TEST
 

@@ -1,4 +1,5 @@
-/* The whole sequence for a GPU, over the fake driver: calibrated, predicted, replayed and written down, every case within its goal. Nothing here ran on a GPU. */
+/* The whole sequence for a GPU, over the fake driver: calibrated, predicted, replayed and written down, every case within its goal. Nothing here ran on a GPU.
+ */
 #include "sim/experiment/gpu_suite.h"
 #include "sim/trace/file.h"
 
@@ -29,7 +30,8 @@ START_TEST(every_case_is_within_its_goal)
     g_autofree char *folder = g_dir_make_tmp("echelon-suite-XXXXXX", NULL);
     ck_assert_ptr_nonnull(folder);
     static const char *const missing[] = {"/nonexistent/program.hlo.txt.gz", NULL};
-    const EchGpuSuiteOptions options = {.folder = folder, .name = "fake", .date = "2026-01-02", .command = "test", .repeats = 1, .no_shipped_programs = true, .programs = missing};
+    const EchGpuSuiteOptions options = {
+        .folder = folder, .name = "fake", .date = "2026-01-02", .command = "test", .repeats = 1, .no_shipped_programs = true, .programs = missing};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchGpuSuite) suite = ech_gpu_suite_run(&options, NULL, NULL, &error);
     ck_assert_msg(suite != NULL, "%s", error ? error->message : "");

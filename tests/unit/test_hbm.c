@@ -1,4 +1,5 @@
-/* The closed form of DRAM efficiency against a cycle-level simulator of our own, that simulator against DRAMsim3, and both against what GPUs were measured to reach. */
+/* The closed form of DRAM efficiency against a cycle-level simulator of our own, that simulator against DRAMsim3, and both against what GPUs were measured to
+ * reach. */
 #include "tests/unit/dram_sim.h"
 
 #include "models/device/device_yaml.h"
@@ -18,18 +19,20 @@ enum { EVERY = 1 };
 #endif
 
 /* What DRAMsim3 @ 2981759 models as HBM2_4Gb_x128: whole 128-bit channels, all banks refreshed at once. */
-static const EchHbm dramsim = {"HBM2_4Gb_x128", "DRAMsim3", 64, 2048, 16, 4, 32, 2000, 14000, 14000, 14000, 34000, 2000, 2000, 4000, 6000, 30000, 4000, 16000, 6000, 8000, 4000, 13000,
-                               3900000, 260000, 160000, false};
+static const EchHbm dramsim = {"HBM2_4Gb_x128", "DRAMsim3", 64,    2048, 16,   4,    32,    2000,    14000,  14000,  14000, 34000, 2000, 2000, 4000, 6000,
+                               30000,           4000,       16000, 6000, 8000, 4000, 13000, 3900000, 260000, 160000, false};
 
-/* One channel of it, kept full for 300,000 cycles by a driver of ours (requests of 64 bytes, the next one offered as soon as one is taken; writes 256 MiB above reads); bytes over the bus' peak. */
+/* One channel of it, kept full for 300,000 cycles by a driver of ours (requests of 64 bytes, the next one offered as soon as one is taken; writes 256 MiB above
+ * reads); bytes over the bus' peak. */
 static const struct {
     EchHbmPattern pattern;
     double efficiency;
 } recorded[] = {
-    {{ECH_HBM_STREAM, 2048, 0, 1}, 0.9222},        {{ECH_HBM_STREAM, 2048, 0, 0}, 0.9189},       {{ECH_HBM_STREAM, 2048, 0, 0.5}, 0.7329},    {{ECH_HBM_STREAM, 2048, 0, 0.75}, 0.8363},
-    {{ECH_HBM_STRIDED, 64, 256, 1}, 0.9204},       {{ECH_HBM_STRIDED, 64, 1024, 1}, 0.4909},     {{ECH_HBM_STRIDED, 64, 4096, 1}, 0.2456},    {{ECH_HBM_RANDOM, 64, 0, 1}, 0.2458},
-    {{ECH_HBM_RANDOM, 128, 0, 1}, 0.4907},         {{ECH_HBM_RANDOM, 256, 0, 1}, 0.9150},        {{ECH_HBM_RANDOM, 1024, 0, 1}, 0.9159},      {{ECH_HBM_RANDOM, 64, 0, 0}, 0.2452},
-    {{ECH_HBM_RANDOM, 64, 0, 0.5}, 0.2445},        {{ECH_HBM_RANDOM, 256, 0, 0.5}, 0.6943},
+    {{ECH_HBM_STREAM, 2048, 0, 1}, 0.9222},    {{ECH_HBM_STREAM, 2048, 0, 0}, 0.9189},  {{ECH_HBM_STREAM, 2048, 0, 0.5}, 0.7329},
+    {{ECH_HBM_STREAM, 2048, 0, 0.75}, 0.8363}, {{ECH_HBM_STRIDED, 64, 256, 1}, 0.9204}, {{ECH_HBM_STRIDED, 64, 1024, 1}, 0.4909},
+    {{ECH_HBM_STRIDED, 64, 4096, 1}, 0.2456},  {{ECH_HBM_RANDOM, 64, 0, 1}, 0.2458},    {{ECH_HBM_RANDOM, 128, 0, 1}, 0.4907},
+    {{ECH_HBM_RANDOM, 256, 0, 1}, 0.9150},     {{ECH_HBM_RANDOM, 1024, 0, 1}, 0.9159},  {{ECH_HBM_RANDOM, 64, 0, 0}, 0.2452},
+    {{ECH_HBM_RANDOM, 64, 0, 0.5}, 0.2445},    {{ECH_HBM_RANDOM, 256, 0, 0.5}, 0.6943},
 };
 
 START_TEST(test_against_dramsim3)
@@ -43,10 +46,11 @@ START_TEST(test_against_dramsim3)
 END_TEST
 
 static const EchHbmPattern patterns[] = {
-    {ECH_HBM_STREAM, 1024, 0, 1},      {ECH_HBM_STREAM, 1024, 0, 0},     {ECH_HBM_STREAM, 1024, 0, 0.5},   {ECH_HBM_STREAM, 1024, 0, 0.75},   {ECH_HBM_STRIDED, 64, 256, 1},
-    {ECH_HBM_STRIDED, 64, 1024, 1},    {ECH_HBM_STRIDED, 64, 4096, 1},   {ECH_HBM_STRIDED, 64, 16384, 1},  {ECH_HBM_STRIDED, 128, 5120, 1},   {ECH_HBM_STRIDED, 256, 65536, 1},
-    {ECH_HBM_RANDOM, 32, 0, 1},        {ECH_HBM_RANDOM, 48, 0, 1},       {ECH_HBM_RANDOM, 64, 0, 1},       {ECH_HBM_RANDOM, 128, 0, 1},       {ECH_HBM_RANDOM, 256, 0, 1},
-    {ECH_HBM_RANDOM, 1024, 0, 1},      {ECH_HBM_RANDOM, 64, 0, 0},       {ECH_HBM_RANDOM, 256, 0, 0},      {ECH_HBM_RANDOM, 64, 0, 0.5},      {ECH_HBM_RANDOM, 256, 0, 0.5},
+    {ECH_HBM_STREAM, 1024, 0, 1},    {ECH_HBM_STREAM, 1024, 0, 0},     {ECH_HBM_STREAM, 1024, 0, 0.5}, {ECH_HBM_STREAM, 1024, 0, 0.75},
+    {ECH_HBM_STRIDED, 64, 256, 1},   {ECH_HBM_STRIDED, 64, 1024, 1},   {ECH_HBM_STRIDED, 64, 4096, 1}, {ECH_HBM_STRIDED, 64, 16384, 1},
+    {ECH_HBM_STRIDED, 128, 5120, 1}, {ECH_HBM_STRIDED, 256, 65536, 1}, {ECH_HBM_RANDOM, 32, 0, 1},     {ECH_HBM_RANDOM, 48, 0, 1},
+    {ECH_HBM_RANDOM, 64, 0, 1},      {ECH_HBM_RANDOM, 128, 0, 1},      {ECH_HBM_RANDOM, 256, 0, 1},    {ECH_HBM_RANDOM, 1024, 0, 1},
+    {ECH_HBM_RANDOM, 64, 0, 0},      {ECH_HBM_RANDOM, 256, 0, 0},      {ECH_HBM_RANDOM, 64, 0, 0.5},   {ECH_HBM_RANDOM, 256, 0, 0.5},
     {ECH_HBM_RANDOM, 256, 0, 0.75},
 };
 
@@ -66,15 +70,17 @@ START_TEST(test_against_simulator)
         worst = fabs(off) > fabs(worst) ? off : worst;
         sum += fabs(off);
         n++;
-        ck_assert_msg(fabs(off) < 5, "%s%s: %s, runs of %d, stride %d, %.0f %% reads: model %.3f, simulated %.3f", dram.name, dram.per_bank ? "" : ", all banks", kinds[p->kind], (int)p->run,
-                      (int)p->stride, 100 * p->reads, share.efficiency, simulated);
+        ck_assert_msg(fabs(off) < 5, "%s%s: %s, runs of %d, stride %d, %.0f %% reads: model %.3f, simulated %.3f", dram.name,
+                      dram.per_bank ? "" : ", all banks", kinds[p->kind], (int)p->run, (int)p->stride, 100 * p->reads, share.efficiency, simulated);
     }
     ck_assert_msg(sum / (double)n < 3, "%s: %.2f points on average", dram.name, sum / (double)n);
-    printf("%s, %s refreshed: %.2f points on average, worst %+.1f, of %zu patterns\n", dram.name, dram.per_bank ? "one bank at a time" : "all banks", sum / (double)n, worst, n);
+    printf("%s, %s refreshed: %.2f points on average, worst %+.1f, of %zu patterns\n", dram.name, dram.per_bank ? "one bank at a time" : "all banks",
+           sum / (double)n, worst, n);
 }
 END_TEST
 
-/* RRZE gpu-benches, share of the data sheet's rate: writes only, reads only, one of each, three reads to a write. 0: bound by the kernel's occupancy, not by its memory. */
+/* RRZE gpu-benches, share of the data sheet's rate: writes only, reads only, one of each, three reads to a write. 0: bound by the kernel's occupancy, not by
+ * its memory. */
 static const struct {
     const char *gpu, *dram;
     double shares[4];
@@ -90,7 +96,8 @@ START_TEST(test_against_gpus)
     for (size_t i = 0; i < 4; i++) {
         EchHbmPattern stream = {ECH_HBM_STREAM, 1024, 0, reads[i]};
         double share = ech_hbm_share(ech_hbm_preset(measured[_i].dram), &stream).efficiency;
-        ck_assert_msg(fabs(POINTS(share - measured[_i].shares[i])) < 6, "%s, %.0f %% reads: model %.3f, measured %.3f", measured[_i].gpu, 100 * reads[i], share, measured[_i].shares[i]);
+        ck_assert_msg(fabs(POINTS(share - measured[_i].shares[i])) < 6, "%s, %.0f %% reads: model %.3f, measured %.3f", measured[_i].gpu, 100 * reads[i], share,
+                      measured[_i].shares[i]);
     }
 }
 END_TEST
@@ -101,9 +108,12 @@ START_TEST(test_bounds)
     GRand *random = g_rand_new_with_seed(seed);
     for (int i = 0; i < 20000; i++) {
         const EchHbm *dram = ech_hbm_preset(ech_hbm_names()[g_rand_int_range(random, 0, 4)]);
-        EchHbmPattern p = {(EchHbmKind)g_rand_int_range(random, 0, 3), (uint64_t)g_rand_int_range(random, 1, 8192), (uint64_t)g_rand_int_range(random, 1, 100000), g_rand_double(random)};
+        EchHbmPattern p = {(EchHbmKind)g_rand_int_range(random, 0, 3), (uint64_t)g_rand_int_range(random, 1, 8192),
+                           (uint64_t)g_rand_int_range(random, 1, 100000), g_rand_double(random)};
         EchHbmShare share = ech_hbm_share(dram, &p);
-        ck_assert_msg(share.efficiency > 0 && share.efficiency <= 1 && share.granularity <= 1 && share.activation <= 1 + 1e-9 && share.turnaround <= 1 && share.refresh <= 1, "seed %u, case %d", seed, i);
+        ck_assert_msg(share.efficiency > 0 && share.efficiency <= 1 && share.granularity <= 1 && share.activation <= 1 + 1e-9 && share.turnaround <= 1 &&
+                          share.refresh <= 1,
+                      "seed %u, case %d", seed, i);
         ck_assert(ech_hbm_slowdown(dram, &p) >= 1);
         /* Longer runs are never slower. */
         EchHbmPattern longer = p;
@@ -119,7 +129,9 @@ END_TEST
 START_TEST(test_device)
 {
     GError *error = NULL;
-    static const char text[] = "name: t\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, dram: hbm3, capacity: 16GiB, read: 800GB/s, write: 800GB/s}\n  host: {kind: host-pinned, capacity: 64GiB}\nlinks:\n  host: {from: host, to: hbm, to_device: 1GB/s, from_device: 1GB/s}\nunits:\n  matrix: {peaks: {bf16: 1TFLOP/s}}\n";
+    static const char text[] =
+        "name: t\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, dram: hbm3, capacity: 16GiB, read: 800GB/s, write: 800GB/s}\n  host: {kind: host-pinned, "
+        "capacity: 64GiB}\nlinks:\n  host: {from: host, to: hbm, to_device: 1GB/s, from_device: 1GB/s}\nunits:\n  matrix: {peaks: {bf16: 1TFLOP/s}}\n";
     g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "t.yaml", &error);
     static const char *const slower[] = {"dram.t_faw=60ns", "dram.per_bank=0", NULL};
     g_autoptr(EchDevice) device = ech_device_load_yaml(root, NULL, &error);

@@ -102,7 +102,12 @@ START_TEST(unknown_bytes_are_described)
 {
     static const struct {
         const char *bytes, *says;
-    } rows[] = {{"\xfd" "7zXZ..", "xz"}, {"PK\x03\x04....", "zip"}, {"SQLite format 3....", "SQLite"}, {"hello, world", "hello"}};
+    } rows[] = {{"\xfd"
+                 "7zXZ..",
+                 "xz"},
+                {"PK\x03\x04....", "zip"},
+                {"SQLite format 3....", "SQLite"},
+                {"hello, world", "hello"}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)rows[i].bytes, strlen(rows[i].bytes), "x");
         g_autoptr(GError) error = NULL;
@@ -121,7 +126,13 @@ START_TEST(json_numbers_keep_every_digit)
         const char *text;
         int64_t us;
         int32_t ps;
-    } rows[] = {{"1695835542514261", 1695835542514261, 0}, {"1419116104994.671", 1419116104994, 671000}, {"0.000001", 0, 1}, {"1e-06", 0, 1}, {"1.5e3", 1500, 0}, {"-0.25", -1, 750000}, {"12.3456789", 12, 345678}};
+    } rows[] = {{"1695835542514261", 1695835542514261, 0},
+                {"1419116104994.671", 1419116104994, 671000},
+                {"0.000001", 0, 1},
+                {"1e-06", 0, 1},
+                {"1.5e3", 1500, 0},
+                {"-0.25", -1, 750000},
+                {"12.3456789", 12, 345678}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         int64_t us;
         int32_t ps;
@@ -142,7 +153,8 @@ START_TEST(json_tokens_across_windows)
 {
     g_autoptr(GString) text = g_string_new("[");
     for (int i = 0; i < 60000; i++)
-        g_string_append_printf(text, "%s{\"k\\u00e9y\\\\%d\": \"v\\\"%d\\n\", \"skip\": {\"a\": [1, \"]}\\\\\", {}]}, \"n\": -%d.5e0}", i ? ",\n " : "", i, i, i);
+        g_string_append_printf(text, "%s{\"k\\u00e9y\\\\%d\": \"v\\\"%d\\n\", \"skip\": {\"a\": [1, \"]}\\\\\", {}]}, \"n\": -%d.5e0}", i ? ",\n " : "", i, i,
+                               i);
     g_string_append(text, "]");
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, NULL);
     g_autoptr(EchJson) json = ech_json_new(source);
@@ -201,7 +213,14 @@ END_TEST
 
 START_TEST(pickles_run_nothing)
 {
-    static const char *const refused[] = {"\x80\x04" "cos\nsystem\n.", "\x80\x04\x8c\x02os\x8c\x06system\x93.", "\x80\x04}\x81.", "\x80\x04}b.", "\x80\x04}R.", "\x80\x04P1\n.", "\x80\x04\x82\x01."};
+    static const char *const refused[] = {"\x80\x04"
+                                          "cos\nsystem\n.",
+                                          "\x80\x04\x8c\x02os\x8c\x06system\x93.",
+                                          "\x80\x04}\x81.",
+                                          "\x80\x04}b.",
+                                          "\x80\x04}R.",
+                                          "\x80\x04P1\n.",
+                                          "\x80\x04\x82\x01."};
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
         g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)refused[i], strlen(refused[i]), "evil");
         g_autoptr(GError) error = NULL;
@@ -285,7 +304,8 @@ START_TEST(xplane_times_transfers_by_completion)
 {
     g_autoptr(EchImport) import = must_read("xplane/tpu.pb");
     const EchTrace *t = import->trace;
-    const EchOp *first = find_op(t, ECH_OP_COPY, "copy-start"), *second = find_op(t, ECH_OP_COPY, "copy-start.1"), *slice = find_op(t, ECH_OP_COPY, "slice-start");
+    const EchOp *first = find_op(t, ECH_OP_COPY, "copy-start"), *second = find_op(t, ECH_OP_COPY, "copy-start.1"),
+                *slice = find_op(t, ECH_OP_COPY, "slice-start");
     ck_assert_int_eq(first->recorded.duration, 10 * ECH_PS_PER_MS + 2000);
     /* The second began when the first ended, not when it was issued. */
     ck_assert_int_eq(second->recorded.start, first->recorded.start + first->recorded.duration);
@@ -326,7 +346,8 @@ END_TEST
 /* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
 START_TEST(damage)
 {
-    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json", "nsys/new.sqlite", "xplane/tpu.pb", "source/trace.json.gz", "xplane_json/tpu.json"};
+    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json",     "nsys/new.sqlite", "xplane/tpu.pb",
+                                        "source/trace.json.gz",           "xplane_json/tpu.json"};
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
     g_autofree char *data = NULL;
     gsize n;
@@ -357,14 +378,19 @@ START_TEST(recorded_medians_of_the_v6e_profile)
         const char *name;
         EchOpKind kind;
         EchTime low, high; /* microseconds */
-    } rows[] = {{"jit_f(12190760917235803885)", ECH_OP_MARK, 784110, 784130}, {"copy-start", ECH_OP_COPY, 189160, 189190}, {"copy-done.2", ECH_OP_WAIT, 194050, 194150},
-                {"copy-done.4", ECH_OP_WAIT, 194350, 194450},                 {"copy-start.5", ECH_OP_COPY, 182350, 182370}, {"broadcast_add_fusion.1", ECH_OP_KERNEL, 8140, 8160}};
+    } rows[] = {{"jit_f(12190760917235803885)", ECH_OP_MARK, 784110, 784130},
+                {"copy-start", ECH_OP_COPY, 189160, 189190},
+                {"copy-done.2", ECH_OP_WAIT, 194050, 194150},
+                {"copy-done.4", ECH_OP_WAIT, 194350, 194450},
+                {"copy-start.5", ECH_OP_COPY, 182350, 182370},
+                {"broadcast_add_fusion.1", ECH_OP_KERNEL, 8140, 8160}};
     for (size_t r = 0; r < G_N_ELEMENTS(rows); r++) {
         EchTime times[1000];
         size_t n = 0;
         for (size_t i = 0; i < ech_trace_n_ops(import->trace) && n < 1000; i++) {
             const EchOp *op = &ech_trace_ops(import->trace)[i];
-            if (op->kind == rows[r].kind && ech_trace_queues(import->trace)[op->queue].device == 0 && op->recorded.duration != ECH_TIME_NONE && strcmp(ech_trace_string(import->trace, op->name), rows[r].name) == 0)
+            if (op->kind == rows[r].kind && ech_trace_queues(import->trace)[op->queue].device == 0 && op->recorded.duration != ECH_TIME_NONE &&
+                strcmp(ech_trace_string(import->trace, op->name), rows[r].name) == 0)
                 times[n++] = op->recorded.duration;
         }
         ck_assert_uint_gt(n, 50);

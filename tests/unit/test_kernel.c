@@ -32,7 +32,14 @@ static EchKernelCost price_product(const EchDevice *chip, uint64_t m, uint64_t k
     g_autofree char *b = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, k, n);
     g_autofree char *c = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, m, n);
     EchLayout operands[] = {layout(a), layout(b)}, result = layout(c);
-    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &result, .n_results = 1, .operands = operands, .n_operands = 2, .lhs = 0, .rhs = 1, .fused = true,
+    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION,
+                        .results = &result,
+                        .n_results = 1,
+                        .operands = operands,
+                        .n_operands = 2,
+                        .lhs = 0,
+                        .rhs = 1,
+                        .fused = true,
                         .contraction = {.batch = 1, .m = m, .n = n, .k = k, .taps = 1, .passes = 1}};
     EchKernelCost cost;
     ech_kernel_price(&model, &kernel, true, &cost);
@@ -130,9 +137,24 @@ START_TEST(operands_on_chip)
             g_autofree char *text = g_strdup_printf("bf16[256,256]{1,0:T(8,128)(2,1)%s}", places[i][k]);
             arrays[k] = layout(text);
         }
-        EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &arrays[2], .n_results = 1, .operands = arrays, .n_operands = 2, .lhs = 0, .rhs = 1, .fused = true,
+        EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION,
+                            .results = &arrays[2],
+                            .n_results = 1,
+                            .operands = arrays,
+                            .n_operands = 2,
+                            .lhs = 0,
+                            .rhs = 1,
+                            .fused = true,
                             .contraction = {.batch = 1, .m = 256, .n = 256, .k = 256, .taps = 1, .passes = 1},
-                            .windows = {.n_kernel = 2, .n_output = 2, .n_input = 2, .n_iterations = 3, .buffers = 2, .kernel = {32, 2}, .output = {32, 2}, .input = {32, 2}, .iterations = {1, 1, 1}}};
+                            .windows = {.n_kernel = 2,
+                                        .n_output = 2,
+                                        .n_input = 2,
+                                        .n_iterations = 3,
+                                        .buffers = 2,
+                                        .kernel = {32, 2},
+                                        .output = {32, 2},
+                                        .input = {32, 2},
+                                        .iterations = {1, 1, 1}}};
         EchKernelCost cost = price_as(chip, ECH_KERNEL_HARDWARE, &kernel);
         ck_assert_int_gt(cost.time, last + (i > 0 ? 900 * ECH_PS_PER_NS : 0)); /* a copy's latency more each: 1.2 us on this chip */
         last = cost.time;
@@ -147,7 +169,13 @@ START_TEST(cores_share_steps)
     g_autoptr(EchDevice) both = device("tpu-v5p", NULL);
     g_autoptr(EchDevice) one = device("tpu-v5p", "kernel.megacore=1");
     EchLayout array = layout("f32[8192,1024]{1,0:T(8,128)}");
-    EchKernel kernel = {.kind = ECH_KERNEL_STREAM, .results = &array, .n_results = 1, .operands = &array, .n_operands = 1, .fused = true, .body = {.simple = 1},
+    EchKernel kernel = {.kind = ECH_KERNEL_STREAM,
+                        .results = &array,
+                        .n_results = 1,
+                        .operands = &array,
+                        .n_operands = 1,
+                        .fused = true,
+                        .body = {.simple = 1},
                         .windows = {.n_output = 2, .n_iterations = 2, .buffers = 2, .output = {16, 8}, .iterations = {64, 1}}};
     EchKernelCost two = price_as(both, ECH_KERNEL_COMPILER, &kernel), single = price_as(one, ECH_KERNEL_COMPILER, &kernel);
     ck_assert_int_le(llabs(single.latency - 2 * two.latency), 2);
@@ -159,7 +187,8 @@ END_TEST
 START_TEST(relayouts)
 {
     g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
-    EchLayout from = layout("f32[64,1024,1024]{2,1,0:T(8,128)}"), rows = layout("f32[64,1024,1024]{2,0,1:T(8,128)}"), lanes = layout("f32[64,1024,1024]{1,2,0:T(8,128)}");
+    EchLayout from = layout("f32[64,1024,1024]{2,1,0:T(8,128)}"), rows = layout("f32[64,1024,1024]{2,0,1:T(8,128)}"),
+              lanes = layout("f32[64,1024,1024]{1,2,0:T(8,128)}");
     EchKernel kernel = {.kind = ECH_KERNEL_COPY, .results = &rows, .n_results = 1, .operands = &from, .n_operands = 1};
     EchKernelCost plain = price_as(chip, ECH_KERNEL_HARDWARE, &kernel);
     kernel.results = &lanes;
@@ -176,8 +205,16 @@ START_TEST(batches)
     g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
     EchKernelModel model;
     ck_assert(ech_kernel_model_init(&model, chip, ECH_KERNEL_COMPILER, NULL));
-    EchLayout operands[] = {layout("bf16[64,128,64]{2,1,0:T(8,128)(2,1)}"), layout("bf16[64,64,128]{2,1,0:T(8,128)(2,1)}")}, result = layout("bf16[64,128,128]{2,1,0:T(8,128)(2,1)}");
-    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION, .results = &result, .n_results = 1, .operands = operands, .n_operands = 2, .lhs = 0, .rhs = 1, .fused = true,
+    EchLayout operands[] = {layout("bf16[64,128,64]{2,1,0:T(8,128)(2,1)}"), layout("bf16[64,64,128]{2,1,0:T(8,128)(2,1)}")},
+              result = layout("bf16[64,128,128]{2,1,0:T(8,128)(2,1)}");
+    EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION,
+                        .results = &result,
+                        .n_results = 1,
+                        .operands = operands,
+                        .n_operands = 2,
+                        .lhs = 0,
+                        .rhs = 1,
+                        .fused = true,
                         .contraction = {.batch = 64, .m = 128, .n = 128, .k = 64, .taps = 1, .passes = 1}};
     EchKernelCost cost;
     ech_kernel_price(&model, &kernel, true, &cost);
@@ -191,11 +228,15 @@ END_TEST
 START_TEST(tables)
 {
     g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
-    static const char header[] = "chip,mode,case,kind,flops,instr,opcode,fusion,out,operands,body,estimated_cycles,kernel_window,output_window,input_window,iterations,buffering,"
-                                 "scoped_vmem,emitter,cost_model\n";
+    static const char header[] =
+        "chip,mode,case,kind,flops,instr,opcode,fusion,out,operands,body,estimated_cycles,kernel_window,output_window,input_window,iterations,buffering,"
+        "scoped_vmem,emitter,cost_model\n";
     static const char *const bad[] = {
-        "v5e,hbm,a,b,0,i,add,,\"f32[8,128\",,add:1,1,,,,,2,0,,\n",  "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:x,1,,,,,2,0,,\n", "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,x,,,,,2,0,,\n",
-        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,0 1,,,2,0,,\n", "short,row\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128\",,add:1,1,,,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:x,1,,,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,x,,,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,0 1,,,2,0,,\n",
+        "short,row\n",
         "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,1 1 1 1 1 1 1 1 1,,,2,0,,\n",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {

@@ -1,5 +1,5 @@
-/* Every array of every TPU buffer assignment captured by others: its padded size is the compiler's, its text survives parsing and printing, and the tile of every parameter is the one we
- * would choose. Skipped where the captures are not there. */
+/* Every array of every TPU buffer assignment captured by others: its padded size is the compiler's, its text survives parsing and printing, and the tile of
+ * every parameter is the one we would choose. Skipped where the captures are not there. */
 #include "models/layout/advice.h"
 
 #include <check.h>
@@ -105,8 +105,8 @@ START_TEST(captures)
                 check_line(line, parts[1], parameter, &counts);
         }
     }
-    printf("%zu arrays and %zu tuples, all padded as the compiler pads them; %zu of %zu tiles chosen as it does, all %zu of parameters among them\n", counts.arrays, counts.tuples, counts.tiles_right, counts.tiles,
-           counts.parameters);
+    printf("%zu arrays and %zu tuples, all padded as the compiler pads them; %zu of %zu tiles chosen as it does, all %zu of parameters among them\n",
+           counts.arrays, counts.tuples, counts.tiles_right, counts.tiles, counts.parameters);
     ck_assert_uint_gt(counts.arrays + counts.tuples, 10000);
     ck_assert_uint_gt(counts.parameters, 500);
     ck_assert_uint_gt(counts.tiles_right * 100, counts.tiles * 95);

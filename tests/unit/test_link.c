@@ -28,7 +28,8 @@ END_TEST
 /* 16 chips are 4x4: rings on two axes, all four links busy; an all-reduce is a reduce-scatter and an all-gather. */
 START_TEST(square_tori_use_both_axes)
 {
-    EchCollectiveCost gather = torus(ECH_COMM_ALL_GATHER, 16, 1000), scatter = torus(ECH_COMM_REDUCE_SCATTER, 16, 16000), reduce = torus(ECH_COMM_ALL_REDUCE, 16, 16000);
+    EchCollectiveCost gather = torus(ECH_COMM_ALL_GATHER, 16, 1000), scatter = torus(ECH_COMM_REDUCE_SCATTER, 16, 16000),
+                      reduce = torus(ECH_COMM_ALL_REDUCE, 16, 16000);
     ck_assert_uint_eq(gather.ports, 4);
     ck_assert_uint_eq(gather.steps, 4);
     ck_assert(gather.bytes == 15000);

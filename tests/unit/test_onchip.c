@@ -48,7 +48,8 @@ START_TEST(test_accumulators)
     g_autoptr(EchDevice) without = ech_device_load("tpu-v5e", NULL, NULL);
     ck_assert_msg(with && without, "%s", error ? error->message : "");
     /* 2 MiB: 2048 rows of 256 words. */
-    EchAccumulators all = ech_onchip_accumulators(with, 1024, 512), more = ech_onchip_accumulators(with, 1024, 513), none = ech_onchip_accumulators(without, 8, 128);
+    EchAccumulators all = ech_onchip_accumulators(with, 1024, 512), more = ech_onchip_accumulators(with, 1024, 513),
+                    none = ech_onchip_accumulators(without, 8, 128);
     ck_assert(all.block == 2 << 20 && all.spilled == 0);
     ck_assert(more.block == 3 << 20 && more.held == 2 << 20 && more.spilled == 1 << 20);
     ck_assert(none.held == 0 && none.spilled == 4096);

@@ -8,7 +8,8 @@
 
 static EchPipelineOperand stream(bool output, uint64_t steps, uint64_t bytes, uint32_t buffers)
 {
-    return (EchPipelineOperand){.output = output, .n_dims = 2, .axis = {0, -1}, .extent = {steps * 8, bytes / 8}, .block = {8, bytes / 8}, .bits = 8, .buffers = buffers};
+    return (EchPipelineOperand){
+        .output = output, .n_dims = 2, .axis = {0, -1}, .extent = {steps * 8, bytes / 8}, .block = {8, bytes / 8}, .bits = 8, .buffers = buffers};
 }
 
 static EchPipelineResult run(const EchPipeline *pipeline)
@@ -28,7 +29,15 @@ static EchPipelineResult run(const EchPipeline *pipeline)
 START_TEST(three_stages)
 {
     EchPipelineOperand operands[] = {stream(false, 6, 8192, 0), stream(true, 6, 8192, 0)};
-    EchPipeline pipeline = {.n_axes = 1, .grid = {6}, .operands = operands, .n_operands = 2, .compute = 8192, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000), .rows = 8, .lanes = 128};
+    EchPipeline pipeline = {.n_axes = 1,
+                            .grid = {6},
+                            .operands = operands,
+                            .n_operands = 2,
+                            .compute = 8192,
+                            .read = UINT64_C(1000000000000),
+                            .write = UINT64_C(1000000000000),
+                            .rows = 8,
+                            .lanes = 128};
     EchPipelineResult result = run(&pipeline);
     ck_assert_int_eq(result.total, 8 * 8192);
     ck_assert_int_eq(result.fill, 8192);
@@ -41,7 +50,16 @@ END_TEST
 START_TEST(one_buffer)
 {
     EchPipelineOperand operands[] = {stream(false, 5, 4096, 1), stream(true, 5, 2048, 1)};
-    EchPipeline pipeline = {.n_axes = 1, .grid = {5}, .operands = operands, .n_operands = 2, .compute = 1000, .step_overhead = 10, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000), .rows = 8, .lanes = 128};
+    EchPipeline pipeline = {.n_axes = 1,
+                            .grid = {5},
+                            .operands = operands,
+                            .n_operands = 2,
+                            .compute = 1000,
+                            .step_overhead = 10,
+                            .read = UINT64_C(1000000000000),
+                            .write = UINT64_C(1000000000000),
+                            .rows = 8,
+                            .lanes = 128};
     ck_assert_int_eq(run(&pipeline).total, 5 * (4096 + 1000 + 10 + 2048));
 }
 END_TEST
@@ -53,7 +71,15 @@ START_TEST(closed_form)
         uint64_t in = which == 0 ? 65536 : 8192, out = which == 1 ? 65536 : 8192;
         EchTime compute = which == 2 ? 65536 : 8192, slowest = 65536;
         EchPipelineOperand operands[] = {stream(false, 20, in, 2), stream(true, 20, out, 2)};
-        EchPipeline pipeline = {.n_axes = 1, .grid = {20}, .operands = operands, .n_operands = 2, .compute = compute, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000), .rows = 8, .lanes = 128};
+        EchPipeline pipeline = {.n_axes = 1,
+                                .grid = {20},
+                                .operands = operands,
+                                .n_operands = 2,
+                                .compute = compute,
+                                .read = UINT64_C(1000000000000),
+                                .write = UINT64_C(1000000000000),
+                                .rows = 8,
+                                .lanes = 128};
         ck_assert_int_eq(run(&pipeline).total, (EchTime)in + 19 * slowest + compute + (EchTime)out);
     }
 }
@@ -62,15 +88,25 @@ END_TEST
 /* A product's revisited blocks copy nothing, its accumulator goes out once a tile, its edges are cut. */
 START_TEST(revisits)
 {
-    EchPipelineProduct product = {.m = 600, .n = 256, .k = 512, .bits = 16, .out_bits = 16, .bm = 256, .bn = 128, .bk = 512, .macs_per_second = 1e14, .read = 1000000000, .write = 1000000000};
+    EchPipelineProduct product = {.m = 600,
+                                  .n = 256,
+                                  .k = 512,
+                                  .bits = 16,
+                                  .out_bits = 16,
+                                  .bm = 256,
+                                  .bn = 128,
+                                  .bk = 512,
+                                  .macs_per_second = 1e14,
+                                  .read = 1000000000,
+                                  .write = 1000000000};
     EchPipelineOperand operands[3];
     EchPipeline pipeline;
     ech_pipeline_product(&product, operands, &pipeline);
     EchPipelineResult result = run(&pipeline);
     ck_assert_uint_eq(result.steps, 6);
     ck_assert_uint_eq(result.copies_out, 6);
-    ck_assert_uint_eq(result.copies_in, 3 + 6);                    /* lhs once a row of tiles, rhs every step */
-    ck_assert_uint_eq(result.bytes_out, 600 * 256 * 2);            /* 600 = 256 + 256 + 88 */
+    ck_assert_uint_eq(result.copies_in, 3 + 6);         /* lhs once a row of tiles, rhs every step */
+    ck_assert_uint_eq(result.bytes_out, 600 * 256 * 2); /* 600 = 256 + 256 + 88 */
     ck_assert_uint_eq(result.bytes_in, 600 * 512 * 2 + 3 * 512 * 256 * 2);
     product.m = 601; /* the last block is cut to whole tiles: 96 rows */
     ech_pipeline_product(&product, operands, &pipeline);
@@ -81,8 +117,17 @@ END_TEST
 /* Blocks that are the whole array are copied once, outside the loop. */
 START_TEST(whole_blocks)
 {
-    EchPipelineOperand operands[] = {stream(false, 4, 8192, 2), {.n_dims = 2, .axis = {-1, -1}, .extent = {8, 128}, .block = {8, 128}, .bits = 32}, stream(true, 4, 8192, 2)};
-    EchPipeline pipeline = {.n_axes = 1, .grid = {4}, .operands = operands, .n_operands = 3, .compute = 100, .read = UINT64_C(1000000000000), .write = UINT64_C(1000000000000), .rows = 8, .lanes = 128};
+    EchPipelineOperand operands[] = {
+        stream(false, 4, 8192, 2), {.n_dims = 2, .axis = {-1, -1}, .extent = {8, 128}, .block = {8, 128}, .bits = 32}, stream(true, 4, 8192, 2)};
+    EchPipeline pipeline = {.n_axes = 1,
+                            .grid = {4},
+                            .operands = operands,
+                            .n_operands = 3,
+                            .compute = 100,
+                            .read = UINT64_C(1000000000000),
+                            .write = UINT64_C(1000000000000),
+                            .rows = 8,
+                            .lanes = 128};
     EchPipelineResult result = run(&pipeline);
     ck_assert_uint_eq(result.copies_in, 5);
     ck_assert_uint_eq(result.vmem, 4 * 8192 + 4096);
@@ -94,12 +139,23 @@ START_TEST(random_pipelines)
 {
     GRand *random = g_rand_new_with_seed(20261121);
     for (unsigned i = 0; i < 400; i++) {
-        EchPipelineProduct product = {
-            .m = (uint64_t)g_rand_int_range(random, 1, 2000), .n = (uint64_t)g_rand_int_range(random, 1, 2000), .k = (uint64_t)g_rand_int_range(random, 1, 2000),
-            .bits = 16, .out_bits = 32, .bm = 128u << g_rand_int_range(random, 0, 4), .bn = 128u << g_rand_int_range(random, 0, 4), .bk = 128u << g_rand_int_range(random, 0, 4),
-            .buffers = (uint32_t)g_rand_int_range(random, 1, 6), .macs_per_second = g_rand_double_range(random, 1e12, 1e14), .step_overhead = g_rand_int_range(random, 0, 500000),
-            .read = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u, .write = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u,
-            .setup = g_rand_int_range(random, 0, 100000), .latency = g_rand_int_range(random, 0, 1000000), .shared_port = g_rand_boolean(random), .cores = (uint32_t)g_rand_int_range(random, 1, 3)};
+        EchPipelineProduct product = {.m = (uint64_t)g_rand_int_range(random, 1, 2000),
+                                      .n = (uint64_t)g_rand_int_range(random, 1, 2000),
+                                      .k = (uint64_t)g_rand_int_range(random, 1, 2000),
+                                      .bits = 16,
+                                      .out_bits = 32,
+                                      .bm = 128u << g_rand_int_range(random, 0, 4),
+                                      .bn = 128u << g_rand_int_range(random, 0, 4),
+                                      .bk = 128u << g_rand_int_range(random, 0, 4),
+                                      .buffers = (uint32_t)g_rand_int_range(random, 1, 6),
+                                      .macs_per_second = g_rand_double_range(random, 1e12, 1e14),
+                                      .step_overhead = g_rand_int_range(random, 0, 500000),
+                                      .read = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u,
+                                      .write = (EchRate)g_rand_int_range(random, 1, 2000) * 1000000000u,
+                                      .setup = g_rand_int_range(random, 0, 100000),
+                                      .latency = g_rand_int_range(random, 0, 1000000),
+                                      .shared_port = g_rand_boolean(random),
+                                      .cores = (uint32_t)g_rand_int_range(random, 1, 3)};
         EchPipelineOperand operands[3];
         EchPipeline pipeline;
         ech_pipeline_product(&product, operands, &pipeline);
@@ -111,7 +167,8 @@ START_TEST(random_pipelines)
         if (!product.shared_port) { /* with one port for both directions an early read can hold a write up */
             operands[0].buffers = operands[1].buffers = product.buffers + 1;
             EchPipelineResult deeper = run(&pipeline);
-            ck_assert_msg(deeper.total <= result.total + result.total / 50, "case %u: %" G_GINT64_FORMAT " with one buffer more, %" G_GINT64_FORMAT " before", i, deeper.total, result.total);
+            ck_assert_msg(deeper.total <= result.total + result.total / 50, "case %u: %" G_GINT64_FORMAT " with one buffer more, %" G_GINT64_FORMAT " before",
+                          i, deeper.total, result.total);
         }
     }
     g_rand_free(random);
@@ -124,19 +181,31 @@ START_TEST(published)
     static const struct {
         uint64_t size, bm, bk, bn;
         double seconds;
-    } rows[] = {{1024, 128, 128, 128, 2.97666e-4}, {4096, 128, 128, 128, 1.177152e-2}, {8192, 128, 128, 128, 9.183577e-2},
+    } rows[] = {{1024, 128, 128, 128, 2.97666e-4},   {4096, 128, 128, 128, 1.177152e-2},  {8192, 128, 128, 128, 9.183577e-2},
                 {1024, 512, 1024, 1024, 1.27087e-4}, {4096, 512, 1024, 1024, 8.89088e-4}, {8192, 512, 1024, 1024, 6.099434e-3}};
     double sum = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
-        EchPipelineProduct product = {.m = rows[i].size, .n = rows[i].size, .k = rows[i].size, .bits = 16, .out_bits = 16, .bm = rows[i].bm, .bn = rows[i].bn, .bk = rows[i].bk,
-                                      .macs_per_second = 197e12 / 2, .step_overhead = 330 * ECH_PS_PER_NS, .read = UINT64_C(819000000000), .write = UINT64_C(819000000000), .shared_port = true};
+        EchPipelineProduct product = {.m = rows[i].size,
+                                      .n = rows[i].size,
+                                      .k = rows[i].size,
+                                      .bits = 16,
+                                      .out_bits = 16,
+                                      .bm = rows[i].bm,
+                                      .bn = rows[i].bn,
+                                      .bk = rows[i].bk,
+                                      .macs_per_second = 197e12 / 2,
+                                      .step_overhead = 330 * ECH_PS_PER_NS,
+                                      .read = UINT64_C(819000000000),
+                                      .write = UINT64_C(819000000000),
+                                      .shared_port = true};
         EchPipelineOperand operands[3];
         EchPipeline pipeline;
         EchPipelineResult result;
         ech_pipeline_product(&product, operands, &pipeline);
         ech_pipeline_run(&pipeline, &result);
         double error = ((double)result.total * 1e-12 + 1e-4) / rows[i].seconds - 1;
-        printf("%" G_GUINT64_FORMAT " (%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "): %+.1f%%\n", rows[i].size, rows[i].bm, rows[i].bk, rows[i].bn, 100 * error);
+        printf("%" G_GUINT64_FORMAT " (%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "): %+.1f%%\n", rows[i].size, rows[i].bm, rows[i].bk,
+               rows[i].bn, 100 * error);
         sum += fabs(error);
     }
     ck_assert_double_lt(sum / 6, 0.06);
@@ -145,8 +214,16 @@ END_TEST
 
 START_TEST(search)
 {
-    EchPipelineProduct product = {.m = 4096, .n = 4096, .k = 4096, .bits = 16, .out_bits = 16, .macs_per_second = 197e12 / 2, .step_overhead = 330 * ECH_PS_PER_NS,
-                                  .read = UINT64_C(819000000000), .write = UINT64_C(819000000000), .shared_port = true};
+    EchPipelineProduct product = {.m = 4096,
+                                  .n = 4096,
+                                  .k = 4096,
+                                  .bits = 16,
+                                  .out_bits = 16,
+                                  .macs_per_second = 197e12 / 2,
+                                  .step_overhead = 330 * ECH_PS_PER_NS,
+                                  .read = UINT64_C(819000000000),
+                                  .write = UINT64_C(819000000000),
+                                  .shared_port = true};
     EchPipelineProduct best;
     EchPipelineResult result;
     size_t tried = ech_pipeline_search(&product, UINT64_C(16) << 20, 3, &best, &result);

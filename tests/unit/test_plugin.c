@@ -17,7 +17,8 @@ static char *build(const char *name, const char *source, const char *text)
     g_autofree char *written = g_strdup_printf("%s/%s.c", folder, name);
     if (text)
         ck_assert(g_file_set_contents(written, text, -1, NULL));
-    g_autofree char *command = g_strdup_printf("gcc -std=c99 -O2 -shared -fPIC -I '%s/models/alloc' -o '%s' '%s'", ECH_SOURCE_DIR, object, source ? source : written);
+    g_autofree char *command =
+        g_strdup_printf("gcc -std=c99 -O2 -shared -fPIC -I '%s/models/alloc' -o '%s' '%s'", ECH_SOURCE_DIR, object, source ? source : written);
     int status = 0;
     ck_assert(g_spawn_command_line_sync(command, NULL, NULL, &status, NULL));
     ck_assert_msg(status == 0, "%s", command);
@@ -77,17 +78,18 @@ static const struct {
 
 START_TEST(bad_plugins_are_reported)
 {
-    g_autofree char *text = g_strdup_printf("#include \"echelon_allocator.h\"\n"
-                                            "#include <unistd.h>\n"
-                                            "static int object;\n"
-                                            "static void *create(uint64_t c, const char *const *k, const char *const *v, uint32_t n, char *m, size_t s)\n"
-                                            "{ (void)c; (void)k; (void)v; (void)n; (void)m; (void)s; return &object; }\n"
-                                            "static int place(void *self, uint32_t id, uint64_t bytes, uint32_t stream, uint64_t *address, uint64_t *rounded)\n"
-                                            "{ (void)self; (void)stream; if (id == 0) { *address = 0; *rounded = bytes; return 0; } %s return 1; }\n"
-                                            "static void release(void *self, uint32_t id, uint64_t address) { (void)self; (void)id; (void)address; }\n"
-                                            "const echelon_allocator *echelon_allocator_get(uint32_t version)\n"
-                                            "{ static const echelon_allocator me = {ECHELON_ALLOCATOR_VERSION, \"bad\", create, place, release, 0, 0, 0}; (void)version; return &me; }\n",
-                                            bad[_i].statement);
+    g_autofree char *text = g_strdup_printf(
+        "#include \"echelon_allocator.h\"\n"
+        "#include <unistd.h>\n"
+        "static int object;\n"
+        "static void *create(uint64_t c, const char *const *k, const char *const *v, uint32_t n, char *m, size_t s)\n"
+        "{ (void)c; (void)k; (void)v; (void)n; (void)m; (void)s; return &object; }\n"
+        "static int place(void *self, uint32_t id, uint64_t bytes, uint32_t stream, uint64_t *address, uint64_t *rounded)\n"
+        "{ (void)self; (void)stream; if (id == 0) { *address = 0; *rounded = bytes; return 0; } %s return 1; }\n"
+        "static void release(void *self, uint32_t id, uint64_t address) { (void)self; (void)id; (void)address; }\n"
+        "const echelon_allocator *echelon_allocator_get(uint32_t version)\n"
+        "{ static const echelon_allocator me = {ECHELON_ALLOCATOR_VERSION, \"bad\", create, place, release, 0, 0, 0}; (void)version; return &me; }\n",
+        bad[_i].statement);
     g_autofree char *object = build(bad[_i].name, NULL, text);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchAllocator) allocator = open_plugin(object, "", &error);

@@ -10,11 +10,12 @@
 #include <string.h>
 
 /* 1 MAC a picosecond is 2 TFLOP/s; 128 x 128 x 128 blocks take 2,097,152 ps. 64 KiB at 65.536 GB/s take 1 us. */
-static const char device_text[] = "name: t\nfamily: tpu\ncompiler: v5e\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 16GiB, read: 65.536GB/s, write: 65.536GB/s}\n"
-                                  "  vector: {kind: vector, space: 1, capacity: 1MiB, kernel_reserved: 256KiB}\n"
-                                  "  host: {kind: host-pinned, space: 5, capacity: 64GiB}\n"
-                                  "units:\n  matrix: {rows: 128, columns: 128, clock: 1GHz, peaks: {bf16: 2TFLOP/s}}\n"
-                                  "runtime: {grid_step_ps: 100ns}\n";
+static const char device_text[] =
+    "name: t\nfamily: tpu\ncompiler: v5e\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 16GiB, read: 65.536GB/s, write: 65.536GB/s}\n"
+    "  vector: {kind: vector, space: 1, capacity: 1MiB, kernel_reserved: 256KiB}\n"
+    "  host: {kind: host-pinned, space: 5, capacity: 64GiB}\n"
+    "units:\n  matrix: {rows: 128, columns: 128, clock: 1GHz, peaks: {bf16: 2TFLOP/s}}\n"
+    "runtime: {grid_step_ps: 100ns}\n";
 
 static EchDevice *make_device(void)
 {
@@ -54,9 +55,9 @@ static const struct {
     uint64_t buffers;
     EchTime makespan;
 } schedules[] = {
-    {1, 5 * (1000000 + 2197152) + 500000},          /* nothing is fetched ahead */
-    {2, 1000000 + 5 * INT64_C(2197152) + 500000},   /* all but the first fetch under the product before */
-    {3, 1000000 + 5 * INT64_C(2197152) + 500000},   /* further ahead cannot help what is bound by its unit */
+    {1, 5 * (1000000 + 2197152) + 500000},        /* nothing is fetched ahead */
+    {2, 1000000 + 5 * INT64_C(2197152) + 500000}, /* all but the first fetch under the product before */
+    {3, 1000000 + 5 * INT64_C(2197152) + 500000}, /* further ahead cannot help what is bound by its unit */
 };
 
 START_TEST(test_schedule)
@@ -66,8 +67,8 @@ START_TEST(test_schedule)
     g_autofree char *spec = g_strdup_printf("m=128,n=128,k=640,block_m=128,block_n=128,block_k=128,buffers=%d", (int)schedules[_i].buffers);
     g_autoptr(EchTrace) trace = make(spec, device, diag);
     g_autoptr(EchRun) run = replay(trace, device);
-    ck_assert_msg(llabs(run->makespan - schedules[_i].makespan) <= 5, "%d buffers: %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, (int)schedules[_i].buffers, run->makespan,
-                  schedules[_i].makespan);
+    ck_assert_msg(llabs(run->makespan - schedules[_i].makespan) <= 5, "%d buffers: %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT,
+                  (int)schedules[_i].buffers, run->makespan, schedules[_i].makespan);
     for (size_t i = 0; i < run->n_memories; i++) {
         if (strcmp(run->memories[i].name, "hbm") == 0)
             ck_assert(run->memories[i].read == 5 * 65536 && run->memories[i].written == 32768);

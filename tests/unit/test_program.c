@@ -76,36 +76,36 @@ START_TEST(in_place_operations_take_their_operands_place)
 }
 END_TEST
 
-#define LOOP(config)                                                                                                                                  \
-    "HloModule loop, is_scheduled=true\n\n"                                                                                                           \
-    "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                      \
-    "  %t = (s32[], f32[256]{0}) parameter(0)\n"                                                                                                      \
-    "  %i = s32[] get-tuple-element(%t), index=0\n"                                                                                                   \
-    "  %n = s32[] constant(17)\n"                                                                                                                     \
-    "  ROOT %lt = pred[] compare(%i, %n), direction=LT\n"                                                                                             \
-    "}\n\n"                                                                                                                                           \
-    "%body (u: (s32[], f32[256])) -> (s32[], f32[256]) {\n"                                                                                           \
-    "  %u = (s32[], f32[256]{0}) parameter(0)\n"                                                                                                      \
-    "  %j = s32[] get-tuple-element(%u), index=0\n"                                                                                                   \
-    "  %x = f32[256]{0} get-tuple-element(%u), index=1\n"                                                                                             \
-    "  %two = s32[] constant(2)\n"                                                                                                                    \
-    "  %k = s32[] add(%j, %two)\n"                                                                                                                    \
-    "  %y = f32[256]{0} sort(%x), dimensions={0}, to_apply=%less\n"                                                                                   \
-    "  ROOT %v = (s32[], f32[256]{0}) tuple(%k, %y)\n"                                                                                                \
-    "}\n\n"                                                                                                                                           \
-    "%less (a: f32[], b: f32[]) -> pred[] {\n"                                                                                                        \
-    "  %a = f32[] parameter(0)\n"                                                                                                                     \
-    "  %b = f32[] parameter(1)\n"                                                                                                                     \
-    "  ROOT %l = pred[] compare(%a, %b), direction=LT\n"                                                                                              \
-    "}\n\n"                                                                                                                                           \
-    "ENTRY %main (p: f32[256], first: s32[]) -> f32[256] {\n"                                                                                         \
-    "  %p = f32[256]{0} parameter(0)\n"                                                                                                               \
-    "  %first = s32[] parameter(1)\n"                                                                                                                 \
-    "  %c = f32[256]{0} copy(%p)\n"                                                                                                                   \
-    "  %zero = s32[] constant(3)\n"                                                                                                                   \
-    "  %s = (s32[], f32[256]{0}) tuple(%zero, %c)\n"                                                                                                  \
-    "  %w = (s32[], f32[256]{0}) while(%s), condition=%cond, body=%body" config "\n"                                                                  \
-    "  ROOT %r = f32[256]{0} get-tuple-element(%w), index=1\n"                                                                                        \
+#define LOOP(config)                                                                                                                                           \
+    "HloModule loop, is_scheduled=true\n\n"                                                                                                                    \
+    "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                               \
+    "  %t = (s32[], f32[256]{0}) parameter(0)\n"                                                                                                               \
+    "  %i = s32[] get-tuple-element(%t), index=0\n"                                                                                                            \
+    "  %n = s32[] constant(17)\n"                                                                                                                              \
+    "  ROOT %lt = pred[] compare(%i, %n), direction=LT\n"                                                                                                      \
+    "}\n\n"                                                                                                                                                    \
+    "%body (u: (s32[], f32[256])) -> (s32[], f32[256]) {\n"                                                                                                    \
+    "  %u = (s32[], f32[256]{0}) parameter(0)\n"                                                                                                               \
+    "  %j = s32[] get-tuple-element(%u), index=0\n"                                                                                                            \
+    "  %x = f32[256]{0} get-tuple-element(%u), index=1\n"                                                                                                      \
+    "  %two = s32[] constant(2)\n"                                                                                                                             \
+    "  %k = s32[] add(%j, %two)\n"                                                                                                                             \
+    "  %y = f32[256]{0} sort(%x), dimensions={0}, to_apply=%less\n"                                                                                            \
+    "  ROOT %v = (s32[], f32[256]{0}) tuple(%k, %y)\n"                                                                                                         \
+    "}\n\n"                                                                                                                                                    \
+    "%less (a: f32[], b: f32[]) -> pred[] {\n"                                                                                                                 \
+    "  %a = f32[] parameter(0)\n"                                                                                                                              \
+    "  %b = f32[] parameter(1)\n"                                                                                                                              \
+    "  ROOT %l = pred[] compare(%a, %b), direction=LT\n"                                                                                                       \
+    "}\n\n"                                                                                                                                                    \
+    "ENTRY %main (p: f32[256], first: s32[]) -> f32[256] {\n"                                                                                                  \
+    "  %p = f32[256]{0} parameter(0)\n"                                                                                                                        \
+    "  %first = s32[] parameter(1)\n"                                                                                                                          \
+    "  %c = f32[256]{0} copy(%p)\n"                                                                                                                            \
+    "  %zero = s32[] constant(3)\n"                                                                                                                            \
+    "  %s = (s32[], f32[256]{0}) tuple(%zero, %c)\n"                                                                                                           \
+    "  %w = (s32[], f32[256]{0}) while(%s), condition=%cond, body=%body" config "\n"                                                                           \
+    "  ROOT %r = f32[256]{0} get-tuple-element(%w), index=1\n"                                                                                                 \
     "}\n"
 
 static EchId find(const EchProgram *program, const char *name)
@@ -230,7 +230,8 @@ START_TEST(hostile_programs_are_refused)
     static const char *const bad[] = {
         "HloModule m\n",
         "HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} add(%q, %q)\n}\n",
-        "HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[2]) -> f32[2] {\n  %p = f32[2]{0} parameter(0)\n  ROOT %c = f32[2]{0} call(%p), to_apply=%main\n}\n",
+        "HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[2]) -> f32[2] {\n  %p = f32[2]{0} parameter(0)\n  ROOT %c = f32[2]{0} call(%p), "
+        "to_apply=%main\n}\n",
         "HloModule m, is_scheduled=true\n\n%f (a: f32[2]) -> f32[2] {\n  ROOT %a = f32[2]{0} parameter(0)\n}\n\nENTRY %main (p: f32[2]) -> f32[2] {\n"
         "  %p = f32[2]{0} parameter(0)\n  %x = f32[2]{0} fusion(%p), kind=kLoop, calls=%f\n  ROOT %c = f32[2]{0} call(%x), to_apply=%f\n}\n",
     };
@@ -246,8 +247,13 @@ END_TEST
 /* Every captured program of ../shared: the compiler's figures from the text alone, and a run that never needs more than the compiler gave it. */
 START_TEST(captured_programs_from_their_text_alone)
 {
-    static const char *const names[] = {"tpu_aot/tutorial_activation_offload.v5e", "tpu_aot/host_copies.v6e", "tpu_aot/gpt_4x512_nothing.v5e", "tpu_aot/padding_int4.v3",
-                                        "gpu_aot/mlp10_act.h100.pipe", "gpu_aot/gpt6_offload.h100.on", "gpu_aot/adam4_offload.a100.on"};
+    static const char *const names[] = {"tpu_aot/tutorial_activation_offload.v5e",
+                                        "tpu_aot/host_copies.v6e",
+                                        "tpu_aot/gpt_4x512_nothing.v5e",
+                                        "tpu_aot/padding_int4.v3",
+                                        "gpu_aot/mlp10_act.h100.pipe",
+                                        "gpu_aot/gpt6_offload.h100.on",
+                                        "gpu_aot/adam4_offload.a100.on"};
     g_autofree char *root = g_build_filename(ECH_SHARED, "traces", NULL);
     if (!g_file_test(root, G_FILE_TEST_IS_DIR)) {
         g_print("skipped: %s is not there\n", root);
@@ -257,7 +263,8 @@ START_TEST(captured_programs_from_their_text_alone)
         g_autofree char *packed = g_strdup_printf("%s/%s.hlo.txt.gz", root, names[k]), *plain = g_strdup_printf("%s/%s.hlo.txt", root, names[k]);
         g_autofree char *about = g_strdup_printf("%s/%s.json", root, names[k]);
         const char *chip = strrchr(names[k], '.') + 1;
-        g_autofree char *device = g_str_has_prefix(names[k], "tpu") ? g_strdup_printf("tpu-%s", chip) : g_strdup(strstr(names[k], "a100") ? "a100-80" : "h100-sxm");
+        g_autofree char *device =
+            g_str_has_prefix(names[k], "tpu") ? g_strdup_printf("tpu-%s", chip) : g_strdup(strstr(names[k], "a100") ? "a100-80" : "h100-sxm");
         EchImportOptions options = {.device = device, .ignore_beside = true};
         GError *error = NULL;
         g_autoptr(EchImport) import = ech_import_file(g_file_test(packed, G_FILE_TEST_EXISTS) ? packed : plain, NULL, &options, &error);
@@ -270,11 +277,12 @@ START_TEST(captured_programs_from_their_text_alone)
         const struct {
             const char *name;
             EchBytes ours;
-        } figures[] = {{"argument_size_in_bytes", m.argument}, {"output_size_in_bytes", m.output}, {"temp_size_in_bytes", m.temp},
-                       {"alias_size_in_bytes", m.alias}, {"host_temp_size_in_bytes", m.host_temp}, {"peak_memory_in_bytes", m.peak}};
+        } figures[] = {{"argument_size_in_bytes", m.argument}, {"output_size_in_bytes", m.output},       {"temp_size_in_bytes", m.temp},
+                       {"alias_size_in_bytes", m.alias},       {"host_temp_size_in_bytes", m.host_temp}, {"peak_memory_in_bytes", m.peak}};
         for (size_t f = 0; f < G_N_ELEMENTS(figures); f++)
-            ck_assert_msg(json_object_get_int_member(said, figures[f].name) == (gint64)figures[f].ours, "%s: %s is %" G_GINT64_FORMAT ", echelon says %" G_GUINT64_FORMAT,
-                          names[k], figures[f].name, json_object_get_int_member(said, figures[f].name), figures[f].ours);
+            ck_assert_msg(json_object_get_int_member(said, figures[f].name) == (gint64)figures[f].ours,
+                          "%s: %s is %" G_GINT64_FORMAT ", echelon says %" G_GUINT64_FORMAT, names[k], figures[f].name,
+                          json_object_get_int_member(said, figures[f].name), figures[f].ours);
         g_autoptr(EchTrace) trace = lower(import->program);
         EchBytes given = m.argument + m.output - m.alias + m.constant + m.temp + 16384, live = peak_of(trace, "hbm");
         ck_assert_msg(live <= given, "%s: %" G_GUINT64_FORMAT " bytes live of %" G_GUINT64_FORMAT " assigned", names[k], live, given);

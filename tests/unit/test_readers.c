@@ -174,10 +174,12 @@ END_TEST
 /* A memory snapshot of the same run in place of a profile's own allocator events, on the profile's clock. */
 START_TEST(snapshot_beside_a_profile)
 {
-    static const char json[] = "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 1700000000000000000, \"traceEvents\": ["
-                               "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"early\",\"pid\":0,\"tid\":7,\"ts\":2.500,\"dur\":1.000,\"args\":{\"device\":0,\"stream\":7}},"
-                               "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"late\",\"pid\":0,\"tid\":7,\"ts\":6.500,\"dur\":1.000,\"args\":{\"device\":0,\"stream\":7}},"
-                               "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":1.000,\"args\":{\"Bytes\":512,\"Addr\":4096,\"Device Id\":0,\"Device Type\":1}}]}";
+    static const char json[] =
+        "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 1700000000000000000, \"traceEvents\": ["
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"early\",\"pid\":0,\"tid\":7,\"ts\":2.500,\"dur\":1.000,\"args\":{\"device\":0,\"stream\":7}},"
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"late\",\"pid\":0,\"tid\":7,\"ts\":6.500,\"dur\":1.000,\"args\":{\"device\":0,\"stream\":7}},"
+        "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":1.000,\"args\":{\"Bytes\":512,\"Addr\":4096,"
+        "\"Device Id\":0,\"Device Type\":1}}]}";
     g_autofree char *beside = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_snapshot/small.4.pickle", NULL);
     EchImportOptions options = {.loop_trips = 1, .beside = beside};
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
@@ -279,7 +281,8 @@ END_TEST
 /* Cut anywhere and with any bit changed: a trace or an error of ours that begins with the file's name, quickly. */
 START_TEST(damage)
 {
-    static const char *const files[] = {"scalesim/conv.csv", "memory_timeline/small.json", "memory_profile/small.pb", "memory_profile/small.prof.gz", "memory_usage_report/new.txt", "memory_usage_report/old.txt"};
+    static const char *const files[] = {"scalesim/conv.csv",           "memory_timeline/small.json", "memory_profile/small.pb", "memory_profile/small.prof.gz",
+                                        "memory_usage_report/new.txt", "memory_usage_report/old.txt"};
     static const char *const formats[] = {"scalesim", "memory_timeline", "memory_profile", "memory_profile", "memory_usage_report", "memory_usage_report"};
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
     g_autofree char *data = NULL;
@@ -293,7 +296,8 @@ START_TEST(damage)
             g_autoptr(GError) error = NULL;
             g_autoptr(EchImport) import = ech_import_source(source, formats[_i], NULL, &error);
             ck_assert((import == NULL) == (error != NULL));
-            ck_assert_msg(!error || error->domain != ECH_ERROR || error->code != ECH_ERROR_PARSE || g_str_has_prefix(error->message, "damaged:"), "%s", error ? error->message : "");
+            ck_assert_msg(!error || error->domain != ECH_ERROR || error->code != ECH_ERROR_PARSE || g_str_has_prefix(error->message, "damaged:"), "%s",
+                          error ? error->message : "");
         }
     }
 }
@@ -369,7 +373,18 @@ static void walk(const char *folder, const char *const *kinds)
 
 START_TEST(own_file_loses_nothing)
 {
-    static const char *const corpora[] = {"kineto", "memory_snapshot", "memory_profile", "memory_timeline", "memory_usage_report", "minimalloc", "nsys", "scalesim", "xplane", "xplane_json", "cupti", NULL};
+    static const char *const corpora[] = {"kineto",
+                                          "memory_snapshot",
+                                          "memory_profile",
+                                          "memory_timeline",
+                                          "memory_usage_report",
+                                          "minimalloc",
+                                          "nsys",
+                                          "scalesim",
+                                          "xplane",
+                                          "xplane_json",
+                                          "cupti",
+                                          NULL};
     static const char *const traces[] = {"kineto", "memory_snapshot", "minimalloc", "nsys_sqlite", "scalesim", "xplane", NULL};
     walk(ECH_SOURCE_DIR "/tests/fuzz/corpus", corpora);
     if (!g_file_test(ECH_SHARED "/traces", G_FILE_TEST_IS_DIR))

@@ -25,11 +25,21 @@ static EchDevice *make_device(EchRate both_ways)
     device->cores = 1;
     device->n_memories = 2;
     device->memories = g_new0(EchMemory, 2);
-    device->memories[0] = (EchMemory){.name = g_strdup("hbm"), .kind = ECH_MEM_HBM, .capacity = 100 * MB, .available = 100 * MB, .read = 1000 * GB, .write = 1000 * GB, .both = 1000 * GB};
+    device->memories[0] = (EchMemory){
+        .name = g_strdup("hbm"), .kind = ECH_MEM_HBM, .capacity = 100 * MB, .available = 100 * MB, .read = 1000 * GB, .write = 1000 * GB, .both = 1000 * GB};
     device->memories[1] = (EchMemory){.name = g_strdup("host"), .kind = ECH_MEM_HOST_PINNED, .space = 5, .capacity = 1000 * GB, .available = 1000 * GB};
     device->n_links = 1;
     device->links = g_new0(EchLink, 1);
-    device->links[0] = (EchLink){.name = g_strdup("host"), .from = 1, .to = 0, .nominal = 100 * GB, .to_device = 100 * GB, .from_device = 100 * GB, .both_ways = both_ways, .engines_to = 1, .engines_from = 1, .ports = 1};
+    device->links[0] = (EchLink){.name = g_strdup("host"),
+                                 .from = 1,
+                                 .to = 0,
+                                 .nominal = 100 * GB,
+                                 .to_device = 100 * GB,
+                                 .from_device = 100 * GB,
+                                 .both_ways = both_ways,
+                                 .engines_to = 1,
+                                 .engines_from = 1,
+                                 .ports = 1};
     device->n_units = 1;
     device->units = g_new0(EchUnit, 1);
     device->units[0] = (EchUnit){.name = g_strdup("matrix"), .kind = ECH_UNIT_MATRIX, .count = 1, .n_peaks = 1, .peaks = g_new0(EchPeak, 1)};
@@ -447,7 +457,8 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
-/* A recording in which the host was late twice: once before a kernel, once before a copy that waits for it. With gaps kept the replay takes what was recorded. */
+/* A recording in which the host was late twice: once before a kernel, once before a copy that waits for it. With gaps kept the replay takes what was recorded.
+ */
 START_TEST(recorded_gaps_are_kept_on_request)
 {
     EchEngine engine = engines[_i];
@@ -600,7 +611,8 @@ static EchTrace *random_trace(guint32 seed)
             id = add_copy(&m, queue, m.hbm, m.host, (EchBytes)g_rand_int_range(rand, 1, 3000000));
         } else {
             id = add_kernel(&m, queue, (uint64_t)g_rand_int_range(rand, 1, 30000000));
-            ech_trace_builder_use(m.b, buffers[g_rand_int_range(rand, 0, 6)], kind == 2 ? ECH_READ : ECH_WRITE, (EchBytes)g_rand_int_range(rand, 1, 30000000), ECH_PATTERN_STREAM, ECH_KNOWN);
+            ech_trace_builder_use(m.b, buffers[g_rand_int_range(rand, 0, 6)], kind == 2 ? ECH_READ : ECH_WRITE, (EchBytes)g_rand_int_range(rand, 1, 30000000),
+                                  ECH_PATTERN_STREAM, ECH_KNOWN);
         }
         bool body = i < loop_end;
         uint32_t first = body ? loop + 1 : 0;
@@ -634,16 +646,16 @@ START_TEST(random_traces_agree)
     EchReplayOptions whole = default_options(ECH_ENGINE_NATIVE);
     whole.skip_steady = 0;
     g_autoptr(EchRun) slow = replay(trace, device, whole);
-    ck_assert_msg(llabs(native->makespan - slow->makespan) <= 1 + (EchTime)slow->ops / 1000, "seed %u: %" G_GINT64_FORMAT " with skipping, %" G_GINT64_FORMAT " without", seed,
-                  native->makespan, slow->makespan);
+    ck_assert_msg(llabs(native->makespan - slow->makespan) <= 1 + (EchTime)slow->ops / 1000,
+                  "seed %u: %" G_GINT64_FORMAT " with skipping, %" G_GINT64_FORMAT " without", seed, native->makespan, slow->makespan);
     ck_assert_uint_eq(native->ops, slow->ops);
     if (!have(ECH_ENGINE_SIMGRID))
         return;
     EchReplayOptions options = default_options(ECH_ENGINE_SIMGRID);
     options.skip_steady = 0;
     g_autoptr(EchRun) reference = replay(trace, device, options);
-    ck_assert_msg(llabs(slow->makespan - reference->makespan) <= 2 + reference->makespan / 1000000000, "seed %u: native %" G_GINT64_FORMAT ", simgrid %" G_GINT64_FORMAT, seed,
-                  slow->makespan, reference->makespan);
+    ck_assert_msg(llabs(slow->makespan - reference->makespan) <= 2 + reference->makespan / 1000000000,
+                  "seed %u: native %" G_GINT64_FORMAT ", simgrid %" G_GINT64_FORMAT, seed, slow->makespan, reference->makespan);
 }
 END_TEST
 

@@ -6,8 +6,19 @@
 
 static EchPipelineProduct product_of(uint64_t size, uint64_t block, uint32_t buffers)
 {
-    return (EchPipelineProduct){.m = size, .n = size, .k = size, .bits = 16, .out_bits = 16, .bm = block, .bn = block, .bk = block, .buffers = buffers, .macs_per_second = 98.5e12,
-                                .read = UINT64_C(737000000000), .write = UINT64_C(737000000000), .shared_port = true};
+    return (EchPipelineProduct){.m = size,
+                                .n = size,
+                                .k = size,
+                                .bits = 16,
+                                .out_bits = 16,
+                                .bm = block,
+                                .bn = block,
+                                .bk = block,
+                                .buffers = buffers,
+                                .macs_per_second = 98.5e12,
+                                .read = UINT64_C(737000000000),
+                                .write = UINT64_C(737000000000),
+                                .shared_port = true};
 }
 
 static EchStalls stalls_of(const EchPipelineProduct *product, EchTime *ret_total)

@@ -59,7 +59,8 @@ START_TEST(streams)
     g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
     ck_assert_ptr_nonnull(trace);
     g_autoptr(EchTransfers) t = ech_transfers_new(trace);
-    const EchTransferRow *alone = row_of(t, trace, "in", ECH_OVERLAP_ALONE), *against = row_of(t, trace, "in", ECH_OVERLAP_AGAINST), *partly = row_of(t, trace, "in", ECH_OVERLAP_PARTLY);
+    const EchTransferRow *alone = row_of(t, trace, "in", ECH_OVERLAP_ALONE), *against = row_of(t, trace, "in", ECH_OVERLAP_AGAINST),
+                         *partly = row_of(t, trace, "in", ECH_OVERLAP_PARTLY);
     ck_assert_uint_eq(alone->count, 4);
     ck_assert_int_eq(alone->in_flight, 11 * ECH_PS_PER_US);
     ck_assert_uint_eq(alone->n_devices, 2);
@@ -76,7 +77,8 @@ END_TEST
 START_TEST(engines)
 {
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
-    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0), out = ech_trace_builder_queue(b, "out", ECH_QUEUE_COPY, 0);
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0),
+          out = ech_trace_builder_queue(b, "out", ECH_QUEUE_COPY, 0);
     for (int i = 0; i < N; i++) {
         EchTime ms = ECH_PS_PER_MS, zero = i * 1000 * ms;
         EchId first = add_copy(b, "first", in, "host", "hbm", zero, 100 * ms + i);
@@ -89,7 +91,8 @@ START_TEST(engines)
     g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
     ck_assert_ptr_nonnull(trace);
     g_autoptr(EchTransfers) t = ech_transfers_new(trace);
-    const EchTransferRow *first = row_of(t, trace, "first", ECH_OVERLAP_ALONE), *second = row_of(t, trace, "second", ECH_OVERLAP_AGAINST), *back = row_of(t, trace, "back", ECH_OVERLAP_UNTIMED);
+    const EchTransferRow *first = row_of(t, trace, "first", ECH_OVERLAP_ALONE), *second = row_of(t, trace, "second", ECH_OVERLAP_AGAINST),
+                         *back = row_of(t, trace, "back", ECH_OVERLAP_UNTIMED);
     ck_assert_uint_eq(t->n, 3);
     ck_assert_int_eq(first->waited, 100 * ECH_PS_PER_MS + 1);
     ck_assert_int_eq(second->waited, 111 * ECH_PS_PER_MS);
@@ -113,7 +116,10 @@ START_TEST(the_v6e_profile)
         const char *name;
         EchOverlap overlap;
         EchTime us; /* of device 0 */
-    } rows[] = {{"copy-start", ECH_OVERLAP_ALONE, 189170}, {"copy-start.2", ECH_OVERLAP_AGAINST, 194110}, {"copy-start.4", ECH_OVERLAP_AGAINST, 194440}, {"copy-start.5", ECH_OVERLAP_ALONE, 182360}};
+    } rows[] = {{"copy-start", ECH_OVERLAP_ALONE, 189170},
+                {"copy-start.2", ECH_OVERLAP_AGAINST, 194110},
+                {"copy-start.4", ECH_OVERLAP_AGAINST, 194440},
+                {"copy-start.5", ECH_OVERLAP_ALONE, 182360}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         const EchTransferRow *row = row_of(t, import->trace, rows[i].name, rows[i].overlap);
         ck_assert_uint_eq(row->n_devices, 4);

@@ -64,7 +64,8 @@ START_TEST(a_replay_validates_itself)
     ck_assert_uint_eq(validation->n_gaps, 0);
     for (size_t i = 0; i < validation->n_pairs; i++) {
         const EchValidatePair *pair = &validation->pairs[i];
-        ck_assert_msg(llabs(pair->measured - pair->predicted) <= 2, "%s: %" G_GINT64_FORMAT " against %" G_GINT64_FORMAT, pair->name, pair->measured, pair->predicted);
+        ck_assert_msg(llabs(pair->measured - pair->predicted) <= 2, "%s: %" G_GINT64_FORMAT " against %" G_GINT64_FORMAT, pair->name, pair->measured,
+                      pair->predicted);
     }
     ck_assert_int_eq(validation->makespan_measured, validation->makespan_predicted);
     ck_assert(ech_validation_mape(validation, "copy") < 1e-9 && ech_validation_mape(validation, "kernel") < 1e-9);
@@ -98,7 +99,8 @@ END_TEST
 START_TEST(devices_are_apart)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
-    EchId host = ech_trace_builder_memory(builder, "host"), memories[2] = {ech_trace_builder_memory(builder, "hbm"), ech_trace_builder_memory(builder, "hbm:1")};
+    EchId host = ech_trace_builder_memory(builder, "host"),
+          memories[2] = {ech_trace_builder_memory(builder, "hbm"), ech_trace_builder_memory(builder, "hbm:1")};
     EchId name = ech_trace_builder_string(builder, "c", -1);
     for (uint32_t d = 0; d < 2; d++) {
         EchId queue = ech_trace_builder_queue(builder, "dma", ECH_QUEUE_COPY, d), core = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, d);
@@ -169,9 +171,11 @@ END_TEST
 /* On a device with pageable memory, copies that were recorded as pageable take its link. */
 START_TEST(pageable_copies)
 {
-    static const char text[] = "name: p\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 64MB, read: 1TB/s, write: 1TB/s}\n  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
+    static const char text[] = "name: p\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 64MB, read: 1TB/s, write: 1TB/s}\n  host: {kind: "
+                               "host-pinned, space: 5, capacity: 64GB}\n"
                                "  pages: {kind: host-pageable, capacity: 64GB}\nlinks:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s}\n"
-                               "  pages: {from: pages, to: hbm, to_device: 2GB/s, from_device: 1GB/s}\nunits:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
+                               "  pages: {from: pages, to: hbm, to_device: 2GB/s, from_device: 1GB/s}\nunits:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n  "
+                               "vector: {peaks: {f32: 10GFLOP/s}}\n";
     g_autoptr(GError) error = NULL;
     g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "device", &error);
     g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
@@ -180,9 +184,12 @@ START_TEST(pageable_copies)
         const char *name;
         bool out;
         EchTime predicted;
-    } rows[] = {{"Memcpy HtoD (Pinned -> Device)", false, ECH_PS_PER_MS}, {"Memcpy HtoD (Pageable -> Device)", false, 5 * ECH_PS_PER_MS}, {"Memcpy DtoH (Device -> Pageable)", true, 10 * ECH_PS_PER_MS}};
+    } rows[] = {{"Memcpy HtoD (Pinned -> Device)", false, ECH_PS_PER_MS},
+                {"Memcpy HtoD (Pageable -> Device)", false, 5 * ECH_PS_PER_MS},
+                {"Memcpy DtoH (Device -> Pageable)", true, 10 * ECH_PS_PER_MS}};
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
-    EchId host = ech_trace_builder_memory(builder, "host"), hbm = ech_trace_builder_memory(builder, "hbm"), queue = ech_trace_builder_queue(builder, "s", ECH_QUEUE_COPY, 0);
+    EchId host = ech_trace_builder_memory(builder, "host"), hbm = ech_trace_builder_memory(builder, "hbm"),
+          queue = ech_trace_builder_queue(builder, "s", ECH_QUEUE_COPY, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         EchOp op = ech_op_init(ECH_OP_COPY);
         op.name = ech_trace_builder_string(builder, rows[i].name, -1);

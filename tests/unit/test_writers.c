@@ -67,8 +67,8 @@ static char *text_of(Span bytes)
 typedef struct {
     uint64_t uuid, parent;
     bool process, counter;
-    int64_t last;    /* time of the last event */
-    bool open;       /* a slice has begun */
+    int64_t last; /* time of the last event */
+    bool open;    /* a slice has begun */
 } Track;
 
 typedef struct {
@@ -117,7 +117,10 @@ static void read_descriptor(Perfetto *p, Span span)
     while (next(&span, &field)) {
         switch (field.number) {
         case 1: track.uuid = field.value; break;
-        case 2: named = true; g_free(text_of(field.bytes)); break;
+        case 2:
+            named = true;
+            g_free(text_of(field.bytes));
+            break;
         case 3: track.process = named = true; break;
         case 5: track.parent = field.value; break;
         case 8: track.counter = true; break;
@@ -164,10 +167,16 @@ static void read_event(Perfetto *p, Span span, int64_t time)
             ck_assert_msg(g_hash_table_contains(p->names, GSIZE_TO_POINTER(field.value)), "name %zu is not interned", (size_t)field.value);
             break;
         case 11: track_id = field.value; break;
-        case 23: named = true; g_free(text_of(field.bytes)); break;
+        case 23:
+            named = true;
+            g_free(text_of(field.bytes));
+            break;
         case 30: counted = true; break;
         case 47:
-        case 48: ck_assert_uint_eq(field.type, 1); g_array_append_val(flows, field); break;
+        case 48:
+            ck_assert_uint_eq(field.type, 1);
+            g_array_append_val(flows, field);
+            break;
         default: ck_abort_msg("event field %u", field.number);
         }
     }
@@ -409,7 +418,8 @@ static Span span_of(GBytes *bytes)
 }
 
 /* Captures of every kind that have recorded times, with names that are odd, overlaps and gaps. */
-static const char *const captures[] = {"tests/golden/data/recorded.ech", "tests/fuzz/corpus/chakra/gpu.et", "tests/fuzz/corpus/xplane/tpu.pb", "tests/fuzz/corpus/xplane/gpu.pb"};
+static const char *const captures[] = {"tests/golden/data/recorded.ech", "tests/fuzz/corpus/chakra/gpu.et", "tests/fuzz/corpus/xplane/tpu.pb",
+                                       "tests/fuzz/corpus/xplane/gpu.pb"};
 
 START_TEST(recorded_timelines)
 {
@@ -623,8 +633,18 @@ START_TEST(endings_choose)
 {
     static const struct {
         const char *path, *writer;
-    } rows[] = {{"x.ech", "ech"}, {"a.b/x.ech.gz", "ech"}, {"x.json", "chrome"}, {"x.json.gz", "chrome"}, {"x.pftrace", "perfetto"}, {"x.perfetto-trace", "perfetto"},
-                {"x.pb.gz", "pprof"}, {"x.csv", "minimalloc"}, {"x.0.et", "chakra"}, {"x", NULL}, {"x.gz", NULL}, {"x.txt", NULL}};
+    } rows[] = {{"x.ech", "ech"},
+                {"a.b/x.ech.gz", "ech"},
+                {"x.json", "chrome"},
+                {"x.json.gz", "chrome"},
+                {"x.pftrace", "perfetto"},
+                {"x.perfetto-trace", "perfetto"},
+                {"x.pb.gz", "pprof"},
+                {"x.csv", "minimalloc"},
+                {"x.0.et", "chakra"},
+                {"x", NULL},
+                {"x.gz", NULL},
+                {"x.txt", NULL}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(GError) error = NULL;
         const EchTraceWriter *writer = ech_trace_writer_find(NULL, rows[i].path, &error);

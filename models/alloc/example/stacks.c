@@ -18,9 +18,9 @@ typedef struct {
 
 typedef struct {
     uint64_t capacity, top;
-    unsigned smallest;      /* log2 of the smallest block */
-    Stack stacks[64];       /* free blocks by log2 of their bytes */
-    unsigned char *orders;  /* by id */
+    unsigned smallest;     /* log2 of the smallest block */
+    Stack stacks[64];      /* free blocks by log2 of their bytes */
+    unsigned char *orders; /* by id */
     size_t n_orders;
 } Allocator;
 

@@ -53,7 +53,7 @@ typedef struct Task {
     Kind kind;
     double fixed, amount, rate; /* Nanoseconds that pass first; then units, at most so many a nanosecond */
     Mark *mark;
-    const void *pointer; /* RELEASE */
+    const void *pointer;              /* RELEASE */
     struct EchCuStreamOpaque *stream; /* Where it was captured */
     long order;
     int running;
@@ -122,18 +122,18 @@ static int failing(void)
     return fail && strtol(fail, NULL, 10) == calls;
 }
 
-#define ENTER()                                                                                                                                      \
-    do {                                                                                                                                             \
-        if (failing())                                                                                                                               \
-            return LAUNCH_FAILED;                                                                                                                    \
-        if (!ready)                                                                                                                                  \
-            return NOT_INITIALIZED;                                                                                                                  \
+#define ENTER()                                                                                                                                                \
+    do {                                                                                                                                                       \
+        if (failing())                                                                                                                                         \
+            return LAUNCH_FAILED;                                                                                                                              \
+        if (!ready)                                                                                                                                            \
+            return NOT_INITIALIZED;                                                                                                                            \
     } while (0)
-#define ENTER_CONTEXT()                                                                                                                              \
-    do {                                                                                                                                             \
-        ENTER();                                                                                                                                     \
-        if (!current)                                                                                                                                \
-            return INVALID_CONTEXT;                                                                                                                  \
+#define ENTER_CONTEXT()                                                                                                                                        \
+    do {                                                                                                                                                       \
+        ENTER();                                                                                                                                               \
+        if (!current)                                                                                                                                          \
+            return INVALID_CONTEXT;                                                                                                                            \
     } while (0)
 
 static Block *block_at(const void *pointer, size_t bytes)
@@ -922,18 +922,21 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
     return INVALID_VALUE;
 }
 
-EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
-                           unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra)
+EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                                  unsigned block_z, unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra)
 {
     ENTER_CONTEXT();
-    if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes || extra)
+    if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes ||
+        extra)
         return INVALID_VALUE;
     return run_kernel(function->name, parameters, stream, grid_x * block_x);
 }
 
 EXPORT EchCuResult cuGetErrorName(EchCuResult result, const char **ret)
 {
-    *ret = result == ECH_CU_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : result == LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
+    *ret = result == ECH_CU_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+           : result == LAUNCH_FAILED            ? "CUDA_ERROR_LAUNCH_FAILED"
+                                                : "CUDA_ERROR_INVALID_VALUE";
     return 0;
 }
 
@@ -1028,9 +1031,9 @@ EXPORT int cublasSetWorkspace_v2(EchCuBlasHandle handle, void *workspace, size_t
     return (void *)handle == &pool && block_at(workspace, bytes) ? 0 : INVALID_VALUE;
 }
 
-EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,
-                                      long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc,
-                                      long long stride_c, int batch, int compute, int algorithm)
+EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a,
+                                      int type_a, int lda, long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta,
+                                      void *c, int type_c, int ldc, long long stride_c, int batch, int compute, int algorithm)
 {
     ENTER_CONTEXT();
     size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;

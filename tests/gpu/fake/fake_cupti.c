@@ -75,11 +75,14 @@ CuptiResult cuptiActivityFlushAll(uint32_t flags)
     if (!buffer || flags != 1)
         return 1;
     uint8_t *at = buffer;
-    MemoryRecord memory = {.kind = RECORD_MEMORY2, .operation = 1, .memory_kind = 3, .address = 0x7f0000000000, .bytes = 1 << 21, .timestamp = 1500, .stream = 7};
+    MemoryRecord memory = {
+        .kind = RECORD_MEMORY2, .operation = 1, .memory_kind = 3, .address = 0x7f0000000000, .bytes = 1 << 21, .timestamp = 1500, .stream = 7};
     at = put(at, &memory, sizeof memory);
-    MemcpyRecord copy = {.kind = RECORD_MEMCPY, .copy_kind = 1, .source_kind = 2, .target_kind = 3, .flags = 1, .bytes = 4096, .start = 2000, .end = 2600, .stream = 7};
+    MemcpyRecord copy = {
+        .kind = RECORD_MEMCPY, .copy_kind = 1, .source_kind = 2, .target_kind = 3, .flags = 1, .bytes = 4096, .start = 2000, .end = 2600, .stream = 7};
     at = put(at, &copy, sizeof copy);
-    KernelRecord kernel = {.kind = RECORD_CONCURRENT_KERNEL, .start = 3000, .end = 4500, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}, .name = "add(float \"x\")"};
+    KernelRecord kernel = {
+        .kind = RECORD_CONCURRENT_KERNEL, .start = 3000, .end = 4500, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}, .name = "add(float \"x\")"};
     at = put(at, &kernel, sizeof kernel);
     MarkerRecord begin = {.kind = RECORD_MARKER, .flags = 2, .timestamp = 1200, .id = 5, .name = "step"};
     at = put(at, &begin, sizeof begin);
