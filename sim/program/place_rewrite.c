@@ -514,6 +514,17 @@ static void plan(Apply *a)
         /* The second stay of a cross-program prefetch fetches for the next run: nothing here reads it. */
         uint32_t until = (uint32_t)MIN(stay->copy_before, (int64_t)m->n_steps);
         uint32_t home = until < m->n_steps ? m->steps[until].computation : a->writer.p->entry;
+        /* An eviction that ends inside a loop is over before the loop: only there is the array at hand. */
+        uint32_t origin = k != ECH_PLACE_NONE ? m->steps[m->positions[k].step].computation : home;
+        if (!stay->fast && origin != home) {
+            uint32_t outside = until;
+            while (outside < m->n_steps && m->steps[outside].computation != origin)
+                outside++;
+            if (outside < m->n_steps || origin == a->writer.p->entry) {
+                until = outside;
+                home = origin;
+            }
+        }
         for (uint32_t part = 0; part < MAX(stay->n_slices, 1); part++) {
             int64_t after = stay->n_slices > 0 ? (int64_t)(int32_t)a->r->slices[stay->first_slice + part].after : stay->copy_after;
             Start start = {s, part};
