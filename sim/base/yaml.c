@@ -296,6 +296,32 @@ static bool take_event(Reader *reader, struct fy_event *event, GPtrArray *open, 
     return true;
 }
 
+/* What YAML forbids and libfyaml 0.7 does not come back from: text that is no UTF-8, control characters, odd directives. Ours need no directive. */
+static bool check_text(const char *data, size_t n, const char *where, GError **error)
+{
+    uint32_t line = 1, column = 1;
+    bool content = false;
+    for (size_t at = 0; at < n;) {
+        gunichar c = g_utf8_get_char_validated(data + at, (gssize)(n - at));
+        const char *wrong = NULL;
+        if (c == (gunichar)-1 || c == (gunichar)-2)
+            wrong = "is not UTF-8";
+        else if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f)
+            wrong = "is a control character";
+        else if (c == '%' && column == 1 && !content)
+            wrong = "begins a YAML directive; none is taken";
+        if (wrong) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%u:%u: byte 0x%02x %s", where, line, column, (unsigned char)data[at], wrong);
+            return false;
+        }
+        content = content || (c != '\n' && c != '\r' && c != ' ' && c != '\t' && c != '#' && c != 0xfeff && column == 1);
+        column = c == '\n' ? 1 : column + 1;
+        line += c == '\n';
+        at += (size_t)(g_utf8_next_char(data + at) - (data + at));
+    }
+    return true;
+}
+
 EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GError **error)
 {
     Reader reader = {.where = where};
@@ -303,6 +329,8 @@ EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GErro
         reader_error(&reader, NULL, error, "is larger than 1 MiB; a configuration is smaller than that");
         return NULL;
     }
+    if (!check_text(data, n, where, error))
+        return NULL;
     struct fy_diag_cfg diag_cfg;
     fy_diag_cfg_default(&diag_cfg);
     diag_cfg.fp = NULL;

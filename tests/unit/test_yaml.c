@@ -1,0 +1,52 @@
+/* YAML: what is refused, with its place, before the library sees it. */
+#include "sim/base/yaml.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+START_TEST(odd_text_is_refused_with_its_place)
+{
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"%m\xff\xff\x01", "t:1:1: byte 0x25 begins a YAML directive; none is taken"},
+        {"# c\n%YAML 1.2\n---\na: 1\n", "t:2:1: byte 0x25 begins a YAML directive; none is taken"},
+        {"a: 1\nb: x\xff\n", "t:2:5: byte 0xff is not UTF-8"},
+        {"a: \x01\n", "t:1:4: byte 0x01 is a control character"},
+        {"", "t: is empty; expected keys and values"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchYamlNode) root = ech_yaml_parse(bad[i].text, strlen(bad[i].text), "t", &error);
+        ck_assert_ptr_null(root);
+        ck_assert_str_eq(error->message, bad[i].message);
+    }
+}
+END_TEST
+
+START_TEST(usual_text_is_taken)
+{
+    static const char *const good[] = {"a: 1\n", "---\na: 1\n", "# 100 %\na: 50%\n", "a: \"\xc3\xa9\"\n", "a:\n- b\n- c\n"};
+    for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchYamlNode) root = ech_yaml_parse(good[i], strlen(good[i]), "t", &error);
+        ck_assert_msg(root != NULL, "%s", error ? error->message : "");
+        ck_assert_ptr_nonnull(ech_yaml_get(root, "a"));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("yaml");
+    TCase *tests = tcase_create("yaml");
+    tcase_add_test(tests, odd_text_is_refused_with_its_place);
+    tcase_add_test(tests, usual_text_is_taken);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
