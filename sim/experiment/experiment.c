@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#pragma weak ech_program_assign
-
 enum { MAX_CASES = 10000 };
 
 /* An import that is shared by the cases that read the same file the same way. */
@@ -711,11 +709,10 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
             !ech_program_set_chip(program, (*reference)->name, error))
             return NULL;
         const EchMemory *hbm = ech_device_memory(*reference, "hbm");
-        EchProgramAssignment *made = !ech_program_assign ? NULL : ech_program_assign(program, hbm ? hbm->assignment_limit : 0, diag, error);
-        if (!made && ech_program_assign)
+        EchProgramAssignment *made = ech_program_assign(program, hbm ? hbm->assignment_limit : 0, diag, error);
+        if (!made)
             return NULL;
-        if (made)
-            ech_program_set_assignment(program, made, "made by echelon");
+        ech_program_set_assignment(program, made, "made by echelon");
     }
     EchLowerOptions options = {.loop_trips = trips, .price_on = model ? device : NULL, .price_by_model = by_model};
     EchTrace *trace = ech_program_lower(program, *reference, &options, diag, error);

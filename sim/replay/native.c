@@ -653,7 +653,6 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
             first = end;
             who = nearest;
             best_slot = nearest_slot;
-            any = true;
         }
     }
     if (first < e->now)

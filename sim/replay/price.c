@@ -324,14 +324,13 @@ static EchTime launch_time(const Pricer *pricer, const EchDevice *device)
 }
 
 /* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */
-static void spread_known(EchPrice *price, Row *row, const Row *reference_row, double reference_roofline, EchTime time)
+static void spread_known(EchPrice *price, Row *row, double reference_roofline, EchTime time)
 {
     if (!(reference_roofline > 0) || row->n_used == 0) {
         price->fixed = time;
         row_clear(row);
         return;
     }
-    (void)reference_row;
     double rest = (double)time - reference_roofline;
     double fixed = rest > 0 ? MIN(rest, (double)FIXED_SHARE_MAX) : 0;
     price->fixed = (EchTime)fixed;
@@ -376,7 +375,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     }
     EchTime launch = launch_time(pricer, map->device);
     if (source == ECH_PRICE_ESTIMATE) {
-        spread_known(price, row, scratch, base, op->estimate);
+        spread_known(price, row, base, op->estimate);
         price->fixed = ech_time_add(price->fixed, launch);
         if (op->estimate_origin == ECH_INFERRED)
             source = ECH_PRICE_MODEL;
@@ -387,7 +386,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         if (reference != map)
             source = ECH_PRICE_RECORDED_SCALED;
         if (base > 0) {
-            spread_known(price, row, scratch, base, op->recorded.duration);
+            spread_known(price, row, base, op->recorded.duration);
         } else {
             row_clear(row);
             const EchMemory *here = ech_device_memory_kind(map->device, ECH_MEM_HBM), *there = ech_device_memory_kind(reference->device, ECH_MEM_HBM);
