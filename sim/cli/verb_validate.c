@@ -121,5 +121,10 @@ int ech_verb_validate(int argc, char **argv)
         g_autoptr(GString) text = ech_validation_text(validation, device, title);
         ech_cli_print(text->str);
     }
+    g_autofree char *nothing = ech_validation_nothing(validation);
+    if (nothing) {
+        fprintf(stderr, "echelon: %s: %s\n", rest[0], nothing);
+        return ECH_EXIT_FAILED;
+    }
     return ECH_EXIT_DONE;
 }

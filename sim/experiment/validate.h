@@ -74,7 +74,10 @@ EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device
 /** Mean absolute relative error of the pairs whose kind is @kind (NULL: all); -1 without any. */
 double ech_validation_mape(const EchValidation *validation, const char *kind);
 
-/** As one JSON object: device, pairs[], makespan, mape{}, groups[], gaps[], scatter[], notes[]. */
+/** Where not one pair could be compared: a sentence that says so, with the reason kind by kind and what to do about it (g_free); NULL where something was. */
+char *ech_validation_nothing(const EchValidation *validation);
+
+/** As one JSON object: device, comparable, pairs[], makespan, mape{}, groups[], gaps[], scatter[], notes[]. */
 JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
 /** For a terminal; ends with a newline. @title names the file. */
 GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title) G_GNUC_WARN_UNUSED_RESULT;

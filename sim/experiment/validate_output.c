@@ -158,6 +158,22 @@ static GArray *worst_points(const Analysis *analysis, guint limit)
     return worst;
 }
 
+char *ech_validation_nothing(const EchValidation *validation)
+{
+    for (size_t i = 0; i < validation->n_pairs; i++)
+        if (validation->pairs[i].measured > 0)
+            return NULL;
+    g_autoptr(GString) text = g_string_new("nothing could be compared");
+    for (size_t i = 0; i < validation->n_gaps; i++) {
+        const EchValidateGap *gap = &validation->gaps[i];
+        g_string_append_printf(text, "%s%" G_GUINT64_FORMAT " %s%s: %s", i == 0 ? ": " : "; ", gap->count,
+                               strcmp(gap->kind, "copy") == 0 && gap->count != 1 ? "copie" : gap->kind, gap->count == 1 ? "" : "s", gap->reason);
+    }
+    if (validation->n_gaps == 0)
+        g_string_append(text, ": it holds no kernel, copy or collective that took time");
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
 /* ---- JSON ---- */
 
 static void member_int(JsonBuilder *json, const char *name, int64_t value)
@@ -284,6 +300,8 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
     member_text(json, "device", device->name);
     if (validation->subject)
         member_text(json, "measured", validation->subject);
+    json_builder_set_member_name(json, "comparable");
+    json_builder_add_boolean_value(json, analysis.n > 0);
     begin_array(json, "pairs");
     for (size_t i = 0; i < validation->n_pairs; i++)
         add_pair(json, &validation->pairs[i]);

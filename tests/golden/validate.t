@@ -32,6 +32,7 @@ $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/sma
 {
   "device" : "small",
   "measured" : "recorded on small",
+  "comparable" : true,
   "pairs" : [
     {
       "name" : "in alone",
@@ -260,3 +261,17 @@ exit 1
 $ echelon validate tests/golden/data/recorded.ech
 echelon validate: one FILE and --device NAME are needed
 exit 2
+$ echelon validate tests/golden/data/unknown.ech --device tests/golden/data/small.yaml
+unknown.ech
+recorded on small, against small (a device for tests)
+
+Nothing could be compared.
+
+Not compared, and not in any figure above
+  1 kernel, recorded 5 ms in all: neither bytes nor operations are known (first: unknown)
+
+- Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.
+echelon: tests/golden/data/unknown.ech: nothing could be compared: 1 kernel: neither bytes nor operations are known
+exit 1
+$ echelon validate tests/golden/data/unknown.ech --device tests/golden/data/small.yaml --json 2>/dev/null | grep comparable
+  "comparable" : false,
