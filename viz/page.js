@@ -20,6 +20,7 @@ function bytes(n) {
 }
 const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + ' %';
 const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 1000 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
+const ways = link => link && link.peers ? ['out', 'in'] : ['to device', 'from device'];
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
 // A sweep: its runs side by side, as bars. Each row of bars has its own scale.
@@ -34,8 +35,9 @@ function sweep() {
   for (const name of new Set([...names('needs'), ...names('memories')]))
     measures.push({ name: name, value: p => used(p, name), text: bytes, colour: 'var(--collective)', limit: p => (p.run.memories[name] || {}).available_bytes });
   for (const name of names('links')) {
-    measures.push({ name: name + ' link, to device', value: p => (p.run.links[name] || {}).bytes_forward || 0, text: bytes, colour: 'var(--copy)' });
-    measures.push({ name: name + ' link, from device', value: p => (p.run.links[name] || {}).bytes_backward || 0, text: bytes, colour: 'var(--copy)' });
+    const way = ways(ran.map(p => p.run.links[name]).find(l => l));
+    measures.push({ name: name + ' link ' + way[0], value: p => (p.run.links[name] || {}).bytes_forward || 0, text: bytes, colour: 'var(--copy)' });
+    measures.push({ name: name + ' link ' + way[1], value: p => (p.run.links[name] || {}).bytes_backward || 0, text: bytes, colour: 'var(--copy)' });
   }
   for (const m of measures) {
     const largest = d3.max(ran, m.value) || 0;
@@ -113,7 +115,7 @@ for (const [name, m] of Object.entries(run.memories)) {
 }
 for (const [name, l] of Object.entries(run.links)) {
   if (!l.transfers) continue;
-  card(name + ' link', bytes(l.bytes_forward + l.bytes_backward), bytes(l.bytes_forward) + ' to device, ' + bytes(l.bytes_backward) + ' from it; busy ' + percent(share(l.busy_ps)));
+  card(name + ' link', bytes(l.bytes_forward + l.bytes_backward), bytes(l.bytes_forward) + ' ' + ways(l)[0] + ', ' + bytes(l.bytes_backward) + ' ' + ways(l)[1] + '; busy ' + percent(share(l.busy_ps)));
 }
 card('Operations', run.ops.toLocaleString('en'), 'engine ' + run.provenance.engine + ' ' + run.provenance.engine_version);
 
@@ -140,8 +142,8 @@ for (const [name, u] of Object.entries(run.units)) if (u.flops > 0) busy.push({ 
 for (const [name, m] of Object.entries(run.memories))
   if (m.traffic_read_bytes + m.traffic_written_bytes > 0) busy.push({ name: name + ' port (' + bytes(m.traffic_read_bytes) + ' read, ' + bytes(m.traffic_written_bytes) + ' written)', value: time(m.busy_ps), share: m.utilisation, colour: 'var(--collective)' });
 for (const [name, l] of Object.entries(run.links)) {
-  if (l.bytes_forward) busy.push({ name: name + ' link, to device (' + bytes(l.bytes_forward) + ')', value: time(l.busy_forward_ps), share: share(l.busy_forward_ps), colour: 'var(--copy)' });
-  if (l.bytes_backward) busy.push({ name: name + ' link, from device (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });
+  if (l.bytes_forward) busy.push({ name: name + ' link ' + ways(l)[0] + ' (' + bytes(l.bytes_forward) + ')', value: time(l.busy_forward_ps), share: share(l.busy_forward_ps), colour: 'var(--copy)' });
+  if (l.bytes_backward) busy.push({ name: name + ' link ' + ways(l)[1] + ' (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });
 }
 table('#busy', busy);
 const held = select('#held');

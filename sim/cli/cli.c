@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static const EchVerb verb_table[] = {
@@ -92,6 +93,16 @@ void ech_cli_progress(const char *label, guint64 done, guint64 total)
     bar[30] = '\0';
     fprintf(stderr, "\r%-24s [%s] %3" G_GUINT64_FORMAT "%%%s", label, bar, percent, done == total ? "\r\033[K" : "");
     fflush(stderr);
+}
+
+unsigned ech_cli_columns(void)
+{
+    const char *set = g_getenv("COLUMNS");
+    struct winsize size;
+    guint64 columns = 0;
+    if (!set || !g_ascii_string_to_unsigned(set, 10, 1, 10000, &columns, NULL))
+        columns = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 0;
+    return columns ? (unsigned)CLAMP(columns, 60, 240) : 0;
 }
 
 void ech_cli_print(const char *text)

@@ -40,6 +40,8 @@ GString *ech_cli_completion(const char *shell) G_GNUC_WARN_UNUSED_RESULT;
 int ech_cli_fail(GError *error);
 /** A progress bar on stderr if it is a terminal; @done of @total. Ends with done == total. */
 void ech_cli_progress(const char *label, guint64 done, guint64 total);
+/** Columns to write for: $COLUMNS where that is set, else the terminal's that stdout is, 60 to 240; 0 where stdout is none. */
+unsigned ech_cli_columns(void);
 /** Writes a string to stdout whole; exits 1 with a message if that fails (a closed pipe is silent). */
 void ech_cli_print(const char *text);
 void ech_cli_print_bytes(const void *data, size_t n);

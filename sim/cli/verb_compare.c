@@ -91,11 +91,11 @@ int ech_verb_compare(int argc, char **argv)
         ech_cli_print(line);
         return ECH_EXIT_DONE;
     }
-    g_autoptr(GString) out = ech_report_table("run", rows, n);
+    g_autoptr(GString) out = ech_report_table("run", rows, n, ech_cli_columns());
     g_autofree EchExplainStep *steps = g_new(EchExplainStep, n);
     for (size_t i = 0; i < n; i++)
         steps[i] = (EchExplainStep){i ? 0 : SIZE_MAX, i};
-    g_autoptr(GString) changes = ech_explain_text(rows, steps, n);
+    g_autoptr(GString) changes = ech_explain_text(rows, steps, n, ech_cli_columns());
     g_string_append_printf(out, "\n  What changed, and why\n%s", changes->str);
     for (size_t i = 1; i < n; i++) {
         g_autoptr(GString) difference = ech_report_difference(rows[0].label, rows[0].run, rows[i].label, rows[i].run);

@@ -533,7 +533,7 @@ static void text_memories(GString *out, const EchTrace *trace)
     for (EchId m = 0; m < MIN(ech_trace_n_memories(trace), (size_t)16); m++) {
         g_autoptr(EchPadding) padding = ech_padding_new(trace, ech_trace_memory(trace, m), NULL, 0);
         g_autoptr(GString) text = g_string_new(NULL);
-        ech_padding_text(text, trace, padding, 5, "    ");
+        ech_padding_text(text, trace, padding, 5, "    ", ech_cli_columns());
         if (text->len)
             g_string_append_printf(out, "  padding of all buffers in %s\n%s", ech_trace_memory(trace, m), text->str);
     }

@@ -86,9 +86,10 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     JsonNode *node = ech_report_json(&report);
     g_autofree char *json = ech_report_json_text(node);
     json_node_unref(node);
-    g_autoptr(GString) summary = ech_report_summary(&report);
+    g_autoptr(GString) summary = ech_report_summary(&report, ech_cli_columns());
     if (options->output) {
-        if (!write_run(options->output, &report, json, summary->str, &error))
+        g_autoptr(GString) kept = ech_report_summary(&report, 0); /* The same bytes from every terminal. */
+        if (!write_run(options->output, &report, json, kept->str, &error))
             return ech_cli_fail(error);
         fprintf(stderr, "wrote %s: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz\n", options->output);
     }
@@ -97,6 +98,21 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (!fits && options->json)
         fprintf(stderr, "echelon: %s does not fit on %s\n", report.title, report.device->name);
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}
+
+typedef struct {
+    const char *title, *heading;
+    const EchTableRow *rows;
+    size_t n;
+    const EchExplainStep *steps;
+    size_t n_steps;
+} Sweep;
+
+static char *sweep_text(const Sweep *sweep, unsigned columns)
+{
+    g_autoptr(GString) table = ech_report_table(sweep->heading, sweep->rows, sweep->n, columns);
+    g_autoptr(GString) changes = ech_explain_text(sweep->rows, sweep->steps, sweep->n_steps, columns);
+    return g_strdup_printf("%s\n\n%s\n  What changed, and why\n%s", sweep->title, table->str, changes->str);
 }
 
 static int run_sweep(EchExperiment *experiment, const RunOptions *options)
@@ -126,16 +142,15 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
         fitting += ech_member_bool(point, "fits") ? 1 : 0;
     }
     g_autofree char *heading = g_strjoinv(", ", experiment->axes);
-    g_autoptr(GString) table = ech_report_table(heading, rows, n);
     size_t n_steps;
     g_autofree EchExplainStep *steps =
         ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n_steps);
-    g_autoptr(GString) changes = ech_explain_text(rows, steps, n_steps);
-    g_autofree char *text = g_strdup_printf("%s\n\n%s\n  What changed, and why\n%s", experiment->title, table->str, changes->str);
+    const Sweep sweep = {experiment->title, heading, rows, n, steps, n_steps};
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
         g_autoptr(GString) html = ech_report_html(json, "{}");
+        g_autofree char *text = sweep_text(&sweep, 0); /* The same bytes from every terminal. */
         ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) &&
              ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
         for (size_t i = 0; ok && i < n; i++) {
@@ -146,8 +161,12 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
         if (ok)
             fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
     }
-    if (ok)
-        ech_cli_print(options->json ? json : text);
+    if (ok && options->json) {
+        ech_cli_print(json);
+    } else if (ok) {
+        g_autofree char *text = sweep_text(&sweep, ech_cli_columns());
+        ech_cli_print(text);
+    }
     json_node_unref(node);
     ech_sweep_free(points, n);
     if (!ok)

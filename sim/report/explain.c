@@ -1,13 +1,14 @@
 #include "sim/report/explain.h"
 
 #include "sim/base/units.h"
+#include "sim/report/text.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { WIDTH = 116, MOST_PARTS = 3 };
+enum { MOST_PARTS = 3 };
 #define SAME 0.001        /* Makespans this near each other are the same. */
 #define SMALL_BYTES 65536 /* Less is flags and loop counters. */
 
@@ -130,7 +131,7 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
 
 /* -- time ------------------------------------------------------------------- */
 
-/* What a resource had to do: "hbm port", "host link, to device", "matrix unit". False where it is none of them. */
+/* What a resource had to do: "hbm port", "host link to device", "ici link out", "matrix unit". False where it is none of them. */
 static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amount, gint64 *ret_busy, bool *ret_bytes)
 {
     static const struct {
@@ -138,9 +139,11 @@ static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amo
         const char *amounts[2], *busy;
     } kinds[] = {
         {" port", "memories", {"traffic_read_bytes", "traffic_written_bytes"}, "busy_ps"},
-        {" link, to device", "links", {"bytes_forward", NULL}, "busy_forward_ps"},
-        {" link, from device", "links", {"bytes_backward", NULL}, "busy_backward_ps"},
-        {" link, both ways", "links", {"bytes_forward", "bytes_backward"}, "busy_ps"},
+        {" link to device", "links", {"bytes_forward", NULL}, "busy_forward_ps"},
+        {" link from device", "links", {"bytes_backward", NULL}, "busy_backward_ps"},
+        {" link out", "links", {"bytes_forward", NULL}, "busy_forward_ps"},
+        {" link in", "links", {"bytes_backward", NULL}, "busy_backward_ps"},
+        {" link both ways", "links", {"bytes_forward", "bytes_backward"}, "busy_ps"},
         {" unit", "units", {"flops", NULL}, "busy_ps"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
@@ -148,7 +151,7 @@ static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amo
             continue;
         g_autofree char *name = g_strndup(resource, strlen(resource) - strlen(kinds[i].end));
         JsonObject *object = child(run, kinds[i].group, name);
-        *ret_bytes = i != 4;
+        *ret_bytes = strcmp(kinds[i].group, "units") != 0;
         *ret_amount = 0;
         for (size_t k = 0; k < 2 && kinds[i].amounts[k]; k++)
             *ret_amount += *ret_bytes ? ech_member_int(object, kinds[i].amounts[k]) : (gint64)MIN(ech_member_double(object, kinds[i].amounts[k]), 9e18);
@@ -562,27 +565,6 @@ size_t ech_explain_base(const size_t *sizes, const size_t *const *bases, size_t 
     return base;
 }
 
-/* Appends a text in lines of at most WIDTH columns, the first behind @first, the others behind as many blanks. */
-static void append_wrapped(GString *out, const char *first, const char *text)
-{
-    g_auto(GStrv) words = g_strsplit(text, " ", -1);
-    glong column = g_utf8_strlen(first, -1), indent = column;
-    g_string_append(out, first);
-    bool start = true;
-    for (char **word = words; *word; word++) {
-        glong length = g_utf8_strlen(*word, -1);
-        if (!start && column + 1 + length > WIDTH) {
-            g_string_append_printf(out, "\n%*s", (int)indent, "");
-            column = indent;
-            start = true;
-        }
-        g_string_append_printf(out, "%s%s", start ? "" : " ", *word);
-        column += length + !start;
-        start = false;
-    }
-    g_string_append_c(out, '\n');
-}
-
 static char *joined(const GPtrArray *sentences)
 {
     g_autoptr(GString) text = g_string_new(NULL);
@@ -591,7 +573,7 @@ static char *joined(const GPtrArray *sentences)
     return g_strdup(text->str);
 }
 
-GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, size_t n)
+GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, size_t n, unsigned columns)
 {
     GString *out = g_string_new(NULL);
     g_autofree char *last = NULL;
@@ -616,7 +598,7 @@ GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, 
             g_auto(GStrv) lines = g_strsplit(last, "\n", -1);
             for (char **line = lines; *line; line++) {
                 if (**line)
-                    append_wrapped(out, "    ", *line);
+                    ech_text_wrap(out, "    ", *line, columns ? columns : ECH_TEXT_COLUMNS);
             }
         }
         if (i == n)

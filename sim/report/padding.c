@@ -2,6 +2,7 @@
 
 #include "models/layout/advice.h"
 #include "sim/report/report.h"
+#include "sim/report/text.h"
 
 #include <string.h>
 
@@ -110,7 +111,7 @@ void ech_padding_json(JsonBuilder *b, const EchTrace *trace, const EchPadding *p
     json_builder_end_object(b);
 }
 
-void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *padding, size_t most, const char *indent)
+void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *padding, size_t most, const char *indent, unsigned columns)
 {
     if (padding->padding < 16384 || padding->padding * 100 < padding->bytes)
         return;
@@ -123,11 +124,15 @@ void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *pad
         g_autofree char *name = ech_report_buffer_name(trace, row->buffer), *lost = ech_format_bytes(row->bytes - row->dense),
                         *bytes = ech_format_bytes(row->bytes);
         const char *shape = ech_trace_string(trace, ech_trace_buffers(trace)[row->buffer].shape);
-        g_string_append_printf(out, "%s%10s  of %s in %s%s%.60s", indent, lost, bytes, name, strstr(name, shape) ? "" : "  ", strstr(name, shape) ? "" : shape);
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_append_printf(text, "of %s in %s", bytes, name);
+        if (!strstr(name, shape))
+            g_string_append_printf(text, "  %s", shape);
         if (row->better) {
             g_autofree char *better = ech_format_bytes(row->better_bytes);
-            g_string_append_printf(out, "; %s would take %s", row->better, better);
+            g_string_append_printf(text, "; %s would take %s", row->better, better);
         }
-        g_string_append_c(out, '\n');
+        g_autofree char *first = g_strdup_printf("%s%10s  ", indent, lost);
+        ech_text_wrap(out, first, text->str, columns);
     }
 }

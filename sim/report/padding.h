@@ -29,4 +29,4 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPadding, ech_padding_free)
 /** {bytes, padding_bytes, buffers: [{name, shape, bytes, padding_bytes, better, better_bytes}]}, at most @most buffers. */
 void ech_padding_json(JsonBuilder *b, const EchTrace *trace, const EchPadding *padding, size_t most);
 /** Lines behind @indent: the sum, then at most @most buffers. Nothing where less than a hundredth, or 16 KiB, is padding. */
-void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *padding, size_t most, const char *indent);
+void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *padding, size_t most, const char *indent, unsigned columns);

@@ -55,18 +55,30 @@ bool ech_report_fits(const EchReport *report)
 
 /* Critical path */
 
+const char *ech_report_link_way(bool peers, unsigned way)
+{
+    static const char *const ways[2][3] = {{"to device", "from device", "both ways"}, {"out", "in", "both ways"}};
+    return ways[peers][MIN(way, 2u)];
+}
+
+bool ech_report_link_peers(const EchDevice *device, const char *name)
+{
+    const EchLink *link = ech_device_link(device, name);
+    return link && link->from == link->to;
+}
+
 char *ech_report_resource_name(const EchReport *report, uint32_t resource)
 {
     const EchRun *run = report->run;
     if (resource >= run->n_resources)
         return g_strdup("overhead");
     const char *name = run->resources[resource];
-    static const struct {
-        const char *end, *words;
-    } ways[] = {{".to_device", "link, to device"}, {".from_device", "link, from device"}, {".both_ways", "link, both ways"}};
-    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
-        if (g_str_has_suffix(name, ways[i].end))
-            return g_strdup_printf("%.*s %s", (int)(strlen(name) - strlen(ways[i].end)), name, ways[i].words);
+    static const char *const ends[] = {".to_device", ".from_device", ".both_ways"};
+    for (unsigned i = 0; i < G_N_ELEMENTS(ends); i++) {
+        if (!g_str_has_suffix(name, ends[i]))
+            continue;
+        g_autofree char *link = g_strndup(name, strlen(name) - strlen(ends[i]));
+        return g_strdup_printf("%s link %s", link, ech_report_link_way(ech_report_link_peers(report->device, link), i));
     }
     /* Ports come first, in the device's order; a unit may have a memory's name. */
     uint32_t next = 0;

@@ -37,8 +37,14 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WA
 /** The replay fitted and every row fits. */
 bool ech_report_fits(const EchReport *report);
 
-/** What a resource of the run is called for people: "hbm port", "host link, to device", "matrix unit"; "overhead" for none. Owned by the caller. */
+/** What a resource of the run is called for people: "hbm port", "host link to device", "ici link out", "matrix unit"; "overhead" for none. Owned by
+ * the caller. */
 char *ech_report_resource_name(const EchReport *report, uint32_t resource) G_GNUC_WARN_UNUSED_RESULT;
+/** What a direction of a link is called, behind its name and "link": 0 "to device", 1 "from device", 2 "both ways"; of a link between devices of
+ * one kind (@peers) "out", "in", "both ways". */
+const char *ech_report_link_way(bool peers, unsigned way);
+/** The link joins devices to one another (ICI, NVLink), not a device to its host. False for an unknown name. */
+bool ech_report_link_peers(const EchDevice *device, const char *name);
 
 /** A share of the critical path: the chain of operations, each started by the end of the one before, that leads to the end of the run. */
 typedef struct {
@@ -87,8 +93,8 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
 /** A name for a buffer that a reader can find again: its own, or its shape and number. Owned by the caller. */
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UNUSED_RESULT;
 
-/** The terminal summary; ends with a newline. */
-GString *ech_report_summary(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** The terminal summary in lines of at most @columns (0: for a file or a pipe) where that can be; ends with a newline. */
+GString *ech_report_summary(const EchReport *report, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** The run as one JSON object with the names of the documentation. */
 JsonNode *ech_report_json(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** JSON text, two blanks of indent, a newline at the end. Owned by the caller. */

@@ -273,6 +273,7 @@ JsonNode *ech_report_json(const EchReport *report)
     for (size_t i = 0; i < run->n_links; i++) {
         const EchLinkRun *l = &run->links[i];
         open_object(b, l->name);
+        add_bool(b, "peers", ech_report_link_peers(report->device, l->name));
         add_u64(b, "bytes_forward", l->forward);
         add_u64(b, "bytes_backward", l->backward);
         add_int(b, "busy_forward_ps", l->busy_forward);

@@ -2,6 +2,7 @@
 #include "sim/report/stalls.h"
 
 #include "sim/program/price_kernels.h"
+#include "sim/report/text.h"
 
 #include <string.h>
 
@@ -107,7 +108,7 @@ static double percent(EchTime part, EchTime whole)
     return whole > 0 ? 100 * (double)part / (double)whole : 0;
 }
 
-void ech_report_append_stalls(GString *out, const EchReport *report)
+void ech_report_append_stalls(GString *out, const EchReport *report, unsigned columns)
 {
     size_t n;
     g_autofree EchStallRow *rows = ech_report_stalls(report, &n);
@@ -115,20 +116,21 @@ void ech_report_append_stalls(GString *out, const EchReport *report)
         return;
     g_autofree char *all = ech_format_time(rows[0].time);
     g_string_append_printf(out, "\n  Inside the kernels, tile by tile: %s of them\n", all);
-    g_string_append(out, "                              compute    hbm  space   vmem  latency   fill   step\n");
+    g_string_append(out, "                             compute    hbm  space   vmem  latency   fill   step\n");
     for (size_t i = 0; i < MIN(n, 6u); i++) {
         g_autofree char *time = ech_format_time(rows[i].time);
         const EchTime *at = rows[i].stalls.at;
-        g_string_append_printf(out, "    %-16.16s %8s %5.1f %% %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f\n", rows[i].name ? rows[i].name : "all", time,
-                               percent(at[ECH_STALL_COMPUTE], rows[i].time), percent(at[ECH_STALL_HBM], rows[i].time),
-                               percent(at[ECH_STALL_SPACE], rows[i].time), percent(at[ECH_STALL_PORT], rows[i].time),
+        g_string_append(out, "    ");
+        ech_text_cell(out, rows[i].name ? rows[i].name : "all", 16);
+        g_string_append_printf(out, "%9s  %5.1f %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f\n", time, percent(at[ECH_STALL_COMPUTE], rows[i].time),
+                               percent(at[ECH_STALL_HBM], rows[i].time), percent(at[ECH_STALL_SPACE], rows[i].time), percent(at[ECH_STALL_PORT], rows[i].time),
                                percent(at[ECH_STALL_LATENCY], rows[i].time), percent(at[ECH_STALL_FILL], rows[i].time),
                                percent(at[ECH_STALL_OVERHEAD], rows[i].time));
     }
-    g_string_append(
-        out,
-        "    (per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip port, for a copy's latency;\n"
-        "    first fetch and last store; cost of grid steps)\n");
+    ech_text_wrap(out, "    ",
+                  "(per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip port, for a copy's "
+                  "latency; first fetch and last store; cost of grid steps)",
+                  columns);
 }
 
 static void add_row(JsonBuilder *b, const EchStallRow *row)

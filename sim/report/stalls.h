@@ -15,7 +15,7 @@ typedef struct {
 
 /** The whole run first, then its kernels, longest first. Only for TPU programs and tiled products; NULL and 0 else. Free with g_free. */
 EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
-/** The terminal's table of it; nothing where there is none. */
-void ech_report_append_stalls(GString *out, const EchReport *report);
+/** The terminal's table of it, notes in lines of at most @columns; nothing where there is none. */
+void ech_report_append_stalls(GString *out, const EchReport *report, unsigned columns);
 /** The member "kernel_stalls" of an object that is being built; nothing where there is none. */
 void ech_report_build_stalls(JsonBuilder *b, const EchReport *report);

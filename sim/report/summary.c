@@ -3,49 +3,67 @@
 #include "sim/report/padding.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
+#include "sim/report/text.h"
 
 #include <string.h>
 
-enum { BAR = 20, LABEL = 26 };
+enum { BAR = 20, LEAST_BAR = 5, LABEL = 26 };
 
-/* Columns a UTF-8 text takes (every character one). */
-static int columns_of(const char *text)
+/* Rows of a name, a value and its share of a whole. */
+typedef struct {
+    char *label, *value, *note;
+    double share;
+} ShareRow;
+
+static void share_row_clear(gpointer data)
 {
-    return (int)g_utf8_strlen(text, -1);
+    ShareRow *row = data;
+    g_free(row->label);
+    g_free(row->value);
+    g_free(row->note);
 }
 
-/* Appends a text cut to @width columns and filled up to them with blanks. */
-static void append_cell(GString *out, const char *text, int width)
+static GArray *share_rows_new(void)
 {
-    int n = columns_of(text);
-    if (n <= width) {
-        g_string_append_printf(out, "%s%*s", text, width - n, "");
-        return;
+    GArray *rows = g_array_new(FALSE, FALSE, sizeof(ShareRow));
+    g_array_set_clear_func(rows, share_row_clear);
+    return rows;
+}
+
+/* Takes @value and @note (or NULL). */
+static void add_share(GArray *rows, const char *label, char *value, double share, char *note)
+{
+    ShareRow row = {g_strdup(label), value, note, share};
+    g_array_append_val(rows, row);
+}
+
+/* Notes come before bars: those are as long as there is room. */
+static void append_shares(GString *out, const GArray *rows, unsigned columns)
+{
+    columns = columns ? columns : ECH_TEXT_COLUMNS;
+    int label = 0, note = 0;
+    for (guint i = 0; i < rows->len; i++) {
+        const ShareRow *row = &g_array_index(rows, ShareRow, i);
+        label = MAX(label, ech_text_width(row->label));
+        note = MAX(note, row->note ? ech_text_width(row->note) + 2 : 0);
     }
-    /* Names of operations differ at both ends. */
-    int head = (width - 3) / 2, tail = width - 3 - head;
-    const char *head_end = g_utf8_offset_to_pointer(text, head), *tail_start = g_utf8_offset_to_pointer(text, n - tail);
-    g_string_append_len(out, text, head_end - text);
-    g_string_append(out, "...");
-    g_string_append(out, tail_start);
-}
-
-static void append_bar(GString *out, double share)
-{
-    int filled = (int)(CLAMP(share, 0, 1) * BAR + 0.5);
-    for (int i = 0; i < BAR; i++)
-        g_string_append_c(out, i < filled ? '#' : '.');
-}
-
-static void append_share_row(GString *out, const char *label, const char *value, double share, const char *note)
-{
-    g_string_append(out, "    ");
-    append_cell(out, label, LABEL);
-    g_string_append_printf(out, " %10s  %5.1f %% ", value, share * 100);
-    append_bar(out, share);
-    if (note && *note)
-        g_string_append_printf(out, "  %s", note);
-    g_string_append_c(out, '\n');
+    const int fixed = 4 + 1 + 10 + 2 + 7; /* Indent, value, share. */
+    if (fixed + LABEL + 1 + BAR + note <= (int)columns)
+        label = LABEL;
+    label = MIN(label, LABEL);
+    int bar = MIN((int)BAR, (int)columns - fixed - label - 1 - note);
+    for (guint i = 0; i < rows->len; i++) {
+        const ShareRow *row = &g_array_index(rows, ShareRow, i);
+        g_string_append(out, "    ");
+        ech_text_cell(out, row->label, label);
+        g_string_append_printf(out, " %10s  %5.1f %%", row->value, row->share * 100);
+        int filled = (int)(CLAMP(row->share, 0, 1) * bar + 0.5);
+        for (int k = 0; bar >= LEAST_BAR && k < bar; k++)
+            g_string_append_printf(out, "%s%c", k ? "" : " ", k < filled ? '#' : '.');
+        if (row->note && *row->note)
+            g_string_append_printf(out, "  %s", row->note);
+        g_string_append_c(out, '\n');
+    }
 }
 
 static double ratio(EchTime part, EchTime whole)
@@ -53,27 +71,54 @@ static double ratio(EchTime part, EchTime whole)
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-static void append_holders(GString *out, const EchReport *report, const EchHolder *holders, size_t n, size_t most, const char *indent)
+/* Shape, padding and place in the source of a buffer, as far as there is room. */
+static void append_holder_notes(GString *out, const EchReport *report, const EchBuffer *buffer, const char *name, int room)
 {
+    const char *shape = ech_trace_string(report->trace, buffer->shape), *stack = ech_trace_string(report->trace, buffer->stack);
+    gsize start = out->len;
+    g_autofree char *padding = buffer->dense > 0 && buffer->dense < buffer->bytes - buffer->bytes / 100
+                                   ? g_strdup_printf(", %.0f %% padding", 100 * (double)(buffer->bytes - buffer->dense) / (double)buffer->bytes)
+                                   : g_strdup("");
+    int left = room - ech_text_width(padding) - 2;
+    if (*shape && !strstr(name, shape) && left >= 8) {
+        /* Dimensions say more than the layout behind them. */
+        g_autofree char *dims = g_strndup(shape, strcspn(shape, "{"));
+        g_string_append(out, "  ");
+        if (ech_text_width(shape) <= left)
+            g_string_append(out, shape);
+        else
+            ech_text_cell(out, dims, MIN(left, ech_text_width(dims)));
+    }
+    if (room > ech_text_width(padding))
+        g_string_append(out, padding);
+    /* Where the program's source says it comes from: the end of the path tells most. */
+    left = room - (int)(out->len - start) - 2;
+    if (*stack && !strchr(stack, '\n') && !strstr(name, stack) && left >= 16 && g_str_is_ascii(stack)) {
+        int length = ech_text_width(stack);
+        g_string_append_printf(out, "  %s%s", length > left ? "..." : "", stack + (length > left ? length - left + 3 : 0));
+    }
+}
+
+static void append_holders(GString *out, const EchReport *report, const EchHolder *holders, size_t n, size_t most, const char *indent, unsigned columns)
+{
+    int name_width = 0, role_width = 0, most_columns = (int)(columns ? columns : ECH_TEXT_COLUMNS);
+    for (size_t i = 0; i < MIN(n, most); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
+        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
+        name_width = MAX(name_width, ech_text_width(name));
+        role_width = MAX(role_width, buffer->role != ECH_ROLE_UNKNOWN ? ech_text_width(ech_role_name((EchRole)buffer->role)) : 0);
+    }
+    int fixed = ech_text_width(indent) + 12;
+    name_width = CLAMP(name_width, 5, MAX(most_columns - fixed - role_width - 2, 24));
     for (size_t i = 0; i < MIN(n, most); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
         g_autofree char *bytes = ech_format_bytes(holders[i].bytes);
         g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
         g_string_append_printf(out, "%s%10s  ", indent, bytes);
-        append_cell(out, name, 44);
-        if (buffer->role != ECH_ROLE_UNKNOWN)
-            g_string_append_printf(out, "  %s", ech_role_name((EchRole)buffer->role));
-        const char *shape = ech_trace_string(report->trace, buffer->shape);
-        if (*shape && !strstr(name, shape))
-            g_string_append_printf(out, "  %.60s", shape);
-        if (buffer->dense > 0 && buffer->dense < buffer->bytes - buffer->bytes / 100)
-            g_string_append_printf(out, ", %.0f %% padding", 100 * (double)(buffer->bytes - buffer->dense) / (double)buffer->bytes);
-        /* Where the program's source says it comes from: the end of the path tells most. */
-        const char *stack = ech_trace_string(report->trace, buffer->stack);
-        if (*stack && !strchr(stack, '\n') && !strstr(name, stack)) {
-            size_t length = strlen(stack), room = 72;
-            g_string_append_printf(out, "  %s%s", length > room ? "..." : "", stack + (length > room ? length - room : 0));
-        }
+        ech_text_cell(out, name, name_width);
+        if (role_width)
+            g_string_append_printf(out, "  %-*s", role_width, buffer->role != ECH_ROLE_UNKNOWN ? ech_role_name((EchRole)buffer->role) : "");
+        append_holder_notes(out, report, buffer, name, most_columns - fixed - name_width - (role_width ? role_width + 2 : 0));
         while (out->len && out->str[out->len - 1] == ' ')
             g_string_truncate(out, out->len - 1);
         g_string_append_c(out, '\n');
@@ -88,7 +133,7 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
 }
 
 /* A compiler's plan that reaches beyond the memory: the first buffer beyond it is found out late; what fills the plan says more. */
-static void append_plan_failure(GString *out, const EchReport *report, const EchMemoryRun *memory)
+static void append_plan_failure(GString *out, const EchReport *report, const EchMemoryRun *memory, unsigned columns)
 {
     const EchFailure *f = &report->run->failure;
     g_autofree char *when = ech_format_time(f->time);
@@ -96,18 +141,19 @@ static void append_plan_failure(GString *out, const EchReport *report, const Ech
     g_autofree char *peak_at = ech_format_time(memory->peak_at);
     g_autofree char *peak = ech_format_bytes(memory->peak_live);
     g_autofree char *name = f->buffer == ECH_NONE ? g_strdup("the plan") : ech_report_buffer_name(report->trace, f->buffer);
-    g_string_append_printf(out, "  The first whose place lies beyond %s is '%s', at %s. At its fullest, %s into the step, %s would be live:\n", limit, name,
-                           when, peak_at, peak);
+    g_autofree char *text = g_strdup_printf("The first whose place lies beyond %s is '%s', at %s. At its fullest, %s into the step, %s would be live:", limit,
+                                            name, when, peak_at, peak);
+    ech_text_wrap(out, "  ", text, columns);
     size_t n;
     g_autofree EchHolder *holders = ech_report_holders(report, memory->name, memory->peak_at, &n);
-    append_holders(out, report, holders, n, 10, "  ");
+    append_holders(out, report, holders, n, 10, "  ", columns);
 }
 
-static void append_fit(GString *out, const EchReport *report)
+static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     bool fits = ech_report_fits(report);
-    g_string_append_printf(out, "  %s", fits ? "It fits." : "IT DOES NOT FIT.");
+    g_autoptr(GString) text = g_string_new(fits ? "It fits." : "IT DOES NOT FIT.");
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     bool said = false;
@@ -125,12 +171,12 @@ static void append_fit(GString *out, const EchReport *report)
         }
         g_autofree char *a = ech_format_bytes(used);
         g_autofree char *b = ech_format_bytes(m->available);
-        g_string_append_printf(out, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
+        g_string_append_printf(text, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
         said = true;
     }
     if (!said && fits)
-        g_string_append(out, " (The trace says nothing of what lies in memory.)");
-    g_string_append_c(out, '\n');
+        g_string_append(text, " (The trace says nothing of what lies in memory.)");
+    ech_text_wrap(out, "  ", text->str, columns);
     if (fits)
         return;
     for (size_t i = 0; i < n; i++) {
@@ -147,8 +193,8 @@ static void append_fit(GString *out, const EchReport *report)
             g_autofree char *alias = ech_format_bytes(m.alias);
             g_autofree char *constant = ech_format_bytes(m.constant);
             g_autofree char *temp = ech_format_bytes(m.temp);
-            g_string_append_printf(out, "    %s arguments + %s outputs - %s shared by both + %s constants + %s temporaries\n", argument, output, alias,
-                                   constant, temp);
+            g_string_printf(text, "%s arguments + %s outputs - %s shared by both + %s constants + %s temporaries", argument, output, alias, constant, temp);
+            ech_text_wrap(out, "    ", text->str, columns);
         }
     }
     if (run->fits)
@@ -165,7 +211,7 @@ static void append_fit(GString *out, const EchReport *report)
             memory = &run->memories[i];
     }
     if (memory && run->completed && memory->fixed_extent > f->limit) {
-        append_plan_failure(out, report, memory);
+        append_plan_failure(out, report, memory, columns);
         return;
     }
     if (f->op == ECH_NONE) {
@@ -173,20 +219,21 @@ static void append_fit(GString *out, const EchReport *report)
     } else {
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
         const EchOp *op = &ech_trace_ops(report->trace)[f->op];
-        g_string_append_printf(out, "  At %s '%s' asks for %s more in %s", when, f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name,
-                               asked, f->memory);
-        g_string_append_printf(out,
-                               f->fit == ECH_FIT_FRAGMENTED ? ": %s of %s are live, %s reserved, and no free piece is large enough (fragmentation).\n"
-                                                            : ": %s of %s are live, %s reserved.\n",
+        g_string_printf(text, "At %s '%s' asks for %s more in %s", when, f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name, asked,
+                        f->memory);
+        g_string_append_printf(text,
+                               f->fit == ECH_FIT_FRAGMENTED ? ": %s of %s are live, %s reserved, and no free piece is large enough (fragmentation)."
+                                                            : ": %s of %s are live, %s reserved.",
                                live, limit, reserved);
+        ech_text_wrap(out, "  ", text->str, columns);
     }
     if (f->n_holders) {
         g_string_append(out, "  What held the memory:\n");
-        append_holders(out, report, f->holders, f->n_holders, 10, "  ");
+        append_holders(out, report, f->holders, f->n_holders, 10, "  ", columns);
     }
 }
 
-static void append_time(GString *out, const EchReport *report)
+static void append_time(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     if (run->makespan == 0 && !run->completed) {
@@ -194,7 +241,8 @@ static void append_time(GString *out, const EchReport *report)
         return;
     }
     if (run->makespan == 0) {
-        g_string_append(out, "  It takes no time: the trace has allocations only ('echelon alloc' says more about them), or nothing in it has a cost.\n");
+        ech_text_wrap(out, "  ", "It takes no time: the trace has allocations only ('echelon alloc' says more about them), or nothing in it has a cost.",
+                      columns);
         return;
     }
     g_autofree char *makespan = ech_format_time(run->makespan);
@@ -202,68 +250,69 @@ static void append_time(GString *out, const EchReport *report)
     g_autofree char *serial = ech_format_time(run->serial);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
-    g_string_append_printf(out, "  %s %s",
-                           !run->completed           ? "Up to there it takes"
-                           : ech_report_fits(report) ? "It takes"
-                                                     : "If it fitted, it would take",
-                           makespan);
-    if (n && run->makespan > 0)
-        g_string_append_printf(out, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
-    g_string_append_printf(out, ".\n  No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.\n", bound, serial);
+    g_autoptr(GString) text = g_string_new(!run->completed ? "Up to there it takes " : ech_report_fits(report) ? "It takes " : "If it fitted, it would take ");
+    g_string_append(text, makespan);
+    if (n)
+        g_string_append_printf(text, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
+    g_string_append_c(text, '.');
+    ech_text_wrap(out, "  ", text->str, columns);
+    g_string_printf(text, "No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.", bound, serial);
+    ech_text_wrap(out, "  ", text->str, columns);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
-        for (size_t i = 0; i < MIN(n, 8) && ratio(shares[i].time, run->makespan) >= 0.0005; i++) {
-            g_autofree char *time = ech_format_time(shares[i].time);
-            append_share_row(out, shares[i].name, time, ratio(shares[i].time, run->makespan), NULL);
+        g_autoptr(GArray) rows = share_rows_new();
+        for (size_t i = 0; i < MIN(n, 8) && ratio(shares[i].time, run->makespan) >= 0.0005; i++)
+            add_share(rows, shares[i].name, ech_format_time(shares[i].time), ratio(shares[i].time, run->makespan), NULL);
+        append_shares(out, rows, columns);
+        for (guint i = 0; i < rows->len; i++) {
+            if (strcmp(g_array_index(rows, ShareRow, i).label, "overhead") == 0)
+                ech_text_wrap(out, "    ", "(overhead: launches, set-ups and latencies, the fill and drain of kernels)", columns);
         }
     }
     ech_shares_free(shares, n);
 }
 
-static void append_busy(GString *out, const EchReport *report)
+static void append_busy(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     if (run->makespan == 0)
         return;
-    g_string_append(out, "\n  Busy\n");
+    g_autoptr(GArray) rows = share_rows_new();
     for (size_t i = 0; i < run->n_units; i++) {
         const EchUnitRun *u = &run->units[i];
         if (u->flops == 0)
             continue;
-        g_autofree char *time = ech_format_time(u->busy);
-        g_autofree char *flops = ech_format_count(u->flops, "OP");
         g_autofree char *label = g_strdup_printf("%s unit", u->name);
-        append_share_row(out, label, time, u->utilisation, flops);
+        add_share(rows, label, ech_format_time(u->busy), u->utilisation, ech_format_count(u->flops, "OP"));
     }
     for (size_t i = 0; i < run->n_memories; i++) {
         const EchMemoryRun *m = &run->memories[i];
         if (m->read == 0 && m->written == 0)
             continue;
-        g_autofree char *time = ech_format_time(m->busy);
         g_autofree char *read = ech_format_bytes(m->read);
         g_autofree char *written = ech_format_bytes(m->written);
-        g_autofree char *note = g_strdup_printf("%s read, %s written", read, written);
         g_autofree char *label = g_strdup_printf("%s port", m->name);
-        append_share_row(out, label, time, ratio(m->busy, run->makespan), note);
+        add_share(rows, label, ech_format_time(m->busy), ratio(m->busy, run->makespan), g_strdup_printf("%s read, %s written", read, written));
     }
     for (size_t i = 0; i < run->n_links; i++) {
         const EchLinkRun *l = &run->links[i];
         const EchBytes bytes[2] = {l->forward, l->backward};
         const EchTime busy[2] = {l->busy_forward, l->busy_backward};
-        for (int way = 0; way < 2; way++) {
+        for (unsigned way = 0; way < 2; way++) {
             if (bytes[way] == 0)
                 continue;
-            g_autofree char *time = ech_format_time(busy[way]);
             g_autofree char *amount = ech_format_bytes(bytes[way]);
             g_autofree char *rate = busy[way] > 0 ? ech_format_rate((EchRate)((double)bytes[way] / (double)busy[way] * 1e12)) : g_strdup("-");
-            g_autofree char *note = g_strdup_printf("%s at %s", amount, rate);
-            g_autofree char *label = g_strdup_printf("%s link, %s", l->name, way == 0 ? "to device" : "from device");
-            append_share_row(out, label, time, ratio(busy[way], run->makespan), note);
+            g_autofree char *label = g_strdup_printf("%s link %s", l->name, ech_report_link_way(ech_report_link_peers(report->device, l->name), way));
+            add_share(rows, label, ech_format_time(busy[way]), ratio(busy[way], run->makespan), g_strdup_printf("%s at %s", amount, rate));
         }
     }
+    if (rows->len)
+        g_string_append(out, "\n  Busy\n");
+    append_shares(out, rows, columns);
 }
 
-static void append_waits(GString *out, const EchReport *report)
+static void append_waits(GString *out, const EchReport *report, unsigned columns)
 {
     static const char *const meaning[ECH_N_WAITS] = {
         [ECH_WAIT_DEPENDENCY] = "for what they depend on",   [ECH_WAIT_QUEUE] = "for their own queue", [ECH_WAIT_LINK] = "for a link in use",
@@ -277,12 +326,12 @@ static void append_waits(GString *out, const EchReport *report)
     if (total == 0)
         return;
     g_string_append(out, "\n  Operations waited (sum over all of them)\n");
+    g_autoptr(GArray) rows = share_rows_new();
     for (int i = 0; i < ECH_N_WAITS; i++) {
-        if (run->waits[i] == 0)
-            continue;
-        g_autofree char *time = ech_format_time(run->waits[i]);
-        append_share_row(out, meaning[i], time, ratio(run->waits[i], total), NULL);
+        if (run->waits[i] > 0)
+            add_share(rows, meaning[i], ech_format_time(run->waits[i]), ratio(run->waits[i], total), NULL);
     }
+    append_shares(out, rows, columns);
 }
 
 /* Whose offsets fixed buffers have. */
@@ -295,24 +344,23 @@ static const char *placed_by(const EchReport *report)
 }
 
 /* What a kind of on-chip memory has of its own. */
-static void append_onchip(GString *out, const EchReport *report, const EchMemoryRun *m, size_t live)
+static void append_onchip(GString *out, const EchReport *report, const EchMemoryRun *m, size_t live, unsigned columns)
 {
     const EchMemory *memory = ech_device_memory(report->device, m->name);
     EchWindows windows = ech_report_windows(report, m->name);
     if (windows.kernels > 0) {
         g_autofree char *most = ech_format_bytes(windows.most), *kept = ech_format_bytes(windows.kept), *spilled = ech_format_bytes(windows.spilled);
-        g_string_append_printf(out, "      besides, kernels' own windows: %s at most (%s), of %s kept for them", most, windows.kernel ? windows.kernel : "?",
-                               kept);
-        if (windows.spilled > 0)
-            g_string_append_printf(out, "; %s beyond that, over all kernels", spilled);
-        g_string_append_c(out, '\n');
+        g_autofree char *text =
+            g_strdup_printf("besides, kernels' own windows: %s at most (%s), of %s kept for them%s%s%s", most, windows.kernel ? windows.kernel : "?", kept,
+                            windows.spilled > 0 ? "; " : "", windows.spilled > 0 ? spilled : "", windows.spilled > 0 ? " beyond that, over all kernels" : "");
+        ech_text_wrap(out, "      ", text, columns);
     }
     if (memory && memory->kind == ECH_MEM_SCALAR && live > 0)
         g_string_append_printf(out, "      read in words of 32 bits: %zu value%s of %zu bytes\n", live, live == 1 ? "" : "s",
                                (size_t)ech_onchip_scalar_bytes(live));
 }
 
-static void append_memories(GString *out, const EchReport *report)
+static void append_memories(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     gsize start = out->len;
@@ -327,29 +375,28 @@ static void append_memories(GString *out, const EchReport *report)
         g_autofree char *peak = ech_format_bytes(m->peak_live);
         g_autofree char *when = ech_format_time(m->peak_at);
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
-        if (run->makespan > 0)
-            g_string_append_printf(out, "    %s: %s live at %s", m->name, peak, when);
-        else
-            g_string_append_printf(out, "    %s: %s live", m->name, peak);
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_append_printf(text, "%s: %s live%s%s", m->name, peak, run->makespan > 0 ? " at " : "", run->makespan > 0 ? when : "");
         if (m->fragmentation >= 0.0005)
-            g_string_append_printf(out, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
-        g_string_append_printf(out, "; %s\n",
+            g_string_append_printf(text, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
+        g_string_append_printf(text, "; %s",
                                strcmp(m->allocator, "fixed") == 0     ? placed_by(report)
                                : strcmp(m->allocator, "counted") == 0 ? "counted only"
                                                                       : m->allocator);
+        ech_text_wrap(out, "    ", text->str, columns);
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
-        append_holders(out, report, holders, n, 5, "    ");
-        append_onchip(out, report, m, n);
+        append_holders(out, report, holders, n, 5, "    ", columns);
+        append_onchip(out, report, m, n, columns);
         g_autoptr(EchPadding) padding = ech_padding_new(report->trace, m->name, run, m->peak_at);
-        ech_padding_text(out, report->trace, padding, 3, "      ");
+        ech_padding_text(out, report->trace, padding, 3, "      ", columns);
         any = true;
     }
     if (!any)
         g_string_truncate(out, start);
 }
 
-static void append_longest(GString *out, const EchReport *report)
+static void append_longest(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     if (run->n_spans == 0 || run->makespan == 0)
@@ -357,72 +404,77 @@ static void append_longest(GString *out, const EchReport *report)
     size_t n;
     g_autofree EchNameTime *times = ech_report_longest(report, 6, &n);
     g_string_append(out, "\n  Longest operations\n");
+    g_autoptr(GArray) rows = share_rows_new();
     for (size_t i = 0; i < n; i++) {
-        g_autofree char *time = ech_format_time(times[i].time);
-        const char *kind = ech_op_kind_name(times[i].kind);
-        g_autoptr(GString) note = g_string_new(kind);
+        g_autoptr(GString) note = g_string_new(ech_op_kind_name(times[i].kind));
         if (times[i].kind == ECH_OP_KERNEL)
             g_string_append_printf(note, ", %s", ech_price_words(times[i].price));
         if (times[i].count > 1)
             g_string_append_printf(note, ", %" G_GUINT64_FORMAT " times", times[i].count);
-        append_share_row(out, times[i].name, time, ratio(times[i].time, run->makespan), note->str);
+        add_share(rows, times[i].name, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), g_string_free(g_steal_pointer(&note), FALSE));
     }
+    append_shares(out, rows, columns);
     if (run->n_skips)
         g_string_append(out, "    (a loop's iterations that repeat exactly are skipped and not in this list)\n");
 }
 
-static void append_remarks(GString *out, const EchReport *report)
+static void append_remarks(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
-    g_string_append(out, "\n  Kernel times:");
+    g_autoptr(GString) text = g_string_new("Kernel times:");
     bool any = false;
     for (int i = 0; i < ECH_N_PRICES; i++) {
         if (!run->provenance.kernels[i])
             continue;
-        g_string_append_printf(out, "%s %" G_GUINT64_FORMAT " %s", any ? "," : "", run->provenance.kernels[i], ech_price_words((EchPriceSource)i));
+        g_string_append_printf(text, "%s %" G_GUINT64_FORMAT " %s", any ? ";" : "", run->provenance.kernels[i], ech_price_words((EchPriceSource)i));
         any = true;
     }
     bool versioned = run->provenance.engine_version && *run->provenance.engine_version;
-    g_string_append_printf(out, "%s. Engine: %s%s%s%s.\n", any ? "" : " none", run->provenance.engine, versioned ? " (" : "",
+    g_string_append_printf(text, "%s. Engine: %s%s%s%s.", any ? "" : " none", run->provenance.engine, versioned ? " (" : "",
                            versioned ? run->provenance.engine_version : "", versioned ? ")" : "");
+    g_string_append_c(out, '\n');
+    ech_text_wrap(out, "  ", text->str, columns);
     const EchDiag *const diags[] = {report->import_diag, report->pass_diag, run->diag};
     for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
         size_t n = 0;
         const EchDiagRow *rows = diags[i] ? ech_diag_rows(diags[i], &n) : NULL;
         for (size_t j = 0; j < n; j++) {
-            if (rows[j].fatal_if_strict && rows[j].count)
-                g_string_append_printf(out, "  ! %" G_GUINT64_FORMAT " %s%s%s\n", rows[j].count, rows[j].name, rows[j].first ? ", first at " : "",
-                                       rows[j].first ? rows[j].first : "");
+            if (!rows[j].fatal_if_strict || !rows[j].count)
+                continue;
+            g_string_printf(text, "%" G_GUINT64_FORMAT " %s%s%s", rows[j].count, rows[j].name, rows[j].first ? ", first at " : "",
+                            rows[j].first ? rows[j].first : "");
+            ech_text_wrap(out, "  ! ", text->str, columns);
         }
         size_t remarks = 0;
         for (const char *const *remark = diags[i] ? ech_diag_remarks(diags[i]) : NULL; remark && *remark; remark++) {
             if (++remarks <= 12)
-                g_string_append_printf(out, "  - %s\n", *remark);
+                ech_text_wrap(out, "  - ", *remark, columns);
         }
         if (remarks > 12)
             g_string_append_printf(out, "  - and %zu more remarks (--json has them all)\n", remarks - 12);
     }
 }
 
-GString *ech_report_summary(const EchReport *report)
+GString *ech_report_summary(const EchReport *report, unsigned columns)
 {
     GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "%s on %s", report->title, report->device->name);
+    g_autoptr(GString) title = g_string_new(NULL);
+    g_string_append_printf(title, "%s on %s", report->title, report->device->name);
     if (*report->device->summary)
-        g_string_append_printf(out, " (%s)", report->device->summary);
-    g_string_append(out, "\n");
+        g_string_append_printf(title, " (%s)", report->device->summary);
+    ech_text_wrap(out, "", title->str, columns);
     for (const char *const *setting = report->settings; setting && *setting; setting++)
         g_string_append_printf(out, "  with %s\n", *setting);
     for (const char *const *pass = report->passes; pass && *pass; pass++)
         g_string_append_printf(out, "  after pass %s\n", *pass);
     g_string_append_c(out, '\n');
-    append_fit(out, report);
-    append_time(out, report);
-    append_busy(out, report);
-    append_waits(out, report);
-    append_memories(out, report);
-    append_longest(out, report);
-    ech_report_append_stalls(out, report);
-    append_remarks(out, report);
+    append_fit(out, report, columns);
+    append_time(out, report, columns);
+    append_busy(out, report, columns);
+    append_waits(out, report, columns);
+    append_memories(out, report, columns);
+    append_longest(out, report, columns);
+    ech_report_append_stalls(out, report, columns);
+    append_remarks(out, report, columns);
     return out;
 }

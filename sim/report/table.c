@@ -1,6 +1,8 @@
 #include "sim/report/table.h"
 
 #include "sim/base/units.h"
+#include "sim/report/report.h"
+#include "sim/report/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,6 +49,7 @@ JsonObject *ech_member_object(JsonObject *object, const char *name)
 typedef struct {
     char *heading;
     bool left;
+    bool of; /* The heading's first word is what the rest is about, and may stand above it. */
     char **cells;
     size_t n;
 } Column;
@@ -60,38 +63,103 @@ static void column_clear(void *data)
     g_free(column->cells);
 }
 
-static Column *add_column(GArray *columns, const char *heading, bool left, size_t n)
+static Column *add_column(GArray *columns, const char *heading, bool left, bool of, size_t n)
 {
-    Column column = {g_strdup(heading), left, g_new0(char *, n), n};
+    Column column = {g_strdup(heading), left, of, g_new0(char *, n), n};
     g_array_append_val(columns, column);
     return &g_array_index(columns, Column, columns->len - 1);
 }
 
-static void print_columns(GString *out, const GArray *columns, size_t n)
+static int column_width(const Column *column, const char *heading)
 {
-    for (size_t row = 0; row <= n + 1; row++) {
-        g_string_append(out, "  ");
+    int width = ech_text_width(heading);
+    for (size_t i = 0; i < column->n; i++)
+        width = MAX(width, column->cells[i] ? ech_text_width(column->cells[i]) : 0);
+    return width;
+}
+
+static void print_row(GString *out, const GArray *columns, const int *widths, const guint *which, guint n, char **texts)
+{
+    g_string_append(out, "  ");
+    for (guint i = 0; i < n; i++) {
+        const char *text = texts[which[i]] ? texts[which[i]] : "";
+        int fill = widths[which[i]] - ech_text_width(text);
+        if (i)
+            g_string_append(out, "  ");
+        if (g_array_index(columns, Column, which[i]).left)
+            g_string_append_printf(out, "%s%*s", text, fill, "");
+        else
+            g_string_append_printf(out, "%*s%s", fill, "", text);
+    }
+    while (out->str[out->len - 1] == ' ')
+        g_string_truncate(out, out->len - 1);
+    g_string_append_c(out, '\n');
+}
+
+/* The columns @which side by side. */
+static void print_part(GString *out, const GArray *columns, const int *widths, const guint *which, guint n, size_t n_rows, const GPtrArray *headings)
+{
+    for (guint h = 0; h < headings->len; h++)
+        print_row(out, columns, widths, which, n, headings->pdata[h]);
+    g_auto(GStrv) line = g_new0(char *, columns->len + 1);
+    for (guint c = 0; c < columns->len; c++)
+        line[c] = g_strnfill((gsize)widths[c], '-');
+    print_row(out, columns, widths, which, n, line);
+    g_autofree char **cells = g_new0(char *, columns->len);
+    for (size_t row = 0; row < n_rows; row++) {
+        for (guint c = 0; c < columns->len; c++)
+            cells[c] = g_array_index(columns, Column, c).cells[row];
+        print_row(out, columns, widths, which, n, cells);
+    }
+}
+
+/* The table; where it is too wide first with headings of two lines, then in parts that repeat the first column. */
+static void print_columns(GString *out, const GArray *columns, size_t n, unsigned most)
+{
+    const guint beside = 4; /* label, fits, time, ratio */
+    g_autofree int *widths = g_new(int, columns->len);
+    int sum = 0;
+    for (guint c = 0; c < columns->len; c++) {
+        const Column *column = &g_array_index(columns, Column, c);
+        widths[c] = column_width(column, column->heading);
+        sum += widths[c] + 2;
+    }
+    g_autoptr(GPtrArray) headings = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))g_strfreev);
+    bool two = sum > (int)most;
+    for (int h = 0; h < (two ? 2 : 1); h++) {
+        char **row = g_new0(char *, columns->len + 1);
         for (guint c = 0; c < columns->len; c++) {
             const Column *column = &g_array_index(columns, Column, c);
-            glong width = g_utf8_strlen(column->heading, -1);
-            for (size_t i = 0; i < n; i++)
-                width = MAX(width, column->cells[i] ? g_utf8_strlen(column->cells[i], -1) : 0);
-            const char *text = row == 0 ? column->heading : row == 1 ? "" : column->cells[row - 2] ? column->cells[row - 2] : "";
-            int fill = (int)(width - g_utf8_strlen(text, -1));
-            if (c)
-                g_string_append(out, "  ");
-            if (row == 1) {
-                for (glong i = 0; i < width; i++)
-                    g_string_append_c(out, '-');
-            } else if (column->left) {
-                g_string_append_printf(out, "%s%*s", text, fill, "");
-            } else {
-                g_string_append_printf(out, "%*s%s", fill, "", text);
-            }
+            const char *blank = column->of ? strchr(column->heading, ' ') : NULL;
+            row[c] = !two              ? g_strdup(column->heading)
+                     : blank && h == 0 ? g_strndup(column->heading, (gsize)(blank - column->heading))
+                                       : g_strdup(h == 0  ? ""
+                                                  : blank ? blank + 1
+                                                          : column->heading);
         }
-        while (out->str[out->len - 1] == ' ')
-            g_string_truncate(out, out->len - 1);
-        g_string_append_c(out, '\n');
+        g_ptr_array_add(headings, row);
+    }
+    for (guint c = 0; two && c < columns->len; c++) {
+        char **upper = headings->pdata[0], **lower = headings->pdata[1];
+        widths[c] = MAX(column_width(&g_array_index(columns, Column, c), upper[c]), column_width(&g_array_index(columns, Column, c), lower[c]));
+    }
+    sum = 0;
+    for (guint c = 0; c < columns->len; c++)
+        sum += widths[c] + 2;
+    /* In parts, what bounds a run (the last column) stands beside its time. */
+    g_autofree guint *order = g_new0(guint, columns->len), *which = g_new0(guint, columns->len);
+    for (guint c = 0; c < columns->len; c++)
+        order[c] = sum <= (int)most || c < beside ? c : c == beside ? columns->len - 1 : c - 1;
+    for (guint at = 1; at < columns->len;) {
+        guint used = 1;
+        int width = 2 + widths[0];
+        if (at > 1)
+            g_string_append_c(out, '\n');
+        while (at < columns->len && (used == 1 || width + 2 + widths[order[at]] <= (int)most)) {
+            width += 2 + widths[order[at]];
+            which[used++] = order[at++];
+        }
+        print_part(out, columns, widths, which, used, n, headings);
     }
 }
 
@@ -117,7 +185,7 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
         any |= ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member) > 4096; /* Less is flags and loop counters. */
     if (!any)
         return;
-    Column *column = add_column(columns, heading, false, n);
+    Column *column = add_column(columns, heading, false, true, n);
     for (size_t i = 0; i < n; i++) {
         JsonObject *object = ech_member_object(ech_member_object(rows[i].run, group), name);
         gint64 bytes = ech_member_int(object, member);
@@ -128,25 +196,35 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
     }
 }
 
-GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n)
+/* Whether a link joins devices to one another. */
+static bool peers_in(const EchTableRow *rows, size_t n, const char *link)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ech_member_bool(ech_member_object(ech_member_object(rows[i].run, "links"), link), "peers"))
+            return true;
+    }
+    return false;
+}
+
+GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n, unsigned most)
 {
     g_autoptr(GArray) columns = g_array_new(FALSE, FALSE, sizeof(Column));
     g_array_set_clear_func(columns, column_clear);
-    Column *labels = add_column(columns, heading, true, n);
+    Column *labels = add_column(columns, heading, true, false, n);
     bool one_base = true;
     for (size_t i = 0; i < n; i++) {
         labels->cells[i] = g_strdup(rows[i].label);
         one_base = one_base && rows[i].base == 0;
     }
-    Column *fits = add_column(columns, "fits", true, n);
+    Column *fits = add_column(columns, "fits", true, false, n);
     for (size_t i = 0; i < n; i++)
         fits->cells[i] = rows[i].run ? g_strdup(ech_member_bool(rows[i].run, "fits") ? "yes" : "NO") : g_strdup("?");
-    Column *times = add_column(columns, "time", false, n);
+    Column *times = add_column(columns, "time", false, false, n);
     for (size_t i = 0; i < n; i++)
         times->cells[i] = !rows[i].run                                ? NULL
                           : ech_member_bool(rows[i].run, "completed") ? ech_format_time(ech_member_int(rows[i].run, "makespan_ps"))
                                                                       : g_strdup("stopped");
-    Column *ratios = add_column(columns, one_base ? "x first" : "x its base", false, n);
+    Column *ratios = add_column(columns, one_base ? "x first" : "x its base", false, false, n);
     for (size_t i = 0; i < n; i++) {
         gint64 first = rows[i].base < n && rows[rows[i].base].run ? ech_member_int(rows[rows[i].base].run, "makespan_ps") : 0;
         if (rows[i].run && first > 0 && ech_member_bool(rows[i].run, "completed"))
@@ -167,18 +245,19 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
     g_autoptr(GPtrArray) links = names_in(rows, n, "links");
     for (guint i = 0; i < links->len; i++) {
         const char *name = links->pdata[i];
-        g_autofree char *to = g_strdup_printf("%s to dev", name);
-        g_autofree char *from = g_strdup_printf("%s from dev", name);
+        bool peers = peers_in(rows, n, name);
+        g_autofree char *to = g_strdup_printf(peers ? "%s out" : "%s to dev", name);
+        g_autofree char *from = g_strdup_printf(peers ? "%s in" : "%s from dev", name);
         add_bytes_column(columns, rows, n, to, "links", name, "bytes_forward");
         add_bytes_column(columns, rows, n, from, "links", name, "bytes_backward");
     }
-    Column *bound = add_column(columns, "bound by", true, n);
+    Column *bound = add_column(columns, "bound by", true, false, n);
     for (size_t i = 0; i < n; i++)
         bound->cells[i] = g_strdup(!rows[i].run                                ? rows[i].error
                                    : ech_member_bool(rows[i].run, "completed") ? ech_member_text(rows[i].run, "bound_by")
                                                                                : "space");
     GString *out = g_string_new(NULL);
-    print_columns(out, columns, n);
+    print_columns(out, columns, n, most ? most : ECH_TEXT_COLUMNS);
     return out;
 }
 
@@ -189,7 +268,7 @@ static void difference_bytes(GString *out, const char *what, gint64 a, gint64 b)
     g_autofree char *from = ech_format_bytes((EchBytes)MAX(a, 0));
     g_autofree char *to = ech_format_bytes((EchBytes)MAX(b, 0));
     g_autofree char *by = ech_format_bytes((EchBytes)llabs(b - a));
-    g_string_append_printf(out, "    %-34s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
+    g_string_append_printf(out, "    %-36s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
 }
 
 static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
@@ -199,7 +278,7 @@ static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
     g_autofree char *from = ech_format_time(a);
     g_autofree char *to = ech_format_time(b);
     g_autofree char *by = ech_format_time(llabs(b - a));
-    g_string_append_printf(out, "    %-34s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
+    g_string_append_printf(out, "    %-36s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
 }
 
 static void difference_group(GString *out, JsonObject *a, JsonObject *b, const char *group, const char *member, const char *format)
@@ -214,6 +293,21 @@ static void difference_group(GString *out, JsonObject *a, JsonObject *b, const c
             difference_time(out, what, ech_member_int(of_a, name), ech_member_int(of_b, name));
         else
             difference_bytes(out, what, ech_member_int(ech_member_object(of_a, name), member), ech_member_int(ech_member_object(of_b, name), member));
+    }
+}
+
+static void difference_links(GString *out, JsonObject *a, JsonObject *b)
+{
+    const EchTableRow rows[2] = {{"", a, NULL, 0}, {"", b, NULL, 0}};
+    static const char *const members[] = {"bytes_forward", "bytes_backward"};
+    g_autoptr(GPtrArray) names = names_in(rows, 2, "links");
+    for (unsigned way = 0; way < 2; way++) {
+        for (guint i = 0; i < names->len; i++) {
+            const char *name = names->pdata[i];
+            g_autofree char *what = g_strdup_printf("%s link %s", name, ech_report_link_way(peers_in(rows, 2, name), way));
+            difference_bytes(out, what, ech_member_int(ech_member_object(ech_member_object(a, "links"), name), members[way]),
+                             ech_member_int(ech_member_object(ech_member_object(b, "links"), name), members[way]));
+        }
     }
 }
 
@@ -235,8 +329,7 @@ GString *ech_report_difference(const char *label_a, JsonObject *a, const char *l
     difference_group(bytes, a, b, "memories", "peak_reserved_bytes", ", most reserved");
     difference_group(bytes, a, b, "memories", "traffic_read_bytes", ", read");
     difference_group(bytes, a, b, "memories", "traffic_written_bytes", ", written");
-    difference_group(bytes, a, b, "links", "bytes_forward", " link, to device");
-    difference_group(bytes, a, b, "links", "bytes_backward", " link, from device");
+    difference_links(bytes, a, b);
     difference_time(times, "makespan", ech_member_int(a, "makespan_ps"), ech_member_int(b, "makespan_ps"));
     difference_time(times, "lower bound", ech_member_int(a, "lower_bound_ps"), ech_member_int(b, "lower_bound_ps"));
     difference_group(times, a, b, "critical_path", NULL, " (critical path)");

@@ -12,8 +12,9 @@ typedef struct {
     size_t base;       /**< Index of the row that its time is given relative to. */
 } EchTableRow;
 
-/** The table, with times relative to each row's base; ends with a newline. Members that a run lacks are left blank. @heading: what the labels are. */
-GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n) G_GNUC_WARN_UNUSED_RESULT;
+/** The table, with times relative to each row's base, in lines of at most @most columns (0: ECH_TEXT_COLUMNS; in parts where it is wider); ends with a newline.
+ * Members that a run lacks are left blank. @heading: what the labels are. */
+GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n, unsigned most) G_GNUC_WARN_UNUSED_RESULT;
 /** What changed from run @a to run @b, in sentences: where time and bytes went. Empty where nothing did. */
 GString *ech_report_difference(const char *label_a, JsonObject *a, const char *label_b, JsonObject *b) G_GNUC_WARN_UNUSED_RESULT;
 

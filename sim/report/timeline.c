@@ -148,7 +148,7 @@ EchTimeline *ech_timeline_new(const EchReport *report)
     bool several = false;
     for (size_t q = 1; q < n_queues; q++)
         several = several || ech_trace_queues(trace)[q].device != ech_trace_queues(trace)[0].device;
-    /* Raw tracks: a queue each, then two per link. */
+    /* Raw tracks: a queue each, then three per link: its directions, and what uses both. */
     g_autoptr(GArray) slices = g_array_new(FALSE, FALSE, sizeof(EchSlice));
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
@@ -159,7 +159,7 @@ EchTimeline *ech_timeline_new(const EchReport *report)
         g_array_append_val(slices, slice);
         const EchPrice *price = span->op < run->n_prices ? &run->prices[span->op] : NULL;
         if ((kind == ECH_OP_COPY || kind == ECH_OP_COLLECTIVE) && price && price->link < device->n_links) {
-            slice.track = (uint32_t)n_queues + price->link * 2 + (price->forward || kind == ECH_OP_COLLECTIVE ? 0 : 1);
+            slice.track = (uint32_t)n_queues + price->link * 3 + (kind == ECH_OP_COLLECTIVE ? 2 : price->forward ? 0 : 1);
             g_array_append_val(slices, slice);
         }
     }
@@ -175,8 +175,10 @@ EchTimeline *ech_timeline_new(const EchReport *report)
             g_autofree char *name = queue_name(trace, raw, several);
             place_slices(all + i, end - i, ECH_TRACK_QUEUE, name, tracks);
         } else {
+            const EchLink *link = &device->links[(raw - n_queues) / 3];
+            unsigned way = (raw - (unsigned)n_queues) % 3;
             g_autofree char *name =
-                g_strdup_printf("%s link, %s", device->links[(raw - n_queues) / 2].name, (raw - n_queues) % 2 ? "from device" : "to device");
+                way == 2 ? g_strdup_printf("%s link", link->name) : g_strdup_printf("%s link %s", link->name, ech_report_link_way(link->from == link->to, way));
             place_slices(all + i, end - i, ECH_TRACK_LINK, name, tracks);
         }
         i = end;

@@ -8,7 +8,7 @@ typedef enum { ECH_TRACK_QUEUE, ECH_TRACK_LINK, ECH_N_TRACK_GROUPS } EchTrackGro
 
 typedef struct {
     EchTrackGroup group;
-    char *name;    /**< "core", "host link, to device". */
+    char *name;    /**< "core", "host link to device", "ici link". */
     uint32_t lane; /**< 0, then 1, 2... for slices that overlap the ones before. */
 } EchTrack;
 

@@ -8,6 +8,7 @@ trap 'rm -rf "$new" "$new.d"' EXIT
 mkdir "$new.d"
 PATH=$(dirname "$program"):$PATH; export PATH
 T=$new.d; export T
+unset COLUMNS
 sed '/^\$ /,$d' "$file" >"$new"
 grep '^\$ ' "$file" | sed 's/^\$ //' | while IFS= read -r command; do
   printf '$ %s\n' "$command"

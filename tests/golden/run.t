@@ -4,20 +4,20 @@ stream on small (a device for tests)
   with replay.engine=native
 
   It fits. hbm 2.79 GiB of 3.73 GiB (75 %), host 3.73 GiB of 59.6 GiB (6 %)
-  It takes 400 ms, bound by host link, to device (50 % of the critical path).
+  It takes 400 ms, bound by host link to device (50 % of the critical path).
   No schedule of it is shorter than 267 ms on this device; with no overlap at all it takes 600 ms.
 
   Critical path
-    host link, to device           200 ms   50.0 % ##########..........
-    host link, from device         100 ms   25.0 % #####...............
+    host link to device            200 ms   50.0 % ##########..........
+    host link from device          100 ms   25.0 % #####...............
     matrix unit                    100 ms   25.0 % #####...............
 
   Busy
     matrix unit                    200 ms   50.0 % ##########..........  20 GOP
     hbm port                        80 ms   20.0 % ####................  3.73 GiB read, 3.73 GiB written
     host port                        0 ps    0.0 % ....................  1.86 GiB read, 1.86 GiB written
-    host link, to device           200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
-    host link, from device         200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
+    host link to device            200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
+    host link from device          200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
 
   Operations waited (sum over all of them)
     for what they depend on        400 ms   80.0 % ################....
@@ -71,11 +71,11 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
   "completed" : true,
   "fits" : true,
   "critical_path" : {
-    "host link, from device" : 200000000000,
-    "host link, to device" : 200000000000,
+    "host link from device" : 200000000000,
+    "host link to device" : 200000000000,
     "matrix unit" : 200000000000
   },
-  "bound_by" : "host link, from device",
+  "bound_by" : "host link from device",
   "memories" : {
     "hbm" : {
       "capacity_bytes" : 4000000000,
@@ -203,6 +203,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
   },
   "links" : {
     "host" : {
+      "peers" : false,
       "bytes_forward" : 2000000000,
       "bytes_backward" : 2000000000,
       "busy_forward_ps" : 200000000000,
@@ -349,10 +350,10 @@ $ echelon run tests/golden/data/sweep.yaml
 link and capacity
 
   host link, capacity  fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  -------------------  ----  -------  -------  --------  ---------  -----------  -------------  --------------------
-  as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  -------------------  ----  -------  -------  --------  ---------  -----------  -------------  -------------------
+  as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
   as it is, 2.5GB      NO    stopped           1.86 GiB   3.73 GiB            -              -  space
-  half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link both ways
   half, 2.5GB          NO    stopped           1.86 GiB   3.73 GiB            -              -  space
   twice, 4GB           yes    300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
   twice, 2.5GB         NO    stopped           1.86 GiB   3.73 GiB            -              -  space
@@ -360,22 +361,21 @@ link and capacity
   What changed, and why
 
   as it is, 4GB
-    It takes 400 ms. Its critical path: host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It takes 400 ms. Its critical path: host link to device 50 %, host link from device 25 %, matrix unit 25 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   as it is, 4GB -> half, 4GB
-    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link, both ways, +100 ms host
-    link, from device.
-    The host link, both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link both ways, +100 ms host link
+    from device.
+    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
     200 ms.
 
   as it is, 4GB -> twice, 4GB
-    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link, to device, +100 ms
-    matrix unit, -50 ms host link, from device.
-    The host link, to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
-    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50
-    ms.
+    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link to device, +100 ms matrix
+    unit, -50 ms host link from device.
+    The host link to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50 ms.
 
   half, 4GB -> half, 2.5GB
     It stops fitting: at 0 ps 'y.0' asks for 954 MiB of hbm, where 1.86 GiB of 2.33 GiB are live.
@@ -383,10 +383,10 @@ $ echelon run tests/golden/data/sweep.yaml --jobs 2
 link and capacity
 
   host link, capacity  fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  -------------------  ----  -------  -------  --------  ---------  -----------  -------------  --------------------
-  as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  -------------------  ----  -------  -------  --------  ---------  -----------  -------------  -------------------
+  as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
   as it is, 2.5GB      NO    stopped           1.86 GiB   3.73 GiB            -              -  space
-  half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link both ways
   half, 2.5GB          NO    stopped           1.86 GiB   3.73 GiB            -              -  space
   twice, 4GB           yes    300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
   twice, 2.5GB         NO    stopped           1.86 GiB   3.73 GiB            -              -  space
@@ -394,22 +394,21 @@ link and capacity
   What changed, and why
 
   as it is, 4GB
-    It takes 400 ms. Its critical path: host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It takes 400 ms. Its critical path: host link to device 50 %, host link from device 25 %, matrix unit 25 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   as it is, 4GB -> half, 4GB
-    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link, both ways, +100 ms host
-    link, from device.
-    The host link, both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link both ways, +100 ms host link
+    from device.
+    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
     200 ms.
 
   as it is, 4GB -> twice, 4GB
-    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link, to device, +100 ms
-    matrix unit, -50 ms host link, from device.
-    The host link, to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
-    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50
-    ms.
+    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link to device, +100 ms matrix
+    unit, -50 ms host link from device.
+    The host link to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50 ms.
 
   half, 4GB -> half, 2.5GB
     It stops fitting: at 0 ps 'y.0' asks for 954 MiB of hbm, where 1.86 GiB of 2.33 GiB are live.
@@ -433,30 +432,29 @@ run.json
 link and capacity
 
   host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  as it is, 3GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  half, 3GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, both ways
+  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  -------------------
+  as it is, 3GB        yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  half, 3GB            yes   733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link both ways
   twice, 3GB           yes   300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
 
   What changed, and why
 
   as it is, 3GB
-    It takes 400 ms. Its critical path: host link, to device 50 %, host link, from device 25 %, matrix unit 25 %.
+    It takes 400 ms. Its critical path: host link to device 50 %, host link from device 25 %, matrix unit 25 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   as it is, 3GB -> half, 3GB
-    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link, both ways, +100 ms host
-    link, from device.
-    The host link, both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link both ways, +100 ms host link
+    from device.
+    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
     200 ms.
 
   as it is, 3GB -> twice, 3GB
-    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link, to device, +100 ms
-    matrix unit, -50 ms host link, from device.
-    The host link, to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
-    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50
-    ms.
+    It takes 25.0 % less time: 400 ms -> 300 ms. Along the critical path: -150 ms host link to device, +100 ms matrix
+    unit, -50 ms host link from device.
+    The host link to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
+    The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50 ms.
 $ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1; echelon run tests/golden/data/half.yaml --set device.links.host.to_device=10GB/s -o $T/whole >/dev/null 2>&1; cd $T && ls half && echelon compare half whole && echelon compare half whole --json
 details.json
 memory.pprof.gz
@@ -467,30 +465,30 @@ time.pprof.gz
 timeline.json.gz
 timeline.pftrace
   run    fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
-  -----  ----  ------  -------  --------  ---------  -----------  -------------  --------------------
-  half   yes   600 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
-  whole  yes   400 ms    0.667  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link, to device
+  -----  ----  ------  -------  --------  ---------  -----------  -------------  -------------------
+  half   yes   600 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  whole  yes   400 ms    0.667  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
 
   What changed, and why
 
   half
-    It takes 600 ms. Its critical path: host link, to device 67 %, host link, from device 17 %, matrix unit 17 %.
+    It takes 600 ms. Its critical path: host link to device 67 %, host link from device 17 %, matrix unit 17 %.
     It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
 
   half -> whole
-    It takes 33.3 % less time: 600 ms -> 400 ms. Along the critical path: -200 ms host link, to device.
-    The host link, to device moves the same 1.86 GiB in 200 ms instead of 400 ms: 10 GB/s instead of 5 GB/s.
+    It takes 33.3 % less time: 600 ms -> 400 ms. Along the critical path: -200 ms host link to device.
+    The host link to device moves the same 1.86 GiB in 200 ms instead of 400 ms: 10 GB/s instead of 5 GB/s.
     The operations that changed most: 'fetch.0' 200 ms -> 100 ms, 'fetch.1' 200 ms -> 100 ms, 'store.0' 138 ms ->
     100 ms.
 
 half -> whole
   time
-    makespan                               600 ms -> 400 ms     (-200 ms)
-    lower bound                            400 ms -> 267 ms     (-133 ms)
-    host link, to device (critical path)     400 ms -> 200 ms     (-200 ms)
-    dependency (waits)                     762 ms -> 400 ms     (-362 ms)
-    queue (waits)                          262 ms -> 100 ms     (-162 ms)
-    link (waits)                          37.5 ms -> 0 ps       (-37.5 ms)
+    makespan                                 600 ms -> 400 ms     (-200 ms)
+    lower bound                              400 ms -> 267 ms     (-133 ms)
+    host link to device (critical path)      400 ms -> 200 ms     (-200 ms)
+    dependency (waits)                       762 ms -> 400 ms     (-362 ms)
+    queue (waits)                            262 ms -> 100 ms     (-162 ms)
+    link (waits)                            37.5 ms -> 0 ps       (-37.5 ms)
 {
   "runs" : [
     {
@@ -514,3 +512,90 @@ $ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1 && echelon 
 $ mkdir $T/mine && touch $T/mine/thesis.tex && echelon run tests/golden/data/half.yaml -o $T/mine 2>&1 | sed "s:$T:T:"; ls $T/mine
 echelon: T/mine: is there already and holds no results of echelon; give another -o or remove it
 thesis.tex
+$ cd $T && COLUMNS=80 echelon compare half whole
+                                                          hbm      host
+  run    fits    time  x first  bound by                 peak      peak
+  -----  ----  ------  -------  -------------------  --------  --------
+  half   yes   600 ms    1.000  host link to device  2.79 GiB  3.73 GiB
+  whole  yes   400 ms    0.667  host link to device  2.79 GiB  3.73 GiB
+
+             host      host
+  run      to dev  from dev
+  -----  --------  --------
+  half   1.86 GiB  1.86 GiB
+  whole  1.86 GiB  1.86 GiB
+
+  What changed, and why
+
+  half
+    It takes 600 ms. Its critical path: host link to device 67 %, host link from
+    device 17 %, matrix unit 17 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from
+    host, 954 MiB buffers.
+
+  half -> whole
+    It takes 33.3 % less time: 600 ms -> 400 ms. Along the critical path:
+    -200 ms host link to device.
+    The host link to device moves the same 1.86 GiB in 200 ms instead of 400 ms:
+    10 GB/s instead of 5 GB/s.
+    The operations that changed most: 'fetch.0' 200 ms -> 100 ms, 'fetch.1'
+    200 ms -> 100 ms, 'store.0' 138 ms -> 100 ms.
+
+half -> whole
+  time
+    makespan                                 600 ms -> 400 ms     (-200 ms)
+    lower bound                              400 ms -> 267 ms     (-133 ms)
+    host link to device (critical path)      400 ms -> 200 ms     (-200 ms)
+    dependency (waits)                       762 ms -> 400 ms     (-362 ms)
+    queue (waits)                            262 ms -> 100 ms     (-162 ms)
+    link (waits)                            37.5 ms -> 0 ps       (-37.5 ms)
+$ COLUMNS=80 echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native
+stream on small (a device for tests)
+  with replay.engine=native
+
+  It fits. hbm 2.79 GiB of 3.73 GiB (75 %), host 3.73 GiB of 59.6 GiB (6 %)
+  It takes 400 ms, bound by host link to device (50 % of the critical path).
+  No schedule of it is shorter than 267 ms on this device; with no overlap at
+  all it takes 600 ms.
+
+  Critical path
+    host link to device            200 ms   50.0 % ##########..........
+    host link from device          100 ms   25.0 % #####...............
+    matrix unit                    100 ms   25.0 % #####...............
+
+  Busy
+    matrix unit               200 ms   50.0 %  20 GOP
+    hbm port                   80 ms   20.0 %  3.73 GiB read, 3.73 GiB written
+    host port                   0 ps    0.0 %  1.86 GiB read, 1.86 GiB written
+    host link to device       200 ms   50.0 %  1.86 GiB at 10 GB/s
+    host link from device     200 ms   50.0 %  1.86 GiB at 10 GB/s
+
+  Operations waited (sum over all of them)
+    for what they depend on        400 ms   80.0 % ################....
+    for their own queue            100 ms   20.0 % ####................
+
+  Memory at its fullest
+    hbm: 2.79 GiB live at 0 ps; best_fit
+       954 MiB  in.0
+       954 MiB  in.1
+       954 MiB  y.0
+    host: 3.73 GiB live at 0 ps; counted only
+       954 MiB  w.0
+       954 MiB  w.1
+       954 MiB  out.0
+       954 MiB  out.1
+
+  Longest operations
+    fetch.0     100 ms   25.0 % #####...............  copy
+    fetch.1     100 ms   25.0 % #####...............  copy
+    mul.0       100 ms   25.0 % #####...............  kernel, roofline
+    mul.1       100 ms   25.0 % #####...............  kernel, roofline
+    store.0     100 ms   25.0 % #####...............  copy
+    store.1     100 ms   25.0 % #####...............  copy
+
+  Kernel times: 2 roofline. Engine: native (0.1.0).
+$ COLUMNS=80 echelon run --trace traces/sharded_mlp.v5e --device tpu-v5e --engine native | awk 'length($0) > 80 { print "too wide: " $0 } /ici/'
+  It takes 1.50 ms, bound by ici link out (81 % of the critical path).
+    ici link out                  1.21 ms   80.8 % ################....
+    ici link out           1.21 ms   80.8 %  52.0 MiB at 45 GB/s
+    ici link in            1.21 ms   80.8 %  52.0 MiB at 45 GB/s

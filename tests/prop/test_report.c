@@ -103,7 +103,7 @@ static EchRun *replay(const EchTrace *trace, const EchDevice *device)
 /* Everything that is written about a run, one after the other. */
 static GString *everything(const EchReport *report)
 {
-    GString *out = ech_report_summary(report);
+    GString *out = ech_report_summary(report, 100);
     JsonNode *node = ech_report_json(report);
     g_autofree char *json = ech_report_json_text(node);
     json_node_unref(node);

@@ -1,0 +1,60 @@
+#include "sim/report/text.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+int ech_text_width(const char *text)
+{
+    return (int)g_utf8_strlen(text, -1);
+}
+
+void ech_text_cell(GString *out, const char *text, int width)
+{
+    int n = ech_text_width(text);
+    if (n <= width) {
+        g_string_append_printf(out, "%s%*s", text, width - n, "");
+        return;
+    }
+    /* Names of operations differ at both ends. */
+    int head = (width - 3) / 2, tail = width - 3 - head;
+    const char *head_end = g_utf8_offset_to_pointer(text, head), *tail_start = g_utf8_offset_to_pointer(text, n - tail);
+    g_string_append_len(out, text, head_end - text);
+    g_string_append(out, "...");
+    g_string_append(out, tail_start);
+}
+
+/* A number stays with its unit. */
+static bool goes_with(const char *word, const char *next)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "ps", "ns", "us", "ms", "s", "%", "B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+    if (!*word || !g_ascii_isdigit(word[strlen(word) - 1]))
+        return false;
+    size_t n = strcspn(next, ".,;:)");
+    for (size_t i = 0; i < G_N_ELEMENTS(units); i++) {
+        if (strlen(units[i]) == n && strncmp(next, units[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+void ech_text_wrap(GString *out, const char *first, const char *text, unsigned columns)
+{
+    g_auto(GStrv) words = g_strsplit(text, " ", -1);
+    int indent = ech_text_width(first), column = indent;
+    g_string_append(out, first);
+    bool start = true;
+    for (char **word = words; *word; word++) {
+        int length = ech_text_width(*word), whole = length;
+        if (word[1] && goes_with(*word, word[1]))
+            whole += 1 + ech_text_width(word[1]);
+        if (!start && columns > 0 && column + 1 + whole > (int)columns && (word == words || !goes_with(word[-1], *word))) {
+            g_string_append_printf(out, "\n%*s", indent, "");
+            column = indent;
+            start = true;
+        }
+        g_string_append_printf(out, "%s%s", start ? "" : " ", *word);
+        column += length + !start;
+        start = false;
+    }
+    g_string_append_c(out, '\n');
+}

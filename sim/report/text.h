@@ -1,0 +1,16 @@
+/** @file text.h
+ * Text for a terminal of so many columns: cells, wrapped sentences. Every character is taken to be one column wide.
+ */
+#pragma once
+#include <glib.h>
+
+/** Columns of tables in what is written to a file or a pipe; sentences are not broken there, so that each is a line to search for. */
+enum { ECH_TEXT_COLUMNS = 120 };
+
+/** Columns that @text takes. */
+int ech_text_width(const char *text);
+/** Appends @text cut in its middle to @width columns (at least 5), or filled up to them with blanks. */
+void ech_text_cell(GString *out, const char *text, int width);
+/** Appends @text in lines of at most @columns (0: one line), broken at blanks: the first line behind @first, the others behind as many blanks; ends with a
+ * newline. */
+void ech_text_wrap(GString *out, const char *first, const char *text, unsigned columns);
