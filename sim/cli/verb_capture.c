@@ -16,6 +16,7 @@ static int run_command(char **command, const char *library, const char *out)
     g_autoptr(GError) error = NULL;
     g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
     g_subprocess_launcher_setenv(launcher, "CUDA_INJECTION64_PATH", library, TRUE);
+    g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, FALSE); /* Without it there are no ranges */
     g_subprocess_launcher_setenv(launcher, "ECHELON_CAPTURE_OUT", out, TRUE);
     g_autoptr(GSubprocess) child = g_subprocess_launcher_spawnv(launcher, (const char *const *)command, &error);
     if (!child) {

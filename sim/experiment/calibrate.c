@@ -615,7 +615,7 @@ static bool load_kernels(Bench *b, GError **error)
     } kernels[] = {{"echelon_stream", &b->stream_kernel}, {"echelon_strided", &b->strided}, {"echelon_random", &b->random},
                    {"echelon_chase", &b->chase},          {"echelon_fma", &b->fma},         {"echelon_fma64", &b->fma64},
                    {"echelon_exp", &b->exponential},      {"echelon_mma", &b->mma},         {"echelon_spin", &b->spin}};
-    if (!CU(b, module_load, "loading kernels", error, &b->module, ech_cuda_kernels_ptx))
+    if (!ech_cuda_load_kernels(b->cu, &b->module, error))
         return false;
     for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++) {
         if (!CU(b, module_function, "loading kernels", error, kernels[i].function, b->module, kernels[i].name))

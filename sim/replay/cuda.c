@@ -927,7 +927,7 @@ static void summarise(Engine *e)
 
 static bool load_kernels(Engine *e, GError **error)
 {
-    return CU(e, module_load, "loading kernels", error, &e->module, ech_cuda_kernels_ptx) &&
+    return ech_cuda_load_kernels(e->cu, &e->module, error) &&
            CU(e, module_function, "loading kernels", error, &e->stream_kernel, e->module, "echelon_stream") &&
            CU(e, module_function, "loading kernels", error, &e->fma_kernel, e->module, "echelon_fma") &&
            CU(e, module_function, "loading kernels", error, &e->mma_kernel, e->module, "echelon_mma") &&

@@ -8,14 +8,19 @@
 
 static bool load(EchCuBlas *blas, GError **error)
 {
-    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
+    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11", NULL};
     const char *name = g_getenv("ECHELON_LIBCUBLAS");
-    void *library = name && *name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
-    for (size_t i = 0; !name && !library && i < G_N_ELEMENTS(names); i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    g_autofree char *why = NULL;
+    if (name && !*name) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "cuBLAS is switched off by ECHELON_LIBCUBLAS");
+        return false;
+    }
+    void *library = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : ech_cuda_open_library(names, &why);
     if (!library) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no cuBLAS here: expected %s among the system's libraries",
-                    name && *name ? name : "libcublas.so.11 to .13");
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND,
+                    "no cuBLAS here (%s); expected libcublas.so.11 to .13 among the system's libraries, a toolkit's or a Python "
+                    "environment's, or named by ECHELON_LIBCUBLAS",
+                    why ? why : dlerror());
         return false;
     }
 #define ECH_CUBLAS_LOAD(member, symbol, parameters)                                                                                                            \
@@ -51,7 +56,16 @@ bool ech_cuda_blas_check(int status, const char *symbol, const char *what, GErro
 {
     if (status == 0)
         return true;
-    g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "%s: status %d while %s", symbol, status, what);
+    static const struct {
+        int status;
+        const char *name;
+    } names[] = {{1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {3, "CUBLAS_STATUS_ALLOC_FAILED"},      {7, "CUBLAS_STATUS_INVALID_VALUE"},
+                 {8, "CUBLAS_STATUS_ARCH_MISMATCH"},   {13, "CUBLAS_STATUS_EXECUTION_FAILED"}, {14, "CUBLAS_STATUS_INTERNAL_ERROR"},
+                 {15, "CUBLAS_STATUS_NOT_SUPPORTED"}};
+    const char *name = "unknown status";
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        name = names[i].status == status ? names[i].name : name;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "%s: %s (%d) while %s", symbol, name, status, what);
     return false;
 }
 
@@ -61,7 +75,9 @@ typedef struct {
     int input, output, compute, output_bytes;
 } GemmType;
 static const GemmType gemm_types[] = {
-    {ECH_DTYPE_BF16, 14, 14, 68, 2}, {ECH_DTYPE_F16, 2, 2, 68, 2}, {ECH_DTYPE_F32, 0, 0, 77, 4}, {ECH_DTYPE_F64, 1, 1, 70, 8}, {ECH_DTYPE_S8, 3, 10, 72, 4},
+    {ECH_DTYPE_BF16, ECH_CUBLAS_BF16, ECH_CUBLAS_BF16, ECH_CUBLAS_COMPUTE_F32, 2}, {ECH_DTYPE_F16, ECH_CUBLAS_F16, ECH_CUBLAS_F16, ECH_CUBLAS_COMPUTE_F32, 2},
+    {ECH_DTYPE_F32, ECH_CUBLAS_F32, ECH_CUBLAS_F32, ECH_CUBLAS_COMPUTE_TF32, 4},   {ECH_DTYPE_F64, ECH_CUBLAS_F64, ECH_CUBLAS_F64, ECH_CUBLAS_COMPUTE_F64, 8},
+    {ECH_DTYPE_S8, ECH_CUBLAS_S8, ECH_CUBLAS_S32, ECH_CUBLAS_COMPUTE_S32, 4},
 };
 
 static const GemmType *gemm_type(EchDtype dtype)
@@ -143,7 +159,10 @@ bool ech_cuda_gemm_of(const EchTrace *trace, const EchOp *op, EchGemm *ret)
     if (k > 0 && in[1] > 0 && operations % 2 == 0 && k * out[0] == operations / 2 && in[0] % k == 0 && in[1] % k == 0) {
         uint64_t bm = in[0] / k, bn = in[1] / k;
         uint64_t product = bm <= UINT64_MAX / bn ? bm * bn : 0, b = product / out[0];
-        if (b > 0 && product % out[0] == 0 && bm % b == 0 && bn % b == 0 && bm / b <= INT32_MAX && bn / b <= INT32_MAX && k <= INT32_MAX && b <= INT32_MAX) {
+        /* 8-bit products come in multiples of 4 only. */
+        uint64_t step = dtype == ECH_DTYPE_S8 ? 4 : 1;
+        if (b > 0 && bm / b % step == 0 && bn / b % step == 0 && k % step == 0 && product % out[0] == 0 && bm % b == 0 && bn % b == 0 && bm / b <= INT32_MAX &&
+            bn / b <= INT32_MAX && k <= INT32_MAX && b <= INT32_MAX) {
             *ret = (EchGemm){.dtype = (uint8_t)dtype, .known = true, .m = (int)(bm / b), .n = (int)(bn / b), .k = (int)k, .batch = (int)b, .times = 1};
             return true;
         }
@@ -171,9 +190,9 @@ bool ech_cuda_gemm_issue(const EchCuBlas *blas, EchCuBlasHandle handle, const Ec
     /* 8-bit integers only come as transposed times plain. */
     bool transposed = type->dtype == ECH_DTYPE_S8;
     for (uint64_t i = 0; i < gemm->times; i++) {
-        int status = blas->gemm(handle, transposed, 0, gemm->m, gemm->n, gemm->k, one, (const void *)(uintptr_t)inputs, type->input,
-                                transposed ? gemm->k : gemm->m, a, (const void *)(uintptr_t)second, type->input, gemm->k, b, zero, (void *)(uintptr_t)output,
-                                type->output, gemm->m, c, gemm->batch, type->compute, -1);
+        int status = blas->gemm(handle, transposed ? ECH_CUBLAS_TRANSPOSED : ECH_CUBLAS_PLAIN, ECH_CUBLAS_PLAIN, gemm->m, gemm->n, gemm->k, one,
+                                (const void *)(uintptr_t)inputs, type->input, transposed ? gemm->k : gemm->m, a, (const void *)(uintptr_t)second, type->input,
+                                gemm->k, b, zero, (void *)(uintptr_t)output, type->output, gemm->m, c, gemm->batch, type->compute, ECH_CUBLAS_DEFAULT);
         if (!ech_cuda_blas_check(status, "cublasGemmStridedBatchedEx", "multiplying matrices", error))
             return false;
     }

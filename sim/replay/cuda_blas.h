@@ -9,6 +9,24 @@
 #include "sim/trace/trace.h"
 
 typedef struct EchCuBlasOpaque *EchCuBlasHandle;
+typedef int EchCuBlasStatus, EchCuBlasTranspose, EchCuBlasType, EchCuBlasCompute, EchCuBlasAlgorithm; /**< Enumerations, of an int's size. */
+
+/** cudaDataType, cublasComputeType_t, cublasOperation_t, cublasGemmAlgo_t. */
+enum {
+    ECH_CUBLAS_F32 = 0,
+    ECH_CUBLAS_F64 = 1,
+    ECH_CUBLAS_F16 = 2,
+    ECH_CUBLAS_S8 = 3,
+    ECH_CUBLAS_S32 = 10,
+    ECH_CUBLAS_BF16 = 14,
+    ECH_CUBLAS_COMPUTE_F32 = 68,
+    ECH_CUBLAS_COMPUTE_F64 = 70,
+    ECH_CUBLAS_COMPUTE_S32 = 72,
+    ECH_CUBLAS_COMPUTE_TF32 = 77,
+    ECH_CUBLAS_PLAIN = 0,
+    ECH_CUBLAS_TRANSPOSED = 1,
+    ECH_CUBLAS_DEFAULT = -1,
+};
 
 /* ECH_CUBLAS(result, member, symbol, parameters): every function in use. */
 #define ECH_CUBLAS_FUNCTIONS(X)                                                                                                                                \
@@ -18,19 +36,19 @@ typedef struct EchCuBlasOpaque *EchCuBlasHandle;
     X(set_stream, cublasSetStream_v2, (EchCuBlasHandle handle, EchCuStream stream))                                                                            \
     X(set_workspace, cublasSetWorkspace_v2, (EchCuBlasHandle handle, void *workspace, size_t bytes))                                                           \
     X(gemm, cublasGemmStridedBatchedEx,                                                                                                                        \
-      (EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,                   \
-       long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta, void *c, int type_c, int ldc, long long stride_c,         \
-       int batch, int compute, int algorithm))
+      (EchCuBlasHandle handle, EchCuBlasTranspose transpose_a, EchCuBlasTranspose transpose_b, int m, int n, int k, const void *alpha, const void *a,          \
+       EchCuBlasType type_a, int lda, long long stride_a, const void *b, EchCuBlasType type_b, int ldb, long long stride_b, const void *beta, void *c,         \
+       EchCuBlasType type_c, int ldc, long long stride_c, int batch, EchCuBlasCompute compute, EchCuBlasAlgorithm algorithm))
 
 typedef struct {
-#define ECH_CUBLAS_MEMBER(member, symbol, parameters) int(*member) parameters;
+#define ECH_CUBLAS_MEMBER(member, symbol, parameters) EchCuBlasStatus(*member) parameters;
     ECH_CUBLAS_FUNCTIONS(ECH_CUBLAS_MEMBER)
 #undef ECH_CUBLAS_MEMBER
 } EchCuBlas;
 
 /** The library's functions, or NULL and ECH_ERROR_BACKEND saying what is missing. Borrowed, never unloaded. */
 const EchCuBlas *ech_cuda_blas(GError **error);
-/** True on success; otherwise ECH_ERROR_BACKEND "cublasCreate_v2: status 3 while WHAT". */
+/** True on success; otherwise ECH_ERROR_BACKEND "cublasCreate_v2: CUBLAS_STATUS_ALLOC_FAILED (3) while WHAT". */
 bool ech_cuda_blas_check(int status, const char *symbol, const char *what, GError **error);
 
 /** A matrix product as cuBLAS is asked for it: @times times, @batch products of m x k and k x n each. */

@@ -3,14 +3,80 @@
 #include "sim/base/error.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <string.h>
+
+/* Opens what @pattern matches, the last in the order of names first: the newest version. */
+static void *open_matching(const char *pattern, char **why)
+{
+    glob_t found = {0};
+    void *library = NULL;
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = found.gl_pathc; !library && i-- > 0;) {
+            library = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+            /* A file that is there and does not load is worth more than one that is not there. */
+            if (!library) {
+                g_free(*why);
+                *why = g_strdup(dlerror());
+            }
+        }
+    }
+    globfree(&found);
+    return library;
+}
+
+static void *open_in(const char *root, const char *under, const char *name, char **why)
+{
+    if (!root || !*root)
+        return NULL;
+    g_autofree char *pattern = g_build_filename(root, under, name, NULL);
+    return open_matching(pattern, why);
+}
+
+void *ech_cuda_open_library(const char *const *names, char **ret_why)
+{
+    static const char *const toolkits[] = {"/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"};
+    static const char *const below[] = {"lib64", "lib", "targets/*/lib", "extras/CUPTI/lib64"};
+    static const char *const drivers[] = {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib64-nvidia", "/run/opengl-driver/lib"};
+    static const char *const packages[] = {"lib/python3*/site-packages/nvidia/*/lib", "lib/python3*/dist-packages/nvidia/*/lib",
+                                           "lib/python3/dist-packages/nvidia/*/lib"};
+    g_autofree char *why = NULL, *python = g_find_program_in_path("python3"), *bin = python ? g_path_get_dirname(python) : NULL;
+    g_autofree char *prefix = bin ? g_path_get_dirname(bin) : NULL, *user = g_build_filename(g_get_home_dir(), ".local", NULL);
+    const char *const roots[] = {g_getenv("VIRTUAL_ENV"), g_getenv("CONDA_PREFIX"), prefix, user, "/usr/local", "/usr"};
+    const char *const homes[] = {g_getenv("CUDA_HOME"), g_getenv("CUDA_PATH")};
+    void *library = NULL;
+    for (size_t i = 0; !library && names[i]; i++) {
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        if (!library && !why)
+            why = g_strdup(dlerror());
+    }
+    for (size_t i = 0; !library && names[i]; i++) {
+        for (size_t b = 0; !library && b < G_N_ELEMENTS(below); b++) {
+            for (size_t h = 0; !library && h < G_N_ELEMENTS(homes); h++)
+                library = open_in(homes[h], below[b], names[i], &why);
+            for (size_t t = 0; !library && t < G_N_ELEMENTS(toolkits); t++)
+                library = open_in(toolkits[t], below[b], names[i], &why);
+        }
+        for (size_t d = 0; !library && d < G_N_ELEMENTS(drivers); d++)
+            library = open_in(drivers[d], "", names[i], &why);
+        for (size_t r = 0; !library && r < G_N_ELEMENTS(roots); r++) {
+            for (size_t p = 0; !library && p < G_N_ELEMENTS(packages); p++)
+                library = open_in(roots[r], packages[p], names[i], &why);
+        }
+    }
+    if (!library)
+        *ret_why = g_steal_pointer(&why);
+    return library;
+}
 
 static bool load(EchCuDriver *driver, GError **error)
 {
     const char *name = g_getenv("ECHELON_LIBCUDA");
-    void *library = dlopen(name ? name : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    static const char *const names[] = {"libcuda.so.1", NULL};
+    g_autofree char *why = NULL;
+    void *library = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : ech_cuda_open_library(names, &why);
     if (!library) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no NVIDIA driver here: %s", dlerror());
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no NVIDIA driver here: %s", why ? why : dlerror());
         return false;
     }
 #define ECH_CU_LOAD(member, symbol, parameters)                                                                                                                \
@@ -23,8 +89,15 @@ static bool load(EchCuDriver *driver, GError **error)
         }                                                                                                                                                      \
         memcpy(&driver->member, &found, sizeof found);                                                                                                         \
     }
+#define ECH_CU_LOAD_OPTIONAL(member, symbol, parameters)                                                                                                       \
+    {                                                                                                                                                          \
+        void *found = dlsym(library, #symbol);                                                                                                                 \
+        memcpy(&driver->member, &found, sizeof found);                                                                                                         \
+    }
     ECH_CU_FUNCTIONS(ECH_CU_LOAD)
+    ECH_CU_OPTIONAL_FUNCTIONS(ECH_CU_LOAD_OPTIONAL)
 #undef ECH_CU_LOAD
+#undef ECH_CU_LOAD_OPTIONAL
     return true;
 }
 
@@ -52,12 +125,54 @@ bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *s
     return false;
 }
 
+/* What cuInit's refusals mean to whoever has to act on them. */
+static bool start(const EchCuDriver *driver, GError **error)
+{
+    static const struct {
+        EchCuResult result;
+        const char *advice;
+    } known[] = {{ECH_CU_ERROR_NO_DEVICE, "the driver is installed but sees no GPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell more"},
+                 {ECH_CU_ERROR_STUB_LIBRARY, "this libcuda is the toolkit's stub for linking; take its folder out of LD_LIBRARY_PATH"},
+                 {ECH_CU_ERROR_DRIVER_MISMATCH, "libcuda and the kernel's driver are of different versions; load the driver's module again or reboot"}};
+    EchCuResult result = driver->init(0);
+    if (ech_cuda_check(driver, result, "cuInit", "starting the driver", error))
+        return true;
+    for (size_t i = 0; error && i < G_N_ELEMENTS(known); i++) {
+        if (known[i].result == result) {
+            char *message = g_strdup_printf("%s: %s", (*error)->message, known[i].advice);
+            g_free((*error)->message);
+            (*error)->message = message;
+        }
+    }
+    return false;
+}
+
+/* Hexadecimal digits of the GPU's identity, where the driver knows it. */
+static void read_uuid(const EchCuDriver *driver, EchCuGpu *gpu)
+{
+    EchCuUuid uuid;
+    if (!driver->device_uuid || driver->device_uuid(&uuid, gpu->device) != 0)
+        return;
+    for (size_t i = 0; i < sizeof uuid.bytes; i++)
+        g_snprintf(gpu->uuid + 2 * i, 3, "%02x", (unsigned char)uuid.bytes[i]);
+}
+
+bool ech_cuda_load_kernels(const EchCuDriver *driver, EchCuModule *ret, GError **error)
+{
+    const char *file = g_getenv("ECHELON_CUDA_KERNELS");
+    g_autofree char *image = NULL;
+    if (file && !g_file_get_contents(file, &image, NULL, error)) {
+        g_prefix_error(error, "ECHELON_CUDA_KERNELS: ");
+        return false;
+    }
+    return ech_cuda_check(driver, driver->module_load(ret, image ? image : ech_cuda_kernels_ptx), "cuModuleLoadData", "loading kernels", error);
+}
+
 bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError **error)
 {
     EchCuGpu gpu = {0};
     int count = 0;
-    if (!ech_cuda_check(driver, driver->init(0), "cuInit", "starting the driver", error) ||
-        !ech_cuda_check(driver, driver->driver_version(&gpu.driver_version), "cuDriverGetVersion", "starting the driver", error) ||
+    if (!start(driver, error) || !ech_cuda_check(driver, driver->driver_version(&gpu.driver_version), "cuDriverGetVersion", "starting the driver", error) ||
         !ech_cuda_check(driver, driver->device_count(&count), "cuDeviceGetCount", "looking for GPUs", error))
         return false;
     if (ordinal >= count) {
@@ -68,6 +183,7 @@ bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError
         !ech_cuda_check(driver, driver->device_name(gpu.name, sizeof gpu.name, gpu.device), "cuDeviceGetName", "opening the GPU", error) ||
         !ech_cuda_check(driver, driver->device_total_memory(&gpu.total_memory, gpu.device), "cuDeviceTotalMem_v2", "opening the GPU", error))
         return false;
+    read_uuid(driver, &gpu);
     const struct {
         int attribute, *field;
     } attributes[] = {

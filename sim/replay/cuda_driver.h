@@ -2,7 +2,8 @@
  * The CUDA driver API by dlopen: a table of the functions echelon calls. Building needs no toolkit; a machine without a driver gets one
  * clear error. Types are the driver's ABI (handles are opaque pointers, CUdeviceptr is 64 bits).
  *
- * ECHELON_LIBCUDA names another library to load: the tests' fake driver.
+ * ECHELON_LIBCUDA names another library to load: the tests' fake driver. ECHELON_CUDA_KERNELS names a file of our kernels to load instead of the embedded
+ * PTX (a cubin or fatbin that ptxas makes of cuda_kernels.ptx): for a driver without its compiler.
  */
 #pragma once
 #include <glib.h>
@@ -12,6 +13,7 @@
 
 typedef int EchCuResult; /**< 0 is success. */
 typedef int EchCuDevice;
+typedef int EchCuAttribute, EchCuPoolAttribute, EchCuCaptureMode, EchCuGranularity; /**< Enumerations, of an int's size. */
 typedef uint64_t EchCuPointer;
 typedef struct EchCuContextOpaque *EchCuContext;
 typedef struct EchCuStreamOpaque *EchCuStream;
@@ -24,7 +26,10 @@ typedef struct EchCuPoolOpaque *EchCuPool;
 
 enum {
     ECH_CU_ERROR_OUT_OF_MEMORY = 2,
+    ECH_CU_ERROR_STUB_LIBRARY = 34,
+    ECH_CU_ERROR_NO_DEVICE = 100,
     ECH_CU_ERROR_NOT_READY = 600,
+    ECH_CU_ERROR_DRIVER_MISMATCH = 803,
     ECH_CU_STREAM_NON_BLOCKING = 1,
     ECH_CU_EVENT_DEFAULT = 0,
     ECH_CU_EVENT_DISABLE_TIMING = 2,
@@ -69,6 +74,10 @@ typedef struct {
     int flags;
 } EchCuAccess;
 
+typedef struct {
+    char bytes[16];
+} EchCuUuid;
+
 /* ECH_CU(result, member, symbol, parameters): every driver function in use. */
 #define ECH_CU_FUNCTIONS(X)                                                                                                                                    \
     X(init, cuInit, (unsigned flags))                                                                                                                          \
@@ -77,7 +86,7 @@ typedef struct {
     X(device_get, cuDeviceGet, (EchCuDevice * ret, int ordinal))                                                                                               \
     X(device_name, cuDeviceGetName, (char *ret, int length, EchCuDevice device))                                                                               \
     X(device_total_memory, cuDeviceTotalMem_v2, (size_t * ret, EchCuDevice device))                                                                            \
-    X(device_attribute, cuDeviceGetAttribute, (int *ret, int attribute, EchCuDevice device))                                                                   \
+    X(device_attribute, cuDeviceGetAttribute, (int *ret, EchCuAttribute attribute, EchCuDevice device))                                                        \
     X(context_retain, cuDevicePrimaryCtxRetain, (EchCuContext * ret, EchCuDevice device))                                                                      \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (EchCuDevice device))                                                                                     \
     X(context_set, cuCtxSetCurrent, (EchCuContext context))                                                                                                    \
@@ -90,8 +99,8 @@ typedef struct {
     X(allocate_async, cuMemAllocAsync, (EchCuPointer * ret, size_t bytes, EchCuStream stream))                                                                 \
     X(release_async, cuMemFreeAsync, (EchCuPointer pointer, EchCuStream stream))                                                                               \
     X(default_pool, cuDeviceGetDefaultMemPool, (EchCuPool * ret, EchCuDevice device))                                                                          \
-    X(pool_get, cuMemPoolGetAttribute, (EchCuPool pool, int attribute, void *ret))                                                                             \
-    X(pool_set, cuMemPoolSetAttribute, (EchCuPool pool, int attribute, void *value))                                                                           \
+    X(pool_get, cuMemPoolGetAttribute, (EchCuPool pool, EchCuPoolAttribute attribute, void *ret))                                                              \
+    X(pool_set, cuMemPoolSetAttribute, (EchCuPool pool, EchCuPoolAttribute attribute, void *value))                                                            \
     X(pool_trim, cuMemPoolTrimTo, (EchCuPool pool, size_t keep))                                                                                               \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (EchCuPointer target, const void *source, size_t bytes, EchCuStream stream))                                       \
     X(copy_from_device, cuMemcpyDtoHAsync_v2, (void *target, EchCuPointer source, size_t bytes, EchCuStream stream))                                           \
@@ -101,7 +110,7 @@ typedef struct {
     X(stream_destroy, cuStreamDestroy_v2, (EchCuStream stream))                                                                                                \
     X(stream_synchronize, cuStreamSynchronize, (EchCuStream stream))                                                                                           \
     X(stream_wait, cuStreamWaitEvent, (EchCuStream stream, EchCuEvent event, unsigned flags))                                                                  \
-    X(capture_begin, cuStreamBeginCapture_v2, (EchCuStream stream, int mode))                                                                                  \
+    X(capture_begin, cuStreamBeginCapture_v2, (EchCuStream stream, EchCuCaptureMode mode))                                                                     \
     X(capture_end, cuStreamEndCapture, (EchCuStream stream, EchCuGraph * ret))                                                                                 \
     X(graph_instantiate, cuGraphInstantiateWithFlags, (EchCuGraphExec * ret, EchCuGraph graph, unsigned long long flags))                                      \
     X(graph_launch, cuGraphLaunch, (EchCuGraphExec graph, EchCuStream stream))                                                                                 \
@@ -120,7 +129,7 @@ typedef struct {
       (EchCuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
        EchCuStream stream, void **parameters, void **extra))                                                                                                   \
     X(error_name, cuGetErrorName, (EchCuResult result, const char **ret))                                                                                      \
-    X(granularity, cuMemGetAllocationGranularity, (size_t * ret, const EchCuAllocationProp *prop, int option))                                                 \
+    X(granularity, cuMemGetAllocationGranularity, (size_t * ret, const EchCuAllocationProp *prop, EchCuGranularity option))                                    \
     X(address_reserve, cuMemAddressReserve, (EchCuPointer * ret, size_t bytes, size_t alignment, EchCuPointer hint, unsigned long long flags))                 \
     X(address_free, cuMemAddressFree, (EchCuPointer pointer, size_t bytes))                                                                                    \
     X(physical_create, cuMemCreate, (unsigned long long *ret, size_t bytes, const EchCuAllocationProp *prop, unsigned long long flags))                        \
@@ -129,15 +138,20 @@ typedef struct {
     X(unmap, cuMemUnmap, (EchCuPointer pointer, size_t bytes))                                                                                                 \
     X(set_access, cuMemSetAccess, (EchCuPointer pointer, size_t bytes, const EchCuAccess *access, size_t n))
 
+/* Functions whose absence is no error: NULL in the table. */
+#define ECH_CU_OPTIONAL_FUNCTIONS(X) X(device_uuid, cuDeviceGetUuid_v2, (EchCuUuid * ret, EchCuDevice device))
+
 typedef struct {
 #define ECH_CU_MEMBER(member, symbol, parameters) EchCuResult(*member) parameters;
     ECH_CU_FUNCTIONS(ECH_CU_MEMBER)
+    ECH_CU_OPTIONAL_FUNCTIONS(ECH_CU_MEMBER)
 #undef ECH_CU_MEMBER
 } EchCuDriver;
 
 /** Facts of an open GPU. */
 typedef struct {
     char name[128];
+    char uuid[33]; /**< Hexadecimal; "" where the driver cannot say. */
     EchCuDevice device;
     EchCuContext context;
     int driver_version; /**< 13000 for 13.0. */
@@ -153,5 +167,11 @@ bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError
 void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu);
 /** True on success; otherwise ECH_ERROR_BACKEND "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2) while WHAT". */
 bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error);
+/** Loads our kernels into the current context. */
+bool ech_cuda_load_kernels(const EchCuDriver *driver, EchCuModule *ret, GError **error);
+/** Opens the first of @names (NULL-terminated sonames) that is found: as the dynamic linker finds it, else in the folders where toolkits and Python wheels put
+ * their libraries (CUDA_HOME, CUDA_PATH, /usr/local/cuda*, the site-packages of VIRTUAL_ENV, of the first python3 of PATH, of the user and the system).
+ * NULL: none; @ret_why then says why, to be freed. Never closed. */
+void *ech_cuda_open_library(const char *const *names, char **ret_why);
 /** PTX of our kernels (cuda_kernels.cu), NUL-terminated. */
 extern const char ech_cuda_kernels_ptx[];

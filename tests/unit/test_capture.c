@@ -12,8 +12,9 @@
 #define LIBRARY ECH_BINARY_DIR "/lib/echelon/libechelon_capture.so"
 #define FAKE ECH_BINARY_DIR "/tests/libfake_cupti.so"
 
-/* Injects the library in a process of its own, as the driver would, and lets it end. */
-static int injected(const char *out)
+/* Injects the library in a process of its own, as the driver would, and lets it end. @forks: it makes a process of its own first, which ends like any other;
+ * @killed: it ends without its exit handlers. */
+static int injected_into(const char *out, bool forks, bool killed)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -25,11 +26,26 @@ static int injected(const char *out)
         memcpy(&inject, &found, sizeof found);
         if (!found || inject() != 1)
             _exit(9);
+        void *nvtx = dlsym(library, "InitializeInjectionNvtx2");
+        int (*pass_on)(void *);
+        memcpy(&pass_on, &nvtx, sizeof nvtx);
+        if (!nvtx || pass_on(NULL) != 2)
+            _exit(8);
+        pid_t grandchild = forks ? fork() : -1;
+        if (grandchild > 0 && waitpid(grandchild, NULL, 0) != grandchild)
+            _exit(7);
+        if (killed)
+            _exit(0);
         exit(0); /* Runs the exit handler that writes the capture */
     }
     int status;
     waitpid(child, &status, 0);
     return status;
+}
+
+static int injected(const char *out)
+{
+    return injected_into(out, false, false);
 }
 
 static char *temporary(void)
@@ -94,6 +110,39 @@ START_TEST(another_profiler_is_named_and_harmless)
 }
 END_TEST
 
+static unsigned count(const char *text, const char *what)
+{
+    unsigned n = 0;
+    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
+        n++;
+    return n;
+}
+
+/* A data loader's workers: made by fork() after the driver had started, they end by exit() and must write nothing. */
+START_TEST(children_write_nothing)
+{
+    g_autofree char *path = temporary(), *text = NULL;
+    ck_assert_int_eq(injected_into(path, true, false), 0);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_unlink(path);
+    ck_assert_uint_eq(count(text, "echelon-capture 1\n"), 1);
+    ck_assert_uint_eq(count(text, "kernel "), 1);
+    ck_assert_uint_eq(count(text, "\nend\n"), 1);
+}
+END_TEST
+
+/* What was complete is there, and its missing end is said. */
+START_TEST(a_killed_program_leaves_what_it_did)
+{
+    g_autofree char *path = temporary(), *text = NULL;
+    ck_assert_int_eq(injected_into(path, false, true), 0);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    ck_assert(g_str_has_prefix(text, "echelon-capture 1\nclock "));
+    ck_assert_uint_eq(count(text, "\nend\n"), 0);
+    g_unlink(path);
+}
+END_TEST
+
 static const struct {
     const char *text, *message;
 } bad[] = {
@@ -121,6 +170,8 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, capture_is_imported);
     tcase_add_test(tests, another_profiler_is_named_and_harmless);
+    tcase_add_test(tests, children_write_nothing);
+    tcase_add_test(tests, a_killed_program_leaves_what_it_did);
     tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
 
@@ -300,6 +301,39 @@ START_TEST(no_gpu_is_one_clear_error)
 }
 END_TEST
 
+START_TEST(a_refusing_driver_is_explained)
+{
+    load_fake();
+    g_setenv("ECH_FAKE_CUDA_INIT", "100", TRUE);
+    g_autoptr(GError) error = NULL;
+    EchCuGpu gpu;
+    ck_assert(!ech_cuda_open(ech_cuda_driver(NULL), 0, &gpu, &error));
+    ck_assert_str_eq(error->message, "cuInit: CUDA_ERROR_NO_DEVICE (100) while starting the driver: the driver is installed but sees no GPU; nvidia-smi and "
+                                     "CUDA_VISIBLE_DEVICES tell more");
+}
+END_TEST
+
+/* A library inside a Python environment's wheel is found, by the name of its version. */
+START_TEST(libraries_of_wheels_are_found)
+{
+    g_autofree char *root = g_dir_make_tmp("echelon-wheel-XXXXXX", NULL);
+    g_autofree char *folder = g_build_filename(root, "lib/python3.99/site-packages/nvidia/cu13/lib", NULL);
+    ck_assert_int_eq(g_mkdir_with_parents(folder, 0777), 0);
+    g_autofree char *file = g_build_filename(folder, "libechelonprobe.so.13", NULL);
+    ck_assert_int_eq(symlink(FAKE, file), 0);
+    static const char *const names[] = {"libechelonprobe.so.12", "libechelonprobe.so.13", NULL};
+    g_autofree char *why = NULL;
+    g_unsetenv("VIRTUAL_ENV");
+    ck_assert_ptr_null(ech_cuda_open_library(names, &why));
+    ck_assert_ptr_nonnull(strstr(why, "libechelonprobe.so.12"));
+    g_setenv("VIRTUAL_ENV", root, TRUE);
+    g_autofree char *again = NULL;
+    ck_assert_ptr_nonnull(ech_cuda_open_library(names, &again));
+    g_autofree char *clean = g_strdup_printf("rm -r '%s'", root);
+    ck_assert_int_eq(system(clean), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cuda");
@@ -312,6 +346,8 @@ int main(void)
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, no_driver_is_one_clear_error);
     tcase_add_test(tests, no_gpu_is_one_clear_error);
+    tcase_add_test(tests, a_refusing_driver_is_explained);
+    tcase_add_test(tests, libraries_of_wheels_are_found);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,14 +1,19 @@
 /** @file cupti_abi.h
  * The part of CUPTI's binary interface that the capture library uses: functions by dlopen, and the leading fields of the activity records,
  * which have stayed in place from CUDA 12 to 13 (the records only grow at their ends). Own declarations, so that no toolkit is needed to
- * build; tests/lint/cupti_abi.sh compares every offset with cupti.h where that is installed. Source: cupti_activity.h of CUDA 13.0.
+ * build; tests/lint/cupti_abi.sh compares every offset with cupti.h where that is installed. Source: cupti_activity.h of CUDA 12.1 to 13.5.
  */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 typedef int CuptiResult; /* 0 is success */
-enum { CUPTI_MAX_LIMIT_REACHED = 12, CUPTI_MULTIPLE_SUBSCRIBERS = 39 };
+typedef int CuptiKind;
+typedef void CuptiRecord;
+typedef void *CuptiContext;
+enum { CUPTI_MAX_LIMIT_REACHED = 12, CUPTI_NO_PRIVILEGES = 35, CUPTI_MULTIPLE_SUBSCRIBERS = 39, CUPTI_FLUSH_FORCED = 1 };
+enum { MARKER_INSTANT = 1, MARKER_BEGIN = 2, MARKER_END = 4, MEMORY_ALLOCATED = 1, MEMORY_RELEASED = 2, COPY_ASYNCHRONOUS = 1 };
+enum { UNIFIED_ALL_DEVICES = 2, UNIFIED_TO_DEVICE = 1, UNIFIED_TO_HOST = 2, UNIFIED_CPU_FAULTS = 3, UNIFIED_GPU_FAULTS = 4 };
 enum {
     RECORD_MEMCPY = 1,
     RECORD_MEMSET = 2,
@@ -84,17 +89,21 @@ typedef struct {
 #pragma pack(pop)
 
 typedef void (*BufferRequested)(uint8_t **ret_buffer, size_t *ret_size, size_t *ret_max_records);
-typedef void (*BufferCompleted)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void (*BufferCompleted)(CuptiContext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 typedef struct {
     int scope, kind; /* scope 1: one device, 2: all */
     uint32_t device, enable;
 } UnifiedMemoryConfig;
 
-#define CUPTI_FUNCTIONS(X)                                                                                                                           \
-    X(register_callbacks, cuptiActivityRegisterCallbacks, (BufferRequested, BufferCompleted))                                                        \
-    X(enable, cuptiActivityEnable, (int kind))                                                                                                       \
-    X(next_record, cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, void **record))                                                      \
-    X(dropped, cuptiActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t *ret))                                                     \
-    X(flush, cuptiActivityFlushAll, (uint32_t flags))                                                                                                \
-    X(timestamp, cuptiGetTimestamp, (uint64_t * ret))                                                                                                \
+/* CUPTI_FUNCTIONS(X): every function in use; X(member, symbol, parameters). */
+#define CUPTI_FUNCTIONS(X)                                                                                                                                     \
+    X(register_callbacks, cuptiActivityRegisterCallbacks, (BufferRequested, BufferCompleted))                                                                  \
+    X(enable, cuptiActivityEnable, (CuptiKind kind))                                                                                                           \
+    X(next_record, cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, CuptiRecord * *record))                                                        \
+    X(dropped, cuptiActivityGetNumDroppedRecords, (CuptiContext context, uint32_t stream, size_t * ret))                                                       \
+    X(flush, cuptiActivityFlushAll, (uint32_t flags))                                                                                                          \
+    X(timestamp, cuptiGetTimestamp, (uint64_t * ret))                                                                                                          \
     X(configure_unified, cuptiActivityConfigureUnifiedMemoryCounter, (UnifiedMemoryConfig * configs, uint32_t n))
+
+/* What may be missing. */
+#define CUPTI_OPTIONAL_FUNCTIONS(X) X(flush_period, cuptiActivityFlushPeriod, (uint32_t milliseconds))

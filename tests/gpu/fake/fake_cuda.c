@@ -10,7 +10,7 @@
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_ALLOC_US how
- * long an allocation keeps the host busy. */
+ * long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
@@ -24,6 +24,7 @@
 
 #define PROTOTYPE(member, symbol, parameters) EchCuResult symbol parameters;
 ECH_CU_FUNCTIONS(PROTOTYPE)
+ECH_CU_OPTIONAL_FUNCTIONS(PROTOTYPE)
 #undef PROTOTYPE
 #define PROTOTYPE(member, symbol, parameters) int symbol parameters;
 ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
@@ -386,6 +387,8 @@ EXPORT EchCuResult cuInit(unsigned flags)
 {
     if (failing() || flags)
         return INVALID_VALUE;
+    if (getenv("ECH_FAKE_CUDA_INIT"))
+        return atoi(getenv("ECH_FAKE_CUDA_INIT"));
     if (!graph.last)
         graph.last = &graph.first;
     ready = 1;
@@ -418,6 +421,13 @@ EXPORT EchCuResult cuDeviceGetName(char *ret, int length, EchCuDevice device)
     ENTER();
     snprintf(ret, (size_t)length, "Fake GPU %d", device);
     return 0;
+}
+
+EXPORT EchCuResult cuDeviceGetUuid_v2(EchCuUuid *ret, EchCuDevice device)
+{
+    ENTER();
+    memset(ret->bytes, 0xab, sizeof ret->bytes);
+    return device == 0 ? 0 : INVALID_VALUE;
 }
 
 EXPORT EchCuResult cuDeviceTotalMem_v2(size_t *ret, EchCuDevice device)
@@ -936,6 +946,7 @@ EXPORT EchCuResult cuGetErrorName(EchCuResult result, const char **ret)
 {
     *ret = result == ECH_CU_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
            : result == LAUNCH_FAILED            ? "CUDA_ERROR_LAUNCH_FAILED"
+           : result == ECH_CU_ERROR_NO_DEVICE   ? "CUDA_ERROR_NO_DEVICE"
                                                 : "CUDA_ERROR_INVALID_VALUE";
     return 0;
 }
