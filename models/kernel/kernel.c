@@ -233,7 +233,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
 {
     double registers = traffic->widest / REGISTER;
     double moved = ((double)cost->hbm_read + traffic->stored) / model->hbm;
-    if ((model->view == ECH_KERNEL_COMPILER ? kernel->body.reduce : kernel->body.lane_reduce) > 0)
+    if ((model->view == ECH_KERNEL_COMPILER ? kernel->body.reduce : kernel->body.lane_sums) > 0)
         moved += registers * REGISTER * 4 / model->hbm;
     double in_vmem = (double)cost->vmem_read / model->vmem_read + (double)cost->vmem_written / model->vmem + traffic->narrowed / model->hbm;
     moved += in_vmem;

@@ -27,8 +27,9 @@ typedef enum {
 
 /** Whose arithmetic is wanted. */
 typedef enum {
-    ECH_KERNEL_HARDWARE, /**< What the chip does: a stored byte is a byte; a reduction over rows or above is plain additions under the reads, one over
-                          * lanes costs a pass over its registers. */
+    ECH_KERNEL_HARDWARE, /**< What the chip does: a stored byte is a byte; a reduction over rows or above is plain additions under the reads. Along lanes
+                          * a sum costs a pass over its registers (measured: layer norm on v3), softmax's maximum and sum of exponentials their reads only
+                          * (measured: softmax, attention and BERT on v3). */
     ECH_KERNEL_COMPILER, /**< How the compiler prices it: a 16-bit result costs one and a half times a 32-bit one of as many elements, a reduced
                           * register as much as a stored one. For holding the model against the compiler's own table. */
 } EchKernelView;
@@ -45,10 +46,10 @@ typedef struct {
     uint32_t simple;         /**< add, multiply, compare, select... */
     uint32_t transcendental; /**< exp, tanh, log, rsqrt... */
     uint32_t divide;
-    uint32_t broadcast;   /**< Of something that is not a constant. */
-    uint32_t reduce;      /**< Reductions along any dimension. */
-    uint32_t shuffle;     /**< Moves of every register across lanes or rows: window positions of a pooling. */
-    uint32_t lane_reduce; /**< Of them, those along lanes, which need the cross-lane unit. */
+    uint32_t broadcast; /**< Of something that is not a constant. */
+    uint32_t reduce;    /**< Reductions along any dimension. */
+    uint32_t shuffle;   /**< Moves of every register across lanes or rows: window positions of a pooling. */
+    uint32_t lane_sums; /**< Of them, sums along lanes, but for sums of exponentials. */
 } EchKernelBody;
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */

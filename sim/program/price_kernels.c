@@ -125,6 +125,33 @@ static bool reduces_lanes(const EchProgram *program, const EchInstruction *reduc
     return false;
 }
 
+/* Whether a reduction's reducer compares: a maximum or a minimum. */
+static bool reduces_by_comparing(const EchProgram *program, const EchInstruction *reduce)
+{
+    if (reduce->n_called == 0)
+        return false;
+    EchHlo root = (EchHlo)program->instructions[program->computations[ech_program_called(program, reduce, 0)].root].opcode;
+    return root == ECH_HLO_MAXIMUM || root == ECH_HLO_MINIMUM;
+}
+
+/* Whether what a reduction adds up comes out of an exponential, converted or masked at most. */
+static bool reduces_exponentials(const EchProgram *program, const EchInstruction *reduce)
+{
+    const EchInstruction *at = reduce;
+    for (unsigned i = 0; i < MAX_DEPTH && at->n_operands > 0; i++) {
+        at = &program->instructions[ech_program_operand(program, at, at->opcode == ECH_HLO_SELECT && at->n_operands > 1 ? 1 : 0)];
+        if (at->opcode == ECH_HLO_EXPONENTIAL)
+            return true;
+        if (at->opcode == ECH_HLO_FUSION && at->n_called > 0 && !program->shapes[at->shape].is_tuple)
+            at = &program->instructions[program->computations[ech_program_called(program, at, 0)].root];
+        if (at->opcode == ECH_HLO_EXPONENTIAL)
+            return true;
+        if (at->opcode != ECH_HLO_CONVERT && at->opcode != ECH_HLO_BITCAST && at->opcode != ECH_HLO_RESHAPE && at->opcode != ECH_HLO_SELECT)
+            return false;
+    }
+    return false;
+}
+
 static void survey_instruction(Survey *survey, EchId id, unsigned depth)
 {
     const EchProgram *program = survey->program;
@@ -153,7 +180,7 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     case ECH_HLO_BROADCAST: survey->body.broadcast += wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0)); return;
     case ECH_HLO_REDUCE:
         survey->body.reduce += wide;
-        survey->body.lane_reduce += wide && reduces_lanes(program, at);
+        survey->body.lane_sums += wide && reduces_lanes(program, at) && !reduces_by_comparing(program, at) && !reduces_exponentials(program, at);
         survey->moves_only = false;
         return;
     case ECH_HLO_REDUCE_WINDOW: {
@@ -167,7 +194,8 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
             if (window.size[i] > 1 && extent > 0 && (window.size[i] - 1) / 2 >= extent - 1) {
                 survey->body.reduce += wide;
-                survey->body.lane_reduce += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i);
+                survey->body.lane_sums += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i) && !reduces_by_comparing(program, at) &&
+                                          !reduces_exponentials(program, at);
                 survey->body.broadcast += wide;
                 continue;
             }

@@ -1,0 +1,90 @@
+/* Instructions as kernels: what the program's text decides about their price. */
+#include "sim/import/import.h"
+#include "sim/program/price_kernels.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchProgram *read_text(const char *text, const char *device)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    GError *error = NULL;
+    EchImportOptions options = {.device = device, .ignore_beside = true};
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    return ech_program_ref(import->program);
+}
+
+static EchId find(const EchProgram *program, const char *name)
+{
+    for (size_t i = 0; i < program->n_instructions; i++)
+        if (strcmp(program->instructions[i].name, name) == 0)
+            return (EchId)i;
+    ck_abort_msg("no instruction %s", name);
+    return ECH_NONE;
+}
+
+static EchKernelCost price(const EchProgram *program, const char *name, const char *device, EchKernelView view)
+{
+    GError *error = NULL;
+    g_autoptr(EchDevice) chip = ech_device_load(device, NULL, &error);
+    ck_assert_msg(chip != NULL, "%s", error ? error->message : "");
+    EchKernelModel model;
+    EchKernelCost cost;
+    ck_assert(ech_kernel_model_init(&model, chip, view, NULL));
+    ck_assert(ech_program_price_kernel(program, find(program, name), &model, true, &cost));
+    return cost;
+}
+
+static const char reductions[] =
+    "HloModule reductions, is_scheduled=true\n\n"
+    "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+    "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a.1 = f32[] parameter(0)\n  %b.1 = f32[] parameter(1)\n  ROOT %s = f32[] add(%a.1, %b.1)\n}\n\n"
+    "%exps (p: f32[4096,1024]) -> f32[4096] {\n  %p = f32[4096,1024]{1,0:T(8,128)} parameter(0)\n"
+    "  %e = f32[4096,1024]{1,0:T(8,128)} exponential(%p)\n  %z = f32[] constant(0)\n"
+    "  ROOT %r = f32[4096]{0:T(1024)} reduce(%e, %z), dimensions={1}, to_apply=%sum\n}\n\n"
+    "%squares (p: f32[4096,1024]) -> f32[4096] {\n  %p.1 = f32[4096,1024]{1,0:T(8,128)} parameter(0)\n"
+    "  %q = f32[4096,1024]{1,0:T(8,128)} multiply(%p.1, %p.1)\n  %z.1 = f32[] constant(0)\n"
+    "  ROOT %r.1 = f32[4096]{0:T(1024)} reduce(%q, %z.1), dimensions={1}, to_apply=%sum\n}\n\n"
+    "%rows (p: f32[4096,1024]) -> f32[1024] {\n  %p.2 = f32[4096,1024]{1,0:T(8,128)} parameter(0)\n"
+    "  %q.2 = f32[4096,1024]{1,0:T(8,128)} multiply(%p.2, %p.2)\n  %z.2 = f32[] constant(0)\n"
+    "  ROOT %r.2 = f32[1024]{0:T(1024)} reduce(%q.2, %z.2), dimensions={0}, to_apply=%sum\n}\n\n"
+    "ENTRY %main (x: f32[4096,1024]) -> f32[4096] {\n  %x = f32[4096,1024]{1,0:T(8,128)} parameter(0)\n  %zero = f32[] constant(0)\n"
+    "  %largest = f32[4096]{0:T(1024)} reduce(%x, %zero), dimensions={1}, to_apply=%max\n"
+    "  %of_exps = f32[4096]{0:T(1024)} fusion(%x), kind=kLoop, calls=%exps\n"
+    "  %of_rows = f32[1024]{0:T(1024)} fusion(%x), kind=kLoop, calls=%rows\n"
+    "  ROOT %of_squares = f32[4096]{0:T(1024)} fusion(%x), kind=kLoop, calls=%squares\n}\n";
+
+/* On the chip a softmax's two reductions and one over rows cost what they read; another sum along lanes a pass more. The compiler counts all of them. */
+START_TEST(reductions_cost)
+{
+    g_autoptr(EchProgram) program = read_text(reductions, "tpu-v3");
+    double read = 4096.0 * 1024 * 4 / 418e9 * 1e12;
+    static const char *const free_of_charge[] = {"largest", "of_exps", "of_rows"};
+    for (size_t i = 0; i < G_N_ELEMENTS(free_of_charge); i++) {
+        EchKernelCost hardware = price(program, free_of_charge[i], "tpu-v3", ECH_KERNEL_HARDWARE),
+                      compiler = price(program, free_of_charge[i], "tpu-v3", ECH_KERNEL_COMPILER);
+        ck_assert_double_gt((double)hardware.time, 0.9 * read);
+        ck_assert_double_lt((double)hardware.time, 1.3 * read);
+        ck_assert_double_gt((double)compiler.time, 1.85 * read);
+    }
+    EchKernelCost hardware = price(program, "of_squares", "tpu-v3", ECH_KERNEL_HARDWARE),
+                  compiler = price(program, "of_squares", "tpu-v3", ECH_KERNEL_COMPILER);
+    ck_assert_double_gt((double)hardware.time, 1.85 * read);
+    ck_assert_int_eq(hardware.time, compiler.time);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prices of instructions");
+    TCase *tests = tcase_create("prices");
+    tcase_add_test(tests, reductions_cost);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
