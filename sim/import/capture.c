@@ -357,6 +357,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_KERNEL, queue_id(capture, item->queue));
     op.bytes = 0;
     op.bytes_origin = ECH_ABSENT;
+    op.launch = item->kind == ECH_ITEM_KERNEL ? item->other : ECH_NONE;
     EchId id = ech_trace_builder_op(capture->builder, op);
     if (work.read)
         ech_trace_builder_use(capture->builder, traffic, ECH_READ, work.read, ECH_PATTERN_STREAM, (EchOrigin)work.origin);

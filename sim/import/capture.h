@@ -37,7 +37,8 @@ typedef struct {
     EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
     uint32_t queue;    /**< ech_capture_queue. */
     uint32_t other;    /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE.
-                        * ALLOC: string id of the shape, or ECH_NONE. COLLECTIVE: group size, or ECH_NONE. */
+                        * ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE. COLLECTIVE: group size, or
+                        * ECH_NONE. */
     uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
     uint8_t kind;      /**< EchItemKind */
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */

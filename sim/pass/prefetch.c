@@ -419,6 +419,7 @@ static EchOp fresh(Writer *w, EchId op)
     EchOp o = w->p->ops[op];
     o.name = text(w, o.name);
     o.stack = text(w, o.stack);
+    o.launch = text(w, o.launch);
     return o;
 }
 

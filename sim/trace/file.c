@@ -128,6 +128,7 @@ static void choose_shared(Printer *p)
     }
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         count_string(p, ech_trace_ops(trace)[i].name);
+        count_string(p, ech_trace_ops(trace)[i].launch);
         count_string(p, ech_trace_ops(trace)[i].stack);
     }
     uint32_t n = 0;
@@ -236,6 +237,7 @@ static void print_op(Printer *p, uint32_t at, const EchOp *op)
         g_string_append(out, " duration=");
         put_i64(out, op->recorded.duration);
     }
+    put_string(p, "launch=", op->launch);
     put_string(p, "stack=", op->stack);
     g_string_append_c(out, '\n');
 }
@@ -644,6 +646,8 @@ static bool read_op(Reader *r, uint32_t at, GError **error)
         } else if (take(r, "estimate=")) {
             ok = take_i64(r, &op.estimate, error);
             op.estimate_origin = (uint8_t)take_origin(r);
+        } else if (take(r, "launch=")) {
+            ok = take_string(r, &op.launch, error);
         } else if (take(r, "stack=")) {
             ok = take_string(r, &op.stack, error);
         } else if (take(r, "type=")) {

@@ -273,6 +273,7 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
         const EchOp *old = &ech_trace_ops(trace)[i];
         op.name = mapped(s->strings, op.name);
         op.stack = mapped(s->strings, op.stack);
+        op.launch = mapped(s->strings, op.launch);
         if (op.kind == ECH_OP_COPY) {
             bool pageable = s->pageable != ECH_NONE && is_pageable(ech_trace_string(trace, old->name));
             op.memory_from = pageable && is_host_name(ech_trace_memory(trace, old->memory_from)) ? s->pageable : s->memories[old->memory_from];

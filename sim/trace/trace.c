@@ -403,6 +403,7 @@ EchOp ech_op_init(EchOpKind kind)
                    .stack = ECH_NONE,
                    .memory_from = ECH_NONE,
                    .memory_to = ECH_NONE,
+                   .launch = ECH_NONE,
                    .target = ECH_NONE,
                    .estimate = ECH_TIME_NONE,
                    .recorded = {ECH_TIME_NONE, ECH_TIME_NONE}};

@@ -125,6 +125,9 @@ typedef struct {
     uint32_t first_work, n_work;
     /** COPY: memory ids. COLLECTIVE: memory_from is the group size (0 unknown), memory_to ECH_NONE. */
     EchId memory_from, memory_to;
+    /** KERNEL of a GPU: string id of how it was launched and on what shape ("grid=96 block=128 shared=49152 registers=230 product=1x5185x1024x4096": the fields
+     * of models/kernel/gpu.h, those not known left out), or ECH_NONE. */
+    EchId launch;
     /** ALLOC, FREE: the buffer. SIGNAL, WAIT: event id or ECH_NONE. LOOP: number of ops in its body. */
     EchId target;
     /** COPY: bytes moved. COLLECTIVE: bytes of the operand on one device. ALLOC, FREE: bytes asked for.

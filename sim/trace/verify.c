@@ -232,7 +232,8 @@ static bool verify_ops(Verifier *v, GError **error)
             g_array_index(v->loops, OpenLoop, v->loops->len - 1).cost++;
         else
             v->cost++;
-        if (op->kind >= ECH_N_OP_KINDS || op->queue >= ech_trace_n_queues(v->trace) || !id_ok(op->name, n_strings) || !id_ok(op->stack, n_strings))
+        if (op->kind >= ECH_N_OP_KINDS || op->queue >= ech_trace_n_queues(v->trace) || !id_ok(op->name, n_strings) || !id_ok(op->stack, n_strings) ||
+            !id_ok(op->launch, n_strings))
             FAIL(error, "V1: op %u names something that does not exist", at);
         if (op->first_use != use || op->first_dep != dep || op->first_work != work)
             FAIL(error, "V2: op %u: its uses, dependencies or work do not follow those of the op before it", at);

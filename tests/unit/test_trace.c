@@ -76,6 +76,7 @@ static EchTrace *sample(void)
     EchId kernel = add_op(&f, ECH_OP_KERNEL, ECH_NONE);
     ech_trace_builder_peek_op(f.builder, kernel)->estimate = 77;
     ech_trace_builder_peek_op(f.builder, kernel)->estimate_origin = ECH_KNOWN;
+    ech_trace_builder_peek_op(f.builder, kernel)->launch = ech_trace_builder_string(f.builder, "grid=96 block=128", -1);
     ech_trace_builder_use(f.builder, view, ECH_READ, 1024, ECH_PATTERN_RANDOM, ECH_INFERRED);
     ech_trace_builder_use(f.builder, temporary, ECH_WRITE, 4096, ECH_PATTERN_STREAM, ECH_KNOWN);
     ech_trace_builder_work(f.builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, 1 << 20, ECH_KNOWN);
