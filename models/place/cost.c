@@ -8,12 +8,12 @@
 #define GIB 1073741824.0
 
 static const EchPlaceChip chips[] = {
-    {"v4", 457.5 * GIB, 6, 137e12, 1 / 1.05e9, 512, true, 3, 67108864, 4, 0, 0, false, false, false},
-    {"v5e", 687.0 * GIB, 22.5, 197e12, 1 / 1.5e9, 512, true, 1, 117440512, 4, 0, 0, true, false, false},
-    {"v5p", 2189.0 * GIB, 7.7, 394e12, 1 / 1.75e9, 0, true, 1, 50266112, 0, 0, 0, true, true, false},
-    {"v6e", 1638e9, 13, 0, 1 / 1.75e9, 0, false, 1, 100597760, UINT32_MAX, 4 * MIB, 262144, true, false, false},
-    {"tpu7x", 3686e9, 3.2, 0, 1 / 1.9e9, 0, false, 1, 67043328, UINT32_MAX, 4 * MIB, 262144, true, false, true},
-    {NULL, 0, 0, 0, 0, 0, false, 0, 0, 0, 0, 0, false, false, false},
+    {"v4", 457.5 * GIB, 6, 137e12, 1 / 1.05e9, 512, true, 3, 67108864, 4, 0, 0, false, false, 0},
+    {"v5e", 687.0 * GIB, 22.5, 197e12, 1 / 1.5e9, 512, true, 1, 117440512, 4, 0, 0, true, false, 0},
+    {"v5p", 2189.0 * GIB, 7.7, 394e12, 1 / 1.75e9, 0, true, 1, 50266112, 0, 0, 0, true, true, 0},
+    {"v6e", 1638e9, 13, 0, 1 / 1.75e9, 0, false, 1, 100597760, UINT32_MAX, 4 * MIB, 262144, true, false, 0},
+    {"tpu7x", 3686e9, 3.2, 0, 1 / 1.9e9, 0, false, 1, 67043328, UINT32_MAX, 4 * MIB, 262144, true, false, 32 * MIB},
+    {NULL, 0, 0, 0, 0, 0, false, 0, 0, 0, 0, 0, false, false, 0},
 };
 
 const EchPlaceChip *ech_place_chips(void)

@@ -23,7 +23,7 @@ typedef struct {
     uint64_t mxu_passes;      /**< v6e, tpu7x: multiply-adds a clock; else 0. */
     bool loop_optimizer;      /**< Unrolled loops are decided together (loop.h). */
     bool two_cores;           /**< Two cores share a program: only loop fusions write into the fast memory (seen on every instruction of 12 programs). */
-    bool places_scoped;       /**< Kernels' scratch is placed with the values. */
+    EchBytes scoped; /**< Kernels' scratch is placed with the values, this much at most (and after the program's end); 0: cut off the memory beforehand. */
 } EchPlaceChip;
 
 /** The chips known, ending with a NULL name. */

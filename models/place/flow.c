@@ -1,5 +1,7 @@
 #include "models/place/flow.h"
 
+#include "models/layout/layout.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -756,6 +758,84 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
     }
 }
 
+/* Reads "[a:b]" or "[a:b:c]" at @at; NULL if there is none. */
+static const char *read_bound(const char *at, const char *end, uint64_t *ret_start, uint64_t *ret_stride)
+{
+    uint64_t numbers[3] = {0, 0, 1};
+    unsigned n = 0;
+    while (at < end && *at != '[')
+        at++;
+    if (at == end)
+        return NULL;
+    for (at++; at < end && n < 3 && g_ascii_isdigit(*at);) {
+        uint64_t x = 0;
+        for (; at < end && g_ascii_isdigit(*at); at++)
+            x = x > UINT64_MAX / 16 ? x : x * 10 + (uint64_t)(*at - '0');
+        numbers[n++] = x;
+        if (at < end && *at == ':')
+            at++;
+    }
+    if (n < 2 || at == end || *at != ']')
+        return NULL;
+    *ret_start = numbers[0];
+    *ret_stride = numbers[2];
+    return at + 1;
+}
+
+static bool same_tiles(const EchLayout *a, const EchLayout *b, uint8_t first_side)
+{
+    if (a->n_tiles != b->n_tiles)
+        return false;
+    for (uint8_t t = 0; t < a->n_tiles; t++) {
+        if (a->tiles[t].rank != b->tiles[t].rank)
+            return false;
+        for (uint8_t k = t == 0 ? first_side : 0; k < a->tiles[t].rank; k++)
+            if (a->tiles[t].dims[k] != b->tiles[t].dims[k])
+                return false;
+    }
+    return true;
+}
+
+bool ech_flow_slice_is_copy(const char *from, const char *to, const char *bounds, size_t n)
+{
+    EchLayout a, b;
+    if (from == NULL || to == NULL || bounds == NULL || !ech_layout_parse(from, strlen(from), &a, NULL, NULL) ||
+        !ech_layout_parse(to, strlen(to), &b, NULL, NULL) || a.rank != b.rank)
+        return true;
+    for (uint8_t k = 0; k < a.rank; k++)
+        if (a.order[k] != b.order[k])
+            return false;
+    const char *at = bounds, *end = bounds + n;
+    uint8_t cut = UINT8_MAX;
+    uint64_t from_start = 0;
+    for (uint8_t d = 0; d < a.rank; d++) {
+        uint64_t start, stride;
+        at = read_bound(at, end, &start, &stride);
+        if (at == NULL)
+            return true;
+        if (stride > 1)
+            return false;
+        if (start == 0 && a.dims[d] == b.dims[d])
+            continue;
+        if (cut != UINT8_MAX)
+            return false;
+        cut = d;
+        from_start = start;
+    }
+    if (cut == UINT8_MAX || a.n_tiles == 0)
+        return same_tiles(&a, &b, 0);
+    uint8_t rank = a.tiles[0].rank, minor = 0; /* how minor the dimension is that is cut */
+    while (minor < a.rank && a.order[minor] != cut)
+        minor++;
+    if (minor >= rank)
+        return same_tiles(&a, &b, 0);
+    int64_t side = a.tiles[0].dims[rank - 1 - minor];
+    if (side > 0 && from_start % (uint64_t)side != 0)
+        return false;
+    /* Fewer sublanes make a smaller tile: the first of the old one's rows. */
+    return same_tiles(&a, &b, 0) || (minor == 1 && rank == 2 && from_start == 0 && b.dims[cut] > 1 && same_tiles(&a, &b, 1));
+}
+
 void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
 {
     EchMsaProblem *p = &flow->problem;
@@ -782,7 +862,8 @@ void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
             async[p->uses[u].value] = true;
     for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
-        if ((in->op != ECH_FLOW_COPY && in->op != ECH_FLOW_SLICE) || in->root || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE || in->n_leaves != 1)
+        if ((in->op != ECH_FLOW_COPY && in->op != ECH_FLOW_SLICE) || in->synchronous || in->root || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE ||
+            in->n_leaves != 1)
             continue;
         const EchFlowInstruction *from = &instructions[in->operands[0]];
         if (from->n_leaves != 1 || from->leaves[0].space != 0 || in->leaves[0].space != 0)

@@ -1853,7 +1853,7 @@ static void place_scoped(Msa *m)
     const EchMsaProblem *p = m->p;
     uint32_t group = ++m->next_group;
     for (uint32_t i = 0; i < p->n_scoped; i++) {
-        if (p->scoped[i].bytes == 0 || p->scoped[i].step >= m->n || m->p->n_values == 0)
+        if (p->scoped[i].bytes == 0 || p->scoped[i].step > m->n || m->p->n_values == 0)
             continue;
         Stay *stay = stay_new(m, ECH_MSA_SCOPED, true, 0, ECH_PLACE_NONE, p->scoped[i].step, p->scoped[i].step);
         stay->value = i;

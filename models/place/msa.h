@@ -99,7 +99,7 @@ typedef struct {
 
 /** Scratch memory of one step, placed before everything else; all at one offset. */
 typedef struct {
-    uint32_t step;
+    uint32_t step; /**< n_steps: after the program's end. */
     EchBytes bytes;
     int64_t tag; /**< The caller's. */
 } EchMsaScoped;

@@ -514,6 +514,12 @@ static bool fill_instruction(EchPlaceProblem *problem, const EchProgram *p, uint
     fill_leaves(problem, p, i->shape, text_of, leaves);
     in->leaves = leaves;
     in->tuple = p->shapes[i->shape].is_tuple;
+    if (i->opcode == ECH_HLO_SLICE && i->n_operands == 1 && in->n_leaves == 1 && operands[0] != ECH_PLACE_NONE &&
+        problem->instructions[operands[0]].n_leaves == 1) {
+        size_t n;
+        const char *bounds = ech_program_attribute(i, "slice", &n);
+        in->synchronous = bounds != NULL && !ech_flow_slice_is_copy(problem->instructions[operands[0]].leaves[0].text, leaves[0].text, bounds, n);
+    }
     if (in->op == ECH_FLOW_PARAMETER)
         in->number = (uint32_t)CLAMP(i->number, 0, INT32_MAX);
     if (in->op == ECH_FLOW_ELEMENT)
@@ -749,17 +755,26 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
     m->required = (EchMsaRequired *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);
 }
 
-/* Where kernels' scratch is placed with everything else, rather than cut off the memory. */
+/* Where kernels' scratch is placed with everything else, rather than cut off the memory: what they ask for, or all that they may, where they were compiled for
+ * a chip on which they need not ask. */
 static void fill_scoped(EchPlaceProblem *problem, const EchProgram *p, const EchPlaceChip *chip)
 {
-    if (!chip->places_scoped)
+    if (chip->scoped == 0)
         return;
     g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped));
     for (uint32_t t = 0; t < problem->n; t++) {
-        EchMsaScoped s = {t, ech_program_scoped_bytes(&p->instructions[problem->ids[t]], (int32_t)chip->fast_space), t};
+        EchMsaScoped s = {t, ech_program_asked_bytes(&p->instructions[problem->ids[t]], (int32_t)chip->fast_space), t};
         if (s.bytes > 0)
             g_array_append_val(scoped, s);
     }
+    for (uint32_t t = 0; scoped->len == 0 && t < problem->n; t++) {
+        EchMsaScoped s = {t, chip->scoped, t};
+        const EchInstruction *i = &p->instructions[problem->ids[t]];
+        if (kind_of(i) == COST_NORMAL)
+            g_array_append_val(scoped, s);
+    }
+    EchMsaScoped after = {problem->n, chip->scoped, problem->n};
+    g_array_append_val(scoped, after);
     problem->flow->problem.n_scoped = scoped->len;
     problem->flow->problem.scoped = (EchMsaScoped *)(void *)g_array_free(g_steal_pointer(&scoped), FALSE);
 }

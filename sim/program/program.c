@@ -277,10 +277,10 @@ size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max)
     return count;
 }
 
-EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t space)
+static EchBytes scoped_bytes(const EchInstruction *instruction, const char *key, int32_t space)
 {
     size_t n;
-    const char *text = ech_program_config(instruction, "used_scoped_memory_configs", &n);
+    const char *text = ech_program_config(instruction, key, &n);
     EchBytes total = 0;
     const char *end = text ? text + n : NULL;
     while (text && text < end) {
@@ -301,6 +301,16 @@ EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t spa
         text = close + 1;
     }
     return total;
+}
+
+EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t space)
+{
+    return scoped_bytes(instruction, "used_scoped_memory_configs", space);
+}
+
+EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t space)
+{
+    return scoped_bytes(instruction, "scoped_memory_configs", space);
 }
 
 /* Ownership */

@@ -269,6 +269,8 @@ bool ech_program_config_u64(const EchInstruction *instruction, const char *key, 
 size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max);
 /** VMEM (space 1) bytes a kernel keeps for itself: used_scoped_memory_configs; 0 where it says nothing. */
 EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t space);
+/** What the instruction asked for of its own there before anything was placed ("scoped_memory_configs"); at least what it uses in the end. */
+EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t space);
 /** Trip count of a while: known_trip_count, else from its induction variable (*ret_origin says which); false where neither tells. */
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
 /** Operations of an instruction, bodies of fusions included. Integers saturate. */

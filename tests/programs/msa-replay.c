@@ -152,6 +152,10 @@ static void read_schedule(Replay *r)
         in->root = in->root || json_object_has_member(extra, "root");
         if (json_object_has_member(extra, "trips"))
             r->while_trips[t] = (uint64_t)MAX(json_object_get_int_member(extra, "trips"), 1);
+        if (json_object_has_member(extra, "slice") && in->n_operands == 1 && in->n_leaves == 1 && steps[0] < t && r->instructions[steps[0]].n_leaves == 1) {
+            const char *bounds = json_object_get_string_member(extra, "slice");
+            in->synchronous = !ech_flow_slice_is_copy(r->instructions[steps[0]].leaves[0].text, out[0].text, bounds, strlen(bounds));
+        }
         if (json_object_has_member(extra, "index"))
             in->index = (uint32_t)json_object_get_int_member(extra, "index");
         uint32_t called[64], n_called = 0;
@@ -626,7 +630,8 @@ static void read_values(Replay *r)
     EchMsaProblem *p = &r->flow->problem;
     JsonArray *values = json_object_get_array_member(r->root, "values"), *required = json_object_get_array_member(r->root, "required");
     g_autoptr(GHashTable) by_id = g_hash_table_new(NULL, NULL);
-    g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped)), needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
+    g_autoptr(GArray) scoped = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped)), asked = g_array_new(FALSE, FALSE, sizeof(EchMsaScoped)),
+                      needs = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     for (uint32_t v = 0; v < p->n_values; v++)
         p->values[v].id = UINT32_MAX + (uint64_t)v;
     for (guint i = 0; i < json_array_get_length(values); i++) {
@@ -646,6 +651,18 @@ static void read_values(Replay *r)
         p->values[v].boundedness = json_array_get_double_element(row, 2);
         g_hash_table_insert(by_id, GINT_TO_POINTER((int)id), GUINT_TO_POINTER(v + 1));
     }
+    /* What kernels ask for of the memory stands in the program's text (scoped_memory_configs), of which these files repeat only the size and the step, and only
+     * beside the offset that it got: that is not looked at. */
+    JsonArray *others = json_object_has_member(r->root, "allocations_other") ? json_object_get_array_member(r->root, "allocations_other") : NULL;
+    for (guint i = 0; scoped->len == 0 && others != NULL && i < json_array_get_length(others); i++) {
+        JsonObject *a = json_array_get_object_element(others, i);
+        if (strcmp(json_object_get_string_member(a, "k"), "scoped") != 0)
+            continue;
+        EchMsaScoped s = {(uint32_t)json_object_get_int_member(a, "s"), (EchBytes)json_object_get_int_member(a, "z"), -1 - (int64_t)i};
+        g_array_append_val(asked, s);
+    }
+    if (scoped->len == 0)
+        g_array_append_vals(scoped, asked->data, asked->len);
     for (guint i = 0; i < json_array_get_length(required); i++) {
         JsonArray *row = json_array_get_array_element(required, i);
         const char *reason = json_array_get_string_element(row, 4);
