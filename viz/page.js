@@ -125,18 +125,21 @@ function table(id, rows) {
   if (!rows.length) select(id).append('p').attr('class', 'hint').text('nothing');
   for (const row of rows) {
     const tr = body.append('tr');
-    tr.append('td').attr('class', 'name').text(row.name);
+    tr.append('td').attr('class', 'name').append('div').attr('class', 'clip').attr('title', row.name).text(row.name);
     tr.append('td').attr('class', 'n').text(row.value);
     if (row.share !== undefined) {
       tr.append('td').attr('class', 'n').text(percent(row.share));
       tr.append('td').attr('class', 'bar').append('div').style('width', Math.min(100, 100 * row.share) + '%').style('background', row.colour || null);
     }
-    if (row.note !== undefined) tr.append('td').text(row.note);
+    if (row.note !== undefined) tr.append('td').append('div').attr('class', 'clip').attr('title', row.note).text(row.note);
   }
 }
 table('#critical', Object.entries(run.critical_path).filter(e => e[1] > 0).map(([name, ps]) => ({ name, value: time(ps), share: share(ps) })));
+if (run.critical_path.overhead > 0) select('#critical').append('p').attr('class', 'hint').text('overhead: launches, set-ups and latencies, the fill and drain of kernels');
+const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host, as recorded' };
+const reason = name => reasons[name] || name.replace('_', ' ');
 const waited = d3.sum(Object.values(run.waits));
-table('#waits', Object.entries(run.waits).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: name.replace('_', ' '), value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
+table('#waits', Object.entries(run.waits).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: reason(name), value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
 const busy = [];
 for (const [name, u] of Object.entries(run.units)) if (u.flops > 0) busy.push({ name: name + ' unit (' + count(u.flops) + 'OP)', value: time(u.busy_ps), share: u.utilisation });
 for (const [name, m] of Object.entries(run.memories))
@@ -155,11 +158,44 @@ for (const [memory, m] of Object.entries(run.memories)) {
   held.append('div').attr('id', id);
   table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
 }
+// Buffers at the peak, and what padding costs there.
+for (const [memory, m] of Object.entries(run.memories)) {
+  if (!m.peak_live_bytes || minor(m)) continue;
+  const id = memory.replace(/[^a-z0-9]/gi, '-');
+  select('#holders').append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps));
+  select('#holders').append('div').attr('id', 'holders-' + id);
+  table('#holders-' + id, m.held_by.map(h => ({ name: h.name, value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: (h.role === 'unknown' ? '' : h.role + '  ') + h.shape })));
+  if (!m.padding || m.padding.padding_bytes < 4096) continue;
+  const part = select('#padding > div');
+  part.append('h3').text(memory + ': ' + bytes(m.padding.padding_bytes) + ' of ' + bytes(m.padding.bytes) + ' is padding (' + percent(m.padding.padding_bytes / m.padding.bytes) + ')');
+  part.append('div').attr('id', 'padding-' + id);
+  table('#padding-' + id, m.padding.buffers.map(b => ({ name: b.name, value: bytes(b.padding_bytes), share: b.padding_bytes / b.bytes, colour: 'var(--copy)', note: b.shape + (b.better ? ' → ' + b.better + ' would take ' + bytes(b.better_bytes) + ' instead of ' + bytes(b.bytes) : '') })));
+}
+if (select('#padding > div').select('h3').empty()) select('#padding').remove();
 for (const remark of run.remarks) select('#remarks').append('li').text(remark);
 if (!run.remarks.length) select('#remarks').append('li').text('none');
 const p = run.provenance;
 select('#provenance').text('echelon ' + p.echelon + ' · ' + p.trace + ' (' + p.format + ', ' + p.trace_hash + ') · device ' + p.device + ' (' + p.device_hash + ') · engine ' + p.engine + ' ' + p.engine_version +
   ' · kernels priced by ' + (Object.entries(p.kernels_priced_by).map(e => e[1] + ' ' + e[0]).join(', ') || 'nothing') + (p.options ? ' · ' + p.options : ''));
+
+// What the time inside kernels is spent on
+const stalls = run.kernel_stalls || [], stallKinds = [['compute', 'working', '#4c78a8'], ['hbm', 'bytes of main memory', '#f2a154'], ['space', 'the same bytes again: no room on chip', '#e0695f'],
+  ['vmem_port', 'the on-chip port', '#72b7b2'], ['dma_latency', "copies' latency", '#d9b73a'], ['fill_drain', 'first fetch and last store', '#a07ab8'], ['step_overhead', 'grid steps', '#8a9199']];
+if (!stalls.length) select('#stalls').remove();
+for (const [kind, words, colour] of stalls.length ? stallKinds : []) {
+  const item = select('#stalls .legend').append('span');
+  item.append('i').style('background', colour);
+  item.append('span').text(words);
+}
+const stalled = stalls.length ? select('#stalls .rows').append('table') : null;
+for (const row of stalls.slice(0, 11)) {
+  const tr = stalled.append('tr'), whole = d3.sum(stallKinds, k => row[k[0] + '_ps'] || 0) || 1;
+  tr.append('td').attr('class', 'name').text((row.name || 'all kernels') + (row.runs > 1 ? ', ' + row.runs + ' times' : ''));
+  tr.append('td').attr('class', 'n').text(time(row.time_ps));
+  const bar = tr.append('td').attr('class', 'stack').append('div');
+  for (const [kind, words, colour] of stallKinds)
+    bar.append('span').attr('title', words + ': ' + percent((row[kind + '_ps'] || 0) / whole)).style('width', 100 * (row[kind + '_ps'] || 0) / whole + '%').style('background', colour);
+}
 
 // Longest operations, summed by name
 const sums = d3.nest ? d3.nest().key(s => s[1] + ':' + s[4]).entries(details.slices.filter(s => details.tracks[s[0]].group === 'Queues')) : [];
@@ -169,6 +205,7 @@ table('#longest', sums.map(e => ({ name: details.names[e.values[0][1]], ps: d3.s
 
 // Charts
 const GUTTER = 168, AXIS = 26;
+const shorten = name => name.length > 64 ? name.slice(0, 30) + '…' + name.slice(-30) : name;
 const kindColour = kind => style({ kernel: 'kernel', copy: 'copy', collective: 'collective', wait: 'wait' }[details.kinds[kind]] || 'other');
 const legend = select('#legend');
 for (const kind of new Set(details.slices.map(s => s[4])))
@@ -181,9 +218,9 @@ const panels = [];
 const full = Math.max(run.makespan_ps, 1);
 const scale = width => transform.rescaleX(d3.scaleLinear().domain([0, full]).range([GUTTER, width - 14]));
 
-function panel(id, height, draw, hit) {
+function panel(id, label, height, draw, hit) {
   const holder = document.querySelector(id);
-  const canvas = select(holder).append('canvas').node();
+  const canvas = select(holder).append('canvas').attr('tabindex', 0).attr('role', 'img').attr('aria-label', label).node();
   const item = { holder, canvas, height, draw, hit };
   panels.push(item);
   canvas.addEventListener('mousemove', event => {
@@ -250,10 +287,20 @@ function fit(context, text, width) {
   return low > 0 ? text.slice(0, low) + '…' : '';
 }
 
+// Operations whose names hold what is looked for; null: nothing is.
+let wanted = null;
+document.getElementById('find').addEventListener('input', event => {
+  const text = event.target.value.trim().toLowerCase();
+  wanted = text ? details.names.map(name => name.toLowerCase().includes(text)) : null;
+  const hits = text ? details.slices.filter(s => wanted[s[1]] && details.tracks[s[0]].group === 'Queues') : [];
+  document.getElementById('found').textContent = !text ? '' : hits.length ? hits.length.toLocaleString('en') + (hits.length > 1 ? ' operations, ' : ' operation, ') + time(d3.sum(hits, s => s[3])) + ' in all' : 'none';
+  redraw();
+});
+
 // Timeline: rows in order of tracks, links below queues.
 const LANE = 26, byTrack = details.tracks.map(() => []);
 for (const slice of details.slices) byTrack[slice[0]].push(slice);
-panel('#timeline', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (context, x, width) => {
+panel('#timeline', 'Timeline: queues and links over time', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (context, x, width) => {
   for (const [start, period, times] of details.skips) {
     context.fillStyle = style('line');
     context.globalAlpha = 0.5;
@@ -270,8 +317,9 @@ panel('#timeline', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (contex
     for (const slice of byTrack[i]) {
       const a = x(slice[2]), b = x(slice[2] + slice[3]);
       if (b < GUTTER || a > width) continue;
-      if (b - a < 0.7 && Math.floor(a) === drawn) continue; // one line a pixel
+      if (b - a < 0.7 && Math.floor(a) === drawn && !(wanted && wanted[slice[1]])) continue; // one line a pixel
       drawn = Math.floor(a);
+      context.globalAlpha = wanted && !wanted[slice[1]] ? 0.12 : 1;
       context.fillStyle = kindColour(slice[4]);
       context.fillRect(a, y + 3, Math.max(b - a - (b - a > 3 ? 1 : 0), 0.7), LANE - 6);
       const left = Math.max(a, GUTTER) + 4, room = Math.min(b, width) - left - 4;
@@ -281,6 +329,7 @@ panel('#timeline', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (contex
         context.fillText(fit(context, details.names[slice[1]], room), left, y + LANE / 2);
       }
     }
+    context.globalAlpha = 1;
     context.restore();
     context.fillStyle = style('ink');
     context.textAlign = 'right';
@@ -292,16 +341,16 @@ panel('#timeline', Math.max(1, details.tracks.length) * LANE + AXIS + 8, (contex
   const at = x.invert(px), slack = x.invert(px + 1) - at;
   const found = track.find(s => at >= s[2] - slack && at <= s[2] + s[3] + slack);
   if (!found) return null;
-  return details.names[found[1]] + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
-    (found[5] >= 0 ? '\nbound by ' + details.resources[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' (' + details.reasons[found[8]].replace('_', ' ') + ')' : '') + (found[6] ? '\niteration ' + found[6] : '');
+  return shorten(details.names[found[1]]) + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
+    (found[5] >= 0 ? '\nbound by ' + details.resources[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' for ' + reason(details.reasons[found[8]]) : '') + (found[6] ? '\niteration ' + found[6] : '');
 });
 
 // Memory curves: a band per memory with something in it, scaled to its own peak or limit.
 const CURVE = 96, memories = details.memories.filter(m => m.series.length && m.peak > 0 && !(run.memories[m.name] && minor(run.memories[m.name])));
 const top = m => { const peak = d3.max(m.series, s => Math.max(s[1], s[2])); return m.available && m.available < peak * 2.5 ? Math.max(peak, m.available) * 1.04 : peak * 1.12; };
-panel('#curves', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width) => {
+panel('#curves', 'Memory over time', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width) => {
   memories.forEach((m, i) => {
-    const y = d3.scaleLinear().domain([0, top(m)]).range([(i + 1) * CURVE - 2, i * CURVE + 12]);
+    const y = d3.scaleLinear().domain([0, top(m)]).range([(i + 1) * CURVE - 2, i * CURVE + 16]);
     context.save();
     context.beginPath();
     context.rect(GUTTER, i * CURVE, width - GUTTER, CURVE);
@@ -325,6 +374,13 @@ panel('#curves', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width
       context.stroke();
       context.setLineDash([]);
     }
+    const peak = x(m.peak_at), above = y(m.peak) - 2;
+    context.fillStyle = style('ink');
+    context.beginPath();
+    context.moveTo(peak, above);
+    context.lineTo(peak - 5, above - 8);
+    context.lineTo(peak + 5, above - 8);
+    context.fill();
     context.restore();
     context.textAlign = 'right';
     context.fillStyle = style('ink');
@@ -342,7 +398,10 @@ panel('#curves', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width
   const m = memories[Math.floor(py / CURVE)];
   if (!m || px < GUTTER) return null;
   const at = x.invert(px), i = d3.bisector(s => s[0]).right(m.series, at) - 1;
-  return i < 0 ? null : m.name + ' at ' + time(at) + '\n' + bytes(m.series[i][1]) + ' live, ' + bytes(m.series[i][2]) + ' reserved';
+  if (i < 0) return null;
+  const held = m.blocks.filter(b => at >= b[1] && at < b[2]).sort((a, b) => b[4] - a[4]), rest = held.slice(6);
+  return m.name + ' at ' + time(at) + '\n' + bytes(m.series[i][1]) + ' live, ' + bytes(m.series[i][2]) + ' reserved' + held.slice(0, 6).map(b => '\n' + bytes(b[4]) + '  ' + shorten(details.names[b[0]])).join('') +
+    (rest.length ? '\n' + bytes(d3.sum(rest, b => b[4])) + '  in ' + rest.length + ' more' : '');
 });
 
 // Address map of one memory: time by address.
@@ -355,7 +414,7 @@ function choose() { buttons.selectAll('button').classed('on', d => d === shown);
 choose();
 const MAP = 320;
 const extent = m => d3.max(m.blocks, b => b[3] + b[4]) || 1;
-panel('#map', () => (shown ? MAP : 36) + AXIS, (context, x, width) => {
+panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (context, x, width) => {
   if (!shown) { context.fillStyle = style('soft'); context.textAlign = 'left'; context.fillText('nothing was placed', 14, 18); return; }
   const y = d3.scaleLinear().domain([0, extent(shown)]).range([MAP - 2, 10]);
   context.save();
@@ -394,6 +453,19 @@ panel('#map', () => (shown ? MAP : 36) + AXIS, (context, x, width) => {
   return found ? details.names[found[0]] + '\n' + bytes(found[4]) + ' at offset ' + found[3].toLocaleString('en') + '\n' + details.roles[found[5]] + ', lives ' + time(found[1]) + ' to ' + time(found[2]) : null;
 });
 
+// The keyboard does what the mouse does.
+function onKey(event) {
+  const width = event.target.clientWidth, middle = (GUTTER + width) / 2, canvas = select(event.target);
+  const by = { '+': 1.5, '=': 1.5, ArrowUp: 1.5, '-': 1 / 1.5, _: 1 / 1.5, ArrowDown: 1 / 1.5 }[event.key];
+  const move = { ArrowLeft: 1, ArrowRight: -1 }[event.key];
+  if (event.ctrlKey || event.metaKey || event.altKey || (!by && !move && event.key !== '0' && event.key !== 'Home')) return;
+  event.preventDefault();
+  if (by) canvas.call(zoom.scaleBy, by, [middle, 0]);
+  else if (move) canvas.call(zoom.translateBy, move * (width - GUTTER) / 5 / transform.k, 0);
+  else { transform = d3.zoomIdentity; sync(); redraw(); }
+}
+for (const item of panels)
+  item.canvas.addEventListener('keydown', onKey);
 for (const item of panels)
   select(item.canvas).call(zoom).on('dblclick.zoom', null).on('dblclick', () => { transform = d3.zoomIdentity; sync(); redraw(); });
 function sync() { for (const item of panels) item.canvas.__zoom = transform; }

@@ -1051,6 +1051,7 @@ static void note_memory(EchMachine *m, uint32_t memory)
     if (state->live > state->peak_live) {
         state->peak_live = state->live;
         state->peak_at = m->now;
+        state->peak_born = state->allocs + state->frees;
     }
     add_point(m, memory);
 }
@@ -1148,7 +1149,14 @@ static EchFit allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op)
     state->allocs++;
     if (m->placed->len < m->options->max_spans) {
         instance->placed = m->placed->len;
-        EchPlaced placed = {.op = op, .buffer = m->lives[life].buffer, .iteration = ordinal, .begin = m->now, .end = -1, .place = place};
+        EchPlaced placed = {.op = op,
+                            .buffer = m->lives[life].buffer,
+                            .iteration = ordinal,
+                            .begin = m->now,
+                            .end = -1,
+                            .born = state->allocs + state->frees,
+                            .died = UINT64_MAX,
+                            .place = place};
         g_array_append_val(m->placed, placed);
     }
     note_memory(m, memory);
@@ -1172,8 +1180,11 @@ static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
             ech_allocator_release(m->allocators[memory], instance->alloc_id);
         state->live -= MIN(state->live, instance->bytes);
         state->frees++;
-        if (instance->placed != NOWHERE)
-            g_array_index(m->placed, EchPlaced, instance->placed).end = m->now;
+        if (instance->placed != NOWHERE) {
+            EchPlaced *placed = &g_array_index(m->placed, EchPlaced, instance->placed);
+            placed->end = m->now;
+            placed->died = state->allocs + state->frees;
+        }
         note_memory(m, memory);
     }
     instance->next = m->free_instance;

@@ -26,6 +26,7 @@ typedef struct {
 typedef struct {
     EchBytes live, peak_live, reserved, peak_reserved, fixed_live, fixed_extent;
     EchTime peak_at;
+    uint64_t peak_born;
     uint64_t allocs, frees, failed;
     EchAllocStats alloc;
     GArray *series; /**< EchPoint */

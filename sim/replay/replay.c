@@ -335,6 +335,7 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         out->peak_live = state->peak_live;
         out->peak_reserved = state->peak_reserved;
         out->peak_at = state->peak_at;
+        out->peak_born = state->peak_born;
         out->end_live = state->live;
         out->fixed_extent = state->fixed_extent;
         out->read = (EchBytes)sums[i * ECH_SUMS_PER_MEMORY + ECH_SUM_MEMORY_READ];

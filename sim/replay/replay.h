@@ -76,7 +76,8 @@ typedef struct {
     char *name;
     EchBytes capacity, available; /**< 0: unlimited or not known to the device. */
     EchBytes peak_live, peak_reserved;
-    EchTime peak_at; /**< When peak_live was first reached. */
+    EchTime peak_at;    /**< When peak_live was first reached. */
+    uint64_t peak_born; /**< The same counted as in EchPlaced: live then is what has born <= peak_born < died. */
     EchBytes end_live;
     EchBytes fixed_extent;  /**< Highest end of a buffer with a fixed offset. */
     EchBytes read, written; /**< Traffic of kernels, copies and collectives. */
@@ -118,7 +119,8 @@ typedef struct {
     EchId op; /**< The ALLOC, or ECH_NONE for buffers there from the start or placed by a plan. */
     EchId buffer;
     uint64_t iteration;
-    EchTime begin, end; /**< Life; end is the makespan where it is never freed. */
+    EchTime begin, end;  /**< Life; end is the makespan where it is never freed. */
+    uint64_t born, died; /**< The same counted in allocations and frees of its memory, for what happens in one instant; UINT64_MAX: never freed. */
     EchPlacement place;
 } EchPlaced;
 

@@ -3,20 +3,23 @@
 
 #include <string.h>
 
-/* Names of operations, numbered in order of first use. */
+/* Names of operations and buffers, numbered in order of first use. */
 typedef struct {
-    GHashTable *index; /* string id + 1 -> number + 1 */
-    GArray *ids;       /* EchId */
+    GHashTable *index; /* text -> number + 1 */
+    GPtrArray *texts;  /* Owned. */
 } Names;
 
-static guint name_of(Names *names, EchId id)
+/* Takes @text. */
+static guint name_of(Names *names, char *text)
 {
-    gpointer found = g_hash_table_lookup(names->index, GSIZE_TO_POINTER((gsize)id + 1));
-    if (found)
+    gpointer found = g_hash_table_lookup(names->index, text);
+    if (found) {
+        g_free(text);
         return GPOINTER_TO_UINT(found) - 1;
-    g_array_append_val(names->ids, id);
-    g_hash_table_insert(names->index, GSIZE_TO_POINTER((gsize)id + 1), GUINT_TO_POINTER(names->ids->len));
-    return names->ids->len - 1;
+    }
+    g_ptr_array_add(names->texts, text);
+    g_hash_table_insert(names->index, text, GUINT_TO_POINTER(names->texts->len));
+    return names->texts->len - 1;
 }
 
 static int compare_lengths(const void *a, const void *b)
@@ -59,8 +62,8 @@ static void append_slices(GString *out, const EchReport *report, const EchTimeli
         /* [track, name, start, length, kind, resource or -1, iteration, bytes, longest wait's reason or -1, its time] */
         g_string_append_printf(out,
                                "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]",
-                               drawn ? "," : "", slice->track, name_of(names, op->name), slice->start, slice->end - slice->start, op->kind,
-                               span->resource < report->run->n_resources ? (int)span->resource : -1, span->iteration,
+                               drawn ? "," : "", slice->track, name_of(names, g_strdup(ech_slice_name(report->trace, op))), slice->start,
+                               slice->end - slice->start, op->kind, span->resource < report->run->n_resources ? (int)span->resource : -1, span->iteration,
                                op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE ? op->bytes : 0, reason, longest);
         drawn++;
     }
@@ -93,7 +96,9 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
     g_autoptr(GPtrArray) blocks = g_ptr_array_new();
     uint64_t base = UINT64_MAX;
     for (size_t i = 0; i < run->n_placed; i++) {
-        if (ech_trace_buffers(report->trace)[run->placed[i].buffer].memory != id)
+        /* Memories that are only counted have no addresses. */
+        if (ech_trace_buffers(report->trace)[run->placed[i].buffer].memory != id || run->placed[i].place.rounded == 0 ||
+            run->placed[i].place.address == ECH_OFFSET_NONE)
             continue;
         g_ptr_array_add(blocks, &run->placed[i]);
         base = MIN(base, run->placed[i].place.address);
@@ -106,7 +111,8 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
         const EchPlaced *placed = blocks->pdata[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
         g_string_append_printf(out, "%s[%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%u]", i ? "," : "",
-                               name_of(names, buffer->name), placed->begin, placed->end, placed->place.address - base, placed->place.rounded, buffer->role);
+                               name_of(names, ech_report_buffer_name(report->trace, placed->buffer)), placed->begin, placed->end, placed->place.address - base,
+                               placed->place.rounded, buffer->role);
     }
     g_string_append_printf(out, "],\"blocks_left_out\":%zu}", blocks->len - n);
 }
@@ -115,9 +121,9 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
 {
     const EchRun *run = report->run;
     g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
-    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
-    g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(EchId));
-    Names names = {index, ids};
+    g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func(g_free);
+    Names names = {index, texts};
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
     g_string_append(out, ",\"resources\":[");
@@ -157,10 +163,10 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
         append_memory(out, report, &run->memories[i], max_spans / 4, &names);
     }
     g_string_append(out, "],\"names\":[");
-    for (guint i = 0; i < ids->len; i++) {
+    for (guint i = 0; i < texts->len; i++) {
         if (i)
             g_string_append_c(out, ',');
-        ech_report_append_json_string(out, ech_trace_string(report->trace, g_array_index(ids, EchId, i)));
+        ech_report_append_json_string(out, texts->pdata[i]);
     }
     g_string_append(out, "]}\n");
     return out;

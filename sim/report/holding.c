@@ -141,10 +141,11 @@ EchHolding *ech_report_holdings(const EchReport *report, const char *memory, Ech
     g_autofree Life *lives = g_new(Life, ech_trace_n_buffers(trace) + 1);
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
         lives[i] = (Life){NULL, ECH_TIME_NONE, ECH_TIME_NONE, ECH_TIME_NONE, ECH_TIME_NONE, ECH_TIME_NONE, ECH_NONE, ECH_NONE, false};
+    const EchMemoryRun *of = ech_report_memory(run, memory);
     bool fixed = true; /* Buffers of an allocator never share a place; those of a plan may. */
     for (size_t i = 0; i < run->n_placed; i++) {
         const EchPlaced *placed = &run->placed[i];
-        if (ech_trace_buffers(trace)[placed->buffer].memory != id || placed->begin > time || placed->end <= time)
+        if (ech_trace_buffers(trace)[placed->buffer].memory != id || !ech_report_live(of, placed, time))
             continue;
         fixed = fixed && ech_trace_buffers(trace)[placed->buffer].offset != ECH_OFFSET_NONE;
         lives[placed->buffer].placed = placed;

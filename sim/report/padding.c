@@ -37,8 +37,9 @@ EchPadding *ech_padding_new(const EchTrace *trace, const char *memory, const Ech
     EchId id = ech_trace_find_memory(trace, memory);
     size_t n = ech_trace_n_buffers(trace);
     g_autofree bool *live = run ? g_new0(bool, n + 1) : NULL;
+    const EchMemoryRun *of = run ? ech_report_memory(run, memory) : NULL;
     for (size_t i = 0; run && i < run->n_placed; i++) {
-        if (run->placed[i].begin <= time && run->placed[i].end > time)
+        if (ech_trace_buffers(trace)[run->placed[i].buffer].memory == id && ech_report_live(of, &run->placed[i], time))
             live[run->placed[i].buffer] = true;
     }
     g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(EchPaddingRow));

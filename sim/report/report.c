@@ -267,16 +267,20 @@ static int compare_holders(const void *a, const void *b)
     return x->buffer != y->buffer ? (x->buffer < y->buffer ? -1 : 1) : 0;
 }
 
-/* Nothing takes time: what is live where most is, in the order of the trace. */
-static void holders_of_order(const EchReport *report, EchId memory, GArray *holders)
+const EchMemoryRun *ech_report_memory(const EchRun *run, const char *name)
 {
-    g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(report->trace, memory);
-    for (size_t i = 0; i < lifetimes->n; i++) {
-        const EchLifetime *life = &lifetimes->items[i];
-        EchHolder holder = {life->buffer, life->bytes, 0};
-        if (life->begin <= lifetimes->peak_at && life->end > lifetimes->peak_at)
-            g_array_append_val(holders, holder);
+    for (size_t i = 0; i < run->n_memories; i++) {
+        if (strcmp(run->memories[i].name, name) == 0)
+            return &run->memories[i];
     }
+    return NULL;
+}
+
+bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time)
+{
+    if (memory && time == memory->peak_at)
+        return placed->born <= memory->peak_born && placed->died > memory->peak_born;
+    return placed->begin <= time && placed->end > time;
 }
 
 EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n)
@@ -284,12 +288,11 @@ EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTi
     const EchRun *run = report->run;
     EchId id = ech_trace_find_memory(report->trace, memory);
     g_autoptr(GArray) holders = g_array_new(FALSE, FALSE, sizeof(EchHolder));
-    if (run->makespan == 0 && run->completed && id != ECH_NONE)
-        holders_of_order(report, id, holders);
-    for (size_t i = 0; i < run->n_placed && (run->makespan > 0 || !run->completed); i++) {
+    const EchMemoryRun *of = ech_report_memory(run, memory);
+    for (size_t i = 0; i < run->n_placed; i++) {
         const EchPlaced *placed = &run->placed[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
-        if (buffer->memory != id || placed->begin > time || placed->end <= time)
+        if (buffer->memory != id || MAX(placed->place.rounded, buffer->bytes) == 0 || !ech_report_live(of, placed, time))
             continue;
         EchHolder holder = {placed->buffer, MAX(placed->place.rounded, buffer->bytes), placed->place.address};
         g_array_append_val(holders, holder);
@@ -368,7 +371,7 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
         return g_strdup("?");
     const EchBuffer *b = &ech_trace_buffers(trace)[buffer];
     const char *name = ech_trace_string(trace, b->name), *shape = ech_trace_string(trace, b->shape);
-    if (*name)
+    if (*name && !(strcmp(name, "[memory]") == 0 && b->stack != ECH_NONE)) /* What Kineto calls every allocation. */
         return g_strdup(name);
     /* Allocations of PyTorch are known by where they were asked for: the first frame of a program's own. */
     const char *stack = ech_trace_string(trace, b->stack);
@@ -378,7 +381,7 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
         for (char **at = frames; *at; at++) {
             if (!frame && **at && !g_str_has_prefix(*at, "??"))
                 frame = *at;
-            if (strstr(*at, ".py") && !strstr(*at, "/torch/") && !strstr(*at, "site-packages")) {
+            if (strstr(*at, ".py") && !strstr(*at, "/torch/") && !g_str_has_prefix(*at, "torch/") && !strstr(*at, "site-packages")) {
                 frame = *at;
                 break;
             }

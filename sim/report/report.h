@@ -55,6 +55,10 @@ typedef struct {
 EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 void ech_shares_free(EchShare *shares, size_t n);
 
+/** The run's figures of a memory, or NULL. Borrowed. */
+const EchMemoryRun *ech_report_memory(const EchRun *run, const char *name);
+/** Whether an allocation of @memory (or NULL) is live at @time; at the time of the memory's peak: at the peak itself, of all that happens in that instant. */
+bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time);
 /** Buffers live in a memory at a time, largest first; g_free. Bytes are what the allocator gave (asked for where it only counts). */
 EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes that a memory holds for one purpose. */

@@ -48,9 +48,10 @@ static void append_shares(GString *out, const GArray *rows, unsigned columns)
         note = MAX(note, row->note ? ech_text_width(row->note) + 2 : 0);
     }
     const int fixed = 4 + 1 + 10 + 2 + 7; /* Indent, value, share. */
-    if (fixed + LABEL + 1 + BAR + note <= (int)columns)
+    int room = (int)columns - fixed - note - 1 - BAR;
+    if (label < LABEL && room >= LABEL)
         label = LABEL;
-    label = MIN(label, LABEL);
+    label = MIN(label, MAX(room, (int)LABEL));
     int bar = MIN((int)BAR, (int)columns - fixed - label - 1 - note);
     for (guint i = 0; i < rows->len; i++) {
         const ShareRow *row = &g_array_index(rows, ShareRow, i);

@@ -57,7 +57,13 @@ stream on small (a device for tests)
 
   Memory at its fullest
     hbm: 1.86 GiB live; best_fit
+       954 MiB  in.0
+       954 MiB  in.1
     host: 3.73 GiB live; counted only
+       954 MiB  w.0
+       954 MiB  w.1
+       954 MiB  out.0
+       954 MiB  out.1
 
   Kernel times: 2 roofline. Engine: native (0.1.0).
 exit 3
@@ -599,3 +605,8 @@ $ COLUMNS=80 echelon run --trace traces/sharded_mlp.v5e --device tpu-v5e --engin
     ici link out                  1.21 ms   80.8 % ################....
     ici link out           1.21 ms   80.8 %  52.0 MiB at 45 GB/s
     ici link in            1.21 ms   80.8 %  52.0 MiB at 45 GB/s
+$ printf 'a 0 64000000\na 1 32000000\nf 1\na 2 8000000\n' >$T/t.txt && echelon run --trace $T/t.txt --device tests/golden/data/small.yaml --engine native | sed -n '/hbm:/,/^$/p'
+    hbm: 91.6 MiB live; best_fit
+      61.0 MiB  0
+      30.5 MiB  1
+
