@@ -11,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static void show_progress(unsigned done, unsigned total, void *data)
+static void show_progress(unsigned done, unsigned total, const char *what, void *data)
 {
+    (void)what;
     ech_cli_progress(data, done, total);
 }
 

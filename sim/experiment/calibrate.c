@@ -11,17 +11,19 @@
 #include <unistd.h>
 
 enum { REPEATS = 11, MOST_EVENTS = 64 };
+#define SETTLE_SECONDS 0.03
 
 /* Everything held while measuring; tear_down gives it back whatever was reached. */
 typedef struct {
     const EchCuDriver *cu;
     EchCuGpu gpu;
     EchCuModule module;
-    EchCuFunction stream_kernel, strided, random, chase, fma, fma64, exponential, mma, spin;
+    EchCuFunction stream_kernel, strided, random, chase, fma, fma64, exponential, mma, spin, noise;
     EchCuStream streams[2];
     EchCuEvent events[2][MOST_EVENTS];
     EchCuPointer a, b, sink; /* Two halves of the device memory in use */
     EchBytes half;           /* Bytes of each, a power of two */
+    EchBytes cursor;         /* Where the next streaming kernel reads, if it is one of many: not what the cache holds */
     void *pinned[2], *pageable;
     EchBytes host_bytes; /* Of each, a power of two */
     const EchCuBlas *blas;
@@ -38,7 +40,16 @@ void ech_calibration_free(EchCalibration *calibration)
     if (!calibration)
         return;
     g_free(calibration->gpu);
+    g_free(calibration->uuid);
+    g_free(calibration->failures);
     g_free(calibration);
+}
+
+static void note_failure(Bench *b, const char *what, const GError *error)
+{
+    char *all = g_strdup_printf("%s%s: %s\n", b->result->failures, what, error ? error->message : "failed");
+    g_free(b->result->failures);
+    b->result->failures = all;
 }
 
 /* ---- figures ---- */
@@ -107,6 +118,9 @@ static bool time_each(Bench *b, Issue issue, const void *data, unsigned n, EchFi
 {
     double times[MOST_EVENTS];
     g_assert(n + 3 <= MOST_EVENTS);
+    /* The first of a kind loads its code, which can take the host longer than the head start lasts. */
+    if (issue && (!issue(b, b->streams[0], data, error) || !CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0])))
+        return false;
     if (!head_start(b, 2 * n + 6, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
         return false;
     for (unsigned i = 0; i < n + 2; i++) {
@@ -129,6 +143,8 @@ static bool time_each(Bench *b, Issue issue, const void *data, unsigned n, EchFi
 static bool time_batch(Bench *b, Issue issue, const void *data, unsigned batch, EchFigure *ret, GError **error)
 {
     double times[REPEATS];
+    if (!issue(b, b->streams[0], data, error) || !CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]))
+        return false;
     for (unsigned r = 0; r < REPEATS; r++) {
         if (!head_start(b, batch, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
             return false;
@@ -155,12 +171,17 @@ static bool issue_empty(Bench *b, EchCuStream stream, const void *data, GError *
 
 typedef struct {
     uint64_t reads, writes; /* 16-byte words */
+    bool moves;             /* From where the one before ended */
 } StreamShape;
 
 static bool issue_stream(Bench *b, EchCuStream stream, const void *data, GError **error)
 {
     StreamShape shape = *(const StreamShape *)data;
-    void *parameters[] = {&b->a, &b->b, &shape.reads, &shape.writes, &b->sink};
+    if (!shape.moves || b->cursor + shape.reads * 16 > b->half)
+        b->cursor = 0;
+    EchCuPointer source = b->a + b->cursor;
+    b->cursor += shape.moves ? shape.reads * 16 : 0;
+    void *parameters[] = {&source, &b->b, &shape.reads, &shape.writes, &b->sink};
     return launch(b, b->stream_kernel, (unsigned)b->gpu.multiprocessors * 8, 512, stream, parameters, error);
 }
 
@@ -419,7 +440,7 @@ static bool measure_memory(Bench *b, GError **error)
     EchCalibration *r = b->result;
     uint64_t words = b->half / 16;
     double bytes = (double)b->half, launch = r->alone.median;
-    const StreamShape reads = {words, 0}, writes = {0, words}, both = {words, words};
+    const StreamShape reads = {words, 0, false}, writes = {0, words, false}, both = {words, words, false};
     const GatherShape strided = {words - 1, 4, words / 4}, random = {words - 1, 0, words / 4};
     EchFigure time;
     if (!time_each(b, issue_stream, &reads, REPEATS, &time, error))
@@ -440,6 +461,20 @@ static bool measure_memory(Bench *b, GError **error)
     if (!time_each(b, issue_copy_on_device, NULL, REPEATS, &time, error))
         return false;
     r->copy_on_device = rate_of(time, bytes, launch);
+    return true;
+}
+
+/* Kernels of every size, each reading what none of those just before it has read. */
+static bool measure_streams(Bench *b, GError **error)
+{
+    EchCopyCurve *curve = &b->result->stream;
+    b->cursor = 0;
+    for (EchBytes bytes = 64 << 10; bytes <= b->half / 4 && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= 4) {
+        const StreamShape shape = {bytes / 16, 0, true};
+        if (!time_each(b, issue_stream, &shape, 40, &curve->time[curve->n], error))
+            return false;
+        curve->bytes[curve->n++] = bytes;
+    }
     return true;
 }
 
@@ -511,16 +546,32 @@ static bool measure_arithmetic(Bench *b, GError **error)
 
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
 
-static bool time_gemm(Bench *b, EchDtype dtype, int edge, double fixed, unsigned n, EchFigure *ret_rate, double *ret_ns, GError **error)
+/* Clocks and power settle only under load: a large product first keeps the GPU busy for a while. */
+static bool time_gemm(Bench *b, EchDtype dtype, int edge, int inner, unsigned n, EchFigure *ret, GError **error)
 {
-    EchGemm gemm = {.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = edge, .batch = 1, .times = 1};
-    EchFigure time;
-    if (!time_each(b, issue_gemm, &gemm, n, &time, error))
-        return false;
-    if (ret_ns)
-        *ret_ns = time.median;
-    *ret_rate = rate_of(time, (double)ech_cuda_gemm_operations(&gemm), fixed);
-    return true;
+    EchGemm gemm = {.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = inner, .batch = 1, .times = 1};
+    unsigned before = 0;
+    if (ech_cuda_gemm_operations(&gemm) > UINT64_C(20000000000) && b->result->tensor.median > 0)
+        before = (unsigned)CLAMP(SETTLE_SECONDS * b->result->tensor.median / (double)ech_cuda_gemm_operations(&gemm), 1, 60);
+    for (unsigned i = 0; i < before; i++) {
+        if (!issue_gemm(b, b->streams[0], &gemm, error))
+            return false;
+    }
+    return time_each(b, issue_gemm, &gemm, n, ret, error);
+}
+
+static EchFigure gemm_rate(EchFigure time, double edge, double inner, double fixed)
+{
+    return rate_of(time, 2 * edge * edge * inner, fixed);
+}
+
+/* Whether a product of these sides has room. */
+static bool fits(const Bench *b, EchDtype dtype, int side)
+{
+    EchGemm gemm = {.dtype = (uint8_t)dtype, .m = side, .n = side, .k = side, .batch = 1, .times = 1};
+    EchBytes inputs, output;
+    ech_cuda_gemm_bytes(&gemm, &inputs, &output);
+    return MAX(inputs, output) <= b->half;
 }
 
 static bool measure_matrix(Bench *b, GError **error)
@@ -529,24 +580,50 @@ static bool measure_matrix(Bench *b, GError **error)
     for (size_t i = 0; b->blas && i < G_N_ELEMENTS(matrix_dtypes); i++) {
         EchDtype dtype = matrix_dtypes[i];
         int edge = 128, most = dtype == ECH_DTYPE_F64 ? 4096 : 8192;
-        for (;;) {
-            EchGemm next = {.dtype = (uint8_t)dtype, .m = edge + 128, .n = edge + 128, .k = edge + 128, .batch = 1, .times = 1};
-            EchBytes inputs, output;
-            ech_cuda_gemm_bytes(&next, &inputs, &output);
-            if (edge >= most || MAX(inputs, output) > b->half)
-                break;
+        while (edge < most && fits(b, dtype, edge + 128))
             edge += 128;
+        EchFigure time;
+        g_autoptr(GError) refused = NULL;
+        /* A library without one of these types is no reason to have none. */
+        if (!time_gemm(b, dtype, edge, edge, 7, &time, &refused)) {
+            note_failure(b, ech_dtype_name(dtype), refused);
+            continue;
         }
-        EchFigure small, odd;
-        double fixed = 0;
-        /* What a product of nothing much takes is its launch. */
-        if (!time_gemm(b, dtype, 128, 0, REPEATS, &small, &fixed, error) || !time_gemm(b, dtype, edge, edge > 512 ? fixed : 0, 7, &r->matrix[i], NULL, error))
-            return false;
+        r->matrix[i] = gemm_rate(time, edge, edge, r->launch.median);
         if (dtype != ECH_DTYPE_BF16)
             continue;
-        if (!time_gemm(b, dtype, edge - 1, edge > 512 ? fixed : 0, 7, &odd, NULL, error))
+        if (!time_gemm(b, dtype, edge - 1, edge - 1, 7, &time, error))
             return false;
+        EchFigure odd = gemm_rate(time, edge - 1, edge - 1, r->launch.median);
         r->unpadded = (EchFigure){.median = r->matrix[i].median > 0 ? odd.median / r->matrix[i].median : 0, .spread = odd.spread, .n = odd.n};
+    }
+    return true;
+}
+
+/* Products over a grid of sides, aligned and one less: tiles, waves and short inner loops all tell there. */
+static bool measure_products(Bench *b, GError **error)
+{
+    static const struct {
+        EchDtype dtype;
+        bool odd;
+    } kinds[ECH_CALIBRATE_PRODUCTS] = {{ECH_DTYPE_BF16, false}, {ECH_DTYPE_BF16, true}, {ECH_DTYPE_F32, false}, {ECH_DTYPE_F32, true}};
+    for (size_t i = 0; b->blas && i < G_N_ELEMENTS(kinds); i++) {
+        EchProductGrid *grid = &b->result->products[i];
+        unsigned sides[ECH_CALIBRATE_SIDES];
+        size_t n = 0;
+        for (unsigned side = 128; side <= 8192 && fits(b, kinds[i].dtype, (int)side); side *= 2)
+            sides[n++] = side - kinds[i].odd;
+        for (size_t e = 0; e < n; e++) {
+            for (size_t k = 0; k < n; k++) {
+                double operations = 2.0 * sides[e] * sides[e] * sides[k];
+                if (!time_gemm(b, kinds[i].dtype, (int)sides[e], (int)sides[k], operations > 1e11 ? 7 : REPEATS, &grid->time[e * n + k], error))
+                    return false;
+            }
+        }
+        grid->dtype = kinds[i].dtype;
+        grid->odd = kinds[i].odd;
+        memcpy(grid->sides, sides, sizeof sides);
+        grid->n = n;
     }
     return true;
 }
@@ -555,7 +632,7 @@ static bool measure_matrix(Bench *b, GError **error)
 static bool measure_interference(Bench *b, GError **error)
 {
     enum { KERNELS = 24 };
-    const StreamShape reads = {b->half / 16, 0};
+    const StreamShape reads = {b->half / 16, 0, false};
     const CopyShape copy = {b->host_bytes / 2, false, false};
     double times[2][REPEATS];
     double copy_ns = (double)copy.bytes / b->result->pinned[0].rate * 1e9, kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
@@ -588,7 +665,7 @@ static bool measure_interference(Bench *b, GError **error)
 /* Clocks rise only under load. */
 static bool warm_up(Bench *b, GError **error)
 {
-    const StreamShape both = {b->half / 16, b->half / 16};
+    const StreamShape both = {b->half / 16, b->half / 16, false};
     EchFigure ignored;
     for (unsigned i = 0; i < 4; i++) {
         if (!time_batch(b, issue_stream, &both, 20, &ignored, error))
@@ -614,7 +691,8 @@ static bool load_kernels(Bench *b, GError **error)
         EchCuFunction *function;
     } kernels[] = {{"echelon_stream", &b->stream_kernel}, {"echelon_strided", &b->strided}, {"echelon_random", &b->random},
                    {"echelon_chase", &b->chase},          {"echelon_fma", &b->fma},         {"echelon_fma64", &b->fma64},
-                   {"echelon_exp", &b->exponential},      {"echelon_mma", &b->mma},         {"echelon_spin", &b->spin}};
+                   {"echelon_exp", &b->exponential},      {"echelon_mma", &b->mma},         {"echelon_spin", &b->spin},
+                   {"echelon_noise", &b->noise}};
     if (!ech_cuda_load_kernels(b->cu, &b->module, error))
         return false;
     for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++) {
@@ -624,6 +702,14 @@ static bool load_kernels(Bench *b, GError **error)
     return true;
 }
 
+static bool make_noise(Bench *b, EchCuPointer target, GError **error)
+{
+    uint64_t words = b->half / 4;
+    uint32_t seed = 7;
+    void *parameters[] = {&target, &words, &seed};
+    return launch(b, b->noise, (unsigned)b->gpu.multiprocessors * 8, 256, b->streams[0], parameters, error);
+}
+
 static bool set_up(Bench *b, GError **error)
 {
     EchCalibration *r = b->result;
@@ -631,6 +717,7 @@ static bool set_up(Bench *b, GError **error)
     if (!CU(b, memory_info, "asking for free memory", error, &available, &total) || !load_kernels(b, error))
         return false;
     r->gpu = g_strdup(b->gpu.name);
+    r->uuid = g_strdup(b->gpu.uuid);
     r->driver_version = b->gpu.driver_version;
     r->major = b->gpu.major;
     r->minor = b->gpu.minor;
@@ -668,13 +755,17 @@ static bool set_up(Bench *b, GError **error)
     memset(b->pageable, 1, b->host_bytes);
     b->blas = ech_cuda_blas(NULL);
     b->workspace_bytes = MIN((size_t)32 << 20, b->gpu.total_memory / 64 / 256 * 256);
-    if (b->blas && (!ech_cuda_blas_check(b->blas->create(&b->handle), "cublasCreate_v2", "starting cuBLAS", error) ||
-                    !ech_cuda_blas_check(b->blas->version(b->handle, &r->blas_version), "cublasGetVersion_v2", "starting cuBLAS", error) ||
+    g_autoptr(GError) refused = NULL;
+    if (b->blas && !ech_cuda_blas_check(b->blas->create(&b->handle), "cublasCreate_v2", "starting cuBLAS", &refused)) {
+        note_failure(b, "cuBLAS", refused);
+        b->blas = NULL;
+        b->handle = NULL;
+    }
+    if (b->blas && (!ech_cuda_blas_check(b->blas->version(b->handle, &r->blas_version), "cublasGetVersion_v2", "starting cuBLAS", error) ||
                     !CU(b, allocate, "allocating cuBLAS's workspace", error, &b->workspace, b->workspace_bytes)))
         return false;
     return CU(b, allocate, "allocating", error, &b->a, b->half) && CU(b, allocate, "allocating", error, &b->b, b->half) &&
-           CU(b, allocate, "allocating", error, &b->sink, 256) && CU(b, fill, "filling memory", error, b->a, 0x3c003c00U, b->half / 4, b->streams[0]) &&
-           CU(b, fill, "filling memory", error, b->b, 0x3c003c00U, b->half / 4, b->streams[0]) &&
+           CU(b, allocate, "allocating", error, &b->sink, 256) && make_noise(b, b->a, error) && make_noise(b, b->b, error) &&
            CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]);
 }
 
@@ -718,22 +809,49 @@ static bool measure_pageable(Bench *b, GError **error)
 
 EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, void *data, GError **error)
 {
-    static bool (*const steps[])(Bench * b, GError * *error) = {
-        set_up,          measure_launches,   warm_up,           measure_launches,     measure_graph,  measure_allocations,
-        measure_pinned,  measure_pageable,   measure_both_ways, measure_engines,      measure_memory, measure_cache,
-        measure_latency, measure_arithmetic, measure_matrix,    measure_interference,
+    static const struct {
+        const char *what;
+        bool (*measure)(Bench *b, GError **error);
+        bool optional; /* A device file is worth having without it */
+    } steps[] = {
+        {"setting up", set_up, false},
+        {"launches", measure_launches, false},
+        {"warming up", warm_up, false},
+        {"launches, warm", measure_launches, false},
+        {"graphs", measure_graph, true},
+        {"allocations", measure_allocations, true},
+        {"pinned copies", measure_pinned, false},
+        {"pageable copies", measure_pageable, true},
+        {"copies both ways", measure_both_ways, true},
+        {"copy engines", measure_engines, true},
+        {"device memory", measure_memory, false},
+        {"streaming kernels", measure_streams, true},
+        {"cache", measure_cache, true},
+        {"latency", measure_latency, true},
+        {"arithmetic", measure_arithmetic, false},
+        {"matrix products", measure_matrix, true},
+        {"matrix products by shape", measure_products, true},
+        {"kernels beside copies", measure_interference, true},
     };
     g_autoptr(EchCalibration) result = g_new0(EchCalibration, 1);
+    result->failures = g_strdup("");
     Bench b = {.cu = ech_cuda_driver(error), .result = result};
     double begin = host_ns();
     if (!b.cu || !ech_cuda_open(b.cu, (int)MIN(ordinal, 1023), &b.gpu, error))
         return NULL;
     bool ok = true;
     for (unsigned i = 0; ok && i < G_N_ELEMENTS(steps); i++) {
-        ok = steps[i](&b, error);
+        g_autoptr(GError) failure = NULL;
         if (progress)
-            progress(i + 1, G_N_ELEMENTS(steps), data);
+            progress(i, G_N_ELEMENTS(steps), steps[i].what, data);
+        ok = steps[i].measure(&b, &failure) || steps[i].optional;
+        if (!ok)
+            g_propagate_prefixed_error(error, g_steal_pointer(&failure), "%s: ", steps[i].what);
+        else if (failure)
+            note_failure(&b, steps[i].what, failure);
     }
+    if (progress)
+        progress(G_N_ELEMENTS(steps), G_N_ELEMENTS(steps), NULL, data);
     tear_down(&b);
     result->seconds = (host_ns() - begin) / 1e9;
     return ok ? g_steal_pointer(&result) : NULL;
@@ -798,12 +916,16 @@ static void add_said(Writer *w, const char *indent, const char *key, const char 
     g_string_append_printf(w->text, "%s%s: {value: %s, source: \"%s\"}\n", indent, key, value, source);
 }
 
+static char *size_key(EchBytes bytes)
+{
+    return bytes % (1 << 20) == 0 ? g_strdup_printf("%" G_GUINT64_FORMAT "MiB", bytes >> 20) : g_strdup_printf("%" G_GUINT64_FORMAT "KiB", bytes >> 10);
+}
+
 static void add_curve(Writer *w, const char *key, const EchCopyCurve *curve)
 {
     g_string_append_printf(w->text, "    %s:\n", key);
     for (size_t i = 0; i < curve->n; i++) {
-        g_autofree char *size = curve->bytes[i] % (1 << 20) == 0 ? g_strdup_printf("%" G_GUINT64_FORMAT "MiB", curve->bytes[i] >> 20)
-                                                                 : g_strdup_printf("%" G_GUINT64_FORMAT "KiB", curve->bytes[i] >> 10);
+        g_autofree char *size = size_key(curve->bytes[i]);
         EchFigure rate = curve->time[i];
         rate.median = (double)curve->bytes[i] / MAX(rate.median, 1e-3) * 1e9;
         add_rate(w, "      ", size, rate, "");
@@ -812,6 +934,8 @@ static void add_curve(Writer *w, const char *key, const EchCopyCurve *curve)
 
 static void add_link(Writer *w, const char *name, const EchCopyCurve curves[2], const EchFigure *both_ways, const unsigned *engines)
 {
+    if (curves[0].n == 0 || curves[1].n == 0)
+        return;
     g_string_append_printf(w->text, "  %s:\n    from: %s\n    to: hbm\n", name, name);
     static const char *const ways[] = {"to_device", "from_device"};
     for (unsigned i = 0; i < 2; i++) {
@@ -820,12 +944,12 @@ static void add_link(Writer *w, const char *name, const EchCopyCurve curves[2], 
         add_rate(w, "    ", ways[i], rate, "growth of the time with the size");
     }
     /* A total that the two cannot exceed anyway would be no limit. */
-    if (both_ways && both_ways->median < curves[0].rate + curves[1].rate)
+    if (both_ways && both_ways->median > 0 && both_ways->median < curves[0].rate + curves[1].rate)
         add_rate(w, "    ", "both_ways", *both_ways, "");
     EchFigure setup = curves[0].time[curves[0].n - 1];
     setup.median = (curves[0].setup + curves[1].setup) / 2;
     add_time(w, "    ", "setup", setup, "what the largest copies take beyond their bytes, mean of both ways");
-    for (unsigned i = 0; engines && i < 2; i++) {
+    for (unsigned i = 0; engines && engines[i] > 0 && i < 2; i++) {
         g_autofree char *source = g_strdup_printf("%s, two copies in two queues end %s", w->how, engines[i] > 1 ? "together" : "one after the other");
         add_said(w, "    ", i == 0 ? "engines_to" : "engines_from", source, "%u", engines[i]);
     }
@@ -847,7 +971,7 @@ static void add_memories(Writer *w, const EchCalibration *c)
     add_time(w, "    ", "latency", c->latency, "chain of dependent loads");
     add_said(w, "    ", "granule", "compiler: XLA's DRAM transaction", "64");
     add_said(w, "    ", "assignable", "compiler", "true");
-    if (c->l2_bytes > 0) {
+    if (c->l2_bytes > 0 && c->l2_read.n > 0) {
         g_string_append(w->text, "  l2:\n    kind: cache\n");
         add_said(w, "    ", "capacity", "driver", "%d", c->l2_bytes);
         add_rate(w, "    ", "read", c->l2_read, "a quarter of the cache read over and over");
@@ -867,7 +991,7 @@ static void add_memories(Writer *w, const EchCalibration *c)
 
 static void add_units(Writer *w, const EchCalibration *c)
 {
-    bool blas = c->blas_version > 0;
+    bool blas = c->blas_version > 0 && c->matrix[0].n > 0;
     g_string_append(w->text, "units:\n  matrix:\n");
     add_said(w, "    ", "count", "driver: multiprocessors; assumed: four tensor cores each", "%d", c->multiprocessors * 4);
     add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
@@ -906,6 +1030,41 @@ static EchFigure share_of(EchFigure part, EchFigure whole)
     return share;
 }
 
+/* Products over the grid, as shares of the peak; how far streaming kernels are from bytes at the full rate. */
+static void add_shapes(Writer *w, const EchCalibration *c)
+{
+    for (size_t odd = 0; odd < 2; odd++) {
+        bool begun = false;
+        for (size_t i = 0; i < ECH_CALIBRATE_PRODUCTS; i++) {
+            const EchProductGrid *grid = &c->products[i];
+            size_t dtype = grid->dtype == ECH_DTYPE_F32 ? 2 : 0;
+            if (grid->n == 0 || grid->odd != (odd != 0) || !(c->matrix[dtype].median > 0))
+                continue;
+            if (!begun)
+                g_string_append_printf(w->text, "  products%s: # EDGExK: of the peak, launch taken off\n", odd ? "_odd" : "");
+            begun = true;
+            g_string_append_printf(w->text, "    %s:\n", ech_dtype_name(grid->dtype));
+            for (size_t e = 0; e < grid->n; e++) {
+                for (size_t k = 0; k < grid->n; k++) {
+                    g_autofree char *key = g_strdup_printf("%ux%u", grid->sides[e], grid->sides[k]);
+                    EchFigure share = gemm_rate(grid->time[e * grid->n + k], grid->sides[e], grid->sides[k], c->launch.median);
+                    share.median /= c->matrix[dtype].median;
+                    if (share.median > 0)
+                        add_figure(w, "      ", key, share.median, "", share, "");
+                }
+            }
+        }
+    }
+    if (c->stream.n > 0)
+        g_string_append(w->text, "  stream_extra: # beyond launch and bytes\n");
+    for (size_t i = 0; i < c->stream.n; i++) {
+        EchFigure extra = c->stream.time[i];
+        extra.median = MAX(extra.median - c->launch.median - (double)c->stream.bytes[i] / MAX(c->read.median, 1) * 1e9, 0.001);
+        g_autofree char *size = size_key(c->stream.bytes[i]);
+        add_time(w, "    ", size, extra, "");
+    }
+}
+
 static void add_runtime(Writer *w, const EchCalibration *c)
 {
     g_string_append(w->text, "runtime:\n");
@@ -927,6 +1086,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "copy_share", share_of(c->copy_on_device, c->both), "bytes copied on the device against read and written by a kernel");
     add_share(w, "unpadded_share", c->unpadded, "bf16 product with sides one short of a multiple of 128");
     add_share(w, "beside_copies_share", c->beside_copies, "reading kernel while pinned memory is copied to the device");
+    add_shapes(w, c);
 }
 
 static const char *compiler_of(const char *gpu)
@@ -961,6 +1121,12 @@ char *ech_calibration_yaml(const EchCalibration *c, const char *name, const char
                            "# One GPU tells nothing of its links to others: a program with collectives needs an nvlink added.\n"
                            "name: %s\nsummary: \"%s, calibrated %s\"\nfamily: gpu\nproducts: [\"%s\"]\n",
                            gpu, ECH_VERSION, day, c->driver_version / 1000, c->driver_version % 1000 / 10, c->seconds, own, gpu, day, gpu);
+    for (const char *at = c->failures; at && *at;) {
+        const char *end = strchr(at, '\n');
+        g_autofree char *raw = g_strndup(at, end ? (gsize)(end - at) : strlen(at)), *failed = plain(raw);
+        g_string_append_printf(text, "# not measured: %s\n", failed);
+        at = end ? end + 1 : "";
+    }
     if (*compiler_of(gpu))
         g_string_append_printf(text, "compiler: %s\n", compiler_of(gpu));
     add_said(&w, "", "cores", "one program has the whole GPU", "1");
@@ -1017,6 +1183,8 @@ char *ech_calibration_text(const EchCalibration *c)
         } kinds[] = {{"pinned", &c->pinned[i]}, {"pageable", &c->pageable[i]}};
         for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
             g_autofree char *what = g_strdup_printf("copies %s, %s", ways[i], kinds[k].kind);
+            if (kinds[k].curve->n == 0)
+                continue;
             EchFigure rate = kinds[k].curve->time[kinds[k].curve->n - 1];
             rate.median = kinds[k].curve->rate;
             rate_line(text, what, rate);
@@ -1043,6 +1211,9 @@ char *ech_calibration_text(const EchCalibration *c)
     ops_line(text, "float32 multiply-adds", c->f32);
     if (c->unpadded.n > 0)
         g_string_append_printf(text, "  %-44s %.0f %%\n", "rate at sides one short of a multiple of 128", 100 * c->unpadded.median);
-    g_string_append_printf(text, "  %-44s %.1f %%\n", "a reading kernel beside a copy keeps", 100 * c->beside_copies.median);
+    if (c->beside_copies.n > 0)
+        g_string_append_printf(text, "  %-44s %.1f %%\n", "a reading kernel beside a copy keeps", 100 * c->beside_copies.median);
+    if (c->failures && *c->failures)
+        g_string_append_printf(text, "not measured:\n%s", c->failures);
     return g_strdup(text->str);
 }

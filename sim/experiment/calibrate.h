@@ -7,6 +7,7 @@
  */
 #pragma once
 #include "models/device/device.h"
+#include "sim/trace/trace.h"
 
 #include <glib.h>
 
@@ -17,7 +18,7 @@ typedef struct {
     unsigned n;    /**< Repeats; 0: not measured. */
 } EchFigure;
 
-enum { ECH_CALIBRATE_MOST_SIZES = 16 };
+enum { ECH_CALIBRATE_MOST_SIZES = 16, ECH_CALIBRATE_SIDES = 7, ECH_CALIBRATE_PRODUCTS = 4 };
 
 /** A way over the host link. */
 typedef struct {
@@ -27,6 +28,15 @@ typedef struct {
     double rate;  /**< Bytes a second: of the growth between the largest and a quarter of it. */
     double setup; /**< Nanoseconds that the largest copy takes beyond its bytes at that rate; at least 0. */
 } EchCopyCurve;
+
+/** Products of one dtype over edges (square outputs) and inner sides; odd: every side one less. */
+typedef struct {
+    EchDtype dtype;
+    bool odd;
+    unsigned sides[ECH_CALIBRATE_SIDES];                       /**< Of edges and of inner sides alike, ascending. */
+    size_t n;                                                  /**< 0: not measured. */
+    EchFigure time[ECH_CALIBRATE_SIDES * ECH_CALIBRATE_SIDES]; /**< time[edge * n + inner], with the launch. */
+} EchProductGrid;
 
 /** What was measured. Rates are bytes or operations a second. */
 typedef struct {
@@ -48,15 +58,20 @@ typedef struct {
     EchFigure latency, l2_latency;           /**< Of one link of a chain. */
     EchFigure f32, f64, exponential, tensor; /**< Kernels of ours; tensor: bf16 by mma.sync. */
     EchFigure matrix[5];                     /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8. */
-    EchFigure unpadded;                      /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
-    EchFigure beside_copies;                 /**< Rate of a reading kernel while a copy runs, over its rate alone. */
-    double seconds;                          /**< The whole took. */
+    EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
+    EchCopyCurve stream;     /**< Kernels that read so many bytes from device memory; time with the launch. */
+    EchFigure unpadded;      /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
+    EchFigure beside_copies; /**< Rate of a reading kernel while a copy runs, over its rate alone. */
+    char *uuid;              /**< The GPU's identity in hexadecimal, or "". */
+    char *failures;          /**< What could not be measured and why, a line each; "" */
+    double seconds;          /**< The whole took. */
 } EchCalibration;
 
-/** Called after each step; may be NULL. */
-typedef void (*EchCalibrateProgress)(unsigned done, unsigned total, void *data);
+/** Called before each step with what it measures, and after the last with NULL; may be NULL. */
+typedef void (*EchCalibrateProgress)(unsigned done, unsigned total, const char *what, void *data);
 
-/** Measures GPU @ordinal. ECH_ERROR_BACKEND: no driver, no GPU, or a call failed; everything is given back. */
+/** Measures GPU @ordinal. ECH_ERROR_BACKEND: no driver, no GPU, or a call failed in what a device file cannot do without (launches, pinned copies, device
+ * memory, arithmetic); what else fails is left out and told. Everything is given back. */
 EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_calibration_free(EchCalibration *calibration);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCalibration, ech_calibration_free)

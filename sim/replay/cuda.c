@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PATTERN UINT32_C(0x5ca1ab1e)
-#define MOST_KEPT ((EchBytes)16 << 30) /* Of host memory that lives through all replays */
+#define MOST_PINNED ((EchBytes)16 << 30) /* Pinning takes a second for a few GiB */
 
 static const char *const alloc_names[] = {"auto", "malloc", "async", "vmm", "arena", NULL};
 
@@ -68,7 +68,7 @@ typedef struct {
     EchCuGpu gpu;
     EchPrices *prices;
     EchCuModule module;
-    EchCuFunction stream_kernel, fma_kernel, mma_kernel, spin_kernel, verify_kernel;
+    EchCuFunction stream_kernel, fma_kernel, mma_kernel, spin_kernel, verify_kernel, noise_kernel;
     EchCuStream *streams; /* One per queue */
     size_t n_streams;
     Place *places; /* One per buffer */
@@ -78,6 +78,7 @@ typedef struct {
     EchCuEvent *done;     /* Per stream, for the end of a replay */
     EchCuPointer scratch; /* Traffic of kernels without buffers, and of copies without buffers: two halves */
     EchBytes scratch_bytes;
+    EchBytes host_scratch_bytes; /* 0: no copy needs it */
     void *host_scratch;
     EchCuPointer sink;
     EchBytes cursor; /* Where the next kernel streams from, so that kernels do not find their bytes in the cache */
@@ -91,9 +92,10 @@ typedef struct {
     EchCuBlasHandle blas_handle;
     EchCuPointer workspace;
     size_t workspace_bytes;
-    size_t granularity; /* alloc=vmm */
-    bool synchronous;   /* The driver stops for allocations on the way, so nothing can be issued ahead */
-    size_t free_before;
+    size_t granularity;            /* alloc=vmm */
+    bool synchronous;              /* The driver stops for allocations on the way, so nothing can be issued ahead */
+    size_t free_before, free_idle; /* Before and after set-up */
+    bool noting;                   /* Memory is looked at in this replay */
     EchCudaRun *run;
     GArray **durations; /* Per op: EchTime, one a repeat */
     GArray **starts;
@@ -387,11 +389,11 @@ static bool release_buffer(Engine *e, EchId id, EchCuStream stream, GError **err
     g_assert_not_reached();
 }
 
-/* Only in the first replay: every one takes the same memory, and asking takes time. */
+/* Only in one replay: every one takes the same memory, and asking takes time. */
 static bool note_memory(Engine *e, GError **error)
 {
     size_t available, total;
-    if (e->n_replays > 0)
+    if (!e->noting)
         return true;
     if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
         return false;
@@ -502,9 +504,9 @@ static bool issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **
     const EchUse *uses = ech_trace_uses(e->trace) + op->first_use;
     bool from_host = name_is_host(ech_trace_memory(e->trace, op->memory_from));
     bool to_host = name_is_host(ech_trace_memory(e->trace, op->memory_to));
-    EchBytes bytes = MIN(op->bytes, e->scratch_bytes / 2);
-    EchCuPointer source = e->scratch, target = e->scratch + e->scratch_bytes / 2;
-    void *host_source = e->host_scratch, *host_target = e->host_scratch;
+    EchBytes bytes = op->bytes;
+    EchCuPointer source = 0, target = 0;
+    void *host_source = NULL, *host_target = NULL;
     for (uint32_t i = 0; i < MIN(op->n_uses, 2u); i++) {
         uint64_t offset;
         Place *p = &e->places[root_of(buffers, uses[i].buffer, &offset)];
@@ -515,6 +517,15 @@ static bool issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **
         else
             *(i == 0 ? &source : &target) = p->device + offset;
     }
+    /* Copies of no buffer move scratch. */
+    if ((from_host && !host_source) || (to_host && !host_target))
+        bytes = MIN(bytes, e->host_scratch_bytes);
+    if ((!from_host && !source) || (!to_host && !target))
+        bytes = MIN(bytes, e->scratch_bytes / 2);
+    source = source ? source : e->scratch;
+    target = target ? target : e->scratch + e->scratch_bytes / 2;
+    host_source = host_source ? host_source : e->host_scratch;
+    host_target = host_target ? host_target : e->host_scratch;
     if (bytes == 0)
         return true;
     if (from_host && to_host) {
@@ -839,12 +850,27 @@ static bool verify_buffers(Engine *e, GError **error)
     return true;
 }
 
+/* Code is loaded when it is first used, into device memory: what is missing between the replays since then is not the trace's. */
+static bool discount_code(Engine *e, GError **error)
+{
+    size_t available, total;
+    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC || e->n_replays != 1)
+        return true;
+    if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
+        return false;
+    e->free_before -= e->free_idle > available ? MIN(e->free_idle - available, e->free_before) : 0;
+    return true;
+}
+
 typedef enum { WARM_UP, MEASURE_MAKESPAN, MEASURE_OPS } Purpose;
 
 static bool replay_once(Engine *e, Purpose purpose, GError **error)
 {
     EchTime makespan;
     e->timed = purpose == MEASURE_OPS;
+    /* The second, since code is loaded in the first. */
+    bool only = e->options->warmups == 0 && e->options->repeats == 1 && e->options->graph;
+    e->noting = e->n_replays == (only ? 0 : 1);
     forget_instances(e);
     if (!reset_buffers(e, true, error))
         return false;
@@ -886,7 +912,7 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
     }
     g_array_set_size(e->freed, 0);
     e->n_replays++;
-    return reset_buffers(e, false, error) && synchronize(e, error);
+    return reset_buffers(e, false, error) && synchronize(e, error) && discount_code(e, error);
 }
 
 /* ---- set-up ---- */
@@ -932,6 +958,7 @@ static bool load_kernels(Engine *e, GError **error)
            CU(e, module_function, "loading kernels", error, &e->fma_kernel, e->module, "echelon_fma") &&
            CU(e, module_function, "loading kernels", error, &e->mma_kernel, e->module, "echelon_mma") &&
            CU(e, module_function, "loading kernels", error, &e->spin_kernel, e->module, "echelon_spin") &&
+           CU(e, module_function, "loading kernels", error, &e->noise_kernel, e->module, "echelon_noise") &&
            CU(e, module_function, "loading kernels", error, &e->verify_kernel, e->module, "echelon_verify");
 }
 
@@ -940,7 +967,6 @@ static void classify_buffers(Engine *e)
 {
     const EchTrace *trace = e->trace;
     const EchBuffer *buffers = ech_trace_buffers(trace);
-    EchBytes host = 0;
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
         const char *memory = ech_trace_memory(trace, buffers[i].memory);
         Place *p = &e->places[i];
@@ -952,14 +978,12 @@ static void classify_buffers(Engine *e)
             Block *block = &e->blocks[buffers[i].memory];
             p->fixed = 1;
             block->bytes = MAX(block->bytes, buffers[i].offset + buffers[i].bytes);
-        } else if (p->is_host) {
-            host = ech_bytes_add(host, buffers[i].bytes);
         }
     }
-    /* Pinning takes milliseconds, and runtimes keep pinned memory; so do we, while it is not too much. */
+    /* Pinning takes milliseconds, and runtimes keep pinned memory; so do we. */
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
         Place *p = &e->places[i];
-        p->kept = p->is_host && !p->fixed && buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 && host <= MOST_KEPT;
+        p->kept = p->is_host && !p->fixed && buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0;
     }
     for (size_t i = 0; i < ech_trace_n_uses(trace); i++) {
         const EchUse *use = &ech_trace_uses(trace)[i];
@@ -1059,6 +1083,24 @@ static bool take_arena(Engine *e, EchBytes arena, GError **error)
     return e->allocator != NULL;
 }
 
+/* Host memory that is held from set-up to the end, and the largest copy to or from the host. */
+static EchBytes host_bytes(const Engine *e, EchBytes *ret_copy)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    EchBytes sum = 0;
+    *ret_copy = 0;
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++)
+        sum = ech_bytes_add(sum, e->places[i].kept ? buffers[i].bytes : 0);
+    for (size_t i = 0; i < ech_trace_n_memories(e->trace); i++)
+        sum = ech_bytes_add(sum, name_is_host(ech_trace_memory(e->trace, (EchId)i)) ? e->blocks[i].bytes : 0);
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
+        const EchOp *op = &ech_trace_ops(e->trace)[i];
+        if (op->kind == ECH_OP_COPY && (name_is_host(ech_trace_memory(e->trace, op->memory_from)) || name_is_host(ech_trace_memory(e->trace, op->memory_to))))
+            *ret_copy = MAX(*ret_copy, op->bytes);
+    }
+    return sum;
+}
+
 /* Sizes of everything: buffers, the scratch that kernels stream over, the arena; the scale that makes them fit. */
 static bool plan_memory(Engine *e, GError **error)
 {
@@ -1073,8 +1115,17 @@ static bool plan_memory(Engine *e, GError **error)
     size_t available, total;
     if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
         return false;
-    /* Kernels stream over more than the cache holds. */
-    EchBytes half = MAX(largest_op(e), 2 * (EchBytes)MAX(e->gpu.l2_bytes, 0));
+    EchBytes copy, pinned = host_bytes(e, &copy);
+    if (ech_bytes_add(pinned, copy) > MOST_PINNED) {
+        e->fitting = 0.98 * (double)MOST_PINNED / (double)ech_bytes_add(pinned, copy);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "the trace needs %" G_GUINT64_FORMAT " bytes of host memory; expected at most %" G_GUINT64_FORMAT
+                    ", since pinning takes long, or scale=true (--cuda scale=true)",
+                    ech_bytes_add(pinned, copy), MOST_PINNED);
+        return false;
+    }
+    /* Kernels stream over many times what the cache holds, so that none finds the bytes of those before it. */
+    EchBytes half = MAX(largest_op(e), 8 * (EchBytes)MAX(e->gpu.l2_bytes, 0));
     EchBytes scratch = MIN(ech_round_up(half, 4096), (EchBytes)available / 8) * 2;
     EchBytes room = (EchBytes)available - (EchBytes)available / 20;
     room = room > scratch ? room - scratch : 0;
@@ -1091,8 +1142,9 @@ static bool plan_memory(Engine *e, GError **error)
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++)
         e->places[i].bytes = buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 ? buffers[i].bytes : 0;
     e->scratch_bytes = ech_round_up(scratch, 8192);
+    e->host_scratch_bytes = copy;
     if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
-        !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, e->scratch_bytes / 2, 0) ||
+        (copy > 0 && !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, copy, 0)) ||
         !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
         return false;
     /* Queues may run ahead of each other: more may be alive than in the trace's order. */
@@ -1104,14 +1156,18 @@ static bool plan_memory(Engine *e, GError **error)
 static bool start_blas(Engine *e, GError **error)
 {
     g_autoptr(GError) absent = NULL;
-    e->blas = e->options->blas ? ech_cuda_blas(&absent) : NULL;
+    bool multiplies = false;
+    for (size_t i = 0; !multiplies && i < ech_trace_n_ops(e->trace); i++)
+        multiplies = ech_trace_ops(e->trace)[i].kind == ECH_OP_KERNEL && ech_cuda_does(e->prices, e->device, &e->prices->prices[i]) == ECH_CUDA_MULTIPLIES;
+    e->blas = e->options->blas && multiplies ? ech_cuda_blas(&absent) : NULL;
+    if (e->blas && !ech_cuda_blas_check(e->blas->create(&e->blas_handle), "cublasCreate_v2", "starting cuBLAS", &absent))
+        e->blas = NULL;
     if (absent)
         ech_diag_remark(e->run->diag, "%s; matrix products run on a tensor-core kernel of ours, which reaches less than cuBLAS on newer GPUs", absent->message);
     if (!e->blas)
         return true;
     e->workspace_bytes = MIN((size_t)32 << 20, e->gpu.total_memory / 64 / 256 * 256);
-    return ech_cuda_blas_check(e->blas->create(&e->blas_handle), "cublasCreate_v2", "starting cuBLAS", error) &&
-           CU(e, allocate, "allocating cuBLAS's workspace", error, &e->workspace, e->workspace_bytes);
+    return CU(e, allocate, "allocating cuBLAS's workspace", error, &e->workspace, e->workspace_bytes);
 }
 
 static bool measure_gap(Engine *e, GError **error)
@@ -1149,6 +1205,12 @@ static bool set_up(Engine *e, GError **error)
             !CU(e, event_create, "making an event", error, &e->done[e->n_streams], ECH_CU_EVENT_DEFAULT))
             return false;
     }
+    /* What products multiply: what they take in power, and so in time, depends on it. */
+    uint64_t words = e->scratch_bytes / 8;
+    uint32_t seed = 7;
+    void *parameters[] = {&e->scratch, &words, &seed};
+    if (!launch(e, e->noise_kernel, (unsigned)e->gpu.multiprocessors * 8, 256, e->streams[0], parameters, error))
+        return false;
     if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
         EchCuPool pool;
         uint64_t threshold = e->options->release_threshold, none = 0;
@@ -1169,7 +1231,9 @@ static bool set_up(Engine *e, GError **error)
             e->needed[on] |= ops[on].queue != ops[at].queue;
         }
     }
-    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT) && measure_gap(e, error);
+    size_t total;
+    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT) && measure_gap(e, error) &&
+           CU(e, memory_info, "asking for free memory", error, &e->free_idle, &total);
 }
 
 /* Gives everything back, whatever was reached. Errors here come after the one worth telling, so they are dropped. */
@@ -1209,7 +1273,7 @@ static void tear_down(Engine *e)
             if (e->blocks[i].host)
                 give_host(e, e->blocks[i].host, true, NULL);
         }
-        if (e->blas_handle)
+        if (e->blas && e->blas_handle)
             e->blas->destroy(e->blas_handle);
         if (e->workspace)
             e->cu->release(e->workspace);

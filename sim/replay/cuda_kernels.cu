@@ -167,3 +167,16 @@ extern "C" __global__ void echelon_verify(const uint32_t *data, uint64_t words, 
     if (count)
         atomicAdd(differing, count);
 }
+
+// Fills with noise that is a number in every format multiplied here: sign and mantissa by chance, magnitudes between 2^-7 and 2 (as bf16; float16: 1 to 2).
+// What a matrix product costs in power, and so in time, depends on its data.
+extern "C" __global__ void echelon_noise(uint32_t *target, uint64_t words, uint32_t seed)
+{
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+        uint64_t x = (i + seed) * 0x9e3779b97f4a7c15ull;
+        x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
+        x ^= x >> 29;
+        target[i] = ((uint32_t)x & 0x83ff83ffu) | 0x3c003c00u;
+    }
+}

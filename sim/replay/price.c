@@ -1,5 +1,6 @@
 #include "sim/replay/price.h"
 
+#include "models/kernel/measured.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
 #include "models/memory/hbm.h"
@@ -51,6 +52,7 @@ typedef struct {
     uint32_t kind_unit[ECH_N_WORK_UNITS];
     const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
     EchHbm *dram;                /* Likewise; banks 0 where its timing is not known. */
+    EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
     EchFluidResource *resources; /* Only capacities are used here. */
     uint32_t n_resources;
     uint8_t *kinds;
@@ -86,6 +88,7 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
     size_t room = device->n_memories + 3 * device->n_links + device->n_units + 1;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
+    map->measured = ech_measured_new(device);
     map->port = g_new(uint32_t, device->n_memories + 1);
     for (size_t i = 0; i < device->n_memories; i++)
         map->port[i] = add_resource(map, ECH_RESOURCE_PORT, i, port_capacity(&device->memories[i]), g_strdup(device->memories[i].name));
@@ -129,6 +132,7 @@ static void map_clear(Map *map)
 {
     for (uint32_t i = 0; map->resources && i < map->n_resources; i++)
         g_free(map->resources[i].name);
+    ech_measured_free(map->measured);
     g_free(map->resources);
     g_free(map->kinds);
     g_free(map->owners);
@@ -263,29 +267,37 @@ static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp
     }
 }
 
-/* Share of the matrix unit's rate that a product of this shape reaches: a calibrated device knows it for sides that are no multiple of 8. */
-static double padding_share(const Pricer *pricer, const EchDevice *device, const EchOp *op)
+/* How many times as long as at the unit's peak a product takes: as measured, where the device file has products; else a calibrated device knows a
+ * share for sides that are no multiple of 8. */
+static double product_factor(const Pricer *pricer, const Map *map, const EchOp *op)
 {
     EchGemm gemm;
-    double share = ech_device_number(device, "kernel.unpadded_share", 1);
-    if (!(share > 0) || share >= 1 || !ech_cuda_gemm_of(pricer->trace, op, &gemm) || !gemm.known)
+    if ((!map->measured && !ech_device_has_number(map->device, "kernel.unpadded_share")) || !ech_cuda_gemm_of(pricer->trace, op, &gemm))
         return 1;
-    return gemm.m % 8 || gemm.n % 8 || gemm.k % 8 ? share : 1;
+    uint64_t m = (uint64_t)gemm.m, n = (uint64_t)gemm.n, k = (uint64_t)gemm.k, batch = (uint64_t)gemm.batch;
+    double share = ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), m, n, k, batch);
+    if (share > 0)
+        return 1 / share;
+    share = ech_device_number(map->device, "kernel.unpadded_share", 1);
+    return gemm.known && share > 0 && share < 1 && (m % 8 || n % 8 || k % 8) ? 1 / share : 1;
 }
 
 static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
 {
     const EchWork *work = ech_trace_work(pricer->trace);
+    double factor = 0;
     for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++) {
         uint32_t at = map->kind_unit[work[w].unit];
         if (at == NOWHERE)
             continue;
         const EchUnit *unit = &map->device->units[at];
         uint64_t peak = ech_unit_peak(unit, ech_dtype_name((EchDtype)work[w].dtype));
-        if (peak > 0)
-            row_add(row, map->unit[at],
-                    (double)work[w].count * ((double)best_peak(unit) / (double)peak) /
-                        (unit->kind == ECH_UNIT_MATRIX ? padding_share(pricer, map->device, op) : 1));
+        if (peak == 0)
+            continue;
+        bool product = unit->kind == ECH_UNIT_MATRIX && work[w].unit == ECH_WORK_MATRIX;
+        if (product && factor == 0)
+            factor = product_factor(pricer, map, op);
+        row_add(row, map->unit[at], (double)work[w].count * ((double)best_peak(unit) / (double)peak) * (product ? factor : 1));
     }
 }
 
@@ -347,6 +359,16 @@ static bool estimate_holds(const EchTrace *trace, const EchDevice *reference)
     return !chip || !*chip || !reference->compiler || !*reference->compiler || strcmp(chip, reference->compiler) == 0 || strcmp(chip, reference->name) == 0;
 }
 
+/* What a kernel bound by device memory takes beyond launch and bytes, as measured: its ramp. */
+static EchTime stream_extra(const Map *map, const Row *row)
+{
+    uint32_t bound;
+    if (!(row_time(map, row, &bound) > 0) || bound == NOWHERE || map->kinds[bound] != ECH_RESOURCE_PORT ||
+        map->device->memories[map->owners[bound]].kind != ECH_MEM_HBM)
+        return 0;
+    return ech_measured_stream_extra(map->measured, (EchBytes)MIN(row->amounts[bound], 1e18));
+}
+
 static void price_kernel(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
 {
     double roofline = kernel_roofline(pricer, map, row, op);
@@ -397,6 +419,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         price->fixed = launch;
         if (source == ECH_PRICE_UNKNOWN)
             row_clear(row);
+        else if (pricer->options->overhead && map->measured)
+            price->fixed = ech_time_add(launch, stream_extra(map, row));
     }
     price->source = (uint8_t)source;
 }

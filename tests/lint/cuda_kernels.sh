@@ -11,6 +11,10 @@ body() { grep -vE '^//|^\.version|^$' "$1"; }
 if [ "$(grep 'Compiler Build ID' "$made")" = "$(grep 'Compiler Build ID' sim/replay/cuda_kernels.ptx)" ]; then
   diff <(body "$made") <(body sim/replay/cuda_kernels.ptx) || exit 1
 fi
-for arch in sm_80 sm_86 sm_89 sm_90 sm_100; do
-  ptxas -arch=$arch sim/replay/cuda_kernels.ptx -o /dev/null || exit 1
+# Every ptxas at hand (this toolkit's, and those in ECHELON_PTXAS): all architectures that it knows among ours.
+for ptxas in "$(command -v ptxas)" ${ECHELON_PTXAS:-}; do
+  for arch in sm_80 sm_86 sm_87 sm_89 sm_90 sm_90a sm_100 sm_103 sm_120 sm_121; do
+    "$ptxas" --help | grep -q "'$arch'" || continue
+    "$ptxas" -arch=$arch sim/replay/cuda_kernels.ptx -o /dev/null || { echo "$ptxas refuses $arch"; exit 1; }
+  done
 done

@@ -919,6 +919,13 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 16, 125);
     if (strcmp(name, "echelon_mma") == 0)
         return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * (all / 32) * 16384, 100000);
+    if (strcmp(name, "echelon_noise") == 0) {
+        uint64_t words = word(parameters, 1);
+        if (!block_at(first, words * 4))
+            return LAUNCH_FAILED;
+        memset((void *)(uintptr_t)first, 0x3c, words * 4);
+        return issue_work(stream, PORT, 2000, (double)words * 4, 900);
+    }
     if (strcmp(name, "echelon_verify") == 0) {
         const uint32_t *data = first;
         uint64_t words = word(parameters, 1);

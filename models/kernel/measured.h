@@ -1,0 +1,24 @@
+/** @file measured.h
+ * Kernel times that a calibrated device file carries as measured: matrix products over a grid of sides, streaming kernels over a ladder of sizes.
+ *
+ * In the file: `kernel.products.DTYPE.EDGExK` and `kernel.products_odd.DTYPE.EDGExK` are shares of the matrix unit's peak that a product of EDGE x K by
+ * K x EDGE reaches, its launch taken off; the latter with sides that no vector access is aligned to. `kernel.stream_extra.SIZE` is what a kernel that reads
+ * SIZE takes beyond its launch and its bytes at the memory's rate. Shares and extras, so that a what-if on the peak or the rate still does what it says.
+ * Between the points the logarithm of the share is taken as linear in the logarithms of the sides; larger products keep the share of the largest, smaller
+ * ones the time of the smallest. Devices without such numbers get nothing from here.
+ */
+#pragma once
+#include "models/device/device.h"
+
+typedef struct EchMeasured EchMeasured;
+
+/** NULL where the device has no such numbers. */
+EchMeasured *ech_measured_new(const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
+void ech_measured_free(EchMeasured *measured);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMeasured, ech_measured_free)
+
+/** Share of the peak that @batch products of m x k by k x n reach. 0 where @measured is NULL or knows none of @dtype. */
+double ech_measured_product(const EchMeasured *measured, const char *dtype, uint64_t m, uint64_t n, uint64_t k, uint64_t batch);
+/** What a kernel that streams @bytes takes beyond its launch and those bytes at the device memory's full rate; 0 where nothing is known. Linear in the size
+ * between the points. */
+EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes);
