@@ -121,28 +121,38 @@ static const char *chip_of(const char *path, const char *asked, EchDiag *diag)
     return chip ? chip : asked;
 }
 
+/* A program without a schedule: made ready for one, and given one of ours. */
+static bool schedule(EchImport *ret, const char *chip, GError **error)
+{
+    g_autoptr(EchProgram) prepared = ech_program_prepare(ret->program, chip, ret->diag, error);
+    EchProgram *scheduled = prepared ? ech_program_schedule(prepared, ret->diag, error) : NULL;
+    if (!scheduled)
+        return false;
+    ech_program_unref(ret->program);
+    ret->program = scheduled;
+    return true;
+}
+
 static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, EchDiag *, GError **), EchSource *source, const EchImportOptions *options,
                       EchImport *ret, GError **error)
 {
     g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
     if (!bytes)
         return false;
-    ret->program = read(bytes, ech_source_path(source), options ? options->device : NULL, ret->diag, error);
-    if (ret->program && ret->program->platform == ECH_PLATFORM_TPU) {
-        const char *asked = options ? options->device : NULL, *chip = chip_of(ech_source_path(source), asked, ret->diag);
-        if (chip && g_strcmp0(chip, asked) != 0 && !ech_program_set_chip(ret->program, chip, error))
-            return false;
-    }
+    const char *asked = options ? options->device : NULL, *chip = NULL;
+    ret->program = read(bytes, ech_source_path(source), asked, ret->diag, error);
     if (!ret->program)
         return false;
-    if (!ret->program->scheduled && !ret->program->assignment) {
-        EchProgram *scheduled = ech_program_schedule(ret->program, ret->diag, error);
-        if (!scheduled)
-            return false;
-        ech_program_unref(ret->program);
-        ret->program = scheduled;
-    }
     ech_hlo_count_records(ret->program, ret->records);
+    bool ours = !ret->program->scheduled && !ret->program->assignment;
+    /* What is not compiled yet may not say for what it will be: then for the device that is asked for. */
+    if (ret->program->platform == ECH_PLATFORM_TPU || ours)
+        chip = chip_of(ech_source_path(source), asked, ret->diag);
+    if (ret->program->platform == ECH_PLATFORM_TPU && chip && g_strcmp0(chip, asked) != 0 && !ech_program_set_chip(ret->program, chip, error))
+        return false;
+    bool tpu = ret->program->platform == ECH_PLATFORM_TPU || (chip && tpu_named(chip, strlen(chip)));
+    if (ours && !schedule(ret, tpu ? chip : NULL, error))
+        return false;
     return ret->program->assignment || read_beside(source, options, ret, error);
 }
 

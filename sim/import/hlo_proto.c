@@ -863,10 +863,36 @@ static void read_aliases(Reader *r)
     }
 }
 
+/* ProgramShapeProto: parameters are its fields 1, the result its field 2. */
+static void read_entry_layout(Reader *r, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    g_autoptr(GArray) parameters = g_array_new(FALSE, FALSE, sizeof(EchId));
+    EchId sides[2] = {ECH_NONE, ECH_NONE};
+    bool ok = true;
+    while (ok && ech_wire_next(&wire, &f)) {
+        EchId shape = ECH_NONE;
+        if (f.type != ECH_WIRE_BYTES || (f.number != 1 && f.number != 2))
+            continue;
+        ok = read_shape(r, span_of(&f), 0, &shape, NULL);
+        if (f.number == 2)
+            sides[1] = shape;
+        else
+            g_array_append_val(parameters, shape);
+    }
+    sides[0] = ok ? ech_program_builder_tuple(r->builder, (const EchId *)(const void *)parameters->data, parameters->len) : ECH_NONE;
+    EchId both = ok && sides[0] != ECH_NONE && sides[1] != ECH_NONE ? ech_program_builder_tuple(r->builder, sides, 2) : ECH_NONE;
+    if (both == ECH_NONE)
+        ech_diag_note(r->diag, "entry_layouts_not_understood", 1);
+    else
+        ech_program_builder_peek(r->builder)->entry_layout = both;
+}
+
 static bool read_module(Reader *r, Span module, GError **error)
 {
     EchWire wire = wire_of(r, module);
-    EchWireField f, schedule = {0}, assignment = {0};
+    EchWireField f, schedule = {0}, assignment = {0}, layout = {0};
     uint64_t entry = 0;
     bool has_entry = false;
     EchProgram *p = ech_program_builder_peek(r->builder);
@@ -887,7 +913,9 @@ static bool read_module(Reader *r, Span module, GError **error)
         } else if (f.number == 6) {
             entry = f.value;
             has_entry = true;
-        } else if (f.number == 7)
+        } else if (f.number == 4 && f.type == ECH_WIRE_BYTES)
+            layout = f;
+        else if (f.number == 7)
             schedule = f;
         else if (f.number == 8)
             r->alias = span_of(&f);
@@ -917,6 +945,8 @@ static bool read_module(Reader *r, Span module, GError **error)
     p = ech_program_builder_peek(r->builder);
     p->entry = has_entry ? find_computation(r, entry) : (EchId)p->n_computations - 1;
     read_aliases(r);
+    if (!p->scheduled && layout.number != 0)
+        read_entry_layout(r, &wire, &layout);
     return true;
 }
 

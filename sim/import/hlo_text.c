@@ -170,6 +170,23 @@ static const char *closing(const char *at, const char *end)
     return NULL;
 }
 
+/* "{(PARAMETER, ...)->RESULT}": a layout that cannot be read is as good as none. */
+static void read_entry_layout(Reader *r, Slice text)
+{
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    EchId sides[2];
+    size_t used;
+    const char *at = text.text + 1, *end = text.text + text.n - 1;
+    bool ok = text.n > 2 && ech_program_builder_shape(r->builder, at, (size_t)(end - at), &sides[0], &used, NULL);
+    at += ok ? used : 0;
+    ok = ok && end - at > 2 && at[0] == '-' && at[1] == '>' && ech_program_builder_shape(r->builder, at + 2, (size_t)(end - at - 2), &sides[1], &used, NULL);
+    EchId both = ok ? ech_program_builder_tuple(r->builder, sides, 2) : ECH_NONE;
+    if (both == ECH_NONE || !p->shapes[sides[0]].is_tuple)
+        ech_diag_note(r->diag, "entry_layouts_not_understood", 1);
+    else
+        p->entry_layout = both;
+}
+
 static void read_module_line(Reader *r)
 {
     const char *stop = line_end(r, r->at);
@@ -180,6 +197,7 @@ static void read_module_line(Reader *r)
     EchProgram *p = ech_program_builder_peek(r->builder);
     p->name = ech_program_builder_string(r->builder, name, at - name);
     EchAttribute a;
+    Slice layout = {0};
     while (ech_program_next_attribute(&at, stop, &a)) {
         Slice key = {a.name, a.name_n};
         int64_t number = 0;
@@ -187,11 +205,15 @@ static void read_module_line(Reader *r)
             p->scheduled = a.value_n == 4 && memcmp(a.value, "true", 4) == 0;
         else if (slice_is(key, "input_output_alias"))
             r->alias = (Slice){a.value, a.value_n};
+        else if (slice_is(key, "entry_computation_layout"))
+            layout = (Slice){a.value, a.value_n};
         else if (slice_is(key, "num_partitions") && ech_program_numbers(a.value, a.value_n, &number, 1) > 0)
             p->partitions = (uint32_t)CLAMP(number, 1, INT32_MAX);
         else if (slice_is(key, "replica_count") && ech_program_numbers(a.value, a.value_n, &number, 1) > 0)
             p->replicas = (uint32_t)CLAMP(number, 1, INT32_MAX);
     }
+    if (!p->scheduled && layout.n > 0)
+        read_entry_layout(r, layout);
     r->at = stop;
 }
 

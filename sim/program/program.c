@@ -394,7 +394,7 @@ EchProgramBuilder *ech_program_builder_new(const char *name)
     p->strings = g_string_chunk_new(4096);
     p->keep = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
     p->name = g_string_chunk_insert(p->strings, name);
-    p->entry = ECH_NONE;
+    p->entry = p->entry_layout = ECH_NONE;
     p->replicas = p->partitions = 1;
     builder->shapes = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
     return builder;
@@ -618,6 +618,7 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     p->replicas = program->replicas;
     p->partitions = program->partitions;
     p->entry = program->entry;
+    p->entry_layout = program->entry_layout;
     COPY_ARRAY(p, program, shapes);
     COPY_ARRAY(p, program, elements);
     COPY_ARRAY(p, program, layouts);

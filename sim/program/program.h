@@ -179,6 +179,7 @@ typedef struct EchProgram {
     bool scheduled;
     uint32_t replicas, partitions; /**< As the module says; 1 where it does not. */
     EchId entry;
+    EchId entry_layout; /**< Of a program without a schedule: ((parameters), result) as entry_computation_layout has them; ECH_NONE where it says nothing. */
     EchShape *shapes;
     EchId *elements;
     EchLayout *layouts;
@@ -309,6 +310,10 @@ void ech_program_builder_keep(EchProgramBuilder *builder, GBytes *bytes);
  * sizes where the program does not tell (may be NULL). Consumes the builder's contents; it must still be freed. ECH_ERROR_VERIFY. */
 EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *device_name, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Makes of a program that was not optimised what its schedule can be made of, by echelon's own plain rules for what a compiler does: calls inlined, equal
+ * instructions merged, arrays tiled (TPU), offload marks turned into host arrays and copies, element-wise chains fused. @chip: the TPU it is meant for, or
+ * NULL. Owned: a new program, or another reference to one that is optimised already. ECH_ERROR_VERIFY where inlining makes too many instructions. */
+EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** A schedule for a program that has none, by XLA's own rule for memory: what frees most bytes comes first, where that needs less than the order of
  * the file. Says in @diag whose order it is. Owned: a new program, or another reference. ECH_ERROR_VERIFY. */
 EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

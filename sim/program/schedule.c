@@ -4,9 +4,11 @@
 
 #include "sim/base/error.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LOOKED_AT = 512 };
+/* LOOKAHEAD: kernels that a copy to or from the host may run beside, on the side where it can wait. Ours: a compiler weighs times. */
+enum { MAX_LOOKED_AT = 512, LOOKAHEAD = 4, MAX_STEPS = 4096 };
 
 typedef struct {
     const EchProgram *p;
@@ -20,7 +22,7 @@ static bool counts(const EchProgram *p, EchId v)
 {
     const EchValue *value = &p->values[v];
     const EchValueBuffer *buffer = &p->buffers[value->buffer];
-    return !buffer->is_tuple && !buffer->is_constant && !buffer->is_parameter;
+    return !buffer->is_tuple && !buffer->is_constant && !buffer->is_parameter && buffer->space != ECH_SPACE_HOST;
 }
 
 /* What an instruction frees less what it makes. A buffer it works in place on is neither. */
@@ -125,6 +127,144 @@ static void list_computation(Lister *l, EchId computation, GArray *order)
     g_clear_pointer(&l->followers, g_free);
 }
 
+/* Copies to and from the host */
+
+typedef enum { NO_COPY, TO_HOST, FROM_HOST } HostCopy;
+
+/* What the start @i moves. */
+static HostCopy host_copy(const EchProgram *p, EchId i)
+{
+    const EchInstruction *start = &p->instructions[i];
+    const EchShape *shape = &p->shapes[start->shape];
+    bool whole = start->opcode == ECH_HLO_COPY_START;
+    if ((!whole && start->opcode != ECH_HLO_ASYNC_START) || shape->n_elements < 2 || start->n_operands == 0)
+        return NO_COPY;
+    int32_t to = p->shapes[p->elements[shape->first_element + (whole ? 0 : 1)]].space;
+    int32_t from = p->shapes[p->instructions[ech_program_operand(p, start, 0)].shape].space;
+    if (to == ECH_SPACE_HOST && (whole ? from != ECH_SPACE_HOST : true))
+        return TO_HOST;
+    return from == ECH_SPACE_HOST && to != ECH_SPACE_HOST ? FROM_HOST : NO_COPY;
+}
+
+static bool is_kernel(const EchProgram *p, EchId i)
+{
+    switch ((int)p->instructions[i].opcode) {
+    case ECH_HLO_PARAMETER:
+    case ECH_HLO_CONSTANT:
+    case ECH_HLO_TUPLE:
+    case ECH_HLO_GET_TUPLE_ELEMENT:
+    case ECH_HLO_BITCAST:
+    case ECH_HLO_AFTER_ALL:
+    case ECH_HLO_OPTIMIZATION_BARRIER:
+    case ECH_HLO_COPY_START:
+    case ECH_HLO_COPY_DONE:
+    case ECH_HLO_ASYNC_START:
+    case ECH_HLO_ASYNC_DONE: return false;
+    default: return true;
+    }
+}
+
+typedef struct {
+    EchId id;
+    int64_t key;
+} Keyed;
+
+static int compare_keys(gconstpointer a, gconstpointer b)
+{
+    const Keyed *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static void sort_by_keys(Keyed *keyed, uint32_t n, uint32_t *place, uint32_t first)
+{
+    qsort(keyed, n, sizeof *keyed, compare_keys);
+    for (uint32_t k = 0; k < n; k++) {
+        keyed[k].key = (int64_t)k * 4;
+        place[keyed[k].id - first] = k;
+    }
+}
+
+/* The latest of what @i waits for, or -1. */
+static int64_t ready_at(const EchProgram *p, const EchComputation *c, EchId i, const uint32_t *place)
+{
+    const EchInstruction *instruction = &p->instructions[i];
+    int64_t latest = -1;
+    for (uint32_t k = 0; k < instruction->n_operands; k++)
+        latest = MAX(latest, (int64_t)place[ech_program_operand(p, instruction, k) - c->first]);
+    for (uint32_t k = 0; k < instruction->n_control; k++) {
+        EchId before = p->control[instruction->first_control + k];
+        if (before >= c->first && before < c->first + c->n)
+            latest = MAX(latest, (int64_t)place[before - c->first]);
+    }
+    return latest;
+}
+
+static bool is_loop(const EchProgram *p, EchId i)
+{
+    return p->instructions[i].opcode == ECH_HLO_WHILE || p->instructions[i].opcode == ECH_HLO_CONDITIONAL;
+}
+
+/* A copy to the host starts when its array is there and is waited for some kernels later; one from the host starts some kernels before it is needed. */
+static uint64_t spread_copies(const EchProgram *p, const EchComputation *c, EchId *order)
+{
+    g_autofree Keyed *keyed = g_new(Keyed, c->n + 1);
+    g_autofree uint32_t *place = g_new(uint32_t, c->n + 1), *needed = g_new(uint32_t, c->n + 1);
+    uint64_t n_copies = 0;
+    for (uint32_t k = 0; k < c->n; k++) {
+        keyed[k] = (Keyed){order[k], (int64_t)k * 4};
+        place[order[k] - c->first] = k;
+        n_copies += host_copy(p, order[k]) != NO_COPY;
+    }
+    for (HostCopy which = TO_HOST; n_copies > 0 && which <= FROM_HOST; which++) {
+        for (uint32_t k = 0; k < c->n; k++)
+            needed[k] = c->n;
+        for (uint32_t k = 0; k < c->n; k++) {
+            const EchInstruction *i = &p->instructions[keyed[k].id];
+            for (uint32_t o = 0; o < i->n_operands; o++) {
+                EchId operand = ech_program_operand(p, i, o) - c->first;
+                needed[operand] = MIN(needed[operand], k);
+            }
+            for (uint32_t o = 0; o < i->n_control; o++) {
+                EchId before = p->control[i->first_control + o];
+                if (before >= c->first && before < c->first + c->n)
+                    needed[before - c->first] = MIN(needed[before - c->first], k);
+            }
+        }
+        for (uint32_t k = 0; k < c->n; k++) {
+            EchId done = keyed[k].id;
+            const EchInstruction *i = &p->instructions[done];
+            if ((i->opcode != ECH_HLO_COPY_DONE && i->opcode != ECH_HLO_ASYNC_DONE) || i->n_operands == 0 ||
+                host_copy(p, ech_program_operand(p, i, 0)) != which)
+                continue;
+            uint32_t start = place[ech_program_operand(p, i, 0) - c->first];
+            int64_t ready = ready_at(p, c, keyed[start].id, place);
+            unsigned kernels = 0;
+            if (which == TO_HOST) {
+                keyed[start].key = ready * 4 + 1;
+                uint32_t at = k + 1, limit = MIN(needed[done - c->first], c->n);
+                uint32_t end = MIN(limit, k + MAX_STEPS);
+                for (; at < end && kernels < LOOKAHEAD && !is_loop(p, keyed[at].id); at++)
+                    kernels += is_kernel(p, keyed[at].id);
+                /* Not behind the last instruction: where nothing needs it, the end of the program does. */
+                keyed[k].key = MAX((int64_t)k, (int64_t)at - 1) * 4 + 2;
+                continue;
+            }
+            /* Just before its first reader, and its start up to some kernels earlier. */
+            int64_t last = MIN(needed[done - c->first], c->n);
+            if (last < c->n)
+                keyed[k].key = last * 4 - 1;
+            int64_t at = last < c->n ? last : k, first = MAX(ready + 1, at - MAX_STEPS);
+            for (; at > first && kernels < LOOKAHEAD && !is_loop(p, keyed[at - 1].id); at--)
+                kernels += is_kernel(p, keyed[at - 1].id);
+            keyed[start].key = at * 4 - 2;
+        }
+        sort_by_keys(keyed, c->n, place, c->first);
+    }
+    for (uint32_t k = 0; k < c->n; k++)
+        order[k] = keyed[k].id;
+    return n_copies;
+}
+
 /* Instructions in @order: ids everywhere follow them. */
 static void permute(EchProgram *p, const EchId *order)
 {
@@ -142,13 +282,28 @@ static void permute(EchProgram *p, const EchId *order)
         p->computations[c].root = place[p->computations[c].root];
 }
 
+/* What HBM must hold of temporaries, in the program's own order. */
 static EchBytes needs(EchProgram *program)
 {
     if (program->platform == ECH_PLATFORM_TPU && !program->chip)
         (void)ech_program_set_chip(program, "tpu-v5e", NULL);
     g_autoptr(EchDiag) unsaid = ech_diag_new();
     g_autoptr(EchProgramAssignment) made = ech_program_assign(program, 0, unsaid, NULL);
-    return made ? made->peak : UINT64_MAX;
+    EchBytes bytes = 0;
+    for (size_t h = 0; made && h < made->n_heaps; h++) {
+        if (made->heaps[h].space != ECH_SPACE_HOST)
+            bytes = ech_bytes_add(bytes, made->heaps[h].peak_live_bytes);
+    }
+    return made ? bytes : UINT64_MAX;
+}
+
+/* The program in @order. */
+static EchProgram *reorder(const EchProgram *program, const EchId *order, GError **error)
+{
+    g_autoptr(EchProgramBuilder) builder = ech_program_builder_new_from(program);
+    permute(ech_program_builder_peek(builder), order);
+    g_autoptr(EchDiag) again = ech_diag_new(); /* what is said of one order is said already */
+    return ech_program_builder_finish(builder, program->chip, again, error);
 }
 
 EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **error)
@@ -173,31 +328,42 @@ EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **er
     /* Control predecessors that go around in circles: such a program has no order but its own. */
     if (order->len != program->n_instructions)
         return ech_program_ref(program);
-    g_autoptr(EchProgramBuilder) builder = ech_program_builder_new_from(program);
-    permute(ech_program_builder_peek(builder), (const EchId *)(const void *)order->data);
-    g_autoptr(EchDiag) again = ech_diag_new(); /* what is said of one order is said already */
-    EchProgram *listed = ech_program_builder_finish(builder, program->chip, again, error);
+    /* The file's order beside it; copies to and from the host find their places in both. */
+    g_autofree EchId *own = g_new(EchId, program->n_instructions + 1);
+    uint64_t n_copies = 0;
+    for (EchId i = 0; i < program->n_instructions; i++)
+        own[i] = i;
+    for (EchId c = 0; c < program->n_computations; c++) {
+        const EchComputation *computation = &program->computations[c];
+        if (computation->begin == computation->end || program->instructions[computation->first].first_position == ECH_NONE)
+            continue;
+        n_copies += spread_copies(program, computation, own + computation->first);
+        (void)spread_copies(program, computation, (EchId *)(void *)order->data + computation->first);
+    }
+    g_autoptr(EchProgram) filed = n_copies > 0 ? reorder(program, own, error) : ech_program_ref(program);
+    g_autoptr(EchProgram) listed = filed ? reorder(program, (const EchId *)(const void *)order->data, error) : NULL;
     if (!listed)
         return NULL;
     const char *chip = program->chip;
-    EchBytes before = needs(program), after = needs(listed);
+    EchBytes before = needs(filed), after = needs(listed);
     bool better = after < before;
     /* A chip that was only borrowed for the comparison. */
     if (!chip)
-        program->chip = listed->chip = NULL;
+        filed->chip = listed->chip = NULL;
     g_autofree char *kept = ech_format_bytes(MIN(before, after)), *other = ech_format_bytes(MAX(before, after));
     ech_diag_note(diag, "schedules_of_our_own", 1);
     const char *name = better ? "what frees most bytes first" : "the file's";
     if (before == after)
-        ech_diag_remark(diag, "the module is not scheduled: its order is echelon's (%s, %s at the peak), without the compiler's fusions and prefetches", name,
-                        kept);
+        ech_diag_remark(diag, "the module is not scheduled: its order is echelon's (%s, temporaries of %s at the peak)", name, kept);
     else
-        ech_diag_remark(
-            diag, "the module is not scheduled: its order is echelon's (%s, %s at the peak; %s would need %s), without the compiler's fusions and prefetches",
-            name, kept, better ? "the file's" : "what frees most bytes first", other);
-    if (!better) {
-        ech_program_unref(listed);
-        return ech_program_ref(program);
+        ech_diag_remark(diag, "the module is not scheduled: its order is echelon's (%s, temporaries of %s at the peak; %s would need %s)", name, kept,
+                        better ? "the file's" : "what frees most bytes first", other);
+    if (n_copies > 0) {
+        ech_diag_note(diag, "host_copies_scheduled_by_echelon", n_copies);
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT " copies to and from the host have places of echelon's choice: to the host as soon as the array is there, from it "
+                        "up to %d kernels before it is needed",
+                        n_copies, LOOKAHEAD);
     }
-    return listed;
+    return better ? g_steal_pointer(&listed) : g_steal_pointer(&filed);
 }

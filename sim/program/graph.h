@@ -1,0 +1,109 @@
+/** @file graph.h
+ * A program that has no schedule yet, while it is changed: instructions without an order but that of their operands, in lists by computation. Made from a
+ * program with its calls inlined and equal instructions merged; written back as a program of the live ones. Ids index nodes and computations; none is ever
+ * taken away. Shapes are those of the program being made.
+ */
+#pragma once
+#include "sim/program/private.h"
+
+typedef struct {
+    const char *name, *thread;
+    EchId root;
+    GArray *order; /**< EchId: every instruction, operands first but for what was added later. */
+    bool body;     /**< Of a fusion, a reducer or an asynchronous computation: none of the passes looks inside. */
+} EchGraphComputation;
+
+/** Who reads a node: as its operand number @operand. */
+typedef struct {
+    EchId user;
+    uint32_t operand;
+} EchGraphUse;
+
+typedef struct {
+    const EchProgram *source;
+    EchProgramBuilder *out;
+    GArray *nodes;        /**< EchInstruction; first_operand, first_called and first_control index the arrays below. */
+    GArray *operands;     /**< EchId */
+    GArray *called;       /**< EchId of computations */
+    GArray *control;      /**< EchId */
+    GArray *computations; /**< EchGraphComputation */
+    EchId entry;
+    unsigned generation; /**< Of the TPU whose tiles arrays get; 0: arrays are dense. */
+    EchDiag *diag;
+    EchId *shapes; /**< Source shape -> shape, or ECH_NONE. */
+    EchId *shared; /**< Source computation -> the one computation made of it, or ECH_NONE. */
+    unsigned serial;
+    size_t cloned; /**< Instructions that stand in the program more often than in its file. */
+    /* ech_graph_find_uses */
+    EchGraphUse *uses;
+    uint32_t *first_use; /**< first_use[n_nodes + 1] */
+    bool *live;          /**< live[n_nodes] */
+    size_t n_known;      /**< Nodes there were then. */
+} EchGraph;
+
+/** Calls inlined, bodies of loops and branches one for each of their callers. @generation: see above. ECH_ERROR_VERIFY where that makes too many
+ * instructions. */
+EchGraph *ech_graph_new(const EchProgram *program, unsigned generation, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_graph_free(EchGraph *graph);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchGraph, ech_graph_free)
+/** The live instructions as a program, operands first. */
+EchProgram *ech_graph_finish(EchGraph *graph, const char *chip, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+static inline EchInstruction *ech_graph_node(const EchGraph *graph, EchId id)
+{
+    return &g_array_index(graph->nodes, EchInstruction, id);
+}
+static inline EchGraphComputation *ech_graph_computation(const EchGraph *graph, EchId id)
+{
+    return &g_array_index(graph->computations, EchGraphComputation, id);
+}
+static inline EchId ech_graph_operand(const EchGraph *graph, EchId id, uint32_t k)
+{
+    return g_array_index(graph->operands, EchId, ech_graph_node(graph, id)->first_operand + k);
+}
+static inline void ech_graph_set_operand(EchGraph *graph, EchId id, uint32_t k, EchId operand)
+{
+    g_array_index(graph->operands, EchId, ech_graph_node(graph, id)->first_operand + k) = operand;
+}
+static inline EchId ech_graph_called(const EchGraph *graph, EchId id, uint32_t k)
+{
+    return g_array_index(graph->called, EchId, ech_graph_node(graph, id)->first_called + k);
+}
+static inline const EchShape *ech_graph_shape(const EchGraph *graph, EchId id)
+{
+    return &ech_program_builder_peek(graph->out)->shapes[ech_graph_node(graph, id)->shape];
+}
+static inline const EchLayout *ech_graph_layout(const EchGraph *graph, EchId id)
+{
+    return ech_program_layout(ech_program_builder_peek(graph->out), ech_graph_node(graph, id)->shape);
+}
+
+/** Adds an instruction to a computation. Strings are the caller's until the end; @operands may be NULL for none. */
+EchId ech_graph_add(EchGraph *graph, EchId computation, EchInstruction instruction, const EchId *operands, uint32_t n);
+/** The same by opcode and shape, named "@name.N"; @target: of a custom call, or NULL. */
+EchId ech_graph_add_new(EchGraph *graph, EchId computation, EchHlo opcode, const char *name, EchId shape, const EchId *operands, uint32_t n);
+/** A new computation, with no instruction yet; @name is made unlike others. */
+EchId ech_graph_add_computation(EchGraph *graph, const char *name, bool body);
+void ech_graph_set_called(EchGraph *graph, EchId id, EchId computation);
+void ech_graph_add_control(EchGraph *graph, EchId id, EchId predecessor);
+/** A shape of the source, tiled where the program's arrays are. */
+EchId ech_graph_shape_of(EchGraph *graph, EchId shape);
+/** The same array in another memory. */
+EchId ech_graph_in_space(EchGraph *graph, EchId shape, int32_t space);
+/** What lives, and who reads it, as things are now. Bodies' instructions count as live. */
+void ech_graph_find_uses(EchGraph *graph);
+/** The parameter @number of a computation, or ECH_NONE. */
+EchId ech_graph_parameter(const EchGraph *graph, EchId computation, int64_t number);
+/** Live nodes of a computation, operands first; owned by the caller. */
+GArray *ech_graph_sorted(const EchGraph *graph, EchId computation) G_GNUC_WARN_UNUSED_RESULT;
+/** True where bytes stay as they are: the instruction only gives its operand another shape. */
+bool ech_graph_is_no_op(const EchGraph *graph, EchId id);
+/** Computations that run, in reverse order of nesting: callers before what they call. Owned by the caller. */
+GArray *ech_graph_running(const EchGraph *graph) G_GNUC_WARN_UNUSED_RESULT;
+
+/** Where offload marks say so, values move to host memory and back: XLA's HostOffloader. */
+void ech_graph_offload(EchGraph *graph);
+/** Copies where a loop, an update in place or the result needs a place of its own: XLA's CopyInsertion, by a simpler rule. */
+void ech_graph_insert_copies(EchGraph *graph);
+/** Element-wise producers become part of their readers. */
+void ech_graph_fuse(EchGraph *graph);

@@ -1,0 +1,292 @@
+/* A program as a framework hands it over, made ready for a schedule: the steps of a compiler that decide over memory, each by one plain rule. */
+#include "sim/program/graph.h"
+
+#include "sim/base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* 2 to 7 of "tpu-v5e"; 5 for a name that does not tell. */
+static unsigned generation_of(const char *chip)
+{
+    g_autofree char *name = chip ? g_path_get_basename(chip) : NULL;
+    const char *digit = name ? strpbrk(name, "234567") : NULL;
+    return digit ? (unsigned)(*digit - '0') : 5;
+}
+
+static bool same_dims(const EchLayout *a, const EchLayout *b)
+{
+    return a && b && strcmp(a->dtype, b->dtype) == 0 && a->rank == b->rank && (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0);
+}
+
+/* Do two shapes of the source hold the same arrays, layouts aside? */
+static bool same_arrays(const EchProgram *p, EchId a, EchId b)
+{
+    const EchShape *x = &p->shapes[a], *y = &p->shapes[b];
+    if (x->n_positions != y->n_positions || x->is_tuple != y->is_tuple || x->n_elements != y->n_elements)
+        return false;
+    if (!x->is_tuple)
+        return same_dims(ech_program_layout(p, a), ech_program_layout(p, b));
+    for (uint32_t k = 0; k < x->n_elements; k++) {
+        if (!same_arrays(p, p->elements[x->first_element + k], p->elements[y->first_element + k]))
+            return false;
+    }
+    return true;
+}
+
+static void set_parameters(EchGraph *g)
+{
+    const EchProgram *p = g->source;
+    const EchShape *parameters = &p->shapes[p->elements[p->shapes[p->entry_layout].first_element]];
+    const GArray *order = ech_graph_computation(g, g->entry)->order;
+    const EchComputation *c = &p->computations[p->entry];
+    for (uint32_t k = 0; k < c->n; k++) {
+        const EchInstruction *i = &p->instructions[c->first + k];
+        if (i->opcode != ECH_HLO_PARAMETER || i->number < 0 || i->number >= parameters->n_elements)
+            continue;
+        EchId wanted = p->elements[parameters->first_element + i->number];
+        if (!same_arrays(p, i->shape, wanted)) {
+            ech_diag_note(g->diag, "entry_layouts_of_other_shapes", 1);
+            continue;
+        }
+        for (guint n = 0; n < order->len; n++) {
+            EchInstruction *node = ech_graph_node(g, g_array_index(order, EchId, n));
+            if (node->opcode == ECH_HLO_PARAMETER && node->number == i->number) {
+                node->shape = ech_graph_shape_of(g, wanted);
+                break;
+            }
+        }
+    }
+}
+
+/* What makes the array that operand @k of @user (ECH_NONE: the entry's root) is gets the layout that the result has there. */
+static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsigned depth)
+{
+    EchId d = user == ECH_NONE ? ech_graph_computation(g, g->entry)->root : ech_graph_operand(g, user, k);
+    const EchProgram *p = g->source;
+    const EchShape *w = &p->shapes[wanted];
+    const EchInstruction *i = ech_graph_node(g, d);
+    if (w->is_tuple) {
+        for (uint32_t m = 0; i->opcode == ECH_HLO_TUPLE && depth < 128 && m < MIN(i->n_operands, w->n_elements); m++) {
+            set_result(g, d, m, p->elements[w->first_element + m], depth + 1);
+            i = ech_graph_node(g, d);
+        }
+        return;
+    }
+    EchId shape = ech_graph_in_space(g, ech_graph_shape_of(g, wanted), ECH_SPACE_HBM);
+    const EchProgram *out = ech_program_builder_peek(g->out);
+    const EchLayout *want = ech_program_layout(out, shape), *have = ech_graph_layout(g, d);
+    if (!same_dims(want, have) || shape == i->shape)
+        return;
+    EchHloClass class = ech_hlo_class((EchHlo)i->opcode);
+    bool made_here = i->opcode == ECH_HLO_CUSTOM_CALL || (class != ECH_CLASS_CONTROL && class != ECH_CLASS_OTHER && i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE);
+    EchLayoutRules rules = g->generation > 0 ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE;
+    if (made_here)
+        ech_graph_node(g, d)->shape = shape;
+    else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules)) {
+        EchId copy = ech_graph_add_new(g, g->entry, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
+        if (user == ECH_NONE)
+            ech_graph_computation(g, g->entry)->root = copy;
+        else
+            ech_graph_set_operand(g, user, k, copy);
+    }
+}
+
+/* Layouts from the parameters on */
+
+static bool is_row_major(const EchLayout *l)
+{
+    for (unsigned k = 0; k < l->rank; k++) {
+        if (l->order[k] != l->rank - 1 - k)
+            return false;
+    }
+    return true;
+}
+
+/* The array at @id with @from's order of dimensions, where they have the same; dimensions of 1 may come and go in a reshape. */
+static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
+{
+    const EchLayout *old = ech_graph_layout(g, id);
+    if (!old || !from || is_row_major(from) || old->rank == 0)
+        return;
+    EchLayout layout = *old;
+    if (old->rank == from->rank)
+        memcpy(layout.order, from->order, sizeof layout.order);
+    else {
+        uint8_t wide[2][ECH_LAYOUT_MAX_RANK], n[2] = {0, 0};
+        for (unsigned side = 0; side < 2; side++) {
+            const EchLayout *l = side ? from : old;
+            for (uint8_t k = 0; k < l->rank; k++) {
+                if (l->dims[k] != 1)
+                    wide[side][n[side]++] = k;
+            }
+        }
+        if (n[0] != n[1] || n[0] == 0)
+            return;
+        /* Wide dimensions as @from has them, then those of 1. */
+        uint8_t at = 0;
+        for (unsigned k = 0; k < from->rank; k++) {
+            for (uint8_t w = 0; w < n[1]; w++) {
+                if (wide[1][w] != from->order[k])
+                    continue;
+                if (layout.dims[wide[0][w]] != from->dims[wide[1][w]])
+                    return;
+                layout.order[at++] = wide[0][w];
+            }
+        }
+        for (uint8_t k = layout.rank; k-- > 0;) {
+            if (layout.dims[k] == 1)
+                layout.order[at++] = k;
+        }
+    }
+    layout.has_layout = true;
+    if (g->generation > 0 && layout.bits > 0)
+        ech_layout_choose_tiles(&layout, g->generation);
+    EchId shape = ech_program_builder_array(g->out, &layout);
+    ech_graph_node(g, id)->shape = shape;
+}
+
+static void lay_out(EchGraph *g, EchId computation);
+
+static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
+{
+    EchId parameter = ech_graph_parameter(g, computation, 0);
+    const EchProgram *out = ech_program_builder_peek(g->out);
+    if (parameter != ECH_NONE && out->shapes[ech_graph_node(g, parameter)->shape].n_positions == out->shapes[shape].n_positions)
+        ech_graph_node(g, parameter)->shape = shape;
+    lay_out(g, computation);
+}
+
+static void lay_out_node(EchGraph *g, EchId id)
+{
+    EchInstruction i = *ech_graph_node(g, id);
+    if (i.n_operands == 0)
+        return;
+    EchId first = ech_graph_operand(g, id, 0);
+    const EchProgram *out = ech_program_builder_peek(g->out);
+    switch ((int)i.opcode) {
+    case ECH_HLO_GET_TUPLE_ELEMENT: {
+        const EchShape *tuple = ech_graph_shape(g, first);
+        if (i.number >= 0 && i.number < tuple->n_elements)
+            ech_graph_node(g, id)->shape = out->elements[tuple->first_element + i.number];
+        return;
+    }
+    case ECH_HLO_TUPLE: {
+        g_autofree EchId *members = g_new(EchId, i.n_operands);
+        for (uint32_t k = 0; k < i.n_operands; k++)
+            members[k] = ech_graph_node(g, ech_graph_operand(g, id, k))->shape;
+        EchId shape = ech_program_builder_tuple(g->out, members, i.n_operands);
+        if (shape != ECH_NONE)
+            ech_graph_node(g, id)->shape = shape;
+        return;
+    }
+    case ECH_HLO_WHILE:
+        if (i.n_called < 2 || ech_graph_shape(g, id)->n_positions != ech_graph_shape(g, first)->n_positions)
+            return;
+        ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
+        for (uint32_t k = 0; k < 2; k++)
+            lay_out_called(g, ech_graph_called(g, id, k), ech_graph_node(g, first)->shape);
+        return;
+    case ECH_HLO_CONDITIONAL:
+        for (uint32_t k = 0; k + 1 < i.n_operands && k < i.n_called; k++)
+            lay_out_called(g, ech_graph_called(g, id, k), ech_graph_node(g, ech_graph_operand(g, id, k + 1))->shape);
+        return;
+    case ECH_HLO_OPTIMIZATION_BARRIER:
+        if (ech_graph_shape(g, id)->n_positions == ech_graph_shape(g, first)->n_positions)
+            ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
+        return;
+    case ECH_HLO_RESHAPE:
+    case ECH_HLO_COPY:
+    case ECH_HLO_SLICE:
+    case ECH_HLO_DYNAMIC_SLICE:
+    case ECH_HLO_DYNAMIC_UPDATE_SLICE:
+    case ECH_HLO_PAD:
+    case ECH_HLO_REVERSE:
+    case ECH_HLO_CONCATENATE: {
+        const EchLayout *from = ech_graph_layout(g, first), *own = ech_graph_layout(g, id);
+        if (from && own && is_row_major(own) && (i.opcode == ECH_HLO_RESHAPE ? from->rank != own->rank : from->rank == own->rank))
+            follow_order(g, id, from);
+        return;
+    }
+    default: {
+        bool moved = i.opcode == ECH_HLO_CUSTOM_CALL && i.n_operands == 1; /* a mark */
+        for (uint32_t k = 0; k < i.n_operands && (moved || ech_hlo_is_elementwise((EchHlo)i.opcode)); k++) {
+            const EchLayout *from = ech_graph_layout(g, ech_graph_operand(g, id, k)), *own = ech_graph_layout(g, id);
+            if (!from || !own || !is_row_major(own) || from->rank != own->rank || memcmp(from->dims, own->dims, own->rank * sizeof own->dims[0]) != 0 ||
+                is_row_major(from))
+                continue;
+            follow_order(g, id, from);
+            return;
+        }
+        return;
+    }
+    }
+}
+
+static void lay_out(EchGraph *g, EchId computation)
+{
+    g_autoptr(GArray) sorted = ech_graph_sorted(g, computation);
+    for (guint k = 0; k < sorted->len; k++)
+        lay_out_node(g, g_array_index(sorted, EchId, k));
+}
+
+static void set_entry_layout(EchGraph *g)
+{
+    const EchProgram *p = g->source;
+    if (p->entry_layout == ECH_NONE)
+        return;
+    set_parameters(g);
+    lay_out(g, g->entry);
+    EchId result = p->elements[p->shapes[p->entry_layout].first_element + 1];
+    if (same_arrays(p, p->instructions[p->computations[p->entry].root].shape, result))
+        set_result(g, ECH_NONE, 0, result, 0);
+}
+
+/* Reshapes and transposes that leave every byte where it is. */
+static void find_no_ops(EchGraph *g)
+{
+    for (EchId id = 0; id < g->nodes->len; id++) {
+        EchInstruction *i = ech_graph_node(g, id);
+        if (i->opcode == ECH_HLO_BITCAST || !ech_graph_is_no_op(g, id))
+            continue;
+        i->opcode = ECH_HLO_BITCAST;
+        i->opcode_name = ech_hlo_name(ECH_HLO_BITCAST);
+    }
+}
+
+/* Is the module still one for all devices together? Then its arrays say how they will be split, and nothing is exchanged yet. */
+static bool is_whole(const EchProgram *p)
+{
+    bool split = false;
+    for (size_t k = 0; p->partitions > 1 && k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        size_t n;
+        const char *text = i->attributes_n > 0 ? ech_program_attribute(i, "sharding", &n) : NULL;
+        split |= text && g_strstr_len(text, (gssize)n, "devices=");
+        if (ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE)
+            return false;
+    }
+    return split;
+}
+
+EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *diag, GError **error)
+{
+    /* Fusions and asynchronous copies are a compiler's: it has been here. */
+    for (size_t k = 0; k < program->n_instructions; k++) {
+        EchHlo opcode = (EchHlo)program->instructions[k].opcode;
+        if (opcode == ECH_HLO_FUSION || opcode == ECH_HLO_COPY_START || opcode == ECH_HLO_ASYNC_START)
+            return ech_program_ref(program);
+    }
+    bool tpu = program->platform == ECH_PLATFORM_TPU || chip;
+    g_autoptr(EchGraph) g = ech_graph_new(program, tpu ? generation_of(chip) : 0, diag, error);
+    if (!g)
+        return NULL;
+    if (is_whole(program))
+        ech_diag_remark(diag, "the module is not partitioned yet: its arrays are those of all %u devices together", program->partitions);
+    set_entry_layout(g);
+    ech_graph_offload(g);
+    find_no_ops(g);
+    ech_graph_insert_copies(g);
+    ech_graph_fuse(g);
+    return ech_graph_finish(g, tpu ? chip : NULL, error);
+}
