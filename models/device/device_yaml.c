@@ -675,7 +675,7 @@ EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *sett
     for (const char *const *setting = settings; *setting; setting++) {
         const char *edit = g_str_has_prefix(*setting, "device.") ? *setting + strlen("device.") : *setting;
         g_ptr_array_add(plain, (char *)(uintptr_t)edit);
-        if (!ech_yaml_edit(edited, edit, error))
+        if (!ech_yaml_edit(edited, "device.", edit, error))
             return NULL;
     }
     g_ptr_array_add(plain, NULL);
@@ -750,13 +750,21 @@ char *ech_device_find(const char *name_or_path, GError **error)
             return g_steal_pointer(&path);
     }
     g_auto(GStrv) names = ech_device_list();
-    const char *nearest = ech_nearest_name(name_or_path, (const char *const *)names);
-    g_autofree char *all = g_strjoinv(", ", names);
+    g_autofree char *all = g_strjoinv(", ", names), *given = g_ascii_strdown(name_or_path, -1);
+    /* "v5" stands in two names. */
+    g_autoptr(GString) near = g_string_new(NULL);
+    for (char **name = names; *name && strlen(given) >= 2; name++) {
+        if (strstr(*name, given))
+            g_string_append_printf(near, "%s'%s'", near->len ? " or " : "", *name);
+    }
+    const char *nearest = near->len ? NULL : ech_nearest_name(name_or_path, (const char *const *)names);
+    if (nearest)
+        g_string_append_printf(near, "'%s'", nearest);
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; %s%s%s", name_or_path,
-                nearest ? "did you mean '"
-                : *all  ? "expected a file or one of "
-                        : "no device files were found",
-                nearest ? nearest : all, nearest ? "'?" : "");
+                near->len ? "did you mean "
+                : *all    ? "expected a file or one of "
+                          : "no device files were found",
+                near->len ? near->str : all, near->len ? "?" : "");
     return NULL;
 }
 

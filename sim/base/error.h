@@ -19,3 +19,6 @@ typedef enum {
 } EchError;
 
 GQuark ech_error_quark(void);
+
+/** Maps a file for reading; on failure the message is "PATH: REASON". */
+GMappedFile *ech_map_file(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -98,6 +98,12 @@ static bool set_one(const EchParam *param, void *object, const char *text, GErro
         return true;
     }
     Value value;
+    if ((param->type == ECH_PARAM_TIME || param->type == ECH_PARAM_RATE) && *text && strspn(text, "0123456789.") == strlen(text) &&
+        strspn(text, "0.") != strlen(text)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' has no unit; expected something like %s", param->name, text,
+                    param->type == ECH_PARAM_TIME ? "30s or 1.5us" : "819GB/s");
+        return false;
+    }
     if (!parse_value(param, text, &value, error)) {
         g_prefix_error(error, "%s: ", param->name);
         return false;
@@ -226,33 +232,57 @@ void ech_spec_split(const char *spec, char **ret_name, char **ret_rest)
     *ret_rest = colon ? g_strdup(colon + 1) : NULL;
 }
 
+static bool same_letter(char a, char b)
+{
+    return g_ascii_tolower(a) == g_ascii_tolower(b);
+}
+
+/* Letters to change, add, leave out or exchange. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t n = strlen(b);
-    g_autofree size_t *row = g_new(size_t, n + 1);
+    g_autofree size_t *rows = g_new(size_t, 3 * (n + 1));
+    size_t *before = rows, *row = rows + n + 1, *next = row + n + 1;
     for (size_t j = 0; j <= n; j++)
         row[j] = j;
     for (size_t i = 1; a[i - 1]; i++) {
-        size_t corner = row[0];
-        row[0] = i;
+        next[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            size_t best = corner + (a[i - 1] != b[j - 1]);
-            best = MIN(best, MIN(row[j], row[j - 1]) + 1);
-            corner = row[j];
-            row[j] = best;
+            size_t best = row[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            best = MIN(best, MIN(row[j], next[j - 1]) + 1);
+            /* Two letters in the wrong order are one mistake. */
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
+                best = MIN(best, before[j - 2] + 1);
+            next[j] = best;
         }
+        size_t *free_row = before;
+        before = row;
+        row = next;
+        next = free_row;
     }
     return row[n];
+}
+
+/* Whether @name holds @text, in any case. */
+static bool holds(const char *name, const char *text)
+{
+    size_t n = strlen(text);
+    for (; *name; name++) {
+        if (g_ascii_strncasecmp(name, text, n) == 0)
+            return true;
+    }
+    return false;
 }
 
 const char *ech_nearest_name(const char *text, const char *const *names)
 {
     if (strlen(text) > 256)
         return NULL;
+    /* More than two letters in five wrong, and it is another word. What holds the text as it stands comes first: "v5e" is "tpu-v5e". */
     const char *best = NULL;
-    size_t best_distance = MAX(strlen(text) / 2, (size_t)1) + 1;
+    size_t n = strlen(text), best_distance = MAX(n * 2 / 5, (size_t)1) + 1;
     for (size_t i = 0; names[i]; i++) {
-        size_t distance = edit_distance(text, names[i]);
+        size_t distance = n >= 2 && holds(names[i], text) ? 0 : MAX(edit_distance(text, names[i]), (size_t)1);
         if (distance < best_distance) {
             best = names[i];
             best_distance = distance;

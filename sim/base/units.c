@@ -182,7 +182,16 @@ bool ech_parse_time(const char *text, EchTime *ret, GError **error)
 
 bool ech_parse_rate(const char *text, EchRate *ret, GError **error)
 {
-    return parse_unit(text, rate_units, "rate", "819GB/s", UINT64_MAX, ret, error);
+    EchRate rate;
+    if (!parse_unit(text, rate_units, "rate", "819GB/s", UINT64_MAX, &rate, error))
+        return false;
+    /* Nobody means 5 bytes a second: a unit was forgotten. */
+    if (rate > 0 && rate < 1000000 && strspn(text, "0123456789.") == strlen(text)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' has no unit; expected something like 819GB/s", text);
+        return false;
+    }
+    *ret = rate;
+    return true;
 }
 
 bool ech_parse_ops(const char *text, uint64_t *ret, GError **error)

@@ -374,7 +374,7 @@ EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GErro
 
 EchYamlNode *ech_yaml_load(const char *path, GError **error)
 {
-    g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, error);
+    g_autoptr(GMappedFile) file = ech_map_file(path, error);
     if (!file)
         return NULL;
     return ech_yaml_parse(g_mapped_file_get_contents(file), g_mapped_file_get_length(file), path, error);
@@ -452,9 +452,9 @@ static void mark_edited(EchYamlNode *node, const char *place)
         mark_edited(node->items[i], place);
 }
 
-bool ech_yaml_edit(EchYamlNode *root, const char *edit, GError **error)
+bool ech_yaml_edit(EchYamlNode *root, const char *above, const char *edit, GError **error)
 {
-    g_autofree char *place = g_strdup_printf("--set %s", edit);
+    g_autofree char *place = g_strdup_printf("--set %s%s", above, edit);
     const char *equals = strchr(edit, '=');
     if (!equals || equals == edit) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: expected PATH=VALUE", place);

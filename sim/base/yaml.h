@@ -53,10 +53,10 @@ void ech_yaml_prefix(const EchYamlNode *node, GError **error);
  * @what names the map in the message ("memories.hbm"). A node that is no map is refused too. */
 bool ech_yaml_check_keys(const EchYamlNode *map, const char *what, const char *const *keys, GError **error);
 
-/** One edit "PATH=VALUE" below @root: PATH is keys (or list positions) joined by dots; keys that are not there are made.
- * VALUE is YAML flow text (a scalar, [a, b], {k: v}); "xNUMBER" multiplies the number that stands there and keeps its unit.
- * A number written as {value: ..., source: ...} has its value changed and its source becomes the edit. ECH_ERROR_CONFIG. */
-bool ech_yaml_edit(EchYamlNode *root, const char *edit, GError **error);
+/** One edit "PATH=VALUE" below @root, which is called @above ("device.", or "") in messages: PATH is keys (or list positions) joined by dots; keys that are not
+ * there are made. VALUE is YAML flow text (a scalar, [a, b], {k: v}); "xNUMBER" multiplies the number that stands there and keeps its unit. A number written as
+ * {value: ..., source: ...} has its value changed and its source becomes the edit. ECH_ERROR_CONFIG. */
+bool ech_yaml_edit(EchYamlNode *root, const char *above, const char *edit, GError **error);
 /** @text, a decimal number with any suffix, multiplied by the positive decimal @factor, exactly where 18 digits suffice; NULL if it is no number. */
 char *ech_yaml_scale(const char *text, const char *factor) G_GNUC_WARN_UNUSED_RESULT;
 /** The tree as canonical text (flow style, quotes where needed): same tree, same bytes. Owned by the caller. */

@@ -1,8 +1,10 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/error.h"
+#include "sim/base/param.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,25 @@ void ech_cli_describe(EchCliDescribe describe, void *data)
     describe_data = data;
 }
 
+/* Adds the option that was meant to the message of one that is not there. */
+static void suggest_option(GError *error, const GOptionEntry *entries)
+{
+    const char *given = g_error_matches(error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) ? strstr(error->message, "--") : NULL;
+    if (!given)
+        return;
+    g_autofree char *name = g_strndup(given + 2, strcspn(given + 2, "= "));
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    for (const GOptionEntry *entry = entries; entry->long_name; entry++)
+        g_ptr_array_add(names, (gpointer)(uintptr_t)entry->long_name);
+    g_ptr_array_add(names, NULL);
+    const char *nearest = ech_nearest_name(name, (const char *const *)names->pdata);
+    if (!nearest)
+        return;
+    char *message = g_strdup_printf("%s; did you mean --%s?", error->message, nearest);
+    g_free(error->message);
+    error->message = message;
+}
+
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest)
 {
     if (describe_options) {
@@ -56,6 +77,7 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
     g_set_prgname(prgname);
     g_free(prgname);
     if (!ok) {
+        suggest_option(error, entries);
         fprintf(stderr, "echelon %s: %s\nusage: echelon %s %s\n", argv[0], error->message, argv[0], verb->name ? verb->usage : "");
         g_error_free(error);
         g_strfreev(args);

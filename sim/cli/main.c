@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         names[i] = verbs[i].name;
     const char *nearest = ech_nearest_name(name, names);
-    fprintf(stderr, "echelon: '%s' is no verb%s%s%s; 'echelon help' lists them\n", name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-            nearest ? "'?" : "");
+    fprintf(stderr, "echelon: '%s' is no verb; %s%s%s'echelon help' lists them\n", name, nearest ? "did you mean '" : "", nearest ? nearest : "",
+            nearest ? "'? " : "");
     return ECH_EXIT_USAGE;
 }

@@ -574,7 +574,8 @@ static void text_report(GString *out, const Input *input, const Result *result, 
         g_string_append_printf(out, "    |%s|\n", report->map.rows[r]);
 }
 
-static void print_text(const Input *input, const char *path, const GArray *results, EchBytes capacity, EchBytes bound, unsigned top, bool searched)
+static void print_text(const Input *input, const char *path, const GArray *results, EchBytes capacity, const char *source, EchBytes bound, unsigned top,
+                       bool searched)
 {
     g_autoptr(GString) out = g_string_new(NULL);
     if (input->events->len == 0) {
@@ -585,7 +586,8 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         return;
     }
     g_autofree char *room = ech_format_bytes(capacity), *least = ech_format_bytes(bound);
-    g_string_append_printf(out, "%s: %s, %u events; device memory %s; no allocator needs less than %s\n", path, input->format, input->events->len, room, least);
+    g_string_append_printf(out, "%s: %s, %u events; device memory %s%s%s; no allocator needs less than %s\n", path, input->format, input->events->len, room,
+                           source ? ", " : "", source ? source : "", least);
     if (input->is_program) {
         g_autofree char *resident = ech_format_bytes(input->resident);
         g_string_append_printf(out, "arguments and constants, %s, %s; loop bodies once\n", resident,
@@ -851,7 +853,8 @@ int ech_verb_alloc(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs,
          "NAME, NAME:KEY=VALUE,... or a framework's own settings; plan:PLANNER for a static plan, compiler for the program's own; may be repeated", "SPEC"},
-        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "Bytes of device memory (default: what --device has available, else 80GiB)", "BYTES"},
+        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "Bytes of device memory (default: what --device or the program's chip has available, else 80GiB)",
+         "BYTES"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "The machine: its memory is the capacity; compiled programs may need it", "NAME"},
         {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "Write where each allocation went; the second allocator's go to OUT.csv.2, and so on",
          "OUT.csv"},
@@ -885,6 +888,13 @@ int ech_verb_alloc(int argc, char **argv)
         return ech_cli_fail(error);
     if (!load(rest[0], format, memory, device, temporaries, &input, &error) || (strict && !ech_diag_check_strict(input.diag, &error)))
         return ech_cli_fail(error);
+    /* A compiled program says what it is for. */
+    const char *chip = input.trace ? ech_trace_get_property(input.trace, "chip") : NULL, *source = NULL;
+    if (!device && !capacity) {
+        source = "assumed (--device or --capacity says it)";
+        if (chip && capacity_of(chip, memory, &job.capacity, NULL))
+            source = chip;
+    }
     /* A program's table shows what each needs: reserved bytes of a pool that is taken whole at the start say nothing. */
     char *of_trace[] = {(char[]){"bfc"}, (char[]){"pytorch"}, NULL};
     char *of_program[] = {(char[]){"bfc"},
@@ -920,6 +930,6 @@ int ech_verb_alloc(int argc, char **argv)
     if (json)
         print_json(&input, results, job.capacity, bound, (unsigned)top, job.search);
     else
-        print_text(&input, rest[0], results, job.capacity, bound, (unsigned)top, job.search);
+        print_text(&input, rest[0], results, job.capacity, source, bound, (unsigned)top, job.search);
     return fit ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }

@@ -18,6 +18,10 @@ static JsonParser *load_run(const char *path, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: holds a sweep; give the folders of its runs (%s/000, ...)", path, path);
         return NULL;
     }
+    if (!g_file_test(file, G_FILE_TEST_EXISTS)) {
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT, "%s holds no finished run; expected a folder made by 'echelon run ... -o DIR'", path);
+        return NULL;
+    }
     g_autoptr(JsonParser) parser = json_parser_new();
     if (!json_parser_load_from_file(parser, file, error)) {
         g_prefix_error(error, "%s: ", file);

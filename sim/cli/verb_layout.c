@@ -69,7 +69,7 @@ static void add_text(GString *out, const Row *row, bool gpu)
 {
     const EchLayoutAdvice *advice = &row->advice;
     g_autofree char *text = ech_layout_print(&row->layout), *dense = ech_format_bytes(advice->dense), *padded = ech_format_bytes(advice->padded);
-    g_string_append_printf(out, "%s\n  %" G_GUINT64_FORMAT " bytes dense (%s), %" G_GUINT64_FORMAT " padded (%s): %.1f%% waste, %.3fx\n", text, advice->dense,
+    g_string_append_printf(out, "%s\n  %" G_GUINT64_FORMAT " bytes dense (%s), %" G_GUINT64_FORMAT " padded (%s): %.1f %% waste, %.3fx\n", text, advice->dense,
                            dense, advice->padded, padded, 100 * advice->waste, advice->dense > 0 ? (double)advice->padded / (double)advice->dense : 1.0);
     const EchLayoutDimension *worst = NULL;
     unsigned at = 0;
@@ -140,6 +140,10 @@ int ech_verb_layout(int argc, char **argv)
         if (generation > 0 && row.layout.n_tiles == 0 && !(row.layout.has_layout && row.layout.rank == 0))
             ech_layout_choose_tiles(&row.layout, generation);
         ech_layout_advise(&row.layout, rules, generation, &row.advice);
+        if (row.advice.padded == UINT64_MAX) {
+            fprintf(stderr, "echelon layout: '%s' is larger than 16 EiB\n", *shape);
+            return ECH_EXIT_USAGE;
+        }
         g_array_append_val(rows, row);
     }
     if (json) {
@@ -159,8 +163,13 @@ int ech_verb_layout(int argc, char **argv)
         ech_cli_print(line);
     } else {
         g_autoptr(GString) text = g_string_new(NULL);
-        for (guint i = 0; i < rows->len; i++)
+        bool tiled = true;
+        for (guint i = 0; i < rows->len; i++) {
             add_text(text, &g_array_index(rows, Row, i), gpu);
+            tiled = tiled && g_array_index(rows, Row, i).layout.n_tiles > 0;
+        }
+        if (!tiled && !device)
+            g_string_append(text, "(without tiles in the shape nothing is padded; --device tpu-v5e takes those that its compiler chooses)\n");
         ech_cli_print(text->str);
     }
     return ECH_EXIT_DONE;

@@ -18,6 +18,7 @@ typedef struct {
     GArray *rows;  /* EchMinimallocCsvRow; ids live in @names */
     GArray *items; /* EchPlanItem */
     GStringChunk *names;
+    const char *memory; /* In @names; NULL for a table of lifetimes. */
     bool has_alignment;
 } Input;
 
@@ -35,6 +36,7 @@ static void input_init(Input *input)
     input->rows = g_array_new(FALSE, TRUE, sizeof(EchMinimallocCsvRow));
     input->items = g_array_new(FALSE, TRUE, sizeof(EchPlanItem));
     input->names = g_string_chunk_new(4096);
+    input->memory = NULL;
     input->has_alignment = false;
 }
 
@@ -80,6 +82,7 @@ static bool read_trace(const EchTrace *trace, const char *memory_name, Input *in
     EchId memory;
     if (!choose_memory(trace, memory_name, &memory, error))
         return false;
+    input->memory = g_string_chunk_insert(input->names, ech_trace_memory(trace, memory));
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, memory);
     for (size_t i = 0; i < lifetimes->n; i++) {
         const EchLifetime *life = &lifetimes->items[i];
@@ -157,11 +160,11 @@ static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_
     ech_cli_print("\n");
 }
 
-static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, double seconds, EchBytes capacity)
+static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, const char *memory, double seconds, EchBytes capacity)
 {
     g_autofree char *height = ech_format_bytes(plan->height), *bound = ech_format_bytes(plan->lower_bound);
     GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "%s: %zu buffers\n", ech_planner_name(planner), n_rows);
+    g_string_append_printf(out, "%s: %zu buffers%s%s\n", ech_planner_name(planner), n_rows, memory ? " in " : "", memory ? memory : "");
     g_string_append_printf(out, "  height       %s (%" G_GUINT64_FORMAT " bytes)%s\n", height, plan->height,
                            plan->proved_optimal ? ", proved lowest"
                            : plan->out_of_time  ? ", time is up"
@@ -172,8 +175,12 @@ static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_
     g_string_append_c(out, '\n');
     if (plan->n_heaps > 1)
         g_string_append_printf(out, "  heaps        %zu\n", plan->n_heaps);
-    if (capacity)
-        g_string_append_printf(out, "  capacity     %s\n", plan->fits ? "fits" : "does not fit");
+    if (capacity) {
+        EchBytes apart = plan->height > capacity ? plan->height - capacity : capacity - plan->height;
+        g_autofree char *size = ech_format_bytes(capacity), *left = ech_format_bytes(apart);
+        g_string_append_printf(out, "  capacity     %s: %s, %s %s\n", size, plan->fits ? "it fits" : "IT DOES NOT FIT", left,
+                               plan->fits ? "to spare" : "too much");
+    }
     g_string_append_printf(out, "  time         %.3f s, %.0f buffers/s\n", seconds, seconds > 0 ? (double)n_rows / seconds : 0);
     ech_cli_print(out->str);
     g_string_free(out, TRUE);
@@ -237,6 +244,6 @@ int ech_verb_plan(int argc, char **argv)
     if (json)
         print_json(planner, plan, input.rows->len, seconds, capacity);
     else
-        print_text(planner, plan, input.rows->len, seconds, capacity);
+        print_text(planner, plan, input.rows->len, input.memory, seconds, capacity);
     return plan->fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }

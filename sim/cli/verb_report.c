@@ -46,6 +46,11 @@ int ech_verb_report(int argc, char **argv)
     GError *error = NULL;
     g_autofree char *sweep = g_build_filename(rest[0], "sweep.json", NULL);
     bool is_sweep = g_file_test(sweep, G_FILE_TEST_EXISTS);
+    g_autofree char *single = g_build_filename(rest[0], "run.json", NULL);
+    if (!is_sweep && !g_file_test(single, G_FILE_TEST_EXISTS)) {
+        fprintf(stderr, "echelon report: %s holds no finished run; expected a folder made by 'echelon run ... -o DIR'\n", rest[0]);
+        return ECH_EXIT_FAILED;
+    }
     g_autofree char *run = read_json(rest[0], is_sweep ? "sweep.json" : "run.json", &error);
     g_autofree char *details = !run ? NULL : is_sweep ? g_strdup("{}") : read_json(rest[0], "details.json", &error);
     if (!details)

@@ -2,6 +2,7 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/error.h"
+#include "sim/base/param.h"
 #include "sim/cli/cuda_cli.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
@@ -200,6 +201,15 @@ int ech_verb_run(int argc, char **argv)
     /* A shipped experiment may be called by its name. A captured file in place of an experiment means --trace. */
     if (rest[0]) {
         char *found = ech_experiment_find(rest[0]);
+        if (!g_file_test(found, G_FILE_TEST_EXISTS)) {
+            g_auto(GStrv) names = ech_experiment_list();
+            const char *nearest = ech_nearest_name(rest[0], (const char *const *)names);
+            fprintf(stderr, "echelon run: '%s' is no file and no experiment; %s%s%s'echelon list experiments' shows them\n", rest[0],
+                    nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
+            g_free(found);
+            options_clear(&options);
+            return ECH_EXIT_FAILED;
+        }
         g_free(rest[0]);
         rest[0] = found;
     }

@@ -177,7 +177,14 @@ static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edit
         g_ptr_array_add(settings, g_strdup(edit + strlen("device.")));
         return true;
     }
-    return ech_yaml_edit(config, edit, error);
+    static const char *const of_devices[] = {"memories.", "links.", "units.", "runtime.", "cores"};
+    for (size_t i = 0; i < G_N_ELEMENTS(of_devices); i++) {
+        if (g_str_has_prefix(edit, of_devices[i])) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean 'device.%s'?", edit, edit);
+            return false;
+        }
+    }
+    return ech_yaml_edit(config, "", edit, error);
 }
 
 typedef struct {
@@ -434,7 +441,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
         /* The sweep is laid out below, so its edits come first. */
         if (!g_str_has_prefix(*setting, "sweep"))
             g_ptr_array_add(edits, g_strdup(*setting));
-        else if (!ech_yaml_edit(root, *setting, error))
+        else if (!ech_yaml_edit(root, "", *setting, error))
             return NULL;
     }
     const EchYamlNode *sweep = ech_yaml_get(root, "sweep");

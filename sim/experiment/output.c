@@ -57,7 +57,7 @@ EchOutput *ech_output_new(const char *path, GError **error)
     }
     g_autofree char *made = g_strconcat(plain, ".XXXXXX", NULL);
     if (!g_mkdtemp_full(made, 0777)) {
-        set_errno_error(error, made, errno);
+        set_errno_error(error, path, errno);
         return NULL;
     }
     EchOutput *output = g_new0(EchOutput, 1);

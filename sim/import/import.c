@@ -60,7 +60,7 @@ static EchSource *source_new(const uint8_t *data, size_t n, const char *path)
 
 EchSource *ech_source_open(const char *path, GError **error)
 {
-    GMappedFile *mapped = g_mapped_file_new(path, FALSE, error);
+    GMappedFile *mapped = ech_map_file(path, error);
     if (!mapped)
         return NULL;
     EchSource *source = source_new((const uint8_t *)g_mapped_file_get_contents(mapped), g_mapped_file_get_length(mapped), path);

@@ -6,6 +6,7 @@ typedef struct {
     EchTime time;
     uint32_t order; /* of the operation; frees at the end of the trace come last */
     EchBytes bytes;
+    guint placed; /* Index of what is placed or freed. */
     bool frees;
 } Change;
 
@@ -45,9 +46,13 @@ static void occupy(EchMemoryRun *memory, const EchLifetimes *lives, const EchTim
         EchBytes bytes = MAX(buffer->rounded, life->bytes);
         bool allocated =
             ech_trace_ops(trace)[MIN(life->begin, n_ops - 1)].kind == ECH_OP_ALLOC && ech_trace_ops(trace)[MIN(life->begin, n_ops - 1)].target == life->buffer;
-        Change begin = {allocated ? times[life->begin] : 0, life->begin, bytes, false}, end = {times[MIN(life->end, n_ops)], life->end, bytes, true};
-        EchPlaced place = {
-            .op = allocated ? life->begin : ECH_NONE, .buffer = life->buffer, .begin = begin.time, .end = life->end >= n_ops ? ECH_TIME_MAX : end.time};
+        Change begin = {allocated ? times[life->begin] : 0, life->begin, bytes, placed->len, false},
+               end = {times[MIN(life->end, n_ops)], life->end, bytes, placed->len, true};
+        EchPlaced place = {.op = allocated ? life->begin : ECH_NONE,
+                           .buffer = life->buffer,
+                           .begin = begin.time,
+                           .end = life->end >= n_ops ? ECH_TIME_MAX : end.time,
+                           .died = UINT64_MAX};
         place.place.rounded = bytes;
         place.place.address = buffer->address != ECH_OFFSET_NONE ? buffer->address : buffer->offset != ECH_OFFSET_NONE ? buffer->offset : 0;
         g_array_append_val(changes, begin);
@@ -60,10 +65,16 @@ static void occupy(EchMemoryRun *memory, const EchLifetimes *lives, const EchTim
     EchBytes live = 0;
     for (guint i = 0; i < changes->len; i++) {
         const Change *change = &g_array_index(changes, Change, i);
+        EchPlaced *place = &g_array_index(placed, EchPlaced, change->placed);
+        if (change->frees)
+            place->died = i;
+        else
+            place->born = i;
         live = change->frees ? live - MIN(live, change->bytes) : ech_bytes_add(live, change->bytes);
         if (live > memory->peak_live) {
             memory->peak_live = live;
             memory->peak_at = change->time;
+            memory->peak_born = i;
         }
         EchPoint point = {change->time, live, live};
         if (series->len > 0 && g_array_index(series, EchPoint, series->len - 1).time == change->time)

@@ -88,7 +88,7 @@ $ cd $T; echelon alloc t.txt -a bfc -c lots
 echelon: --capacity: 'lots' is not a size; expected something like 16GiB
 exit 2
 $ cd $T; echelon alloc nothing.txt -a bfc
-echelon: Failed to open file “nothing.txt”: open() failed: No such file or directory
+echelon: nothing.txt: No such file or directory
 exit 1
 $ echelon alloc traces/gpt_nothing.h100 -c 16GiB | sed -E '/^[a-z]+(:.*)? +[0-9]+ /s/ +[0-9.-]+ ?[kMG]?$//'
 traces/gpt_nothing.h100: hlo, 180 events; device memory 16 GiB; no allocator needs less than 32.0 MiB

@@ -6,16 +6,16 @@ $ echelon run --trace tests/golden/data/stream.ech
 echelon: no device is given; expected 'device: tpu-v5e' in the experiment, or --device tpu-v5e
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5
-echelon: 'tpu-v5' is no device; did you mean 'tpu-v2'?
+echelon: 'tpu-v5' is no device; did you mean 'tpu-v5e' or 'tpu-v5p'?
 exit 2
 $ LC_ALL=C echelon run --trace tests/golden/data/none.ech --device tpu-v5e
-echelon: Failed to open file “tests/golden/data/none.ech”: open() failed: No such file or directory
+echelon: tests/golden/data/none.ech: No such file or directory
 exit 1
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.hst.to_device=x2
-echelon: --set links.hst.to_device=x2: there is no 'hst' to multiply; did you mean 'host'?
+echelon: --set device.links.hst.to_device=x2: there is no 'hst' to multiply; did you mean 'host'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.host.to_device=quick
-echelon: --set links.host.to_device=quick: links.host.to_device: 'quick' is not a rate; expected something like 819GB/s
+echelon: --set device.links.host.to_device=quick: links.host.to_device: 'quick' is not a rate; expected something like 819GB/s
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set devise=x
 echelon: --set devise=x: experiment: 'devise' is no key here; did you mean 'device'?
@@ -41,10 +41,10 @@ echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:17: replay: 'engin' is no parameter here; did you mean 'engine'?
 $ LC_ALL=C echelon compare tests/golden/data tests/golden/data
-echelon: tests/golden/data/run.json: Failed to open file “tests/golden/data/run.json”: No such file or directory
+echelon: tests/golden/data holds no finished run; expected a folder made by 'echelon run ... -o DIR'
 exit 1
 $ LC_ALL=C echelon report tests/golden/data
-echelon: Failed to open file “tests/golden/data/run.json”: No such file or directory
+echelon report: tests/golden/data holds no finished run; expected a folder made by 'echelon run ... -o DIR'
 exit 1
 $ echelon list
 echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
@@ -61,3 +61,38 @@ exit 2
 $ ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 echelon calibrate -o $T/x.yaml; ls $T/x.yaml 2>/dev/null
 echelon: calibrate: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot open shared object file: No such file or directory
 exit 2
+$ echelon run --trace tests/golden/data/stream.ech --device H100 2>&1
+echelon: 'H100' is no device; did you mean 'h100-sxm'?
+exit 2
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --jsn
+echelon run: Unknown option --jsn; did you mean --json?
+usage: echelon run EXPERIMENT | --trace FILE --device NAME [--allocator SPEC] [--pass SPEC]... [--set PATH=VALUE]... [-o DIR] [--jobs N] [--json]
+exit 2
+$ echelon run tutoral
+echelon run: 'tutoral' is no file and no experiment; did you mean 'tutorial'? 'echelon list experiments' shows them
+exit 1
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --set links.host.to_device=x2
+echelon: --set links.host.to_device=x2: that is the device's; did you mean 'device.links.host.to_device=x2'?
+exit 2
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --set device.links.host.to_device=5
+echelon: --set device.links.host.to_device=5: links.host.to_device: '5' has no unit; expected something like 819GB/s
+exit 2
+$ echelon plan tests/golden/data/stream.ech --planner exact:time_limit=3
+echelon: --planner: exact: time_limit: '3' has no unit; expected something like 30s or 1.5us
+exit 2
+$ echelon plan tests/golden/data/stream.ech --capacity 2GiB | grep -v time
+greedy: 4 buffers in hbm
+  height       2.79 GiB (3000000000 bytes), proved lowest
+  lower bound  2.79 GiB (3000000000 bytes), 0.00 % below the height
+  capacity     2 GiB: IT DOES NOT FIT, 813 MiB too much
+$ echelon layout 'f32[99999999999,99999999999]'
+echelon layout: 'f32[99999999999,99999999999]' is larger than 16 EiB
+exit 2
+$ echelon layout 'bf16[5,3]'
+bf16[5,3]
+  30 bytes dense (30 B), 30 padded (30 B): 0.0 % waste, 1.000x
+(without tiles in the shape nothing is padded; --device tpu-v5e takes those that its compiler chooses)
+$ echelon alloc traces/gpt_nothing.v5e --allocator best_fit | head -1
+traces/gpt_nothing.v5e: hlo, 31 events; device memory 15.8 GiB, tpu-v5e; no allocator needs less than 6.51 MiB
+$ echelon alloc traces/gpt_nothing.h100 --allocator best_fit | head -1
+traces/gpt_nothing.h100: hlo, 180 events; device memory 80 GiB, assumed (--device or --capacity says it); no allocator needs less than 32.0 MiB

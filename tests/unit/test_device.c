@@ -101,11 +101,11 @@ START_TEST(test_bad)
 END_TEST
 
 static const Bad bad_settings[] = {
-    {"memories.hbm.capcity=3", NULL, "--set memories.hbm.capcity=3: memories.hbm: 'capcity' is no key here; did you mean 'capacity'?"},
-    {"memories.hbm.capacity=many", NULL, "--set memories.hbm.capacity=many: memories.hbm.capacity: 'many' is not a size; expected something like 16GiB"},
-    {"memories.hbm.latency=x2", NULL, "--set memories.hbm.latency=x2: there is no 'latency' to multiply"},
-    {"memories..x=1", NULL, "--set memories..x=1: an empty step in the path"},
-    {"memories", NULL, "--set memories: expected PATH=VALUE"},
+    {"memories.hbm.capcity=3", NULL, "--set device.memories.hbm.capcity=3: memories.hbm: 'capcity' is no key here; did you mean 'capacity'?"},
+    {"memories.hbm.capacity=many", NULL, "--set device.memories.hbm.capacity=many: memories.hbm.capacity: 'many' is not a size; expected something like 16GiB"},
+    {"memories.hbm.latency=x2", NULL, "--set device.memories.hbm.latency=x2: there is no 'latency' to multiply"},
+    {"memories..x=1", NULL, "--set device.memories..x=1: an empty step in the path"},
+    {"memories", NULL, "--set device.memories: expected PATH=VALUE"},
 };
 
 START_TEST(test_bad_settings)
