@@ -1,7 +1,5 @@
 #include "models/place/flow.h"
 
-#include "models/layout/layout.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -756,6 +754,18 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
             if (g_array_index(lives, Life, i).value != ECH_PLACE_NONE)
                 p->values[g_array_index(lives, Life, i).value].duration += clock;
     }
+}
+
+uint32_t ech_flow_major(const EchLayout *layout, uint64_t *ret_side)
+{
+    uint64_t side = 1, length = layout->rank > 0 ? layout->dims[layout->order[layout->rank - 1]] : 0;
+    if (layout->rank > 0 && layout->n_tiles > 0 && layout->tiles[0].rank >= layout->rank) {
+        int64_t dim = layout->tiles[0].dims[layout->tiles[0].rank - layout->rank];
+        side = dim > 0 ? (uint64_t)dim : 1;
+    }
+    if (ret_side != NULL)
+        *ret_side = side;
+    return (uint32_t)MIN(length / side + (length % side != 0), UINT32_MAX);
 }
 
 /* Reads "[a:b]" or "[a:b:c]" at @at; NULL if there is none. */

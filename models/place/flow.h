@@ -5,6 +5,7 @@
  * values of their own unless the loop leaves them as they are; arrays of one buffer form a group.
  */
 #pragma once
+#include "models/layout/layout.h"
 #include "models/place/msa.h"
 
 typedef enum {
@@ -34,7 +35,7 @@ EchFlowOp ech_flow_op(const char *opcode);
 typedef struct {
     EchBytes bytes;    /**< Padded. */
     uint64_t elements; /**< Without padding. */
-    uint32_t major;    /**< Length of the most major dimension; 0 for scalars. */
+    uint32_t major;    /**< ech_flow_major() of its layout. */
     int32_t space;     /**< Memory space in the layout. */
     const char *text;  /**< Shape and layout; borrowed; tells whether a copy changes the layout. */
 } EchFlowLeaf;
@@ -59,6 +60,10 @@ typedef struct {
     double seconds;
     bool synchronous; /**< SLICE: more than a copy engine can do (ech_flow_slice_is_copy()); never becomes a prefetch. */
 } EchFlowInstruction;
+
+/** Length of the most major dimension, in tiles where they cover it: the pieces that a sliced prefetch may be made of. 0 for scalars. @ret_side: length of one
+ * piece, in elements of that dimension; NULL if not wanted. */
+uint32_t ech_flow_major(const EchLayout *layout, uint64_t *ret_side);
 
 /** Whether a copy engine can make the slice @bounds ("[0:8:1], [16:32]", @n bytes, braces or none around) of @from as @to (shapes with layout): one dimension
  * is cut, without a stride, from the start of a tile on, and the tiles stay (the sublanes may get fewer from the first one on, but not one alone).

@@ -800,15 +800,16 @@ static uint32_t propose_slices(const Msa *m, const EchMsaValue *value, int64_t b
         return (uint32_t)n;
     }
     uint32_t n = MIN(m->o->max_slices, value->major);
+    if (n < 2)
+        return 0;
+    /* Equal parts in whole pieces; the last has what is left. */
+    uint32_t each = value->major / n + (value->major % n != 0);
+    n = value->major / each + (value->major % each != 0);
     if (n < 2 || n > ECH_VMEM_MAX_SLICES)
         return 0;
-    int64_t row = bytes / value->major;
+    int64_t piece = bytes / value->major;
     for (uint32_t i = 0; i < n; i++)
-        sizes[i] = row * (value->major / n + (i < value->major % n));
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += sizes[i];
-    sizes[n - 1] += bytes - sum;
+        sizes[i] = i + 1 < n ? piece * each : bytes - piece * each * (n - 1);
     return n;
 }
 

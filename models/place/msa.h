@@ -47,7 +47,7 @@ typedef struct {
     int64_t duration;     /**< Length of its life, in allocations and releases (XLA's heap clock): a key of the order. */
     uint64_t id;          /**< Last key of the order. */
     double boundedness;   /**< First key of the order: seconds saved / sqrt(bytes). */
-    uint32_t major;       /**< Length of the most major dimension, 0 for scalars: sliced prefetch cuts it. */
+    uint32_t major;       /**< Pieces of the most major dimension (tiles where they cover it), 0 for scalars: sliced prefetch cuts between them. */
     bool eligible;        /**< Entry of its group in the order; the other members are placed with it. */
     bool allowed;         /**< May be in the fast memory at its definition. */
     bool output;          /**< Alive when the program ends. */

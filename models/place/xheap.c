@@ -217,7 +217,8 @@ EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const Ec
                        const uint64_t *ids, uint32_t n_buffers, uint64_t *ret_offsets)
 {
     int64_t clock;
-    g_autofree Life *life = lives(events, n_events, sizes, n_buffers, false, &clock);
+    /* An empty buffer does not make the best fits' clock tick. */
+    g_autofree Life *life = lives(events, n_events, sizes, n_buffers, algorithm != ECH_XHEAP_FAST_MERGE, &clock);
     g_autofree uint32_t *index = g_new0(uint32_t, MAX(n_buffers, 1)); /* 1 + group's index */
     g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(Group));
     for (uint32_t i = 0; i < n_buffers; i++) {

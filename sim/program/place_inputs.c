@@ -278,7 +278,8 @@ static float compute_seconds(const EchProgram *p, EchId id, const EchPlaceChip *
     return MAX(clock, (float)(clocks * chip->clock_s));
 }
 
-/* Every array above 1 MiB that an instruction makes, bodies of fusions included. */
+/* Every array above 1 MiB that an instruction makes, bodies of fusions included; a loop makes anew what it carries and changes: as its result, and as the
+ * parameters of its body and its condition. */
 static EchBytes find_picker_bytes(const EchProgram *p)
 {
     g_autoptr(GArray) sizes = g_array_new(FALSE, FALSE, sizeof(EchBytes));
@@ -292,9 +293,26 @@ static EchBytes find_picker_bytes(const EchProgram *p)
         }
     for (size_t c = 0; c < p->n_computations; c++)
         for (uint32_t j = 0; j < p->computations[c].n; j++) {
-            const EchInstruction *i = &p->instructions[p->computations[c].first + j];
-            bool tuple = p->shapes[i->shape].is_tuple;
-            if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || i->opcode == ECH_HLO_BITCAST || (tuple && i->opcode != ECH_HLO_FUSION))
+            EchId id = p->computations[c].first + j;
+            const EchInstruction *i = &p->instructions[id];
+            bool tuple = p->shapes[i->shape].is_tuple, carried = false;
+            switch ((int)i->opcode) {
+            case ECH_HLO_TUPLE:
+            case ECH_HLO_GET_TUPLE_ELEMENT:
+            case ECH_HLO_BITCAST: continue;
+            case ECH_HLO_ASYNC_START:
+            case ECH_HLO_ASYNC_UPDATE:
+            case ECH_HLO_ASYNC_DONE:
+            case ECH_HLO_COPY_START:
+                if (tuple)
+                    continue;
+                break;
+            case ECH_HLO_WHILE:
+            case ECH_HLO_CONDITIONAL:
+            case ECH_HLO_PARAMETER: carried = tuple; break;
+            default: break;
+            }
+            if (carried && fused[c])
                 continue;
             g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
             append_leaves(p, i->shape, leaves);
@@ -302,8 +320,13 @@ static EchBytes find_picker_bytes(const EchProgram *p)
                 EchBytes bytes = p->shapes[g_array_index(leaves, EchId, l)].bytes;
                 if (bytes <= MIB)
                     continue;
+                if (carried) {
+                    EchId value = ech_program_value(p, id, ech_place_position(p, i->shape, l));
+                    if (value == ECH_NONE || p->values[value].defined.instruction != id)
+                        continue;
+                }
                 g_array_append_val(sizes, bytes);
-                if (!fused[c])
+                if (!fused[c] && !carried)
                     largest = MAX(largest, bytes);
             }
         }
@@ -486,8 +509,8 @@ static void fill_leaves(EchPlaceProblem *problem, const EchProgram *p, EchId sha
             g_ptr_array_add(problem->texts, text_of->pdata[id]);
         }
         ret[l] = (EchFlowLeaf){.bytes = s->bytes, .elements = s->count, .space = s->space, .text = text_of->pdata[id]};
-        if (layout != NULL && layout->rank > 0)
-            ret[l].major = (uint32_t)MIN(layout->dims[layout->order[layout->rank - 1]], UINT32_MAX);
+        if (layout != NULL)
+            ret[l].major = ech_flow_major(layout, NULL);
     }
 }
 

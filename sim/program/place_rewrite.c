@@ -755,7 +755,7 @@ static char *copy_name(Apply *a, uint32_t s, const char *what)
     return n == 0 ? g_strdup_printf("%s.%s", what, name) : g_strdup_printf("%s.%s.%u", what, name, n);
 }
 
-/* One part of an array: rows of its most major dimension, or a run of bytes where it is cut to a fixed size. */
+/* One part of an array: whole rows (of tiles) of its most major dimension, or a run of bytes where it is cut to a fixed size. */
 static EchId part_shape(Apply *a, EchId whole, EchBytes bytes)
 {
     Writer *w = &a->writer;
@@ -766,9 +766,11 @@ static EchId part_shape(Apply *a, EchId whole, EchBytes bytes)
     layout.space = w->fast;
     if (layout.rank > 0) {
         uint8_t major = layout.order[layout.rank - 1];
-        EchBytes row = layout.dims[major] > 0 ? all / layout.dims[major] : 0;
+        uint64_t side;
+        uint32_t pieces = ech_flow_major(&layout, &side);
+        EchBytes row = pieces > 0 ? all / pieces : 0;
         if (row > 0 && bytes % row == 0) {
-            layout.dims[major] = bytes / row;
+            layout.dims[major] = MIN(bytes / row * side, layout.dims[major]);
             if (ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU) == bytes)
                 return ech_program_builder_array(w->b, &layout);
         }

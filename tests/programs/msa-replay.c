@@ -68,41 +68,16 @@ static uint32_t number_of(GHashTable *table, const char *name)
     return GPOINTER_TO_UINT(known) - 1;
 }
 
-/* Major dimension by layout, and the elements, of a shape text such as bf16[4,8]{1,0:T(8,128)}. */
+/* What a shape text such as bf16[4,8]{1,0:T(8,128)} tells beyond its bytes. */
 static void read_dimensions(const char *text, uint32_t *ret_major, uint64_t *ret_elements)
 {
-    const char *at = strchr(text, '[');
-    uint64_t dims[16], elements = 1;
-    uint32_t n = 0, major = 0;
+    EchLayout layout;
     *ret_major = 0;
     *ret_elements = 1;
-    if (at == NULL)
+    if (!ech_layout_parse(text, strlen(text), &layout, NULL, NULL))
         return;
-    for (at++; *at != ']' && *at != '\0';) {
-        if (!g_ascii_isdigit(*at)) {
-            at++;
-            continue;
-        }
-        char *end;
-        uint64_t d = g_ascii_strtoull(at, &end, 10);
-        if (n < G_N_ELEMENTS(dims))
-            dims[n++] = d;
-        elements *= d;
-        at = end;
-    }
-    *ret_elements = elements;
-    if (n == 0)
-        return;
-    const char *layout = strchr(at, '{');
-    uint64_t order = 0; /* the last of minor_to_major is the major one */
-    for (at = layout; at != NULL && *at != ':' && *at != '}' && *at != '\0'; at++)
-        if (g_ascii_isdigit(*at)) {
-            char *end;
-            order = g_ascii_strtoull(at, &end, 10);
-            at = end - 1;
-        }
-    major = order < n ? (uint32_t)dims[order] : (uint32_t)dims[0];
-    *ret_major = major;
+    *ret_major = ech_flow_major(&layout, NULL);
+    *ret_elements = ech_layout_elements(&layout);
 }
 
 static void read_schedule(Replay *r)
@@ -260,6 +235,25 @@ static double member(JsonObject *object, const char *name, double fallback)
     return json_node_get_value_type(node) == G_TYPE_INT64 ? (double)json_node_get_int(node) : json_node_get_double(node);
 }
 
+/* The stand-in where the file names none (no prefetch was ever tried): the rule without the bodies of fusions, which the file lacks. */
+static EchBytes guess_picker_bytes(const Replay *r)
+{
+    g_autoptr(GArray) sizes = g_array_new(FALSE, FALSE, sizeof(EchBytes));
+    EchBytes largest = 0;
+    for (uint32_t t = 0; t < r->n; t++) {
+        const EchFlowInstruction *in = &r->instructions[t];
+        if (in->op == ECH_FLOW_ELEMENT || in->op == ECH_FLOW_BITCAST || in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_WHILE ||
+            (in->n_leaves > 1 && in->op != ECH_FLOW_OTHER))
+            continue;
+        for (uint32_t l = 0; l < in->n_leaves; l++)
+            if (in->leaves[l].bytes > 1048576) {
+                g_array_append_val(sizes, in->leaves[l].bytes);
+                largest = MAX(largest, in->leaves[l].bytes);
+            }
+    }
+    return ech_place_picker_bytes((EchBytes *)(void *)sizes->data, sizes->len, largest);
+}
+
 static void read_options(const Replay *r, JsonObject *from)
 {
     JsonObject *in = json_object_get_object_member(from, "options");
@@ -271,6 +265,10 @@ static void read_options(const Replay *r, JsonObject *from)
     o->picker_bytes = (EchBytes)member(r->root, "picker_bytes", 0);
     if (o->picker_bytes <= 1048576)
         o->picker_bytes = 0;
+    if (!json_object_has_member(r->root, "picker_bytes"))
+        o->picker_bytes = guess_picker_bytes(r);
+    else if (o->picker_bytes > 0 && strcmp(r->chip->name, "v4") == 0)
+        o->picker_bytes = (EchBytes)llround((double)o->picker_bytes * r->bandwidth / 491.2e9 / 512) * 512; /* what these files divided by */
     o->max_prefetches = (int64_t)member(in, "max_outstanding_prefetches", -1);
     o->max_evictions = (int64_t)member(in, "max_outstanding_evictions", -1);
     o->while_extra = (int64_t)member(in, "while_use_extra_outstanding_prefetch_limit", 0);
@@ -348,6 +346,46 @@ static int64_t at_most(const Replay *r, double seconds, EchBytes bytes)
     return seconds <= r->chip->clock_s * 1.01 ? 0 : (int64_t)MIN((double)bytes, seconds * r->bandwidth);
 }
 
+/* The loop whose body step @t is in, or ECH_PLACE_NONE. */
+static uint32_t loop_of(const Replay *r, uint32_t t)
+{
+    for (uint32_t w = t + 1; w < r->n; w++)
+        for (uint32_t c = 0; r->instructions[w].op == ECH_FLOW_WHILE && c < r->instructions[w].n_called; c++)
+            if (r->instructions[w].called[c] == r->instructions[t].computation)
+                return w;
+    return ECH_PLACE_NONE;
+}
+
+/* A scan reads one slice an iteration of what is stacked for it: a fusion in a loop that takes a counter, and an array from outside that is stacked matrices,
+ * or as long as others that the loop takes. How often the loop runs these files do not say. */
+static EchBytes read_at_once(const Replay *r, uint32_t u)
+{
+    const EchMsaUse *use = &r->flow->problem.uses[u];
+    const EchMsaValue *value = &r->flow->problem.values[use->value];
+    const EchFlowInstruction *in = &r->instructions[use->step];
+    const EchFlowPlace *from = &r->flow->value_places[use->value];
+    uint32_t loop = in->op == ECH_FLOW_OTHER && in->opcode != NULL && strcmp(in->opcode, "fusion") == 0 ? loop_of(r, use->step) : ECH_PLACE_NONE;
+    EchLayout layout;
+    const char *text = r->instructions[from->step].leaves[from->leaf].text;
+    if (loop == ECH_PLACE_NONE || r->instructions[from->step].computation == in->computation || !ech_layout_parse(text, strlen(text), &layout, NULL, NULL) ||
+        layout.rank < 2 || layout.dims[0] < 2 || layout.order[layout.rank - 1] != 0)
+        return value->bytes;
+    uint32_t alike = 0;
+    for (uint32_t l = 0; layout.rank == 2 && l < r->instructions[loop].n_leaves; l++) {
+        EchLayout other;
+        text = r->instructions[loop].leaves[l].text;
+        alike += ech_layout_parse(text, strlen(text), &other, NULL, NULL) && other.rank > 1 && other.dims[0] == layout.dims[0];
+    }
+    if (layout.rank == 2 && alike < 2)
+        return value->bytes;
+    for (uint32_t k = 0; k < in->n_operands; k++) {
+        const EchFlowInstruction *index = in->operands[k] != ECH_PLACE_NONE ? &r->instructions[in->operands[k]] : NULL;
+        if (index != NULL && index->n_leaves == 1 && g_str_has_prefix(index->leaves[0].text, "s32[]"))
+            return value->bytes / layout.dims[0];
+    }
+    return value->bytes;
+}
+
 /* Reduction and bytes accessed from a benefit: memory-bound if positive. */
 static void fill_costs(Replay *r, GHashTable *benefits)
 {
@@ -359,7 +397,7 @@ static void fill_costs(Replay *r, GHashTable *benefits)
         const Benefit *benefit = g_hash_table_lookup(benefits, text);
         double times = pow(5, step->while_nest);
         bool moves = step->kind != ECH_MSA_TRIVIAL && step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL;
-        use->accessed = moves ? at_most(r, step->seconds, p->values[use->value].bytes) : 0;
+        use->accessed = moves ? at_most(r, step->seconds, read_at_once(r, u)) : 0;
         if (benefit != NULL && benefit->use > 0) {
             use->reduction = MIN(benefit->use / times, step->seconds);
             use->accessed = (int64_t)llround(benefit->use / times / r->saving);
@@ -387,11 +425,23 @@ static void fill_costs(Replay *r, GHashTable *benefits)
     }
 }
 
-/* The bytes behind a positive benefit: the padded size where it is that to the printed digits. */
+/* The roundest whole number that prints, times @unit, as @seconds with six digits: counts of operations, bytes and clocks are multiples of powers of two. */
+static double roundest(double seconds, double unit)
+{
+    double half = 0.5 * pow(10, floor(log10(seconds)) - 5), low = (seconds - half) / unit, high = (seconds + half) / unit;
+    for (double step = 0x1p40; step >= 1; step /= 2) {
+        double at = ceil(low / step) * step;
+        if (at > 0 && at <= high)
+            return at;
+    }
+    return seconds / unit;
+}
+
+/* The bytes behind a positive benefit: the padded size where it is that to the printed digits, else the roundest. */
 static double bytes_of(const Replay *r, double benefit, double times, EchBytes padded)
 {
     double bytes = benefit / times / r->saving;
-    return fabs(bytes - (double)padded) <= 2e-5 * (double)padded ? (double)padded : round(bytes);
+    return fabs(bytes - (double)padded) <= 2e-5 * (double)padded ? (double)padded : round(roundest(benefit, times * r->saving));
 }
 
 /* The position where a value is defined. */
@@ -406,18 +456,6 @@ static uint32_t first_position(const EchMsaProblem *p, uint32_t value)
             high = middle;
     }
     return low < p->n_positions && p->positions[low].value == value && p->positions[low].step == p->values[value].step ? low : ECH_PLACE_NONE;
-}
-
-/* The roundest whole number that prints, times @unit, as @seconds with six digits: counts of operations, bytes and clocks are multiples of powers of two. */
-static double roundest(double seconds, double unit)
-{
-    double half = 0.5 * pow(10, floor(log10(seconds)) - 5), low = (seconds - half) / unit, high = (seconds + half) / unit;
-    for (double step = 0x1p40; step >= 1; step /= 2) {
-        double at = ceil(low / step) * step;
-        if (at > 0 && at <= high)
-            return at;
-    }
-    return seconds / unit;
 }
 
 /* The printed benefits have six digits; XLA's order hangs on the rounding of single precision. Adds up what each instruction bound by memory accesses, and
@@ -517,8 +555,10 @@ static void sharpen_order(Replay *r, GHashTable *benefits)
         if (!value->eligible)
             continue;
         float own = ech_place_boundedness(group_gain[value->group], value->bytes);
+        /* Never beyond what was printed. */
+        double digit = value->boundedness != 0 ? 0.5 * pow(10, floor(log10(fabs(value->boundedness))) - 5) : 0;
         if (fabs((double)own - value->boundedness) <= 2e-5 * fabs(value->boundedness))
-            value->boundedness = own;
+            value->boundedness = CLAMP((double)own, value->boundedness - digit, value->boundedness + digit);
     }
 }
 
@@ -673,6 +713,12 @@ static void read_values(Replay *r)
             uint32_t v = value_at(r, step, 0);
             if (p->values[v].id >= UINT32_MAX && p->values[v].step == step && known == 0 && r->instructions[step].op == ECH_FLOW_PARAMETER)
                 p->values[v].id = MIN(p->values[v].id, (uint64_t)json_array_get_int_element(row, 0));
+            continue;
+        }
+        if (g_str_has_prefix(reason, "Program output") && known != 0 && p->values[known - 1].step < step) {
+            /* A donated input that the output takes the place of: its row says so, its uses do not. */
+            EchMsaRequired need = {known - 1, step};
+            g_array_append_val(needs, need);
             continue;
         }
         bool constraint = g_str_has_prefix(reason, "Constraint"), use = g_str_has_prefix(reason, "Use not"), position = g_str_has_prefix(reason, "Position");
