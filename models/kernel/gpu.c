@@ -1,13 +1,65 @@
-/* GPU operators: tiles in waves, or bytes. */
+/* GPU kernels: latency, issue and memory of a grid of blocks; tiles in waves for matrix products. */
 #include "models/kernel/gpu.h"
 #include "models/layout/advice.h"
 
 #include <math.h>
+#include <string.h>
 
-/* Tiles of vendor libraries, largest first (DU-09799-001). */
-static const struct {
-    uint32_t m, n;
-} tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}};
+/* What an SM holds at once (CUDA C programming guide, compute capabilities 7.0 to 10.0; device numbers kernel.sm_* say otherwise). */
+enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 << 10 };
+/* Lanes that an SM issues to in a clock: four warp schedulers of 32. */
+#define LANES 128.0
+/* Bytes that an SM takes from L2 in a clock (XLA's cost model: at most 32). */
+#define SM_BYTES 32.0
+/* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
+ */
+#define LOADED 1.6
+/* Share of L2 in which a kernel's bytes are found, written by the kernel before: what fits is read at L2's rate. */
+#define L2_SHARE 1.0
+/* Tiles: instructions beside the multiply-adds, as elements of the tile's harmonic side: with I = m n / (m + n) a share I / (I + 22) of issue slots is FMA
+ * (sm80_xmma sgemm in tiles of 128 x 128 on an H100, NeuSight artifact); of a tensor core's rate I / (I + 4.5) is reached where shared memory feeds it
+ * (LLMCompass artifact, A100). */
+#define FMA_OTHERS 22.0
+#define HALF_INTENSITY 4.5
+/* Best share of the lanes' rate that libraries reach (ampere_sgemm on an A100, NeuSight artifact). */
+#define FMA_SHARE 0.97
+/* Elements an SM takes or gives a clock where operands are not aligned and every element is an access of its own ("align1"): from one recorded H100 product,
+ * 96 x [3137, 3137] x [3137, 64]. */
+#define UNALIGNED_ELEMENTS 4.4
+/* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
+ * descriptors, barriers): a recorded H100 product of 5 rows. */
+#define TILE_TRIPS 3.0
+#define PIPELINE_SETUP 2.2e-6
+
+/* Classes that stream. Instructions are issued lane slots an element; trips are dependent accesses in a thread's life where its elements are all in flight at
+ * once; loop: a thread takes one access after another, so its trips grow with its elements. Sources: recorded H100 kernels of one block (trips) and of many
+ * (instructions). */
+typedef struct {
+    double instructions, trips;
+    bool loop;
+    uint8_t passes; /* over a row's elements */
+} Traits;
+static const Traits traits[ECH_GPU_N_CLASSES] = {
+    [ECH_GPU_ELEMENTWISE] = {13, 1, false}, [ECH_GPU_STRIDED] = {84, 3, false},    [ECH_GPU_FILL] = {4, 0.1, false},
+    [ECH_GPU_REDUCE] = {24, 4, true},       [ECH_GPU_SOFTMAX] = {60, 7, false, 3}, [ECH_GPU_SOFTMAX_WARP] = {60, 1.8, false},
+    [ECH_GPU_NORM] = {84, 5.5, false, 2},   [ECH_GPU_VECTOR] = {8, 4, true},       [ECH_GPU_SPLIT_REDUCE] = {20, 2.5, false},
+    [ECH_GPU_GATHER] = {45, 2, true},       [ECH_GPU_SCATTER] = {45, 4, true},     [ECH_GPU_CONCAT] = {45, 2, true},
+    [ECH_GPU_RELAYOUT] = {80, 3, false},    [ECH_GPU_OPTIMIZER] = {40, 2, true},
+};
+/* A compiler's normalisation keeps a row of so many bytes; a longer one is read for its mean, its variance and its result (torch.compile, layer norm of 8192
+ * against 16384 columns, LLMCompass artifact). */
+#define COMPILED_ROW 16384.0
+/* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
+#define UNALIGNED_ROWS 78.0
+
+typedef struct {
+    const EchDevice *device;
+    const EchMemory *hbm, *l2;
+    const EchUnit *matrix, *vector;
+    double sms, clock; /* clock of the lanes, Hz */
+    double trip;       /* seconds */
+    double start;      /* seconds */
+} Chip;
 
 static EchTime to_time(double seconds)
 {
@@ -15,69 +67,390 @@ static EchTime to_time(double seconds)
     return ps >= 9e18 ? ECH_TIME_MAX : (EchTime)llround(MAX(ps, 0));
 }
 
-static EchTime launch_of(const EchDevice *device)
+/* Counts of hostile shapes exceed 64 bits. */
+static uint64_t to_count(double count)
 {
-    return (EchTime)ech_device_number(device, "kernel.call_ps", ech_device_number(device, "runtime.host_launch_ps", 20e6));
+    return count > 0 ? count < 1e19 ? (uint64_t)count : UINT64_MAX : 0;
 }
 
-static uint64_t multiprocessors(const EchDevice *device)
+static bool chip_of(const EchDevice *device, Chip *ret)
 {
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
-    return vector != NULL && vector->count > 0 ? vector->count : 0;
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
+    if (g_strcmp0(device->family, "gpu") != 0 || !vector || vector->count == 0 || vector->clock_hz == 0 || !hbm || hbm->read == 0)
+        return false;
+    *ret = (Chip){.device = device,
+                  .hbm = hbm,
+                  .l2 = ech_device_memory_kind(device, ECH_MEM_CACHE),
+                  .matrix = ech_device_unit(device, ECH_UNIT_MATRIX),
+                  .vector = vector,
+                  .sms = vector->count,
+                  .clock = (double)vector->clock_hz,
+                  .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
+                  .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12};
+    return true;
+}
+
+static double resident_blocks(const Chip *chip, uint32_t threads, uint32_t registers, uint32_t shared)
+{
+    double warps = MAX(ceil(threads / 32.0), 1), n = ech_device_number(chip->device, "kernel.sm_blocks", SM_BLOCKS);
+    n = MIN(n, floor(ech_device_number(chip->device, "kernel.sm_threads", SM_THREADS) / (warps * 32)));
+    if (registers > 0) /* given out in eights */
+        n = MIN(n, floor(ech_device_number(chip->device, "kernel.sm_registers", SM_REGISTERS) / (ceil(registers / 8.0) * 8 * warps * 32)));
+    if (shared > 0) /* a KiB of each block is the driver's */
+        n = MIN(n, floor(ech_device_number(chip->device, "kernel.sm_shared", SM_SHARED) / (shared + 1024.0)));
+    return MAX(n, 1);
+}
+
+static double rate_seconds(double bytes, EchRate rate)
+{
+    return rate > 0 ? bytes / (double)rate : 0;
+}
+
+/* Reads and writes in equal parts run at the mixed rate; what fits into L2 at L2's. */
+static double memory_seconds(const Chip *chip, double read, double written, double blocks)
+{
+    const EchMemory *hbm = chip->hbm;
+    double mixed = MIN(read, written), all = read + written;
+    double dram = rate_seconds(read - mixed, hbm->read) + rate_seconds(written - mixed, hbm->write ? hbm->write : hbm->read) +
+                  (hbm->both ? 2 * mixed / (double)hbm->both : rate_seconds(mixed, hbm->read) + rate_seconds(mixed, hbm->write));
+    double seconds = dram;
+    if (chip->l2 && chip->l2->capacity > 0 && chip->l2->read > hbm->read) {
+        double hit = CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1);
+        seconds = hit * all / (double)chip->l2->read + (1 - hit) * dram;
+    }
+    double used = blocks > 0 ? MIN(blocks, chip->sms) : chip->sms;
+    return MAX(seconds, all / (used * SM_BYTES * chip->clock));
+}
+
+/* Bytes read again because the rows in flight do not stay in L2 until the next pass. Its halves each keep a copy, so it counts half: from 0.42 of the whole on,
+ * fully at 0.67 (softmax and layer normalisation of 4096 to 16384 columns on an A100, NeuSight artifact). */
+static double read_again(const Chip *chip, const EchGpuKernel *kernel, uint8_t passes, double places)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    if (passes < 2 || launch->rows == 0 || !chip->l2 || chip->l2->capacity == 0)
+        return 0;
+    double flight = MIN((double)launch->rows, places) * (double)kernel->read / (double)launch->rows;
+    return (passes - 1) * (double)kernel->read * CLAMP((flight / (double)chip->l2->capacity - 0.42) / 0.25, 0, 1);
+}
+
+static double overlap(const double *parts, size_t n, double p)
+{
+    double most = 0, sum = 0;
+    for (size_t i = 0; i < n; i++)
+        most = MAX(most, parts[i]);
+    for (size_t i = 0; i < n && most > 0; i++)
+        sum += pow(parts[i] / most, p);
+    return most > 0 ? most * pow(sum, 1 / p) : 0;
+}
+
+static void finish(EchGpuCost *cost, double start, double work)
+{
+    cost->launch = to_time(start);
+    cost->time = MAX(to_time(start + work), 1);
+}
+
+/* ---- What streams ---- */
+
+static void price_stream(const Chip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    const Traits *class = &traits[kernel->name.kind];
+    double bytes_each = launch->operand_bytes ? launch->operand_bytes : kernel->name.element_bytes ? kernel->name.element_bytes : 4;
+    double elements = launch->elements ? (double)launch->elements : launch->rows ? (double)launch->rows * (double)launch->columns : 0;
+    if (elements <= 0)
+        elements = (double)MAX(kernel->read, kernel->written) / bytes_each;
+    double blocks = (double)ech_gpu_blocks(launch);
+    uint32_t threads = ech_gpu_threads(launch);
+    if (blocks <= 0 || threads == 0) { /* as many as there is work for, four elements a thread */
+        threads = 128;
+        blocks = ceil(elements / 512);
+    }
+    blocks = MAX(blocks, 1);
+    double resident = resident_blocks(chip, threads, launch->registers, launch->shared), places = chip->sms * resident;
+    double instructions = kernel->name.instructions ? kernel->name.instructions : class->instructions;
+    if (kernel->name.kind == ECH_GPU_SOFTMAX && launch->columns && (double)launch->columns * bytes_each != ceil((double)launch->columns * bytes_each / 16) * 16)
+        instructions += UNALIGNED_ROWS;
+    double working = blocks;
+    if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
+        working = MAX(blocks / launch->grid[1], 1);
+    double trips = class->trips;
+    if (class->loop)
+        trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
+                               (kernel->name.kind == ECH_GPU_GATHER || kernel->name.kind == ECH_GPU_CONCAT ? 2 : 0.5));
+    double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
+    double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
+    double parts[3] = {
+        waves * trips * chip->trip,
+        elements * instructions / (used * LANES * chip->clock),
+        memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, class->passes, places), (double)kernel->written, working),
+    };
+    if (extra > 0 && chip->l2 && chip->l2->read > 0)
+        parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
+    double p = CLAMP(1 + log2(resident), 1, 4);
+    *ret = (EchGpuCost){.latency = to_time(parts[0]),
+                        .compute = to_time(parts[1]),
+                        .memory = to_time(parts[2]),
+                        .bytes = ech_bytes_add(kernel->read, kernel->written),
+                        .waves = to_count(ceil(waves)),
+                        .resident = (uint32_t)resident,
+                        .bound = parts[2] >= parts[1] && parts[2] >= parts[0] ? ECH_GPU_BY_MEMORY
+                                 : parts[1] >= parts[0]                       ? ECH_GPU_BY_ISSUE
+                                                                              : ECH_GPU_BY_LATENCY};
+    finish(ret, chip->start, overlap(parts, 3, p));
+}
+
+/* ---- Products ---- */
+
+typedef struct {
+    double m, n, k, stages;
+    double threads, resident, blocks; /* blocks: of the grid, 0 not known */
+    uint8_t arithmetic, alignment;
+} Tile;
+
+/* Multiply-accumulates a second of one SM. */
+static double tile_rate(const Chip *chip, const Tile *tile, const char *dtype)
+{
+    double intensity = tile->m * tile->n / (tile->m + tile->n);
+    if (tile->arithmetic == ECH_GPU_FMA) {
+        double peak = (double)ech_unit_peak(chip->vector, dtype) / 2 / chip->sms, wide = (double)ech_unit_peak(chip->vector, "f32") / 2 / chip->sms;
+        double issue = LANES * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
+        return MIN(peak * FMA_SHARE, issue);
+    }
+    double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
+    if (tile->arithmetic == ECH_GPU_MMA)
+        rate *= ech_device_number(chip->device, "kernel.mma_share", 1);
+    else
+        rate *= ech_device_number(chip->device, "kernel.wgmma_share", 1);
+    return rate * intensity / (intensity + ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY));
+}
+
+static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile, const char *dtype, double bytes, EchGpuCost *ret)
+{
+    double batch = MAX((double)l->batch, 1), m = (double)l->m, n = (double)l->n, k = (double)l->k;
+    double straight = ceil(m / tile->m) * ceil(n / tile->n) * batch, swapped = ceil(n / tile->m) * ceil(m / tile->n) * batch;
+    bool swap = tile->blocks > 0 ? fabs(swapped - tile->blocks) < fabs(straight - tile->blocks) : swapped < straight;
+    double tiles = swap ? swapped : straight;
+    /* Fewer blocks than tiles: each takes one tile after another. Twice as many and more: k is split. */
+    bool persistent = tile->arithmetic == ECH_GPU_WGMMA || (tile->blocks > 0 && tile->blocks < tiles && tile->blocks <= chip->sms * tile->resident);
+    double split = tile->blocks >= 1.5 * tiles && batch <= 1 && !persistent ? MIN(round(tile->blocks / tiles), 32) : 1;
+    double deep = k / split > tile->k ? ceil(k / split / tile->k) * tile->k : MAX(k / split, 1);
+    double count = tiles * split;
+    double main = tile->m * tile->n * deep / tile_rate(chip, tile, dtype), tail = 0;
+    if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
+        double rate = UNALIGNED_ELEMENTS * tile->alignment * chip->clock;
+        main = MAX(main, (tile->m + tile->n) * deep / rate);
+        tail = tile->m * tile->n / rate;
+    }
+    double places = chip->sms * tile->resident, waves = ceil(count / places), each = ceil(count / chip->sms);
+    /* A block of fewer than four warps feeds fewer than four tensor cores. */
+    double alone = tile->threads > 0 && tile->threads < 128 ? 128 / tile->threads : 1;
+    double steps = MAX(ceil(deep / tile->k) / MAX(tile->stages, 1), 1), life = (TILE_TRIPS + steps) * chip->trip;
+    double rated = each * (main + tail), lived = persistent ? 0 : waves * (main * alone + tail + life) - life;
+    double memory = memory_seconds(chip, bytes - MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1)),
+                                   MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1)), 0);
+    double parts[3] = {steps * chip->trip, MAX(rated, lived), memory};
+    double set_up = tile->stages > 2 ? PIPELINE_SETUP : 0, work = MAX(parts[0], MAX(parts[1], parts[2]));
+    *ret = (EchGpuCost){
+        .latency = to_time(set_up + 2 * chip->trip),
+        .compute = to_time(parts[1]),
+        .memory = to_time(memory),
+        .bytes = to_count(bytes),
+        .tile_m = (uint32_t)(swap ? tile->n : tile->m),
+        .tile_n = (uint32_t)(swap ? tile->m : tile->n),
+        .tiles = to_count(count),
+        .waves = to_count(each),
+        .wave_efficiency = each > 0 ? count / (each * chip->sms) : 0,
+        .tile_efficiency = ech_tile_efficiency(l->m, l->n, (uint64_t)(swap ? tile->n : tile->m), (uint64_t)(swap ? tile->m : tile->n)),
+        .resident = (uint32_t)tile->resident,
+        .bound = work < set_up + 2 * chip->trip    ? ECH_GPU_BY_LATENCY
+                 : memory >= parts[1]              ? ECH_GPU_BY_MEMORY
+                 : tile->arithmetic == ECH_GPU_FMA ? ECH_GPU_BY_ISSUE
+                                                   : ECH_GPU_BY_MATRIX,
+    };
+    finish(ret, chip->start, set_up + 2 * chip->trip + work);
+}
+
+/* Tiles of vendor libraries, largest first (DU-09799-001). */
+static const struct {
+    uint16_t m, n;
+} tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}};
+
+static const char *operand_type(const EchGpuKernel *kernel)
+{
+    const char *dtype = kernel->dtype ? kernel->dtype : kernel->name.element_bytes == 2 ? "f16" : kernel->name.element_bytes == 8 ? "f64" : "f32";
+    return kernel->name.tf32 && strcmp(dtype, "f32") == 0 ? "tf32" : dtype;
+}
+
+static bool price_product(const Chip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    const EchGpuName *name = &kernel->name;
+    const char *dtype = operand_type(kernel);
+    const EchUnit *unit = name->arithmetic == ECH_GPU_FMA ? chip->vector : chip->matrix;
+    if (launch->m == 0 || launch->n == 0 || launch->k == 0 || ech_unit_peak(unit, dtype) == 0)
+        return false;
+    double bytes = (double)kernel->read + (double)kernel->written;
+    uint32_t threads = ech_gpu_threads(launch);
+    uint8_t arithmetic = name->arithmetic;
+    /* A chip without such an instruction has none of its own number for it: older tensor cores do the same work. */
+    if (arithmetic == ECH_GPU_WGMMA && !ech_device_has_number(chip->device, "kernel.wgmma_share"))
+        arithmetic = ECH_GPU_MMA;
+    if (name->tile_m) {
+        Tile tile = {.m = name->tile_m,
+                     .n = name->tile_n,
+                     .k = name->tile_k ? name->tile_k : 32,
+                     .stages = name->stages                  ? name->stages
+                               : arithmetic == ECH_GPU_WGMMA ? 4
+                                                             : 2,
+                     .threads = threads,
+                     .resident = threads ? resident_blocks(chip, threads, launch->registers, launch->shared) : 1,
+                     .blocks = (double)ech_gpu_blocks(launch),
+                     .arithmetic = arithmetic,
+                     .alignment = name->alignment};
+        tile_cost(chip, launch, &tile, dtype, bytes, ret);
+        return true;
+    }
+    bool any = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(tiles); i++) {
+        bool big = tiles[i].m * tiles[i].n >= 128 * 128;
+        Tile tile = {.m = tiles[i].m,
+                     .n = tiles[i].n,
+                     .k = arithmetic == ECH_GPU_WGMMA ? 64 : 32,
+                     .stages = 4,
+                     .threads = 128,
+                     .resident = big || arithmetic == ECH_GPU_WGMMA ? 1 : 2,
+                     .arithmetic = arithmetic,
+                     .alignment = name->alignment};
+        EchGpuCost cost;
+        tile_cost(chip, launch, &tile, dtype, bytes, &cost);
+        if (!any || cost.time < ret->time)
+            *ret = cost;
+        any = true;
+    }
+    return any;
+}
+
+/* Fused attention: its products at the rate of the instruction, less what softmax between them and whole tiles take. FlashAttention-2 (arXiv 2307.08691):
+ * forward 73 %, backward 63 % of an A100's peak at long sequences; on an H100 both are mma kernels; FlashAttention-3 (arXiv 2407.08608): 75 % and 60 % by
+ * wgmma. */
+static bool price_attention(const Chip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    double rate = (double)ech_unit_peak(chip->matrix, operand_type(kernel));
+    if (kernel->operations <= 0 || rate <= 0)
+        return false;
+    bool wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
+    rate *= wgmma ? 1 : ech_device_number(chip->device, "kernel.mma_share", 1);
+    rate *= kernel->name.backward ? (wgmma ? 0.60 : 0.63) : wgmma ? 0.75 : 0.73;
+    uint32_t threads = ech_gpu_threads(&kernel->launch);
+    double blocks = (double)ech_gpu_blocks(&kernel->launch),
+           resident = threads ? resident_blocks(chip, threads, kernel->launch.registers, kernel->launch.shared) : 1;
+    double fill = 1; /* whole waves */
+    if (blocks > 0)
+        fill = ceil(blocks / chip->sms) * chip->sms / blocks;
+    double parts[3] = {(TILE_TRIPS + 2) * chip->trip, kernel->operations / rate * fill,
+                       memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
+    *ret = (EchGpuCost){.latency = to_time(parts[0]),
+                        .compute = to_time(parts[1]),
+                        .memory = to_time(parts[2]),
+                        .bytes = ech_bytes_add(kernel->read, kernel->written),
+                        .resident = (uint32_t)resident,
+                        .bound = parts[1] >= parts[2] ? ECH_GPU_BY_MATRIX : ECH_GPU_BY_MEMORY};
+    finish(ret, chip->start, parts[0] + MAX(parts[1], parts[2]));
+    return true;
+}
+
+bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    Chip chip;
+    if (!chip_of(device, &chip))
+        return false;
+    EchGpuCost cost = {0};
+    bool known;
+    switch ((EchGpuClass)kernel->name.kind) {
+    case ECH_GPU_UNKNOWN:
+    case ECH_GPU_N_CLASSES: return false;
+    case ECH_GPU_PRODUCT: known = price_product(&chip, kernel, &cost); break;
+    case ECH_GPU_ATTENTION: known = price_attention(&chip, kernel, &cost); break;
+    case ECH_GPU_ELEMENTWISE:
+    case ECH_GPU_STRIDED:
+    case ECH_GPU_FILL:
+    case ECH_GPU_REDUCE:
+    case ECH_GPU_SOFTMAX:
+    case ECH_GPU_SOFTMAX_WARP:
+    case ECH_GPU_NORM:
+    case ECH_GPU_VECTOR:
+    case ECH_GPU_SPLIT_REDUCE:
+    case ECH_GPU_GATHER:
+    case ECH_GPU_SCATTER:
+    case ECH_GPU_CONCAT:
+    case ECH_GPU_RELAYOUT:
+    case ECH_GPU_OPTIMIZER:
+    default:
+        known = kernel->read > 0 || kernel->written > 0;
+        if (known)
+            price_stream(&chip, kernel, &cost);
+        break;
+    }
+    if (known)
+        *ret = cost;
+    return known;
+}
+
+/* ---- Called from a framework ---- */
+
+static void add_call(const EchDevice *device, const char *path, EchGpuCost *cost)
+{
+    EchTime call = (EchTime)ech_device_number(device, path, ech_device_number(device, "runtime.host_launch_ps", 20e6));
+    cost->time = ech_time_add(cost->time, call);
+    cost->launch = ech_time_add(cost->launch, call);
 }
 
 bool ech_gpu_product(const EchDevice *device, uint64_t batch, uint64_t m, uint64_t n, uint64_t k, const char *dtype, unsigned bits, EchGpuCost *ret)
 {
-    const EchUnit *matrix = ech_device_unit(device, ECH_UNIT_MATRIX);
-    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
-    uint64_t slots = multiprocessors(device), peak = ech_unit_peak(matrix, dtype);
-    if (slots == 0 || peak == 0 || hbm == NULL || hbm->read == 0)
+    double each = bits / 8.0, b = (double)batch;
+    EchGpuKernel kernel = {.name = {.kind = ECH_GPU_PRODUCT, .arithmetic = ech_device_has_number(device, "kernel.wgmma_share") ? ECH_GPU_WGMMA : ECH_GPU_MMA},
+                           .launch = {.batch = batch, .m = m, .n = n, .k = k},
+                           .read = to_count(b * each * ((double)m * (double)k + (double)k * (double)n)),
+                           .written = to_count(b * each * (double)m * (double)n),
+                           .dtype = dtype};
+    EchGpuCost cost;
+    if (!ech_gpu_kernel_price(device, &kernel, &cost))
         return false;
-    /* A tile of intensity I = m n / (m + n) reaches I / (I + half) of an SM's peak: operands come over the shared memory's port. */
-    double half = ech_device_number(device, "kernel.half_intensity", 4.5);
-    EchGpuCost best = {.time = ECH_TIME_MAX};
-    EchBytes bytes = ech_bytes_mul(ech_bytes_mul(batch, bits), ech_bytes_add(ech_bytes_add(ech_bytes_mul(m, k), ech_bytes_mul(k, n)), ech_bytes_mul(m, n))) / 8;
-    for (size_t i = 0; i < G_N_ELEMENTS(tiles); i++) {
-        EchWaves one = ech_waves(m, n, tiles[i].m, tiles[i].n, slots);
-        uint64_t count = ech_bytes_mul(one.tiles, batch);
-        double waves = ceil((double)count / (double)slots);
-        double intensity = (double)tiles[i].m * tiles[i].n / (tiles[i].m + tiles[i].n);
-        double tile_seconds = 2.0 * tiles[i].m * tiles[i].n * (double)k / ((double)peak / (double)slots * intensity / (intensity + half));
-        EchGpuCost cost = {
-            .compute = to_time(waves * tile_seconds),
-            .memory = to_time((double)bytes / (double)hbm->read),
-            .launch = launch_of(device),
-            .tile_m = tiles[i].m,
-            .tile_n = tiles[i].n,
-            .tiles = count,
-            .waves = (uint64_t)waves,
-            .wave_efficiency = waves > 0 ? (double)count / (waves * (double)slots) : 0,
-            .tile_efficiency = ech_tile_efficiency(m, n, tiles[i].m, tiles[i].n),
-            .bytes = bytes,
-        };
-        cost.time = ech_time_add(cost.launch, MAX(cost.compute, cost.memory));
-        if (cost.time < best.time)
-            best = cost;
-    }
-    *ret = best;
-    return true;
-}
-
-bool ech_gpu_stream(const EchDevice *device, EchBytes read, EchBytes written, EchGpuCost *ret)
-{
-    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
-    if (hbm == NULL || hbm->read == 0)
-        return false;
-    EchRate write = hbm->write > 0 ? hbm->write : hbm->read;
-    EchGpuCost cost = {.memory = to_time((double)read / (double)hbm->read + (double)written / (double)write),
-                       .launch = launch_of(device),
-                       .bytes = ech_bytes_add(read, written)};
-    cost.time = ech_time_add(cost.launch, cost.memory);
+    add_call(device, "kernel.call_ps", &cost);
     *ret = cost;
     return true;
 }
 
-unsigned ech_gpu_row_passes(const EchDevice *device, EchBytes row_bytes, unsigned passes)
+bool ech_gpu_operator(const EchDevice *device, const char *name, uint64_t rows, uint64_t columns, unsigned bits, EchGpuCost *ret)
 {
-    return (double)row_bytes <= ech_device_number(device, "kernel.row_bytes", 32768) ? 1 : MAX(passes, 1u);
+    double each = bits / 8.0, bytes = (double)rows * (double)columns * each;
+    EchGpuKernel kernel = {.launch = {.rows = rows, .columns = columns, .operand_bytes = bits / 8}, .read = to_count(bytes), .written = to_count(bytes)};
+    const char *call;
+    if (strcmp(name, "softmax") == 0) {
+        /* PyTorch: up to 1024 columns a warp a row (two where they are short), four rows a block; else a block of up to 1024 threads a row, eight elements a
+         * thread. */
+        bool warp = columns <= 1024;
+        uint64_t block = warp ? 128 : CLAMP(ech_round_up(columns / 8, 32), 128, 1024);
+        kernel.name.kind = warp ? ECH_GPU_SOFTMAX_WARP : ECH_GPU_SOFTMAX;
+        kernel.launch.grid[0] = (uint32_t)MIN(warp ? (rows + 3) / 4 : rows, (uint64_t)INT32_MAX);
+        kernel.launch.block[0] = (uint32_t)block;
+        call = "kernel.call_eager_ps";
+    } else if (strcmp(name, "layer_norm") == 0 || strcmp(name, "gelu") == 0) {
+        kernel.name.kind = ECH_GPU_ELEMENTWISE; /* a compiler's kernel is bound by memory; a long row is read again for its second pass */
+        if (name[0] == 'l' && (double)columns * each > COMPILED_ROW)
+            kernel.read = ech_bytes_mul(kernel.read, 3);
+        call = "kernel.call_compiled_ps";
+    } else {
+        return false;
+    }
+    if (kernel.launch.grid[0]) {
+        kernel.launch.grid[1] = kernel.launch.grid[2] = kernel.launch.block[1] = kernel.launch.block[2] = 1;
+    }
+    EchGpuCost cost;
+    if (!ech_gpu_kernel_price(device, &kernel, &cost))
+        return false;
+    add_call(device, call, &cost);
+    *ret = cost;
+    return true;
 }

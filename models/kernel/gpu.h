@@ -1,29 +1,125 @@
 /** @file gpu.h
- * Operators of a GPU: matrix products in tiles and waves, and streaming operators bound by memory.
+ * What a kernel costs on a GPU: its class from its name, its time from how it was launched and what it moves and computes.
  *
- * A product is cut into thread-block tiles; all SMs work off one wave of them after another, so a last, partly filled wave costs as much as a
- * full one. Times hold for one operator called from a framework, its launch included. Sources: NVIDIA DU-09799-001 (tiles, waves), fits named in
- * the device file (LLMCompass artifact, A100).
+ * A kernel is a grid of blocks that the multiprocessors (SMs) work off, as many at a time as threads, registers and shared memory allow. Three things bound
+ * it, and they overlap the better the more blocks an SM holds that do not wait for one another:
+ *
+ *     time = start + ||latency, issue, memory||_p,   p = 1 + log2(blocks an SM), 1 to 4
+ *
+ * latency: waves of blocks times the chain of dependent trips to memory in a thread's life; issue: instructions of its elements at 128 lanes a clock and SM;
+ * memory: its bytes, from L2 as far as they fit there. Matrix products are tiles that SMs work off instead, at the rate of the instruction that their name
+ * says (FMA, mma, wgmma), with whole tiles a wave. Names (cuBLAS, CUTLASS, cuDNN, PyTorch) say tile, stages, instruction, alignment and vector width.
+ *
+ * Class constants (instructions an element, trips) are the same on every chip; each stands in gpu.c with what it was taken from. Chips differ by their device
+ * file alone: memories, units, and the numbers `kernel.*`.
  */
 #pragma once
 #include "models/device/device.h"
 
+typedef enum {
+    ECH_GPU_UNKNOWN,
+    ECH_GPU_ELEMENTWISE,  /**< Contiguous arrays, several elements a thread in one access. */
+    ECH_GPU_STRIDED,      /**< Element-wise with an offset computed for every element: views, broadcasts, types that differ. */
+    ECH_GPU_FILL,         /**< Writes only: memset, fill. */
+    ECH_GPU_REDUCE,       /**< To fewer elements. */
+    ECH_GPU_SOFTMAX,      /**< A block a row: three passes with barriers between. */
+    ECH_GPU_SOFTMAX_WARP, /**< A warp keeps one row or more in registers. */
+    ECH_GPU_NORM,         /**< Layer, batch and RMS normalisation, forward and backward. */
+    ECH_GPU_PRODUCT,      /**< Matrix products, and convolutions done as such. */
+    ECH_GPU_VECTOR,       /**< Matrix times vector. */
+    ECH_GPU_SPLIT_REDUCE, /**< Adds up the parts of a product split along k. */
+    ECH_GPU_ATTENTION,    /**< Fused attention. */
+    ECH_GPU_GATHER,       /**< Rows picked by indices: embedding, index_select. */
+    ECH_GPU_SCATTER,
+    ECH_GPU_CONCAT,
+    ECH_GPU_RELAYOUT,  /**< Transposition, NCHW to NHWC. */
+    ECH_GPU_OPTIMIZER, /**< One kernel over lists of tensors. */
+    ECH_GPU_N_CLASSES,
+} EchGpuClass;
+/** "elementwise", "product", ... */
+const char *ech_gpu_class_name(EchGpuClass kind);
+
+typedef enum {
+    ECH_GPU_FMA,   /**< Lanes: sgemm, dgemm, simt, ffma. */
+    ECH_GPU_MMA,   /**< Tensor cores by warp instructions, registers in: sm_70 to sm_89, and such kernels on later chips. */
+    ECH_GPU_WGMMA, /**< Tensor cores fed from shared memory: sm_90 and later. */
+} EchGpuArithmetic;
+
+/** What a kernel's name says; 0 where it does not. */
+typedef struct {
+    uint8_t kind;            /**< EchGpuClass */
+    uint8_t arithmetic;      /**< Products, attention: EchGpuArithmetic. */
+    uint8_t alignment;       /**< Products: elements of an aligned access ("align1": every element alone); 0: full width. */
+    uint8_t stages;          /**< Products: tiles of k in flight. */
+    uint16_t tile_m, tile_n; /**< Products: output a block makes at once; the kernel may have the two sides swapped (column-major libraries). */
+    uint16_t tile_k;         /**< Products: k of a stage. */
+    bool backward, tf32;     /**< tf32: tensor cores on f32. */
+    uint8_t arrays;          /**< Element-wise: arrays read and written, the first of them written. */
+    uint8_t element_bytes;   /**< Of the widest type named. */
+    uint16_t block_elements; /**< Element-wise: elements a block does where the name says it (nt x vt), else 0. */
+    uint16_t instructions;   /**< An element: issued lane slots. */
+    uint8_t vector;          /**< Elements of an access. */
+} EchGpuName;
+/** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
+void ech_gpu_name(const char *name, EchGpuName *ret);
+
+/** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
+ * elements=4096 operand_bytes=2". */
+typedef struct {
+    uint32_t grid[3], block[3];
+    uint32_t shared;         /**< Bytes a block. */
+    uint32_t registers;      /**< A thread. */
+    uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. */
+    uint64_t rows, columns;  /**< Softmax, normalisation: rows, and elements of each. */
+    uint64_t elements;       /**< Else: elements of the iteration. */
+    uint32_t operand_bytes;  /**< An element. */
+    bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
+} EchGpuLaunch;
+/** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
+bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);
+/** Prints it, only what is known. */
+void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out);
+/** Blocks of the grid and threads of a block; 0 where not known. */
+uint64_t ech_gpu_blocks(const EchGpuLaunch *launch);
+uint32_t ech_gpu_threads(const EchGpuLaunch *launch);
+/** Elements that the grid of an element-wise kernel covers: whole blocks, so up to one block too many; 0 where the name or the launch do not say. */
+uint64_t ech_gpu_grid_elements(const EchGpuName *name, const EchGpuLaunch *launch);
+
+/** A kernel to price. */
+typedef struct {
+    EchGpuName name;
+    EchGpuLaunch launch;
+    EchBytes read, written; /**< Of device memory, each byte once. */
+    double operations;      /**< Of the matrix unit (a multiply-add is two); products without a shape, attention. */
+    const char *dtype;      /**< Of the matrix operands ("bf16"); NULL: f32. */
+} EchGpuKernel;
+
+/** What bounds a kernel. */
+typedef enum { ECH_GPU_BY_LATENCY, ECH_GPU_BY_ISSUE, ECH_GPU_BY_MEMORY, ECH_GPU_BY_MATRIX } EchGpuBound;
+
 /** What a GPU operator costs; times in picoseconds. */
 typedef struct {
     EchTime time;
-    EchTime compute; /**< Of whole waves at the tile's efficiency. */
-    EchTime memory;  /**< Of all bytes at the achieved bandwidth. */
-    EchTime launch;
-    uint32_t tile_m, tile_n; /**< Chosen; 0 for streams. */
+    EchTime compute;         /**< Of instructions or tiles, whole waves. */
+    EchTime memory;          /**< Of all bytes at the achieved bandwidth. */
+    EchTime latency;         /**< Of trips to memory that nothing hides. */
+    EchTime launch;          /**< Start of the kernel; a framework's call in ech_gpu_product and ech_gpu_stream. */
+    uint8_t bound;           /**< EchGpuBound */
+    uint32_t tile_m, tile_n; /**< Read or chosen; 0 for what has no tiles. */
     uint64_t tiles, waves;
     double wave_efficiency; /**< tiles / (waves x SMs). */
     double tile_efficiency; /**< Useful share of the tiles' area. */
+    uint32_t resident;      /**< Blocks an SM holds at once. */
     EchBytes bytes;
 } EchGpuCost;
 
-/** [batch, m, k] x [batch, k, n] of @dtype. False where the device has no matrix unit with a count of SMs or no HBM. */
+/** Prices @kernel as a profiler times it, from its first instruction to its last. False where nothing of it is known (no bytes, no operations, no shape and
+ * no launch), where its class says nothing, or where the device is no GPU with SMs and HBM. */
+bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, EchGpuCost *ret);
+
+/** [batch, m, k] x [batch, k, n] of @dtype, called from a framework (`kernel.call_ps`), in the tile that suits it best. False where the device has no matrix
+ * unit with a count of SMs or no HBM. */
 bool ech_gpu_product(const EchDevice *device, uint64_t batch, uint64_t m, uint64_t n, uint64_t k, const char *dtype, unsigned bits, EchGpuCost *ret);
-/** An operator that reads and writes so many bytes. */
-bool ech_gpu_stream(const EchDevice *device, EchBytes read, EchBytes written, EchGpuCost *ret);
-/** Passes over its input of a row-wise softmax or normalisation with @row_bytes a row: one where a row stays on the SM, more where it does not. */
-unsigned ech_gpu_row_passes(const EchDevice *device, EchBytes row_bytes, unsigned passes);
+/** The row-wise or element-wise operator @name ("softmax", "layer_norm", "gelu") over [rows, columns] of @bits, as PyTorch's own kernel for that size or (gelu,
+ * layer_norm) as one made by a compiler, called from a framework (`kernel.call_eager_ps`, `kernel.call_compiled_ps`). False for other names. */
+bool ech_gpu_operator(const EchDevice *device, const char *name, uint64_t rows, uint64_t columns, unsigned bits, EchGpuCost *ret);

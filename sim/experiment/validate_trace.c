@@ -1,4 +1,5 @@
 /* Recorded durations of a trace against the model's, operation by operation. */
+#include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/experiment/experiment.h"
 #include "sim/experiment/validate.h"
@@ -152,12 +153,40 @@ static char *copy_group(const Validator *v, const EchOp *op)
     return g_string_free(g_steal_pointer(&group), FALSE);
 }
 
+/* Kernels of a GPU by what their names say they are. */
+static char *gpu_group(const EchTrace *trace, const EchOp *op)
+{
+    static const char *const words[ECH_GPU_N_CLASSES] = {
+        [ECH_GPU_ELEMENTWISE] = "element-wise",
+        [ECH_GPU_STRIDED] = "element-wise, strided",
+        [ECH_GPU_FILL] = "fills",
+        [ECH_GPU_REDUCE] = "reductions",
+        [ECH_GPU_SOFTMAX] = "softmax",
+        [ECH_GPU_SOFTMAX_WARP] = "softmax",
+        [ECH_GPU_NORM] = "normalisation",
+        [ECH_GPU_PRODUCT] = "matrix products",
+        [ECH_GPU_VECTOR] = "matrix times vector",
+        [ECH_GPU_SPLIT_REDUCE] = "split reductions",
+        [ECH_GPU_ATTENTION] = "attention",
+        [ECH_GPU_GATHER] = "gathers",
+        [ECH_GPU_SCATTER] = "scatters",
+        [ECH_GPU_CONCAT] = "concatenation",
+        [ECH_GPU_RELAYOUT] = "relayouts",
+        [ECH_GPU_OPTIMIZER] = "lists of tensors",
+    };
+    if (op->launch == ECH_NONE)
+        return g_strdup("the kernel model");
+    EchGpuName name;
+    ech_gpu_name(ech_trace_string(trace, op->name), &name);
+    return g_strdup(words[name.kind] ? words[name.kind] : "the kernel model");
+}
+
 static char *kernel_group(const EchTrace *trace, const EchOp *op, const char *how)
 {
     if (g_str_has_prefix(how, "estimate"))
         return g_strdup("the compiler's estimate");
     if (strcmp(how, ech_price_name(ECH_PRICE_MODEL)) == 0)
-        return g_strdup("the kernel model");
+        return gpu_group(trace, op);
     bool bytes = false, inferred = false;
     for (uint32_t i = 0; i < op->n_uses; i++) {
         const EchUse *use = &ech_trace_uses(trace)[op->first_use + i];
@@ -391,10 +420,11 @@ static void write_notes(const Validator *v, EchValidation *validation)
              "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error below. Describe your own hardware with "
              "'echelon calibrate' or a device file.",
              hardware, v->device->name);
-    bool rooflines = false, links = false, pageable = false, unified = false, estimates = false, inferred = false;
+    bool models = false, rooflines = false, links = false, pageable = false, unified = false, estimates = false, inferred = false;
     for (size_t i = 0; i < validation->n_pairs; i++) {
         const EchValidatePair *pair = &validation->pairs[i];
         rooflines = rooflines || strcmp(pair->how, "roofline") == 0;
+        models = models || strcmp(pair->how, ech_price_name(ECH_PRICE_MODEL)) == 0;
         estimates = estimates || g_str_has_prefix(pair->how, "estimate");
         links = links || strcmp(pair->how, "link") == 0;
         pageable = pageable || strstr(pair->group, "pageable");
@@ -416,6 +446,10 @@ static void write_notes(const Validator *v, EchValidation *validation)
              v->device->name, inferred ? ", both inferred from recorded shapes" : "");
     if (estimates)
         note(validation, "Kernels with the compiler's estimate: that estimate.");
+    if (models && g_strcmp0(v->device->family, "gpu") == 0)
+        note(validation, "Kernels by class: the GPU kernel model (tiles and waves, latency, issue and memory); shapes come from the recorded operators, tiles "
+                         "and types from the kernels' "
+                         "names, work of element-wise kernels without shapes from their grids.");
     for (size_t i = 0; i < validation->n_wholes; i++) {
         const EchValidateWhole *whole = &validation->wholes[i];
         if (whole->stand_in > 0 && validation->n_pairs > 0) {

@@ -358,6 +358,11 @@ static void kernel(EchCapture *capture, const EchItem *item)
     op.bytes = 0;
     op.bytes_origin = ECH_ABSENT;
     op.launch = item->kind == ECH_ITEM_KERNEL ? item->other : ECH_NONE;
+    if (item->kind == ECH_ITEM_MEMSET && item->to == ECH_TIER_DEVICE && item->bytes > 0) {
+        char text[48];
+        g_snprintf(text, sizeof text, "elements=%" G_GUINT64_FORMAT " operand_bytes=4", MAX(item->bytes / 4, 1));
+        op.launch = ech_trace_builder_string(capture->builder, text, -1);
+    }
     EchId id = ech_trace_builder_op(capture->builder, op);
     if (work.read)
         ech_trace_builder_use(capture->builder, traffic, ECH_READ, work.read, ECH_PATTERN_STREAM, (EchOrigin)work.origin);

@@ -5,6 +5,7 @@
  * by correlation. Kernels get traffic and operation counts from the recorded shapes of the operator that launched them.
  */
 #include "sim/import/capture.h"
+#include "sim/import/gpu_work.h"
 #include "sim/import/json_stream.h"
 
 #include "sim/base/error.h"
@@ -87,25 +88,20 @@ typedef struct {
     int64_t correlation; /* -1 none */
     int64_t external;    /* -1 none */
     uint32_t thread;
-    uint32_t reserved;
+    uint32_t launch; /* of kernels, or ECH_NONE */
 } Side;
 
 /* Traffic of a CPU operator, by "External id". */
 typedef struct {
     int64_t external;
-    EchItemWork work;
-    EchTime kernels; /* recorded time of its kernels together */
-    uint32_t n_kernels;
+    EchGpuOperator whole;
+    double threads; /* blocks of its main kernels together */
+    uint32_t n_kernels, n_main;
 } Shape;
 
-enum { MAX_INPUTS = 24, MAX_RANK = 8, MAX_SPACES = 128 };
+enum { MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };
 
-typedef struct {
-    uint64_t numel;
-    int64_t dims[MAX_RANK];
-    uint8_t rank, dtype;
-    bool list, known;
-} Input;
+typedef EchGpuInput Input;
 
 /* Total Allocated before the first and Total Reserved after the last event of a memory. */
 typedef struct {
@@ -121,10 +117,11 @@ typedef struct {
     bool has_time, has_duration, in_args;
     EchTime start, duration;
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
-        from_device, to_device;
+        from_device, to_device, shared, registers;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
+    EchGpuLaunch launch;
     GString *name, *raw_category, *kind, *sync;
-    size_t n_inputs, n_types;
+    size_t n_inputs, n_types, n_details; /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
     bool inputs_cut;
 } Event;
@@ -134,9 +131,9 @@ typedef struct {
     EchJson *json;
     EchCapture *capture;
     EchTraceBuilder *builder;
-    GArray *spans, *launches, *asked, *sides, *shapes, *uses; /* Span, Launch, Asked, Side, Shape, Use */
-    GHashTable *threads;                                      /* tid -> index + 1 */
-    GHashTable *counts;                                       /* category -> GUINT count */
+    GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch */
+    GHashTable *threads;                                                /* tid -> index + 1 */
+    GHashTable *counts;                                                 /* category -> GUINT count */
     GPtrArray *count_names;
     Event e;
     bool has_base;
@@ -307,8 +304,10 @@ static bool read_dims(Reader *r)
         if (token == ECH_JSON_ARRAY && depth == base + 1) {
             input = e->n_inputs < MAX_INPUTS ? &e->inputs[e->n_inputs++] : &scratch;
             e->inputs_cut |= input == &scratch;
-            uint8_t dtype = input->dtype;
-            *input = (Input){.dtype = dtype};
+            /* Types, strides and values may have come before. */
+            input->numel = 0;
+            input->rank = 0;
+            input->list = input->known = false;
         }
         if (token == ECH_JSON_ARRAY) {
             input->list |= depth > base + 1;
@@ -362,6 +361,92 @@ static bool read_types(Reader *r)
     return token != ECH_JSON_BAD;
 }
 
+/* "Input Strides": [[4096, 1], []]: those of lists are passed over. */
+static bool read_strides(Reader *r)
+{
+    Event *e = &r->e;
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD;
+    unsigned base = ech_json_depth(r->json);
+    size_t at = 0;
+    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
+        unsigned depth = ech_json_depth(r->json);
+        if (token == ECH_JSON_ARRAY_END && depth < base)
+            break;
+        if (token == ECH_JSON_ARRAY && depth == base + 1)
+            at++;
+        if (token != ECH_JSON_NUMBER || depth != base + 1 || at == 0 || at > MAX_INPUTS)
+            continue;
+        Input *input = &e->inputs[at - 1];
+        size_t n;
+        const char *text = ech_json_text(r->json, &n);
+        int64_t stride;
+        if (input->n_strides < MAX_RANK && ech_json_parse_i64(text, n, &stride))
+            input->strides[input->n_strides++] = stride;
+        e->n_details = MAX(e->n_details, at);
+    }
+    return token != ECH_JSON_BAD;
+}
+
+/* "Concrete Inputs": ["", "[14, 14]", "1", "True"]: the first integers of each. */
+static bool read_values(Reader *r)
+{
+    Event *e = &r->e;
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD;
+    unsigned base = ech_json_depth(r->json);
+    size_t at = 0;
+    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
+        unsigned depth = ech_json_depth(r->json);
+        if (token == ECH_JSON_ARRAY_END && depth < base)
+            break;
+        if (depth == base + 1 && token == ECH_JSON_ARRAY)
+            at++;
+        if (depth != base || token != ECH_JSON_STRING)
+            continue;
+        at++;
+        if (at > MAX_INPUTS)
+            continue;
+        Input *input = &e->inputs[at - 1];
+        size_t n;
+        const char *text = ech_json_text(r->json, &n);
+        input->truth = is(text, n, "True");
+        for (size_t i = 0; i < n && n <= 64 && input->n_integers < ECH_GPU_MAX_INTEGERS;) {
+            size_t from = i;
+            while (i < n && (g_ascii_isdigit(text[i]) || text[i] == '-'))
+                i++;
+            int64_t value;
+            bool whole = i == n || text[i] == ',' || text[i] == ']';
+            if (i > from && whole && ech_json_parse_i64(text + from, i - from, &value))
+                input->integers[input->n_integers++] = value;
+            i += i == from || !whole;
+        }
+        e->n_details = MAX(e->n_details, at);
+    }
+    return token != ECH_JSON_BAD;
+}
+
+/* "grid": [96, 1, 1] */
+static bool read_triple(Reader *r, uint32_t *ret)
+{
+    EchJsonToken token = ech_json_next(r->json);
+    if (token != ECH_JSON_ARRAY)
+        return token != ECH_JSON_BAD && token != ECH_JSON_OBJECT;
+    size_t at = 0;
+    while ((token = ech_json_next(r->json)) == ECH_JSON_NUMBER) {
+        size_t n;
+        const char *text = ech_json_text(r->json, &n);
+        int64_t value;
+        if (at < 3 && ech_json_parse_i64(text, n, &value) && value > 0 && value <= UINT32_MAX)
+            ret[at++] = (uint32_t)value;
+    }
+    for (; at > 0 && at < 3; at++)
+        ret[at] = 1;
+    return token == ECH_JSON_ARRAY_END;
+}
+
 static bool read_args(Reader *r)
 {
     Event *e = &r->e;
@@ -376,6 +461,11 @@ static bool read_args(Reader *r)
         GString *text_field = NULL;
         switch (n) {
         case 4:
+            if (is(key, n, "grid")) {
+                if (!read_triple(r, e->launch.grid))
+                    return false;
+                continue;
+            }
             if (is(key, n, "Addr")) {
                 field = &e->address;
                 has = &e->has_address;
@@ -384,6 +474,11 @@ static bool read_args(Reader *r)
             }
             break;
         case 5:
+            if (is(key, n, "block")) {
+                if (!read_triple(r, e->launch.block))
+                    return false;
+                continue;
+            }
             if (g_ascii_strncasecmp(key, "bytes", 5) == 0) {
                 field = &e->bytes;
                 has = &e->has_bytes;
@@ -422,11 +517,25 @@ static bool read_args(Reader *r)
             }
             break;
         case 15:
+            if (is(key, n, "Concrete Inputs")) {
+                if (!read_values(r))
+                    return false;
+                continue;
+            }
             if (is(key, n, "Total Allocated")) {
                 field = &e->total_allocated;
                 has = &e->has_allocated;
             }
             break;
+        case 13:
+            if (is(key, n, "Input Strides")) {
+                if (!read_strides(r))
+                    return false;
+                continue;
+            }
+            field = is(key, n, "shared memory") ? &e->shared : NULL;
+            break;
+        case 20: field = is(key, n, "registers per thread") ? &e->registers : NULL; break;
         case 33: field = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL; break;
         default: break;
         }
@@ -461,7 +570,7 @@ static void reset(Event *e)
     g_string_truncate(kind, 0);
     g_string_truncate(sync, 0);
     /* Inputs are only read up to n_inputs and cleared as they are filled. */
-    for (size_t i = 0; i < MAX(e->n_inputs, e->n_types); i++)
+    for (size_t i = 0; i < MAX(MAX(e->n_inputs, e->n_types), e->n_details); i++)
         e->inputs[i] = (Input){0};
     memset(e, 0, offsetof(Event, inputs));
     e->inputs_cut = false;
@@ -491,7 +600,7 @@ static uint32_t stream_queue(Reader *r, uint32_t device, int64_t stream, bool co
 
 static void add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread)
 {
-    Side side = {correlation, external, thread, 0};
+    Side side = {correlation, external, thread, ECH_NONE};
     ech_capture_add(r->capture, item);
     g_array_append_val(r->sides, side);
 }
@@ -559,6 +668,12 @@ static void device_event(Reader *r)
     if (!e->has_duration)
         ech_diag_dropped(r->ret->diag, "device_events_without_duration", 1, "'%s'", e->name->str);
     add_item(r, &item, e->correlation, e->external, UINT32_MAX);
+    if (e->category == CAT_KERNEL && e->launch.grid[0] > 0) {
+        g_array_index(r->sides, Side, r->sides->len - 1).launch = r->kernels->len;
+        e->launch.shared = (uint32_t)CLAMP(e->shared, 0, 1 << 20);
+        e->launch.registers = (uint32_t)CLAMP(e->registers, 0, 1024);
+        g_array_append_val(r->kernels, e->launch);
+    }
 }
 
 static Use *use_of(Reader *r, uint8_t tier, uint32_t device)
@@ -656,51 +771,16 @@ static void annotation(Reader *r)
     add_item(r, &item, -1, -1, UINT32_MAX);
 }
 
-/* Traffic by shapes: inputs are read once; the output of a product has its dimensions, any other that of the largest input. */
+/* The work of an operator, kept for its kernels. */
 static void shape_event(Reader *r)
 {
     const Event *e = &r->e;
     if (e->external < 0 || e->n_inputs == 0)
         return;
     Shape shape = {.external = e->external};
-    uint64_t largest = 0, numel = 0;
-    const Input *tensors[3] = {0};
-    size_t n_tensors = 0;
-    for (size_t i = 0; i < e->n_inputs; i++) {
-        const Input *in = &e->inputs[i];
-        unsigned bits = ech_dtype_bits((EchDtype)in->dtype);
-        if (!in->known || bits == 0)
-            continue;
-        uint64_t bytes = ech_bytes_mul(in->numel, bits / 8);
-        shape.work.read = ech_bytes_add(shape.work.read, bytes);
-        if (bytes > largest) {
-            largest = bytes;
-            numel = in->numel;
-            shape.work.dtype = in->dtype;
-        }
-        if (n_tensors < 3 && !in->list)
-            tensors[n_tensors++] = in;
-    }
-    if (shape.work.read == 0)
-        return;
-    shape.work.write = largest;
-    shape.work.ops = numel;
-    shape.work.unit = ECH_WORK_VECTOR;
-    shape.work.origin = ECH_INFERRED;
-    const char *name = e->name->str;
-    bool plain = !strcmp(name, "aten::mm") || !strcmp(name, "aten::bmm") || !strcmp(name, "aten::linear");
-    bool added = !strcmp(name, "aten::addmm") || !strcmp(name, "aten::baddbmm");
-    size_t first = added ? 1 : 0;
-    if ((plain || added) && n_tensors >= first + 2 && tensors[first]->rank >= 2 && tensors[first + 1]->rank >= 2) {
-        const Input *a = tensors[first], *b = tensors[first + 1];
-        uint64_t k = (uint64_t)a->dims[a->rank - 1], columns = (uint64_t)b->dims[strcmp(name, "aten::linear") == 0 ? 0 : b->rank - 1];
-        uint64_t out = ech_bytes_mul(k ? a->numel / k : 0, columns);
-        shape.work.ops = ech_bytes_mul(2, ech_bytes_mul(out, k));
-        shape.work.unit = ECH_WORK_MATRIX;
-        shape.work.dtype = a->dtype;
-        shape.work.write = ech_bytes_mul(out, ech_dtype_bits((EchDtype)a->dtype) / 8);
-    }
-    g_array_append_val(r->shapes, shape);
+    ech_gpu_operator_of(e->name->str, e->inputs, e->n_inputs, &shape.whole);
+    if (shape.whole.kind != ECH_GPU_OP_NONE)
+        g_array_append_val(r->shapes, shape);
 }
 
 static void use_event(Reader *r)
@@ -1019,44 +1099,64 @@ static Shape *find_shape(Reader *r, int64_t external)
     return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
 }
 
-static uint64_t share(uint64_t amount, EchTime part, EchTime whole, uint32_t n)
+/* What a kernel's name says, read once a name. */
+static const EchGpuName *name_of(Reader *r, GHashTable *names, EchId id)
 {
-    if (whole <= 0)
-        return amount / MAX(n, 1u);
-    __extension__ typedef unsigned __int128 Wide;
-    return (uint64_t)((Wide)amount * (uint64_t)part / (uint64_t)whole);
+    EchGpuName *name = g_hash_table_lookup(names, GUINT_TO_POINTER(id + 1));
+    if (!name) {
+        name = g_new(EchGpuName, 1);
+        ech_gpu_name(ech_trace_builder_peek_string(r->builder, id), name);
+        g_hash_table_insert(names, GUINT_TO_POINTER(id + 1), name);
+    }
+    return name;
 }
 
-/* An operator's traffic is divided among its kernels by their recorded time. */
+/* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */
 static void infer_traffic(Reader *r)
 {
-    if (r->shapes->len == 0)
-        return;
     g_array_sort(r->shapes, compare_shapes);
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     size_t n = ech_capture_n_items(r->capture);
     for (size_t i = 0; i < n; i++) {
         const EchItem *item = ech_capture_item(r->capture, i);
-        Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, g_array_index(r->sides, Side, i).external) : NULL;
+        const Side *side = &g_array_index(r->sides, Side, i);
+        Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, side->external) : NULL;
         if (!shape)
             continue;
-        shape->kernels = ech_time_add(shape->kernels, MAX(item->duration, 0));
         shape->n_kernels++;
+        if (!ech_gpu_is_main(&shape->whole, name_of(r, names, item->name)))
+            continue;
+        shape->n_main++;
+        shape->threads += side->launch != ECH_NONE ? (double)ech_gpu_blocks(&g_array_index(r->kernels, EchGpuLaunch, side->launch)) : 1;
     }
-    uint64_t inferred = 0;
+    uint64_t inferred = 0, by_grid = 0;
+    g_autoptr(GString) text = g_string_new(NULL);
     for (size_t i = 0; i < n; i++) {
         EchItem *item = ech_capture_item(r->capture, i);
-        const Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, g_array_index(r->sides, Side, i).external) : NULL;
-        if (!shape)
+        const Side *side = &g_array_index(r->sides, Side, i);
+        if (item->kind != ECH_ITEM_KERNEL)
             continue;
-        EchItemWork work = shape->work;
-        EchTime part = MAX(item->duration, 0);
-        work.read = share(work.read, part, shape->kernels, shape->n_kernels);
-        work.write = share(work.write, part, shape->kernels, shape->n_kernels);
-        work.ops = share(work.ops, part, shape->kernels, shape->n_kernels);
-        item->work = ech_capture_work(r->capture, work);
-        inferred++;
+        const Shape *shape = find_shape(r, side->external);
+        const EchGpuName *name = name_of(r, names, item->name);
+        EchGpuLaunch launch = side->launch != ECH_NONE ? g_array_index(r->kernels, EchGpuLaunch, side->launch) : (EchGpuLaunch){0};
+        double share = 0;
+        if (shape && shape->n_main == 0) /* none looks like what the operator does: all of them do it */
+            share = 1.0 / shape->n_kernels;
+        else if (shape && ech_gpu_is_main(&shape->whole, name))
+            share = shape->threads > 0 ? (side->launch != ECH_NONE ? (double)ech_gpu_blocks(&launch) : 1) / shape->threads * MAX(shape->whole.products, 1)
+                                       : 1.0 / shape->n_main;
+        EchItemWork work;
+        if (ech_gpu_kernel_work(shape ? &shape->whole : NULL, name, MIN(share, 1), &launch, &work)) {
+            item->work = ech_capture_work(r->capture, work);
+            *(shape ? &inferred : &by_grid) += 1;
+        }
+        g_string_truncate(text, 0);
+        ech_gpu_launch_print(&launch, text);
+        if (text->len > 0)
+            item->other = ech_trace_builder_string(r->builder, text->str, (gssize)text->len);
     }
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", inferred);
+    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
 }
 
 /* ---- stacks ---- */
@@ -1271,6 +1371,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->asked = g_array_new(FALSE, FALSE, sizeof(Asked));
     r->sides = g_array_new(FALSE, FALSE, sizeof(Side));
     r->shapes = g_array_new(FALSE, TRUE, sizeof(Shape));
+    r->kernels = g_array_new(FALSE, FALSE, sizeof(EchGpuLaunch));
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
     r->threads = g_hash_table_new(NULL, NULL);
     r->counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
@@ -1289,6 +1390,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_hash_table_unref(r->threads);
     g_array_unref(r->uses);
     g_array_unref(r->shapes);
+    g_array_unref(r->kernels);
     g_array_unref(r->sides);
     g_array_unref(r->launches);
     g_array_unref(r->asked);

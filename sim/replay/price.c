@@ -1,5 +1,6 @@
 #include "sim/replay/price.h"
 
+#include "models/kernel/gpu.h"
 #include "models/kernel/measured.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
@@ -215,6 +216,7 @@ typedef struct {
     double *read, *written; /* Scratch by trace memory. */
     const EchPriceOptions *options;
     EchDiag *diag;
+    EchGpuName **names; /* By string: what a kernel's name says, read when first asked for; NULL on devices that are no GPUs. */
 } Pricer;
 
 /* Bytes of an array that lie together: a row of a tile, or the most minor dimension. */
@@ -369,6 +371,49 @@ static EchTime stream_extra(const Map *map, const Row *row)
     return ech_measured_stream_extra(map->measured, (EchBytes)MIN(row->amounts[bound], 1e18));
 }
 
+/* The kernel model's time on a GPU, for kernels whose launch is known. */
+static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp *op, EchGpuCost *ret)
+{
+    if (!pricer->names || op->launch == ECH_NONE || op->name == ECH_NONE || g_strcmp0(device->family, "gpu") != 0)
+        return false;
+    EchGpuName **name = &pricer->names[op->name];
+    if (!*name) {
+        *name = g_new(EchGpuName, 1);
+        ech_gpu_name(ech_trace_string(pricer->trace, op->name), *name);
+    }
+    EchGpuKernel kernel = {.name = **name};
+    if (!ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &kernel.launch))
+        return false;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(pricer->trace)[u];
+        EchBytes *sum = use->access == ECH_WRITE ? &kernel.written : &kernel.read;
+        *sum = ech_bytes_add(*sum, use->bytes);
+    }
+    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++) {
+        const EchWork *work = &ech_trace_work(pricer->trace)[w];
+        if (work->unit == ECH_WORK_MATRIX) {
+            kernel.operations += (double)work->count;
+            kernel.dtype = ech_dtype_name((EchDtype)work->dtype);
+        }
+    }
+    return ech_gpu_kernel_price(device, &kernel, ret);
+}
+
+/* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts take at least the
+ * rest. */
+static void spread_model(EchPrice *price, Row *row, double roofline, const EchGpuCost *cost, EchTime launch)
+{
+    EchTime rest = MAX(cost->time - cost->launch, 0);
+    price->fixed = launch;
+    bool bound = cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX;
+    if (!bound || !(roofline > 0) || (double)rest > 3 * roofline) {
+        price->minimum = rest;
+        return;
+    }
+    for (uint32_t i = 0; i < row->n_used; i++)
+        row->amounts[row->used[i]] *= (double)rest / roofline;
+}
+
 static void price_kernel(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
 {
     double roofline = kernel_roofline(pricer, map, row, op);
@@ -396,6 +441,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     case ECH_N_KERNEL_TIMES: break;
     }
     EchTime launch = launch_time(pricer, map->device);
+    EchGpuCost cost;
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, base, op->estimate);
         price->fixed = ech_time_add(price->fixed, launch);
@@ -407,7 +453,11 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         /* Recorded durations begin when the kernel does: no launch. */
         if (reference != map)
             source = ECH_PRICE_RECORDED_SCALED;
-        if (base > 0) {
+        EchGpuCost here_cost, there_cost;
+        if (reference != map && roofline > 0 && gpu_model(pricer, map->device, op, &here_cost) && gpu_model(pricer, reference->device, op, &there_cost) &&
+            there_cost.time > 0) {
+            spread_known(price, row, roofline, (EchTime)MIN((double)op->recorded.duration * ((double)here_cost.time / (double)there_cost.time), 9e18));
+        } else if (base > 0) {
             spread_known(price, row, base, op->recorded.duration);
         } else {
             row_clear(row);
@@ -415,6 +465,9 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
             double ratio = here && there && here->read && there->read ? (double)there->read / (double)here->read : 1;
             price->minimum = whole_ps((double)op->recorded.duration * ratio);
         }
+    } else if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && gpu_model(pricer, map->device, op, &cost)) {
+        source = ECH_PRICE_MODEL;
+        spread_model(price, row, roofline, &cost, launch);
     } else {
         price->fixed = launch;
         if (source == ECH_PRICE_UNKNOWN)
@@ -581,7 +634,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room);
     g_autofree uint32_t *used = g_new0(uint32_t, room), *more_used = g_new0(uint32_t, room);
     Row row = {amounts, used, 0}, scratch = {more_amounts, more_used, 0};
-    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag};
+    g_autofree EchGpuName **names = g_strcmp0(device->family, "gpu") == 0 ? g_new0(EchGpuName *, ech_trace_n_strings(trace) + 1) : NULL;
+    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .names = names};
 
     EchPrices *prices = g_new0(EchPrices, 1);
     prices->prices = g_new0(EchPrice, n_ops + 1);
@@ -623,6 +677,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         }
         row_clear(&row);
     }
+    for (size_t i = 0; names && i < ech_trace_n_strings(trace); i++)
+        g_free(names[i]);
     if (free_copies > 0)
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
                         free_copies, device->name);

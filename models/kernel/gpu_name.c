@@ -1,0 +1,393 @@
+/* What the names of GPU kernels say: class, tile, stages, instruction, alignment, arrays; and launches as text. */
+#include "models/kernel/gpu.h"
+
+#include <string.h>
+
+const char *ech_gpu_class_name(EchGpuClass kind)
+{
+    static const char *const names[ECH_GPU_N_CLASSES] = {"unknown",      "elementwise", "strided", "fill",     "reduce",       "softmax",
+                                                         "softmax_warp", "norm",        "product", "vector",   "split_reduce", "attention",
+                                                         "gather",       "scatter",     "concat",  "relayout", "optimizer"};
+    return kind < ECH_GPU_N_CLASSES ? names[kind] : names[0];
+}
+
+/* Names of kernels, most telling first: the first that occurs decides. Seen in profiles of PyTorch 1.8 to 2.7, cuBLAS 10 to 12.8, cuDNN 7 to 9, CUTLASS,
+ * FlashAttention and XLA. Case does not matter. */
+static const struct {
+    const char *part;
+    EchGpuClass kind;
+} classes[] = {
+    {"splitkreduce", ECH_GPU_SPLIT_REDUCE},
+    {"split_k_reduce", ECH_GPU_SPLIT_REDUCE},
+    {"splitk_reduce", ECH_GPU_SPLIT_REDUCE},
+    {"reducesplitk", ECH_GPU_SPLIT_REDUCE},
+    {"flash_fwd_splitkv_combine", ECH_GPU_REDUCE},
+    {"flash_bwd_dot_do_o", ECH_GPU_REDUCE},
+    {"flash_bwd_convert", ECH_GPU_ELEMENTWISE},
+    {"flash_", ECH_GPU_ATTENTION},
+    {"flashattn", ECH_GPU_ATTENTION},
+    {"fmha", ECH_GPU_ATTENTION},
+    {"attention_kernel", ECH_GPU_ATTENTION},
+    {"attentionkernel", ECH_GPU_ATTENTION},
+    {"nchwtonhwc", ECH_GPU_RELAYOUT},
+    {"nhwctonchw", ECH_GPU_RELAYOUT},
+    {"nhwcaddpadding", ECH_GPU_RELAYOUT},
+    {"transpose_readwrite", ECH_GPU_RELAYOUT},
+    {"computeoffsetskernel", ECH_GPU_UNKNOWN},
+    {"multi_tensor_apply", ECH_GPU_OPTIMIZER},
+    {"vectorized_layer_norm", ECH_GPU_NORM},
+    {"layer_norm", ECH_GPU_NORM},
+    {"layernorm", ECH_GPU_NORM},
+    {"rms_norm", ECH_GPU_NORM},
+    {"rmsnorm", ECH_GPU_NORM},
+    {"batch_norm", ECH_GPU_NORM},
+    {"batchnorm", ECH_GPU_NORM},
+    {"group_norm", ECH_GPU_NORM},
+    {"groupnorm", ECH_GPU_NORM},
+    {"rowwisemomentscuda", ECH_GPU_NORM},
+    {"bn_fw_", ECH_GPU_NORM},
+    {"bn_bw_", ECH_GPU_NORM},
+    {"softmax_warp", ECH_GPU_SOFTMAX_WARP},
+    {"softmaxwarp", ECH_GPU_SOFTMAX_WARP},
+    {"softmax", ECH_GPU_SOFTMAX},
+    {"catarraybatchedcopy", ECH_GPU_CONCAT},
+    {"indexselect", ECH_GPU_GATHER},
+    {"index_elementwise_kernel", ECH_GPU_GATHER},
+    {"vectorized_gather", ECH_GPU_GATHER},
+    {"embedding_backward", ECH_GPU_SCATTER},
+    {"embeddingbag", ECH_GPU_GATHER},
+    {"embedding_kernel", ECH_GPU_GATHER},
+    {"indexing_backward", ECH_GPU_SCATTER},
+    {"scatter_gather_elementwise", ECH_GPU_GATHER},
+    {"indexfunc", ECH_GPU_SCATTER},
+    {"indexadd", ECH_GPU_SCATTER},
+    {"index_put", ECH_GPU_SCATTER},
+    {"vectorized_elementwise_kernel", ECH_GPU_ELEMENTWISE},
+    {"unrolled_elementwise_kernel", ECH_GPU_STRIDED},
+    {"elementwise_kernel", ECH_GPU_STRIDED},
+    {"kernelpointwiseapply", ECH_GPU_STRIDED},
+    {"fused_dropout", ECH_GPU_ELEMENTWISE},
+    {"op_generic_tensor_kernel", ECH_GPU_STRIDED},
+    {"gemv", ECH_GPU_VECTOR},
+    {"dot_kernel", ECH_GPU_VECTOR},
+    {"nvjet", ECH_GPU_PRODUCT},
+    {"gemm", ECH_GPU_PRODUCT},
+    {"xmma", ECH_GPU_PRODUCT},
+    {"tensorop", ECH_GPU_PRODUCT},
+    {"scudnn", ECH_GPU_PRODUCT},
+    {"h884cudnn", ECH_GPU_PRODUCT},
+    {"implicit_convolve", ECH_GPU_PRODUCT},
+    {"wgrad", ECH_GPU_PRODUCT},
+    {"dgrad", ECH_GPU_PRODUCT},
+    {"fprop", ECH_GPU_PRODUCT},
+    {"triton_mm", ECH_GPU_PRODUCT},
+    {"triton_tem_fused_mm", ECH_GPU_PRODUCT},
+    {"reduce_kernel", ECH_GPU_REDUCE},
+    {"devicereduce", ECH_GPU_REDUCE},
+    {"reduce_1block", ECH_GPU_REDUCE},
+    {"triton_red_", ECH_GPU_REDUCE},
+    {"triton_per_", ECH_GPU_REDUCE},
+    {"triton_poi_", ECH_GPU_ELEMENTWISE},
+    {"input_reduce_fusion", ECH_GPU_REDUCE},
+    {"loop_", ECH_GPU_ELEMENTWISE},
+    {"transpose", ECH_GPU_RELAYOUT},
+    {"memset", ECH_GPU_FILL},
+};
+
+/* Lower case, ASCII alone, bounded: what matters of a name is near its beginning; functors nest. */
+enum { NAME_MAX_READ = 1600 };
+
+typedef struct {
+    unsigned values[3];
+    unsigned n;
+    size_t begin, end;
+} Sides;
+
+/* The next "AxB" or "AxBxC" at or after @at; n 0 where there is none. */
+static Sides next_sides(const char *text, size_t at)
+{
+    Sides sides = {0};
+    for (size_t i = at; text[i]; i++) {
+        if (!g_ascii_isdigit(text[i]) || (i > 0 && g_ascii_isdigit(text[i - 1])))
+            continue;
+        size_t j = i;
+        unsigned n = 0, values[3] = {0};
+        while (n < 3 && g_ascii_isdigit(text[j])) {
+            unsigned value = 0;
+            for (; g_ascii_isdigit(text[j]) && value < 100000; j++)
+                value = value * 10 + (unsigned)(text[j] - '0');
+            values[n++] = value;
+            if (n < 3 && text[j] == 'x' && g_ascii_isdigit(text[j + 1]))
+                j++;
+            else
+                break;
+        }
+        if (n >= 2) {
+            memcpy(sides.values, values, sizeof values);
+            sides.n = n;
+            sides.begin = i;
+            sides.end = j;
+            return sides;
+        }
+        i = j > i ? j - 1 : i;
+    }
+    return sides;
+}
+
+static bool is_side(unsigned value)
+{
+    return value >= 8 && value <= 512 && value % 8 == 0;
+}
+
+/* "tilesize128x128x64", "_256x64_32x4_", "_128x128x64_1x1x1_", "128x128_ldg8_f2f_stages_32x5", "s64x128x16gemm" (an instruction, no tile). */
+static void read_tile(const char *text, EchGpuName *ret)
+{
+    for (Sides sides = next_sides(text, 0); sides.n; sides = next_sides(text, sides.end)) {
+        const unsigned *v = sides.values;
+        bool instruction = strncmp(text + sides.end, "gemm", 4) == 0 || strncmp(text + sides.end, "fprop", 5) == 0 ||
+                           strncmp(text + sides.end, "dgrad", 5) == 0 || strncmp(text + sides.end, "wgrad", 5) == 0;
+        if (instruction)
+            continue;
+        if (ret->tile_m == 0 && is_side(v[0]) && is_side(v[1])) {
+            ret->tile_m = (uint16_t)v[0];
+            ret->tile_n = (uint16_t)v[1];
+            if (sides.n == 3)
+                ret->tile_k = (uint16_t)MIN(v[2], 1024u);
+            const char *stage = strstr(text + sides.end, "_stage");
+            if (stage && stage == text + sides.end && g_ascii_isdigit(stage[6]))
+                ret->stages = (uint8_t)(stage[6] - '0');
+        } else if (ret->tile_m && ret->tile_k == 0 && sides.n == 2 && v[0] >= 8 && v[0] <= 256 && v[1] >= 1 && v[1] <= 16) {
+            ret->tile_k = (uint16_t)v[0];
+            ret->stages = (uint8_t)v[1];
+        }
+    }
+}
+
+static void read_product(const char *text, EchGpuName *ret)
+{
+    read_tile(text, ret);
+    bool tensor = strstr(text, "tensorop") || strstr(text, "s884") || strstr(text, "s1688") || strstr(text, "s16816") || strstr(text, "s161616") ||
+                  strstr(text, "i8816") || strstr(text, "i16832") || strstr(text, "h884") || strstr(text, "h1688") || strstr(text, "hmma") ||
+                  strstr(text, "imma") || strstr(text, "d884") || strstr(text, "_tf32f32") || strstr(text, "tf32") || strstr(text, "bf16") ||
+                  strstr(text, "f16f16") || strstr(text, "_mma");
+    bool lanes = strstr(text, "ffma") || strstr(text, "simt") || strstr(text, "hfma") || strstr(text, "dfma") ||
+                 (!tensor && (strstr(text, "sgemm") || strstr(text, "scudnn") || strstr(text, "dgemm") || strstr(text, "hgemm") ||
+                              strstr(text, "implicit_convolve_sgemm")));
+    if (strstr(text, "sm90_") || strstr(text, "gmma") || strstr(text, "nvjet") || strstr(text, "sm100_") || strstr(text, "cutlass3x_sm"))
+        ret->arithmetic = ECH_GPU_WGMMA;
+    else
+        ret->arithmetic = lanes ? ECH_GPU_FMA : ECH_GPU_MMA;
+    /* s1688 on 16-bit operands names them. */
+    ret->tf32 = ret->arithmetic != ECH_GPU_FMA && (strstr(text, "tf32") || (strstr(text, "s1688") && !strstr(text, "f16") && !strstr(text, "fp16")));
+    const char *align = strstr(text, "align");
+    while (align && !g_ascii_isdigit(align[5])) /* "aligna4": of one operand */
+        align = align[5] && g_ascii_isdigit(align[6]) && (align[5] == 'a' || align[5] == 'c') ? NULL : strstr(align + 5, "align");
+    if (align)
+        ret->alignment = (uint8_t)(align[5] - '0');
+}
+
+static unsigned number_after(const char *at)
+{
+    unsigned value = 0;
+    while (*at == ' ')
+        at++;
+    for (; g_ascii_isdigit(*at) && value < 100000; at++)
+        value = value * 10 + (unsigned)(*at - '0');
+    return value;
+}
+
+/* "..._kernel<128, 4, ...": threads and elements a thread; "vectorized_elementwise_kernel<4, ...": elements a thread at least. */
+static void read_elementwise(const char *text, EchGpuName *ret)
+{
+    const char *arguments = strstr(text, "elementwise_kernel<"), *array = strstr(text, "array<char*, ");
+    if (arguments) {
+        unsigned first = number_after(arguments + 19);
+        const char *comma = strchr(arguments, ',');
+        if (ret->kind == ECH_GPU_ELEMENTWISE)
+            ret->block_elements = (uint16_t)(128 * MAX(MIN(first, 16u), 4u));
+        else if (first >= 32 && first <= 1024 && comma && number_after(comma + 1) >= 1 && number_after(comma + 1) <= 16)
+            ret->block_elements = (uint16_t)(first * number_after(comma + 1));
+        else if (strstr(text, "unrolled_elementwise_kernel<"))
+            ret->block_elements = 512;
+        if (ret->kind == ECH_GPU_ELEMENTWISE)
+            ret->vector = (uint8_t)MAX(MIN(first, 16u), 1u);
+    }
+    if (array)
+        ret->arrays = (uint8_t)MIN(number_after(array + 13), 32u);
+    else if (strstr(text, "fillfunctor"))
+        ret->arrays = 1;
+    else if (strstr(text, "binaryfunctor") || strstr(text, "functor_add") || strstr(text, "functor_mul"))
+        ret->arrays = 3;
+    if (strstr(text, "fillfunctor"))
+        ret->kind = ECH_GPU_FILL;
+}
+
+/* Issued instructions an element, all of a thread's over its elements. Taken from the sizes at which kernels on an H100 and an A100 stop being bound by memory
+ * (LLMCompass and NeuSight artifacts, recorded profiles): what only adds and multiplies is never bound by them; an error function costs 50, a general power 60.
+ */
+static uint16_t elementwise_instructions(const char *text)
+{
+    static const struct {
+        const char *part;
+        uint16_t count;
+    } costs[] = {{"gelubackward", 80}, {"gelu", 54},       {"pow_tensor_tensor", 90},
+                 {"pow_", 24},         {"erf_", 54},       {"dropout", 60},
+                 {"distribution", 60}, {"silu", 34},       {"sigmoid", 34},
+                 {"tanh", 34},         {"exp_kernel", 30}, {"log_kernel", 30},
+                 {"sin_kernel", 40},   {"cos_kernel", 40}, {"div_", 20},
+                 {"divfunctor", 20},   {"sqrt", 20}};
+    for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
+        if (strstr(text, costs[i].part))
+            return costs[i].count;
+    return 13;
+}
+
+void ech_gpu_name(const char *name, EchGpuName *ret)
+{
+    *ret = (EchGpuName){.vector = 1};
+    char text[NAME_MAX_READ];
+    size_t n = 0;
+    for (; name[n] && n + 1 < sizeof text; n++)
+        text[n] = g_ascii_tolower(name[n]);
+    text[n] = '\0';
+    for (size_t i = 0; i < G_N_ELEMENTS(classes) && ret->kind == ECH_GPU_UNKNOWN; i++)
+        if (strstr(text, classes[i].part)) {
+            ret->kind = (uint8_t)classes[i].kind;
+            break;
+        }
+    if (ret->kind == ECH_GPU_UNKNOWN && strstr(text, "cutlass"))
+        ret->kind = ECH_GPU_PRODUCT;
+    ret->backward = strstr(text, "backward") || strstr(text, "_bwd") || strstr(text, "bn_bw");
+    ret->element_bytes = strstr(text, "bfloat16") || strstr(text, "half") || strstr(text, "bf16") || strstr(text, "fp16") || strstr(text, "f16") ? 2
+                         : strstr(text, "double")                                                                                                ? 8
+                         : strstr(text, "float")                                                                                                 ? 4
+                         : strstr(text, "<long")                                                                                                 ? 8
+                         : strstr(text, "<bool") || strstr(text, "unsigned char")                                                                ? 1
+                                                                                                                                                 : 4;
+    const char *opaque = strstr(text, "opaquetype<"); /* bytes, whatever the type */
+    if (opaque && g_ascii_isdigit(opaque[11]))
+        ret->element_bytes = (uint8_t)CLAMP(opaque[11] - '0', 1, 8);
+    switch ((EchGpuClass)ret->kind) {
+    case ECH_GPU_PRODUCT:
+    case ECH_GPU_ATTENTION: read_product(text, ret); break;
+    case ECH_GPU_ELEMENTWISE:
+    case ECH_GPU_STRIDED:
+        read_elementwise(text, ret);
+        /* Offsets are divisions by every dimension. */
+        ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
+        break;
+    case ECH_GPU_VECTOR: ret->vector = 8; break; /* 16 bytes */
+    case ECH_GPU_RELAYOUT: ret->vector = strstr(text, "nhwctonchw") ? 4 : 1; break; /* elements a thread */
+    case ECH_GPU_CONCAT: ret->vector = strstr(text, "_contig") ? 2 : 1; break;      /* no offsets to compute: trips overlap */
+    case ECH_GPU_UNKNOWN:
+    case ECH_GPU_FILL:
+    case ECH_GPU_REDUCE:
+    case ECH_GPU_SOFTMAX:
+    case ECH_GPU_SOFTMAX_WARP:
+    case ECH_GPU_NORM:
+    case ECH_GPU_SPLIT_REDUCE:
+    case ECH_GPU_GATHER:
+    case ECH_GPU_SCATTER:
+    case ECH_GPU_OPTIMIZER:
+    case ECH_GPU_N_CLASSES: break;
+    }
+}
+
+/* ---- Launches as text ---- */
+
+/* "AxBxC" into at most @n numbers; those not said stay. */
+static const char *read_numbers(const char *at, uint64_t *values, size_t n)
+{
+    for (size_t i = 0; i < n && g_ascii_isdigit(*at); i++) {
+        guint64 value = 0;
+        for (; g_ascii_isdigit(*at); at++)
+            value = value < G_MAXUINT64 / 16 ? value * 10 + (guint64)(*at - '0') : value;
+        values[i] = value;
+        if (*at != 'x')
+            break;
+        at++;
+    }
+    return at;
+}
+
+bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
+{
+    *ret = (EchGpuLaunch){0};
+    bool any = false;
+    for (const char *at = text; *at;) {
+        while (*at == ' ')
+            at++;
+        const char *equal = strchr(at, '=');
+        if (!equal)
+            break;
+        size_t n = (size_t)(equal - at);
+        uint64_t v[4] = {0};
+        bool triple = n == 4 && strncmp(at, "grid", 4) == 0, block = n == 5 && strncmp(at, "block", 5) == 0;
+        if (triple || block)
+            v[0] = v[1] = v[2] = 1;
+        const char *end = read_numbers(equal + 1, v, 4);
+        if (triple || block)
+            for (size_t i = 0; i < 3; i++)
+                (triple ? ret->grid : ret->block)[i] = (uint32_t)MIN(v[i], (uint64_t)UINT32_MAX);
+        else if (n == 6 && strncmp(at, "shared", 6) == 0)
+            ret->shared = (uint32_t)MIN(v[0], (uint64_t)UINT32_MAX);
+        else if (n == 9 && strncmp(at, "registers", 9) == 0)
+            ret->registers = (uint32_t)MIN(v[0], (uint64_t)1024);
+        else if (n == 7 && strncmp(at, "product", 7) == 0)
+            ret->batch = v[0], ret->m = v[1], ret->n = v[2], ret->k = v[3];
+        else if (n == 4 && strncmp(at, "rows", 4) == 0)
+            ret->rows = v[0], ret->columns = v[1];
+        else if (n == 8 && strncmp(at, "elements", 8) == 0)
+            ret->elements = v[0];
+        else if (n == 13 && strncmp(at, "operand_bytes", 13) == 0)
+            ret->operand_bytes = (uint32_t)MIN(v[0], (uint64_t)64);
+        else if (n == 9 && strncmp(at, "scattered", 9) == 0)
+            ret->scattered = v[0] != 0;
+        any = any || triple || ret->m || ret->rows || ret->elements;
+        at = strchr(end, ' ');
+        if (!at)
+            break;
+    }
+    return any;
+}
+
+void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
+{
+    size_t start = out->len;
+#define SPACE (out->len > start ? " " : "")
+    if (launch->grid[0])
+        g_string_append_printf(out, "%sgrid=%ux%ux%u", SPACE, launch->grid[0], launch->grid[1], launch->grid[2]);
+    if (launch->block[0])
+        g_string_append_printf(out, "%sblock=%ux%ux%u", SPACE, launch->block[0], launch->block[1], launch->block[2]);
+    if (launch->shared)
+        g_string_append_printf(out, "%sshared=%u", SPACE, launch->shared);
+    if (launch->registers)
+        g_string_append_printf(out, "%sregisters=%u", SPACE, launch->registers);
+    if (launch->m)
+        g_string_append_printf(out, "%sproduct=%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT, SPACE, launch->batch,
+                               launch->m, launch->n, launch->k);
+    if (launch->rows)
+        g_string_append_printf(out, "%srows=%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT, SPACE, launch->rows, launch->columns);
+    if (launch->elements)
+        g_string_append_printf(out, "%selements=%" G_GUINT64_FORMAT, SPACE, launch->elements);
+    if (launch->operand_bytes)
+        g_string_append_printf(out, "%soperand_bytes=%u", SPACE, launch->operand_bytes);
+    if (launch->scattered)
+        g_string_append_printf(out, "%sscattered=1", SPACE);
+#undef SPACE
+}
+
+uint64_t ech_gpu_blocks(const EchGpuLaunch *launch)
+{
+    return ech_bytes_mul(ech_bytes_mul(launch->grid[0], launch->grid[1]), launch->grid[2]);
+}
+
+uint32_t ech_gpu_threads(const EchGpuLaunch *launch)
+{
+    return (uint32_t)MIN(ech_bytes_mul(ech_bytes_mul(launch->block[0], launch->block[1]), launch->block[2]), (uint64_t)1024);
+}
+
+uint64_t ech_gpu_grid_elements(const EchGpuName *name, const EchGpuLaunch *launch)
+{
+    return ech_bytes_mul(ech_gpu_blocks(launch), name->block_elements);
+}

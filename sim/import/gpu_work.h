@@ -1,0 +1,52 @@
+/** @file gpu_work.h
+ * What a GPU kernel moves and computes, from the shapes of the operator that launched it, its name and its launch. No recorded time is looked at, so what a
+ * model predicts from it is a prediction.
+ *
+ * Rules: an operator's main kernels (the class that its name asks for: a product's product, a softmax's softmax) do its work, each all of it where every one
+ * needs all (both products of a convolution's gradient), else in shares by the number of their threads. Its other kernels are helpers: element-wise ones and
+ * relayouts do what their grid covers, others are not known. An element-wise kernel without shapes does what its grid covers: up to one block too much. All of
+ * it is ECH_INFERRED.
+ */
+#pragma once
+#include "models/kernel/gpu.h"
+#include "sim/import/capture.h"
+
+enum { ECH_GPU_MAX_RANK = 8, ECH_GPU_MAX_INTEGERS = 4 };
+
+/** One input of an operator as a profiler records it. */
+typedef struct {
+    uint64_t numel; /**< Of all tensors of a list. */
+    int64_t dims[ECH_GPU_MAX_RANK], strides[ECH_GPU_MAX_RANK];
+    int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
+    uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
+    bool list, known, truth;                    /**< list: of tensors; known: it has dimensions; truth: a concrete "True". */
+} EchGpuInput;
+
+typedef enum {
+    ECH_GPU_OP_NONE,
+    ECH_GPU_OP_OTHER,
+    ECH_GPU_OP_PRODUCT,
+    ECH_GPU_OP_ROWS,
+    ECH_GPU_OP_GATHER,
+    ECH_GPU_OP_ATTENTION,
+    ECH_GPU_OP_REDUCE
+} EchGpuOperatorKind;
+
+/** The work of one operator; small, for there are many. */
+typedef struct {
+    EchBytes read, written;
+    uint64_t elements;       /**< Of the result, or of the input of a reduction. */
+    uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations. */
+    uint64_t listed;         /**< Elements of lists of tensors of unknown type; then read and written are not known. */
+    uint8_t kind;            /**< EchGpuOperatorKind */
+    uint8_t dtype;           /**< EchDtype of the main operand. */
+    uint8_t products;        /**< PRODUCT: how many such products: 2 for a convolution's gradients, else 1. */
+    bool scattered;
+} EchGpuOperator;
+
+/** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
+void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
+/** True where a kernel of @name does the operator's work. */
+bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name);
+/** Work of one kernel. @whole may be NULL; @share: of its work, 0 for a helper. Adds the shape to @launch. False where nothing is known. */
+bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret);

@@ -1,0 +1,235 @@
+/* GPU kernels: what names say, launches as text, prices, and the work of operators. */
+#include "models/kernel/gpu.h"
+#include "sim/import/gpu_work.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    EchGpuClass kind;
+    EchGpuArithmetic arithmetic;
+    unsigned m, n, k, stages, alignment;
+} names[] = {
+    {"sm90_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x256x64_warpgroupsize1x1x1_x", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 64, 256, 64, 0, 0},
+    {"sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_x", ECH_GPU_PRODUCT, ECH_GPU_FMA, 128, 64, 8, 3, 0},
+    {"void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x64_32x4_nn_align2>(x)", ECH_GPU_PRODUCT, ECH_GPU_MMA, 256, 64, 32, 4, 2},
+    {"cutlass3x_sm90_tensorop_s64x256x16gemm_bf16_bf16_f32_void_bf16_128x256x64_2x1x1_0_tnn_align8_x", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 128, 256, 64, 0, 8},
+    {"ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", ECH_GPU_PRODUCT, ECH_GPU_MMA, 128, 256, 64, 3, 0},
+    {"volta_sgemm_64x32_sliced1x4_nt", ECH_GPU_PRODUCT, ECH_GPU_FMA, 64, 32, 0, 0, 0},
+    {"nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 256, 128, 64, 4, 0},
+    {"void cublasLt::splitKreduce_kernel<32, 16, int, float>(x)", ECH_GPU_SPLIT_REDUCE, 0, 0, 0, 0, 0, 0},
+    {"void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)", ECH_GPU_ATTENTION, 0, 0, 0, 0, 0, 0},
+    {"void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float>(x)", ECH_GPU_SOFTMAX, 0, 0, 0, 0, 0, 0},
+    {"void (anonymous namespace)::softmax_warp_forward<float, float, float, 9>(x)", ECH_GPU_SOFTMAX_WARP, 0, 0, 0, 0, 0, 0},
+    {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(x)", ECH_GPU_REDUCE, 0, 0, 0, 0, 0, 0},
+    {"my_own_kernel(float*, int)", ECH_GPU_UNKNOWN, 0, 0, 0, 0, 0, 0},
+};
+
+START_TEST(names_say)
+{
+    EchGpuName name;
+    ech_gpu_name(names[_i].name, &name);
+    ck_assert_str_eq(ech_gpu_class_name((EchGpuClass)name.kind), ech_gpu_class_name(names[_i].kind));
+    if (names[_i].kind != ECH_GPU_PRODUCT)
+        return;
+    ck_assert_uint_eq(name.arithmetic, names[_i].arithmetic);
+    ck_assert_uint_eq(name.tile_m, names[_i].m);
+    ck_assert_uint_eq(name.tile_n, names[_i].n);
+    ck_assert_uint_eq(name.tile_k, names[_i].k);
+    ck_assert_uint_eq(name.stages, names[_i].stages);
+    ck_assert_uint_eq(name.alignment, names[_i].alignment);
+}
+END_TEST
+
+START_TEST(elementwise_names)
+{
+    EchGpuName name;
+    ech_gpu_name("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half>, at::detail::Array<char*, 3> >(int, x)", &name);
+    ck_assert_uint_eq(name.kind, ECH_GPU_ELEMENTWISE);
+    ck_assert_uint_eq(name.arrays, 3);
+    ck_assert_uint_eq(name.element_bytes, 2);
+    EchGpuLaunch launch = {.grid = {10, 1, 1}, .block = {128, 1, 1}};
+    ck_assert_uint_eq(ech_gpu_grid_elements(&name, &launch), 5120);
+    EchItemWork work;
+    ck_assert(ech_gpu_kernel_work(NULL, &name, 0, &launch, &work));
+    ck_assert_uint_eq(work.read, 2 * 2 * 5120);
+    ck_assert_uint_eq(work.write, 2 * 5120);
+    ck_assert_uint_eq(work.origin, ECH_INFERRED);
+    ech_gpu_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int, x)", &name);
+    ck_assert_uint_eq(name.kind, ECH_GPU_FILL);
+}
+END_TEST
+
+START_TEST(launches)
+{
+    EchGpuLaunch launch;
+    const char *text = "grid=264x2x1 block=512x1x1 shared=96 registers=32 product=2x5185x1024x4096 rows=7x9 elements=11 operand_bytes=2 scattered=1";
+    ck_assert(ech_gpu_launch_parse(text, &launch));
+    g_autoptr(GString) out = g_string_new(NULL);
+    ech_gpu_launch_print(&launch, out);
+    ck_assert_str_eq(out->str, text);
+    ck_assert_uint_eq(ech_gpu_blocks(&launch), 528);
+    ck_assert_uint_eq(ech_gpu_threads(&launch), 512);
+    ck_assert(!ech_gpu_launch_parse("", &launch));
+    ck_assert(!ech_gpu_launch_parse("nothing here", &launch));
+    ck_assert(ech_gpu_launch_parse("later=3x4 elements=99999999999999999999999 other", &launch));
+}
+END_TEST
+
+static EchTime price(const EchDevice *device, const char *name, const char *launch, EchBytes read, EchBytes written, EchGpuCost *ret)
+{
+    EchGpuKernel kernel = {.read = read, .written = written, .dtype = "bf16"};
+    ech_gpu_name(name, &kernel.name);
+    ck_assert(ech_gpu_launch_parse(launch, &kernel.launch));
+    ck_assert(ech_gpu_kernel_price(device, &kernel, ret));
+    return ret->time;
+}
+
+START_TEST(waves_quantise)
+{
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    ck_assert_ptr_nonnull(device);
+    const char *name = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_x";
+    EchGpuCost full, over, twice;
+    EchTime one = price(device, name, "product=1x16896x128x8192", 0, 0, &full); /* 132 tiles on 132 SMs */
+    EchTime more = price(device, name, "product=1x16897x128x8192", 0, 0, &over);
+    EchTime two = price(device, name, "product=1x33792x128x8192", 0, 0, &twice);
+    ck_assert_uint_eq(full.tiles, 132);
+    ck_assert_uint_eq(full.waves, 1);
+    ck_assert_uint_eq(over.waves, 2);
+    ck_assert_int_eq(more, two);
+    ck_assert_int_gt(more - one, one / 2);
+    ck_assert(over.wave_efficiency < 0.51);
+    /* Never faster than the data sheet. */
+    ck_assert_double_gt((double)one * 1e-12, 2.0 * 16896 * 128 * 8192 / 989.4e12);
+}
+END_TEST
+
+START_TEST(prices)
+{
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL), slow = NULL;
+    static const char *const halved[] = {"memories.hbm.read=x0.5", "memories.hbm.write=x0.5", "memories.hbm.both=x0.5", NULL};
+    slow = ech_device_load("h100-sxm", halved, NULL);
+    ck_assert(device && slow);
+    const char *add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, x)";
+    EchGpuCost cost;
+    const EchBytes bytes = UINT64_C(1) << 30;
+    EchTime large = price(device, add, "grid=524288x1x1 block=128x1x1 registers=16 elements=268435456 operand_bytes=4", 2 * bytes, bytes, &cost);
+    ck_assert_uint_eq(cost.bound, ECH_GPU_BY_MEMORY);
+    ck_assert_double_gt((double)large * 1e-12, 3.0 * (double)bytes / 3.3524e12);
+    ck_assert_double_lt((double)large * 1e-12, 1.15 * 3.0 * (double)bytes / 3.142e12);
+    EchTime slower = price(slow, add, "grid=524288x1x1 block=128x1x1 registers=16 elements=268435456 operand_bytes=4", 2 * bytes, bytes, &cost);
+    ck_assert_double_gt((double)slower, 1.8 * (double)large);
+    /* A kernel of one block is all latency: a microsecond or two, whatever the memory. */
+    EchTime small = price(device, add, "grid=1x1x1 block=128x1x1 elements=512 operand_bytes=4", 4096, 2048, &cost);
+    ck_assert_int_eq(small, price(slow, add, "grid=1x1x1 block=128x1x1 elements=512 operand_bytes=4", 4096, 2048, &cost));
+    ck_assert(small > ECH_PS_PER_US && small < 3 * ECH_PS_PER_US);
+    /* What fits into L2 is faster. */
+    EchTime cached = price(device, add, "grid=8192x1x1 block=128x1x1 elements=4194304 operand_bytes=4", 8 << 20, 4 << 20, &cost);
+    ck_assert_double_lt((double)cost.memory * 1e-12, (12 << 20) / 3.142e12);
+    ck_assert_int_gt(cached, small);
+    /* Rows that are not aligned cost more than longer ones that are. */
+    const char *softmax = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float>(x)";
+    EchTime odd = price(device, softmax, "grid=80000x1x1 block=1024x1x1 registers=32 rows=80000x5001 operand_bytes=2", 800160000, 800160000, &cost);
+    EchTime even = price(device, softmax, "grid=80000x1x1 block=1024x1x1 registers=32 rows=80000x5008 operand_bytes=2", 801280000, 801280000, &cost);
+    ck_assert_int_gt(odd, even);
+    EchGpuKernel unknown = {.read = 100, .launch = {.grid = {1, 1, 1}}};
+    ck_assert(!ech_gpu_kernel_price(device, &unknown, &cost));
+    g_autoptr(EchDevice) tpu = ech_device_load("tpu-v5e", NULL, NULL);
+    ech_gpu_name(add, &unknown.name);
+    ck_assert(!ech_gpu_kernel_price(tpu, &unknown, &cost));
+}
+END_TEST
+
+static EchGpuInput tensor(uint8_t rank, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    EchGpuInput input = {.dims = {a, b, c, d}, .rank = rank, .dtype = ECH_DTYPE_BF16, .known = true, .numel = 1};
+    for (unsigned i = 0; i < rank; i++)
+        input.numel *= (uint64_t)input.dims[i];
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        input.strides[i] = stride;
+        stride *= input.dims[i];
+    }
+    input.n_strides = rank;
+    return input;
+}
+
+START_TEST(operators)
+{
+    EchGpuOperator whole;
+    EchGpuInput linear[] = {tensor(1, 30, 0, 0, 0), tensor(2, 10, 20, 0, 0), tensor(2, 20, 30, 0, 0)};
+    ech_gpu_operator_of("aten::addmm", linear, 3, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_PRODUCT);
+    ck_assert_uint_eq(whole.m, 10);
+    ck_assert_uint_eq(whole.n, 30);
+    ck_assert_uint_eq(whole.k, 20);
+    EchGpuName gemm, reduce;
+    ech_gpu_name("ampere_sgemm_128x64_tn", &gemm);
+    ech_gpu_name("splitKreduce_kernel", &reduce);
+    ck_assert(ech_gpu_is_main(&whole, &gemm) && !ech_gpu_is_main(&whole, &reduce));
+    EchGpuLaunch launch = {0};
+    EchItemWork work;
+    ck_assert(ech_gpu_kernel_work(&whole, &gemm, 1, &launch, &work));
+    ck_assert_uint_eq(work.ops, 2 * 10 * 20 * 30);
+    ck_assert_uint_eq(work.unit, ECH_WORK_MATRIX);
+    ck_assert_uint_eq(launch.k, 20);
+
+    EchGpuInput conv[] = {tensor(4, 2, 3, 32, 32), tensor(4, 8, 3, 5, 5), {0}, {0}, {0}};
+    conv[2].integers[0] = conv[2].integers[1] = 2;
+    conv[3].integers[0] = conv[3].integers[1] = 2;
+    conv[2].n_integers = conv[3].n_integers = 2;
+    ech_gpu_operator_of("aten::cudnn_convolution", conv, 5, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_PRODUCT);
+    ck_assert_uint_eq(whole.m, 2 * 16 * 16);
+    ck_assert_uint_eq(whole.k, 75);
+
+    EchGpuInput copy[] = {tensor(2, 64, 128, 0, 0), tensor(2, 64, 128, 0, 0)};
+    ech_gpu_operator_of("aten::copy_", copy, 2, &whole);
+    ck_assert_uint_eq(whole.read, 2 * 64 * 128);
+    ck_assert_uint_eq(whole.written, 2 * 64 * 128);
+    ck_assert(!whole.scattered);
+    copy[1].strides[0] = 1;
+    copy[1].strides[1] = 64;
+    ech_gpu_operator_of("aten::copy_", copy, 2, &whole);
+    ck_assert(whole.scattered);
+
+    EchGpuInput list = {.numel = 1000, .known = true, .list = true};
+    EchGpuName cat;
+    ech_gpu_name("void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 3, 64, 64>(x)",
+                 &cat);
+    ech_gpu_operator_of("aten::cat", &list, 1, &whole);
+    launch = (EchGpuLaunch){0};
+    ck_assert(ech_gpu_kernel_work(&whole, &cat, 1, &launch, &work));
+    ck_assert_uint_eq(work.read, 2000);
+    ck_assert_uint_eq(work.write, 2000);
+
+    EchGpuInput table[] = {tensor(2, 50000, 64, 0, 0), tensor(1, 10, 0, 0, 0)};
+    ech_gpu_operator_of("aten::embedding", table, 2, &whole);
+    ck_assert_uint_eq(whole.written, 2 * 10 * 64);
+
+    EchGpuInput none = {0};
+    ech_gpu_operator_of("aten::add", &none, 1, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_NONE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gpu_kernel");
+    TCase *tcase = tcase_create("gpu_kernel");
+    tcase_add_loop_test(tcase, names_say, 0, G_N_ELEMENTS(names));
+    tcase_add_test(tcase, elementwise_names);
+    tcase_add_test(tcase, launches);
+    tcase_add_test(tcase, waves_quantise);
+    tcase_add_test(tcase, prices);
+    tcase_add_test(tcase, operators);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
