@@ -52,6 +52,17 @@ static EchId add_array(const Maker *maker, const char *name, EchId memory, const
     return ech_trace_builder_buffer(maker->b, buffer);
 }
 
+/* Rows of the tile that a block gets: the granule of a cut block. */
+static uint32_t tile_rows(const Maker *maker, const char *dtype, uint64_t rows, uint64_t columns)
+{
+    g_autofree char *text = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0}", dtype, rows, columns);
+    EchLayout layout;
+    if (!ech_layout_parse(text, strlen(text), &layout, NULL, NULL))
+        return 8;
+    ech_layout_choose_tiles(&layout, MAX(maker->generation, 2u));
+    return layout.n_tiles > 0 && layout.tiles[0].rank >= 2 ? (uint32_t)CLAMP(layout.tiles[0].dims[layout.tiles[0].rank - 2], 1, 1024) : 8;
+}
+
 static EchId add_block(const Maker *maker, const char *name, EchId memory, EchBytes bytes)
 {
     EchBuffer buffer = ech_buffer_init();
@@ -142,14 +153,39 @@ static bool search_blocks(const EchPipelineProduct *product, const EchMemory *ve
     return true;
 }
 
-/* Where the schedule's time goes, for the report. */
-static void note_stalls(EchTraceBuilder *b, EchPipelineProduct product)
+/* What a step asks of the device besides its copies: operations of the matrix unit and bytes of on-chip memory. */
+typedef struct {
+    uint64_t work;
+    EchBytes read, written;
+} StepDemand;
+
+/* Where the schedule's time goes, for the report: the replay's own rates, evaluated without an engine. Both agree to the picosecond where blocks and rates make
+ * whole picoseconds and the on-chip port is not fought for. */
+static void note_stalls(EchTraceBuilder *b, const EchPipeline *schedule, const EchDevice *device, const char *dtype, EchTime step, const StepDemand *demand)
 {
-    EchPipelineOperand operands[3];
-    EchPipeline pipeline;
-    ech_pipeline_product(&product, operands, &pipeline);
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
+    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+    EchRate reads = vector->read > 0 ? vector->read : vector->write, writes = vector->write > 0 ? vector->write : vector->read;
+    EchPipeline pipeline = *schedule;
+    uint64_t peak = ech_unit_peak(unit, dtype);
+    pipeline.compute = peak > 0 ? ech_time_for(demand->work, peak) : 0;
+    pipeline.port = reads > 0 ? ech_time_add(ech_time_for(demand->read, reads), ech_time_for(demand->written, writes)) : 0;
+    pipeline.step_overhead = ech_time_add(step, (EchTime)ech_device_number(device, "runtime.launch_ps", 0));
+    pipeline.read = hbm->read > 0 ? hbm->read : hbm->write;
+    pipeline.write = hbm->write > 0 ? hbm->write : hbm->read;
+    if (pipeline.read == 0)
+        return;
+    if (reads > 0) {
+        pipeline.read = MIN(pipeline.read, writes);
+        pipeline.write = MIN(pipeline.write, reads);
+    }
+    pipeline.latency = MAX(hbm->latency, vector->latency);
     if (!ech_pipeline_check(&pipeline, NULL))
         return;
+    EchPipelineResult result;
+    ech_pipeline_run(&pipeline, &result);
+    g_autofree char *total = g_strdup_printf("%" G_GINT64_FORMAT, result.total);
+    ech_trace_builder_set_property(b, "recurrence_ps", total);
     EchStalls stalls;
     ech_pipeline_stalls(&pipeline, &stalls);
     for (unsigned i = 0; i < ECH_N_STALLS; i++) {
@@ -181,23 +217,14 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     real.bm = bm;
     real.bn = bn;
     real.bk = bk;
-    /* Only the order of copies and products is taken from it; the replay prices them. */
-    EchPipelineProduct product = {.m = options->m,
-                                  .n = options->n,
-                                  .k = options->k,
-                                  .bits = 16,
-                                  .out_bits = 16,
-                                  .bm = bm,
-                                  .bn = bn,
-                                  .bk = bk,
-                                  .buffers = (uint32_t)options->buffers,
-                                  .macs_per_second = 1e12,
-                                  .read = 1000000000,
-                                  .write = 1000000000,
-                                  .cores = 1};
+    /* The order of copies and products; a product's duration counts its operations, for the replay to price. */
     EchPipelineOperand operands[3];
     EchPipeline pipeline;
-    ech_pipeline_product(&product, operands, &pipeline);
+    ech_pipeline_product(&real, operands, &pipeline);
+    pipeline.rows = tile_rows(&(Maker){NULL, ech_layout_generation(device->compiler)}, dtype, bm, bn);
+    pipeline.compute = (EchTime)MIN(padded_work(unit, bm, bn, bk), (uint64_t)ECH_TIME_MAX / 2);
+    pipeline.port = 0;
+    pipeline.step_overhead = 0;
     g_autoptr(EchPipelineExpansion) expansion = ech_pipeline_expand(&pipeline, error);
     if (!expansion)
         return NULL;
@@ -210,9 +237,8 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
                    blocks[3][2] = {{bm, bk}, {bk, bn}, {bm, bn}};
     uint32_t slots[3] = {(uint32_t)options->buffers, (uint32_t)options->buffers, 2}, next[3] = {0, 0, 0};
     EchId arrays[3], windows[3][16], strings[3];
-    /* Blocks are moved in the order they are asked for; a queue of copies overlaps the next one's latency with this one's bytes. */
-    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in_queue = ech_trace_builder_queue(b, "dma in", ECH_QUEUE_COPY, 0),
-          out_queue = ech_trace_builder_queue(b, "dma out", ECH_QUEUE_COPY, 0);
+    /* Blocks are moved in the order they are asked for, in and out alike; a queue of copies overlaps the next one's latency with this one's bytes. */
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), dma = ech_trace_builder_queue(b, "dma", ECH_QUEUE_COPY, 0);
     for (size_t o = 0; o < 3; o++) {
         const char *type = o == 2 ? result : dtype;
         arrays[o] = add_array(&maker, names[o], in_hbm, type, extents[o][0], extents[o][1], o == 2 ? ECH_ROLE_OUTPUT : ECH_ROLE_PARAMETER, 0);
@@ -242,52 +268,73 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
         taken = ech_bytes_add(taken, ech_bytes_mul(slots[o], ech_trace_builder_peek_buffer(b, windows[o][0])->bytes));
     remark_windows(&maker, device, taken, diag);
 
-    EchId product_name = ech_trace_builder_string(b, "product of blocks", -1), step_name = ech_trace_builder_string(b, "grid step", -1);
+    EchId product_name = ech_trace_builder_string(b, "product of blocks", -1), step_name = ech_trace_builder_string(b, "grid step", -1),
+          wait_name = ech_trace_builder_string(b, "wait for a copy", -1);
     EchDtype work_type = ech_dtype_parse(dtype, strlen(dtype));
     g_autofree EchId *ends = g_new(EchId, MAX(expansion->n_activities, 1));
     for (size_t i = 0; i < expansion->n_activities; i++) {
         const EchPipelineActivity *activity = &expansion->activities[i];
         if (activity->kind == ECH_PIPELINE_COMPUTE) {
-            EchOp overhead = ech_op_init(ECH_OP_KERNEL);
-            overhead.name = step_name;
-            overhead.queue = core;
-            overhead.recorded.duration = step;
-            ech_trace_builder_op(b, overhead);
-            for (uint32_t d = 0; d < activity->n_dependencies; d++)
-                ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
             EchOp kernel = ech_op_init(ECH_OP_KERNEL);
             kernel.name = product_name;
             kernel.queue = core;
             ends[i] = ech_trace_builder_op(b, kernel);
+            for (uint32_t d = 0; d < activity->n_dependencies; d++)
+                ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
             double share = (double)activity->duration / (double)MAX(pipeline.compute, 1); /* of a block that the array's edge cuts */
-            ech_trace_builder_work(b, ECH_WORK_MATRIX, work_type, (uint64_t)((double)padded_work(unit, bm, bn, bk) * share + 0.5), ECH_INFERRED);
+            ech_trace_builder_work(b, ECH_WORK_MATRIX, work_type, (uint64_t)activity->duration, ECH_INFERRED);
             for (size_t o = 0; o < 2; o++) {
                 EchId window = windows[o][(next[o] + slots[o] - 1) % slots[o]];
-                ech_trace_builder_use(b, window, ECH_READ, ech_trace_builder_peek_buffer(b, window)->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+                EchBytes bytes = ech_trace_builder_peek_buffer(b, window)->bytes;
+                ech_trace_builder_use(b, window, ECH_READ, (EchBytes)((double)bytes * share), ECH_PATTERN_STREAM, ECH_INFERRED);
             }
             if (spilled != ECH_NONE && bk < options->k) {
-                ech_trace_builder_use(b, spilled, ECH_READ, sums.spilled, ECH_PATTERN_STREAM, ECH_INFERRED);
-                ech_trace_builder_use(b, spilled, ECH_WRITE, sums.spilled, ECH_PATTERN_STREAM, ECH_INFERRED);
+                ech_trace_builder_use(b, spilled, ECH_READ, (EchBytes)((double)sums.spilled * share), ECH_PATTERN_STREAM, ECH_INFERRED);
+                ech_trace_builder_use(b, spilled, ECH_WRITE, (EchBytes)((double)sums.spilled * share), ECH_PATTERN_STREAM, ECH_INFERRED);
             }
+            /* The core is busy with a step's bookkeeping before it asks for anything else. */
+            EchOp overhead = ech_op_init(ECH_OP_KERNEL);
+            overhead.name = step_name;
+            overhead.queue = core;
+            overhead.recorded.duration = step;
+            ends[i] = ech_trace_builder_op(b, overhead);
             continue;
+        }
+        /* A copy that the core asks for only after another has ended: the core waits, then asks. */
+        bool after_copies = false;
+        for (uint32_t d = 0; d < activity->n_dependencies; d++)
+            after_copies = after_copies || expansion->activities[expansion->dependencies[activity->first_dependency + d]].kind != ECH_PIPELINE_COMPUTE;
+        EchId waited = ECH_NONE;
+        if (after_copies) {
+            EchOp wait = ech_op_init(ECH_OP_WAIT);
+            wait.name = wait_name;
+            wait.queue = core;
+            waited = ech_trace_builder_op(b, wait);
+            for (uint32_t d = 0; d < activity->n_dependencies; d++)
+                ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
         }
         uint32_t o = activity->operand, slot = next[o]++ % slots[o];
         bool in = activity->kind == ECH_PIPELINE_IN;
         EchOp copy = ech_op_init(ECH_OP_COPY);
         copy.name = strings[o];
-        copy.queue = in ? in_queue : out_queue;
+        copy.queue = dma;
         copy.memory_from = in ? in_hbm : on_chip;
         copy.memory_to = in ? on_chip : in_hbm;
-        /* A window's share of its padded block: blocks at an edge are cut. */
-        double share = (double)activity->bytes / (double)MAX(ech_round_up(blocks[o][0], 8) * ech_round_up(blocks[o][1], 128) * 2, 1);
-        copy.bytes = (EchBytes)((double)ech_trace_builder_peek_buffer(b, windows[o][0])->bytes * MIN(share, 1.0) + 0.5);
+        copy.bytes = activity->bytes;
         copy.bytes_origin = ECH_INFERRED;
         ends[i] = ech_trace_builder_op(b, copy);
-        for (uint32_t d = 0; d < activity->n_dependencies; d++)
+        if (after_copies)
+            ech_trace_builder_dep(b, waited, 0);
+        for (uint32_t d = 0; d < activity->n_dependencies && !after_copies; d++)
             ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
         ech_trace_builder_use(b, in ? arrays[o] : windows[o][slot], ECH_READ, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
         ech_trace_builder_use(b, in ? windows[o][slot] : arrays[o], ECH_WRITE, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
     }
-    note_stalls(b, real);
+    bool sums_move = spilled != ECH_NONE && bk < options->k;
+    StepDemand demand = {.work = (uint64_t)pipeline.compute,
+                         .read = ech_bytes_add(ech_trace_builder_peek_buffer(b, windows[0][0])->bytes, ech_trace_builder_peek_buffer(b, windows[1][0])->bytes),
+                         .written = sums_move ? sums.spilled : 0};
+    demand.read = ech_bytes_add(demand.read, demand.written);
+    note_stalls(b, &pipeline, device, dtype, step, &demand);
     return ech_trace_builder_finish(b, error);
 }

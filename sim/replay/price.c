@@ -504,9 +504,10 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
             price->fixed = ech_link_overhead(link, forward, op->bytes, pricer->options->copy_curve);
         return true;
     }
-    /* A copy engine inside the device starts with an access to where it reads. */
-    if (pricer->options->overhead && from && from->latency > 0 && from != to)
-        price->fixed = from->latency;
+    /* A copy engine inside the device waits for the slower of the two memories to answer, whichever way the bytes go. */
+    EchTime latency = MAX(from ? from->latency : 0, to ? to->latency : 0);
+    if (pricer->options->overhead && latency > 0 && from != to)
+        price->fixed = latency;
     else if (pricer->options->overhead && from == to)
         price->fixed = launch_time(pricer, map->device);
     return row->n_used > 0 || op->bytes == 0;

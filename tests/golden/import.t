@@ -107,5 +107,5 @@ buffer assignment taken from traces/mlp_activations.v5e/program.buffer-assignmen
 an XLA program, lowered for tpu-v5e
 'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original
 traces/mlp_activations.v5e: hlo, 77 operations, 34 buffers -> T/p.ech
-  "makespan_ps" : 719020840,
-  "makespan_ps" : 719020840,
+  "makespan_ps" : 719620840,
+  "makespan_ps" : 719620840,
