@@ -15,7 +15,6 @@ void ech_device_free(EchDevice *device)
         return;
     for (size_t i = 0; i < device->n_memories; i++) {
         g_free(device->memories[i].name);
-        g_free(device->memories[i].curve);
         g_free(device->memories[i].dram);
     }
     for (size_t i = 0; i < device->n_links; i++) {

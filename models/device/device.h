@@ -20,7 +20,7 @@ typedef enum {
     ECH_N_MEM_KINDS
 } EchMemoryKind;
 
-/** One point of a size curve: at @bytes per transfer the rate reached is @rate. Between points: linear in time. */
+/** One point of a link's size curve: at @bytes per transfer the rate reached is @rate. Between points: linear in time. */
 typedef struct {
     EchBytes bytes;
     EchRate rate;
@@ -37,11 +37,9 @@ typedef struct {
     EchRate read, write, both; /**< Achievable bandwidth; both: mixed total. 0 = unlimited. */
     EchRate nominal;           /**< Data-sheet bandwidth. */
     EchTime latency;
-    EchBytes granule;     /**< Smallest access. */
-    bool assignable;      /**< The compiler may place values here. */
-    char *dram;           /**< Generation whose timing holds (models/memory/hbm.h: "hbm2e"), or NULL. */
-    EchCurvePoint *curve; /**< curve[n_curve], ascending bytes; may be empty. */
-    size_t n_curve;
+    EchBytes granule; /**< Smallest access. */
+    bool assignable;  /**< The compiler may place values here. */
+    char *dram;       /**< Generation whose timing holds (models/memory/hbm.h: "hbm2e"), or NULL. */
 } EchMemory;
 
 typedef struct {

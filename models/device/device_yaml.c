@@ -261,7 +261,7 @@ static bool check_section(const EchYamlNode *node, const char *section, const Fi
 
 static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memory, GError **error)
 {
-    static const char *const others[] = {"kind", "curve", "source", "dram", NULL};
+    static const char *const others[] = {"kind", "source", "dram", NULL};
     g_autofree char *section = g_strdup_printf("memories.%s", memory->name);
     if (!check_section(node, section, memory_fields, others, error))
         return false;
@@ -284,8 +284,6 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
     for (size_t i = 0; i < node->n; i++) {
         const Field *field = find_field(memory_fields, node->keys[i]);
         if (field && !read_field(loader, field, node->items[i], section, source, memory, error))
-            return false;
-        if (strcmp(node->keys[i], "curve") == 0 && !read_curve(loader, node->items[i], section, "curve", source, &memory->curve, &memory->n_curve, error))
             return false;
     }
     if (!ech_yaml_get(node, "capacity")) {
@@ -591,12 +589,6 @@ static uint64_t scale(uint64_t value, double factor)
     return scaled >= 18e18 ? G_MAXUINT64 : (uint64_t)(scaled + 0.5);
 }
 
-static void scale_curve(EchCurvePoint *curve, size_t n, double factor)
-{
-    for (size_t i = 0; i < n; i++)
-        curve[i].rate = MAX(scale(curve[i].rate, factor), 1);
-}
-
 /* What hangs together with an edited number and was not edited itself: documented at ech_device_load_yaml. */
 static void follow_settings(EchDevice *device, const EchDevice *base, const char *const *settings)
 {
@@ -617,8 +609,6 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         if (before > 0 && after != before && was->read && was->write) {
             if (!is_set(settings, "memories", memory->name, "both"))
                 memory->both = scale(memory->both, after / before);
-            if (!is_set(settings, "memories", memory->name, "curve"))
-                scale_curve(memory->curve, memory->n_curve, after / before);
         }
     }
     for (size_t i = 0; i < device->n_links; i++) {

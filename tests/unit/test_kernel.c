@@ -125,6 +125,31 @@ static EchKernelCost price_as(const EchDevice *chip, EchKernelView view, const E
     return cost;
 }
 
+/* The bandwidth that a copy reaches by its size is a fixed time before the first byte and one rate: half of it or less at 2 MiB, nearly all at 128 MiB. */
+START_TEST(size_ramp)
+{
+    g_autoptr(EchDevice) chip = device("tpu7x", NULL);
+    double before = 0, rate = (double)ech_device_memory_kind(chip, ECH_MEM_HBM)->read;
+    EchTime fixed = 0;
+    for (unsigned mib = 2; mib <= 1024; mib *= 2) {
+        g_autofree char *text = g_strdup_printf("bf16[%u]{0:T(1024)(128)(2,1)}", mib << 19);
+        EchLayout vector = layout(text);
+        EchKernel kernel = {.kind = ECH_KERNEL_COPY, .results = &vector, .n_results = 1, .operands = &vector, .n_operands = 1};
+        EchKernelCost cost = price_as(chip, ECH_KERNEL_HARDWARE, &kernel);
+        double bytes = 2.0 * 1048576 * mib, reached = bytes / ((double)cost.time * 1e-12);
+        ck_assert_double_gt(reached, before);
+        before = reached;
+        if (mib == 2) {
+            ck_assert_double_lt(reached, rate / 2);
+            fixed = cost.time - (EchTime)(bytes / rate * 1e12);
+        }
+        if (mib == 128)
+            ck_assert_double_gt(reached, 0.97 * rate);
+        ck_assert_double_lt(fabs((double)(cost.time - fixed) / (bytes / rate * 1e12) - 1), 1e-3);
+    }
+}
+END_TEST
+
 /* Where operands lie decides how many copies a product starts with: on chip there is nothing to wait for. */
 START_TEST(operands_on_chip)
 {
@@ -265,6 +290,7 @@ int main(void)
     tcase_add_test(test, bounds);
     tcase_add_test(test, counterfactuals);
     tcase_add_test(test, streams);
+    tcase_add_test(test, size_ramp);
     tcase_add_test(test, operands_on_chip);
     tcase_add_test(test, cores_share_steps);
     tcase_add_test(test, relayouts);
