@@ -10,14 +10,17 @@
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_ALLOC_US how
- * long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns. */
+ * long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash
+ * or hang is what mapping memory does. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define CARD_BYTES (getenv("ECH_FAKE_CUDA_BYTES") ? strtoull(getenv("ECH_FAKE_CUDA_BYTES"), NULL, 10) : (size_t)1 << 28)
@@ -995,6 +998,11 @@ EXPORT EchCuResult cuMemRelease(unsigned long long handle)
 EXPORT EchCuResult cuMemMap(EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags)
 {
     ENTER_CONTEXT();
+    const char *harm = getenv("ECH_FAKE_CUDA_MAP");
+    if (harm && strcmp(harm, "crash") == 0)
+        raise(SIGKILL);
+    while (harm && strcmp(harm, "hang") == 0)
+        pause();
     return block_at((void *)(uintptr_t)pointer, bytes) && offset == 0 && handle == 1 && !flags ? 0 : INVALID_VALUE;
 }
 
