@@ -147,6 +147,14 @@ int ech_verb_calibrate(int argc, char **argv)
         g_error_free(bad);
         return ECH_EXIT_USAGE;
     }
+    /* A table that says which two dozen files it was given says nothing else. */
+    char *first = rest[0] && rest[1] ? strstr(command, rest[0]) : NULL;
+    if (first) {
+        *first = '\0';
+        char *brief = g_strdup_printf("%s... (%u programs)", command, g_strv_length(rest));
+        g_free(command);
+        command = brief;
+    }
     double seconds = minutes ? (double)MIN(count, 100000) * 60 : (double)time / (double)ECH_PS_PER_S;
     if (suite)
         return run_suite(&(EchGpuSuiteOptions){.gpu = (uint64_t)gpu,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that is to be learnt from a GPU, in one go and under ten minutes: its device file, predictions against its own times and bytes, a capture.
-# usage: tests/gpu/run.sh [ECHELON] [OUT_DIR]      leaves OUT_DIR/device.yaml, table.md, traces and comparisons; fails where a case misses its goal
+# usage: [BUDGET=540] tests/gpu/run.sh [ECHELON] [OUT_DIR]      leaves OUT_DIR/device.yaml, table.md, traces and comparisons; fails where a case misses its goal
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
 echelon=${1:-$here/build/release/echelon}
@@ -16,4 +16,4 @@ for name in gpt6_unrolled_save gpt6_unrolled_offload gpt6_base gpt6_offload mlp1
     case $file in *.before.hlo.txt.gz | *'*'*) ;; *) programs+=("$file") ;; esac
   done
 done
-exec "$echelon" calibrate --suite "$out" "${programs[@]+"${programs[@]}"}"
+exec "$echelon" calibrate --suite "$out" --budget "${BUDGET:-540}s" "${programs[@]+"${programs[@]}"}"

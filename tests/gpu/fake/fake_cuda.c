@@ -11,10 +11,15 @@
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_ALLOC_US how
  * long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash
- * or hang is what mapping memory does. */
+ * or hang is what mapping memory does.
+ *
+ * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail, clocks rise in the first 20 ms of work,
+ * copies have a rate that depends on their size, streaming kernels a ramp, matrix products tiles, waves and a prologue, events and waits take time, and code
+ * takes memory when it is first used. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +84,7 @@ struct EchCuModuleOpaque {
 };
 struct EchCuFunctionOpaque {
     char name[32];
+    int loaded; /* Its code takes memory from the first launch on */
 };
 
 static Block *blocks;
@@ -90,7 +96,7 @@ static struct EchCuStreamOpaque *streams;
 static char pool, instance;
 static struct EchCuGraphOpaque graph;
 static int capturing;
-static double now;
+static double now, busy; /* busy: worked since the context was made */
 static Mark *marks;
 static long order;
 
@@ -191,6 +197,30 @@ static EchCuResult give(const void *pointer, int host)
 
 /* ---- time ---- */
 
+static int real(void)
+{
+    static int is = -1;
+    if (is < 0)
+        is = getenv("ECH_FAKE_CUDA_REAL") != NULL;
+    return is;
+}
+
+/* 1 in the middle, some percent around it, sometimes much more. */
+static double scatter(double width)
+{
+    static uint64_t state = 88172645463325252u;
+    double sum = 0;
+    if (!real())
+        return 1;
+    for (int i = 0; i < 4; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum += (double)(state >> 11) / 9007199254740992.0 - 0.5;
+    }
+    return 1 + width * sum + (state % 97 == 0 ? 0.3 : 0);
+}
+
 static Mark *new_mark(void)
 {
     Mark *mark = calloc(1, sizeof *mark);
@@ -222,6 +252,9 @@ static EchCuResult issue(EchCuStream stream, Task model)
 
 static EchCuResult issue_work(EchCuStream stream, Kind kind, double fixed, double amount, double rate)
 {
+    double by = scatter(0.015);
+    fixed *= scatter(0.05);
+    amount *= by;
     return issue(stream, (Task){.kind = kind, .fixed = fixed, .amount = amount, .rate = rate});
 }
 
@@ -247,6 +280,7 @@ static int pass_heads(void)
     int passed = 0;
     for (struct EchCuStreamOpaque *stream = streams; stream; stream = stream->next) {
         while (stream->first && (stream->first->kind == MARK || stream->first->kind == RELEASE || (stream->first->kind == WAIT && stream->first->mark->done))) {
+            int waited = stream->first->kind == WAIT;
             if (stream->first->kind == RELEASE)
                 release_pooled(stream->first->pointer);
             if (stream->first->kind == MARK) {
@@ -254,6 +288,8 @@ static int pass_heads(void)
                 stream->first->mark->done = 1;
             }
             drop_first(stream);
+            if (waited && real() && stream->first && !stream->first->running)
+                stream->first->fixed += 1500;
             passed = 1;
         }
     }
@@ -312,7 +348,12 @@ static void share(Task **running, size_t n, double *rates)
             port -= rates[i];
         }
     }
+    double clocks = real() && busy < 20e6 ? 0.5 : 1;
     for (size_t i = 0; i < n; i++) {
+        if (running[i]->kind == PORT)
+            rates[i] *= clocks < 1 ? 0.8 : 1;
+        if (running[i]->kind == OPERATIONS)
+            rates[i] *= clocks;
         if (rates[i] > 0 && running[i]->kind == PORT)
             rates[i] = least(rates[i], port / port_users * (running[i]->rate / 1000 > 1 ? running[i]->rate / 1000 : 1));
         else if (rates[i] > 0 && running[i]->kind == OPERATIONS)
@@ -338,6 +379,7 @@ static void run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)
         for (size_t i = 0; i < n; i++)
             step = least(step, running[i]->fixed > 0 ? running[i]->fixed : running[i]->amount > 0 ? running[i]->amount / rates[i] : 0);
         now += step;
+        busy += step;
         for (size_t i = 0; i < n; i++) {
             Task *task = running[i];
             if (task->fixed > 0) {
@@ -461,6 +503,7 @@ EXPORT EchCuResult cuDevicePrimaryCtxRetain(EchCuContext *ret, EchCuDevice devic
 {
     ENTER();
     held++;
+    busy = 0;
     *ret = (EchCuContext)(void *)&pool;
     return device == 0 ? 0 : INVALID_VALUE;
 }
@@ -604,10 +647,12 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
         return INVALID_VALUE;
     if (!capturing)
         memmove(target, source, bytes);
+    /* Large copies reach their rate only slowly. */
+    double slow = real() ? 8 * sqrt((double)bytes) : 0;
     if (from_host)
-        return issue_work(stream, TO_DEVICE, 5000, (double)bytes, s ? 20 : 6);
+        return issue_work(stream, TO_DEVICE, 5000 + slow, (double)bytes * (s ? 1 : scatter(0.05)), s ? 20 : 6);
     if (to_host)
-        return issue_work(stream, FROM_DEVICE, 5000, (double)bytes, t ? 18 : 5);
+        return issue_work(stream, FROM_DEVICE, 5000 + slow, (double)bytes * (t ? 1 : scatter(0.05)), t ? 18 : 5);
     return issue_work(stream, PORT, 2000, 2 * (double)bytes, 950);
 }
 
@@ -808,6 +853,8 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
     if (!event || !stream)
         return INVALID_HANDLE;
     event->mark = new_mark();
+    if (real() && !capturing)
+        issue_work(stream, OPERATIONS, 450, 0, 1);
     return issue(stream, (Task){.kind = MARK, .mark = event->mark});
 }
 
@@ -882,13 +929,15 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
     if (strcmp(name, "echelon_stream") == 0) {
         uint64_t reads = word(parameters, 2), writes = word(parameters, 3);
         void *target = (void *)(uintptr_t)word(parameters, 1);
-        if (!block_at(first, reads * 16) || !block_at(target, writes * 16))
+        if ((reads > 0 && !block_at(first, reads * 16)) || (writes > 0 && !block_at(target, writes * 16)))
             return LAUNCH_FAILED;
-        memset(target, 1, writes * 16);
+        if (writes > 0)
+            memset(target, 1, writes * 16);
         double mixed = (double)(reads < writes ? reads : writes);
         /* As bytes at the full rate. */
         double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / .9 + 2 * mixed / .95);
-        return issue_work(stream, PORT, 2000, amount, 1000);
+        double ramp = real() ? 2500 * (1 - exp(-amount / 3e5)) : 0;
+        return issue_work(stream, PORT, 2000 + ramp, amount, 1000);
     }
     if (strcmp(name, "echelon_strided") == 0 || strcmp(name, "echelon_random") == 0) {
         uint64_t mask = word(parameters, 1), stride = strcmp(name, "echelon_strided") == 0 ? word(parameters, 2) : 4;
@@ -924,16 +973,17 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         return issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * (all / 32) * 16384, 100000);
     if (strcmp(name, "echelon_noise") == 0) {
         uint64_t words = word(parameters, 1);
-        if (!block_at(first, words * 4))
+        if (words > 0 && !block_at(first, words * 4))
             return LAUNCH_FAILED;
-        memset((void *)(uintptr_t)first, 0x3c, words * 4);
+        if (words > 0)
+            memset((void *)(uintptr_t)first, 0x3c, words * 4);
         return issue_work(stream, PORT, 2000, (double)words * 4, 900);
     }
     if (strcmp(name, "echelon_verify") == 0) {
         const uint32_t *data = first;
         uint64_t words = word(parameters, 1);
         uint32_t pattern = *(uint32_t *)parameters[2], *differing = (uint32_t *)(uintptr_t)word(parameters, 3);
-        if (!block_at(data, words * 4) || !block_at(differing, 4))
+        if (words > 0 && (!block_at(data, words * 4) || !block_at(differing, 4)))
             return LAUNCH_FAILED;
         for (uint64_t i = 0; i < words; i++)
             *differing += data[i] != pattern;
@@ -946,6 +996,10 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
                                   unsigned block_z, unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra)
 {
     ENTER_CONTEXT();
+    if (real() && function && !function->loaded) {
+        function->loaded = 1;
+        used += 3 << 20;
+    }
     if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes ||
         extra)
         return INVALID_VALUE;
@@ -1069,6 +1123,12 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
         !block_at(a, (size_t)batch * (size_t)stride_a * element) || !block_at(b, (size_t)batch * (size_t)stride_b * element) ||
         !block_at(c, (size_t)batch * (size_t)stride_c * result))
         return INVALID_VALUE;
+    if (real()) {
+        /* Tiles of 128 x 128 in waves of 32; a prologue as long as 200 steps of k. */
+        double tiles = (double)((m + 127) / 128) * ((n + 127) / 128) * batch, waves = ceil(tiles / 32);
+        double full = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000, uneven = m % 8 || n % 8 || k % 8 ? .45 : 1;
+        return issue_work(blas_stream, OPERATIONS, 2000, waves * 32 * 128 * 128 * 2.0 * (k + 200), full * uneven);
+    }
     double rate = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000;
     return issue_work(blas_stream, OPERATIONS, 2000, 2.0 * m * n * k * batch, m % 2 || n % 2 || k % 2 ? .7 * rate : rate);
 }

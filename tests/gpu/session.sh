@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# A whole session on a machine with an NVIDIA GPU: calibration, suite, captures of PyTorch and JAX, validation of every capture, a summary; ready to ship.
+# usage: tests/gpu/session.sh OUT [ECHELON]
+#   OUT      gets session.tar.gz (everything, renewed all the time, so that nothing is lost when this is killed), summary.md, table.md and the device file
+#   ECHELON  the program; without it the tree's release build, else a bundle (bundle/echelon-*.tar.xz in the tree) is unpacked
+# environment: BUDGET seconds for all of it (540); WORK folder to work in (/tmp/echelon-session); EARLIER a session.tar.gz of an earlier call on the same
+#   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree. Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
+set -u
+here=$(cd "$(dirname "$0")/../.." && pwd)
+[ $# -ge 1 ] || { sed -n 3,8p "$0"; exit 2; }
+mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
+budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python3}
+mkdir -p "$work/done" "$work/logs" && work=$(cd "$work" && pwd) || exit 1
+[ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" -C "$work" || echo "no earlier session in $EARLIER: starting anew"
+
+echelon=${2:-$here/build/release/echelon}
+if [ ! -x "$echelon" ]; then
+  for bundle in "$here"/bundle/echelon-*.tar.xz "$here"/build/bundle/echelon-*.tar.xz; do
+    [ -f "$bundle" ] || continue
+    mkdir -p "$work/../echelon-bundle" && tar -xJf "$bundle" -C "$work/../echelon-bundle" && echelon=$(ls -d "$work"/../echelon-bundle/echelon-*/bin/echelon | tail -n 1)
+    break
+  done
+fi
+[ -x "$echelon" ] || { echo "no echelon: expected a program, a release build or a bundle"; exit 1; }
+
+name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | grep -oE '[AHBL][0-9]+S?' | head -n 1 | tr '[:upper:]' '[:lower:]')
+name=${name:-gpu}-calibrated
+say() { printf '[%4d s] %s\n' "$SECONDS" "$*"; }
+left() { echo $((budget - SECONDS)); }
+
+# Everything so far, whole at every moment. Files above 6 MB stay behind: the answer may be limited.
+pack() {
+  # shellcheck disable=SC2046
+  (cd "$work" && tar -czf "$out/session.part" $(find . -type f -size -6000k | sort) && mv "$out/session.part" "$out/session.tar.gz") 2>/dev/null
+  for file in summary.md suite/table.md; do [ ! -f "$work/$file" ] || cp "$work/$file" "$out/"; done
+  for file in "$work"/suite/device.yaml; do [ ! -f "$file" ] || cp "$file" "$out/$name.yaml"; done
+}
+keep_packing() { while sleep 20; do pack; done; }
+
+# stage NAME LIMIT COMMAND...: runs it at most so long, its output in logs/NAME.txt; what is done is not done again. COMMAND may be a function.
+failed=0
+stage() {
+  local stage=$1 limit=$2 before=$SECONDS code last
+  shift 2
+  if [ -f "$work/done/$stage" ]; then
+    say "$stage: done by an earlier call"
+    return 0
+  fi
+  if [ "$(left)" -lt 10 ]; then
+    say "$stage: left, no time"
+    echo "| $stage | left for another call | |" >>"$work/left.md"
+    failed=1
+    return 1
+  fi
+  [ "$limit" -le $(($(left) - 5)) ] || limit=$(($(left) - 5))
+  say "$stage (at most $limit s)"
+  timeout -k 5 "$limit" bash -c '"$@"' stage "$@" >"$work/logs/$stage.txt" 2>&1
+  code=$?
+  last=$(grep -v '^ *$' "$work/logs/$stage.txt" | tail -n 1 | tr '|' '/' | cut -c 1-160)
+  if [ $code = 0 ]; then
+    touch "$work/done/$stage"
+    say "$stage: done in $((SECONDS - before)) s"
+    echo "| $stage | done | $((SECONDS - before)) s |" >>"$work/stages.md"
+  else
+    say "$stage: exit code $code after $((SECONDS - before)) s: $last"
+    echo "| $stage | exit code $code: $last | $((SECONDS - before)) s |" >>"$work/stages.md"
+    failed=1
+  fi
+  summary
+  return $code
+}
+
+environment() {
+  date -u
+  uname -a
+  "$echelon" --version
+  nvidia-smi || true
+  nvidia-smi -q -d CLOCK,POWER,PERFORMANCE 2>/dev/null | head -n 80
+  lscpu 2>/dev/null | grep -E 'Model name|^CPU\(s\)|NUMA'
+  free -g 2>/dev/null
+  "$python" -c 'import sys; print(sys.version, sys.prefix)'
+  "$python" -m pip list 2>/dev/null | grep -iE '^(torch|jax|jaxlib|triton|nvidia-cu|cuda)'
+  true
+}
+
+# Whether our engine can start at all. A driver without its own compiler cannot load PTX: where the toolkit's is at hand it makes machine code of it.
+check_engine() {
+  if ! "$echelon" list engines | grep -q '^  cuda  *replays for real'; then
+    "$echelon" list engines | sed -n 's/^  cuda  *//p'
+    return 1
+  fi
+  local arch
+  arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+  [ -n "$arch" ] && command -v ptxas >/dev/null && ptxas -arch="sm_$arch" "$here/sim/replay/cuda_kernels.ptx" -o "$work/kernels.cubin"
+  true
+}
+
+suite() {
+  local programs=() name file
+  # Offload with and without overlap, and what it is compared with, where the captures are at hand.
+  for name in gpt6_unrolled_save gpt6_unrolled_offload gpt6_base gpt6_offload mlp10_base mlp10_act mlp10_act_param adam4_base adam4_offload; do
+    for file in "$here"/../shared/traces/gpu_aot/"$name".h100.*.hlo.txt.gz "$here"/gpu_aot/"$name".h100.*.hlo.txt.gz; do
+      case ${SHIPPED:-}$file in 1* | *.before.hlo.txt.gz | *'*'*) ;; *) programs+=("$file") ;; esac
+    done
+  done
+  run_suite() { "$echelon" calibrate --suite "$work/suite" --name "$device_name" --budget "$1s" ${REPEAT:+--repeat "$REPEAT"} "${programs[@]+"${programs[@]}"}"; }
+  run_suite "$1" && return 0
+  [ ! -f "$work/suite/device.yaml" ] && [ -f "$work/kernels.cubin" ] || return 1
+  echo "once more, with machine code that ptxas made"
+  ECHELON_CUDA_KERNELS=$work/kernels.cubin run_suite "$1"
+}
+
+has_module() { timeout 60 "$python" -c "import $1" 2>/dev/null; }
+
+torch_captures() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  "$python" "$here/traces/capture/gpu/torch_step.py" --out "$work/captures/torch" --offload
+}
+
+jax_captures() {
+  has_module jax || { echo "no JAX here"; return 1; }
+  "$python" "$here/traces/capture/gpu/jax_step.py" --out "$work/captures/jax" || "$python" "$here/traces/capture/gpu/jax_step.py" --out "$work/captures/jax" --no-offload
+}
+
+cupti_torch() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  "$echelon" capture -o "$work/captures/torch/cupti" -- "$python" "$here/traces/capture/gpu/torch_step.py" --plain --offload && shrink torch
+}
+
+cupti_jax() {
+  has_module jax || { echo "no JAX here"; return 1; }
+  "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --plain && shrink jax
+}
+
+# Captures are text: a tenth is left of them. An empty one is none.
+shrink() {
+  local file some=1
+  for file in "$work/captures/$1"/cupti.*.capture; do
+    [ -f "$file" ] && grep -q '^kernel ' "$file" && gzip -9f "$file" && some=0
+  done
+  [ $some = 0 ] || echo "no kernel was captured"
+  return $some
+}
+
+validate() {
+  local file code=0 device=$work/suite/device.yaml
+  for file in $(find "$work/captures" -type f \( -name '*.capture*' -o -name '*.json.gz' -o -name '*.pickle.gz' -o -name '*.pb.gz' \) 2>/dev/null | sort); do
+    echo "### ${file#"$work"/captures/} ($(stat -c %s "$file") bytes)"
+    echo '```'
+    timeout 60 "$echelon" info "$file" || code=1
+    case $file in
+      *snapshot.pickle.gz) timeout 60 "$echelon" alloc "$file" --report --allocator pytorch: --allocator pytorch:expandable_segments:True || code=1 ;;
+      *memory.pb.gz) ;;
+      *) timeout 60 "$echelon" validate "$file" --device "$device" || code=1 ;;
+    esac
+    echo '```'
+  done
+  return $code
+}
+
+summary() {
+  {
+    echo "# Session of $(date -u +%Y-%m-%d): $(sed -n 2p "$work/suite/gpu.txt" 2>/dev/null)"
+    echo
+    echo "By \`tests/gpu/session.sh\` of $("$echelon" --version 2>/dev/null | head -n 1)."
+    echo
+    echo "| stage | outcome | time |"
+    echo "|---|---|---|"
+    cat "$work/stages.md" "$work/left.md" 2>/dev/null
+    echo
+    cat "$work/suite/table.md" 2>/dev/null
+    echo
+    echo "## Captures"
+    echo
+    cat "$work/logs/validate.txt" 2>/dev/null
+  } >"$work/summary.md"
+}
+
+device_name=$name
+export here work echelon python device_name
+export -f environment check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax shrink validate
+rm -f "$work/left.md"
+keep_packing &
+packer=$!
+trap 'kill $packer 2>/dev/null; pack' EXIT
+trap 'exit 143' TERM INT
+
+stage environment 60 environment
+if ! stage engine 60 check_engine; then
+  cat "$work/logs/engine.txt"
+  exit 77
+fi
+# The suite is what only a GPU tells; the captures need about two minutes after it.
+share=$(($(left) * 6 / 10))
+stage suite $((share + 30)) suite "$share"
+stage torch 100 torch_captures
+stage cupti-torch 100 cupti_torch
+stage jax 100 jax_captures
+stage cupti-jax 100 cupti_jax
+[ ! -d "$work/captures" ] || rm -f "$work/done/validate"
+stage validate 120 validate
+# What the suite had no time for, if there is some after all.
+[ -f "$work/done/suite" ] || [ "$(left)" -lt 40 ] || stage suite $(($(left) - 10)) suite $(($(left) - 15))
+summary
+say "all is in $out/session.tar.gz; the device file is $out/$name.yaml, the tables are in $out/summary.md"
+exit $failed

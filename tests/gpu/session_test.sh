@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# tests/gpu/session.sh over the fake driver, which scatters, ramps and rounds like a machine: what it leaves, what a second call does, what it says without a GPU.
+# usage: session_test.sh ECHELON FAKE_DRIVER
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+echelon=$1 fake=$2
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "$*"; cat "$folder"/*.log; exit 1; }
+export ECHELON_LIBCUDA=$fake ECHELON_LIBCUBLAS=$fake ECH_FAKE_CUDA_BYTES=268435456 ECH_FAKE_CUDA_REAL=1 PYTHON=/bin/false REPEAT=5 SHIPPED=1
+
+# Without PyTorch and JAX its captures fail, each with a word, and nothing else does.
+BUDGET=200 WORK=$folder/work bash "$here/session.sh" "$folder/out" "$echelon" >"$folder/first.log" 2>&1
+for file in session.tar.gz summary.md table.md gpu-calibrated.yaml; do [ -s "$folder/out/$file" ] || fail "no $file"; done
+grep -q 'torch: exit code 1 .*no PyTorch here' "$folder/first.log" || fail "the missing PyTorch is not told"
+"$echelon" list devices >/dev/null && "$echelon" run --trace "$here/../../traces/gpt_offload.h100" --device "$folder/out/gpu-calibrated.yaml" >/dev/null || fail "the device file is of no use"
+for row in copy-ladder streaming-1-buffer streaming-2-buffers streaming-3-buffers streaming-2-buffers-graph activation-offload-arena activation-offload-pool products; do
+  line=$(grep -F "| $row |" "$folder/out/table.md") || fail "no row $row"
+  case $line in *within*) ;; *) fail "nothing is within a goal: $line" ;; esac
+  case $line in *beyond*) fail "$line" ;; esac
+done
+# What the code of kernels takes is not the trace's memory.
+grep -F '| streaming-2-buffers |' "$folder/out/table.md" | grep -q '8 MiB | 8 MiB | +0.0 %' || fail "memory of streaming-2-buffers"
+
+# On a machine as bare as the first one was: what was done is not done again, what had failed is tried again.
+EARLIER=$folder/out/session.tar.gz BUDGET=100 WORK=$folder/again bash "$here/session.sh" "$folder/out2" "$echelon" >"$folder/second.log" 2>&1
+grep -q 'environment: done by an earlier call' "$folder/second.log" || fail "the environment was looked at again"
+cmp -s "$folder/out/gpu-calibrated.yaml" "$folder/out2/gpu-calibrated.yaml" || fail "calibrated twice"
+grep -q 'torch: exit code 1' "$folder/second.log" || fail "PyTorch was not tried again"
+
+# No GPU: said in a line, and no failure.
+ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 BUDGET=60 WORK=$folder/none bash "$here/session.sh" "$folder/out3" "$echelon" >"$folder/third.log" 2>&1
+[ $? = 77 ] || fail "without a GPU"
+grep -q 'no NVIDIA driver here' "$folder/third.log" || fail "the missing driver is not told"
