@@ -3,6 +3,7 @@
  * The core's queue runs in program order; a copy or a collective that the program starts waits for what the core did before it, and the
  * core waits for it where the program does. Loop bodies begin with a MARK on the core, so that nothing of an iteration starts before it. */
 #include "sim/program/price_kernels.h"
+#include "sim/program/price_stationary.h"
 #include "sim/program/private.h"
 
 #include "models/device/device.h"
@@ -50,6 +51,7 @@ typedef struct {
     uint64_t clock;                  /* core clock, Hz; 0 unknown */
     const EchKernelModel *model;     /* prices kernels; NULL: the compiler's estimates stand */
     const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
+    const EchTime *stationary;       /* of every kernel, on a chip whose weights stay in the array; else NULL */
     unsigned remarks;
     unsigned repeats; /* > 0 inside a computation that was lowered before */
     size_t repeated;  /* instructions lowered that way */
@@ -633,8 +635,11 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     }
     EchTime time;
     bool carried;
-    if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model,
-                                            op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time, &carried)) {
+    if (l->stationary) {
+        op.estimate = l->stationary[id];
+        op.estimate_origin = op.estimate == ECH_TIME_NONE ? ECH_ABSENT : ECH_INFERRED;
+    } else if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model,
+                                                   op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time, &carried)) {
         op.estimate = time;
         op.estimate_origin = carried ? ECH_KNOWN : ECH_INFERRED;
     }
@@ -1192,6 +1197,32 @@ static void set_properties(const Lowerer *l)
     set_figure(l->b, "peak", m.peak);
 }
 
+/* What the matrix unit of such a chip counts; whole cycles. */
+static void set_counters(EchTraceBuilder *b, const EchStationaryCounters *c, const EchDevice *device)
+{
+    const struct {
+        const char *name;
+        double value;
+    } counters[] = {
+        {"cycles", c->cycles},
+        {"array_active", c->active},
+        {"useful_macs", c->useful},
+        {"weight_stall", c->weight_stall},
+        {"weight_shift", c->weight_shift},
+        {"non_matrix", c->non_matrix},
+        {"dependency_stall", c->dependency},
+        {"input_stall", c->input},
+        {"macs", c->macs},
+        {"tiles", c->tiles},
+        {"weight_bytes", c->weight_bytes},
+        {"clock_hz", (double)ech_device_unit(device, ECH_UNIT_MATRIX)->clock_hz},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
+        g_autofree char *name = g_strconcat(ECH_STATIONARY_PROPERTY, counters[i].name, NULL), *value = g_strdup_printf("%.0f", counters[i].value);
+        ech_trace_builder_set_property(b, name, value);
+    }
+}
+
 EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error)
 {
     Lowerer l = {.p = program, .device = device, .diag = diag, .last_core = ECH_NONE};
@@ -1205,6 +1236,10 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         l.model = &model;
     if (l.model && device && ech_kernel_model_init(&own_model, device, ECH_KERNEL_COMPILER, NULL))
         l.own_model = &own_model;
+    g_autoptr(EchStationaryPrices) stationary =
+        l.options.price_on && program->platform == ECH_PLATFORM_TPU ? ech_program_price_stationary(program, l.options.price_on, diag) : NULL;
+    if (stationary)
+        l.stationary = stationary->times;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
     l.b = builder;
     l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -1228,7 +1263,9 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     make_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
-    if (l.model) {
+    if (stationary)
+        set_counters(builder, &stationary->counters, l.options.price_on);
+    if (l.model || stationary) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
         if (l.own_model && device->hash != l.options.price_on->hash)
             ech_trace_builder_set_property(builder, "estimates_scaled_from", device->name);

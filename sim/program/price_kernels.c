@@ -675,3 +675,59 @@ bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const
     }
     return true;
 }
+
+bool ech_program_is_kernel(const EchProgram *program, EchId instruction)
+{
+    return is_kernel(&program->instructions[instruction]);
+}
+
+/* The operand of @instruction behind one side of a product in its body. */
+static EchId side_of(const EchProgram *program, EchId instruction, EchId product, unsigned side)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    EchId operand = ech_program_operand(program, &program->instructions[product], side);
+    if (product == instruction)
+        return operand;
+    EchId parameter = parameter_behind(program, operand, program->instructions[product].computation, 0);
+    return parameter < at->n_operands ? ech_program_operand(program, at, parameter) : ECH_NONE;
+}
+
+GArray *ech_program_products(const EchProgram *program, EchId instruction)
+{
+    GArray *found = g_array_new(FALSE, FALSE, sizeof(EchProgramProduct));
+    g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
+    survey_instruction(&survey, instruction, 0);
+    for (guint i = 0; i < products->len; i++) {
+        EchId id = g_array_index(products, EchId, i);
+        EchProgramProduct product;
+        if (!read_product(program, id, &product.contraction))
+            continue;
+        product.lhs = side_of(program, instruction, id, 0);
+        product.rhs = side_of(program, instruction, id, 1);
+        g_array_append_val(found, product);
+    }
+    return found;
+}
+
+static uint64_t pool_positions(const EchProgram *program, EchId instruction, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    uint64_t most = 1;
+    if (at->opcode == ECH_HLO_REDUCE_WINDOW) {
+        Window window = read_window(at);
+        for (unsigned i = 0; i < window.n; i++)
+            most = ech_bytes_mul(most, window.size[i]);
+    }
+    for (uint32_t c = 0; at->opcode == ECH_HLO_FUSION && c < at->n_called && depth < MAX_DEPTH; c++) {
+        const EchComputation *body = &program->computations[ech_program_called(program, at, c)];
+        for (uint32_t i = 0; i < body->n; i++)
+            most = MAX(most, pool_positions(program, body->first + i, depth + 1));
+    }
+    return most;
+}
+
+uint64_t ech_program_pool_positions(const EchProgram *program, EchId instruction)
+{
+    return pool_positions(program, instruction, 0);
+}

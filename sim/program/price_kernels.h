@@ -16,3 +16,16 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
  * time. False where the model knows no such kernel; ret_carried: whether the estimate was used. */
 bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
                              EchTime *ret, bool *ret_carried);
+
+/** A matrix product or convolution of an instruction, with the arrays of the instruction behind its two sides (ECH_NONE where an operand is not one of its
+ * operands, but made inside). */
+typedef struct {
+    EchKernelContraction contraction;
+    EchId lhs, rhs;
+} EchProgramProduct;
+/** Whether an instruction is a kernel of the chip's core. */
+bool ech_program_is_kernel(const EchProgram *program, EchId instruction);
+/** All products of an instruction, fused ones included, in program order. Free with g_array_unref. */
+GArray *ech_program_products(const EchProgram *program, EchId instruction) G_GNUC_WARN_UNUSED_RESULT;
+/** Window positions of the widest pooling in an instruction; 1 where it has none. */
+uint64_t ech_program_pool_positions(const EchProgram *program, EchId instruction);

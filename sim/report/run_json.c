@@ -1,4 +1,5 @@
 /* A run as JSON: the names of the documentation, in a fixed order. */
+#include "sim/report/counters.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
 #include "sim/report/report.h"
@@ -306,6 +307,7 @@ JsonNode *ech_report_json(const EchReport *report)
     json_builder_end_object(b);
     add_waits(b, "waits", run->waits);
     add_longest(b, report);
+    ech_report_build_counters(b, report);
     ech_report_build_stalls(b, report);
     if (report->program)
         ech_report_memory_analysis(b, report->program);

@@ -1,6 +1,7 @@
 /* What the time inside kernels is spent on. */
 #include "sim/report/stalls.h"
 
+#include "models/kernel/stationary.h"
 #include "sim/program/price_kernels.h"
 #include "sim/report/text.h"
 
@@ -64,6 +65,9 @@ EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
     *ret_n = 0;
     if (!program)
         return stalls_of_trace(report, ret_n);
+    EchStationaryModel stationary;
+    if (ech_stationary_model_init(&stationary, report->device)) /* counters of its own */
+        return NULL;
     EchKernelModel model;
     if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(report->device->family, "tpu") != 0 ||
         !ech_kernel_model_init(&model, report->device, ECH_KERNEL_HARDWARE, NULL))

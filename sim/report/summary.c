@@ -1,5 +1,6 @@
 /* The terminal summary: whether it fits, how long, what bounds it, then the tables. */
 #include "models/memory/onchip.h"
+#include "sim/report/counters.h"
 #include "sim/report/padding.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
@@ -475,6 +476,7 @@ GString *ech_report_summary(const EchReport *report, unsigned columns)
     append_waits(out, report, columns);
     append_memories(out, report, columns);
     append_longest(out, report, columns);
+    ech_report_append_counters(out, report, columns);
     ech_report_append_stalls(out, report, columns);
     append_remarks(out, report, columns);
     return out;

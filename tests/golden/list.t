@@ -4,6 +4,7 @@ $ echelon list devices
   b200             NVIDIA B200 SXM, 180 GB HBM3e
   h100-sxm         NVIDIA H100 SXM5, 80 GB HBM3
   h200             NVIDIA H200 SXM, 141 GB HBM3e
+  tpu-v1           TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
   tpu-v2           TPU v2, one core (half a chip), 8 GiB HBM
   tpu-v3           TPU v3, one core (half a chip), 16 GiB HBM
   tpu-v4           TPU v4, one core (half a chip), 16 GiB HBM, 128 MiB CMEM
@@ -32,6 +33,11 @@ $ echelon list devices --json
     "name" : "h200",
     "summary" : "NVIDIA H200 SXM, 141 GB HBM3e",
     "family" : "gpu"
+  },
+  {
+    "name" : "tpu-v1",
+    "summary" : "TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory",
+    "family" : "tpu"
   },
   {
     "name" : "tpu-v2",

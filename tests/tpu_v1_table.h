@@ -1,0 +1,43 @@
+/** @file tpu_v1_table.h
+ * What is published of TPU v1's six workloads, and our runs of them. Source: Jouppi et al., ISCA 2017 (arXiv 1704.04760): table 3, per cent of the matrix
+ * unit's cycles; the mix that weighs them is table 1's 61 % MLP, 29 % LSTM, 5 % CNN, split inside a kind so that table 6's two weighted means come out. */
+#pragma once
+#include "sim/experiment/experiment.h"
+#include "sim/report/counters.h"
+
+typedef struct {
+    const char *name;
+    double active, useful, unused, stall, shift, non_matrix; /* per cent */
+    double tops, mix;
+} TpuV1Row;
+
+static const TpuV1Row tpu_v1_rows[] = {
+    {"mlp0", 12.7, 12.5, 0.3, 53.9, 15.9, 17.5, 12.3, 0.579}, {"mlp1", 10.6, 9.4, 1.2, 44.2, 13.4, 31.9, 9.7, 0.031},
+    {"lstm0", 8.2, 8.2, 0.0, 58.1, 15.8, 17.9, 3.7, 0.132},   {"lstm1", 10.5, 6.3, 4.2, 62.1, 17.1, 10.3, 2.8, 0.158},
+    {"cnn0", 78.2, 78.2, 0.0, 0.0, 0.0, 21.8, 86.0, 0.025},   {"cnn1", 46.2, 22.5, 23.7, 28.1, 7.0, 18.7, 14.1, 0.025},
+};
+
+/* One run with settings of the device; its makespan, or 0. */
+static inline EchTime tpu_v1_run(const char *name, const char *const *settings, EchStationaryCounters *ret_counters, double *ret_clock, char **ret_error)
+{
+    g_autofree char *trace = g_strdup_printf(ECH_SOURCE_DIR "/traces/%s.v1", name);
+    const EchExperimentOverrides overrides = {.trace = trace, .device = "tpu-v1", .engine = "native", .settings = settings};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    g_autoptr(EchResult) result = experiment ? ech_experiment_run(experiment, 0, &error) : NULL;
+    if (!result) {
+        *ret_error = g_strdup(error ? error->message : "no result");
+        return 0;
+    }
+    EchReport report = ech_result_report(result);
+    if (!ech_report_counters(&report, ret_counters, ret_clock)) {
+        *ret_error = g_strdup("no counters");
+        return 0;
+    }
+    return result->run->makespan;
+}
+
+/* Without the host, as figure 11 of the paper: its transfers take no time. */
+#define TPU_V1_NO_HOST                                                                                                                                         \
+    "device.links.host.to_device=x1000", "device.links.host.from_device=x1000", "device.links.host.both_ways=x1000", "device.links.host.setup=0",              \
+        "device.memories.host.read=x1000", "device.memories.host.write=x1000"

@@ -1,0 +1,320 @@
+/* A chip with stationary weights: the tile rules by hand, their counters, and TPU v1's six workloads against its hardware counters and its published what-ifs.
+ */
+#include "tests/tpu_v1_table.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define NEAR(got, expected, tolerance)                                                                                                                         \
+    ck_assert_msg(fabs((got) - (expected)) <= (tolerance), "%g, expected %g within %g", (double)(got), (double)(expected), (double)(tolerance))
+
+/* 1 GHz: a cycle is 1000 ps. A tile of 16 x 16 takes 100 cycles to load and 16 to shift. */
+static const EchStationaryModel small = {.clock_hz = 1e9, .rows = 16, .columns = 16, .load = 100, .fifo = 4, .accumulators = 64, .wait = 0};
+
+static EchStationaryCounters run(const EchStationaryModel *model, const EchStationaryStep *steps, size_t n, const EchStationaryProduct *products,
+                                 const uint32_t *deps, EchTime *ends)
+{
+    EchStationaryCounters c;
+    ech_stationary_run(model, steps, n, products, deps, ends, &c);
+    NEAR(c.active + c.weight_stall + c.weight_shift + c.non_matrix, c.cycles, 1e-6 * c.cycles);
+    ck_assert_double_le(c.dependency + c.input, c.non_matrix + 1e-6 * c.cycles);
+    ck_assert_double_le(c.useful, c.active + 1e-6 * c.cycles);
+    return c;
+}
+
+static EchStationaryProduct product(uint64_t m, uint64_t n, uint64_t k)
+{
+    return (EchStationaryProduct){.m = m, .n = n, .k = k, .taps = 1, .copies = 1, .lhs_bits = 8, .rhs_bits = 8};
+}
+
+static EchStationaryStep step_of(uint32_t first, uint32_t n)
+{
+    return (EchStationaryStep){.kind = ECH_STATIONARY_PRODUCT, .first_product = first, .n_products = n, .result_bits = 8};
+}
+
+/* One tile: load, shift, as many rows as the batch, and those rows through the activation unit. */
+START_TEST(one_tile)
+{
+    const EchStationaryProduct products[] = {product(10, 8, 16)};
+    const EchStationaryStep step = step_of(0, 1);
+    EchTime end;
+    EchStationaryCounters c = run(&small, &step, 1, products, NULL, &end);
+    ck_assert_int_eq(end, (100 + 16 + 10 + 10) * 1000);
+    NEAR(c.active, 10, 1e-9);
+    NEAR(c.useful, 5, 1e-9);
+    NEAR(c.weight_stall, 100, 1e-9);
+    NEAR(c.weight_shift, 16, 1e-9);
+    NEAR(c.non_matrix, 10, 1e-9);
+    NEAR(c.tiles, 1, 0);
+}
+END_TEST
+
+/* Bound by memory: a tile every 100 cycles. Bound by rows: 30 a tile and pass, shifts hidden under them. 16 bits on one side: twice the cycles, both: four
+ * times. */
+START_TEST(bounds)
+{
+    const EchStationaryProduct thin[] = {product(10, 16, 160)};
+    const EchStationaryStep step = step_of(0, 1);
+    EchTime end;
+    EchStationaryCounters c = run(&small, &step, 1, thin, NULL, &end);
+    ck_assert_int_eq(end, (10 * 100 + 16 + 10 + 10) * 1000);
+    NEAR(c.weight_shift, 160, 1e-9);
+    NEAR(c.active, 100, 1e-9);
+    EchStationaryModel quick = small;
+    quick.load = 1;
+    const unsigned bits[][3] = {{8, 8, 1}, {16, 8, 2}, {8, 16, 2}, {16, 16, 4}};
+    for (size_t i = 0; i < G_N_ELEMENTS(bits); i++) {
+        EchStationaryProduct wide[] = {product(30, 16, 160)};
+        wide[0].lhs_bits = bits[i][0];
+        wide[0].rhs_bits = bits[i][1];
+        c = run(&quick, &step, 1, wide, NULL, &end);
+        NEAR(c.active, 300 * bits[i][2], 1e-9);
+        NEAR(c.weight_bytes, 10 * 256 * (bits[i][1] / 8), 1e-9);
+        ck_assert_int_eq(end, (1 * (bits[i][1] / 8) + 16 + 300 * bits[i][2] + 30) * INT64_C(1000));
+    }
+}
+END_TEST
+
+/* The FIFO fills while an earlier step holds the unit up: four tiles of the next layer are there when it ends, with one place only one and the next. */
+START_TEST(fifo)
+{
+    const EchStationaryProduct products[] = {product(1, 16, 16), product(1, 16, 64)};
+    EchStationaryStep steps[] = {step_of(0, 1), {.kind = ECH_STATIONARY_VECTOR, .moved = 16000, .first_dep = 0, .n_deps = 1}, step_of(1, 1)};
+    steps[2].first_dep = 1;
+    steps[2].n_deps = 1;
+    const uint32_t deps[] = {0, 1};
+    EchTime ends[3];
+    EchStationaryCounters deep = run(&small, steps, 3, products, deps, ends);
+    EchTime quick = ends[2] - ends[1];
+    EchStationaryModel shallow = small;
+    shallow.fifo = 1;
+    EchStationaryCounters flat = run(&shallow, steps, 3, products, deps, ends);
+    NEAR(deep.weight_stall, 100, 1e-9); /* the very first */
+    ck_assert_int_eq(quick, (4 + 3 * 15 + 1) * 1000);
+    ck_assert_int_gt(ends[2] - ends[1], quick);
+    ck_assert_double_gt(flat.weight_stall, deep.weight_stall);
+    /* and the synchronisation delays the reader, not the weights */
+    EchStationaryModel slow = small;
+    slow.wait = 50;
+    EchStationaryCounters waiting = run(&slow, steps, 3, products, deps, ends);
+    NEAR(waiting.cycles, deep.cycles + 100, 1e-9);
+    NEAR(waiting.dependency, deep.dependency + 50 + 50, 1e-9);
+}
+END_TEST
+
+/* Half of the accumulators a pass, so that activation hides; weights are then read again for every pass. */
+START_TEST(passes)
+{
+    const EchStationaryProduct products[] = {product(64, 16, 160)};
+    const EchStationaryStep step = step_of(0, 1);
+    EchStationaryModel quick = small;
+    quick.load = 20;
+    EchTime end;
+    EchStationaryCounters c = run(&quick, &step, 1, products, NULL, &end);
+    NEAR(c.tiles, 20, 0);
+    ck_assert_int_eq(end, (20 + 16 + 640 + 32) * 1000);
+    /* With slow weights, one pass over all of them is better. */
+    c = run(&small, &step, 1, products, NULL, &end);
+    NEAR(c.tiles, 10, 0);
+}
+END_TEST
+
+/* 600 x 600 takes 9 steps and 18 us on 256 x 256, 4 steps and 32 us on 512 x 512 (section 7 of the paper). */
+START_TEST(six_hundred)
+{
+    const struct {
+        const char *rows, *columns;
+        double tiles, us;
+    } cases[] = {{NULL, NULL, 9, 18}, {"units.matrix.rows=512", "units.matrix.columns=512", 4, 32}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const char *const settings[] = {cases[i].rows, cases[i].columns, NULL};
+        g_autoptr(EchDevice) device = ech_device_load("tpu-v1", settings, NULL);
+        EchStationaryModel model;
+        ck_assert(device != NULL && ech_stationary_model_init(&model, device));
+        const EchStationaryProduct products[] = {product(1, 600, 600)};
+        const EchStationaryStep step = step_of(0, 1);
+        EchTime end;
+        EchStationaryCounters c = run(&model, &step, 1, products, NULL, &end);
+        NEAR(c.tiles, cases[i].tiles, 0);
+        NEAR((double)end * 1e-6, cases[i].us, 0.05 * cases[i].us);
+    }
+    g_autoptr(EchDevice) later = ech_device_load("tpu-v3", NULL, NULL);
+    EchStationaryModel none;
+    ck_assert(later != NULL && !ech_stationary_model_init(&none, later));
+}
+END_TEST
+
+/* Sizes beyond what is run tile by tile go on at the same rate; absurd ones end too. */
+START_TEST(large)
+{
+    const EchStationaryStep step = step_of(0, 1);
+    EchTime end;
+    const EchStationaryProduct many[] = {product(10, 16, 16 * 1000000)};
+    EchStationaryCounters c = run(&small, &step, 1, many, NULL, &end);
+    NEAR(c.tiles, 1e6, 1);
+    NEAR((double)end, 1e6 * 100 * 1000, 1e8 * 1e-3);
+    const EchStationaryProduct absurd[] = {{.m = UINT64_MAX, .n = UINT64_MAX, .k = UINT64_MAX, .taps = 7, .copies = 9, .lhs_bits = 64, .rhs_bits = 64}};
+    c = run(&small, &step, 1, absurd, NULL, &end);
+    ck_assert_int_eq(end, ECH_TIME_MAX);
+    ck_assert(isfinite(c.cycles));
+    const EchStationaryStep nothing = {.kind = ECH_STATIONARY_PRODUCT};
+    c = run(&small, &nothing, 1, NULL, NULL, &end);
+    ck_assert_int_eq(end, 0);
+}
+END_TEST
+
+/* Random programs: the counters add up; more bandwidth, a deeper FIFO or no wait never slow one down. */
+START_TEST(random_programs)
+{
+    g_autoptr(GRand) rand = g_rand_new_with_seed((guint32)_i);
+    EchStationaryStep steps[24];
+    EchStationaryProduct products[48];
+    uint32_t deps[48], n_products = 0, n_deps = 0;
+    for (uint32_t s = 0; s < G_N_ELEMENTS(steps); s++) {
+        int kind = g_rand_int_range(rand, 0, 5);
+        steps[s] = (EchStationaryStep){.kind = kind < 3 ? ECH_STATIONARY_PRODUCT : kind == 3 ? ECH_STATIONARY_VECTOR : ECH_STATIONARY_TRANSFER};
+        steps[s].first_product = n_products;
+        steps[s].first_dep = n_deps;
+        if (s > 0 && steps[s - 1].kind == ECH_STATIONARY_TRANSFER) {
+            steps[s].kind = ECH_STATIONARY_WAIT;
+            deps[n_deps++] = s - 1;
+        } else if (s > 0 && g_rand_boolean(rand)) {
+            deps[n_deps++] = (uint32_t)g_rand_int_range(rand, 0, (gint32)s);
+        }
+        steps[s].n_deps = n_deps - steps[s].first_dep;
+        steps[s].result_bits = g_rand_boolean(rand) ? 8 : 16;
+        steps[s].moved = (EchBytes)g_rand_int_range(rand, 0, 4000);
+        steps[s].transfer = g_rand_int_range(rand, 0, 1000000);
+        steps[s].to_device = g_rand_boolean(rand);
+        for (int i = g_rand_int_range(rand, 1, 3); steps[s].kind == ECH_STATIONARY_PRODUCT && i > 0; i--) {
+            products[n_products] =
+                product((uint64_t)g_rand_int_range(rand, 1, 200), (uint64_t)g_rand_int_range(rand, 1, 100), (uint64_t)g_rand_int_range(rand, 1, 100));
+            products[n_products].taps = (uint64_t)g_rand_int_range(rand, 1, 4);
+            products[n_products++].lhs_bits = g_rand_boolean(rand) ? 8 : 16;
+            steps[s].n_products++;
+        }
+    }
+    EchTime ends[G_N_ELEMENTS(steps)];
+    EchStationaryModel model = small;
+    model.wait = 30;
+    EchStationaryCounters base = run(&model, steps, G_N_ELEMENTS(steps), products, deps, ends);
+    EchStationaryModel deeper = model, prompt = model;
+    deeper.fifo = 9;
+    prompt.wait = 0;
+    ck_assert_double_le(run(&deeper, steps, G_N_ELEMENTS(steps), products, deps, ends).cycles, base.cycles + 1e-6);
+    ck_assert_double_le(run(&prompt, steps, G_N_ELEMENTS(steps), products, deps, ends).cycles, base.cycles + 1e-6);
+}
+END_TEST
+
+/* Table 3: every counter within five points; the replay takes as long as the counters say. */
+START_TEST(counters)
+{
+    const TpuV1Row *row = &tpu_v1_rows[_i];
+    EchStationaryCounters c;
+    double clock;
+    char *error = NULL;
+    EchTime makespan = tpu_v1_run(row->name, NULL, &c, &clock, &error);
+    ck_assert_msg(makespan > 0, "%s: %s", row->name, error);
+    NEAR(100 * c.active / c.cycles, row->active, 5);
+    NEAR(100 * c.useful / c.cycles, row->useful, 5);
+    NEAR(100 * (c.active - c.useful) / c.cycles, row->unused, 5);
+    NEAR(100 * c.weight_stall / c.cycles, row->stall, 5);
+    NEAR(100 * c.weight_shift / c.cycles, row->shift, 5);
+    NEAR(100 * c.non_matrix / c.cycles, row->non_matrix, 5);
+    NEAR((double)makespan, c.cycles / clock * 1e12, 1e12 / clock); /* reported in whole cycles */
+}
+END_TEST
+
+/* Figure 11 and section 7, hosts left out as there: means over the six. */
+static void what_if(const char *const *settings, double *ret_gain, double *ret_geometric, double *ret_weighted)
+{
+    static const char *const base[] = {TPU_V1_NO_HOST, NULL};
+    double log_sum = 0, weighted = 0, weights = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(tpu_v1_rows); i++) {
+        EchStationaryCounters c;
+        double clock;
+        char *error = NULL;
+        EchTime before = tpu_v1_run(tpu_v1_rows[i].name, base, &c, &clock, &error), after = tpu_v1_run(tpu_v1_rows[i].name, settings, &c, &clock, &error);
+        ck_assert_msg(before > 0 && after > 0, "%s: %s", tpu_v1_rows[i].name, error);
+        ret_gain[i] = (double)before / (double)after;
+        log_sum += log(ret_gain[i]);
+        weighted += tpu_v1_rows[i].mix * ret_gain[i];
+        weights += tpu_v1_rows[i].mix;
+    }
+    *ret_geometric = exp(log_sum / G_N_ELEMENTS(tpu_v1_rows));
+    *ret_weighted = weighted / weights;
+}
+
+START_TEST(four_times_the_memory)
+{
+    static const char *const settings[] = {TPU_V1_NO_HOST, "device.memories.hbm.read=x4", NULL};
+    double gain[6], geometric, weighted;
+    what_if(settings, gain, &geometric, &weighted);
+    NEAR(weighted, 3, 0.3); /* "3X on average" */
+    for (unsigned i = 0; i < 4; i++)
+        NEAR(gain[i], 3, 0.75);
+    NEAR(gain[4], 1, 0.05); /* "little benefit" for CNNs */
+    ck_assert_double_lt(gain[5], 1.5);
+}
+END_TEST
+
+START_TEST(gddr5)
+{
+    static const char *const settings[] = {TPU_V1_NO_HOST, "device.memories.hbm.read=x5.3", NULL};
+    double gain[6], geometric, weighted;
+    what_if(settings, gain, &geometric, &weighted);
+    NEAR(geometric, 2.6, 0.26);
+    NEAR(weighted, 3.9, 0.39);
+}
+END_TEST
+
+START_TEST(four_times_the_clock)
+{
+    static const char *const settings[] = {TPU_V1_NO_HOST, "device.units.matrix.clock=x4", NULL};
+    double gain[6], geometric, weighted;
+    what_if(settings, gain, &geometric, &weighted);
+    for (unsigned i = 0; i < 4; i++)
+        NEAR(gain[i], 1, 0.12); /* "almost no impact" */
+    NEAR((gain[4] + gain[5]) / 2, 2, 0.3);
+    ck_assert_double_lt(weighted, 1.2);
+}
+END_TEST
+
+START_TEST(twice_the_matrix)
+{
+    static const char *const settings[] = {TPU_V1_NO_HOST, "device.units.matrix.rows=512", "device.units.matrix.columns=512",
+                                           "device.memories.accumulator.capacity=x4", NULL};
+    double gain[6], geometric, weighted;
+    what_if(settings, gain, &geometric, &weighted);
+    ck_assert_double_lt(weighted, 1); /* "slightly degrades" */
+    ck_assert_double_gt(weighted, 0.75);
+    NEAR(gain[3], 18.0 / 32, 0.06); /* LSTM1's 600 x 600 */
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stationary");
+    TCase *model = tcase_create("model"), *chip = tcase_create("tpu-v1");
+    tcase_add_test(model, one_tile);
+    tcase_add_test(model, bounds);
+    tcase_add_test(model, fifo);
+    tcase_add_test(model, passes);
+    tcase_add_test(model, six_hundred);
+    tcase_add_test(model, large);
+    tcase_add_loop_test(model, random_programs, 0, 200);
+    tcase_set_timeout(chip, 60);
+    tcase_add_loop_test(chip, counters, 0, G_N_ELEMENTS(tpu_v1_rows));
+    tcase_add_test(chip, four_times_the_memory);
+    tcase_add_test(chip, gddr5);
+    tcase_add_test(chip, four_times_the_clock);
+    tcase_add_test(chip, twice_the_matrix);
+    suite_add_tcase(suite, model);
+    suite_add_tcase(suite, chip);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
