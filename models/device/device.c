@@ -106,6 +106,26 @@ const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory 
     return NULL;
 }
 
+static bool is_host(const EchMemory *memory)
+{
+    return memory->kind == ECH_MEM_HOST_PINNED || memory->kind == ECH_MEM_HOST_PAGEABLE;
+}
+
+const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward)
+{
+    const EchLink *link = ech_device_link_between(device, from, to, ret_forward);
+    if (link || !from || !to || from == to || is_host(from) == is_host(to))
+        return link;
+    size_t host = (size_t)((is_host(from) ? from : to) - device->memories);
+    for (size_t i = 0; i < device->n_links; i++) {
+        if (device->links[i].from == host && device->links[i].to != host) {
+            *ret_forward = is_host(from);
+            return &device->links[i];
+        }
+    }
+    return NULL;
+}
+
 const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind)
 {
     for (size_t i = 0; i < device->n_units; i++) {

@@ -112,6 +112,9 @@ const EchMemory *ech_device_space(const EchDevice *device, int32_t space);
 const EchLink *ech_device_link(const EchDevice *device, const char *name);
 /** The link that joins two memories (by index), or NULL; *ret_forward says whether from -> to is its to_device direction. */
 const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward);
+/** The link that a transfer between two memories takes: the one that joins them, else, between the host and any memory of the device, the host's, wherever on
+ * the device it ends. NULL where there is none. */
+const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward);
 const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind);
 /** Peak of a unit for a dtype; falls back to the nearest wider dtype the unit lists, then to its first; 0 where the unit is NULL or lists none. */
 uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype);

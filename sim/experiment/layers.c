@@ -3,6 +3,7 @@
 
 #include "models/kernel/kernel.h"
 #include "models/layout/advice.h"
+#include "sim/program/price_stationary.h"
 
 #include <string.h>
 
@@ -16,31 +17,38 @@ static bool shape_of(const EchTrace *trace, EchId buffer, unsigned generation, E
 }
 
 /* result[m, n] of filters [taps, k, n]; the input follows from them. */
-static bool price_layer(const EchTrace *trace, const EchOp *op, const EchKernelModel *model, unsigned generation, EchTime *ret)
+static bool read_layer(const EchTrace *trace, const EchOp *op, unsigned generation, EchLayout *ret_filters, EchLayout *ret_result, EchKernelContraction *ret)
 {
-    EchLayout operands[2], result;
     bool filters = false, output = false;
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         const EchUse *use = &ech_trace_uses(trace)[u];
         const EchBuffer *buffer = &ech_trace_buffers(trace)[use->buffer];
         if (use->access == ECH_WRITE)
-            output = shape_of(trace, use->buffer, generation, &result);
+            output = shape_of(trace, use->buffer, generation, ret_result);
         else if (buffer->role == ECH_ROLE_PARAMETER)
-            filters = shape_of(trace, use->buffer, generation, &operands[1]);
+            filters = shape_of(trace, use->buffer, generation, ret_filters);
     }
-    if (!filters || !output || operands[1].rank != result.rank)
+    if (!filters || !output || ret_filters->rank != ret_result->rank)
         return false;
-    bool convolution = result.rank == 4;
+    bool convolution = ret_result->rank == 4;
     EchKernelContraction c = {.batch = 1, .m = 1, .taps = 1, .passes = 1};
-    for (unsigned i = 0; i + 1 < result.rank; i++)
-        c.m = ech_bytes_mul(c.m, result.dims[i]);
-    c.n = result.dims[result.rank - 1u];
-    c.k = operands[1].dims[operands[1].rank - 2u];
+    for (unsigned i = 0; i + 1 < ret_result->rank; i++)
+        c.m = ech_bytes_mul(c.m, ret_result->dims[i]);
+    c.n = ret_result->dims[ret_result->rank - 1u];
+    c.k = ret_filters->dims[ret_filters->rank - 2u];
     if (convolution)
-        c.taps = ech_bytes_mul(operands[1].dims[0], operands[1].dims[1]);
+        c.taps = ech_bytes_mul(ret_filters->dims[0], ret_filters->dims[1]);
     c.convolution = convolution && c.taps > 1;
     c.input_pixels = c.m;
-    if (c.m == 0 || c.n == 0 || c.k == 0 || c.taps == 0)
+    *ret = c;
+    return c.m > 0 && c.n > 0 && c.k > 0 && c.taps > 0;
+}
+
+static bool price_layer(const EchTrace *trace, const EchOp *op, const EchKernelModel *model, unsigned generation, EchTime *ret)
+{
+    EchLayout operands[2], result;
+    EchKernelContraction c;
+    if (!read_layer(trace, op, generation, &operands[1], &result, &c))
         return false;
     /* The operand of one pass: as many rows as the result, as deep as the filters. */
     g_autofree char *text = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0}", result.dtype, c.m, c.k);
@@ -62,9 +70,57 @@ static bool price_layer(const EchTrace *trace, const EchOp *op, const EchKernelM
     return cost.time > 0;
 }
 
+/* Layers on a chip whose weights stay in its array: each reads what the one before made. */
+static EchTrace *price_stationary(EchTrace *trace, const EchDevice *device, const EchStationaryModel *model, EchDiag *diag, GError **error)
+{
+    g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchStationaryStep)), products = g_array_new(FALSE, FALSE, sizeof(EchStationaryProduct));
+    g_autoptr(GArray) deps = g_array_new(FALSE, FALSE, sizeof(uint32_t)), layers = g_array_new(FALSE, FALSE, sizeof(EchId));
+    size_t kernels = 0, n = ech_trace_n_ops(trace);
+    for (size_t i = 0; i < n; i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        EchLayout filters, result;
+        EchKernelContraction c;
+        kernels += op->kind == ECH_OP_KERNEL;
+        if (op->kind != ECH_OP_KERNEL || !read_layer(trace, op, 0, &filters, &result, &c))
+            continue;
+        EchId id = (EchId)i;
+        uint32_t before = layers->len;
+        EchStationaryProduct product = {.m = c.m, .n = c.n, .k = c.k, .taps = c.taps, .copies = 1};
+        product.lhs_bits = product.rhs_bits = MAX(ech_layout_element_bits(&filters), 1u);
+        EchStationaryStep step = {.kind = ECH_STATIONARY_PRODUCT, .first_product = before, .n_products = 1, .result_bits = product.lhs_bits};
+        step.first_dep = deps->len;
+        if (before-- > 0) {
+            g_array_append_val(deps, before);
+            step.n_deps = 1;
+        }
+        g_array_append_val(products, product);
+        g_array_append_val(steps, step);
+        g_array_append_val(layers, id);
+    }
+    if (layers->len == 0)
+        return ech_trace_ref(trace);
+    g_autofree EchTime *ends = g_new0(EchTime, layers->len);
+    EchStationaryCounters counters;
+    ech_stationary_run(model, (const EchStationaryStep *)(void *)steps->data, steps->len, (const EchStationaryProduct *)(void *)products->data,
+                       (const uint32_t *)(void *)deps->data, ends, &counters);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+    for (guint i = 0; i < layers->len; i++) {
+        EchOp *op = ech_trace_builder_peek_op(builder, g_array_index(layers, EchId, i));
+        op->estimate = ends[i] - (i > 0 ? ends[i - 1] : 0);
+        op->estimate_origin = ECH_INFERRED;
+    }
+    ech_stationary_set_counters(builder, &counters, device);
+    ech_trace_builder_set_property(builder, "estimates_for", device->name);
+    ech_diag_remark(diag, "%u of %zu layers run tile by tile on %s from their shapes, each after the one before", layers->len, kernels, device->name);
+    return ech_trace_builder_finish(builder, error);
+}
+
 EchTrace *ech_layers_price(EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
     EchKernelModel model;
+    EchStationaryModel stationary;
+    if (ech_stationary_model_init(&stationary, device))
+        return price_stationary(trace, device, &stationary, diag, error);
     if (g_strcmp0(device->family, "tpu") != 0 || !ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, NULL))
         return ech_trace_ref(trace);
     unsigned generation = MAX(ech_layout_generation(device->compiler), 2u);

@@ -1197,32 +1197,6 @@ static void set_properties(const Lowerer *l)
     set_figure(l->b, "peak", m.peak);
 }
 
-/* What the matrix unit of such a chip counts; whole cycles. */
-static void set_counters(EchTraceBuilder *b, const EchStationaryCounters *c, const EchDevice *device)
-{
-    const struct {
-        const char *name;
-        double value;
-    } counters[] = {
-        {"cycles", c->cycles},
-        {"array_active", c->active},
-        {"useful_macs", c->useful},
-        {"weight_stall", c->weight_stall},
-        {"weight_shift", c->weight_shift},
-        {"non_matrix", c->non_matrix},
-        {"dependency_stall", c->dependency},
-        {"input_stall", c->input},
-        {"macs", c->macs},
-        {"tiles", c->tiles},
-        {"weight_bytes", c->weight_bytes},
-        {"clock_hz", (double)ech_device_unit(device, ECH_UNIT_MATRIX)->clock_hz},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
-        g_autofree char *name = g_strconcat(ECH_STATIONARY_PROPERTY, counters[i].name, NULL), *value = g_strdup_printf("%.0f", counters[i].value);
-        ech_trace_builder_set_property(b, name, value);
-    }
-}
-
 EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error)
 {
     Lowerer l = {.p = program, .device = device, .diag = diag, .last_core = ECH_NONE};
@@ -1264,7 +1238,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     lower_computation(&l, program->entry);
     set_properties(&l);
     if (stationary)
-        set_counters(builder, &stationary->counters, l.options.price_on);
+        ech_stationary_set_counters(builder, &stationary->counters, l.options.price_on);
     if (l.model || stationary) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
         if (l.own_model && device->hash != l.options.price_on->hash)

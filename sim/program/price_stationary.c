@@ -14,6 +14,7 @@ typedef struct {
     GArray *deps;     /* uint32_t */
     EchId *maker;     /* maker[n_instructions]: step behind an instruction's result, or ECH_NONE */
     uint64_t outside; /* activations the program keeps in the weight memory */
+    uint64_t floating;
 } Steps;
 
 static int32_t space_of(const EchProgram *program, EchId instruction)
@@ -41,6 +42,12 @@ static void add_step(Steps *s, EchId id, EchStationaryStep step)
     g_array_append_val(s->steps, step);
 }
 
+static bool is_floating(const EchProgram *program, EchId instruction)
+{
+    const EchLayout *layout = instruction == ECH_NONE ? NULL : ech_program_layout(program, program->instructions[instruction].shape);
+    return layout != NULL && (layout->dtype[0] == 'f' || layout->dtype[0] == 'b');
+}
+
 /* Weights are what lies in the weight memory; where both sides do, or neither, the right one. */
 static void add_products(Steps *s, const GArray *found)
 {
@@ -48,6 +55,7 @@ static void add_products(Steps *s, const GArray *found)
         const EchProgramProduct *p = &g_array_index(found, EchProgramProduct, i);
         const EchKernelContraction *c = &p->contraction;
         EchStationaryProduct product = {.m = c->m, .n = c->n, .k = c->k, .taps = MAX(c->taps, 1u), .copies = MAX(c->batch, 1u)};
+        s->floating += is_floating(s->program, p->lhs) || is_floating(s->program, p->rhs);
         product.lhs_bits = bits_of(s->program, p->lhs);
         product.rhs_bits = bits_of(s->program, p->rhs);
         if (!c->convolution && space_of(s->program, p->lhs) == ECH_SPACE_HBM && space_of(s->program, p->rhs) != ECH_SPACE_HBM) {
@@ -95,7 +103,7 @@ static bool add_transfer(Steps *s, EchId id)
     const EchShape *to = &program->shapes[program->elements[shape->first_element]], *from = &program->shapes[program->elements[shape->first_element + 1]];
     const EchMemory *source = ech_device_space(s->device, from->space), *target = ech_device_space(s->device, to->space);
     bool forward;
-    const EchLink *link = source && target && source != target ? ech_device_link_between(s->device, source, target, &forward) : NULL;
+    const EchLink *link = source && target && source != target ? ech_device_transfer_link(s->device, source, target, &forward) : NULL;
     EchStationaryStep step = {.kind = ECH_STATIONARY_TRANSFER, .to_device = true};
     if (link) {
         const EchRate rates[] = {forward ? link->to_device : link->from_device, source->read, target->write};
@@ -168,6 +176,9 @@ EchStationaryPrices *ech_program_price_stationary(const EchProgram *program, con
                         "%" G_GUINT64_FORMAT " products stream activations that the program keeps in %s, which holds only weights on %s: priced as if they lay "
                         "in its on-chip memory",
                         s.outside, ech_device_memory_kind(device, ECH_MEM_HBM)->name, device->name);
+    if (s.floating > 0)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " products have floating-point operands, which %s cannot multiply: priced as integers of as many bits",
+                        s.floating, device->name);
     for (size_t i = 0; i < program->n_flat; i++) {
         if (program->instructions[program->flat[i]].opcode == ECH_HLO_WHILE) {
             ech_diag_remark(diag, "counters of the matrix unit count a loop's body once");
@@ -183,4 +194,29 @@ void ech_stationary_prices_free(EchStationaryPrices *prices)
         return;
     g_free(prices->times);
     g_free(prices);
+}
+
+void ech_stationary_set_counters(EchTraceBuilder *b, const EchStationaryCounters *c, const EchDevice *device)
+{
+    const struct {
+        const char *name;
+        double value;
+    } counters[] = {
+        {"cycles", c->cycles},
+        {"array_active", c->active},
+        {"useful_macs", c->useful},
+        {"weight_stall", c->weight_stall},
+        {"weight_shift", c->weight_shift},
+        {"non_matrix", c->non_matrix},
+        {"dependency_stall", c->dependency},
+        {"input_stall", c->input},
+        {"macs", c->macs},
+        {"tiles", c->tiles},
+        {"weight_bytes", c->weight_bytes},
+        {"clock_hz", (double)ech_device_unit(device, ECH_UNIT_MATRIX)->clock_hz},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
+        g_autofree char *name = g_strconcat(ECH_STATIONARY_PROPERTY, counters[i].name, NULL), *value = g_strdup_printf("%.0f", counters[i].value);
+        ech_trace_builder_set_property(b, name, value);
+    }
 }

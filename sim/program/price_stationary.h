@@ -19,3 +19,5 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchStationaryPrices, ech_stationary_prices_free)
 
 /** The names under which a trace carries counters, as its properties: "matrix_counters.cycles" and so on, whole cycles. */
 #define ECH_STATIONARY_PROPERTY "matrix_counters."
+/** Gives them to the trace being built. */
+void ech_stationary_set_counters(EchTraceBuilder *builder, const EchStationaryCounters *counters, const EchDevice *device);

@@ -483,7 +483,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
     double bytes = (double)op->bytes;
     bool forward = true;
-    const EchLink *link = from && to && from != to ? ech_device_link_between(map->device, from, to, &forward) : NULL;
+    const EchLink *link = from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : NULL;
     price->source = ECH_PRICE_PORT;
     if (from && from == to) {
         if (map->port[memory_index(map, from)] != NOWHERE)

@@ -1,5 +1,6 @@
 /* SCALE-Sim layers as kernels: priced by the kernel model on a TPU, padding included. */
 #include "sim/experiment/experiment.h"
+#include "sim/report/counters.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
@@ -59,6 +60,26 @@ START_TEST(padding_counts)
 }
 END_TEST
 
+/* On a chip whose weights stay in its array: 9 tiles of 64 KiB at 30 GiB/s, two of which come while the layer before is worked off. */
+START_TEST(stationary_weights)
+{
+    EchResult *layers = run_layers("Layer, M, N, K,\nfirst, 96, 600, 600,\nsecond, 96, 600, 600,\nlong, 4096, 256, 256,\n", "tpu-v1");
+    ck_assert_uint_eq(layers->run->provenance.kernels[ECH_PRICE_MODEL], 3);
+    EchTime tile = 65536 * INT64_C(1000000000000) / (INT64_C(30) << 30), first = time_of(layers, 0), second = time_of(layers, 1);
+    ck_assert_int_gt(first, 9 * tile);
+    ck_assert_int_lt(first, 9 * tile + tile);
+    ck_assert_int_gt(second, 8 * tile);
+    ck_assert_int_lt(second, 9 * tile + tile / 10);
+    ck_assert_int_gt(time_of(layers, 2), INT64_C(4096) * 1000000 / 700); /* a row a cycle */
+    EchReport report = ech_result_report(layers);
+    EchStationaryCounters counters;
+    double clock;
+    ck_assert(ech_report_counters(&report, &counters, &clock));
+    ck_assert_double_eq_tol(counters.cycles / clock * 1e12, (double)layers->run->makespan, 1e12 / clock);
+    ech_result_free(layers);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("layers");
@@ -66,6 +87,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, priced_by_the_model);
     tcase_add_test(tests, padding_counts);
+    tcase_add_test(tests, stationary_weights);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -145,6 +145,24 @@ START_TEST(six_hundred)
 }
 END_TEST
 
+/* The host's link is taken wherever on the device it ends: in v1's on-chip memory, in v5e's HBM. */
+START_TEST(host_link)
+{
+    static const char *const names[] = {"tpu-v1", "tpu-v5e"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autoptr(EchDevice) device = ech_device_load(names[i], NULL, NULL);
+        const EchMemory *host = ech_device_memory(device, "host"), *vector = ech_device_memory(device, "vector"), *hbm = ech_device_memory(device, "hbm");
+        bool forward = false;
+        const EchLink *link = ech_device_link(device, "host");
+        ck_assert(ech_device_transfer_link(device, host, vector, &forward) == link && forward);
+        ck_assert(ech_device_transfer_link(device, vector, host, &forward) == link && !forward);
+        ck_assert(ech_device_transfer_link(device, host, hbm, &forward) == link && forward);
+        ck_assert_ptr_null(ech_device_transfer_link(device, vector, hbm, &forward));
+        ck_assert_ptr_null(ech_device_transfer_link(device, host, host, &forward));
+    }
+}
+END_TEST
+
 /* Sizes beyond what is run tile by tile go on at the same rate; absurd ones end too. */
 START_TEST(large)
 {
@@ -229,26 +247,13 @@ END_TEST
 /* Figure 11 and section 7, hosts left out as there: means over the six. */
 static void what_if(const char *const *settings, double *ret_gain, double *ret_geometric, double *ret_weighted)
 {
-    static const char *const base[] = {TPU_V1_NO_HOST, NULL};
-    double log_sum = 0, weighted = 0, weights = 0;
-    for (size_t i = 0; i < G_N_ELEMENTS(tpu_v1_rows); i++) {
-        EchStationaryCounters c;
-        double clock;
-        char *error = NULL;
-        EchTime before = tpu_v1_run(tpu_v1_rows[i].name, base, &c, &clock, &error), after = tpu_v1_run(tpu_v1_rows[i].name, settings, &c, &clock, &error);
-        ck_assert_msg(before > 0 && after > 0, "%s: %s", tpu_v1_rows[i].name, error);
-        ret_gain[i] = (double)before / (double)after;
-        log_sum += log(ret_gain[i]);
-        weighted += tpu_v1_rows[i].mix * ret_gain[i];
-        weights += tpu_v1_rows[i].mix;
-    }
-    *ret_geometric = exp(log_sum / G_N_ELEMENTS(tpu_v1_rows));
-    *ret_weighted = weighted / weights;
+    char *error = NULL;
+    ck_assert_msg(tpu_v1_what_if(settings, ret_gain, ret_geometric, ret_weighted, &error), "%s", error);
 }
 
 START_TEST(four_times_the_memory)
 {
-    static const char *const settings[] = {TPU_V1_NO_HOST, "device.memories.hbm.read=x4", NULL};
+    static const char *const settings[] = {TPU_V1_NO_HOST, TPU_V1_MEMORY_X4, NULL};
     double gain[6], geometric, weighted;
     what_if(settings, gain, &geometric, &weighted);
     NEAR(weighted, 3, 0.3); /* "3X on average" */
@@ -261,7 +266,7 @@ END_TEST
 
 START_TEST(gddr5)
 {
-    static const char *const settings[] = {TPU_V1_NO_HOST, "device.memories.hbm.read=x5.3", NULL};
+    static const char *const settings[] = {TPU_V1_NO_HOST, TPU_V1_GDDR5, NULL};
     double gain[6], geometric, weighted;
     what_if(settings, gain, &geometric, &weighted);
     NEAR(geometric, 2.6, 0.26);
@@ -271,7 +276,7 @@ END_TEST
 
 START_TEST(four_times_the_clock)
 {
-    static const char *const settings[] = {TPU_V1_NO_HOST, "device.units.matrix.clock=x4", NULL};
+    static const char *const settings[] = {TPU_V1_NO_HOST, TPU_V1_CLOCK_X4, NULL};
     double gain[6], geometric, weighted;
     what_if(settings, gain, &geometric, &weighted);
     for (unsigned i = 0; i < 4; i++)
@@ -283,8 +288,7 @@ END_TEST
 
 START_TEST(twice_the_matrix)
 {
-    static const char *const settings[] = {TPU_V1_NO_HOST, "device.units.matrix.rows=512", "device.units.matrix.columns=512",
-                                           "device.memories.accumulator.capacity=x4", NULL};
+    static const char *const settings[] = {TPU_V1_NO_HOST, TPU_V1_MATRIX_X2, NULL};
     double gain[6], geometric, weighted;
     what_if(settings, gain, &geometric, &weighted);
     ck_assert_double_lt(weighted, 1); /* "slightly degrades" */
@@ -302,6 +306,7 @@ int main(void)
     tcase_add_test(model, fifo);
     tcase_add_test(model, passes);
     tcase_add_test(model, six_hundred);
+    tcase_add_test(model, host_link);
     tcase_add_test(model, large);
     tcase_add_loop_test(model, random_programs, 0, 200);
     tcase_set_timeout(chip, 60);
