@@ -2,6 +2,7 @@
 #include "sim/report/counters.h"
 
 #include "sim/program/price_stationary.h"
+#include "sim/report/text.h"
 
 static bool read_counter(const EchTrace *trace, const char *name, double *ret)
 {
@@ -67,7 +68,7 @@ static void rows_of(const EchStationaryCounters *c, Row rows[N_ROWS])
         rows[i] = all[i];
 }
 
-void ech_report_append_counters(GString *out, const EchReport *report)
+void ech_report_append_counters(GString *out, const EchReport *report, unsigned columns)
 {
     EchStationaryCounters c;
     double clock;
@@ -84,8 +85,9 @@ void ech_report_append_counters(GString *out, const EchReport *report)
         g_string_append_c(out, '\n');
     }
     g_autofree char *weights = ech_format_bytes((EchBytes)c.weight_bytes);
-    g_string_append_printf(out, "    %.1f TOP/s; %.0f tiles of weights, %s read, %.1f GB/s of weights over the whole run\n",
-                           2 * c.macs / c.cycles * clock / 1e12, c.tiles, weights, c.weight_bytes / c.cycles * clock / 1e9);
+    g_autofree char *note = g_strdup_printf("%.1f TOP/s; %.0f tiles of weights, %s read, %.1f GB/s of weights over the whole run",
+                                            2 * c.macs / c.cycles * clock / 1e12, c.tiles, weights, c.weight_bytes / c.cycles * clock / 1e9);
+    ech_text_wrap(out, "    ", note, columns);
 }
 
 void ech_report_build_counters(JsonBuilder *b, const EchReport *report)

@@ -6,7 +6,7 @@
 
 /** The counters of a run; false where its trace carries none. *ret_clock_hz: of the matrix unit. */
 bool ech_report_counters(const EchReport *report, EchStationaryCounters *ret, double *ret_clock_hz);
-/** The terminal's table of them; nothing where there is none. */
-void ech_report_append_counters(GString *out, const EchReport *report);
+/** The terminal's table of them, notes in lines of at most @columns; nothing where there is none. */
+void ech_report_append_counters(GString *out, const EchReport *report, unsigned columns);
 /** The member "matrix_counters" of an object that is being built; nothing where there is none. */
 void ech_report_build_counters(JsonBuilder *b, const EchReport *report);
