@@ -533,6 +533,53 @@ static void append_text(GString *text, const char *name, const EchWireField *fie
         g_string_append_c(text, '"');
 }
 
+/* Of an OpSharding only that it splits: its devices are nothing to one of them. */
+static void append_sharding(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1 && f.value == 3)
+            g_string_append(text, ", sharding={devices=}");
+    }
+}
+
+/* FrontendAttributes: a map of strings. */
+static void append_frontend(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g;
+    bool any = false;
+    while (ech_wire_next(&wire, &f)) {
+        EchWireField key = {0}, value = {0};
+        EchWire entry = ech_wire_sub(&wire, &f);
+        if (f.number != 1 || f.type != ECH_WIRE_BYTES)
+            continue;
+        while (ech_wire_next(&entry, &g)) {
+            if (g.number == 1 && g.type == ECH_WIRE_BYTES)
+                key = g;
+            else if (g.number == 2 && g.type == ECH_WIRE_BYTES)
+                value = g;
+        }
+        bool plain = key.size > 0;
+        for (size_t k = 0; k < key.size && plain; k++)
+            plain = g_ascii_isalnum(key.data[k]) || key.data[k] == '_' || key.data[k] == '.';
+        if (!plain)
+            continue;
+        g_string_append_printf(text, "%s%.*s=\"", any ? "," : ", frontend_attributes={", (int)MIN(key.size, 256), (const char *)key.data);
+        any = true;
+        for (size_t k = 0; k < value.size; k++) {
+            char c = (char)value.data[k];
+            if (c == '"' || c == '\\')
+                g_string_append_c(text, '\\');
+            g_string_append_c(text, c == '\n' || c == '\0' ? ' ' : c);
+        }
+        g_string_append_c(text, '"');
+    }
+    if (any)
+        g_string_append_c(text, '}');
+}
+
 static void append_attribute(GString *text, Reader *r, Span instruction, const EchWire *wire, const EchWireField *f, uint32_t *listed)
 {
     switch (f->number) {
@@ -548,6 +595,7 @@ static void append_attribute(GString *text, Reader *r, Span instruction, const E
     case 26: g_string_append_printf(text, ", channel_id=%" G_GUINT64_FORMAT, f->value); break;
     case 28: append_text(text, "custom_call_target", f, true); break;
     case 30: append_dot(text, wire, f); break;
+    case 40: append_sharding(text, wire, f); break;
     case 43:
         if (f->size > 0)
             append_text(text, "backend_config", f, f->data[0] != '{');
@@ -575,6 +623,11 @@ static void append_attribute(GString *text, Reader *r, Span instruction, const E
             g_string_append_printf(text, ", batch_group_count=%" G_GUINT64_FORMAT, f->value);
         break;
     case 63: append_text(text, "direction", f, false); break;
+    case 65:
+        if (f->value)
+            g_string_append(text, ", custom_call_has_side_effect=true");
+        break;
+    case 68: append_frontend(text, wire, f); break;
     case 74:
         if (!(*listed & 8))
             append_all(text, r, instruction, 74, "output_to_operand_aliasing", append_operand_alias);

@@ -148,10 +148,8 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
         ech_diag_remark(diag, "place: left the program as it is: a GPU's compiler manages no on-chip memory across kernels");
         return ech_program_ref(in);
     }
-    if (!in->scheduled) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no schedule; expected a compiled program (is_scheduled=true)", in->name);
-        return NULL;
-    }
+    if (!in->scheduled)
+        ech_diag_remark(diag, "place: the program's schedule is echelon's, and so are its kernels: what a compiler places depends on its own");
     /* What lies on chip now lies where the chip that the program was compiled for has its fast memory. */
     const EchPlaceChip *compiled = in->chip != NULL ? ech_place_chip(in->chip) : NULL;
     int32_t was = compiled != NULL ? (int32_t)compiled->fast_space : ECH_SPACE_VECTOR;

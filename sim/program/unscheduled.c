@@ -288,5 +288,11 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     find_no_ops(g);
     ech_graph_insert_copies(g);
     ech_graph_fuse(g);
+    uint64_t fused = ech_diag_count(diag, "instructions_fused"), calls = ech_diag_count(diag, "calls_inlined");
+    if (fused + calls > 0)
+        ech_diag_remark(diag,
+                        "the module is not optimised: echelon inlined %" G_GUINT64_FORMAT " calls and made %" G_GUINT64_FORMAT
+                        " fusions by a plain rule of its own; a compiler decides otherwise in places%s",
+                        calls, ech_diag_count(diag, "fusions_made"), tpu ? ", and keeps arrays on chip (--pass place does that here)" : "");
     return ech_graph_finish(g, tpu ? chip : NULL, error);
 }

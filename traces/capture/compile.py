@@ -15,6 +15,7 @@ nothing is allocated. `--set name=value` passes a keyword to build (numbers are 
 The folder then holds
   program.hlo.txt.gz                  the scheduled module
   program.buffer-assignment.txt.gz    every buffer, its memory and offset
+  program.before.hlo.txt.gz           with --before: the module as it was handed to the compiler, without schedule, fusions or copies
   program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command
 """
 import argparse
@@ -186,6 +187,7 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="keyword argument of build")
     parser.add_argument("--mesh", default="x=1", help="axes of the mesh of devices, as data=2,model=4 (default: one device)")
     parser.add_argument("--topology", help="slice to describe, as 4x4 (default: the smallest with enough devices)")
+    parser.add_argument("--before", action="store_true", help="keep the module before optimisation too")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option (xla_...)")
     args = parser.parse_args()
 
@@ -224,9 +226,12 @@ def main():
     assignment = newest(dump, ["*after_optimizations-buffer-assignment.txt", "*buffer-assignment.txt"])
     if not scheduled:
         sys.exit(f"the compiler left no program in {dump}: {failure or 'no message'}")
+    before = newest(dump, ["*before_optimizations.txt"]) if args.before else None
     os.makedirs(args.out, exist_ok=True)
     stem = os.path.join(args.out, args.name)
     keep(scheduled, stem + ".hlo.txt.gz")
+    if before:
+        keep(before, stem + ".before.hlo.txt.gz")
     if assignment:
         keep(assignment, stem + ".buffer-assignment.txt.gz")
     with open(stem + ".json", "w") as out:

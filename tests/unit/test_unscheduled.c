@@ -1,0 +1,476 @@
+/* Programs that no compiler has seen yet: what becomes of offload marks, calls, layouts and element-wise chains; and pairs of a module before and after the
+ * compiler, held against each other. */
+#include "models/device/device.h"
+#include "sim/import/import.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchImport *read_text(const char *text, const char *device)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    GError *error = NULL;
+    EchImportOptions options = {.device = device, .ignore_beside = true};
+    EchImport *import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    if (!import->program->assignment) {
+        EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
+        ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+        ech_program_set_assignment(import->program, made, "made by echelon");
+    }
+    return import;
+}
+
+static uint64_t count_opcode(const EchProgram *p, EchHlo opcode)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->n_instructions; i++)
+        n += p->instructions[i].opcode == opcode && p->instructions[i].schedule != ECH_NONE;
+    return n;
+}
+
+/* Bytes over the link and copies, each body once. */
+typedef struct {
+    EchBytes to_host, from_host;
+    unsigned copies;
+} Moved;
+
+static Moved moved(const EchProgram *program, EchDiag *diag)
+{
+    GError *error = NULL;
+    g_autoptr(EchTrace) trace = ech_program_lower(program, NULL, NULL, diag, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    Moved sum = {0};
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_COPY)
+            continue;
+        bool from = strcmp(ech_trace_memory(trace, op->memory_from), "host") == 0, to = strcmp(ech_trace_memory(trace, op->memory_to), "host") == 0;
+        sum.to_host += to && !from ? op->bytes : 0;
+        sum.from_host += from && !to ? op->bytes : 0;
+        sum.copies += from != to;
+    }
+    return sum;
+}
+
+/* Two loops: the first keeps a slice of every iteration in a stack on the host, the second takes them back. TO and BACK are the marks. */
+#define STACKED(TO, BACK)                                                                                                                                      \
+    "HloModule stacked, entry_computation_layout={(f32[64,128]{1,0})->f32[64,128]{1,0}}\n\n"                                                                   \
+    "%below (s: (s32[], f32[64,128], f32[4,64,128])) -> pred[] {\n"                                                                                            \
+    "  %s = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) parameter(0)\n"                                                                                    \
+    "  %i = s32[] get-tuple-element(%s), index=0\n"                                                                                                            \
+    "  %n = s32[] constant(4)\n"                                                                                                                               \
+    "  ROOT %l = pred[] compare(%i, %n), direction=LT\n"                                                                                                       \
+    "}\n\n"                                                                                                                                                    \
+    "%keep (s: (s32[], f32[64,128], f32[4,64,128])) -> (s32[], f32[64,128], f32[4,64,128]) {\n"                                                                \
+    "  %s = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) parameter(0)\n"                                                                                    \
+    "  %i = s32[] get-tuple-element(%s), index=0\n"                                                                                                            \
+    "  %one = s32[] constant(1)\n"                                                                                                                             \
+    "  %zero = s32[] constant(0)\n"                                                                                                                            \
+    "  %next = s32[] add(%i, %one)\n"                                                                                                                          \
+    "  %x = f32[64,128]{1,0} get-tuple-element(%s), index=1\n"                                                                                                 \
+    "  %y = f32[64,128]{1,0} custom-call(%x), custom_call_target=\"layer\"\n"                                                                                  \
+    "  %moved = f32[64,128]{1,0} custom-call(%x), " TO "\n"                                                                                                    \
+    "  %slice = f32[1,64,128]{2,1,0} reshape(%moved)\n"                                                                                                        \
+    "  %stack = f32[4,64,128]{2,1,0} get-tuple-element(%s), index=2\n"                                                                                         \
+    "  %kept = f32[4,64,128]{2,1,0} dynamic-update-slice(%stack, %slice, %i, %zero, %zero)\n"                                                                  \
+    "  ROOT %t = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) tuple(%next, %y, %kept)\n"                                                                    \
+    "}\n\n"                                                                                                                                                    \
+    "%take (s: (s32[], f32[64,128], f32[4,64,128])) -> (s32[], f32[64,128], f32[4,64,128]) {\n"                                                                \
+    "  %s = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) parameter(0)\n"                                                                                    \
+    "  %i = s32[] get-tuple-element(%s), index=0\n"                                                                                                            \
+    "  %one = s32[] constant(1)\n"                                                                                                                             \
+    "  %zero = s32[] constant(0)\n"                                                                                                                            \
+    "  %next = s32[] add(%i, %one)\n"                                                                                                                          \
+    "  %g = f32[64,128]{1,0} get-tuple-element(%s), index=1\n"                                                                                                 \
+    "  %stack = f32[4,64,128]{2,1,0} get-tuple-element(%s), index=2\n"                                                                                         \
+    "  %slice = f32[1,64,128]{2,1,0} dynamic-slice(%stack, %i, %zero, %zero), dynamic_slice_sizes={1,64,128}\n"                                                \
+    "  %flat = f32[64,128]{1,0} reshape(%slice)\n"                                                                                                             \
+    "  %back = f32[64,128]{1,0} custom-call(%flat), " BACK "\n"                                                                                                \
+    "  %h = f32[64,128]{1,0} custom-call(%g, %back), custom_call_target=\"gradient\"\n"                                                                        \
+    "  ROOT %t = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) tuple(%next, %h, %stack)\n"                                                                   \
+    "}\n\n"                                                                                                                                                    \
+    "ENTRY %main (p: f32[64,128]) -> f32[64,128] {\n"                                                                                                          \
+    "  %p = f32[64,128]{1,0} parameter(0)\n"                                                                                                                   \
+    "  %zero = s32[] constant(0)\n"                                                                                                                            \
+    "  %blank = f32[] constant(0)\n"                                                                                                                           \
+    "  %empty = f32[4,64,128]{2,1,0} broadcast(%blank), dimensions={}\n"                                                                                       \
+    "  %a = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) tuple(%zero, %p, %empty)\n"                                                                        \
+    "  %w = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) while(%a), condition=%below, body=%keep\n"                                                         \
+    "  %y = f32[64,128]{1,0} get-tuple-element(%w), index=1\n"                                                                                                 \
+    "  %stack = f32[4,64,128]{2,1,0} get-tuple-element(%w), index=2\n"                                                                                         \
+    "  %b = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) tuple(%zero, %y, %stack)\n"                                                                        \
+    "  %v = (s32[], f32[64,128]{1,0}, f32[4,64,128]{2,1,0}) while(%b), condition=%below, body=%take\n"                                                         \
+    "  ROOT %r = f32[64,128]{1,0} get-tuple-element(%v), index=1\n"                                                                                            \
+    "}\n"
+
+static const char stacked[] = STACKED("custom_call_target=\"MoveToHost\"", "custom_call_target=\"MoveToDevice\"");
+static const char annotated[] =
+    STACKED("custom_call_target=\"annotate_device_placement\", custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement=\"pinned_host\"}",
+            "custom_call_target=\"annotate_device_placement\", custom_call_has_side_effect=true, frontend_attributes={_xla_buffer_placement=\"device\"}");
+
+enum { SLICE = 64 * 128 * 4, STACK = 4 * SLICE };
+
+START_TEST(a_stack_on_the_host_goes_through_two_loops)
+{
+    static const char *const texts[] = {stacked, annotated};
+    static const char *const devices[] = {"h100-sxm", "tpu-v5e"};
+    for (size_t k = 0; k < 4; k++) {
+        g_autoptr(EchImport) import = read_text(texts[k / 2], devices[k % 2]);
+        EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
+        ck_assert_uint_eq(m.host_temp, STACK);
+        ck_assert_uint_eq(m.argument, SLICE);
+        ck_assert_uint_lt(m.temp, k % 2 ? 2 * STACK : STACK);
+        Moved sum = moved(import->program, import->diag);
+        ck_assert_uint_eq(sum.to_host, SLICE);
+        ck_assert_uint_eq(sum.from_host, SLICE);
+        ck_assert_uint_eq(sum.copies, 2);
+        ck_assert_uint_eq(ech_diag_count(import->diag, "host_buffers_made_of_broadcasts"), 1);
+        ck_assert_uint_eq(ech_diag_count(import->diag, "host_copies_scheduled_by_echelon"), 2);
+        ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_on_host_memory"), 0);
+        ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_ASYNC_START), 2);
+        /* Both loops still tell how often they run. */
+        for (size_t i = 0; i < import->program->n_instructions; i++) {
+            uint64_t trips = 0;
+            EchOrigin origin;
+            if (import->program->instructions[i].opcode == ECH_HLO_WHILE)
+                ck_assert(ech_program_trips(import->program, (EchId)i, &trips, &origin) && trips == 4);
+        }
+    }
+}
+END_TEST
+
+/* Without marks the stack is an ordinary temporary. */
+START_TEST(without_marks_nothing_moves)
+{
+    g_autoptr(EchImport) import = read_text(STACKED("custom_call_target=\"other\"", "custom_call_target=\"another\""), "h100-sxm");
+    EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
+    ck_assert_uint_eq(m.host_temp, 0);
+    ck_assert_uint_ge(m.temp, STACK);
+    ck_assert_uint_eq(moved(import->program, import->diag).copies, 0);
+}
+END_TEST
+
+#define ENTRY_OF(LAYOUT, BODY)                                                                                                                                 \
+    "HloModule m, entry_computation_layout={" LAYOUT "}\n\n"                                                                                                   \
+    "ENTRY %main (p: f32[64,128]) -> f32[64,128] {\n  %p = f32[64,128]{1,0} parameter(0)\n" BODY "}\n"
+#define ON_HOST "f32[64,128]{1,0:S(5)}"
+#define HERE "f32[64,128]{1,0}"
+#define MOVE(NAME, FROM, TO) " %" NAME " = f32[64,128]{1,0} custom-call(%" FROM "), custom_call_target=\"MoveTo" TO "\"\n"
+#define WORK(NAME, FROM) " %" NAME " = f32[64,128]{1,0} custom-call(%" FROM "), custom_call_target=\"layer\"\n"
+
+START_TEST(parameters_and_results_on_the_host)
+{
+    static const char text[] = ENTRY_OF("(" ON_HOST ")->" ON_HOST, MOVE("d", "p", "Device") WORK("y", "d") "  ROOT" MOVE("r", "y", "Host"));
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
+    ck_assert_uint_eq(m.host_argument, SLICE);
+    ck_assert_uint_eq(m.host_output, SLICE);
+    ck_assert_uint_eq(m.argument, 0);
+    ck_assert_uint_eq(m.host_temp, 0);
+    Moved sum = moved(import->program, import->diag);
+    ck_assert_uint_eq(sum.to_host, SLICE);
+    ck_assert_uint_eq(sum.from_host, SLICE);
+    ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_COPY_START), 2);
+}
+END_TEST
+
+/* XLA refuses to compute on what lies on the host; echelon says so and lets the device read over the link. */
+START_TEST(computing_on_host_memory_is_told)
+{
+    static const char text[] = ENTRY_OF("(" ON_HOST ")->" HERE, "  ROOT" WORK("y", "p"));
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_on_host_memory"), 1);
+    bool told = false;
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
+        told |= strstr(*remark, "y (custom-call)") != NULL;
+    ck_assert(told);
+    ck_assert_uint_eq(moved(import->program, import->diag).copies, 0);
+    ck_assert_uint_eq(ech_program_memory_analysis(import->program).host_argument, SLICE);
+}
+END_TEST
+
+/* The result's layout says host, no mark does: it is copied there. A mark of what is there already moves nothing. */
+START_TEST(a_result_is_brought_to_where_its_layout_says)
+{
+    static const char unmarked[] = ENTRY_OF("(" HERE ")->" ON_HOST, "  ROOT" WORK("y", "p"));
+    g_autoptr(EchImport) import = read_text(unmarked, "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_to_host_without_a_mark"), 1);
+    ck_assert_uint_eq(ech_program_memory_analysis(import->program).host_output, SLICE);
+    ck_assert_uint_eq(moved(import->program, import->diag).to_host, SLICE);
+    static const char twice[] = ENTRY_OF("(" HERE ")->" ON_HOST, WORK("y", "p") MOVE("h", "y", "Host") "  ROOT" MOVE("again", "h", "Host"));
+    g_autoptr(EchImport) marked = read_text(twice, "h100-sxm");
+    ck_assert_uint_eq(moved(marked->program, marked->diag).copies, 1);
+    static const char back[] = ENTRY_OF("(" HERE ")->" HERE, WORK("y", "p") "  ROOT" MOVE("d", "y", "Device"));
+    g_autoptr(EchImport) none = read_text(back, "h100-sxm");
+    ck_assert_uint_eq(moved(none->program, none->diag).copies, 0);
+}
+END_TEST
+
+/* Through tuples, barriers, branches, and slices of a parameter on the host. */
+START_TEST(host_places_pass_through_what_only_passes_on)
+{
+    static const char text[] =
+        "HloModule m, entry_computation_layout={(pred[], f32[4,64,128]{2,1,0:S(5)})->f32[64,128]{1,0}}\n\n"
+        "%yes (a: f32[4,64,128]) -> f32[64,128] {\n"
+        "  %a = f32[4,64,128]{2,1,0} parameter(0)\n"
+        "  %s = f32[1,64,128]{2,1,0} slice(%a), slice={[1:2], [0:64], [0:128]}\n"
+        "  %f = f32[64,128]{1,0} reshape(%s)\n"
+        "  ROOT" MOVE("d", "f", "Device") "}\n\n"
+                                          "%no (b: f32[4,64,128]) -> f32[64,128] {\n"
+                                          "  %b = f32[4,64,128]{2,1,0} parameter(0)\n"
+                                          "  %t = (f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) tuple(%b, %b)\n"
+                                          "  %o = (f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) opt-barrier(%t)\n"
+                                          "  %g = f32[4,64,128]{2,1,0} get-tuple-element(%o), index=1\n"
+                                          "  %whole = f32[4,64,128]{2,1,0} custom-call(%g), custom_call_target=\"MoveToDevice\"\n"
+                                          "  ROOT %r = f32[64,128]{1,0} custom-call(%whole), custom_call_target=\"fold\"\n"
+                                          "}\n\n"
+                                          "ENTRY %main (c: pred[], p: f32[4,64,128]) -> f32[64,128] {\n"
+                                          "  %c = pred[] parameter(0)\n"
+                                          "  %p = f32[4,64,128]{2,1,0} parameter(1)\n"
+                                          "  ROOT %r = f32[64,128]{1,0} conditional(%c, %p, %p), true_computation=%yes, false_computation=%no\n"
+                                          "}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_on_host_memory"), 0);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "slices_from_host"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_from_host"), 1);
+    ck_assert_uint_eq(ech_program_memory_analysis(import->program).host_argument, STACK);
+}
+END_TEST
+
+/* Calls */
+
+START_TEST(calls_with_several_callers_are_made_anew_for_each)
+{
+    static const char text[] = "HloModule m\n\n"
+                               "%inner (a: f32[1024]) -> f32[1024] {\n  %a = f32[1024]{0} parameter(0)\n"
+                               "  ROOT %k = f32[1024]{0} custom-call(%a), custom_call_target=\"k\"\n}\n\n"
+                               "%outer (b: f32[1024]) -> (f32[1024], f32[1024]) {\n  %b = f32[1024]{0} parameter(0)\n"
+                               "  %x = f32[1024]{0} call(%b), to_apply=%inner\n  %y = f32[1024]{0} call(%x), to_apply=%inner\n"
+                               "  ROOT %t = (f32[1024]{0}, f32[1024]{0}) tuple(%x, %y)\n}\n\n"
+                               "ENTRY %main (p: f32[1024]) -> f32[1024] {\n  %p = f32[1024]{0} parameter(0)\n"
+                               "  %a = (f32[1024]{0}, f32[1024]{0}) call(%p), to_apply=%outer\n  %g = f32[1024]{0} get-tuple-element(%a), index=1\n"
+                               "  %c = (f32[1024]{0}, f32[1024]{0}) call(%g), to_apply=%outer\n  ROOT %r = f32[1024]{0} get-tuple-element(%c), index=1\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "calls_inlined"), 6);
+    ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_CUSTOM_CALL), 4);
+    ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_CALL), 0);
+    g_autoptr(EchTrace) trace = ech_program_lower(import->program, NULL, NULL, import->diag, NULL);
+    unsigned kernels = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        kernels += ech_trace_ops(trace)[i].kind == ECH_OP_KERNEL && ech_trace_ops(trace)[i].n_uses == 2;
+    ck_assert_uint_eq(kernels, 4);
+}
+END_TEST
+
+/* Every level calls the one below twice. */
+static char *tower(unsigned levels)
+{
+    GString *text = g_string_new("HloModule tower\n\n%f0 (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
+                                 "  ROOT %k = f32[8]{0} custom-call(%a), custom_call_target=\"k\"\n}\n\n");
+    for (unsigned k = 1; k <= levels; k++)
+        g_string_append_printf(text,
+                               "%s%%f%u (a: f32[8]) -> f32[8] {\n  %%a = f32[8]{0} parameter(0)\n  %%x = f32[8]{0} call(%%a), to_apply=%%f%u\n"
+                               "  ROOT %%y = f32[8]{0} call(%%x), to_apply=%%f%u\n}\n\n",
+                               k == levels ? "ENTRY " : "", k, k - 1, k - 1);
+    return g_string_free(text, FALSE);
+}
+
+static char *refusal(const char *text)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", NULL, &error);
+    ck_assert(import == NULL && error != NULL);
+    return g_strdup(error->message);
+}
+
+START_TEST(calls_are_inlined_within_bounds)
+{
+    g_autofree char *fine = tower(10), *high = tower(40);
+    g_autoptr(EchImport) import = read_text(fine, "h100-sxm");
+    ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_CUSTOM_CALL), 1024);
+    g_autofree char *message = refusal(high);
+    ck_assert_msg(strstr(message, "with its calls inlined") != NULL, "%s", message);
+    g_autofree char *round =
+        refusal("HloModule m\n\n%f (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} call(%a), to_apply=%g\n}\n\n"
+                "%g (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} call(%a), to_apply=%f\n}\n\n"
+                "ENTRY %main (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %r = f32[8]{0} call(%p), to_apply=%f\n}\n");
+    ck_assert_msg(strstr(round, "calls itself") != NULL, "%s", round);
+}
+END_TEST
+
+/* Fusion, copies, layouts */
+
+START_TEST(chains_take_no_memory_between_their_ends)
+{
+    static const char text[] = "HloModule m\n\nENTRY %main (p: f32[1024,1024]) -> f32[1024,1024] {\n  %p = f32[1024,1024]{1,0} parameter(0)\n"
+                               "  %c = f32[] constant(2)\n  %b = f32[1024,1024]{1,0} broadcast(%c), dimensions={}\n"
+                               "  %x = f32[1024,1024]{1,0} multiply(%p, %b)\n  %y = f32[1024,1024]{1,0} tanh(%x)\n"
+                               "  %z = f32[1024,1024]{1,0} add(%y, %x)\n  ROOT %r = f32[1024,1024]{1,0} subtract(%z, %b)\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
+    ck_assert_uint_eq(m.temp, 0);
+    ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_FUSION), 1);
+    EchId fusion = import->program->computations[import->program->entry].root;
+    EchHloWork work = ech_program_work(import->program, fusion);
+    ck_assert_uint_eq(work.vector, 3 * 1024 * 1024);
+    ck_assert_uint_eq(work.transcendental, 1024 * 1024);
+    ck_assert_uint_eq(ech_program_operand_bytes(import->program, fusion, 0), 1024 * 1024 * 4);
+}
+END_TEST
+
+/* An update in place of a parameter that must stay as it is works on a copy; of a donated one it does not. */
+START_TEST(what_is_updated_in_place_is_alone_there)
+{
+#define UPDATE(ALIAS)                                                                                                                                          \
+    "HloModule m" ALIAS "\n\nENTRY %main (p: f32[64,128], u: f32[1,128]) -> f32[64,128] {\n  %p = f32[64,128]{1,0} parameter(0)\n"                             \
+    "  %u = f32[1,128]{1,0} parameter(1)\n  %zero = s32[] constant(0)\n"                                                                                       \
+    "  ROOT %r = f32[64,128]{1,0} dynamic-update-slice(%p, %u, %zero, %zero)\n}\n"
+    g_autoptr(EchImport) kept = read_text(UPDATE(""), "h100-sxm");
+    g_autoptr(EchImport) given = read_text(UPDATE(", input_output_alias={ {}: (0, {}, may-alias) }"), "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(kept->diag, "copies_for_updates_in_place"), 1);
+    ck_assert_uint_eq(ech_diag_count(given->diag, "copies_for_updates_in_place"), 0);
+    EchMemoryAnalysis m = ech_program_memory_analysis(kept->program), n = ech_program_memory_analysis(given->program);
+    ck_assert_uint_eq(m.argument + m.output - m.alias, 2 * SLICE + 512);
+    ck_assert_uint_eq(n.argument + n.output - n.alias, SLICE + 512);
+}
+END_TEST
+
+START_TEST(arrays_are_tiled_as_the_entry_layout_says)
+{
+    static const char text[] = "HloModule m, entry_computation_layout={(bf16[8,2048,64]{1,2,0:T(8,128)(2,1)})->bf16[8,2048,64]{1,2,0:T(8,128)(2,1)}}\n\n"
+                               "ENTRY %main (p: bf16[8,2048,64]) -> bf16[8,2048,64] {\n  %p = bf16[8,2048,64]{2,1,0} parameter(0)\n"
+                               "  ROOT %r = bf16[8,2048,64]{2,1,0} custom-call(%p), custom_call_target=\"k\"\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    ck_assert_int_eq(import->program->platform, ECH_PLATFORM_TPU);
+    EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
+    /* With 64 as the minor dimension it would be twice that. */
+    ck_assert_uint_eq(m.argument, 8 * 2048 * 64 * 2);
+    ck_assert_uint_eq(m.output, 8 * 2048 * 64 * 2);
+}
+END_TEST
+
+/* Pairs: the module handed to the compiler, and what it made of it */
+
+static EchImport *read_file(const char *path, const char *device)
+{
+    EchImportOptions options = {.device = device, .ignore_beside = true};
+    GError *error = NULL;
+    EchImport *import = ech_import_file(path, NULL, &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
+    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ech_program_set_assignment(import->program, made, "made by echelon");
+    return import;
+}
+
+/* Temporaries on the device, on chip or not. */
+static EchBytes on_device(const EchProgram *p)
+{
+    EchBytes sum = 0;
+    for (size_t h = 0; h < p->assignment->n_heaps; h++) {
+        int32_t space = p->assignment->heaps[h].space;
+        sum += space == ECH_SPACE_HBM || space == ECH_SPACE_VECTOR || space == ECH_SPACE_COMMON ? p->assignment->heaps[h].peak_live_bytes : 0;
+    }
+    return sum;
+}
+
+/* What the program text settles is exact; how much the temporaries take is a guess within @low to @high of the compiler's. */
+static void compare_pair(const char *before, const char *after, const char *device, double low, double high)
+{
+    g_autoptr(EchImport) ours = read_file(before, device), compiled = read_file(after, device);
+    EchMemoryAnalysis a = ech_program_memory_analysis(ours->program), b = ech_program_memory_analysis(compiled->program);
+    const struct {
+        const char *name;
+        EchBytes ours, compiled;
+    } exact[] = {{"argument", a.argument, b.argument},
+                 {"output", a.output, b.output},
+                 {"alias", a.alias, b.alias},
+                 {"host argument", a.host_argument, b.host_argument},
+                 {"host output", a.host_output, b.host_output},
+                 {"host temp", a.host_temp, b.host_temp}};
+    for (size_t k = 0; k < G_N_ELEMENTS(exact); k++)
+        ck_assert_msg(exact[k].ours == exact[k].compiled, "%s: %s is %" G_GUINT64_FORMAT ", compiled %" G_GUINT64_FORMAT, before, exact[k].name, exact[k].ours,
+                      exact[k].compiled);
+    Moved x = moved(ours->program, ours->diag), y = moved(compiled->program, compiled->diag);
+    ck_assert_msg(x.to_host == y.to_host && x.from_host == y.from_host && x.copies == y.copies,
+                  "%s: %u copies, %" G_GUINT64_FORMAT " bytes to the host, %" G_GUINT64_FORMAT " from it; compiled %u, %" G_GUINT64_FORMAT
+                  ", %" G_GUINT64_FORMAT,
+                  before, x.copies, x.to_host, x.from_host, y.copies, y.to_host, y.from_host);
+    double ratio = (double)on_device(ours->program) / (double)MAX(on_device(compiled->program), 1);
+    g_print("%-72s temporaries %7.2f MiB, compiled %7.2f MiB: %.2f\n", before + strlen(before) - MIN(strlen(before), 72),
+            (double)on_device(ours->program) / (1 << 20), (double)on_device(compiled->program) / (1 << 20), ratio);
+    ck_assert_msg(ratio >= low && ratio <= high, "%s: temporaries are %.2f times the compiler's", before, ratio);
+}
+
+START_TEST(pairs_of_our_own)
+{
+    static const struct {
+        const char *name, *device;
+        double low, high;
+    } pairs[] = {{"gpt_offload.v5e", "tpu-v5e", .5, 1.5},
+                 {"gpt_everything.v6e", "tpu-v6e", .5, 1.5},
+                 {"adam_moments.v5e", "tpu-v5e", .5, 1.5},
+                 {"mlp_parameters.v6e", "tpu-v6e", .5, 1.5},
+                 /* The compiler keeps the weights on chip as bf16 over both loops. */
+                 {"mlp_activations.v5e", "tpu-v5e", .05, 1.5}};
+    for (size_t k = 0; k < G_N_ELEMENTS(pairs); k++) {
+        g_autofree char *before = g_strdup_printf("%s/traces/%s/program.before.hlo.txt.gz", ECH_SOURCE_DIR, pairs[k].name);
+        g_autofree char *after = g_strdup_printf("%s/traces/%s/program.hlo.txt.gz", ECH_SOURCE_DIR, pairs[k].name);
+        compare_pair(before, after, pairs[k].device, pairs[k].low, pairs[k].high);
+    }
+}
+END_TEST
+
+START_TEST(captured_pairs)
+{
+    static const struct {
+        const char *name;
+        double low, high;
+    } pairs[] = {{"adam4_base.a100.on", .6, 1.7},        {"adam4_base.h100.on", .6, 1.7},      {"adam4_offload.a100.off", .6, 1.7},
+                 {"adam4_offload.h100.on", .6, 1.7},     {"gpt6_base.h100.on", .6, 1.7},       {"gpt6_offload.h100.on", .6, 1.7},
+                 {"gpt6_remat.h100.on", .6, 1.7},        {"gpt6_save.h100.on", .6, 1.7},       {"mlp10_base.h100.on", .4, 1.7},
+                 {"mlp10_act.a100.on", .4, 1.7},         {"mlp10_act_param.h100.on", .4, 1.7}, {"mlp10_act_param_devgrad.h100.on", .4, 1.7},
+                 {"gpt6_unrolled_save.h100.on", .6, 2.5}};
+    g_autofree char *root = g_build_filename(ECH_SHARED, "traces", "gpu_aot", NULL);
+    if (!g_file_test(root, G_FILE_TEST_IS_DIR)) {
+        g_print("skipped: %s is not there\n", root);
+        return;
+    }
+    for (size_t k = 0; k < G_N_ELEMENTS(pairs); k++) {
+        g_autofree char *before = g_strdup_printf("%s/%s.before.hlo.txt.gz", root, pairs[k].name);
+        g_autofree char *after = g_strdup_printf("%s/%s.hlo.txt.gz", root, pairs[k].name);
+        compare_pair(before, after, strstr(pairs[k].name, "a100") ? "a100-80" : "h100-sxm", pairs[k].low, pairs[k].high);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("unscheduled");
+    TCase *small = tcase_create("small"), *captured = tcase_create("captured");
+    tcase_add_test(small, a_stack_on_the_host_goes_through_two_loops);
+    tcase_add_test(small, without_marks_nothing_moves);
+    tcase_add_test(small, parameters_and_results_on_the_host);
+    tcase_add_test(small, computing_on_host_memory_is_told);
+    tcase_add_test(small, a_result_is_brought_to_where_its_layout_says);
+    tcase_add_test(small, host_places_pass_through_what_only_passes_on);
+    tcase_add_test(small, calls_with_several_callers_are_made_anew_for_each);
+    tcase_add_test(small, calls_are_inlined_within_bounds);
+    tcase_add_test(small, chains_take_no_memory_between_their_ends);
+    tcase_add_test(small, what_is_updated_in_place_is_alone_there);
+    tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
+    tcase_set_timeout(small, 60);
+    tcase_set_timeout(captured, 120);
+    tcase_add_test(captured, pairs_of_our_own);
+    tcase_add_test(captured, captured_pairs);
+    suite_add_tcase(suite, small);
+    suite_add_tcase(suite, captured);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
