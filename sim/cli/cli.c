@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 static const EchVerb verb_table[] = {
-#define ECH_VERB(name, usage, summary) {#name, usage, summary, ech_verb_##name},
+#define ECH_VERB(name, usage, summary, examples) {#name, usage, summary, examples, ech_verb_##name},
 #include "sim/cli/verbs.def"
 #undef ECH_VERB
-    {NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 const EchVerb *ech_verbs(size_t *ret_n)
@@ -63,6 +63,12 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
         verb++;
     g_autoptr(GOptionContext) context = g_option_context_new(verb->name ? verb->usage : "");
     g_option_context_set_summary(context, verb->name ? verb->summary : "");
+    g_autoptr(GString) examples = g_string_new("Examples:");
+    g_auto(GStrv) lines = g_strsplit(verb->name ? verb->examples : "", "\n", -1);
+    for (char **line = lines; *line; line++)
+        g_string_append_printf(examples, "\n  %s", *line);
+    if (verb->name)
+        g_option_context_set_description(context, examples->str);
     g_option_context_add_main_entries(context, entries, NULL);
     g_autofree char *program = g_strdup_printf("echelon %s", argv[0]);
     char *prgname = g_strdup(g_get_prgname());

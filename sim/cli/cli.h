@@ -13,15 +13,16 @@ enum { ECH_EXIT_DONE = 0, ECH_EXIT_FAILED = 1, ECH_EXIT_USAGE = 2, ECH_EXIT_DOES
 /** A verb's row: argv[0] is the verb's name. */
 typedef struct {
     const char *name;
-    const char *usage;   /**< Arguments, as in the help. */
-    const char *summary; /**< One sentence. */
+    const char *usage;    /**< Arguments, as in the help. */
+    const char *summary;  /**< One sentence. */
+    const char *examples; /**< Command lines, one a line. */
     int (*run)(int argc, char **argv);
 } EchVerb;
 
 const EchVerb *ech_verbs(size_t *ret_n);
 
 /* Every verb of the table: int ech_verb_NAME(int argc, char **argv). */
-#define ECH_VERB(name, usage, summary) int ech_verb_##name(int argc, char **argv);
+#define ECH_VERB(name, usage, summary, examples) int ech_verb_##name(int argc, char **argv);
 #include "sim/cli/verbs.def"
 #undef ECH_VERB
 

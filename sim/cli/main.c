@@ -44,8 +44,8 @@ int main(int argc, char **argv)
                                               "usage: echelon VERB ...\n\n");
         for (size_t i = 0; i < n; i++)
             g_string_append_printf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-        g_string_append(out,
-                        "\n'echelon help VERB' tells the options of one. --print-man and --print-completion bash|zsh|fish print the manual and completions.\n");
+        g_string_append(out, "\n'echelon help VERB' tells the options of one, with examples; 'echelon run tutorial' is one to begin with. --print-man and "
+                             "--print-completion bash|zsh|fish print the manual and completions.\n");
         ech_cli_print(out->str);
         return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;
     } else {

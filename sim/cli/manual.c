@@ -101,6 +101,13 @@ GString *ech_cli_manual(void)
         append_roff(out, verbs[i].summary);
         g_string_append(out, ".\n");
         options_of(&verbs[i], roff_options, out);
+        g_string_append(out, ".PP\nFor example:\n.PP\n.nf\n");
+        g_auto(GStrv) lines = g_strsplit(verbs[i].examples, "\n", -1);
+        for (char **line = lines; *line; line++) {
+            append_roff(out, *line);
+            g_string_append_c(out, '\n');
+        }
+        g_string_append(out, ".fi\n");
     }
     g_string_append(out, ".SH PASSES\n");
     const EchPassClass *const *passes = ech_pass_classes(&n);
@@ -116,10 +123,6 @@ GString *ech_cli_manual(void)
     g_string_append(out, ".SH ENVIRONMENT\n");
     roff_row(out, "ECHELON_DEVICES", "folder in which device files are looked for first");
     roff_row(out, "ECHELON_TRACES", "folder in which traces named in experiments are looked for first");
-    g_string_append(out, ".SH EXAMPLES\n.nf\nechelon run \\-\\-trace step.hlo.txt.gz \\-\\-device tpu\\-v5e\nechelon run experiment.yaml \\-\\-set "
-                         "device.links.host.to_device=x0.5 \\-o out\n"
-                         "echelon alloc snapshot.pickle \\-\\-allocator pytorch: \\-\\-allocator jax\nechelon layout 'f32[4096,64]{1,0:T(8,128)}' \\-\\-device "
-                         "tpu\\-v5e\n.fi\n");
     return out;
 }
 

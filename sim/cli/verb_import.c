@@ -124,16 +124,16 @@ int ech_verb_import(int argc, char **argv)
     gint64 trips = 1;
     gint ordinal = -1;
     const GOptionEntry entries[] = {
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write here, in the format that the ending says (default: .ech to standard output)", "OUT.ech"},
-        {"to", 0, 0, G_OPTION_ARG_STRING, &to, "Write this format ('echelon list writers'), whatever the ending", "FORMAT"},
-        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
-        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "write here, in the format that the ending says (default: .ech to standard output)", "OUT.ech"},
+        {"to", 0, 0, G_OPTION_ARG_STRING, &to, "write this format ('echelon list writers'), whatever the ending", "FORMAT"},
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
+        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside,
-         "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
-        {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
-        {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
-        {"capture-device", 0, 0, G_OPTION_ARG_INT, &ordinal, "Keep only this device of a capture of several", "N"},
-        {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},
+         "a second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
+        {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "do not pick up files that lie beside the program", NULL},
+        {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "trip count of loops that tell none (default 1)", "N"},
+        {"capture-device", 0, 0, G_OPTION_ARG_INT, &ordinal, "keep only this device of a capture of several", "N"},
+        {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "fail if anything was dropped or repaired", NULL},
         G_OPTION_ENTRY_NULL,
     };
     g_auto(GStrv) rest = NULL;

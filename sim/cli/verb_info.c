@@ -726,14 +726,14 @@ int ech_verb_info(int argc, char **argv)
     gboolean json = FALSE, strict = FALSE, ignore = FALSE;
     gint64 trips = 1;
     const GOptionEntry entries[] = {
-        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
-        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
+        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside,
-         "A second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
-        {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "Do not pick up files that lie beside the program", NULL},
-        {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "Trip count of loops that tell none (default 1)", "N"},
-        {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "Fail if anything was dropped or repaired", NULL},
-        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "One JSON document on standard output", NULL},
+         "a second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
+        {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "do not pick up files that lie beside the program", NULL},
+        {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "trip count of loops that tell none (default 1)", "N"},
+        {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "fail if anything was dropped or repaired", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "one JSON document on standard output", NULL},
         G_OPTION_ENTRY_NULL,
     };
     g_auto(GStrv) rest = NULL;

@@ -110,8 +110,8 @@ int ech_verb_layout(int argc, char **argv)
     g_autofree char *device_name = NULL;
     gboolean json = FALSE;
     const GOptionEntry entries[] = {
-        {"device", 'd', 0, G_OPTION_ARG_STRING, &device_name, "Device whose compiler chooses tiles where the shape gives none", "NAME"},
-        {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &device_name, "device whose compiler chooses tiles where the shape gives none", "NAME"},
+        {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},
         G_OPTION_ENTRY_NULL,
     };
     g_auto(GStrv) rest = NULL;

@@ -191,13 +191,13 @@ int ech_verb_plan(int argc, char **argv)
     g_autofree char *spec = NULL, *capacity_text = NULL, *out = NULL, *format = NULL, *device = NULL, *memory = NULL;
     gboolean json = FALSE;
     const GOptionEntry entries[] = {
-        {"planner", 0, 0, G_OPTION_ARG_STRING, &spec, "Planner and its parameters: xla:algorithm=best, exact:time_limit=30s, greedy (the default)", "SPEC"},
-        {"capacity", 0, 0, G_OPTION_ARG_STRING, &capacity_text, "Bytes there are; exit code 3 if the plan is higher", "BYTES"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "Write id,lower,upper,size,offset here", "OUT.csv"},
-        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "Memory of a trace whose buffers are placed (default: hbm, or the one with most bytes)", "NAME"},
-        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
-        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "Chip the file was made for, where the format does not say", "NAME"},
-        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
+        {"planner", 0, 0, G_OPTION_ARG_STRING, &spec, "planner and its parameters: xla:algorithm=best, exact:time_limit=30s, greedy (the default)", "SPEC"},
+        {"capacity", 0, 0, G_OPTION_ARG_STRING, &capacity_text, "bytes there are; exit code 3 if the plan is higher", "BYTES"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "write id,lower,upper,size,offset here", "OUT.csv"},
+        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "memory of a trace whose buffers are placed (default: hbm, or the one with most bytes)", "NAME"},
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
+        {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},
         G_OPTION_ENTRY_NULL,
     };
     g_auto(GStrv) rest = NULL;

@@ -63,17 +63,17 @@ int ech_verb_validate(int argc, char **argv)
     gboolean json = FALSE, own_tiles = FALSE;
     gint repeats = 0;
     const GOptionEntry entries[] = {
-        {"device", 'd', 0, G_OPTION_ARG_STRING, &device_name, "Device to predict for", "NAME"},
-        {"own-tiles", 0, 0, G_OPTION_ARG_NONE, &own_tiles, "Choose the tiles of kernels ourselves instead of reading the table's windows", NULL},
-        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "Change a number of the device", "PATH=VALUE"},
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &device_name, "device to predict for", "NAME"},
+        {"own-tiles", 0, 0, G_OPTION_ARG_NONE, &own_tiles, "choose the tiles of kernels ourselves instead of reading the table's windows", NULL},
+        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "change a number of the device", "PATH=VALUE"},
         {"engine", 'e', 0, G_OPTION_ARG_STRING, &engine, "cuda: replay on the GPU that is here and compare", "cuda"},
         {"repeat", 'n', 0, G_OPTION_ARG_INT, &repeats, "cuda: measured replays", "N"},
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &allocator, "cuda: who allocates: platform, cuda_async, vmm, or an allocator of ours over an arena", "SPEC"},
         {"cuda", 0, 0, G_OPTION_ARG_STRING, &cuda, "cuda: options of the engine ('echelon list engines')", "KEY=VALUE,..."},
-        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Take the file as this format instead of looking at its bytes", "F"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "Write a page with the scatter, the scatter alone, or all pairs, by the file's ending",
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "write a page with the scatter, the scatter alone, or all pairs, by the file's ending",
          "FILE.html|.svg|.json|.csv"},
-        {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "Print one JSON document", NULL},
+        {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},
         G_OPTION_ENTRY_NULL,
     };
     g_auto(GStrv) rest = NULL;

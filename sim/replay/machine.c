@@ -803,11 +803,11 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
         EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
         m->limits[i] = limit ? limit : UINT64_MAX;
-        if (!online[i] || !m->options->allocator_on || !memory)
+        if (!m->options->allocator_on || !memory)
             continue;
-        const char *spec =
-            memory->kind == ECH_MEM_HBM ? (m->options->allocator && *m->options->allocator ? m->options->allocator : "best_fit") : m->options->host_allocator;
-        if (!spec || !*spec)
+        bool asked = memory->kind == ECH_MEM_HBM && m->options->allocator && *m->options->allocator;
+        const char *spec = asked ? m->options->allocator : memory->kind == ECH_MEM_HBM ? "best_fit" : m->options->host_allocator;
+        if (!spec || !*spec || (!online[i] && !asked))
             continue;
         EchBytes left = m->limits[i] - MIN(m->limits[i], m->memories[i].fixed_extent);
         EchAllocDevice below = {.capacity = left, .granule = 0};
@@ -815,6 +815,13 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         if (!m->allocators[i]) {
             g_prefix_error(error, "allocator of memory '%s': ", ech_trace_memory(m->trace, i));
             return false;
+        }
+        if (!online[i]) {
+            g_clear_pointer(&m->allocators[i], ech_allocator_free);
+            if (m->has_fixed[i])
+                ech_diag_remark(diag, "allocator %s places nothing: every buffer of memory '%s' lies where the compiler put it (--pass unplan undoes that)",
+                                spec, ech_trace_memory(m->trace, i));
+            continue;
         }
         if (m->has_fixed[i])
             ech_diag_remark(diag, "memory '%s': buffers with fixed offsets take the first bytes, the allocator has the rest", ech_trace_memory(m->trace, i));
