@@ -216,11 +216,6 @@ void ech_gaps_take(EchGaps *gaps, uint64_t address, uint64_t bytes)
     }
 }
 
-uint64_t ech_gaps_longest(const EchGaps *gaps)
-{
-    return gaps->root ? gaps->nodes[gaps->root].longest : 0;
-}
-
 static void each(const EchGaps *gaps, uint32_t at, void (*fn)(uint64_t, uint64_t, void *), void *data)
 {
     if (!at)

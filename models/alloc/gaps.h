@@ -31,7 +31,5 @@ bool ech_gaps_find(const EchGaps *gaps, uint64_t from, uint64_t bytes, uint64_t 
 void ech_gaps_take(EchGaps *gaps, uint64_t address, uint64_t bytes);
 /** The range that begins at or below @address and is the last such; false if none. */
 bool ech_gaps_at(const EchGaps *gaps, uint64_t address, uint64_t *ret_address, uint64_t *ret_bytes);
-/** Bytes of the longest range. */
-uint64_t ech_gaps_longest(const EchGaps *gaps);
 /** Calls @fn for each range in address order. */
 void ech_gaps_each(const EchGaps *gaps, void (*fn)(uint64_t address, uint64_t bytes, void *data), void *data);

@@ -26,7 +26,6 @@ struct EchFitHeap {
     size_t n_lists, room_lists;
     Run *gaps[2];
     size_t room_gaps[2];
-    uint64_t work;
 };
 
 static uint64_t align_up(uint64_t value, uint64_t alignment)
@@ -203,7 +202,6 @@ static size_t cut(EchFitHeap *heap, unsigned side, size_t n, const Runs *set, Ec
         if (run < set->n && set->runs[run].hi <= lo)
             run = first_above(set, run, lo);
         for (; run < set->n && set->runs[run].lo < hi; run++) {
-            heap->work++;
             if (set->runs[run].lo > lo && holds(lo, set->runs[run].lo, bytes, alignment))
                 add_gap(heap, !side, &n_out, lo, set->runs[run].lo);
             lo = MAX(lo, set->runs[run].hi);
@@ -247,9 +245,4 @@ uint64_t ech_fit_heap_find(EchFitHeap *heap, const EchFitSpan *spans, size_t n_s
     }
     g_assert(found);
     return best;
-}
-
-uint64_t ech_fit_heap_work(const EchFitHeap *heap)
-{
-    return heap->work;
 }

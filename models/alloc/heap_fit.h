@@ -26,5 +26,3 @@ void ech_fit_heap_use(EchFitHeap *heap, EchFitSpan span, uint64_t offset, EchByt
 /** The offset (a multiple of @alignment, itself a multiple of the heap's) at which @bytes are free during all @spans: in the tightest
  * gap, measured from the aligned start, or with @lowest in the lowest; the lowest on ties. The last gap is endless. */
 uint64_t ech_fit_heap_find(EchFitHeap *heap, const EchFitSpan *spans, size_t n_spans, EchBytes bytes, uint64_t alignment, bool lowest);
-/** Runs looked at by queries so far: the work done. */
-uint64_t ech_fit_heap_work(const EchFitHeap *heap);

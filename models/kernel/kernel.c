@@ -8,12 +8,6 @@
 
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
-const char *ech_kernel_class_name(EchKernelClass kind)
-{
-    static const char *const names[ECH_N_KERNEL_CLASSES] = {"stream", "contraction", "copy", "gather"};
-    return (unsigned)kind < ECH_N_KERNEL_CLASSES ? names[kind] : "unknown";
-}
-
 static double number(const EchDevice *device, const char *prefix, const char *name, double fallback)
 {
     char path[96];

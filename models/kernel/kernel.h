@@ -153,5 +153,3 @@ void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool
 double ech_kernel_contraction_macs(const EchKernelContraction *contraction);
 /** The matrix unit's multiply-accumulates a cycle for operands of @dtype. */
 double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype);
-/** "stream", "contraction", "copy", "gather". */
-const char *ech_kernel_class_name(EchKernelClass kind);

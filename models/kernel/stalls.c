@@ -5,26 +5,19 @@
 
 #define PLENTY_OF_BUFFERS 16
 
-static const struct {
-    const char *name, *words;
-} stalls_text[ECH_N_STALLS] = {
-    [ECH_STALL_COMPUTE] = {"compute", "compute"},
-    [ECH_STALL_HBM] = {"hbm", "waiting for hbm"},
-    [ECH_STALL_SPACE] = {"space", "waiting for hbm, for want of room on chip"},
-    [ECH_STALL_PORT] = {"vmem_port", "waiting for on-chip memory"},
-    [ECH_STALL_LATENCY] = {"dma_latency", "waiting for a copy's latency"},
-    [ECH_STALL_FILL] = {"fill_drain", "first fetch and last store"},
-    [ECH_STALL_OVERHEAD] = {"step_overhead", "overhead of grid steps"},
+static const char *const stall_names[ECH_N_STALLS] = {
+    [ECH_STALL_COMPUTE] = "compute",
+    [ECH_STALL_HBM] = "hbm",
+    [ECH_STALL_SPACE] = "space",
+    [ECH_STALL_PORT] = "vmem_port",
+    [ECH_STALL_LATENCY] = "dma_latency",
+    [ECH_STALL_FILL] = "fill_drain",
+    [ECH_STALL_OVERHEAD] = "step_overhead",
 };
 
 const char *ech_stall_name(EchStall stall)
 {
-    return (unsigned)stall < ECH_N_STALLS ? stalls_text[stall].name : "unknown";
-}
-
-const char *ech_stall_words(EchStall stall)
-{
-    return (unsigned)stall < ECH_N_STALLS ? stalls_text[stall].words : "unknown";
+    return (unsigned)stall < ECH_N_STALLS ? stall_names[stall] : "unknown";
 }
 
 EchTime ech_stalls_total(const EchStalls *stalls)

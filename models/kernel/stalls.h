@@ -23,8 +23,6 @@ typedef struct {
 
 /** "compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead". */
 const char *ech_stall_name(EchStall stall);
-/** In words, for tables. */
-const char *ech_stall_words(EchStall stall);
 /** Sum of all reasons. */
 EchTime ech_stalls_total(const EchStalls *stalls);
 /** Adds @more, scaled so that it adds up to @time. */

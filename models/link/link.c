@@ -32,12 +32,6 @@ EchTime ech_link_overhead(const EchLink *link, bool forward, EchBytes bytes, boo
     return MAX(whole - moving, 0);
 }
 
-const char *ech_algorithm_name(EchAlgorithm algorithm)
-{
-    static const char *const names[] = {"none", "ring", "tree", "direct", "torus"};
-    return names[algorithm];
-}
-
 /* Sides of the torus part that @group devices make, near-square, at most @axes of them. */
 static uint32_t torus_sides(uint32_t group, uint32_t axes, uint32_t sides[3])
 {

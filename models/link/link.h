@@ -17,7 +17,6 @@ typedef enum {
     ECH_ALGORITHM_TORUS,  /**< Bidirectional rings on the axes of a torus. */
     ECH_N_ALGORITHMS,
 } EchAlgorithm;
-const char *ech_algorithm_name(EchAlgorithm algorithm);
 
 typedef enum { ECH_COMM_ALL_REDUCE, ECH_COMM_ALL_GATHER, ECH_COMM_REDUCE_SCATTER, ECH_COMM_ALL_TO_ALL, ECH_COMM_PERMUTE, ECH_COMM_BROADCAST } EchComm;
 

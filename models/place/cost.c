@@ -16,11 +16,6 @@ static const EchPlaceChip chips[] = {
     {NULL, 0, 0, 0, 0, 0, false, 0, 0, 0, 0, 0, false, false, 0},
 };
 
-const EchPlaceChip *ech_place_chips(void)
-{
-    return chips;
-}
-
 const EchPlaceChip *ech_place_chip(const char *name)
 {
     if (g_str_has_prefix(name, "tpu-"))

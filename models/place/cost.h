@@ -26,8 +26,6 @@ typedef struct {
     EchBytes scoped; /**< Kernels' scratch is placed with the values, this much at most (and after the program's end); 0: cut off the memory beforehand. */
 } EchPlaceChip;
 
-/** The chips known, ending with a NULL name. */
-const EchPlaceChip *ech_place_chips(void);
 /** By name ("v5e", "tpu-v5e", ...), or NULL. */
 const EchPlaceChip *ech_place_chip(const char *name);
 

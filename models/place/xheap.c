@@ -262,48 +262,6 @@ EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const Ec
 }
 
 typedef struct {
-    uint32_t start, end, buffer;
-    uint64_t id;
-} Range;
-
-static int compare_range(const void *a, const void *b)
-{
-    const Range *x = a, *y = b;
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    if (x->end != y->end)
-        return x->end < y->end ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static int compare_end(const void *a, const void *b)
-{
-    const Range *x = *(Range *const *)a, *y = *(Range *const *)b;
-    return x->end != y->end ? (x->end < y->end ? -1 : 1) : compare_range(x, y);
-}
-
-EchXheapEvent *ech_xheap_events(const uint32_t *starts, const uint32_t *ends, const uint64_t *ids, uint32_t n_buffers, uint32_t *ret_n)
-{
-    g_autofree Range *ranges = g_new(Range, MAX(n_buffers, 1));
-    g_autofree Range **by_end = g_new(Range *, MAX(n_buffers, 1));
-    EchXheapEvent *events = g_new(EchXheapEvent, MAX((size_t)2 * n_buffers, 1));
-    for (uint32_t i = 0; i < n_buffers; i++)
-        ranges[i] = (Range){starts[i], MAX(starts[i], ends[i]), i, ids[i]};
-    qsort(ranges, n_buffers, sizeof(Range), compare_range);
-    for (uint32_t i = 0; i < n_buffers; i++)
-        by_end[i] = &ranges[i];
-    qsort(by_end, n_buffers, sizeof(Range *), compare_end);
-    uint32_t n = 0, a = 0, f = 0;
-    while (a < n_buffers || f < n_buffers)
-        if (a < n_buffers && ranges[a].start <= by_end[f]->end)
-            events[n++] = (EchXheapEvent){ECH_XHEAP_ALLOC, ranges[a++].buffer, NONE};
-        else
-            events[n++] = (EchXheapEvent){ECH_XHEAP_RELEASE, by_end[f++]->buffer, NONE};
-    *ret_n = n;
-    return events;
-}
-
-typedef struct {
     uint32_t place, begin, end; /* Events. */
     uint64_t within, bytes;
 } Piece;

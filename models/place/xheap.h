@@ -28,7 +28,3 @@ EchBytes ech_xheap_run(EchXheapAlgorithm algorithm, EchBytes alignment, const Ec
  * place as low as it goes without meeting another in space and time. Returns the height; UINT64_MAX, with no offset set, above 2^14 buffers. */
 EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within,
                                  uint32_t n_buffers, uint64_t *ret_offsets);
-/** Step-wise live ranges to events: at every step first what starts, in the order (start, end, id), then what ends. Returns n_events; the events are owned by
- * the caller. */
-EchXheapEvent *ech_xheap_events(const uint32_t *starts, const uint32_t *ends, const uint64_t *ids, uint32_t n_buffers,
-                                uint32_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

@@ -179,16 +179,6 @@ bool ech_wire_packed_next(EchWire *packed, uint64_t *ret)
     return packed->at < packed->end && read_varint(packed, ret);
 }
 
-size_t ech_wire_packed_count(const EchWireField *field)
-{
-    if (field->type != ECH_WIRE_BYTES)
-        return 1;
-    size_t n = 0;
-    for (size_t i = 0; i < field->size; i++)
-        n += !(field->data[i] & 0x80);
-    return n;
-}
-
 char *ech_wire_string(const EchWireField *field)
 {
     return g_strndup(field->data ? (const char *)field->data : "", field->size);

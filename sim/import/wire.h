@@ -49,8 +49,6 @@ double ech_wire_double(const EchWireField *field);  /**< FIXED64 as double, FIXE
 /** A repeated varint field, packed or not: a reader for ech_wire_packed_next, which gives its values until it returns false. */
 EchWire ech_wire_packed(const EchWire *parent, const EchWireField *field);
 bool ech_wire_packed_next(EchWire *packed, uint64_t *ret);
-/** Number of values of a packed field (bytes without a continuation bit). */
-size_t ech_wire_packed_count(const EchWireField *field);
 /** A string field's bytes, NUL-terminated copy; never validated as UTF-8. Owned by the caller. */
 char *ech_wire_string(const EchWireField *field) G_GNUC_WARN_UNUSED_RESULT;
 /** True if the bytes equal @text. */

@@ -87,12 +87,6 @@ static bool flatten_program(EchProgram *p, EchDiag *diag, GError **error)
     return true;
 }
 
-bool ech_program_is_fused(const EchProgram *program, EchId computation)
-{
-    const EchComputation *c = &program->computations[computation];
-    return program->instructions[c->first].first_position == ECH_NONE;
-}
-
 /* Values */
 
 typedef struct {

@@ -20,11 +20,9 @@ typedef struct {
 void ech_program_must_share(const EchProgram *program, EchId user, GArray *ret);
 /** Follows a value inside a fusion back through tuple-free no-ops: bitcast, and reshape on a GPU. */
 EchId ech_program_look_through(const EchProgram *program, EchId instruction);
-/** True for a computation that is a fusion's body. */
-bool ech_program_is_fused(const EchProgram *program, EchId computation);
 /** Rank of every instruction in XLA's post order; computations by size, or in reverse print order. Owned by the caller. */
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
-/** Bytes of every operand at once: ret[n_operands]. */
+/** Bytes of every operand that an instruction reads (slices count what they touch, in-place destinations nothing), padded: ret[n_operands]. */
 void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction, EchBytes *ret);
 /** Work of every computation and what fusions touch of their operands. ECH_ERROR_VERIFY for cycles. */
 bool ech_program_derive_bodies(EchProgram *program, GError **error);
