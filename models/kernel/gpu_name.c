@@ -276,7 +276,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         /* Offsets are divisions by every dimension. */
         ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
         break;
-    case ECH_GPU_VECTOR: ret->vector = 8; break; /* 16 bytes */
+    case ECH_GPU_VECTOR: ret->vector = 8; break;                                    /* 16 bytes */
     case ECH_GPU_RELAYOUT: ret->vector = strstr(text, "nhwctonchw") ? 4 : 1; break; /* elements a thread */
     case ECH_GPU_CONCAT: ret->vector = strstr(text, "_contig") ? 2 : 1; break;      /* no offsets to compute: trips overlap */
     case ECH_GPU_UNKNOWN:
