@@ -276,7 +276,9 @@ EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t spac
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
 /** Operations of an instruction, bodies of fusions included. Integers saturate. */
 EchHloWork ech_program_work(const EchProgram *program, EchId instruction);
-/** Bytes that position 0..n of an instruction's result writes, padded. */
+/** Bytes operand @k of an instruction reads (slices count what they touch, in-place destinations nothing), and what position 0..n of its
+ * result writes; counted in padded bytes. */
+EchBytes ech_program_operand_bytes(const EchProgram *program, EchId instruction, uint32_t k);
 EchBytes ech_program_result_bytes(const EchProgram *program, EchId instruction, uint32_t position);
 
 /** Makes a program; used by readers and by passes that change one. */

@@ -470,6 +470,13 @@ void ech_program_all_operand_bytes(const EchProgram *p, EchId id, EchBytes *ret)
     }
 }
 
+EchBytes ech_program_operand_bytes(const EchProgram *program, EchId instruction, uint32_t k)
+{
+    g_autofree EchBytes *bytes = g_new0(EchBytes, program->instructions[instruction].n_operands + 1);
+    ech_program_all_operand_bytes(program, instruction, bytes);
+    return bytes[k];
+}
+
 /* What the instruction that makes a leaf writes: an in-place update only its update; a parameter handed through nothing. */
 static EchBytes written_by(const EchProgram *p, EchId id, EchBytes full, unsigned depth)
 {
