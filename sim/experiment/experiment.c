@@ -566,9 +566,10 @@ bool ech_experiment_preload(EchExperiment *experiment, GError **error)
 /* The chip a program was compiled for, where that is another one than it runs on. */
 static EchDevice *compiled_device(const EchProgram *program, const EchDevice *device)
 {
-    if (!program || !program->chip || strcmp(program->chip, device->name) == 0)
+    const char *chip = program ? ech_program_kernels_for(program) : NULL;
+    if (!chip || strcmp(chip, device->name) == 0)
         return NULL;
-    EchDevice *compiled = ech_device_load(program->chip, NULL, NULL);
+    EchDevice *compiled = ech_device_load(chip, NULL, NULL);
     /* Kernels cut for another kind of chip say nothing about this one: its roofline does. */
     if (compiled && g_strcmp0(compiled->family, device->family) != 0)
         g_clear_pointer(&compiled, ech_device_free);

@@ -8,16 +8,19 @@
 #include <math.h>
 #include <string.h>
 
+typedef enum { COMPILER_AUTO, COMPILER_0_0_51, COMPILER_0_0_52 } Compiler;
 typedef enum { POLICY_XLA, POLICY_FRAGMENTATION, POLICY_ON_DEMAND, POLICY_DEPTH, POLICY_BELADY, POLICY_NONE } Policy;
 
 typedef struct {
     EchBytes vmem;
     EchRate bandwidth;
-    uint64_t prefetches, evictions, cross_program, slices, repacks, loops, policy, depth;
+    uint64_t prefetches, evictions, cross_program, slices, repacks, loops, policy, depth, compiler;
     double min_overlap, overlap, max_overlap;
 } PlaceOptions;
 
 static const char *const policies[] = {"xla", "fragmentation", "on-demand", "depth", "belady", "none", NULL};
+
+static const char *const compilers[] = {"auto", "libtpu-0.0.51", "libtpu-0.0.52", NULL};
 
 static const EchParam place_params[] = {
     {"vmem", ECH_PARAM_BYTES, offsetof(PlaceOptions, vmem), "0", NULL, NULL, NULL,
@@ -40,8 +43,29 @@ static const EchParam place_params[] = {
      "a fetch starts at least this many times its own length before its use"},
     {"overlap", ECH_PARAM_RATIO, offsetof(PlaceOptions, overlap), "2", "0", "1000", NULL, "best distance of a fetch from its use, in its own lengths"},
     {"max_overlap", ECH_PARAM_RATIO, offsetof(PlaceOptions, max_overlap), "8", "0", "1000", NULL, "longest distance, in lengths of a copy of the whole memory"},
+    {"compiler", ECH_PARAM_ENUM, offsetof(PlaceOptions, compiler), "auto", NULL, NULL, compilers,
+     "whose rules, where versions differ: on tpu7x 0.0.51 places kernels' scratch with the values, 0.0.52 cuts 32 MiB off for it beforehand as on other chips; "
+     "auto: what the program's text tells, else 0.0.51"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
+
+/* Where the compiler places kernels' scratch with the values, its text says what every kernel asked for; the text of one that cuts scratch off beforehand does
+ * not. */
+static void set_compiler(const PlaceOptions *place, const EchProgram *p, const EchPlaceChip *compiled, EchPlaceChip *chip, EchDiag *diag)
+{
+    if (chip->scoped == 0 || place->compiler == COMPILER_0_0_51)
+        return;
+    bool asks = compiled == NULL || compiled->scoped == 0; /* another chip's text says nothing about this */
+    for (size_t id = 0; place->compiler == COMPILER_AUTO && id < p->n_instructions && !asks; id++)
+        asks = ech_program_asked_bytes(&p->instructions[id], (int32_t)chip->fast_space) > 0;
+    if (place->compiler == COMPILER_AUTO && asks)
+        return;
+    g_autofree char *bytes = ech_format_bytes(chip->scoped);
+    ech_diag_remark(diag, "place: %s for kernels' scratch is cut off beforehand, as libtpu 0.0.52 does%s", bytes,
+                    place->compiler == COMPILER_AUTO ? ": no kernel of the program asks for its own" : "");
+    chip->limit -= MIN(chip->scoped, chip->limit);
+    chip->scoped = 0;
+}
 
 /* The chip as the cost analysis sees it: the compiler's table, with the device's own rates and sizes where they differ from what the table was made for. A
  * device that the table does not know (a user's own) is taken for the chip that the program was compiled for, if values may lie in its on-chip memory at all.
@@ -154,6 +178,8 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
     const EchPlaceChip *compiled = in->chip != NULL ? ech_place_chip(in->chip) : NULL;
     int32_t was = compiled != NULL ? (int32_t)compiled->fast_space : ECH_SPACE_VECTOR;
     bool places = find_chip(in, device, &chip);
+    if (places)
+        set_compiler(place, in, compiled, &chip, diag);
     int32_t fast = places ? (int32_t)chip.fast_space : was;
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     EchPlaceCounts before = ech_place_count(in, was);
@@ -167,9 +193,14 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
     if (bare == NULL)
         return NULL;
     if (places && compiled != NULL && strcmp(chip.name, compiled->name) != 0) {
-        ech_diag_remark(diag, "place: placed as the compiler of %s would; kernels and layouts are still those compiled for %s", device->name, in->chip);
+        const EchMemory *to = ech_device_space(device, (int32_t)chip.fast_space);
+        ech_diag_remark(diag, "place: placed as the compiler of %s would, in its %s (S(%u)%s); kernels and layouts are still those compiled for %s",
+                        device->name, to != NULL ? to->name : "on-chip memory", chip.fast_space,
+                        chip.fast_space != compiled->fast_space ? ", another kind than before" : "", in->chip);
+        g_autofree char *kernels = g_strdup(ech_program_kernels_for(in));
         if (!ech_program_set_chip(bare, device->name, error))
             return NULL;
+        ech_program_set_kernels_for(bare, kernels);
     } else if (bare->chip == NULL && !ech_program_set_chip(bare, device != NULL ? device->name : chip.name, error))
         return NULL;
     if (!empty)

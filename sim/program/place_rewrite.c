@@ -118,6 +118,7 @@ static EchProgram *finish(Writer *w, EchDiag *diag, GError **error)
     out->entry = w->computations[w->p->entry];
     for (size_t d = 0; d < w->p->n_donations; d++)
         ech_program_builder_donation(w->b, w->p->donations[d]);
+    ech_program_set_kernels_for(out, w->p->kernels_for);
     return ech_program_builder_finish(w->b, w->p->chip, diag, error);
 }
 

@@ -614,6 +614,7 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     p->platform = program->platform;
     p->tuple_granule = program->tuple_granule;
     p->chip = program->chip ? g_string_chunk_insert(p->strings, program->chip) : NULL;
+    ech_program_set_kernels_for(p, program->kernels_for);
     p->scheduled = program->scheduled;
     p->replicas = program->replicas;
     p->partitions = program->partitions;
@@ -694,6 +695,11 @@ bool ech_program_set_chip(EchProgram *program, const char *device_name, GError *
     }
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no TPU, but the program was compiled for one; expected tpu-v1 to tpu7x", device_name);
     return false;
+}
+
+void ech_program_set_kernels_for(EchProgram *program, const char *device_name)
+{
+    program->kernels_for = device_name ? g_string_chunk_insert_const(program->strings, device_name) : NULL;
 }
 
 static EchPlatform guess_platform(const EchProgram *p)

@@ -176,6 +176,8 @@ typedef struct EchProgram {
     EchPlatform platform;
     EchBytes tuple_granule; /**< Of a tuple's table: 8 bytes a member on GPU (granule 8); TPU: 1024, 512 or 32 by chip. */
     const char *chip;       /**< Device name the sizes hold for ("tpu-v5e"), or NULL where it was not needed or not known. */
+    const char
+        *kernels_for; /**< Device name its kernels and their estimates were compiled for, where a pass has made the rest another chip's; else NULL: chip. */
     bool scheduled;
     uint32_t replicas, partitions; /**< As the module says; 1 where it does not. */
     EchId entry;
@@ -325,6 +327,13 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchProgramAssignment, ech_program_assignment_free)
 /** Assigns buffers as XLA would (TPU or GPU rules), from nothing but the program. @hbm_limit: where the TPU's heap falls back to the
  * default algorithm; 0 for none. ECH_ERROR_CONFIG if a TPU program's chip is not known. Owned by the caller. */
 EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm_limit, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Says that kernels and estimates stay those of @device_name, whatever chip the program is for from now on. */
+void ech_program_set_kernels_for(EchProgram *program, const char *device_name);
+/** The device whose compiler made the kernels; NULL if not known. */
+static inline const char *ech_program_kernels_for(const EchProgram *program)
+{
+    return program->kernels_for ? program->kernels_for : program->chip;
+}
 /** The chip a TPU program's sizes hold for must be known for tuple tables: sets it. ECH_ERROR_CONFIG for a name that is no TPU. */
 bool ech_program_set_chip(EchProgram *program, const char *device_name, GError **error);
 

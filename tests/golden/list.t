@@ -90,6 +90,7 @@ $ echelon list passes
       min_overlap=ratio (1)  a fetch starts at least this many times its own length before its use
       overlap=ratio (2)  best distance of a fetch from its use, in its own lengths
       max_overlap=ratio (8)  longest distance, in lengths of a copy of the whole memory
+      compiler=auto|libtpu-0.0.51|libtpu-0.0.52 (auto)  whose rules, where versions differ: on tpu7x 0.0.51 places kernels' scratch with the values, 0.0.52 cuts 32 MiB off for it beforehand as on other chips; auto: what the program's text tells, else 0.0.51
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none
