@@ -19,10 +19,9 @@ static const TpuV1Row tpu_v1_rows[] = {
     {"cnn0", 78.2, 78.2, 0.0, 0.0, 0.0, 21.8, 86.0, 0.025},   {"cnn1", 46.2, 22.5, 23.7, 28.1, 7.0, 18.7, 14.1, 0.025},
 };
 
-/* One run with settings of the device; its makespan, or 0. */
-static inline EchTime tpu_v1_run(const char *name, const char *const *settings, EchStationaryCounters *ret_counters, double *ret_clock, char **ret_error)
+/* One run of a program with settings of the device; its makespan, or 0. */
+static inline EchTime tpu_v1_run_file(const char *trace, const char *const *settings, EchStationaryCounters *ret_counters, double *ret_clock, char **ret_error)
 {
-    g_autofree char *trace = g_strdup_printf(ECH_SOURCE_DIR "/traces/%s.v1", name);
     const EchExperimentOverrides overrides = {.trace = trace, .device = "tpu-v1", .engine = "native", .settings = settings};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
@@ -37,6 +36,13 @@ static inline EchTime tpu_v1_run(const char *name, const char *const *settings, 
         return 0;
     }
     return result->run->makespan;
+}
+
+/* One of the six. */
+static inline EchTime tpu_v1_run(const char *name, const char *const *settings, EchStationaryCounters *ret_counters, double *ret_clock, char **ret_error)
+{
+    g_autofree char *trace = g_strdup_printf(ECH_SOURCE_DIR "/traces/%s.v1", name);
+    return tpu_v1_run_file(trace, settings, ret_counters, ret_clock, ret_error);
 }
 
 /* Without the host, as figure 11 of the paper: its transfers take no time. */

@@ -692,6 +692,12 @@ static EchId side_of(const EchProgram *program, EchId instruction, EchId product
     return parameter < at->n_operands ? ech_program_operand(program, at, parameter) : ECH_NONE;
 }
 
+static uint32_t bits_of(const EchProgram *program, EchId id)
+{
+    const EchLayout *layout = id == ECH_NONE ? NULL : layout_of(program, id);
+    return layout != NULL ? MAX(ech_layout_element_bits(layout), 1u) : UINT32_MAX;
+}
+
 GArray *ech_program_products(const EchProgram *program, EchId instruction)
 {
     GArray *found = g_array_new(FALSE, FALSE, sizeof(EchProgramProduct));
@@ -705,6 +711,9 @@ GArray *ech_program_products(const EchProgram *program, EchId instruction)
             continue;
         product.lhs = side_of(program, instruction, id, 0);
         product.rhs = side_of(program, instruction, id, 1);
+        const EchInstruction *at = &program->instructions[id];
+        product.lhs_bits = MIN(bits_of(program, ech_program_operand(program, at, 0)), bits_of(program, product.lhs));
+        product.rhs_bits = MIN(bits_of(program, ech_program_operand(program, at, 1)), bits_of(program, product.rhs));
         g_array_append_val(found, product);
     }
     return found;

@@ -22,6 +22,7 @@ bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const
 typedef struct {
     EchKernelContraction contraction;
     EchId lhs, rhs;
+    uint32_t lhs_bits, rhs_bits; /**< Of an element as it is multiplied: a conversion inside that makes it narrower counts, one that makes it wider does not. */
 } EchProgramProduct;
 /** Whether an instruction is a kernel of the chip's core. */
 bool ech_program_is_kernel(const EchProgram *program, EchId instruction);

@@ -22,12 +22,6 @@ static int32_t space_of(const EchProgram *program, EchId instruction)
     return instruction == ECH_NONE ? ECH_SPACE_VECTOR : program->shapes[program->instructions[instruction].shape].space;
 }
 
-static uint32_t bits_of(const EchProgram *program, EchId instruction)
-{
-    const EchLayout *layout = instruction == ECH_NONE ? NULL : ech_program_layout(program, program->instructions[instruction].shape);
-    return layout != NULL ? MAX(ech_layout_element_bits(layout), 1u) : 8;
-}
-
 static void add_step(Steps *s, EchId id, EchStationaryStep step)
 {
     const EchInstruction *at = &s->program->instructions[id];
@@ -55,12 +49,14 @@ static void add_products(Steps *s, const GArray *found)
         const EchProgramProduct *p = &g_array_index(found, EchProgramProduct, i);
         const EchKernelContraction *c = &p->contraction;
         EchStationaryProduct product = {.m = c->m, .n = c->n, .k = c->k, .taps = MAX(c->taps, 1u), .copies = MAX(c->batch, 1u)};
+        product.lhs_bits = p->lhs_bits;
+        product.rhs_bits = p->rhs_bits;
         s->floating += is_floating(s->program, p->lhs) || is_floating(s->program, p->rhs);
-        product.lhs_bits = bits_of(s->program, p->lhs);
-        product.rhs_bits = bits_of(s->program, p->rhs);
         if (!c->convolution && space_of(s->program, p->lhs) == ECH_SPACE_HBM && space_of(s->program, p->rhs) != ECH_SPACE_HBM) {
             product.m = c->n;
             product.n = c->m;
+            product.lhs_bits = p->rhs_bits;
+            product.rhs_bits = p->lhs_bits;
         } else if (space_of(s->program, p->lhs) == ECH_SPACE_HBM) {
             s->outside++;
         }

@@ -3,8 +3,10 @@
 #include "tests/tpu_v1_table.h"
 
 #include <check.h>
+#include <glib/gstdio.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define NEAR(got, expected, tolerance)                                                                                                                         \
     ck_assert_msg(fabs((got) - (expected)) <= (tolerance), "%g, expected %g within %g", (double)(got), (double)(expected), (double)(tolerance))
@@ -225,6 +227,52 @@ START_TEST(random_programs)
 }
 END_TEST
 
+/* What a program's products ask for: weights are the side in the weight memory, rows those of the other; widths are those that are multiplied; a loop's
+ * condition or a tuple is no step. */
+START_TEST(programs)
+{
+#define HEAD "HloModule p, is_scheduled=true\n"
+    static const struct {
+        const char *text;
+        double tiles, active, useful, weight_bytes;
+    } cases[] = {
+        /* rows on the left, a result of 32 bits */
+        {HEAD "ENTRY p {\n  %x = s8[10,256]{1,0:T(1,256)S(1)} parameter(0)\n  %w = s8[256,512]{1,0:T(256,256)} parameter(1)\n"
+              "  ROOT %d = s32[10,512]{1,0:T(1,256)S(1)} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
+         2, 20, 20, 2 * 65536},
+        /* the same product written the other way round, weights of 16 bits */
+        {HEAD "ENTRY p {\n  %x = s8[256,10]{1,0:T(1,256)S(1)} parameter(0)\n  %w = s16[512,256]{1,0:T(256,256)} parameter(1)\n"
+              "  ROOT %d = s32[512,10]{1,0:T(1,256)S(1)} dot(%w, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
+         2, 40, 40, 4 * 65536},
+        /* sums of 32 bits made activations of 8 on the way in; 300 deep: two tiles, 59 % of them used */
+        {HEAD "%f (a: s32[10,300], b: s8[300,256]) -> s32[10,256] {\n  %a = s32[10,300]{1,0:T(1,256)S(1)} parameter(0)\n"
+              "  %b = s8[300,256]{1,0:T(256,256)} parameter(1)\n  %n = s8[10,300]{1,0:T(1,256)} convert(%a)\n"
+              "  ROOT %d = s32[10,256]{1,0:T(1,256)S(1)} dot(%n, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+              "ENTRY p {\n  %x = s32[10,300]{1,0:T(1,256)S(1)} parameter(0)\n  %w = s8[300,256]{1,0:T(256,256)} parameter(1)\n"
+              "  ROOT %y = s32[10,256]{1,0:T(1,256)S(1)} fusion(%x, %w), kind=kOutput, calls=%f\n}\n",
+         2, 20, 20 * 300.0 / 512, 2 * 65536},
+        /* nothing but element-wise work */
+        {HEAD "ENTRY p {\n  %x = s8[10,256]{1,0:T(1,256)S(1)} parameter(0)\n  ROOT %y = s8[10,256]{1,0:T(1,256)S(1)} negate(%x)\n}\n", 0, 0, 0, 0},
+    };
+    char path[] = "/tmp/echelon-v1-XXXXXX.hlo.txt";
+    int fd = g_mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        ck_assert(g_file_set_contents(path, cases[i].text, -1, NULL));
+        EchStationaryCounters c;
+        double clock;
+        char *error = NULL;
+        ck_assert_msg(tpu_v1_run_file(path, NULL, &c, &clock, &error) > 0, "case %zu: %s", i, error);
+        NEAR(c.tiles, cases[i].tiles, 0);
+        NEAR(c.active, cases[i].active, 0);
+        NEAR(c.useful, cases[i].useful, 1);
+        NEAR(c.weight_bytes, cases[i].weight_bytes, 0);
+    }
+    g_unlink(path);
+}
+END_TEST
+
 /* Table 3: every counter within five points; the replay takes as long as the counters say. */
 START_TEST(counters)
 {
@@ -310,6 +358,7 @@ int main(void)
     tcase_add_test(model, large);
     tcase_add_loop_test(model, random_programs, 0, 200);
     tcase_set_timeout(chip, 60);
+    tcase_add_test(chip, programs);
     tcase_add_loop_test(chip, counters, 0, G_N_ELEMENTS(tpu_v1_rows));
     tcase_add_test(chip, four_times_the_memory);
     tcase_add_test(chip, gddr5);
