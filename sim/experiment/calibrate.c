@@ -399,7 +399,7 @@ static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, double end
 static bool measure_both_ways(Bench *b, GError **error)
 {
     enum { COPIES = 4 };
-    double rates[REPEATS], ends[2][MOST_EVENTS];
+    double rates[REPEATS], shares[REPEATS], ends[2][MOST_EVENTS];
     const EchBytes bytes = b->host_bytes;
     const CopyShape shapes[2] = {{bytes, false, false}, {bytes, true, false}};
     for (unsigned r = 0; r < REPEATS; r++) {
@@ -416,7 +416,9 @@ static bool measure_both_ways(Bench *b, GError **error)
                 moved += (window - begin) / (ends[slow][i] - begin);
         }
         rates[r] = window > 0 ? moved * (double)bytes / window * 1e9 : 0;
+        shares[r] = (slow == 0 ? moved - COPIES : COPIES) / moved;
     }
+    b->result->both_share = figure_of(shares, REPEATS);
     b->result->both_ways = figure_of(rates, REPEATS);
     return true;
 }
@@ -1085,6 +1087,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "random_share", share_of(c->random, c->read), "16 bytes anywhere");
     add_share(w, "copy_share", share_of(c->copy_on_device, c->both), "bytes copied on the device against read and written by a kernel");
     add_share(w, "unpadded_share", c->unpadded, "bf16 product with sides one short of a multiple of 128");
+    add_share(w, "both_ways_to_share", c->both_share, "of the bytes while pinned copies go both ways");
     add_share(w, "beside_copies_share", c->beside_copies, "reading kernel while pinned memory is copied to the device");
     add_shapes(w, c);
 }

@@ -51,6 +51,7 @@ typedef struct {
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
     EchCopyCurve pinned[2], pageable[2];                   /**< [0] to the device, [1] from it. */
     EchFigure both_ways;                                   /**< Pinned, both directions together. */
+    EchFigure both_share;                                  /**< Part of those bytes that goes to the device. */
     unsigned engines[2];                                   /**< Copies of one direction at once. */
     EchFigure read, write, both, strided, random;          /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
     EchFigure copy_on_device;                              /**< Bytes copied (each read and written). */

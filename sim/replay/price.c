@@ -53,6 +53,7 @@ typedef struct {
     uint32_t kind_unit[ECH_N_WORK_UNITS];
     const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
     EchHbm *dram;                /* Likewise; banks 0 where its timing is not known. */
+    double both_to_share;        /* Of bytes over the host link while both directions are busy, the part to the device. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
     EchFluidResource *resources; /* Only capacities are used here. */
     uint32_t n_resources;
@@ -90,6 +91,7 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
     size_t room = device->n_memories + 3 * device->n_links + device->n_units + 1;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
+    map->both_to_share = CLAMP(ech_device_number(device, "kernel.both_ways_to_share", 0.5), 0.05, 0.95);
     map->port = g_new(uint32_t, device->n_memories + 1);
     for (size_t i = 0; i < device->n_memories; i++)
         map->port[i] = add_resource(map, ECH_RESOURCE_PORT, i, port_capacity(&device->memories[i]), g_strdup(device->memories[i].name));
@@ -187,11 +189,18 @@ static bool is_host(const EchMemory *memory)
     return memory->kind == ECH_MEM_HOST_PINNED || memory->kind == ECH_MEM_HOST_PAGEABLE || memory->kind == ECH_MEM_DISK;
 }
 
+/* Both directions together seldom share a link evenly: of an amount of both_ways that is shared evenly, each direction needs as much more or less. */
+static double both_weight(const Map *map, const EchLink *link, bool forward)
+{
+    double share = strcmp(link->name, "host") == 0 ? map->both_to_share : 0.5;
+    return 0.5 / (forward ? share : 1 - share);
+}
+
 static void add_link(const Map *map, Row *row, const EchLink *link, bool forward, double bytes)
 {
     size_t i = (size_t)(link - map->device->links);
     row_add(row, map->link[forward ? 0 : 1][i], bytes);
-    row_add(row, map->link[2][i], bytes);
+    row_add(row, map->link[2][i], bytes * both_weight(map, link, forward));
 }
 
 /* Traffic of @read and @written bytes between a unit of the device and a memory. */

@@ -17,7 +17,11 @@ echelon=${2:-$here/build/release/echelon}
 if [ ! -x "$echelon" ]; then
   for bundle in "$here"/bundle/echelon-*.tar.xz "$here"/build/bundle/echelon-*.tar.xz; do
     [ -f "$bundle" ] || continue
-    mkdir -p "$work/../echelon-bundle" && tar -xJf "$bundle" -C "$work/../echelon-bundle" && echelon=$(ls -d "$work"/../echelon-bundle/echelon-*/bin/echelon | tail -n 1)
+    mkdir -p "$work/../echelon-bundle"
+    # Not every machine has xz; Python unpacks it too.
+    tar -xJf "$bundle" -C "$work/../echelon-bundle" 2>/dev/null ||
+      "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$bundle" "$work/../echelon-bundle"
+    echelon=$(find "$work"/../echelon-bundle -path '*/bin/echelon' | tail -n 1)
     break
   done
 fi

@@ -14,8 +14,8 @@
  * or hang is what mapping memory does.
  *
  * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail, clocks rise in the first 20 ms of work,
- * copies have a rate that depends on their size, streaming kernels a ramp, matrix products tiles, waves and a prologue, events and waits take time, and code
- * takes memory when it is first used. */
+ * copies have a rate that depends on their size and share the link unevenly, streaming kernels a ramp, matrix products tiles, waves and a prologue, events and
+ * waits take time, and code takes memory when it is first used. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
@@ -344,7 +344,7 @@ static void share(Task **running, size_t n, double *rates)
         rates[i] = running[i]->fixed > 0 ? 0 : running[i]->rate;
         if (rates[i] > 0 && (running[i]->kind == TO_DEVICE || running[i]->kind == FROM_DEVICE)) {
             if (copies == 2)
-                rates[i] = least(rates[i], 15);
+                rates[i] = least(rates[i], real() ? (running[i]->kind == TO_DEVICE ? 17 : 12) : 15);
             port -= rates[i];
         }
     }

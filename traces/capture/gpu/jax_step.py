@@ -60,7 +60,9 @@ def main():
         jax.block_until_ready(w)
     else:
         folder = tempfile.mkdtemp()
-        jax.profiler.start_trace(folder)
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # the device's side is wanted, not every call of Python
+        jax.profiler.start_trace(folder, profiler_options=options)
         for i in range(args.steps):
             with jax.profiler.StepTraceAnnotation("train", step_num=i):
                 w = step(w, x)
