@@ -259,7 +259,7 @@ static void price_stream(const EchKernelModel *model, const EchKernel *kernel, b
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums = {0};
     if (traffic.widest == 0) { /* scalars only: registers and scalar memory */
-        sums.total = sums.overhead = model->step / 8;
+        sums.total = sums.overhead = MAX(model->step, model->fixed) / 8;
         finish(model, &sums, ret);
         return;
     }

@@ -1086,10 +1086,10 @@ static void lower_instruction(Lowerer *l, EchId id)
         size_t n;
         if (shape->n_elements < 2 || i->n_operands == 0)
             break;
+        /* A runtime may hide it behind the program before: the device's kernel.first_fetch says. */
         if (ech_program_attribute(i, "cross_program_prefetch_index", &n)) {
             ech_diag_note(l->diag, "cross_program_prefetches", 1);
-            (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core);
-            break;
+            ech_trace_builder_set_property(l->b, "fetched_first", i->name);
         }
         EchId to_shape = p->elements[shape->first_element];
         uint32_t to = ech_program_member_position(p, i->shape, 0);

@@ -653,6 +653,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(EchFluidPart));
     const EchOp *ops = ech_trace_ops(trace);
     uint64_t free_copies = 0;
+    bool awaits_first_fetch = ech_device_number(device, "kernel.first_fetch", 1) > 0;
     for (size_t i = 0; i < n_ops; i++) {
         EchPrice *price = &prices->prices[i];
         price->link = ECH_NONE;
@@ -663,7 +664,11 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
             price_kernel(&pricer, &map, old, &row, &scratch, &ops[i], price);
             prices->kernels[price->source]++;
             break;
-        case ECH_OP_COPY: free_copies += !price_copy(&pricer, &map, &row, &ops[i], price); break;
+        case ECH_OP_COPY:
+            /* Fetched before the program, which some chips' programs do not wait for. */
+            if (awaits_first_fetch || g_strcmp0(ech_trace_string(trace, ops[i].name), ech_trace_get_property(trace, "fetched_first")) != 0)
+                free_copies += !price_copy(&pricer, &map, &row, &ops[i], price);
+            break;
         case ECH_OP_COLLECTIVE: price_collective(&pricer, &map, &row, &ops[i], price); break;
         case ECH_OP_ALLOC:
         case ECH_OP_FREE: price_alloc(&pricer, &map, &ops[i], price); break;

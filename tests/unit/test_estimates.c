@@ -20,15 +20,19 @@ static EchResult *run_on(const char *trace, const char *device, const char *sett
     return result;
 }
 
-/* On the chip it was compiled for the estimates stand; on another, or with other settings, they are scaled; a GPU has a roofline of its own. */
+/* On the chip it was compiled for the estimates stand; on another, or with other settings, they are scaled, or replaced where the device's constants were
+ * fitted to measured kernels; a GPU has a roofline of its own. */
 START_TEST(whose_estimates)
 {
-    EchResult *own = run_on("mlp_none.v5e", "tpu-v5e", NULL), *other = run_on("mlp_none.v5e", "tpu-v6e", NULL),
-              *slow = run_on("mlp_none.v5e", "tpu-v5e", "device.memories.hbm.read=x0.5"), *gpu = run_on("mlp_none.v5e", "h100-sxm", NULL);
+    EchResult *own = run_on("mlp_none.v5e", "tpu-v5e", NULL), *other = run_on("mlp_none.v5e", "tpu-v5p", NULL),
+              *fitted = run_on("mlp_none.v5e", "tpu-v6e", NULL), *slow = run_on("mlp_none.v5e", "tpu-v5e", "device.memories.hbm.read=x0.5"),
+              *gpu = run_on("mlp_none.v5e", "h100-sxm", NULL);
     ck_assert_uint_gt(own->run->provenance.kernels[ECH_PRICE_ESTIMATE], 0);
     ck_assert_uint_eq(own->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], 0);
     ck_assert_uint_eq(other->run->provenance.kernels[ECH_PRICE_ESTIMATE], 0);
     ck_assert_uint_eq(other->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], own->run->provenance.kernels[ECH_PRICE_ESTIMATE]);
+    ck_assert_uint_eq(fitted->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], 0);
+    ck_assert_uint_ge(fitted->run->provenance.kernels[ECH_PRICE_MODEL], own->run->provenance.kernels[ECH_PRICE_ESTIMATE]);
     ck_assert_uint_gt(slow->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], 0);
     ck_assert_uint_eq(gpu->run->provenance.kernels[ECH_PRICE_ESTIMATE] + gpu->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], 0);
     ck_assert_uint_gt(gpu->run->provenance.kernels[ECH_PRICE_ROOFLINE], 0);
@@ -37,6 +41,7 @@ START_TEST(whose_estimates)
     ck_assert_str_eq(ech_trace_get_property(other->trace, "estimates_scaled_from"), "tpu-v5e");
     ech_result_free(own);
     ech_result_free(other);
+    ech_result_free(fitted);
     ech_result_free(slow);
     ech_result_free(gpu);
 }
