@@ -75,6 +75,11 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     return true;
 }
 
+bool ech_kernel_stands_alone(const EchDevice *device)
+{
+    return ech_device_number(device, "kernel.hardware.stands_alone", 0) > 0;
+}
+
 double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)
 {
     /* f32 at default precision is one pass of bf16. */

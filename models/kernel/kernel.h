@@ -151,5 +151,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
 void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret);
 /** Multiply-accumulates of a contraction, its sizes padded to whole registers. */
 double ech_kernel_contraction_macs(const EchKernelContraction *contraction);
+/** Whether the device's hardware constants were fitted to measured kernels ("kernel.hardware.stands_alone"): the model alone then comes closer to the chip
+ * than a compiler's estimate carried by the model. */
+bool ech_kernel_stands_alone(const EchDevice *device);
 /** The matrix unit's multiply-accumulates a cycle for operands of @dtype. */
 double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype);

@@ -1,6 +1,7 @@
 #include "sim/experiment/experiment.h"
 
 #include "models/device/device_yaml.h"
+#include "models/kernel/kernel.h"
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 #include "sim/experiment/layers.h"
@@ -700,8 +701,7 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
     EchDevice *compiled = compiled_device(program, *reference);
     /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for.
      * Where the device's hardware constants were fitted to measured kernels, the model alone comes closer than a carried estimate. */
-    bool by_model =
-        kernel_time == ECH_KERNEL_TIME_MODEL || (kernel_time == ECH_KERNEL_TIME_AUTO && ech_device_number(device, "kernel.hardware.stands_alone", 0) > 0);
+    bool by_model = kernel_time == ECH_KERNEL_TIME_MODEL || (kernel_time == ECH_KERNEL_TIME_AUTO && ech_kernel_stands_alone(device));
     bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(device->family, "tpu") == 0 && (by_model || kernel_time == ECH_KERNEL_TIME_AUTO);
     if (compiled && model) {
         ech_diag_remark(diag, "the program was compiled for %s; its kernels keep their windows and are priced on %s", compiled->name, device->name);

@@ -44,7 +44,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0, carried;
         EchTime run, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
         if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) ||
-            !ech_program_kernel_time(program, id, &real_model, &compiler, estimate, &run, &carried))
+            !ech_program_kernel_time(program, id, &real_model, ech_kernel_stands_alone(device) ? NULL : &compiler, estimate, &run, &carried))
             continue;
         double runs = runs_of(program, at->computation);
         hardware += runs * (double)run;
@@ -83,8 +83,13 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     g_ptr_array_add(
         validation->notes,
         g_strdup("Predictions here use the constants that the compiler believes in, kernel by kernel: they say whether echelon reads shapes, windows and work "
-                 "as the compiler does. "
-                 "'echelon run' carries each estimate from what the compiler counts to what the hardware does, by the ratio of the two views of the model."));
+                 "as the compiler does."));
+    g_ptr_array_add(
+        validation->notes,
+        g_strdup(ech_kernel_stands_alone(device)
+                     ? "'echelon run' prices these kernels by the model's hardware constants alone: on this device they were fitted to measured kernels."
+                     : "'echelon run' carries each estimate from what the compiler counts to what the hardware does, by the ratio of the two "
+                       "views of the model."));
     if (without > 0) {
         validation->gaps = g_new0(EchValidateGap, 1);
         validation->n_gaps = 1;
