@@ -38,6 +38,8 @@ static int compare_ranks(const void *a, const void *b)
 typedef struct {
     uint32_t n_slots;
     EchFitSpan *spans; /* one per piece */
+    EchFitSpan *ranks; /* the same with a slot for each piece's begin, as the heap of gaps wants it */
+    uint64_t mean;     /* length of those */
     EchBytes *live;    /* live[slot] */
     double meetings;   /* pairs of pieces that meet */
 } Slots;
@@ -92,11 +94,25 @@ static void slots_init(Slots *slots, const EchPlanPiece *pieces, size_t n)
         born[slots->spans[i].begin]++;
     }
     slots->meetings = 0;
-    int64_t count = 0;
-    for (uint32_t s = 0; s < slots->n_slots; s++) {
+    int64_t count = 0, before = 0;
+    for (uint32_t s = 0; s <= slots->n_slots; s++) {
         count += change[s];
         slots->meetings += (double)born[s] * (double)count;
+        int64_t here = born[s];
+        born[s] = before; /* From now on: begins before the slot. */
+        before += here;
     }
+    slots->ranks = g_new(EchFitSpan, n + 1);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        slots->ranks[i].end = (uint32_t)born[slots->spans[i].end];
+        sum += slots->ranks[i].end;
+    }
+    for (size_t i = 0; i < n; i++) {
+        slots->ranks[i].begin = (uint32_t)born[slots->spans[i].begin]++;
+        sum -= slots->ranks[i].begin;
+    }
+    slots->mean = sum / MAX(n, 1);
 }
 
 /** About the greatest live bytes of a span. */
@@ -231,13 +247,13 @@ EchBytes ech_greedy_plan(const EchPlanProblem *problem, EchPlanSolution *solutio
             met += slots.meetings;
             if (met > MOST_MEETINGS && best != UINT64_MAX)
                 break;
-            g_autoptr(EchFitHeap) fit = ech_fit_heap_new(slots.n_slots, smallest, MAX(unit, 1));
+            g_autoptr(EchFitHeap) fit = ech_fit_heap_new((uint32_t)array->len, slots.mean, smallest, MAX(unit, 1));
             EchBytes height = 0;
             for (size_t i = 0; i < n_ranks && height < best; i++) {
                 const Group *group = &groups[ranks[i].group];
-                uint64_t offset = ech_fit_heap_find(fit, slots.spans + group->first, group->n, group->bytes, group->alignment, lowest);
+                uint64_t offset = ech_fit_heap_find(fit, slots.ranks + group->first, group->n, group->bytes, group->alignment, lowest);
                 for (uint32_t p = group->first; p < group->first + group->n; p++)
-                    ech_fit_heap_use(fit, slots.spans[p], offset, pieces[p].bytes);
+                    ech_fit_heap_use(fit, slots.ranks[p], offset, pieces[p].bytes);
                 offsets[ranks[i].group] = offset;
                 height = MAX(height, offset + group->bytes);
                 solution->steps++;
@@ -250,6 +266,7 @@ EchBytes ech_greedy_plan(const EchPlanProblem *problem, EchPlanSolution *solutio
         }
     }
     g_free(slots.spans);
+    g_free(slots.ranks);
     g_free(slots.live);
     return n_ranks ? best : 0;
 }

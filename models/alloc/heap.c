@@ -46,7 +46,8 @@ typedef struct {
     uint32_t *order; /* order[n_order]: groups that take space */
     size_t n_order;
     EchBytes smallest;
-    EchFitSpan *spans; /* scratch: one per member */
+    uint64_t mean_span; /* of items, in slots */
+    EchFitSpan *spans;  /* scratch: one per member */
 } Clock;
 
 typedef struct {
@@ -136,6 +137,10 @@ static void clock_init(Clock *clock, const Xla *xla, const EchPlanProblem *probl
         }
     }
     clock->slot[n_events] = n_slots;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += clock->slot[clock->end[i]] - clock->slot[clock->begin[i]];
+    clock->mean_span = sum / MAX(n_slots, 1);
     clock->smallest = UINT64_MAX;
     for (uint32_t g = 0; g < problem->n_groups; g++) {
         Group *group = &clock->groups[g];
@@ -234,7 +239,7 @@ static void put(const Clock *clock, uint32_t group, uint64_t offset, uint32_t he
 static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t heap, EchBytes *ret_height, EchPlanSolution *solution)
 {
     const EchPlanProblem *problem = clock->problem;
-    g_autoptr(EchFitHeap) fit = ech_fit_heap_new(clock->slot[clock->n_ticks], clock->smallest, clock->alignment);
+    g_autoptr(EchFitHeap) fit = ech_fit_heap_new(clock->slot[clock->n_ticks], clock->mean_span, clock->smallest, clock->alignment);
     EchBytes height = 0;
     size_t n_left = 0;
     for (size_t i = 0; i < n; i++) {

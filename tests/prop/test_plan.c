@@ -1,4 +1,5 @@
 /* Properties that every planner of the table must have: a new planner is tested by being registered. */
+#include "models/alloc/heap_fit.h"
 #include "models/alloc/plan.h"
 #include "sim/base/error.h"
 
@@ -248,6 +249,87 @@ START_TEST(exact_restores_a_cut_rectangle)
 }
 END_TEST
 
+typedef struct {
+    EchFitSpan span;
+    uint64_t lo, hi;
+} Placed;
+
+static int compare_placed(const void *a, const void *b)
+{
+    const Placed *left = a, *right = b;
+    return (left->lo > right->lo) - (left->lo < right->lo);
+}
+
+/* What ech_fit_heap_find promises, by looking at everything placed so far. */
+static uint64_t plain_find(const Placed *placed, size_t n, const EchFitSpan *spans, size_t n_spans, EchBytes bytes, uint64_t alignment, bool lowest)
+{
+    g_autofree Placed *met = g_new(Placed, n + 1);
+    size_t n_met = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n_spans; k++)
+            if (placed[i].span.begin < spans[k].end && placed[i].span.end > spans[k].begin) {
+                met[n_met++] = placed[i];
+                break;
+            }
+    qsort(met, n_met, sizeof *met, compare_placed);
+    uint64_t lo = 0, best = 0, best_room = UINT64_MAX;
+    for (size_t i = 0; i <= n_met; i++) {
+        uint64_t start = ech_round_up(lo, alignment);
+        if (i == n_met && best_room == UINT64_MAX)
+            return start;
+        if (i < n_met && start < met[i].lo && met[i].lo - start >= bytes && met[i].lo - start < best_room) {
+            best = start;
+            best_room = met[i].lo - start;
+            if (lowest)
+                break;
+        }
+        if (i < n_met)
+            lo = MAX(lo, met[i].hi);
+    }
+    return best;
+}
+
+/* Sizes, lifetimes and orders of several kinds, enough of them for many blocks of time and many leaves of gaps. */
+START_TEST(heap_finds_what_a_plain_one_finds)
+{
+    enum { N = 1500 };
+    static Placed placed[2 * N];
+    uint64_t seed = seed_of(_i);
+    state = seed;
+    uint32_t n_slots = 1 + (uint32_t)below(_i % 2 ? 6000 : 300), longest = 1 + (uint32_t)below(n_slots), ends_at = 1 + (uint32_t)below(n_slots);
+    EchBytes largest = _i % 3 ? 5000 : 12;
+    uint64_t alignment = (uint64_t[]){1, 8, 24, 256}[below(4)], sum = 0;
+    EchBytes smallest = 1 + below(largest);
+    g_autofree EchFitSpan *spans = g_new(EchFitSpan, 2 * N);
+    g_autofree EchBytes *bytes = g_new(EchBytes, N);
+    for (size_t i = 0; i < N; i++) {
+        bytes[i] = smallest + below(largest);
+        for (size_t k = 2 * i; k < 2 * i + 2; k++) {
+            uint32_t begin = (uint32_t)below(n_slots), length = 1 + (uint32_t)below(below(4) ? 1 + longest / 50 : longest);
+            spans[k] = (EchFitSpan){begin, MIN(n_slots, begin + length)};
+            if (_i % 5 == 4 && begin < ends_at)
+                spans[k].end = ends_at; /* Many die at once. */
+            sum += spans[k].end - spans[k].begin;
+        }
+    }
+    g_autoptr(EchFitHeap) heap = ech_fit_heap_new(n_slots, _i % 7 == 6 ? 1 : sum / (2 * N), smallest, alignment);
+    size_t n = 0;
+    for (size_t i = 0; i < N; i++) {
+        size_t n_spans = _i % 4 == 3 && below(3) == 0 ? 2 : 1;
+        uint64_t at = alignment * (below(8) ? 1 : 2);
+        bool lowest = below(5) == 0;
+        uint64_t offset = ech_fit_heap_find(heap, spans + 2 * i, n_spans, bytes[i], at, lowest);
+        uint64_t plain = plain_find(placed, n, spans + 2 * i, n_spans, bytes[i], at, lowest);
+        ck_assert_msg(offset == plain, "seed %" G_GUINT64_FORMAT ", buffer %zu: %" G_GUINT64_FORMAT ", a plain heap says %" G_GUINT64_FORMAT, seed, i, offset,
+                      plain);
+        for (size_t k = 0; k < n_spans; k++) {
+            ech_fit_heap_use(heap, spans[2 * i + k], offset, bytes[i]);
+            placed[n++] = (Placed){spans[2 * i + k], offset, offset + bytes[i]};
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     fill_specs();
@@ -259,6 +341,7 @@ int main(void)
     tcase_add_test(tests, damaged_plans_are_refused);
     tcase_add_loop_test(tests, exact_is_lowest, 0, 3);
     tcase_add_test(tests, exact_restores_a_cut_rectangle);
+    tcase_add_loop_test(tests, heap_finds_what_a_plain_one_finds, 0, 20);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

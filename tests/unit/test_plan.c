@@ -38,7 +38,7 @@ END_TEST
 /* Best fit takes the tightest gap, not the lowest: the gap of 40 at 200 before the gap of 60 at 100. */
 START_TEST(best_fit_takes_the_tightest_gap)
 {
-    g_autoptr(EchFitHeap) heap = ech_fit_heap_new(4, 1, 1);
+    g_autoptr(EchFitHeap) heap = ech_fit_heap_new(4, 2, 1, 1);
     const EchFitSpan all = {0, 4}, late = {2, 4};
     ech_fit_heap_use(heap, all, 0, 100);
     ech_fit_heap_use(heap, all, 160, 40);
