@@ -67,16 +67,17 @@ function sweep() {
       last = change.from !== undefined ? { text, head } : null;
     }
   }
-  main.append('h2').text('Where the time goes (critical path)');
-  const parts = names('critical_path'), shades = d3.scaleOrdinal(d3.schemeTableau10).domain(parts), longest = d3.max(ran, p => p.makespan_ps) || 1;
+  main.append('h2').text('Where the time goes (shares of each critical path)');
+  const parts = names('critical_path'), shades = d3.scaleOrdinal(d3.schemeTableau10).domain(parts);
   const legend = main.append('div').attr('id', 'legend');
   for (const part of parts.filter(n => ran.some(p => p.run.critical_path[n] > 0))) { const item = legend.append('span'); item.append('i').style('background', shades(part)); item.append('span').text(part); }
   const body = main.append('table').attr('class', 'sweep');
   for (const p of ran) {
     const tr = body.append('tr');
     tr.append('td').attr('class', 'name').text(p.values.join(', '));
-    const bar = tr.append('td').attr('class', 'stack').append('div');
-    for (const part of parts) bar.append('span').attr('title', part + ': ' + time(p.run.critical_path[part] || 0)).style('width', 100 * (p.run.critical_path[part] || 0) / longest + '%').style('background', shades(part));
+    tr.append('td').attr('class', 'n').text(time(p.makespan_ps));
+    const bar = tr.append('td').attr('class', 'stack').append('div'), longest = d3.sum(parts, part => p.run.critical_path[part] || 0) || 1;
+    for (const part of parts) bar.append('span').attr('title', part + ': ' + time(p.run.critical_path[part] || 0) + ', ' + percent((p.run.critical_path[part] || 0) / longest)).style('width', 100 * (p.run.critical_path[part] || 0) / longest + '%').style('background', shades(part));
   }
 }
 if (run.points) return sweep();
@@ -164,8 +165,8 @@ for (const [memory, m] of Object.entries(run.memories)) {
   const id = memory.replace(/[^a-z0-9]/gi, '-');
   select('#holders').append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps));
   select('#holders').append('div').attr('id', 'holders-' + id);
-  table('#holders-' + id, m.held_by.map(h => ({ name: h.name, value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: (h.role === 'unknown' ? '' : h.role + '  ') + h.shape })));
-  if (!m.padding || m.padding.padding_bytes < 4096) continue;
+  table('#holders-' + id, m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes).map(h => ({ name: h.name, value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: (h.role === 'unknown' ? '' : h.role + '  ') + h.shape })));
+  if (!m.padding || m.padding.padding_bytes < 16384 || m.padding.padding_bytes * 100 < m.padding.bytes) continue;
   const part = select('#padding > div');
   part.append('h3').text(memory + ': ' + bytes(m.padding.padding_bytes) + ' of ' + bytes(m.padding.bytes) + ' is padding (' + percent(m.padding.padding_bytes / m.padding.bytes) + ')');
   part.append('div').attr('id', 'padding-' + id);

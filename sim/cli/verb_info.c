@@ -526,7 +526,7 @@ static void text_memories(GString *out, const EchTrace *trace)
     EchId main = main_memory(trace);
     for (EchId m = 0; m < MIN(ech_trace_n_memories(trace), (size_t)16); m++) {
         g_autoptr(EchLifetimes) own = m != main ? ech_lifetimes_new(trace, m) : NULL;
-        g_autofree char *name = g_utf8_make_valid(ech_trace_memory(trace, m), -1), *label = g_strdup_printf("  in %.18s", name);
+        g_autofree char *name = g_utf8_make_valid(ech_trace_memory(trace, m), -1), *label = g_strdup_printf("most live in %.9s", name);
         if (own && own->peak && main != ECH_NONE)
             text_bytes(out, label, own->peak);
     }
@@ -544,7 +544,8 @@ static void text_trace(GString *out, const EchTrace *trace)
     Summary sum = {0};
     summarise(trace, &sum);
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
-    g_string_append_printf(out, "%zu operations on %zu queues, %zu buffers\n", ech_trace_n_ops(trace), ech_trace_n_queues(trace), ech_trace_n_buffers(trace));
+    g_string_append_printf(out, "%zu operations on %zu queue%s, %zu buffers\n", ech_trace_n_ops(trace), ech_trace_n_queues(trace),
+                           ech_trace_n_queues(trace) == 1 ? "" : "s", ech_trace_n_buffers(trace));
     for (int k = 0; k < ECH_N_OP_KINDS; k++) {
         if (sum.ops[k])
             g_string_append_printf(out, "  %s %" G_GUINT64_FORMAT, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
@@ -553,9 +554,12 @@ static void text_trace(GString *out, const EchTrace *trace)
         g_string_append_printf(out, "  memset %" G_GUINT64_FORMAT, sum.memsets);
     if (ech_trace_n_ops(trace))
         g_string_append_c(out, '\n');
-    g_string_append(out, "bytes\n");
+    g_string_append(out, sum.ops[ECH_OP_LOOP] ? "bytes (bodies of loops once)\n" : "bytes\n");
     text_bytes(out, "allocated in all", sum.allocated);
-    text_bytes(out, "live at the peak", lifetimes->peak);
+    bool several = ech_trace_n_memories(trace) > 1 && main_memory(trace) != ECH_NONE;
+    g_autofree char *main_name = several ? g_utf8_make_valid(ech_trace_memory(trace, main_memory(trace)), -1) : g_strdup("");
+    g_autofree char *peak = g_strdup_printf(several ? "most live in %.9s" : "live at the peak", main_name);
+    text_bytes(out, peak, lifetimes->peak);
     text_memories(out, trace);
     text_bytes(out, "live at the end", figure(trace, "end_allocated_bytes", lifetimes->end_live));
     if (ech_trace_get_property(trace, "end_reserved_bytes"))
@@ -588,13 +592,30 @@ static void text_trace(GString *out, const EchTrace *trace)
     text_names(out, trace, names, by_device, "recorded waits", 1u << ECH_OP_WAIT, 6);
 }
 
-static void text_rows(GString *out, const char *title, const EchDiag *diag, bool dropped)
+static int compare_records(const void *a, const void *b)
 {
-    size_t n;
-    const EchDiagRow *rows = ech_diag_rows(diag, &n);
+    const EchDiagRow *x = a, *y = b;
+    return x->count != y->count ? (x->count < y->count ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+/* At most @most of them (0: all), with the most frequent first. */
+static void text_rows(GString *out, const char *title, const EchDiag *diag, bool dropped, size_t most)
+{
+    size_t n, said = 0;
+    const EchDiagRow *all = ech_diag_rows(diag, &n);
+    g_autofree EchDiagRow *rows = g_memdup2(all, n * sizeof *all);
+    if (most && n > 1)
+        qsort(rows, n, sizeof *rows, compare_records);
     for (size_t i = 0; i < n; i++) {
         if (rows[i].fatal_if_strict != dropped)
             continue;
+        if (most && n > most + 1 && said++ >= most) {
+            guint64 rest = 0;
+            for (size_t k = i; k < n; k++)
+                rest += rows[k].count;
+            g_string_append_printf(out, "  %10" G_GUINT64_FORMAT "  of %zu other kinds (--json has them)\n", rest, n - i);
+            break;
+        }
         if (title)
             g_string_append_printf(out, "%s\n", title);
         title = NULL;
@@ -612,9 +633,9 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
         text_trace(out, trace);
     if (import->program)
         ech_report_program_text(out, import->program);
-    text_rows(out, "records of the file", import->records, false);
-    text_rows(out, "dropped or repaired", import->diag, true);
-    text_rows(out, "notes", import->diag, false);
+    text_rows(out, "records of the file", import->records, false, 16);
+    text_rows(out, "dropped or repaired", import->diag, true, 0);
+    text_rows(out, "notes", import->diag, false, 0);
     for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
         g_string_append_printf(out, "%s\n", *remark);
     ech_cli_print(out->str);

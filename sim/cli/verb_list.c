@@ -26,6 +26,7 @@ typedef struct {
     JsonBuilder *json; /* NULL: text */
     GString *text;
     bool sources;
+    int width; /* of names */
 } Writer;
 
 static void add_member(Writer *writer, const char *name, const char *value)
@@ -89,7 +90,7 @@ static void write_row(Writer *writer, const Row *row)
         json_builder_end_object(writer->json);
         return;
     }
-    g_string_append_printf(writer->text, "  %-16s %s\n", row->name, row->summary ? row->summary : "");
+    g_string_append_printf(writer->text, "  %-*s %s\n", writer->width, row->name, row->summary ? row->summary : "");
     if (row->params)
         write_params(writer, row->params);
     if (writer->sources && row->source)
@@ -185,6 +186,8 @@ static bool list_formats(Writer *writer, GError **error)
     size_t n;
     const EchImportClass *const *classes = ech_import_classes(&n);
     for (size_t i = 0; i < n; i++)
+        writer->width = MAX(writer->width, (int)strlen(classes[i]->name));
+    for (size_t i = 0; i < n; i++)
         write_row(writer, &(Row){classes[i]->name, classes[i]->summary, NULL, NULL});
     return true;
 }
@@ -261,7 +264,7 @@ int ech_verb_list(int argc, char **argv)
     }
     g_autoptr(JsonBuilder) builder = json ? json_builder_new() : NULL;
     g_autoptr(GString) text = g_string_new(NULL);
-    Writer writer = {builder, text, sources};
+    Writer writer = {builder, text, sources, 16};
     if (json)
         json_builder_begin_array(builder);
     GError *error = NULL;
