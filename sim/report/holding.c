@@ -138,7 +138,7 @@ EchHolding *ech_report_holdings(const EchReport *report, const char *memory, Ech
     EchId id = ech_trace_find_memory(trace, memory);
     g_autoptr(GArray) holdings = g_array_new(FALSE, FALSE, sizeof(EchHolding));
     g_autoptr(GPtrArray) live = g_ptr_array_new();
-    g_autofree Life *lives = g_new(Life, ech_trace_n_buffers(trace) + 1);
+    g_autofree Life *lives = g_new0(Life, ech_trace_n_buffers(trace) + 1);
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
         lives[i] = (Life){NULL, ECH_TIME_NONE, ECH_TIME_NONE, ECH_TIME_NONE, ECH_TIME_NONE, ECH_TIME_NONE, ECH_NONE, ECH_NONE, false};
     const EchMemoryRun *of = ech_report_memory(run, memory);
