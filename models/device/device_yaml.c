@@ -589,6 +589,20 @@ static uint64_t scale(uint64_t value, double factor)
     return scaled >= 18e18 ? G_MAXUINT64 : (uint64_t)(scaled + 0.5);
 }
 
+static double lanes_of(const EchUnit *unit)
+{
+    return (double)MAX(unit->count, 1u) * MAX(unit->rows, 1u) * MAX(unit->columns, 1u);
+}
+
+static const uint64_t *find_peak(const EchDevice *device, const char *unit, const char *dtype)
+{
+    for (size_t i = 0; i < device->n_units; i++)
+        for (size_t k = 0; strcmp(device->units[i].name, unit) == 0 && k < device->units[i].n_peaks; k++)
+            if (strcmp(device->units[i].peaks[k].dtype, dtype) == 0)
+                return &device->units[i].peaks[k].ops;
+    return NULL;
+}
+
 /* What hangs together with an edited number and was not edited itself: documented at ech_device_load_yaml. */
 static void follow_settings(EchDevice *device, const EchDevice *base, const char *const *settings)
 {
@@ -625,6 +639,19 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
             link->measured_from = was->measured_from;
         }
     }
+    for (size_t i = 0; i < device->n_units; i++) {
+        EchUnit *unit = &device->units[i];
+        const EchUnit *was = NULL;
+        for (size_t k = 0; k < base->n_units && !was; k++)
+            was = strcmp(base->units[k].name, unit->name) == 0 ? &base->units[k] : NULL;
+        if (!was || is_set(settings, "units", unit->name, "peaks"))
+            continue;
+        double factor = lanes_of(unit) / lanes_of(was);
+        if (was->clock_hz > 0 && unit->clock_hz > 0)
+            factor *= (double)unit->clock_hz / (double)was->clock_hz;
+        for (size_t k = 0; factor != 1 && k < unit->n_peaks; k++)
+            unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
+    }
     /* The listed numbers say what is in force. */
     for (size_t i = 0; i < device->n_numbers; i++) {
         EchDeviceNumber *number = &device->numbers[i];
@@ -639,6 +666,10 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         } else if (strcmp(steps[0], "links") == 0) {
             field = find_field(link_fields, steps[2]);
             object = ech_device_link(device, steps[1]);
+        } else if (strcmp(steps[0], "units") == 0 && g_str_has_prefix(steps[2], "peaks.")) {
+            static const Field peak = {"ops", FIELD_OPS, 0};
+            field = &peak;
+            object = find_peak(device, steps[1], steps[2] + strlen("peaks."));
         }
         if (!field || !object || field_size(field->type) != sizeof(uint64_t) || field->type == FIELD_TIME)
             continue;

@@ -1237,8 +1237,10 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     make_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
-    if (stationary)
+    if (stationary) {
         ech_stationary_set_counters(builder, &stationary->counters, l.options.price_on);
+        ech_stationary_set_measured(builder, program);
+    }
     if (l.model || stationary) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
         if (l.own_model && device->hash != l.options.price_on->hash)

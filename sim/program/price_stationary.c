@@ -216,3 +216,25 @@ void ech_stationary_set_counters(EchTraceBuilder *b, const EchStationaryCounters
         ech_trace_builder_set_property(b, name, value);
     }
 }
+
+void ech_stationary_set_measured(EchTraceBuilder *builder, const EchProgram *program)
+{
+    static const char *const names[] = {"array_active", "useful_macs", "unused_macs",      "weight_stall",
+                                        "weight_shift", "non_matrix",  "dependency_stall", "input_stall"};
+    size_t n;
+    EchId root = program->computations[program->entry].root;
+    const char *text = ech_program_attribute(&program->instructions[root], "frontend_attributes", &n);
+    for (size_t i = 0; text != NULL && i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *key = g_strdup_printf("measured.%s=\"", names[i]);
+        const char *at = g_strstr_len(text, (gssize)n, key);
+        const char *end = at ? memchr(at + strlen(key), '"', n - (size_t)(at + strlen(key) - text)) : NULL;
+        if (end == NULL || end - at > 64)
+            continue;
+        g_autofree char *value = g_strndup(at + strlen(key), (gsize)(end - at) - strlen(key));
+        char *rest;
+        double number = g_ascii_strtod(value, &rest);
+        g_autofree char *property = g_strconcat(ECH_STATIONARY_MEASURED, names[i], NULL);
+        if (*value && *rest == '\0' && number >= 0 && number <= 100)
+            ech_trace_builder_set_property(builder, property, value);
+    }
+}

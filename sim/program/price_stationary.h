@@ -19,5 +19,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchStationaryPrices, ech_stationary_prices_free)
 
 /** The names under which a trace carries counters, as its properties: "matrix_counters.cycles" and so on, whole cycles. */
 #define ECH_STATIONARY_PROPERTY "matrix_counters."
+/** And those that were measured, in per cent of the cycles: "matrix_counters.measured.array_active". A program says them in its result's
+ * frontend_attributes: {measured.array_active="12.7",...}. */
+#define ECH_STATIONARY_MEASURED ECH_STATIONARY_PROPERTY "measured."
+/** Gives the trace being built what the program says was measured. */
+void ech_stationary_set_measured(EchTraceBuilder *builder, const EchProgram *program);
 /** Gives them to the trace being built. */
 void ech_stationary_set_counters(EchTraceBuilder *builder, const EchStationaryCounters *counters, const EchDevice *device);

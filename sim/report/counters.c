@@ -4,6 +4,8 @@
 #include "sim/program/price_stationary.h"
 #include "sim/report/text.h"
 
+#include <string.h>
+
 static bool read_counter(const EchTrace *trace, const char *name, double *ret)
 {
     g_autofree char *key = g_strconcat(ECH_STATIONARY_PROPERTY, name, NULL);
@@ -45,6 +47,15 @@ bool ech_report_counters(const EchReport *report, EchStationaryCounters *ret, do
     return true;
 }
 
+/* *ret -1 where it was not. */
+static bool read_measured(const EchTrace *trace, const char *key, double *ret)
+{
+    g_autofree char *name = g_strconcat(ECH_STATIONARY_MEASURED + strlen(ECH_STATIONARY_PROPERTY), key, NULL);
+    bool is = read_counter(trace, name, ret);
+    *ret = is ? *ret : -1;
+    return is;
+}
+
 typedef struct {
     const char *key, *words;
     double cycles;
@@ -76,10 +87,18 @@ void ech_report_append_counters(GString *out, const EchReport *report, unsigned 
         return;
     Row rows[N_ROWS];
     rows_of(&c, rows);
-    g_string_append_printf(out, "\n  Counters of the matrix unit, of %.0f cycles\n", c.cycles);
+    double measured[N_ROWS];
+    bool any = false;
+    for (size_t i = 0; i < N_ROWS; i++)
+        any = read_measured(report->trace, rows[i].key, &measured[i]) || any;
+    g_string_append_printf(out, "\n  Counters of the matrix unit, of %.0f cycles%s\n", c.cycles, any ? " (in brackets: measured, the chip as it was)" : "");
     for (size_t i = 0; i < N_ROWS; i++) {
         double share = rows[i].cycles / c.cycles;
         g_string_append_printf(out, "    %-30s %5.1f %%  ", rows[i].words, 100 * share);
+        if (any && measured[i] >= 0)
+            g_string_append_printf(out, "(%4.1f)  ", measured[i]);
+        else if (any)
+            g_string_append(out, "        ");
         for (int k = 0; k < 20; k++)
             g_string_append_c(out, k < (int)(share * 20 + 0.5) ? '#' : '.');
         g_string_append_c(out, '\n');
@@ -106,6 +125,16 @@ void ech_report_build_counters(JsonBuilder *b, const EchReport *report)
         json_builder_set_member_name(b, rows[i].key);
         json_builder_add_double_value(b, rows[i].cycles / c.cycles);
     }
+    json_builder_set_member_name(b, "measured");
+    json_builder_begin_object(b);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        double measured;
+        if (!read_measured(report->trace, rows[i].key, &measured))
+            continue;
+        json_builder_set_member_name(b, rows[i].key);
+        json_builder_add_double_value(b, measured / 100);
+    }
+    json_builder_end_object(b);
     json_builder_set_member_name(b, "ops_per_second");
     json_builder_add_double_value(b, 2 * c.macs / c.cycles * clock);
     json_builder_set_member_name(b, "tiles");

@@ -72,6 +72,27 @@ START_TEST(test_settings)
 }
 END_TEST
 
+/* A unit twice as fast and half as many of them: the same peaks; one that is edited itself stays. */
+START_TEST(test_peaks_follow)
+{
+    static const struct {
+        const char *settings[3];
+        double bf16, f32;
+    } cases[] = {{{"units.matrix.clock=x2"}, 200e12, 100e12},
+                 {{"units.matrix.clock=x2", "units.matrix.count=2"}, 100e12, 50e12},
+                 {{"units.matrix.clock=x3", "units.matrix.peaks.bf16=x0.5"}, 50e12, 50e12}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GError *error = NULL;
+        g_autoptr(EchDevice) device = load(small, cases[i].settings, &error);
+        ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+        const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+        ck_assert((double)ech_unit_peak(unit, "bf16") == cases[i].bf16);
+        ck_assert((double)ech_unit_peak(unit, "f32") == cases[i].f32);
+        ck_assert(ech_device_number(device, "units.matrix.peaks.bf16", 0) == cases[i].bf16);
+    }
+}
+END_TEST
+
 typedef struct {
     const char *from, *to, *message;
 } Bad;
@@ -208,6 +229,7 @@ int main(void)
     Suite *suite = suite_create("device");
     TCase *tcase = tcase_create("all");
     tcase_add_test(tcase, test_small);
+    tcase_add_test(tcase, test_peaks_follow);
     tcase_add_test(tcase, test_settings);
     tcase_add_loop_test(tcase, test_bad, 0, G_N_ELEMENTS(bads));
     tcase_add_loop_test(tcase, test_bad_settings, 0, G_N_ELEMENTS(bad_settings));

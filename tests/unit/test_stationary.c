@@ -6,6 +6,7 @@
 #include <glib/gstdio.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define NEAR(got, expected, tolerance)                                                                                                                         \
@@ -292,6 +293,27 @@ START_TEST(counters)
 }
 END_TEST
 
+/* What a program says was measured stands beside what the model counts. */
+START_TEST(measured)
+{
+    const EchExperimentOverrides overrides = {.trace = ECH_SOURCE_DIR "/traces/mlp0.v1", .device = "tpu-v1", .engine = "native"};
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    g_autoptr(EchResult) result = experiment ? ech_experiment_run(experiment, 0, &error) : NULL;
+    ck_assert_msg(result != NULL, "%s", error ? error->message : "");
+    EchReport report = ech_result_report(result);
+    GString *text = ech_report_summary(&report, 0);
+    ck_assert_ptr_nonnull(strstr(text->str, "Counters of the matrix unit"));
+    ck_assert_ptr_nonnull(strstr(text->str, "(53.9)"));
+    g_string_free(text, TRUE);
+    JsonNode *node = ech_report_json(&report);
+    JsonObject *shown = json_object_get_object_member(json_node_get_object(node), "matrix_counters");
+    NEAR(json_object_get_double_member(json_object_get_object_member(shown, "measured"), "weight_stall"), 0.539, 1e-9);
+    NEAR(json_object_get_double_member(shown, "weight_stall"), 0.539, 0.05);
+    json_node_unref(node);
+}
+END_TEST
+
 /* Figure 11 and section 7, hosts left out as there: means over the six. */
 static void what_if(const char *const *settings, double *ret_gain, double *ret_geometric, double *ret_weighted)
 {
@@ -360,6 +382,7 @@ int main(void)
     tcase_set_timeout(chip, 60);
     tcase_add_test(chip, programs);
     tcase_add_loop_test(chip, counters, 0, G_N_ELEMENTS(tpu_v1_rows));
+    tcase_add_test(chip, measured);
     tcase_add_test(chip, four_times_the_memory);
     tcase_add_test(chip, gddr5);
     tcase_add_test(chip, four_times_the_clock);
