@@ -17,6 +17,7 @@ enum { SKIP = 77 };
 typedef struct {
     double bytes, seconds;           /* predicted */
     double real_bytes, real_seconds; /* the compiler's, NAN where it made another program */
+    double estimate;                 /* what the compiler's own simulator says of its program, NAN where it does not */
 } Outcome;
 
 static bool replay(const char *base, const char *knobs, Outcome *ret)
@@ -37,7 +38,8 @@ static bool replay(const char *base, const char *knobs, Outcome *ret)
     *ret = (Outcome){.bytes = (double)json_object_get_int_member(root, "prefetch_bytes"),
                      .seconds = json_object_get_double_member(root, "seconds"),
                      .real_bytes = (double)json_object_get_int_member(real, "prefetch_bytes"),
-                     .real_seconds = json_object_has_member(real, "seconds") ? json_object_get_double_member(real, "seconds") : NAN};
+                     .real_seconds = json_object_has_member(real, "seconds") ? json_object_get_double_member(real, "seconds") : NAN,
+                     .estimate = json_object_has_member(real, "estimate") ? json_object_get_double_member(real, "estimate") : NAN};
     return true;
 }
 
@@ -74,13 +76,17 @@ int main(void)
     }
     g_ptr_array_sort(defaults, compare_names);
     g_ptr_array_sort(names, compare_names);
-    g_autoptr(GString) table = g_string_new("what-if from the default compile alone, against the compiler's own compile with that setting; other program: the "
-                                            "compiler changed more than the placement\n"
-                                            "program.chip.setting                 prefetched MiB: predicted     real      time us: predicted       real\n");
+    g_autoptr(GString) table =
+        g_string_new("what-if from the default compile alone, against the compiler's own compile with that setting; other program: the "
+                     "compiler changed more than the placement\n"
+                     "program.chip.setting                 prefetched MiB: predicted     real      time us: predicted       real  compiler\n"
+                     "(real: the compiler's placement priced by the same costs; compiler: the change in the time its own simulator prints, which "
+                     "charges parameters nothing and takes tiles into account)\n");
     g_autofree char *last = NULL;
     Outcome base = {0};
     double ratios = 0, worst = 0; /* our placement's time over the compiler's, same clock */
     unsigned timed = 0;
+    unsigned estimated = 0, estimate_near = 0, estimate_sign = 0, other_estimated = 0, other_near = 0, other_sign = 0;
     unsigned pairs = 0, other = 0, bytes_near = 0, bytes_sign = 0, all_bytes_near = 0, all_bytes_sign = 0, time_near = 0, time_sign = 0;
     for (guint i = 0; i < names->len; i++) {
         g_autofree char *stem = g_strndup(names->pdata[i], strlen(names->pdata[i]) - strlen(".json.gz"));
@@ -108,9 +114,22 @@ int main(void)
         all_bytes_near += b;
         all_bytes_sign += bs;
         g_string_append_printf(table, "%-36s %24.2f %8.2f", stem, bytes / 1048576, real_bytes / 1048576);
+        double estimate = changed.estimate - base.estimate, floor = 0.001 * base.estimate;
+        bool e = near(time, estimate, floor), es = sign(time, floor) * sign(estimate, floor) >= 0;
+        if (!isnan(estimate)) {
+            estimated++;
+            estimate_near += e;
+            estimate_sign += es;
+            other_estimated += !same;
+            other_near += !same && e;
+            other_sign += !same && es;
+        }
         if (!same) {
             other++;
-            g_string_append_printf(table, " %22s  other program%s\n", "", b ? "" : bs ? ", bytes off" : ", bytes of the other sign");
+            g_string_append_printf(table, " %24.3f %10s %10.3f  other program%s\n", time * 1e6, "", estimate * 1e6,
+                                   b    ? ""
+                                   : bs ? ", bytes off"
+                                        : ", bytes of the other sign");
             continue;
         }
         bool t = near(time, real_time, 0.001 * base.real_seconds), ts = sign(time, 0.001 * base.real_seconds) * sign(real_time, 0.001 * base.real_seconds) >= 0;
@@ -121,7 +140,8 @@ int main(void)
         bytes_sign += bs;
         time_near += t;
         time_sign += ts;
-        g_string_append_printf(table, " %24.3f %10.3f%s%s\n", time * 1e6, real_time * 1e6, b ? "" : "  bytes off", t ? "" : "  time off");
+        g_string_append_printf(table, " %24.3f %10.3f %10.3f%s%s\n", time * 1e6, real_time * 1e6, estimate * 1e6, b ? "" : "  bytes off",
+                               t ? "" : "  time off");
     }
     for (guint i = 0; i < defaults->len; i++) {
         g_autofree char *path = g_strdup_printf("%s/%s", folder, (const char *)defaults->pdata[i]);
@@ -141,17 +161,17 @@ int main(void)
                            "%u pairs, in %u of them the compiler made another program\n"
                            "prefetched bytes: within 10 %% in %u of %u, sign right in %u of %u; of the %u of the same program %u and %u\n"
                            "time: within 10 %% in %u of %u, sign right in %u of %u\n"
+                           "time against the compiler's own simulator: within 10 %% in %u of %u, sign right in %u; of the other programs %u of %u and %u\n"
                            "time of our placement over that of the compiler's, priced alike: mean %.4f, worst %.4f, of %u compiles\n",
                            pairs, other, all_bytes_near, pairs, all_bytes_sign, pairs, same, bytes_near, bytes_sign, time_near, same, time_sign, same,
-                           ratios / timed, worst, timed);
+                           estimate_near, estimated, estimate_sign, other_near, other_estimated, other_sign, ratios / timed, worst, timed);
     fputs(table->str, stdout);
     g_autoptr(GError) error = NULL;
     if (!g_file_set_contents(ECH_BINARY_DIR "/counterfactuals.txt", table->str, -1, &error)) {
         printf("%s\n", error->message);
         return EXIT_FAILURE;
     }
-    /* The worst is a training step whose file does not say what uses bound by compute access: 10.07 % above. */
     bool good =
-        bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8 && ratios <= 1.02 * timed && worst <= 1.105;
+        bytes_sign == same && time_sign == same && all_bytes_near * 10 >= pairs * 8 && time_near * 10 >= same * 8 && ratios <= 1.02 * timed && worst <= 1.10;
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -941,6 +941,12 @@ static void judge(const Replay *r, JsonObject *from, JsonBuilder *out)
     }
     json_builder_set_member_name(out, "prefetch_bytes");
     json_builder_add_int_value(out, (gint64)prefetched);
+    /* What the compiler's own simulator says that the placement takes: of the program that it placed, re-tiled or not. */
+    JsonObject *outcome = json_object_has_member(from, "result") ? json_object_get_object_member(from, "result") : NULL;
+    if (outcome != NULL && json_object_has_member(outcome, "est1")) {
+        json_builder_set_member_name(out, "estimate");
+        json_builder_add_double_value(out, json_object_get_double_member(outcome, "est1"));
+    }
     json_builder_end_object(out);
 }
 
