@@ -175,13 +175,37 @@ static int compare_keys(gconstpointer a, gconstpointer b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-static void sort_by_keys(Keyed *keyed, uint32_t n, uint32_t *place, uint32_t first)
+/* In the order of their keys, but never before what they wait for: two copies may have moved past each other. */
+static void sort_by_keys(const EchProgram *p, const EchComputation *c, Keyed *keyed, uint32_t *place)
 {
-    qsort(keyed, n, sizeof *keyed, compare_keys);
-    for (uint32_t k = 0; k < n; k++) {
-        keyed[k].key = (int64_t)k * 4;
-        place[keyed[k].id - first] = k;
+    g_autofree bool *done = g_new0(bool, (size_t)c->n + 1);
+    g_autoptr(GArray) stack = g_array_new(FALSE, FALSE, sizeof(EchId));
+    uint32_t n = 0;
+    qsort(keyed, c->n, sizeof *keyed, compare_keys);
+    for (uint32_t k = 0; k < c->n; k++) {
+        g_array_append_val(stack, keyed[k].id);
+        while (stack->len > 0) {
+            EchId id = g_array_index(stack, EchId, stack->len - 1);
+            const EchInstruction *i = &p->instructions[id];
+            guint before = stack->len;
+            for (uint32_t o = 0; !done[id - c->first] && o < i->n_operands + i->n_control; o++) {
+                EchId other = o < i->n_operands ? ech_program_operand(p, i, o) : p->control[i->first_control + o - i->n_operands];
+                if (other >= c->first && other < c->first + c->n && !done[other - c->first])
+                    g_array_append_val(stack, other);
+            }
+            if (stack->len > before)
+                continue;
+            g_array_set_size(stack, stack->len - 1);
+            if (!done[id - c->first])
+                place[id - c->first] = n++;
+            done[id - c->first] = true;
+        }
     }
+    g_autofree EchId *sorted = g_new(EchId, (size_t)c->n + 1);
+    for (uint32_t k = 0; k < c->n; k++)
+        sorted[place[k]] = c->first + k;
+    for (uint32_t k = 0; k < c->n; k++)
+        keyed[k] = (Keyed){sorted[k], (int64_t)k * 4};
 }
 
 /* The latest of what @i waits for, or -1. */
@@ -258,7 +282,7 @@ static uint64_t spread_copies(const EchProgram *p, const EchComputation *c, EchI
                 kernels += is_kernel(p, keyed[at - 1].id);
             keyed[start].key = at * 4 - 2;
         }
-        sort_by_keys(keyed, c->n, place, c->first);
+        sort_by_keys(p, c, keyed, place);
     }
     for (uint32_t k = 0; k < c->n; k++)
         order[k] = keyed[k].id;

@@ -1,5 +1,6 @@
 /* Well-formed programs made of the input's bytes: loops in loops, branches, calls, fusions, in-place updates, copies between memories, donation.
- * What goes into a loop, around it or is updated in place is a copy of its own, as the compiler's copy insertion leaves it.
+ * What goes into a loop, around it or is updated in place is a copy of its own, as the compiler's copy insertion leaves it. Or programs as they are before a
+ * compiler sees them: nothing is copied, computations have several callers, marks say what is to be moved to the host, and there is no schedule.
  * Each must be read, assigned and lowered, and no two buffers of its trace may share bytes while both live. */
 #include "tests/fuzz/program_target.h"
 
@@ -12,6 +13,9 @@ typedef struct {
     const char *layout; /* of f32[8,128] */
     const char *scalar; /* of s32[] */
     bool tpu;
+    bool raw;                    /* not compiled */
+    unsigned shared[MAX_ARRAYS]; /* computations of one array that may be called again */
+    unsigned n_shared;
 } Maker;
 
 typedef struct {
@@ -51,6 +55,8 @@ static void steps(Maker *m, Body *b, unsigned depth, unsigned n);
 
 static unsigned copy(Maker *m, Body *b, unsigned x)
 {
+    if (m->raw)
+        return x;
     unsigned c = name(m);
     LINE("  %%v%u = %s copy(%%v%u)\n", c, ARRAY, x);
     return c;
@@ -117,12 +123,62 @@ static unsigned sub(Maker *m, unsigned depth, bool tuple, unsigned kind)
     return number;
 }
 
+/* What only programs before their compiler have. */
+static void raw_step(Maker *m, Body *b, unsigned depth)
+{
+    unsigned x = any(m, b), r = name(m);
+    static const char *const marks[] = {"MoveToHost", "MoveToDevice"};
+    switch (take(m, 6)) {
+    case 0: LINE("  %%v%u = %s custom-call(%%v%u), custom_call_target=\"%s\"\n", r, ARRAY, x, marks[take(m, 2)]); break;
+    case 1:
+        LINE("  %%v%u = %s custom-call(%%v%u), custom_call_target=\"annotate_device_placement\", frontend_attributes={_xla_buffer_placement=\"%s\"}\n", r,
+             ARRAY, x, take(m, 2) ? "pinned_host" : "device");
+        break;
+    case 2: { /* a buffer that is filled by slices, one of which comes back */
+        unsigned zero = name(m), wide = name(m), moved = name(m), filled = name(m), slice = name(m);
+        g_autofree char *stack = g_strdup_printf("f32[4,8,128]{2,1,0%s}", m->tpu ? ":T(8,128)" : ""), *one = g_strdup_printf("f32[1,8,128]%s", stack + 12);
+        unsigned flat = name(m), back = name(m);
+        LINE("  %%v%u = f32[] constant(0)\n  %%v%u = %s broadcast(%%v%u), dimensions={}\n", zero, wide, stack, zero);
+        LINE("  %%v%u = %s custom-call(%%v%u), custom_call_target=\"%s\"\n", moved, ARRAY, x, take(m, 4) ? "MoveToHost" : "other");
+        LINE("  %%v%u = %s reshape(%%v%u)\n", slice, one, moved);
+        LINE("  %%v%u = %s dynamic-update-slice(%%v%u, %%v%u, %%v%u, %%v%u, %%v%u)\n", filled, stack, wide, slice, b->counter, b->counter, b->counter);
+        LINE("  %%v%u = %s dynamic-slice(%%v%u, %%v%u, %%v%u, %%v%u), dynamic_slice_sizes={1,8,128}\n", back, one, filled, b->counter, b->counter, b->counter);
+        LINE("  %%v%u = %s reshape(%%v%u)\n", flat, ARRAY, back);
+        if (take(m, 4))
+            LINE("  %%v%u = %s custom-call(%%v%u), custom_call_target=\"MoveToDevice\"\n", r, ARRAY, flat);
+        else
+            r = flat;
+        break;
+    }
+    case 3: LINE("  %%v%u = %s opt-barrier(%%v%u)\n", r, ARRAY, x); break;
+    case 4: LINE("  %%v%u = %s %s(%%v%u)\n", r, ARRAY, take(m, 2) ? "tanh" : "reshape", x); break;
+    default:
+        if (m->n_shared > 0)
+            LINE("  %%v%u = %s call(%%v%u), to_apply=%%c%u\n", r, ARRAY, x, m->shared[take(m, m->n_shared)]);
+        else {
+            unsigned made = sub(m, MAX_DEPTH, false, 1);
+            if (m->n_shared < MAX_ARRAYS)
+                m->shared[m->n_shared++] = made;
+            LINE("  %%v%u = %s call(%%v%u), to_apply=%%c%u\n", r, ARRAY, x, made);
+        }
+        break;
+    }
+    (void)depth;
+    keep(m, b, r);
+}
+
 static void step(Maker *m, Body *b, unsigned depth)
 {
+    if (m->raw && take(m, 2)) {
+        raw_step(m, b, depth);
+        return;
+    }
     unsigned x = any(m, b), y = any(m, b), r = name(m);
     const char *space = m->tpu && take(m, 2) ? "S(1)" : "S(5)";
     g_autofree char *moved = g_strdup_printf("%.*s%s%s}", (int)(strlen(ARRAY) - 1), ARRAY, strchr(ARRAY, ':') ? "" : ":", space);
-    switch (take(m, depth < MAX_DEPTH ? 13 : 9)) {
+    unsigned kind = take(m, depth < MAX_DEPTH ? 13 : 9);
+    /* Copies that start and end, and fusions, are a compiler's. */
+    switch (m->raw && (kind == 4 || kind == 5) ? 0 : kind) {
     case 0: LINE("  %%v%u = %s add(%%v%u, %%v%u)\n", r, ARRAY, x, y); break;
     case 1: LINE("  %%v%u = %s copy(%%v%u)\n", r, ARRAY, x); break;
     case 2:
@@ -152,7 +208,13 @@ static void step(Maker *m, Body *b, unsigned depth)
         LINE("  %%v%u = %s custom-call(%%v%u, %%v%u), custom_call_target=\"k\", output_to_operand_aliasing={{}: (0, {})}\n", r, ARRAY, x, y);
         break;
     case 8: LINE("  %%v%u = %s sort(%%v%u), dimensions={0}, to_apply=%%less\n", r, ARRAY, x); break;
-    case 9: LINE("  %%v%u = %s call(%%v%u), to_apply=%%c%u\n", r, ARRAY, x, sub(m, depth + 1, false, 1)); break;
+    case 9: {
+        unsigned made = sub(m, depth + 1, false, 1);
+        if (m->n_shared < MAX_ARRAYS)
+            m->shared[m->n_shared++] = made;
+        LINE("  %%v%u = %s call(%%v%u), to_apply=%%c%u\n", r, ARRAY, x, made);
+        break;
+    }
     case 10: {
         unsigned p = name(m), yes = sub(m, depth + 1, false, 1), no = sub(m, depth + 1, false, 1);
         LINE("  %%v%u = pred[] constant(true)\n  %%v%u = %s conditional(%%v%u, %%v%u, %%v%u), true_computation=%%c%u, false_computation=%%c%u\n", p, r, ARRAY,
@@ -183,11 +245,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Maker maker = {.at = data, .end = data + MIN(size, 4096), .done = g_string_new(NULL)};
     Maker *m = &maker;
     m->tpu = take(m, 2);
+    m->raw = take(m, 2);
     m->layout = m->tpu ? "f32[8,128]{1,0:T(8,128)}" : "f32[8,128]{1,0}";
     m->scalar = m->tpu ? "s32[]{:T(128)}" : "s32[]";
     Body entry = {.text = g_string_new(NULL)};
     Body *b = &entry;
     bool donated = take(m, 2);
+    unsigned sides = m->raw ? take(m, 8) : 0;
+    const char *moved = m->tpu ? "f32[8,128]{1,0:T(8,128)S(5)}" : "f32[8,128]{1,0:S(5)}";
     LINE("ENTRY %%main (p: f32[8,128], q: f32[8,128]) -> (f32[8,128], f32[8,128]) {\n");
     for (unsigned k = 0; k < 2; k++) {
         unsigned p = name(m);
@@ -203,11 +268,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     x = copy(m, b, x);
     LINE("  ROOT %%v%u = (%s, %s) tuple(%%v%u, %%v%u)\n}\n", name(m), ARRAY, ARRAY, x, y);
     g_autoptr(GString) text = g_string_new(NULL);
-    g_string_append_printf(
-        text,
-        "HloModule m, is_scheduled=true%s\n\n%%less (a: f32[], b: f32[]) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n"
-        "  ROOT %%lt = pred[] compare(%%a, %%b), direction=LT\n}\n\n%s%s",
-        donated ? ", input_output_alias={ {0}: (1, {}, may-alias) }" : "", m->done->str, b->text->str);
+    g_string_append(text, m->raw ? "HloModule m" : "HloModule m, is_scheduled=true");
+    if (m->raw)
+        g_string_append_printf(text, ", entry_computation_layout={(%s, %s)->(%s, %s)}", sides & 1 ? moved : ARRAY, ARRAY, sides & 2 ? moved : ARRAY,
+                               sides & 4 ? moved : ARRAY);
+    g_string_append_printf(text,
+                           "%s\n\n%%less (a: f32[], b: f32[]) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n"
+                           "  ROOT %%lt = pred[] compare(%%a, %%b), direction=LT\n}\n\n%s%s",
+                           donated ? ", input_output_alias={ {0}: (1, {}, may-alias) }" : "", m->done->str, b->text->str);
     g_string_free(m->done, TRUE);
     g_string_free(b->text, TRUE);
     if (g_getenv("ECH_FUZZ_PRINT"))
