@@ -1,6 +1,7 @@
 #include "models/link/link.h"
 
 #include <math.h>
+#include <string.h>
 
 __extension__ typedef unsigned __int128 u128;
 
@@ -132,4 +133,120 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
         break;
     }
     return cost;
+}
+
+/* Numbers of "[4,2]" or "(1,0)" at @at, which moves behind it; 0 where there are none or too many. */
+static size_t read_list(const char **at, const char *end, char open, char close, uint64_t *values, size_t room)
+{
+    const char *p = *at;
+    if (p >= end || *p != open)
+        return 0;
+    size_t n = 0;
+    for (p++; p < end && *p != close; p++) {
+        if (!g_ascii_isdigit(*p))
+            continue;
+        if (n == room)
+            return 0;
+        values[n] = 0;
+        for (; p < end && g_ascii_isdigit(*p); p++)
+            values[n] = MIN(values[n] * 10 + (uint64_t)(*p - '0'), UINT64_C(1) << 31);
+        n++;
+        p--;
+    }
+    *at = p < end ? p + 1 : p;
+    return n;
+}
+
+enum { MAX_AXES = 8 };
+
+static bool read_iota(const char *text, const char *end, EchGroup *ret)
+{
+    uint64_t shape[2], dims[MAX_AXES], order[MAX_AXES], devices = 1;
+    const char *at = text;
+    if (read_list(&at, end, '[', ']', shape, 2) != 2 || end - at < 3 || at[0] != '<' || at[1] != '=')
+        return false;
+    at += 2;
+    size_t n = read_list(&at, end, '[', ']', dims, MAX_AXES);
+    for (size_t i = 0; i < n; i++) {
+        devices = ech_bytes_mul(devices, dims[i]);
+        order[i] = i;
+    }
+    if (n == 0 || shape[0] == 0 || shape[1] == 0 || devices != shape[0] * shape[1] || devices > UINT32_MAX)
+        return false;
+    if (at < end && *at == 'T') {
+        at++;
+        if (read_list(&at, end, '(', ')', order, MAX_AXES) != n)
+            return false;
+    }
+    uint64_t stride = 0;
+    for (size_t i = n; i-- > 0 && stride == 0;) { /* the last axis that has more than one device */
+        if (order[i] >= n)
+            return false;
+        if (dims[order[i]] <= 1)
+            continue;
+        stride = 1;
+        for (size_t d = order[i] + 1; d < n; d++)
+            stride *= dims[d];
+    }
+    *ret = (EchGroup){.size = (uint32_t)shape[1], .devices = (uint32_t)devices, .stride = shape[1] > 1 ? (uint32_t)stride : 0};
+    return true;
+}
+
+bool ech_group_read(const char *text, size_t n, EchGroup *ret)
+{
+    const char *end = text + n;
+    if (n > 0 && *text == '[')
+        return read_iota(text, end, ret);
+    if (n < 2 || text[0] != '{' || text[1] != '{')
+        return false;
+    uint64_t first[2] = {0}, here = 0, count = 0, all = 0;
+    bool digits = false, done = false;
+    for (const char *at = text + 2; at < end && !(at[0] == '}' && at[-1] == '}'); at++) {
+        if (g_ascii_isdigit(*at)) {
+            here = MIN(here * 10 + (uint64_t)(*at - '0'), (uint64_t)UINT32_MAX);
+            digits = true;
+            continue;
+        }
+        if (digits) {
+            if (!done && count < 2)
+                first[count] = here;
+            count += !done;
+            all++;
+        }
+        done = done || *at == '}';
+        digits = false;
+        here = 0;
+    }
+    if (count == 0 || all > UINT32_MAX)
+        return false;
+    *ret = (EchGroup){.size = (uint32_t)count,
+                      .devices = (uint32_t)all,
+                      .stride = count > 1 ? (uint32_t)(first[1] > first[0] ? first[1] - first[0] : first[0] - first[1]) : 0};
+    return true;
+}
+
+bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
+{
+    const char *devices = strstr(text, "devices="), *stride = strstr(text, "stride=");
+    if (!devices || !stride)
+        return false;
+    *ret = (EchGroup){.size = size,
+                      .devices = (uint32_t)MIN(g_ascii_strtoull(devices + 8, NULL, 10), (guint64)UINT32_MAX),
+                      .stride = (uint32_t)MIN(g_ascii_strtoull(stride + 7, NULL, 10), (guint64)UINT32_MAX)};
+    return true;
+}
+
+uint32_t ech_group_reach(const EchGroup *group, uint32_t ports, uint32_t cores)
+{
+    cores = MAX(cores, 1u);
+    uint32_t devices = group->devices / cores, stride = group->stride / cores;
+    if (group->size <= 1 || stride <= 1 || devices <= 1)
+        return 1;
+    uint32_t sides[3], n = torus_sides(devices, MAX(ports / 2, 1u), sides), reach = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t side = i + 1 < n ? sides[i] : UINT32_MAX; /* the last axis takes what is left */
+        reach += stride % side;
+        stride /= side;
+    }
+    return MAX(reach, 1u);
 }

@@ -20,6 +20,20 @@ typedef enum {
 
 typedef enum { ECH_COMM_ALL_REDUCE, ECH_COMM_ALL_GATHER, ECH_COMM_REDUCE_SCATTER, ECH_COMM_ALL_TO_ALL, ECH_COMM_PERMUTE, ECH_COMM_BROADCAST } EchComm;
 
+/** How the groups of a collective lie among the devices of a program. */
+typedef struct {
+    uint32_t size;    /**< Devices of a group. */
+    uint32_t devices; /**< Of all groups together. */
+    uint32_t stride;  /**< From a group's first device to its second; 0 for groups of one. */
+} EchGroup;
+/** Reads XLA's list: "{{0,4},{1,5}}" or "[4,2]<=[2,4]T(1,0)". False where it is neither. */
+bool ech_group_read(const char *text, size_t n, EchGroup *ret);
+/** Reads "devices=8 stride=4", as traces keep it. */
+bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret);
+/** Links between neighbours of a group where all groups talk at once, which is also by how much each link is shared: 1 where neighbours are neighbours on the
+ * torus. Devices count along the torus' axes, the first fastest, in near-square slices, smallest side first (v6e-8 is 2 x 4); @cores of them make a chip. */
+uint32_t ech_group_reach(const EchGroup *group, uint32_t ports, uint32_t cores);
+
 /** What a collective asks of one device: bytes it sends (and receives as many) over @ports of its links at once, after @steps latencies. */
 typedef struct {
     EchAlgorithm algorithm;

@@ -413,6 +413,11 @@ static void collective(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_COLLECTIVE, queue_id(capture, item->queue));
     op.collective = item->from;
     op.memory_from = item->other == ECH_NONE ? 0 : item->other;
+    if (item->rounded > 0) {
+        char text[64];
+        g_snprintf(text, sizeof text, "devices=%" G_GUINT64_FORMAT " stride=%" G_GUINT64_FORMAT, item->rounded, item->address);
+        op.launch = ech_trace_builder_string(capture->builder, text, -1);
+    }
     EchId id = ech_trace_builder_op(capture->builder, op);
     follow(capture, item);
     issue(capture, item->queue, id, item->issued);

@@ -32,8 +32,9 @@ typedef struct {
     EchTime start;     /**< ECH_TIME_NONE where not recorded. */
     EchTime duration;  /**< ECH_TIME_NONE where not recorded. */
     uint64_t bytes;    /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE. FREE: of unknown size where origin is ECH_ABSENT. */
-    uint64_t rounded;  /**< ALLOC: what the allocator gave, or 0. */
-    uint64_t address;  /**< ALLOC, FREE: address. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was recorded at. FOREIGN: op index. */
+    uint64_t rounded;  /**< ALLOC: what the allocator gave, or 0. COLLECTIVE: devices of all groups together, or 0. */
+    uint64_t address;  /**< ALLOC, FREE: address. COLLECTIVE: from a group's first device to its second. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was
+                          recorded at. FOREIGN: op index. */
     EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
     uint32_t queue;    /**< ech_capture_queue. */
     uint32_t other;    /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE.

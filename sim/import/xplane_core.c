@@ -1,6 +1,7 @@
 #include "sim/import/xplane.h"
 
 #include "models/layout/layout.h"
+#include "models/link/link.h"
 
 #include <string.h>
 
@@ -12,6 +13,7 @@ typedef struct {
     uint64_t bytes;
     uint8_t from, to, bytes_origin, collective;
     uint32_t group; /* ECH_NONE unknown */
+    uint32_t devices, stride;
     EchItemWork work;
     bool has_work;
 } Template;
@@ -207,25 +209,12 @@ static EchCollective collective_of(const char *begin, const char *end)
     return ECH_COLLECTIVE_NONE;
 }
 
-/* Devices of one group: "replica_groups=[4,2]<=[8]" has groups of 2, "{{0,1},{2,3}}" too. */
-static uint32_t group_size(const char *p, const char *end)
+/* "replica_groups=[4,2]<=[8]" has groups of 2, "{{0,1},{2,3}}" too. */
+static bool read_groups(const char *p, const char *end, EchGroup *ret)
 {
     static const char key[] = "replica_groups=";
     const char *at = memmem(p, (size_t)(end - p), key, sizeof key - 1);
-    if (!at)
-        return ECH_NONE;
-    at += sizeof key - 1;
-    uint64_t size = 1;
-    if (at < end && *at == '[') {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        if (!comma)
-            return ECH_NONE;
-        size = g_ascii_strtoull(comma + 1, NULL, 10);
-    } else {
-        for (at += 2; at < end && *at != '}'; at++)
-            size += *at == ',';
-    }
-    return size && size < ECH_NONE ? (uint32_t)size : ECH_NONE;
+    return at && ech_group_read(at + sizeof key - 1, (size_t)(end - at) - (sizeof key - 1), ret);
 }
 
 /* Bytes and direction of "x-start": copy-start has (destination, source, context), async-start ((operands), result, context). */
@@ -342,7 +331,12 @@ uint32_t ech_xplane_kind(EchXplane *x, const EchXplaneOp *op)
             while (next_array(&p, parts.operands_end, &layout))
                 t.bytes = ech_bytes_add(t.bytes, array_bytes(&layout));
             t.bytes_origin = ECH_KNOWN;
-            t.group = group_size(parts.operands_end, parts.end);
+            EchGroup group;
+            if (read_groups(parts.operands_end, parts.end, &group)) {
+                t.group = group.size;
+                t.devices = group.devices;
+                t.stride = group.stride;
+            }
         }
     }
     t.name = ech_trace_builder_string(x->builder, name, (gssize)n_name);
@@ -417,6 +411,8 @@ static void start_transfer(EchXplane *x, Core *core, const Template *t, const Ha
     item.to = t->to;
     item.work = core->core;
     item.other = t->collective ? t->group : ECH_NONE;
+    item.rounded = t->collective ? t->devices : 0;
+    item.address = t->collective ? t->stride : 0;
     if (!t->collective && t->bytes_origin == ECH_ABSENT)
         ech_diag_note(x->import->diag, "copies_without_bytes", 1);
     Pending *pending = g_new(Pending, 1);
@@ -469,6 +465,8 @@ static void core_event(EchXplane *x, Core *core, const Happening *h)
         item.origin = t->bytes_origin;
         item.from = t->collective;
         item.other = t->group;
+        item.rounded = t->devices;
+        item.address = t->stride;
         break;
     case KIND_CONTAINER: item = item_of(ECH_ITEM_MARK, t, h, ech_capture_queue(x->capture, "control flow", ECH_QUEUE_HOST, core->device)); break;
     case KIND_KERNEL:

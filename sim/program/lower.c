@@ -7,6 +7,7 @@
 #include "sim/program/private.h"
 
 #include "models/device/device.h"
+#include "models/link/link.h"
 #include "sim/base/error.h"
 
 #include <string.h>
@@ -823,6 +824,14 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     op.memory_from = type == ECH_COLLECTIVE_PERMUTE || type == ECH_COLLECTIVE_SEND || type == ECH_COLLECTIVE_RECV ? 2 : group_size(p, kind);
     op.bytes = bytes;
     op.bytes_origin = ECH_KNOWN;
+    size_t n;
+    const char *groups = ech_program_attribute(kind, "replica_groups", &n);
+    EchGroup group;
+    if (groups && ech_group_read(groups, n, &group) && group.size == op.memory_from) {
+        char text[64];
+        g_snprintf(text, sizeof text, "devices=%u stride=%u", group.devices, group.stride);
+        op.launch = ech_trace_builder_string(l->b, text, -1);
+    }
     EchId before = l->last_core;
     EchId made = add_op(l, op, i, queue_named(l, "collectives", ECH_QUEUE_COLLECTIVE));
     if (before != ECH_NONE)

@@ -533,7 +533,11 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     };
     price->source = ECH_PRICE_COLLECTIVE;
     const EchDevice *device = map->device;
-    const EchLink *link = ech_device_link(device, "ici");
+    EchGroup layout = {0};
+    bool laid = op->launch != ECH_NONE && ech_group_parse(ech_trace_string(pricer->trace, op->launch), op->memory_from, &layout);
+    /* Two devices that share a chip talk over what joins its halves, unless their group says that they are not such a pair. */
+    const EchLink *within = ech_device_link(device, "die");
+    const EchLink *link = within && op->memory_from == 2 && (!laid || layout.stride <= 1) ? within : ech_device_link(device, "ici");
     if (!link)
         link = ech_device_link(device, "nvlink");
     for (size_t i = 0; !link && i < device->n_links; i++)
@@ -555,6 +559,11 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     EchCollectiveCost cost = ech_collective_cost(comms[op->collective], group, op->bytes, link->ports, torus, rate, link->latency);
     /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it. */
     double amount = cost.bytes * MAX(link->ports, 1u) / cost.ports;
+    if (torus && laid && link != within) { /* what passes through others' chips shares their links */
+        uint32_t reach = ech_group_reach(&layout, link->ports, within ? 2 : 1);
+        amount *= reach;
+        cost.steps *= reach;
+    }
     size_t i = (size_t)(link - device->links);
     if (op->collective != ECH_COLLECTIVE_RECV)
         row_add(row, map->link[1][i], amount);

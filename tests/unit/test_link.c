@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GB UINT64_C(1000000000)
 #define US ((EchTime)1000000)
@@ -57,6 +58,34 @@ START_TEST(switches_choose_ring_or_tree)
 }
 END_TEST
 
+/* XLA's two ways to list groups, and how far apart their members are. */
+START_TEST(groups_lie_somewhere)
+{
+    EchGroup group;
+    const char *pairs = "[4,2]<=[2,4]T(1,0), use_global_device_ids=true", *listed = "{{0,4},{1,5},{2,6},{3,7}}, x={9}", *rows = "[2,4]<=[8]";
+    ck_assert(ech_group_read(pairs, strlen(pairs), &group));
+    ck_assert_uint_eq(group.size, 2);
+    ck_assert_uint_eq(group.devices, 8);
+    ck_assert_uint_eq(group.stride, 4);
+    /* 2 x 4 chips: two links along the long side, which the pairs of both halves share. */
+    ck_assert_uint_eq(ech_group_reach(&group, 4, 1), 2);
+    ck_assert(ech_group_read(listed, strlen(listed), &group));
+    ck_assert_uint_eq(group.size, 2);
+    ck_assert_uint_eq(group.devices, 8);
+    ck_assert_uint_eq(group.stride, 4);
+    ck_assert(ech_group_read(rows, strlen(rows), &group));
+    ck_assert_uint_eq(group.size, 4);
+    ck_assert_uint_eq(group.stride, 1);
+    ck_assert_uint_eq(ech_group_reach(&group, 4, 1), 1);
+    ck_assert(ech_group_parse("devices=8 stride=4", 2, &group));
+    ck_assert_uint_eq(group.stride, 4);
+    static const char *const wrong[] = {"", "{", "{{", "[", "[4,2]", "[4,2]<=[2,4]T(0", "[0,0]<=[0]", "[4,2]<=[9]", "[4,2]<=[2,4]T(7,7)", "mesh['x'=4]"};
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
+        ck_assert_msg(!ech_group_read(wrong[i], strlen(wrong[i]), &group), "%s", wrong[i]);
+    ck_assert(!ech_group_parse("grid=1x1x1", 2, &group));
+}
+END_TEST
+
 START_TEST(nothing_to_send_costs_nothing)
 {
     ck_assert_int_eq(torus(ECH_COMM_ALL_REDUCE, 1, 1000).algorithm, ECH_ALGORITHM_NONE);
@@ -98,6 +127,7 @@ int main(void)
     tcase_add_test(tests, square_tori_use_both_axes);
     tcase_add_test(tests, switches_choose_ring_or_tree);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
+    tcase_add_test(tests, groups_lie_somewhere);
     tcase_add_test(tests, copies_pay_their_set_up);
     tcase_add_test(tests, curves_hold_the_set_up);
     suite_add_tcase(suite, tests);
