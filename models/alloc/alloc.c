@@ -285,6 +285,18 @@ void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)
         ret->largest_free = self->class->largest_free(self);
 }
 
+void ech_allocator_driver(const EchAllocator *self, EchDriverCalls *ret)
+{
+    const EchDeviceMemory *memory = &self->memory;
+    *ret = (EchDriverCalls){
+        .takes = memory->takes - memory->maps, .gives = memory->gives - memory->unmaps, .mapped = memory->mapped, .unmapped = memory->unmapped};
+}
+
+bool ech_allocator_free_waits(const EchAllocator *self)
+{
+    return self->class->release_waits;
+}
+
 void ech_allocator_counters(const EchAllocator *self, EchAllocStats *ret)
 {
     *ret = self->stats;

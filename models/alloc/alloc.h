@@ -73,6 +73,15 @@ void ech_allocator_stream_done(EchAllocator *allocator, uint32_t stream);
 void ech_allocator_stats(const EchAllocator *allocator, EchAllocStats *ret);
 /** The same without largest_free, which some allocators have to search for. */
 void ech_allocator_counters(const EchAllocator *allocator, EchAllocStats *ret);
+/** What an allocator has called the driver for. Every give waits for the device (cudaFree does; PyTorch waits before it unmaps), and so does every free of an
+ * allocator that keeps nothing. */
+typedef struct {
+    uint64_t takes, gives;     /**< cudaMalloc and cudaFree, pools' growth and trimming. */
+    EchBytes mapped, unmapped; /**< Bytes of pages (VMM). */
+} EchDriverCalls;
+void ech_allocator_driver(const EchAllocator *allocator, EchDriverCalls *ret);
+/** True where every free is a call that waits for the device. */
+bool ech_allocator_free_waits(const EchAllocator *allocator);
 /** The framework's own statistics; borrowed until the next call. */
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *allocator, size_t *ret_n);
 /** What bounds the speed of an allocator that searches: the ordered trees of its free blocks. */

@@ -23,6 +23,7 @@ typedef struct EchLivePage EchLivePage;
 typedef struct EchAllocClass {
     const char *name, *summary, *source;
     const char *note;       /**< Said beside its results, or NULL. */
+    bool release_waits;     /**< Every release is a driver call that waits for the device. */
     size_t size;            /**< Of the object; zeroed, defaults of params filled in. */
     const EchParam *params; /**< May be NULL. */
     /** Reads the text after "name:" (NULL: none) where params do not do it all, or NULL for ech_params_parse. */

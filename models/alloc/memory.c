@@ -95,13 +95,19 @@ void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes 
 
 bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n)
 {
-    return account(memory, ech_bytes_mul(page, n));
+    if (!account(memory, ech_bytes_mul(page, n)))
+        return false;
+    memory->maps++;
+    memory->mapped += page * n;
+    return true;
 }
 
 void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n)
 {
     memory->used -= page * n;
     memory->gives++;
+    memory->unmaps++;
+    memory->unmapped += page * n;
 }
 
 uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number)

@@ -15,9 +15,11 @@
 
 typedef struct {
     EchBytes capacity, granule;
-    EchBytes used, peak;      /**< Physical bytes handed out. */
-    uint64_t takes, gives;    /**< Device calls that worked. */
-    uint64_t fail_skip, fail; /**< Injected failures: after fail_skip more successes, fail refusals. */
+    EchBytes used, peak;       /**< Physical bytes handed out. */
+    uint64_t takes, gives;     /**< Device calls that worked, those of pages among them. */
+    uint64_t maps, unmaps;     /**< Of them, of pages. */
+    EchBytes mapped, unmapped; /**< Bytes of those pages. */
+    uint64_t fail_skip, fail;  /**< Injected failures: after fail_skip more successes, fail refusals. */
     uint32_t n_reservations;
     const EchSegmentRange *script; /**< Ranges to hand out by size, in order; borrowed. */
     size_t n_script, script_at;    /**< Everything below script_at is used. */

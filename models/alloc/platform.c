@@ -51,6 +51,7 @@ const EchAllocClass ech_alloc_platform = {
     .summary = "a cudaMalloc per request and a synchronising cudaFree per free",
     .source = "XLA_PYTHON_CLIENT_ALLOCATOR=platform; CUDA runtime API, cudaFree",
     .note = "placement is a model: the driver lets small requests share a 2 MiB page; granule=512 counts bytes without pages",
+    .release_waits = true,
     .size = sizeof(Platform),
     .params = params,
     .init = platform_init,

@@ -101,6 +101,9 @@ typedef struct {
     EchTime work_start;  /* Of its amounts. */
     EchTime issued;      /* Copies: when the last one's set-up was over. */
     EchTime space_since; /* Allocation waits for space since then, or -1. */
+    EchTime stall_since; /* Waits for an allocator's driver call since then, or -1. */
+    EchTime driver;      /* What the allocator's driver calls take, at the op at the head. */
+    bool drains;         /* They wait for all that was asked for before. */
     EchTime waits[ECH_N_WAITS];
     double *pressed;      /* Per part of the running op: what `pressed` of its resource was when it began. */
     uint32_t next_waiter; /* In the list of the op, link or memory it waits for. */
@@ -162,6 +165,11 @@ struct EchMachine {
     uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
     uint32_t *pending_frees; /* Per trace memory. */
     bool *has_fixed;
+    bool *free_waits;                                             /* Per trace memory: each FREE is a call that waits for the device. */
+    EchTime driver_malloc, driver_free, driver_map, driver_unmap; /* Of a driver call, the last two of 2 MiB of pages; 0 where the device does not say. */
+    bool driven;                                                  /* Any of them. */
+    uint32_t barrier;                                             /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
+    uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;
     uint32_t *todo;
     uint32_t todo_first, todo_n;
@@ -433,7 +441,7 @@ static void compile_queues(EchMachine *m)
             }
         }
         m->queues[q].entries = m->entries + first[q];
-        m->queues[q].space_since = -1;
+        m->queues[q].space_since = m->queues[q].stall_since = -1;
         m->queues[q].next_waiter = NOWHERE;
     }
     /* Ids of loops are found by op while compiling; later only by entry. */
@@ -784,6 +792,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
     m->space_waiters = g_new(uint32_t, m->n_memories + 1);
     m->pending_frees = g_new0(uint32_t, m->n_memories + 1);
     m->has_fixed = g_new0(bool, m->n_memories + 1);
+    m->free_waits = g_new0(bool, m->n_memories + 1);
     g_autofree bool *online = g_new0(bool, m->n_memories + 1);
     for (size_t b = 0; b < ech_trace_n_buffers(m->trace); b++) {
         const EchBuffer *buffer = &m->buffers[b];
@@ -823,6 +832,8 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
                                 spec, ech_trace_memory(m->trace, i));
             continue;
         }
+        m->free_waits[i] = ech_allocator_free_waits(m->allocators[i]);
+        m->driven = m->driven || (memory->kind == ECH_MEM_HBM && m->driver_malloc + m->driver_free + m->driver_map + m->driver_unmap > 0);
         if (m->has_fixed[i])
             ech_diag_remark(diag, "memory '%s': buffers with fixed offsets take the first bytes, the allocator has the rest", ech_trace_memory(m->trace, i));
     }
@@ -866,6 +877,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     m->prices = prices;
     m->options = options;
     m->free_instance = NOWHERE;
+    m->barrier = m->barrier_waiters = m->barrier_queue = NOWHERE;
     m->instances = g_array_new(FALSE, TRUE, sizeof(Instance));
     m->skips = g_array_new(FALSE, TRUE, sizeof(EchSkip));
     m->placed = g_array_new(FALSE, TRUE, sizeof(EchPlaced));
@@ -877,6 +889,12 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     compile_lives(m);
     compile_needs(m);
     compile_traffic(m);
+    if (options->overhead) {
+        m->driver_malloc = (EchTime)ech_device_number(device, "runtime.driver.malloc_ps", 0);
+        m->driver_free = (EchTime)ech_device_number(device, "runtime.driver.free_ps", 0);
+        m->driver_map = (EchTime)ech_device_number(device, "runtime.driver.map_ps", 0);
+        m->driver_unmap = (EchTime)ech_device_number(device, "runtime.driver.unmap_ps", 0);
+    }
     if (!compile_memories(m, diag, error))
         return NULL;
     compile_links(m);
@@ -955,6 +973,7 @@ void ech_machine_free(EchMachine *m)
     g_free(m->limits);
     g_free(m->space_waiters);
     g_free(m->pending_frees);
+    g_free(m->free_waits);
     g_free(m->has_fixed);
     g_free(m->todo);
     g_free(m->load);
@@ -1379,6 +1398,7 @@ static void begin_work(EchMachine *m, uint32_t queue)
 }
 
 static void end_op(EchMachine *m, uint32_t queue);
+static void lift_barrier(EchMachine *m);
 
 /* After set-up: the link's engine, then the work. */
 static void after_fixed(EchMachine *m, uint32_t queue)
@@ -1427,7 +1447,10 @@ static void start_op(EchMachine *m, uint32_t queue)
     uint32_t id = q->entries[q->at].id;
     const EchPrice *price = &m->prices->prices[id];
     q->start = m->now;
-    EchTime fixed = price->fixed;
+    EchTime fixed = ech_time_add(price->fixed, q->driver);
+    m->out.driver = ech_time_add(m->out.driver, q->driver);
+    q->driver = 0;
+    q->drains = false;
     if (sets_up_ahead(&m->ops[id], price)) {
         /* Over a link each set-up follows the one before: n copies of b bytes take n max(set-up, b / rate). The latency of a memory passes for all that are
          * asked for at once. */
@@ -1520,6 +1543,8 @@ static void end_op(EchMachine *m, uint32_t queue)
         end_uses(m, id, q->ordinal);
     if (m->op_waiters[id] != NOWHERE)
         wake_list(m, &m->op_waiters[id]);
+    if (id == m->barrier)
+        lift_barrier(m);
     q->at++;
     q->has_head = false;
     q->state = STATE_IDLE;
@@ -1869,6 +1894,72 @@ static void end_iteration(EchMachine *m, uint32_t queue)
     }
 }
 
+/*
+ * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
+ * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone.
+ */
+static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDriverCalls *before)
+{
+    enum { PAGE = 2 << 20 };
+    EchDriverCalls now;
+    ech_allocator_driver(m->allocators[memory], &now);
+    double ps = (double)(now.takes - before->takes) * (double)m->driver_malloc + (double)(now.gives - before->gives) * (double)m->driver_free +
+                (double)(now.mapped - before->mapped) / PAGE * (double)m->driver_map +
+                (double)(now.unmapped - before->unmapped) / PAGE * (double)m->driver_unmap;
+    q->driver = ech_time_add(q->driver, ps < 1e18 ? (EchTime)ps : ECH_TIME_MAX);
+    q->drains = q->drains || now.gives > before->gives || now.unmapped > before->unmapped;
+}
+
+/* Whether all ops before the barrier have ended. */
+static bool barrier_reached(const EchMachine *m)
+{
+    for (uint32_t i = 0; i < m->n_queues; i++) {
+        const Queue *q = &m->queues[i];
+        if (i != m->barrier_queue && q->at < q->n_entries && q->entries[q->at].kind == ENTRY_OP && q->entries[q->at].id < m->barrier)
+            return false;
+    }
+    return true;
+}
+
+static void lift_barrier(EchMachine *m)
+{
+    m->barrier = NOWHERE;
+    wake_list(m, &m->barrier_waiters);
+}
+
+/* The op at the head of @queue calls the driver and must wait for the device first. False: it waits. */
+static bool pass_barrier(EchMachine *m, uint32_t queue, uint32_t op)
+{
+    Queue *q = &m->queues[queue];
+    if (!q->drains || m->n_loops > 0)
+        return true;
+    if (m->barrier != NOWHERE && m->barrier_queue != queue) /* one at a time */
+        return true;
+    m->barrier = op;
+    m->barrier_queue = queue;
+    if (q->stall_since < 0)
+        q->stall_since = m->now;
+    if (!barrier_reached(m)) {
+        q->state = STATE_BLOCKED;
+        q->reason = ECH_WAIT_ALLOCATOR;
+        q->next_waiter = NOWHERE;
+        return false;
+    }
+    return true;
+}
+
+/* Lets the barrier's op go once all before it has ended, or (@stuck) where nothing else goes on. */
+static bool try_barrier(EchMachine *m, bool stuck)
+{
+    Queue *q = &m->queues[m->barrier_queue];
+    if (q->state != STATE_BLOCKED || q->reason != ECH_WAIT_ALLOCATOR || (!stuck && !barrier_reached(m)))
+        return false;
+    q->drains = false;
+    q->state = STATE_IDLE;
+    schedule(m, m->barrier_queue);
+    return true;
+}
+
 /* Entries without a price. Returns false when the queue must wait. */
 static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
 {
@@ -1881,7 +1972,13 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
     const Instance *there = find_instance(m, life, before.allocs, false);
     if (there && there->allocated)
         return true;
+    bool driven = m->driven && m->allocators[buffer->memory];
+    EchDriverCalls calls = {0};
+    if (driven)
+        ech_allocator_driver(m->allocators[buffer->memory], &calls);
     EchFit fit = allocate(m, life, before.allocs, op);
+    if (driven)
+        charge_driver(m, q, buffer->memory, &calls);
     if (fit == ECH_FIT_OK) {
         find_instance(m, life, before.allocs, false)->used_before = before.uses;
         return true;
@@ -1972,15 +2069,34 @@ static void advance(EchMachine *m, uint32_t queue)
                     return;
                 }
             }
+            if (op > m->barrier && queue != m->barrier_queue) {
+                q->gap_over = true; /* what it depends on has been seen to */
+                if (q->stall_since < 0)
+                    q->stall_since = m->now;
+                wait_on(m, queue, &m->barrier_waiters, ECH_WAIT_ALLOCATOR);
+                return;
+            }
             q->gap_over = false;
-            if (m->ops[op].kind == ECH_OP_ALLOC) {
+            if (m->ops[op].kind == ECH_OP_ALLOC && m->barrier != op) {
                 EchTime since = q->space_since < 0 ? m->now : q->space_since;
                 q->space_since = since;
                 if (!pass_alloc(m, queue, op))
                     return;
                 q->waits[ECH_WAIT_SPACE] = m->now - since;
                 q->space_since = -1;
+            } else if (m->driven && m->ops[op].kind == ECH_OP_FREE && m->barrier != op && m->free_waits[m->buffers[m->ops[op].target].memory]) {
+                q->driver = m->driver_free;
+                q->drains = true;
             }
+            if (q->drains && !pass_barrier(m, queue, op)) {
+                q->gap_over = true;
+                return;
+            }
+            if (q->stall_since >= 0) {
+                q->waits[ECH_WAIT_ALLOCATOR] += m->now - q->stall_since;
+                q->stall_since = -1;
+            }
+            q->drains = false;
             start_op(m, queue);
             break;
         }
@@ -2058,7 +2174,7 @@ void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
         EchTime now;
         uint32_t n = class->next(engine, tokens, &now);
         if (n == 0) {
-            if (!fail_stuck(m))
+            if (!(m->barrier != NOWHERE && try_barrier(m, true)) && !fail_stuck(m))
                 break;
             drain(m);
             continue;
@@ -2083,6 +2199,8 @@ void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
                 break;
         }
         drain(m);
+        if (m->barrier != NOWHERE && try_barrier(m, false))
+            drain(m);
     }
     if (m->stop && !m->out.too_many)
         m->out.completed = false;

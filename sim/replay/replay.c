@@ -46,7 +46,7 @@ const EchParam ech_replay_params[] = {
 
 const char *ech_wait_name(EchWait wait)
 {
-    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space", "host"};
+    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator"};
     return names[wait];
 }
 
@@ -449,6 +449,8 @@ static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device
     for (size_t i = 0; i < run->n_memories; i++)
         run->memories[i].utilisation = share((double)run->memories[i].busy, (double)run->makespan);
     ech_machine_bounds(machine, &run->lower_bound, &run->serial);
+    if (out->driver > 0) /* what allocators called the driver for is in no price */
+        run->serial = MAX(ech_time_add(run->serial, out->driver), run->makespan);
     memcpy(run->provenance.kernels, prices->kernels, sizeof run->provenance.kernels);
     run->provenance.executed = out->executed;
     run->provenance.events = out->events;

@@ -22,6 +22,7 @@ typedef enum {
     ECH_WAIT_COMPUTE,     /**< Ran slower than alone because a unit was shared. */
     ECH_WAIT_SPACE,       /**< An allocation waited for space. */
     ECH_WAIT_HOST,        /**< The host came late when the trace was recorded (option host_gaps). */
+    ECH_WAIT_ALLOCATOR,   /**< An allocator called the driver to free memory: all that was asked for before had to end, all that came after to wait. */
     ECH_N_WAITS,
 } EchWait;
 /** "dependency", "queue", "link", "memory_port", "compute", "space". */

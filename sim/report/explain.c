@@ -182,6 +182,12 @@ static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const
         say(out, "Overhead is what no bandwidth shortens: launches, set-ups, latencies, the fill and drain of kernels.");
         return;
     }
+    if (strcmp(resource, "allocator") == 0) {
+        say(out, "The allocator's share is its calls of the driver: cudaMalloc, and cudaFree, which waits until the device has done all that was asked for "
+                 "before and lets nothing new begin. "
+                 "A cache that must be emptied to make room for a request (PyTorch's retry) costs that every time.");
+        return;
+    }
     if (!resource_work(a, resource, &amount_a, &busy_a, &bytes) || !resource_work(b, resource, &amount_b, &busy_b, &bytes))
         return;
     g_autofree char *from = amount_text(amount_a, bytes), *to = amount_text(amount_b, bytes), *busy_from = ech_format_time(busy_a),

@@ -93,7 +93,8 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource)
     return g_strdup_printf("%s unit", name);
 }
 
-/* Names of all resources; two more at the end: without a resource, a kernel takes its recorded time, everything else is overhead. */
+/* Names of all resources; four more at the end for what has none: a kernel's recorded time, overhead, an allocator's calls of the driver, a modelled kernel
+ * that waits for its own accesses and instructions. */
 static GPtrArray *bound_names(const EchReport *report)
 {
     GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
@@ -102,6 +103,8 @@ static GPtrArray *bound_names(const EchReport *report)
     /* What a kernel's grid costs besides its blocks is all that such a workload has recorded. */
     g_ptr_array_add(names, g_strdup(strcmp(ech_trace_format(report->trace), "matmul") == 0 ? "grid steps" : "recorded kernel times"));
     g_ptr_array_add(names, g_strdup("overhead"));
+    g_ptr_array_add(names, g_strdup("allocator"));
+    g_ptr_array_add(names, g_strdup("latency inside kernels"));
     return names;
 }
 
@@ -111,7 +114,12 @@ static const char *bound_name(const EchReport *report, const GPtrArray *names, c
     if (span->resource < run->n_resources)
         return names->pdata[span->resource];
     EchPriceSource source = span->op < run->n_prices ? (EchPriceSource)run->prices[span->op].source : ECH_PRICE_FREE;
-    return names->pdata[run->n_resources + (source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED ? 0 : 1)];
+    EchOpKind kind = (EchOpKind)ech_trace_ops(report->trace)[span->op].kind;
+    uint32_t which = source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED          ? 0
+                     : kind == ECH_OP_ALLOC || kind == ECH_OP_FREE                                ? 2
+                     : source == ECH_PRICE_MODEL && g_strcmp0(report->device->family, "gpu") == 0 ? 3
+                                                                                                  : 1;
+    return names->pdata[run->n_resources + which];
 }
 
 /* What of a span no resource bounds: all of a kernel's fixed time; of a copy's what did not hide behind the copy before. */
@@ -215,7 +223,7 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
             add_gap(run, span->end, time, skipped, shares);
         EchTime start = MIN(span->start, time), end = MIN(span->end, time), middle = start + MIN(fixed_time(run, span), end - start);
         /* Launches, set-ups and latencies come before what the resource bounds. */
-        Segment segments[] = {{middle, end, bound_name(report, names, span)}, {start, middle, names->pdata[names->len - 1]}};
+        Segment segments[] = {{middle, end, bound_name(report, names, span)}, {start, middle, names->pdata[run->n_resources + 1]}};
         for (size_t i = 0; i < G_N_ELEMENTS(segments); i++) {
             if (segments[i].end == segments[i].start && i > 0)
                 continue;

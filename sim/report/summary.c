@@ -267,7 +267,9 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
             add_share(rows, shares[i].name, ech_format_time(shares[i].time), ratio(shares[i].time, run->makespan), NULL);
         append_shares(out, rows, columns);
         for (guint i = 0; i < rows->len; i++) {
-            if (strcmp(g_array_index(rows, ShareRow, i).label, "overhead") == 0)
+            if (strcmp(g_array_index(rows, ShareRow, i).label, "allocator") == 0)
+                ech_text_wrap(out, "    ", "(allocator: its cudaMalloc and cudaFree; the latter waits for the device)", columns);
+            else if (strcmp(g_array_index(rows, ShareRow, i).label, "overhead") == 0)
                 ech_text_wrap(out, "    ", "(overhead: launches, set-ups and latencies, the fill and drain of kernels)", columns);
         }
     }
@@ -317,9 +319,14 @@ static void append_busy(GString *out, const EchReport *report, unsigned columns)
 static void append_waits(GString *out, const EchReport *report, unsigned columns)
 {
     static const char *const meaning[ECH_N_WAITS] = {
-        [ECH_WAIT_DEPENDENCY] = "for what they depend on",   [ECH_WAIT_QUEUE] = "for their own queue", [ECH_WAIT_LINK] = "for a link in use",
-        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port", [ECH_WAIT_COMPUTE] = "for a shared unit", [ECH_WAIT_SPACE] = "for memory to become free",
+        [ECH_WAIT_DEPENDENCY] = "for what they depend on",
+        [ECH_WAIT_QUEUE] = "for their own queue",
+        [ECH_WAIT_LINK] = "for a link in use",
+        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port",
+        [ECH_WAIT_COMPUTE] = "for a shared unit",
+        [ECH_WAIT_SPACE] = "for memory to become free",
         [ECH_WAIT_HOST] = "for the host, as recorded",
+        [ECH_WAIT_ALLOCATOR] = "for the allocator's cudaFree",
     };
     const EchRun *run = report->run;
     EchTime total = 0;

@@ -242,7 +242,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "memory_port" : 0,
         "compute" : 0,
         "space" : 0,
-        "host" : 0
+        "host" : 0,
+        "allocator" : 0
       }
     },
     "dma in" : {
@@ -255,7 +256,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "memory_port" : 0,
         "compute" : 0,
         "space" : 0,
-        "host" : 0
+        "host" : 0,
+        "allocator" : 0
       }
     },
     "dma out" : {
@@ -268,7 +270,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "memory_port" : 0,
         "compute" : 0,
         "space" : 0,
-        "host" : 0
+        "host" : 0,
+        "allocator" : 0
       }
     }
   },
@@ -279,7 +282,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "memory_port" : 0,
     "compute" : 0,
     "space" : 0,
-    "host" : 0
+    "host" : 0,
+    "allocator" : 0
   },
   "longest" : [
     {
@@ -610,3 +614,39 @@ $ printf 'a 0 64000000\na 1 32000000\nf 1\na 2 8000000\n' >$T/t.txt && echelon r
       61.0 MiB  0
       30.5 MiB  1
 
+$ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device.memories.hbm.available=64MiB --allocator pytorch: --set replay.engine=native | grep -v 'Engine:'
+retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  with device.memories.hbm.available=64MiB
+  with replay.engine=native
+
+  It fits. hbm 41 MiB of 64 MiB (64 %)
+  It takes 11.4 ms, bound by recorded kernel times (96 % of the critical path).
+  No schedule of it is shorter than 11 ms on this device; with no overlap at all it takes 11.8 ms.
+
+  Critical path
+    recorded kernel times           11 ms   96.4 % ###################.
+    allocator                      416 us    3.6 % #...................
+    (allocator: its cudaMalloc and cudaFree; the latter waits for the device)
+
+  Operations waited (sum over all of them)
+    for the allocator's cudaFree      10 ms  100.0 % ####################
+
+  Memory at its fullest
+    hbm: 41 MiB live at 416 us, 42 MiB reserved (2.4 % of it lost to fragmentation); pytorch:
+        40 MiB  b
+         1 MiB  c
+
+  Longest operations
+    before                          10 ms   87.6 % ##################..  kernel, recorded, scaled
+    after                            1 ms    8.8 % ##..................  kernel, recorded, scaled
+
+$ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device.memories.hbm.available=64MiB --allocator pytorch:expandable_segments:True --json --set replay.engine=native | grep -E '"(makespan_ps|allocator)"'
+  "makespan_ps" : 11000000000,
+      "allocator" : "pytorch:expandable_segments:True",
+      "allocator" : "counted",
+      "allocator" : "counted",
+      "allocator" : "counted",
+    "allocator" : {
+        "allocator" : 0
+        "allocator" : 0
+    "allocator" : 0

@@ -2,6 +2,7 @@
 #include "sim/replay/replay.h"
 
 #include "sim/base/error.h"
+#include "sim/trace/file.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -486,6 +487,49 @@ START_TEST(recorded_gaps_are_kept_on_request)
 }
 END_TEST
 
+/* PyTorch frees a cached segment to make room: the cudaFree waits for the kernel asked for before it, and the kernel behind waits for it. */
+START_TEST(an_emptied_cache_stalls_the_device)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    const EchTime us = ECH_PS_PER_US;
+    g_autofree char *text = NULL;
+    gsize n;
+    ck_assert(g_file_get_contents(ECH_SOURCE_DIR "/tests/golden/data/retry.ech", &text, &n, NULL));
+    g_autoptr(EchTrace) trace = ech_trace_file_read(text, n, "retry.ech", NULL);
+    ck_assert_ptr_nonnull(trace);
+    static const char *const full[] = {"memories.hbm.available=64MiB", "runtime.driver.malloc_ps=100us", "runtime.driver.free_ps=50us", NULL},
+                             *const roomy[] = {"memories.hbm.available=256MiB", "runtime.driver.malloc_ps=100us", "runtime.driver.free_ps=50us", NULL};
+    g_autoptr(EchDevice) small = ech_device_load("h100-sxm", full, NULL), large = ech_device_load("h100-sxm", roomy, NULL);
+    ck_assert(small && large);
+    EchReplayOptions options = default_options(engine);
+    options.allocator = g_strdup("pytorch:");
+    g_autoptr(EchRun) stalled = replay(trace, small, options);
+    ck_assert(stalled->fits);
+    /* 10 ms, then a cudaFree and a cudaMalloc, then 1 ms. */
+    near(stalled->makespan, (10000 + 50 + 100 + 1000) * us, 3, engine);
+    ck_assert_int_gt(stalled->waits[ECH_WAIT_ALLOCATOR], 9000 * us);
+    options = default_options(engine);
+    options.allocator = g_strdup("pytorch:");
+    g_autoptr(EchRun) free_running = replay(trace, large, options);
+    near(free_running->makespan, 11000 * us, 3, engine);
+    ck_assert_int_eq(free_running->waits[ECH_WAIT_ALLOCATOR], 0);
+    /* Nothing is kept: the first free waits for nothing, the last ones for the kernels. */
+    options = default_options(engine);
+    options.allocator = g_strdup("platform");
+    g_autoptr(EchRun) platform = replay(trace, large, options);
+    ck_assert(platform->fits);
+    ck_assert_int_gt(platform->waits[ECH_WAIT_ALLOCATOR], 0);
+    ck_assert_int_ge(platform->makespan, 11000 * us);
+    options = default_options(engine);
+    options.allocator = g_strdup("pytorch:");
+    options.overhead = 0;
+    g_autoptr(EchRun) free_of_charge = replay(trace, small, options);
+    near(free_of_charge->makespan, 11000 * us, 3, engine);
+}
+END_TEST
+
 /* Memory is free when its last transfer ends, not when FREE is reached; who needs it waits for that. */
 START_TEST(allocation_waits_for_a_transfer)
 {
@@ -721,6 +765,7 @@ int main(void)
     tcase_add_test(tests, nested_loops_and_inner_steady_states);
     tcase_add_test(tests, carried_buffers_turn_over);
     tcase_add_loop_test(tests, recorded_gaps_are_kept_on_request, 0, 2);
+    tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
