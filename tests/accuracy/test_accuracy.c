@@ -215,6 +215,19 @@ static void a100(void)
         add("a100-80 softmax 4096 x 32768, measured", 8, 4096.0 * 32768 / ((double)cost.time * 1e-12) / 1e9, 241);
 }
 
+/* MiB of the Unified Buffer at its fullest; table 8 of the paper. */
+static double tpu_v1_buffer(const char *name)
+{
+    g_autofree char *trace = g_strdup_printf(ECH_SOURCE_DIR "/traces/%s.v1", name);
+    const EchExperimentOverrides overrides = {.trace = trace, .device = "tpu-v1", .engine = "native"};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, NULL);
+    g_autoptr(EchResult) result = experiment ? ech_experiment_run(experiment, 0, NULL) : NULL;
+    for (size_t i = 0; result != NULL && i < result->run->n_memories; i++)
+        if (strcmp(result->run->memories[i].name, "vector") == 0)
+            return (double)result->run->memories[i].peak_live / (1024 * 1024);
+    return 0;
+}
+
 /* TPU v1's hardware counters, in points of the matrix unit's cycles; false where one is more than five off. */
 static bool tpu_v1(GString *text)
 {
@@ -248,6 +261,10 @@ static bool tpu_v1(GString *text)
     g_string_append_printf(text, "\n%-14s", "TOP/s");
     for (size_t i = 0; i < G_N_ELEMENTS(tpu_v1_rows); i++)
         g_string_append_printf(text, "  %4.1f (%4.1f) ", 2 * counters[i].macs / counters[i].cycles * clock / 1e12, tpu_v1_rows[i].tops);
+    static const double buffers[] = {11.0, 2.3, 4.8, 4.5, 1.5, 13.9};
+    g_string_append_printf(text, "\n%-14s", "Buffer, MiB");
+    for (size_t i = 0; i < G_N_ELEMENTS(tpu_v1_rows); i++)
+        g_string_append_printf(text, "  %4.1f (%4.1f) ", tpu_v1_buffer(tpu_v1_rows[i].name), buffers[i]);
     g_string_append_printf(text, "\nlargest difference %.1f points%s\n", worst, worst > 5 ? ": missed" : "");
     static const char *const memory[] = {TPU_V1_NO_HOST, TPU_V1_MEMORY_X4, NULL}, *const gddr5[] = {TPU_V1_NO_HOST, TPU_V1_GDDR5, NULL},
                              *const clocked[] = {TPU_V1_NO_HOST, TPU_V1_CLOCK_X4, NULL}, *const matrix[] = {TPU_V1_NO_HOST, TPU_V1_MATRIX_X2, NULL};
