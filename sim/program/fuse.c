@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 64 };
+enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 64, MAX_REMADE = 1 << 18 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE } Kind;
 
@@ -232,8 +232,36 @@ static void write_kernel(const Fuser *f, EchId kernel)
     g_hash_table_unref(w.inner);
 }
 
+/* One broadcast for every kernel that can make it: it would stay in memory from the first to the last. */
+static void part_broadcasts(EchGraph *g)
+{
+    size_t n = g->nodes->len, made = 0;
+    for (EchId id = 0; id < n && made < MAX_REMADE; id++) {
+        EchInstruction i = *ech_graph_node(g, id);
+        bool free = i.opcode == ECH_HLO_IOTA || (i.opcode == ECH_HLO_BROADCAST && i.n_operands == 1);
+        if (!free || !g->live[id] || i.n_control > 0 || is_host(g, id) || ech_graph_computation(g, i.computation)->body)
+            continue;
+        EchId operand = i.n_operands > 0 ? ech_graph_operand(g, id, 0) : ECH_NONE, before = ECH_NONE, copy = id;
+        for (uint32_t u = g->first_use[id]; u < g->first_use[id + 1] && made < MAX_REMADE; u++) {
+            EchId user = g->uses[u].user;
+            Kind its = kind_of(g, user);
+            if (its == KIND_WALL || (its == KIND_UPDATE && g->uses[u].operand == 0) || ech_graph_operand(g, user, g->uses[u].operand) != id)
+                continue;
+            /* The first keeps what is there. */
+            if (before != ECH_NONE && user != before) {
+                copy = ech_graph_add(g, i.computation, i, &operand, operand == ECH_NONE ? 0 : 1);
+                made++;
+            }
+            before = user;
+            ech_graph_set_operand(g, user, g->uses[u].operand, copy);
+        }
+    }
+}
+
 void ech_graph_fuse(EchGraph *g)
 {
+    ech_graph_find_uses(g);
+    part_broadcasts(g);
     ech_graph_find_uses(g);
     size_t n = g->nodes->len;
     Fuser f = {.g = g};
