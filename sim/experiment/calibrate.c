@@ -528,7 +528,7 @@ static bool measure_latency(Bench *b, GError **error)
 static bool time_burn(Bench *b, BurnShape shape, double operations, double lanes, EchFigure *ret, GError **error)
 {
     double threads = (double)b->gpu.multiprocessors * 4 * 256;
-    double peak = (double)MAX(b->gpu.multiprocessors, 1) * lanes * (double)MAX(b->gpu.clock_khz, 1000) * 1e3;
+    double peak = (double)MAX(b->gpu.multiprocessors, 1) * lanes * (double)(b->gpu.clock_khz > 0 ? b->gpu.clock_khz : 1500000) * 1e3;
     shape.rounds = (uint64_t)MAX(peak * 1e-3 / (threads * operations), 16);
     EchFigure time;
     if (!time_each(b, issue_burn, &shape, REPEATS, &time, error))
@@ -991,12 +991,19 @@ static void add_memories(Writer *w, const EchCalibration *c)
     }
 }
 
+/* Some drivers do not say. */
+static void add_clock(Writer *w, const EchCalibration *c)
+{
+    if (c->clock_khz > 0)
+        add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+}
+
 static void add_units(Writer *w, const EchCalibration *c)
 {
     bool blas = c->blas_version > 0 && c->matrix[0].n > 0;
     g_string_append(w->text, "units:\n  matrix:\n");
     add_said(w, "    ", "count", "driver: multiprocessors; assumed: four tensor cores each", "%d", c->multiprocessors * 4);
-    add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+    add_clock(w, c);
     g_string_append(w->text, "    peaks:\n");
     static const char *const names[] = {"bf16", "f16", "f32", "f64", "s8"};
     g_autofree char *note = g_strdup_printf("cuBLAS %d, a large product", c->blas_version);
@@ -1014,13 +1021,13 @@ static void add_units(Writer *w, const EchCalibration *c)
         add_ops(w, names[i], c->tensor, "mma.sync without cuBLAS, which reaches more on newer GPUs");
     g_string_append(w->text, "  vector:\n");
     add_said(w, "    ", "count", "driver: multiprocessors", "%d", c->multiprocessors);
-    add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+    add_clock(w, c);
     g_string_append(w->text, "    peaks:\n");
     add_ops(w, "f32", c->f32, "");
     add_ops(w, "f64", c->f64, "");
     g_string_append(w->text, "  transcendental:\n");
     add_said(w, "    ", "count", "driver: multiprocessors", "%d", c->multiprocessors);
-    add_said(w, "    ", "clock", "driver: highest", "%.0f", c->clock_khz * 1e3);
+    add_clock(w, c);
     g_string_append(w->text, "    peaks:\n");
     add_ops(w, "f32", c->exponential, "exponentials");
 }

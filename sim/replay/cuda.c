@@ -1337,7 +1337,7 @@ static bool warm_clocks(Engine *e, GError **error)
     enum { LAUNCHES = 20 };
     unsigned blocks = (unsigned)MAX(e->gpu.multiprocessors, 1) * 4, threads = 256;
     /* 10 ms each at two operations a clock on 128 lanes of each multiprocessor; a thread's round is 32. */
-    double peak = MAX(e->gpu.multiprocessors, 1) * 256.0 * MAX(e->gpu.clock_khz, 1000) * 1e3;
+    double peak = MAX(e->gpu.multiprocessors, 1) * 256.0 * (e->gpu.clock_khz > 0 ? e->gpu.clock_khz : 1500000) * 1e3;
     uint64_t rounds = (uint64_t)(peak * 0.01 / ((double)blocks * threads * 32)) + 1;
     float factor = 0.999F;
     EchCuPointer sink = e->sink;

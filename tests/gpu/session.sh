@@ -9,6 +9,7 @@ set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
 [ $# -ge 1 ] || { sed -n 3,8p "$0"; exit 2; }
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
+PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python3}
 mkdir -p "$work/done" "$work/logs" && work=$(cd "$work" && pwd) || exit 1
 [ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" -C "$work" || echo "no earlier session in $EARLIER: starting anew"
@@ -114,7 +115,7 @@ suite() {
   ECHELON_CUDA_KERNELS=$work/kernels.cubin run_suite "$1"
 }
 
-has_module() { timeout 60 "$python" -c "import $1" 2>/dev/null; }
+has_module() { "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$1') is None)" 2>/dev/null; }
 
 torch_captures() {
   has_module torch || { echo "no PyTorch here"; return 1; }
@@ -183,7 +184,7 @@ summary() {
 device_name=$name
 export here work echelon python device_name
 export -f environment check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax shrink validate
-rm -f "$work/left.md"
+rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
 trap 'kill $packer 2>/dev/null; pack' EXIT

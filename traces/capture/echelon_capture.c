@@ -221,7 +221,10 @@ static void *flush_often(void *unused)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         int waited = pthread_cond_timedwait(&tick, &tick_lock, &until);
-        if (waited == ETIMEDOUT && !stopping)
+        pthread_mutex_lock(&pool_lock);
+        bool begun = n_made > 0; /* Before the first record the driver may still be starting */
+        pthread_mutex_unlock(&pool_lock);
+        if (waited == ETIMEDOUT && !stopping && begun)
             cupti.flush(0);
     }
     pthread_mutex_unlock(&tick_lock);

@@ -1,0 +1,75 @@
+/* Measured kernels of a device file: their points exactly, between and beyond them by the rules of measured.h, and what-ifs on top of them. */
+#include "models/device/device_yaml.h"
+#include "models/kernel/measured.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char base[] = "name: m\nsummary: m\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, capacity: 8GiB, read: 1000GB/s, write: 1000GB/s}\nunits:\n  vector: {count: 1, clock: 1000000000, peaks: {f32: 1TOP/s}}\n";
+static const char numbers[] = "kernel:\n  products:\n    bf16: {1024x1024: 0.5, 1024x4096: 0.8, 4096x1024: 0.6, 4096x4096: 0.9}\n"
+                              "  products_odd:\n    bf16: {1023x1023: 0.25}\n    f32: {128x128: 0.5, 256x256: 0.5}\n"
+                              "  stream_extra: {1MiB: 2us, 16MiB: 5us}\n";
+
+static EchDevice *load(const char *more)
+{
+    g_autofree char *text = g_strconcat(base, more, NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "test", &error);
+    EchDevice *device = root ? ech_device_from_yaml(root, &error) : NULL;
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    return device;
+}
+
+START_TEST(products_by_shape)
+{
+    g_autoptr(EchDevice) device = load(numbers);
+    g_autoptr(EchMeasured) measured = ech_measured_new(device);
+    ck_assert_ptr_nonnull(measured);
+    /* The points. */
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 1024, 1024, 1024, 1), 0.5, 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 4096, 4096, 1024, 1), 0.6, 1e-9);
+    /* Half-way by logarithms: the geometric mean. An oblong, or a batch, counts by its area. */
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 1024, 1024, 2048, 1), sqrt(0.5 * 0.8), 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 1024, 4096, 1024, 1), sqrt(0.5 * 0.6), 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 1024, 1024, 1024, 4), sqrt(0.5 * 0.6), 1e-9);
+    /* Larger: the share stays. Smaller: the time does. */
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 16384, 16384, 16384, 1), 0.9, 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 512, 512, 512, 1), 0.5 / 8, 1e-9);
+    /* Sides that are no multiples of 8 have a table of their own. */
+    ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 1023, 1023, 1023, 1), 0.25, 1e-9);
+    /* A table with holes is none, and neither is one of another type. */
+    ck_assert_double_eq(ech_measured_product(measured, "f32", 128, 128, 128, 1), 0);
+    ck_assert_double_eq(ech_measured_product(measured, "s8", 128, 128, 128, 1), 0);
+    ck_assert_double_eq(ech_measured_product(NULL, "bf16", 128, 128, 128, 1), 0);
+}
+END_TEST
+
+START_TEST(streams_by_size)
+{
+    g_autoptr(EchDevice) device = load(numbers), bare = load("");
+    g_autoptr(EchMeasured) measured = ech_measured_new(device);
+    ck_assert_int_eq(ech_measured_stream_extra(measured, 1 << 20), 2000000);
+    ck_assert_int_eq(ech_measured_stream_extra(measured, 1 << 10), 2000000);
+    ck_assert_int_eq(ech_measured_stream_extra(measured, (EchBytes)17 << 19), 3500000);
+    ck_assert_int_eq(ech_measured_stream_extra(measured, (EchBytes)1 << 40), 5000000);
+    ck_assert_int_eq(ech_measured_stream_extra(measured, 0), 0);
+    ck_assert_ptr_null(ech_measured_new(bare));
+    ck_assert_int_eq(ech_measured_stream_extra(NULL, 1 << 20), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("measured");
+    TCase *tests = tcase_create("measured");
+    tcase_add_test(tests, products_by_shape);
+    tcase_add_test(tests, streams_by_size);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
