@@ -4,12 +4,24 @@
 #include "sim/cli/cli.h"
 #include "sim/replay/cuda_driver.h"
 
+#include <dlfcn.h>
 #include <gio/gio.h>
+#include <link.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 int ech_verb_capture(int argc, char **argv);
+
+/* Where CUPTI lies, for programs beside whose own libraries the capture library finds none. */
+static char *find_cupti(void)
+{
+    static const char *const names[] = {"libcupti.so.13", "libcupti.so.12", NULL};
+    g_autofree char *why = NULL;
+    void *library = ech_cuda_open_library(names, &why);
+    struct link_map *map = NULL;
+    return library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? g_strdup(map->l_name) : NULL;
+}
 
 static int run_command(char **command, const char *library, const char *out)
 {
@@ -18,6 +30,9 @@ static int run_command(char **command, const char *library, const char *out)
     g_subprocess_launcher_setenv(launcher, "CUDA_INJECTION64_PATH", library, TRUE);
     g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, FALSE); /* Without it there are no ranges */
     g_subprocess_launcher_setenv(launcher, "ECHELON_CAPTURE_OUT", out, TRUE);
+    g_autofree char *cupti = find_cupti();
+    if (cupti)
+        g_subprocess_launcher_setenv(launcher, "ECHELON_LIBCUPTI_ELSE", cupti, TRUE);
     g_autoptr(GSubprocess) child = g_subprocess_launcher_spawnv(launcher, (const char *const *)command, &error);
     if (!child) {
         fprintf(stderr, "echelon capture: %s\n", error->message);

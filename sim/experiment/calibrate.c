@@ -591,12 +591,12 @@ static bool measure_matrix(Bench *b, GError **error)
             note_failure(b, ech_dtype_name(dtype), refused);
             continue;
         }
-        r->matrix[i] = gemm_rate(time, edge, edge, r->launch.median);
+        r->matrix[i] = gemm_rate(time, edge, edge, r->alone.median);
         if (dtype != ECH_DTYPE_BF16)
             continue;
         if (!time_gemm(b, dtype, edge - 1, edge - 1, 7, &time, error))
             return false;
-        EchFigure odd = gemm_rate(time, edge - 1, edge - 1, r->launch.median);
+        EchFigure odd = gemm_rate(time, edge - 1, edge - 1, r->alone.median);
         r->unpadded = (EchFigure){.median = r->matrix[i].median > 0 ? odd.median / r->matrix[i].median : 0, .spread = odd.spread, .n = odd.n};
     }
     return true;
@@ -1056,7 +1056,7 @@ static void add_shapes(Writer *w, const EchCalibration *c)
             for (size_t e = 0; e < grid->n; e++) {
                 for (size_t k = 0; k < grid->n; k++) {
                     g_autofree char *key = g_strdup_printf("%ux%u", grid->sides[e], grid->sides[k]);
-                    EchFigure share = gemm_rate(grid->time[e * grid->n + k], grid->sides[e], grid->sides[k], c->launch.median);
+                    EchFigure share = gemm_rate(grid->time[e * grid->n + k], grid->sides[e], grid->sides[k], c->alone.median);
                     share.median /= c->matrix[dtype].median;
                     if (share.median > 0)
                         add_figure(w, "      ", key, share.median, "", share, "");
@@ -1068,7 +1068,7 @@ static void add_shapes(Writer *w, const EchCalibration *c)
         g_string_append(w->text, "  stream_extra: # beyond launch and bytes\n");
     for (size_t i = 0; i < c->stream.n; i++) {
         EchFigure extra = c->stream.time[i];
-        extra.median = MAX(extra.median - c->launch.median - (double)c->stream.bytes[i] / MAX(c->read.median, 1) * 1e9, 0.001);
+        extra.median = MAX(extra.median - c->alone.median - (double)c->stream.bytes[i] / MAX(c->read.median, 1) * 1e9, 0.001);
         g_autofree char *size = size_key(c->stream.bytes[i]);
         add_time(w, "    ", size, extra, "");
     }

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char base[] = "name: m\nsummary: m\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, capacity: 8GiB, read: 1000GB/s, write: 1000GB/s}\nunits:\n  vector: {count: 1, clock: 1000000000, peaks: {f32: 1TOP/s}}\n";
+static const char base[] = "name: m\nsummary: m\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, capacity: 8GiB, read: 1000GB/s, write: 1000GB/s}\nunits:\n  "
+                           "vector: {count: 1, clock: 1000000000, peaks: {f32: 1TOP/s}}\n";
 static const char numbers[] = "kernel:\n  products:\n    bf16: {1024x1024: 0.5, 1024x4096: 0.8, 4096x1024: 0.6, 4096x4096: 0.9}\n"
                               "  products_odd:\n    bf16: {1023x1023: 0.25}\n    f32: {128x128: 0.5, 256x256: 0.5}\n"
                               "  stream_extra: {1MiB: 2us, 16MiB: 5us}\n";

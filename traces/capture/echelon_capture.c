@@ -7,7 +7,8 @@
  * What is complete goes to the file once a second, so that a program that is killed leaves what it did. A process made by fork() alone writes
  * nothing: no text waits in a FILE that its exit would write a second time.
  * Environment: ECHELON_CAPTURE_OUT is the file's name ("%p" is the process id); ECHELON_LIBCUPTI names the library to load. Without the latter: CUPTI
- * that the program has loaded itself, else the one beside its other NVIDIA libraries (toolkit or Python wheels), else the system's. */
+ * that the program has loaded itself, else the one beside its other NVIDIA libraries (toolkit or Python wheels), else the system's, else
+ * ECHELON_LIBCUPTI_ELSE, which `echelon capture` sets. */
 #include "cupti_abi.h"
 
 #include <dlfcn.h>
@@ -374,7 +375,8 @@ static void *find_cupti(void)
         for (size_t i = 0; !found && homes[h] && i < sizeof inside / sizeof *inside; i++)
             found = open_below(homes[h], PATH_MAX, inside[i]);
     }
-    return found;
+    const char *last = getenv("ECHELON_LIBCUPTI_ELSE");
+    return found || !last || !*last ? found : dlopen(last, RTLD_NOW | RTLD_LOCAL);
 }
 
 static bool load(void)
