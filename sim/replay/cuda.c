@@ -1176,7 +1176,7 @@ static bool start_blas(Engine *e, GError **error)
 /* Time between two events with @kernels empty kernels between them, in a queue that never waits for the host. */
 static bool time_empty(Engine *e, unsigned kernels, EchTime *ret, GError **error)
 {
-    EchTime times[9], low, high;
+    EchTime times[7], low, high;
     for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
         if (!issue_spin(e, (20 + 10 * (EchTime)kernels) * ECH_PS_PER_US, e->streams[0], error) ||
             !CU(e, event_record, "recording an event", error, e->base, e->streams[0]))
@@ -1196,7 +1196,7 @@ static bool time_empty(Engine *e, unsigned kernels, EchTime *ret, GError **error
 /* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. */
 static bool measure_gap(Engine *e, GError **error)
 {
-    enum { ROW = 33 };
+    enum { ROW = 17 };
     EchTime one, row;
     if (!time_empty(e, 0, &e->gap, error) || !time_empty(e, 1, &one, error) || !time_empty(e, ROW, &row, error))
         return false;
