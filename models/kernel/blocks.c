@@ -20,12 +20,57 @@ static EchBytes to_bytes(double value)
     return value >= 1.8e19 ? UINT64_MAX : (EchBytes)ceil(value);
 }
 
+/* What of a step lies on chip besides its windows; elements. */
+typedef struct {
+    double lhs, rhs, out, rows, depth, width;
+    uint64_t taps;
+    bool whole_depth; /* a step has all of k */
+} EchKernelStaging;
+
+#define STAGED_FREE 172032.0 /* bytes of a second lhs that cost nothing: libtpu 0.0.51, v5e and v6e alike */
+#define STRIP_DEPTH 1024     /* from this k on a block's result is summed up in 32-bit strips of 256 columns */
+#define STRIP_COLUMNS 256.0
+
+/* Bytes of the copies that a kernel keeps besides its windows. Weights wait in the units; what does not fit there at once is met again by a lhs block laid
+ * out for it, and its sums wait in 32 bits: in strips of the result, on small units all of it. A block of an odd number of 8-row halves of 16-bit tiles is
+ * laid out anew too. 8-bit operands are staged in their own width, f32 ones of higher precision in the parts that their passes take. A result whose rows lie
+ * along lanes swaps the operands' roles. Source: scoped VMEM of all products in the compiler's tables. */
+static double staging(const EchKernelShape *s, const EchKernelStaging *b)
+{
+    const EchKernelContraction *c = s->c;
+    double side = s->unit_size, deep = ceil(b->depth / side) * (double)b->taps, wide = ceil(b->width / side), loads = deep * wide;
+    if (s->eight)
+        return 0;
+    if (c->passes > 1)
+        return (b->width > 128 ? s->stage_precise_input * b->lhs : 0) + (b->width > 128 || b->depth > 128 ? s->stage_precise_weights * b->rhs : 0);
+    if (c->out_transposed && !c->lhs_transposed)
+        return s->stage_weights > 0 ? s->stage_weights * 4 * b->lhs : b->width > 32 ? 4 * b->rhs : 0;
+    bool met_again = loads > s->units && deep > 1, sixteen = s->lhs_bytes == 2, laid_out = !c->convolution && !c->lhs_transposed;
+    bool odd = sixteen && laid_out && !(s->stage_weights > 0) && fmod(b->rows, 16) > 0;
+    double staged = s->stage_weights * 4 * b->rhs;
+    if (odd)
+        staged += 2 * b->lhs;
+    else if (met_again && !c->out_transposed && (c->convolution ? sixteen : wide > 1 && (!sixteen || b->depth >= s->stage_depth)))
+        staged += MAX(s->stage_input * (2 * b->lhs - (laid_out ? STAGED_FREE : 0)), 0);
+    if (s->out_bits >= 32 || !b->whole_depth)
+        return staged;
+    if (c->taps > 1 || (c->lhs_transposed && deep > 1)) /* summed up over passes that do not follow each other in the unit */
+        staged += 4 * b->out;
+    else if (s->stage_result > 0)
+        staged += met_again ? s->stage_result * 4 * b->out : 0;
+    else if (b->depth >= STRIP_DEPTH && wide <= 1)
+        staged += MAX(4 * b->out - STAGED_FREE, 0);
+    else if (met_again && wide > 1 && (b->depth >= STRIP_DEPTH || (side <= 128 && b->depth * 2 >= STRIP_DEPTH)))
+        staged += s->stage_input * 4 * b->rows * MIN(b->width, b->depth >= STRIP_DEPTH ? STRIP_COLUMNS : 128);
+    return staged;
+}
+
 EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks *blocks)
 {
     const EchKernelContraction *c = s->c;
     uint64_t n_m = ceil_div(c->m, MAX(blocks->bm, 1u)), n_n = ceil_div(c->n, MAX(blocks->bn, 1u)), n_k = ceil_div(c->k, MAX(blocks->bk, 1u));
     /* Cores that share the steps each hold the windows of their own. */
-    uint64_t *axis = n_n >= s->cores ? &n_n : n_m >= s->cores ? &n_m : &n_k;
+    uint64_t *axis = n_m >= s->cores ? &n_m : n_n >= s->cores ? &n_n : &n_k;
     *axis = ceil_div(*axis, s->cores);
     double bm = (double)ech_round_up(MIN(blocks->bm, c->m), s->m_granule), bn = (double)ech_round_up(MIN(blocks->bn, c->n), s->n_granule);
     double bk = (double)MIN(blocks->bk, c->k);
@@ -37,17 +82,9 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
-    /* Copies that a kernel keeps besides its windows: weights wait in the units, and what does not fit there at once is met again by a lhs
-     * block laid out for it; small units keep 32-bit weights and results aside. 8-bit operands are staged in their own width. */
-    double staged = 0;
-    if (!s->eight) {
-        uint64_t side = s->unit_size, loads = ceil_div((uint64_t)bk, side) * ceil_div((uint64_t)bn, side);
-        if (loads > s->units && bk > (double)side && bn > (double)side)
-            staged += s->stage_input * 2 * bm * bk_lanes;
-        staged += s->stage_weights * 4 * bk_rows * bn;
-        if (n_k == 1 && loads > s->units && bk > (double)side && s->out_bits < 32)
-            staged += s->stage_result * 4 * bm * bn;
-    }
+    EchKernelStaging blocks_of = {
+        .lhs = bm * bk_lanes, .rhs = bk_rows * bn, .out = bm * bn, .rows = bm, .depth = bk, .width = bn, .taps = 1, .whole_depth = n_k == 1};
+    double staged = staging(s, &blocks_of);
     return to_bytes(together * (lhs + rhs + out + accumulator + staged));
 }
 
@@ -63,12 +100,29 @@ EchBytes ech_kernel_windows_vmem(const EchKernelShape *s, const EchKernelWindows
     for (unsigned i = 0; i < w->n_output; i++)
         output *= MAX(w->output[i], 1u);
     double inner = MAX(w->iterations[w->n_iterations - 1], 1u), outer = MAX(w->iterations[0], 1u);
+    double others = steps / outer;
+    if (s->cores > 1) { /* each core has windows for its share of the steps */
+        steps = ceil(steps / (double)s->cores);
+        outer = others < (double)s->cores ? ceil(outer / (double)s->cores) : outer;
+    }
     double buffers = w->buffers > 0 ? w->buffers : 2;
     double lhs = s->lhs_hbm ? MIN(input * s->lhs_bytes, s->lhs_total * 2) * (steps / outer > 1 || s->c->batch > 1 ? (steps > 1 ? buffers : 1) : 1) : 0;
     double rhs = s->rhs_hbm ? kernel * s->rhs_bytes * (outer > 1 || inner > 1 ? buffers : 1) : 0;
     double out = s->out_hbm ? output * s->out_bits / 8 * (steps > 1 ? 2 : 1) : 0;
     double accumulator = inner > 1 && s->out_bits < 32 ? 4 * output : 0;
-    return to_bytes(lhs + rhs + out + accumulator);
+    /* Of a batch every product is loaded anew; only what is transposed or kept in 32 bits is staged. */
+    const EchKernelContraction *c = s->c;
+    double together = MAX((double)c->batch / MAX(w->n_iterations > 0 ? w->iterations[0] : 1u, 1u), 1);
+    EchKernelStaging blocks = {.lhs = input,
+                               .rhs = kernel,
+                               .out = output,
+                               .rows = (double)c->m,
+                               .depth = (double)c->k / inner,
+                               .width = c->batch > 1 ? MIN((double)c->n, kernel / MAX(together * (double)c->k, 1)) : (double)c->n / outer,
+                               .taps = c->convolution ? c->taps : 1,
+                               .whole_depth = inner <= 1};
+    double staged = c->batch > 1 && s->stage_weights == 0 && !c->convolution ? 0 : staging(s, &blocks);
+    return to_bytes(lhs + rhs + out + accumulator + staged);
 }
 
 /* Bytes of one step's windows over all arrays that lie in HBM; small vectors ride along whole. */
@@ -86,7 +140,36 @@ static double stream_window(const EchKernel *kernel, double window_elements, dou
     return bytes;
 }
 
-void ech_kernel_stream_vmem(const EchKernel *kernel, EchKernelCost *cost, bool chosen)
+/* Elements of a window given in tiles. */
+static double window_of(const uint32_t *bounds, unsigned n)
+{
+    double elements = REGISTER;
+    for (unsigned i = 0; i < n; i++)
+        elements *= MAX(bounds[i], 1u);
+    return elements;
+}
+
+/* Whether a core takes more than one step, and so fetches one while it works on another. */
+static bool many_steps(const EchKernelModel *model, uint64_t steps)
+{
+    return (double)steps > model->cores;
+}
+
+void ech_kernel_copy_vmem(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *cost)
+{
+    /* What is read for a window of the result, and the window; turned round they are as long but shaped otherwise. */
+    const EchKernelWindows *w = &kernel->windows;
+    double buffers = many_steps(model, cost->blocks.steps) ? MAX(w->buffers, 2u) : 1, bytes = 0;
+    double out = w->n_output > 0 ? window_of(w->output, w->n_output) : (double)cost->blocks.bm * REGISTER;
+    double in = w->n_input > 0 ? window_of(w->input, w->n_input) : out;
+    for (size_t i = 0; i < kernel->n_operands && i < 1; i++)
+        bytes += kernel->operands[i].space == 1 ? 0 : MIN(in, ech_kernel_padded(&kernel->operands[i])) * ech_layout_element_bits(&kernel->operands[i]) / 8;
+    for (size_t i = 0; i < kernel->n_results && i < 1; i++)
+        bytes += kernel->results[i].space == 1 ? 0 : MIN(out, ech_kernel_padded(&kernel->results[i])) * ech_layout_element_bits(&kernel->results[i]) / 8;
+    cost->vmem = to_bytes(bytes * buffers);
+}
+
+void ech_kernel_stream_vmem(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *cost, bool chosen)
 {
     double widest = 0;
     for (size_t i = 0; i < kernel->n_operands; i++)
@@ -95,14 +178,10 @@ void ech_kernel_stream_vmem(const EchKernel *kernel, EchKernelCost *cost, bool c
         widest = MAX(widest, ech_kernel_padded(&kernel->results[i]));
     double window = (double)cost->blocks.bm * REGISTER;
     /* The output's window is known exactly; the inputs' follow it except through a reduction. */
-    if (!chosen && kernel->windows.n_output > 0) {
-        double product = REGISTER;
-        for (unsigned i = 0; i < kernel->windows.n_output; i++)
-            product *= MAX(kernel->windows.output[i], 1u);
-        window = product;
-    }
+    if (!chosen && kernel->windows.n_output > 0)
+        window = window_of(kernel->windows.output, kernel->windows.n_output);
     double buffers = cost->blocks.buffers > 0 ? cost->blocks.buffers : 1;
-    cost->vmem = to_bytes(stream_window(kernel, window, widest, cost->blocks.steps > 1, buffers));
+    cost->vmem = to_bytes(stream_window(kernel, window, widest, many_steps(model, cost->blocks.steps), buffers));
 }
 
 void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, EchKernelCost *ret)
@@ -130,7 +209,7 @@ void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kern
         steps = ech_round_up(steps, (uint64_t)model->cores);
     ret->blocks = (EchKernelBlocks){.bm = (uint64_t)ceil(registers / (double)steps), .steps = steps, .buffers = (uint32_t)buffers};
     ret->chosen = true;
-    ech_kernel_stream_vmem(kernel, ret, true);
+    ech_kernel_stream_vmem(model, kernel, ret, true);
 }
 
 /* Block sizes that cut an axis into 1, 2, 3, ... parts, largest first, all different. */

@@ -63,6 +63,9 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.stage_input = NUMBER("stage_input", 1);
     model.stage_weights = NUMBER("stage_weights", 0);
     model.stage_result = NUMBER("stage_result", 0);
+    model.stage_depth = NUMBER("stage_depth", model.unit->rows > 128 ? 1024 : 0); /* v5e, v5p; v6e */
+    model.stage_precise_input = NUMBER("stage_precise_input", 10);                /* v5e, v5p, v6e */
+    model.stage_precise_weights = NUMBER("stage_precise_weights", 8);
     model.vmem = vector != NULL && vector->read > 0 ? (double)vector->read / model.clock_hz : 22 * model.hbm;
     model.vmem_read = NUMBER("vmem_read_bytes", model.vmem);
     model.cores = MAX(floor(NUMBER("megacore", 1)), 1);
@@ -277,7 +280,7 @@ static void price_stream(const EchKernelModel *model, const EchKernel *kernel, b
         ret->blocks.steps = (uint64_t)steps;
         ret->blocks.buffers = kernel->windows.buffers;
         ret->blocks.bm = (uint64_t)ceil(traffic.widest / REGISTER / steps);
-        ech_kernel_stream_vmem(kernel, ret, false);
+        ech_kernel_stream_vmem(model, kernel, ret, false);
     }
     ech_kernel_stream_cycles(model, kernel, &traffic, ret, steps, &sums);
     finish(model, &sums, ret);
@@ -350,10 +353,13 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     };
     shape.cores = (uint64_t)model->cores;
     shape.unit_size = MAX(model->unit->columns, 128u);
-    shape.units = MAX(model->unit->count, 1u);
+    shape.units = MAX(model->unit->count / (uint32_t)model->cores, 1u);
     shape.stage_input = model->stage_input;
     shape.stage_weights = model->stage_weights;
     shape.stage_result = model->stage_result;
+    shape.stage_depth = model->stage_depth;
+    shape.stage_precise_input = model->stage_precise_input;
+    shape.stage_precise_weights = model->stage_precise_weights;
     shape.rate = ech_kernel_macs_per_cycle(model, lhs->dtype) / MAX(c->passes, 1u);
     if (!(shape.rate > 0))
         shape.rate = 1;
@@ -696,7 +702,9 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     sums.busy_hbm = moved;
     sums.in_vmem = MAX(0, moved - ((double)ret->hbm_read + stored) / model->hbm);
     sums.busy_compute = relayout;
-    ret->blocks.steps = (uint64_t)steps;
+    ret->blocks.steps = (uint64_t)MIN(steps, 1e18);
+    ret->blocks.bm = (uint64_t)MIN(ceil(registers / steps), 1e18);
+    ech_kernel_copy_vmem(model, kernel, ret);
     finish(model, &sums, ret);
 }
 

@@ -135,11 +135,14 @@ typedef struct {
     double relayout;       /**< Cycles a register whose lanes a copy makes rows. */
     double shuffle;        /**< Cycles a register moved across lanes. */
     double narrow_store;   /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
-    double stage_input;    /**< Share of a 16-bit lhs block kept on chip a second time where the weights of a step do not fit into the units at once. */
+    double stage_input;    /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
     double stage_weights;  /**< Share of the rhs block kept in 32 bits. */
     double stage_result;   /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
-    double cores;          /**< Cores that share every kernel's steps as one device (megacore); 1 else. Rates are those of all of them. */
-    EchBytes budget;       /**< On-chip bytes of a kernel's own windows. */
+    double stage_depth;    /**< Least k of a block at which 16-bit lhs blocks are kept a second time. */
+    double stage_precise_input,
+        stage_precise_weights; /**< Bytes that an element of a lhs or rhs block takes in parts, where f32 is multiplied in several passes. */
+    double cores;              /**< Cores that share every kernel's steps as one device (megacore); 1 else. Rates are those of all of them. */
+    EchBytes budget;           /**< On-chip bytes of a kernel's own windows. */
     uint32_t lanes, sublanes;
     const EchUnit *unit; /**< Matrix unit; borrowed from the device. */
 } EchKernelModel;

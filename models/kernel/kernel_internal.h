@@ -31,7 +31,7 @@ typedef struct {
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */
-    double stage_input, stage_weights, stage_result;
+    double stage_input, stage_weights, stage_result, stage_depth, stage_precise_input, stage_precise_weights;
 } EchKernelShape;
 
 /** A contraction in equal steps. */
@@ -52,6 +52,7 @@ EchKernelWalk ech_kernel_walk(const EchKernelShape *shape, const EchKernelBlocks
 /* blocks.c */
 EchBytes ech_kernel_product_vmem(const EchKernelShape *shape, const EchKernelBlocks *blocks);
 EchBytes ech_kernel_windows_vmem(const EchKernelShape *shape, const EchKernelWindows *windows);
-void ech_kernel_stream_vmem(const EchKernel *kernel, EchKernelCost *cost, bool chosen);
+void ech_kernel_stream_vmem(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *cost, bool chosen);
+void ech_kernel_copy_vmem(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *cost);
 void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *kernel, const EchKernelShape *shape, EchKernelBlocks *ret);
 void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, EchKernelCost *ret);
