@@ -45,7 +45,9 @@ static double staging(const EchKernelShape *s, const EchKernelStaging *b)
         return (b->width > 128 ? s->stage_precise_input * b->lhs : 0) + (b->width > 128 || b->depth > 128 ? s->stage_precise_weights * b->rhs : 0);
     if (c->out_transposed && !c->lhs_transposed)
         return s->stage_weights > 0 ? s->stage_weights * 4 * b->lhs : b->width > 32 ? 4 * b->rhs : 0;
-    bool met_again = loads > s->units && deep > 1, sixteen = s->lhs_bytes == 2, laid_out = !c->convolution && !c->lhs_transposed;
+    /* With accumulators of their own the units take as many columns at once as there are units, and rows until those are full. */
+    bool kept = s->accumulators > 0, met_again = loads > s->units && deep > 1 && (!kept || wide > s->units), sixteen = s->lhs_bytes == 2,
+         laid_out = !c->convolution && !c->lhs_transposed;
     bool odd = sixteen && laid_out && !(s->stage_weights > 0) && fmod(b->rows, 16) > 0;
     double staged = s->stage_weights * 4 * b->rhs;
     if (odd)
@@ -56,6 +58,9 @@ static double staging(const EchKernelShape *s, const EchKernelStaging *b)
         return staged;
     if (c->taps > 1 || (c->lhs_transposed && deep > 1)) /* summed up over passes that do not follow each other in the unit */
         staged += 4 * b->out;
+    else if (kept)
+        staged +=
+            !c->convolution && b->depth >= STRIP_DEPTH && b->rows * side * s->units * 4 > s->accumulators ? 4 * b->rows * MIN(b->width, side * s->units) : 0;
     else if (s->stage_result > 0)
         staged += met_again ? s->stage_result * 4 * b->out : 0;
     else if (b->depth >= STRIP_DEPTH && wide <= 1)
@@ -188,7 +193,11 @@ void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kern
 {
     double registers = traffic->widest / REGISTER;
     uint64_t steps = 1, buffers = 2;
-    if (!kernel->fused && registers > 8 * model->lone_registers) {
+    /* An instruction of the library takes a quarter of its budget whole, and cuts what is more. */
+    double share = ceil(registers / model->cores) * REGISTER * MAX(traffic->window_bits, 8) / 8;
+    if (!kernel->fused && registers > 8 * model->lone_registers && kernel->body.reduce > 0 && share * 4 < (double)model->budget) {
+        steps = (uint64_t)model->cores;
+    } else if (!kernel->fused && registers > 8 * model->lone_registers) {
         steps = (uint64_t)ceil(registers / model->lone_registers);
         buffers = 6;
     } else if (kernel->fused || registers > model->lone_registers) {

@@ -63,6 +63,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.stage_input = NUMBER("stage_input", 1);
     model.stage_weights = NUMBER("stage_weights", 0);
     model.stage_result = NUMBER("stage_result", 0);
+    const EchMemory *accumulators = ech_device_memory_kind(device, ECH_MEM_ACCUMULATOR);
+    model.accumulators = accumulators != NULL ? (double)accumulators->capacity : 0;
     model.stage_depth = NUMBER("stage_depth", model.unit->rows > 128 ? 1024 : 0); /* v5e, v5p; v6e */
     model.stage_precise_input = NUMBER("stage_precise_input", 10);                /* v5e, v5p, v6e */
     model.stage_precise_weights = NUMBER("stage_precise_weights", 8);
@@ -358,6 +360,7 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     shape.stage_weights = model->stage_weights;
     shape.stage_result = model->stage_result;
     shape.stage_depth = model->stage_depth;
+    shape.accumulators = model->accumulators;
     shape.stage_precise_input = model->stage_precise_input;
     shape.stage_precise_weights = model->stage_precise_weights;
     shape.rate = ech_kernel_macs_per_cycle(model, lhs->dtype) / MAX(c->passes, 1u);

@@ -138,6 +138,7 @@ typedef struct {
     double stage_input;    /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
     double stage_weights;  /**< Share of the rhs block kept in 32 bits. */
     double stage_result;   /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
+    double accumulators;   /**< Bytes of the units' own accumulators; 0: none. */
     double stage_depth;    /**< Least k of a block at which 16-bit lhs blocks are kept a second time. */
     double stage_precise_input,
         stage_precise_weights; /**< Bytes that an element of a lhs or rhs block takes in parts, where f32 is multiplied in several passes. */

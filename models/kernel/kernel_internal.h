@@ -31,7 +31,7 @@ typedef struct {
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */
-    double stage_input, stage_weights, stage_result, stage_depth, stage_precise_input, stage_precise_weights;
+    double stage_input, stage_weights, stage_result, stage_depth, accumulators, stage_precise_input, stage_precise_weights;
 } EchKernelShape;
 
 /** A contraction in equal steps. */
