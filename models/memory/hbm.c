@@ -153,3 +153,30 @@ double ech_hbm_slowdown(const EchHbm *dram, const EchHbmPattern *pattern)
     double of_stream = ech_hbm_share(dram, &stream).efficiency, own = ech_hbm_share(dram, pattern).efficiency;
     return own > 0 ? MAX(of_stream / own, 1) : 1;
 }
+
+EchHbmPattern ech_hbm_of_layout(const EchLayout *layout, EchHbmKind kind, uint64_t granule, double reads, double *ret_moved)
+{
+    uint64_t bits = MAX(ech_layout_element_bits(layout), 1u), minor = layout->rank > 0 ? layout->dims[layout->order[0]] : 1;
+    const EchTile *tile = layout->n_tiles > 0 && layout->tiles[0].rank > 0 ? &layout->tiles[0] : NULL;
+    EchHbmPattern pattern = {.kind = kind, .run = MAX(ech_bytes_mul(minor, bits) / 8, 1), .reads = reads};
+    double moved = 1;
+    if (tile == NULL) {
+        if (kind == ECH_HBM_STRIDED) {
+            pattern.stride = MAX(pattern.run, granule);
+            pattern.run = MAX(granule, 1);
+        }
+    } else {
+        uint64_t lanes = (uint64_t)MAX(tile->dims[tile->rank - 1], 1), rows = tile->rank > 1 ? (uint64_t)MAX(tile->dims[tile->rank - 2], 1) : 1;
+        const EchTile *packing = layout->n_tiles > 1 ? &layout->tiles[layout->n_tiles - 1] : NULL;
+        if (kind == ECH_HBM_STRIDED) {
+            pattern.run = MAX(ech_bytes_mul(ech_bytes_mul(lanes, rows), bits) / 8, 1);
+            pattern.stride = ech_bytes_mul(pattern.run, minor / lanes + (minor % lanes != 0));
+        } else {
+            if (packing != NULL && packing->rank == 2 && packing->dims[1] == 1 && packing->dims[0] > 1 && rows > 1)
+                moved = (double)packing->dims[0];
+            pattern.run = MAX((uint64_t)((double)(ech_bytes_mul(MIN(minor, lanes), bits) / 8) * moved), 1);
+        }
+    }
+    *ret_moved = kind == ECH_HBM_RANDOM ? moved : 1;
+    return pattern;
+}

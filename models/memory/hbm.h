@@ -7,6 +7,7 @@
  */
 #pragma once
 #include "models/device/device.h"
+#include "models/layout/layout.h"
 
 /** Timing of a pseudo-channel; times in picoseconds. */
 typedef struct {
@@ -50,3 +51,9 @@ const char *const *ech_hbm_names(void);
 bool ech_hbm_of(const EchDevice *device, const EchMemory *memory, EchHbm *ret);
 /** How much more of the port a pattern takes than a stream with the same share of reads: 1 for streams, at least 1. */
 double ech_hbm_slowdown(const EchHbm *dram, const EchHbmPattern *pattern);
+/** How an array of that layout is met by one that takes its rows at random (a gather, a scatter) or turns its dimensions round (a transposition).
+ *
+ * In tiles rows lie in pieces: as many lanes as the tile has, and where rows are packed into 32-bit words (bf16 in T(8,128)(2,1)) a piece holds its
+ * neighbours' bytes too. What turns dimensions round takes whole tiles. Without tiles a row lies in one piece, and turning takes a granule of each.
+ * ret_moved: bytes of the memory moved for a useful one, by the packing. */
+EchHbmPattern ech_hbm_of_layout(const EchLayout *layout, EchHbmKind kind, uint64_t granule, double reads, double *ret_moved);

@@ -228,20 +228,6 @@ typedef struct {
     EchGpuName **names; /* By string: what a kernel's name says, read when first asked for; NULL on devices that are no GPUs. */
 } Pricer;
 
-/* Bytes of an array that lie together: a row of a tile, or the most minor dimension. */
-static uint64_t row_bytes(const EchTrace *trace, const EchBuffer *buffer)
-{
-    const char *shape = ech_trace_string(trace, buffer->shape);
-    EchLayout layout;
-    if (!*shape || !ech_layout_parse(shape, strlen(shape), &layout, NULL, NULL) || layout.rank == 0)
-        return 0;
-    uint64_t minor = layout.dims[layout.order[0]];
-    const EchTile *tile = layout.n_tiles ? &layout.tiles[0] : NULL;
-    if (tile && tile->dims[tile->rank - 1] > 0)
-        minor = MIN(minor, (uint64_t)tile->dims[tile->rank - 1]);
-    return MAX(minor * ech_layout_element_bits(&layout) / 8, 1);
-}
-
 /* How much more of a memory's port scattered accesses take than as many bytes in a stream. */
 static double scatter_factor(const Pricer *pricer, const Map *map, const EchUse *use)
 {
@@ -249,13 +235,15 @@ static double scatter_factor(const Pricer *pricer, const Map *map, const EchUse 
     const EchHbm *dram = &map->dram[buffer->memory];
     if (use->pattern == ECH_PATTERN_STREAM || dram->banks == 0)
         return 1;
-    uint64_t row = row_bytes(pricer->trace, buffer), granule = MAX(map->memory[buffer->memory]->granule, 1);
-    EchHbmPattern pattern = {.kind = ECH_HBM_RANDOM, .run = MAX(row, 1), .reads = use->access == ECH_READ ? 1 : 0};
-    if (row == 0)
-        pattern.run = granule;
-    if (use->pattern == ECH_PATTERN_STRIDED) /* a granule of every row */
-        pattern = (EchHbmPattern){.kind = ECH_HBM_STRIDED, .run = MAX(granule, dram->burst_bytes), .stride = MAX(row, granule), .reads = pattern.reads};
-    return ech_hbm_slowdown(dram, &pattern);
+    const char *shape = ech_trace_string(pricer->trace, buffer->shape);
+    uint64_t granule = MAX(map->memory[buffer->memory]->granule, dram->burst_bytes);
+    double reads = use->access == ECH_READ ? 1 : 0, moved = 1;
+    EchHbmKind kind = use->pattern == ECH_PATTERN_STRIDED ? ECH_HBM_STRIDED : ECH_HBM_RANDOM;
+    EchHbmPattern pattern = {.kind = kind, .run = granule, .stride = granule, .reads = reads}; /* of an unknown shape: a granule each */
+    EchLayout layout;
+    if (*shape && ech_layout_parse(shape, strlen(shape), &layout, NULL, NULL) && layout.rank > 0)
+        pattern = ech_hbm_of_layout(&layout, kind, granule, reads, &moved);
+    return ech_hbm_slowdown(dram, &pattern) * moved;
 }
 
 static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define POINTS(x) (100 * (x))
 
@@ -154,6 +155,41 @@ START_TEST(test_device)
 }
 END_TEST
 
+static EchHbmPattern met(const char *text, EchHbmKind kind, double *ret_moved)
+{
+    EchLayout layout;
+    ck_assert(ech_layout_parse(text, strlen(text), &layout, NULL, NULL));
+    return ech_hbm_of_layout(&layout, kind, 64, 1, ret_moved);
+}
+
+/* What lies together, by layout: a lane row of a tile, with its neighbours where words hold several; a tile; a whole row; a granule of it. */
+START_TEST(layouts)
+{
+    double moved;
+    EchHbmPattern p = met("f32[50257,768]{1,0:T(8,128)}", ECH_HBM_RANDOM, &moved);
+    ck_assert(p.run == 512 && moved == 1);
+    p = met("bf16[50257,768]{1,0:T(8,128)(2,1)}", ECH_HBM_RANDOM, &moved);
+    ck_assert(p.run == 512 && moved == 2);
+    p = met("s8[50257,768]{1,0:T(32,128)(4,1)}", ECH_HBM_RANDOM, &moved);
+    ck_assert(p.run == 512 && moved == 4);
+    p = met("f32[50257,64]{1,0:T(8,128)}", ECH_HBM_RANDOM, &moved);
+    ck_assert(p.run == 256 && moved == 1);
+    p = met("f32[4096,2048]{1,0:T(8,128)}", ECH_HBM_STRIDED, &moved);
+    ck_assert(p.run == 4096 && p.stride == 16 * 4096 && moved == 1);
+    p = met("f32[4096,2048]{0,1:T(8,128)}", ECH_HBM_STRIDED, &moved); /* the lanes run along the first dimension */
+    ck_assert(p.run == 4096 && p.stride == 32 * 4096);
+    p = met("f32[50257,768]{1,0}", ECH_HBM_RANDOM, &moved);
+    ck_assert(p.run == 3072 && moved == 1);
+    p = met("f32[50257,768]{1,0}", ECH_HBM_STRIDED, &moved);
+    ck_assert(p.run == 64 && p.stride == 3072 && moved == 1);
+    /* Whole tiles lose next to nothing; a granule of each row loses most. */
+    const EchHbm *dram = ech_hbm_preset("hbm2e");
+    EchHbmPattern tiles = met("f32[4096,2048]{1,0:T(8,128)}", ECH_HBM_STRIDED, &moved), granules = met("f32[4096,2048]{1,0}", ECH_HBM_STRIDED, &moved);
+    ck_assert_double_lt(ech_hbm_slowdown(dram, &tiles), 1.1);
+    ck_assert_double_gt(ech_hbm_slowdown(dram, &granules), 1.5);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hbm");
@@ -164,6 +200,7 @@ int main(void)
     tcase_add_loop_test(tests, test_against_gpus, 0, G_N_ELEMENTS(measured));
     tcase_add_test(tests, test_bounds);
     tcase_add_test(tests, test_device);
+    tcase_add_test(tests, layouts);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
