@@ -31,7 +31,8 @@ void ech_cuda_validation_free(EchCudaValidation *validation)
     g_free(validation);
 }
 
-static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, GError **error)
+/* @calls: the engine asks the driver for every allocation while it measures. */
+static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, bool calls, GError **error)
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
@@ -40,6 +41,7 @@ static EchRun *predict(const EchResult *result, const EchTrace *trace, const cha
     options.skip_steady = 0;
     options.max_spans = UINT64_MAX / 2;
     options.keep_going = 1;
+    options.driver_calls = calls;
     options.allocator = g_strdup(allocator);
     EchRun *run = ech_replay_run(trace, result->device, result->reference, &options, error);
     ech_params_clear(ech_replay_params, &options);
@@ -174,7 +176,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
         return false;
     v->trace = ech_trace_ref(v->measured->trace);
     const char *model = model_of(options);
-    v->predicted = predict(result, v->trace, model ? model : has_fixed_offsets(v->trace) ? NULL : "platform", error);
+    v->predicted = predict(result, v->trace, model ? model : has_fixed_offsets(v->trace) ? NULL : "platform", options->alloc != ECH_CUDA_ALLOC_ARENA, error);
     v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;

@@ -889,7 +889,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     compile_lives(m);
     compile_needs(m);
     compile_traffic(m);
-    if (options->overhead) {
+    if (options->overhead && options->driver_calls) {
         m->driver_malloc = (EchTime)ech_device_number(device, "runtime.driver.malloc_ps", 0);
         m->driver_free = (EchTime)ech_device_number(device, "runtime.driver.free_ps", 0);
         m->driver_map = (EchTime)ech_device_number(device, "runtime.driver.map_ps", 0);

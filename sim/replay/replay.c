@@ -38,6 +38,8 @@ const EchParam ech_replay_params[] = {
     {"keep_going", ECH_PARAM_BOOL, FIELD(keep_going), "false", NULL, NULL, NULL, "go on after an allocation that does not fit, as if it had"},
     {"auto_limit", ECH_PARAM_U64, FIELD(auto_limit), "100000", NULL, NULL, NULL, "engine auto: most operation instances for simgrid"},
     {"copy_curve", ECH_PARAM_BOOL, FIELD(copy_curve), "true", NULL, NULL, NULL, "size curves of links apply"},
+    {"driver_calls", ECH_PARAM_BOOL, FIELD(driver_calls), "true", NULL, NULL, NULL,
+     "allocators' calls of the driver take their time, and a cudaFree waits for the device"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the gaps of the recording that neither queue order nor dependencies explain: the time the host took to ask for the next operation"},
     {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},

@@ -44,6 +44,8 @@ typedef struct {
     uint64_t keep_going;   /**< 1: after an allocation that fails, go on as if it had fitted; 0: stop there as the program would. */
     uint64_t auto_limit;   /**< For engine auto. */
     uint64_t copy_curve;   /**< 1: size curves of links apply (default). */
+    uint64_t driver_calls; /**< 1: allocators' calls of the driver take their time and a cudaFree waits for the device (default 1; overhead=false leaves them
+                              out too). */
     uint64_t host_gaps;    /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchTime start;         /**< Picoseconds added to every time of the run; 0. */
 } EchReplayOptions;
