@@ -80,10 +80,29 @@ static EchId copy_shape(Writer *w, EchId shape, const bool *flags, uint32_t *lea
     return ech_program_builder_tuple(w->b, members, s->n_elements);
 }
 
+static bool on_chip(const EchShape *shape)
+{
+    return !shape->is_tuple && (shape->space == ECH_SPACE_VECTOR || shape->space == ECH_SPACE_COMMON);
+}
+
+/* Which arrays of an instruction lie on chip: EchInstruction.compiled. */
+static uint64_t compiled_places(const EchProgram *p, const EchInstruction *i)
+{
+    uint64_t bits = UINT64_C(1) << 63;
+    for (uint32_t k = 0; k < MIN(i->n_operands, 32); k++)
+        bits |= (uint64_t)on_chip(&p->shapes[p->instructions[ech_program_operand(p, i, k)].shape]) << k;
+    const EchShape *shape = &p->shapes[i->shape];
+    for (uint32_t l = 0; l < (shape->is_tuple ? MIN(shape->n_elements, 31) : 1); l++)
+        bits |= (uint64_t)on_chip(shape->is_tuple ? &p->shapes[p->elements[shape->first_element + l]] : shape) << (32 + l);
+    return bits;
+}
+
 /* An instruction like @from with another shape; operands follow. */
 static EchId write_like(Writer *w, const EchInstruction *from, EchId shape)
 {
     EchInstruction i = *from;
+    if (i.compiled == 0)
+        i.compiled = compiled_places(w->p, from);
     i.shape = shape;
     i.name = ech_program_builder_string(w->b, from->name, -1);
     i.opcode_name = ech_program_builder_string(w->b, from->opcode_name, -1);

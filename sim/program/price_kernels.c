@@ -577,7 +577,37 @@ static uint64_t elements_touched(const EchLayout *layout, EchBytes bytes)
     return bits == 0 ? 0 : MIN(ech_layout_elements(layout), ech_bytes_mul(bytes, 8) / bits);
 }
 
-bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret)
+/* Puts the arrays where they were when the instruction was compiled. */
+static void put_back(const EchInstruction *at, const Arrays *arrays)
+{
+    for (guint i = 0; i < arrays->operands->len + arrays->results->len; i++) {
+        bool result = i >= arrays->operands->len;
+        uint32_t bit = result ? i - arrays->operands->len : g_array_index(arrays->operand_of, uint32_t, i);
+        EchLayout *layout = result ? &g_array_index(arrays->results, EchLayout, bit) : &g_array_index(arrays->operands, EchLayout, i);
+        if (bit < (result ? 31u : 32u) && (layout->space == ECH_SPACE_HBM || layout->space == ECH_SPACE_VECTOR || layout->space == ECH_SPACE_COMMON))
+            layout->space = (at->compiled >> (bit + (result ? 32 : 0)) & 1) != 0 ? ECH_SPACE_VECTOR : ECH_SPACE_HBM;
+    }
+}
+
+static bool has_moved(const EchProgram *program, EchId instruction)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    const EchShape *shape = &program->shapes[at->shape];
+    bool moved = false;
+    for (uint32_t k = 0; at->compiled != 0 && k < MIN(at->n_operands, 32); k++) {
+        const EchShape *operand = &program->shapes[program->instructions[ech_program_operand(program, at, k)].shape];
+        bool fast = !operand->is_tuple && (operand->space == ECH_SPACE_VECTOR || operand->space == ECH_SPACE_COMMON);
+        moved |= fast != ((at->compiled >> k & 1) != 0);
+    }
+    for (uint32_t l = 0; at->compiled != 0 && l < (shape->is_tuple ? MIN(shape->n_elements, 31) : 1); l++) {
+        const EchShape *array = shape->is_tuple ? &program->shapes[program->elements[shape->first_element + l]] : shape;
+        bool fast = !array->is_tuple && (array->space == ECH_SPACE_VECTOR || array->space == ECH_SPACE_COMMON);
+        moved |= fast != ((at->compiled >> (32 + l) & 1) != 0);
+    }
+    return moved;
+}
+
+static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelCost *ret)
 {
     const EchInstruction *at = &program->instructions[instruction];
     if (!is_kernel(at))
@@ -587,6 +617,8 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
     g_autoptr(GArray) operand_of = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     Arrays arrays = {program, operands, results, operand_bytes, result_bytes, operand_of};
     collect(&arrays, instruction);
+    if (compiled && at->compiled != 0)
+        put_back(at, &arrays);
 
     g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
     Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
@@ -658,20 +690,34 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
     return true;
 }
 
+bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret)
+{
+    return price(program, instruction, model, own_tiles, false, ret);
+}
+
 bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
                              EchTime *ret, bool *ret_carried)
 {
-    EchKernelCost cost, counted;
+    EchKernelCost cost, there, counted;
     if (!ech_program_price_kernel(program, instruction, model, false, &cost))
         return false;
+    there = cost;
+    if (has_moved(program, instruction)) {
+        /* Where arrays have moved since, the compiler would cut the kernel anew, if that helps. */
+        EchKernelCost anew;
+        if (price(program, instruction, model, true, false, &anew) && anew.time > 0 && anew.time < cost.time)
+            cost = anew;
+        if (!price(program, instruction, model, false, true, &there))
+            there = cost;
+    }
     *ret = cost.time;
-    *ret_carried =
-        own != NULL && estimate != ECH_TIME_NONE && cost.time > 0 && ech_program_price_kernel(program, instruction, own, false, &counted) && counted.time > 0;
+    *ret_carried = own != NULL && estimate != ECH_TIME_NONE && there.time > 0 && price(program, instruction, own, false, true, &counted) && counted.time > 0;
     if (*ret_carried) {
-        double time = (double)estimate * ((double)cost.time / (double)counted.time);
+        /* The estimate is carried as it was made; what the move costs or saves is the model's. */
+        double time = (double)estimate * ((double)there.time / (double)counted.time) + ((double)cost.time - (double)there.time);
         /* No kernel moves its bytes faster than the memory: some of the compiler's estimates do. */
         time = MAX(time, ((double)cost.hbm_read + (double)cost.hbm_written) / (double)model->hbm_peak * 1e12);
-        *ret = time < 9e18 ? (EchTime)(time + 0.5) : ECH_TIME_MAX;
+        *ret = time < 0 ? 0 : time < 9e18 ? (EchTime)(time + 0.5) : ECH_TIME_MAX;
     }
     return true;
 }

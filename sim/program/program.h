@@ -61,6 +61,8 @@ typedef struct {
     const char *target;  /**< custom_call_target, or NULL. */
     uint64_t id;         /**< HloProto: the instruction's unique id; else 0. */
     uint32_t schedule;   /**< Derived: position in the flat schedule, or ECH_NONE. */
+    uint64_t compiled;   /**< Where a pass has moved arrays: which were on chip when the instruction was compiled (and its estimate made). Bit 63: set; bit k:
+                            operand   k (below 32); bit 32 + l: array l of the result (below 31). 0: all are where they were. */
 } EchInstruction;
 
 typedef struct {
