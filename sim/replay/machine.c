@@ -396,7 +396,7 @@ static void compile_queues(EchMachine *m)
     g_autofree uint32_t *fill = g_memdup2(count, (m->n_queues + 1) * sizeof *count);
     for (uint32_t i = 0; i < m->n_ops; i++)
         sorted[fill[queue_of(m, i)]++] = i;
-    g_autoptr(GArray) entries = g_array_new(FALSE, TRUE, sizeof(Entry));
+    g_autoptr(GArray) entries = g_array_sized_new(FALSE, FALSE, sizeof(Entry), (guint)MIN(m->n_ops, 1u << 26));
     g_autoptr(GArray) participants = g_array_new(FALSE, TRUE, 2 * sizeof(uint32_t));
     g_autofree uint32_t *first = g_new(uint32_t, m->n_queues + 1);
     for (uint32_t q = 0; q < m->n_queues; q++) {
@@ -649,7 +649,7 @@ static void compile_lives(EchMachine *m)
             g_array_append_val(lives, life);
         }
     }
-    g_autoptr(GArray) uses = g_array_new(FALSE, TRUE, sizeof(LifeUse));
+    g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(LifeUse));
     m->first_life = g_new(uint32_t, m->n_ops + 1);
     const EchUse *trace_uses = ech_trace_uses(m->trace);
     for (uint32_t i = 0; i < m->n_ops; i++) {
@@ -706,7 +706,7 @@ static void compile_lives(EchMachine *m)
 
 static void compile_needs(EchMachine *m)
 {
-    g_autoptr(GArray) needs = g_array_new(FALSE, TRUE, sizeof(Need));
+    g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(Need));
     g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
     m->first_need = g_new(uint32_t, m->n_ops + 1);
     const EchDep *deps = ech_trace_deps(m->trace);
@@ -747,7 +747,7 @@ static void compile_needs(EchMachine *m)
 /* Bytes each op moves per memory, for the traffic counters. */
 static void compile_traffic(EchMachine *m)
 {
-    g_autoptr(GArray) traffic = g_array_new(FALSE, TRUE, sizeof(struct Traffic));
+    g_autoptr(GArray) traffic = g_array_sized_new(FALSE, FALSE, sizeof(struct Traffic), (guint)MIN(m->n_ops, 1u << 26));
     m->first_traffic = g_new(uint32_t, m->n_ops + 1);
     const EchUse *uses = ech_trace_uses(m->trace);
     for (uint32_t i = 0; i < m->n_ops; i++) {

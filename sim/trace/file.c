@@ -49,6 +49,23 @@ typedef struct {
     GArray *shared;   /* String ids of the section, in order of first use */
 } Printer;
 
+/* As g_string_append, inline: hashing prints whole traces. */
+static inline void put_text_n(GString *out, const char *text, size_t n)
+{
+    if (n >= out->allocated_len - out->len) {
+        g_string_append_len(out, text, (gssize)n);
+        return;
+    }
+    memcpy(out->str + out->len, text, n);
+    out->len += n;
+    out->str[out->len] = '\0';
+}
+
+static inline void put_text(GString *out, const char *text)
+{
+    put_text_n(out, text, strlen(text));
+}
+
 static void put_u64(GString *out, uint64_t value)
 {
     char digits[20];
@@ -56,7 +73,7 @@ static void put_u64(GString *out, uint64_t value)
     do
         digits[--n] = (char)('0' + value % 10);
     while (value /= 10);
-    g_string_append_len(out, digits + n, (gssize)(sizeof digits - n));
+    put_text_n(out, digits + n, sizeof digits - n);
 }
 
 static void put_i64(GString *out, int64_t value)
@@ -74,7 +91,7 @@ static void put_quoted(GString *out, const char *text)
         if (c == '"' || c == '\\')
             g_string_append_c(out, '\\');
         if (c == '\n')
-            g_string_append(out, "\\n");
+            put_text(out, "\\n");
         else if (c < 0x20 || c == 0x7f)
             g_string_append_printf(out, "\\x%02x", c);
         else
@@ -88,7 +105,7 @@ static void put_string(Printer *p, const char *key, EchId id)
     if (id == ECH_NONE)
         return;
     g_string_append_c(p->out, ' ');
-    g_string_append(p->out, key);
+    put_text(p->out, key);
     if (p->table[id] != ECH_NONE) {
         g_string_append_c(p->out, '$');
         put_u64(p->out, p->table[id]);
@@ -100,7 +117,7 @@ static void put_string(Printer *p, const char *key, EchId id)
 static void put_key(Printer *p, const char *key, uint64_t value)
 {
     g_string_append_c(p->out, ' ');
-    g_string_append(p->out, key);
+    put_text(p->out, key);
     put_u64(p->out, value);
 }
 
@@ -154,9 +171,9 @@ static void print_buffer(Printer *p, const EchBuffer *b)
     if (b->dtype)
         g_string_append_printf(out, " dtype=%s", ech_dtype_name((EchDtype)b->dtype));
     if (b->resident)
-        g_string_append(out, " resident=1");
+        put_text(out, " resident=1");
     if (b->upper_end)
-        g_string_append(out, " upper=1");
+        put_text(out, " upper=1");
     if (b->rounded)
         put_key(p, "rounded=", b->rounded);
     if (b->dense)
@@ -185,11 +202,13 @@ static void print_buffer(Printer *p, const EchBuffer *b)
 static void print_op(Printer *p, uint32_t at, const EchOp *op)
 {
     GString *out = p->out;
-    g_string_append(out, ech_op_kind_name((EchOpKind)op->kind));
+    put_text(out, ech_op_kind_name((EchOpKind)op->kind));
     put_string(p, "", op->name);
     put_key(p, "q=", op->queue);
-    if (op->collective)
-        g_string_append_printf(out, " type=%s", ech_collective_name((EchCollective)op->collective));
+    if (op->collective) {
+        put_text(out, " type=");
+        put_text(out, ech_collective_name((EchCollective)op->collective));
+    }
     if (op->memory_from != ECH_NONE)
         put_key(p, "from=", op->memory_from);
     if (op->memory_to != ECH_NONE)
@@ -211,13 +230,17 @@ static void print_op(Printer *p, uint32_t at, const EchOp *op)
     }
     const EchWork *work = op->n_work ? ech_trace_work(p->trace) + op->first_work : NULL;
     for (uint32_t i = 0; i < op->n_work; i++) {
-        g_string_append_printf(out, " work=%s:%s:", units[work[i].unit], ech_dtype_name((EchDtype)work[i].dtype));
+        put_text(out, " work=");
+        put_text(out, units[work[i].unit]);
+        g_string_append_c(out, ':');
+        put_text(out, ech_dtype_name((EchDtype)work[i].dtype));
+        g_string_append_c(out, ':');
         put_u64(out, work[i].count);
         put_origin(out, work[i].origin);
     }
     const EchDep *deps = op->n_deps ? ech_trace_deps(p->trace) + op->first_dep : NULL;
     for (uint32_t i = 0; i < op->n_deps; i++) {
-        g_string_append(out, " after=");
+        put_text(out, " after=");
         put_i64(out, (int64_t)deps[i].op - (int64_t)at);
         if (deps[i].distance) {
             g_string_append_c(out, '@');
@@ -225,16 +248,16 @@ static void print_op(Printer *p, uint32_t at, const EchOp *op)
         }
     }
     if (op->estimate != ECH_TIME_NONE) {
-        g_string_append(out, " estimate=");
+        put_text(out, " estimate=");
         put_i64(out, op->estimate);
         put_origin(out, op->estimate_origin);
     }
     if (op->recorded.start != ECH_TIME_NONE) {
-        g_string_append(out, " start=");
+        put_text(out, " start=");
         put_i64(out, op->recorded.start);
     }
     if (op->recorded.duration != ECH_TIME_NONE) {
-        g_string_append(out, " duration=");
+        put_text(out, " duration=");
         put_i64(out, op->recorded.duration);
     }
     put_string(p, "launch=", op->launch);
@@ -261,7 +284,7 @@ static void print_all(const EchTrace *trace, GString *out, Piece piece, void *da
     memset(table, 0xff, (n_strings + 1) * sizeof *table);
     g_autofree uint32_t *counts = g_new0(uint32_t, n_strings + 1);
     g_autoptr(GArray) shared = g_array_new(FALSE, FALSE, sizeof(EchId));
-    g_string_append(out, MAGIC);
+    put_text(out, MAGIC);
     Printer p = {trace, out, table, counts, shared};
     put_quoted(out, ech_trace_format(trace));
     g_string_append_c(out, '\n');
@@ -270,7 +293,7 @@ static void print_all(const EchTrace *trace, GString *out, Piece piece, void *da
         const char *key = ech_trace_property(trace, i, &value);
         if (!key)
             break;
-        g_string_append(out, "property ");
+        put_text(out, "property ");
         put_quoted(out, key);
         g_string_append_c(out, ' ');
         put_quoted(out, value);

@@ -24,6 +24,7 @@ struct EchTrace {
     GArray *ops, *uses, *deps, *work, *buffers, *queues;
     GPtrArray *properties; /* key, value, key, value... */
     EchTrace *base;        /* whose strings these are (ech_trace_with_properties), or NULL */
+    atomic_ullong hash;    /* ech_trace_hash once it was asked for, else 0 */
 };
 
 struct EchTraceBuilder {
@@ -269,8 +270,13 @@ static void hash_piece(const char *text, size_t n, void *data)
 
 uint64_t ech_trace_hash(const EchTrace *trace)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    /* A trace never changes, and a sweep asks at every point. */
+    uint64_t hash = atomic_load(&trace->hash);
+    if (hash != 0)
+        return hash;
+    hash = UINT64_C(14695981039346656037);
     ech_trace_file_stream(trace, hash_piece, &hash);
+    atomic_store(&((EchTrace *)(uintptr_t)trace)->hash, hash);
     return hash;
 }
 
@@ -280,6 +286,7 @@ static EchTrace *view_of(EchTrace *trace)
     EchTrace *view = g_new(EchTrace, 1);
     *view = *trace;
     atomic_init(&view->references, 1);
+    atomic_init(&view->hash, 0);
     view->base = ech_trace_ref(trace);
     view->format = g_strdup(trace->format);
     g_ptr_array_ref(view->memories);
