@@ -167,7 +167,7 @@ int ech_verb_calibrate(int argc, char **argv)
     GError *error = NULL;
     g_autofree char *folder = output ? g_path_get_dirname(output) : NULL;
     if (folder && g_access(folder, W_OK) != 0)
-        return ech_cli_fail(g_error_new(G_FILE_ERROR, g_file_error_from_errno(errno), "%s: cannot be written: %s", folder, g_strerror(errno)));
+        return ech_cli_fail(g_error_new(G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: cannot be written: %s", folder, g_strerror(errno)));
     char label[] = "measuring";
     g_autoptr(EchCalibration) calibration = ech_calibrate((uint64_t)gpu, show_progress, label, &error);
     if (!calibration) {
