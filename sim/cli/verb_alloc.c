@@ -594,23 +594,48 @@ static void print_text(const Input *input, const char *path, const GArray *resul
                                input->without_residents ? "are left out" : "come first and stay");
     }
     g_string_append_c(out, '\n');
-    int width = 20;
+    /* On a narrow terminal what says least is left out. */
+    enum { WASTE, LARGEST, SEGMENTS, SMALLEST, SPEED, N_EXTRA };
+    static const struct {
+        const char *heading;
+        int width;
+    } extra[N_EXTRA] = {{"waste", 12}, {"largest", 12}, {"segments", 10}, {"smallest", 12}, {"events/s", 10}};
+    static const int dispensable[] = {SPEED, SEGMENTS, WASTE, LARGEST, SMALLEST};
+    int width = 20, columns = (int)ech_cli_columns(), sum = 0;
     for (guint i = 0; i < results->len; i++)
         width = MAX(width, (int)MIN(strlen(g_array_index(results, Result, i).spec), (size_t)100));
-    g_string_append_printf(out, "%-*s %8s %11s %11s %7s %11s %11s %9s%s %9s\n", width, "allocator", "failed", "peak live", "reserved", "frag", "waste",
-                           "largest", "segments", searched ? "    smallest" : "", "events/s");
+    bool shown[N_EXTRA];
+    for (int k = 0; k < N_EXTRA; k++) {
+        shown[k] = k != SMALLEST || searched;
+        sum += shown[k] ? extra[k].width : 0;
+    }
+    for (int k = 0; k < N_EXTRA && columns && width + 41 + sum > columns; k++) {
+        sum -= shown[dispensable[k]] ? extra[dispensable[k]].width : 0;
+        shown[dispensable[k]] = false;
+    }
+    g_string_append_printf(out, "%-*s %8s %11s %11s %7s", width, "allocator", "failed", "peak live", "reserved", "frag");
+    for (int k = 0; k < N_EXTRA; k++) {
+        if (shown[k])
+            g_string_append_printf(out, "%*s", extra[k].width, extra[k].heading);
+    }
+    g_string_append_c(out, '\n');
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
         const EchAllocStats *stats = &result->outcome.stats;
-        g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved),
-                        *waste = ech_format_bytes(stats->waste_at_peak);
-        g_autofree char *largest = ech_format_bytes(stats->largest_free), *smallest = ech_format_bytes(result->smallest);
-        g_autofree char *rate = result->outcome.seconds > 0 ? ech_format_count((double)result->outcome.events / result->outcome.seconds, "") : g_strdup("-");
-        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %% %11s %11s %9" G_GUINT64_FORMAT, width, result->spec, stats->failed, live,
-                               reserved, 100 * fragmentation(stats), waste, largest, stats->segments_allocated);
-        if (searched)
-            g_string_append_printf(out, " %11s", result->smallest ? smallest : "none");
-        g_string_append_printf(out, " %9s\n", rate);
+        g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved);
+        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", width, result->spec, stats->failed, live, reserved,
+                               100 * fragmentation(stats));
+        for (int k = 0; k < N_EXTRA; k++) {
+            g_autofree char *text = k == WASTE                    ? ech_format_bytes(stats->waste_at_peak)
+                                    : k == LARGEST                ? ech_format_bytes(stats->largest_free)
+                                    : k == SEGMENTS               ? g_strdup_printf("%" G_GUINT64_FORMAT, stats->segments_allocated)
+                                    : k == SMALLEST               ? (result->smallest ? ech_format_bytes(result->smallest) : g_strdup("none"))
+                                    : result->outcome.seconds > 0 ? ech_format_count((double)result->outcome.events / result->outcome.seconds, "")
+                                                                  : g_strdup("-");
+            if (shown[k])
+                g_string_append_printf(out, "%*s", extra[k].width, text);
+        }
+        g_string_append_c(out, '\n');
     }
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
