@@ -103,7 +103,8 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
         g_ptr_array_add(blocks, &run->placed[i]);
         base = MIN(base, run->placed[i].place.address);
     }
-    qsort(blocks->pdata, blocks->len, sizeof(void *), compare_placed);
+    if (blocks->len > 1)
+        qsort(blocks->pdata, blocks->len, sizeof(void *), compare_placed);
     size_t n = MIN(blocks->len, most);
     /* [name, begin, end, address from the lowest one, bytes, role] */
     g_string_append(out, "],\"blocks\":[");
