@@ -15,6 +15,6 @@ fi
 for ptxas in "$(command -v ptxas)" ${ECHELON_PTXAS:-}; do
   for arch in sm_80 sm_86 sm_87 sm_89 sm_90 sm_90a sm_100 sm_103 sm_120 sm_121; do
     "$ptxas" --help | grep -q "'$arch'" || continue
-    "$ptxas" -arch=$arch sim/replay/cuda_kernels.ptx -o /dev/null || { echo "$ptxas refuses $arch"; exit 1; }
+    "$ptxas" -arch=$arch sim/replay/cuda_kernels.ptx -o "$made" || { echo "$ptxas refuses $arch"; exit 1; }
   done
 done
