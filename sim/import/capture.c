@@ -21,7 +21,15 @@ typedef struct {
     uint32_t device;
     EchBytes baseline;
     EchId memory, traffic, queue;
+    EchId after; /* Op that the newest allocator event waits for, or ECH_NONE. */
 } Memory;
+
+/* Work of a device that had not ended at the newest allocator event: a heap, the earliest end first. */
+typedef struct {
+    EchTime end;
+    uint32_t device;
+    EchId op;
+} Running;
 
 struct EchCapture {
     EchImport *import;
@@ -29,6 +37,8 @@ struct EchCapture {
     GArray *items, *queues, *work, *memories; /* EchItem, Queue, EchItemWork, Memory */
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
+    GArray *running;                          /* Running */
+    GHashTable *ended;                        /* device + 1 -> op + 1 that ended last */
     EchTrace *foreign;
     EchTime foreign_zero;
     EchTime zero;
@@ -72,6 +82,8 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
     capture->queue_index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
+    capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
+    capture->ended = g_hash_table_new(NULL, NULL);
     return capture;
 }
 
@@ -86,6 +98,8 @@ void ech_capture_free(EchCapture *capture)
     g_array_unref(capture->memories);
     g_hash_table_unref(capture->queue_index);
     g_hash_table_unref(capture->live);
+    g_array_unref(capture->running);
+    g_hash_table_unref(capture->ended);
     g_clear_pointer(&capture->foreign, ech_trace_unref);
     g_free(capture);
 }
@@ -160,7 +174,7 @@ static uint32_t memory_index(EchCapture *capture, EchTier tier, uint32_t device)
         if (m->tier == tier && m->device == device)
             return i;
     }
-    Memory memory = {.tier = (uint8_t)tier, .device = device, .memory = ECH_NONE, .traffic = ECH_NONE, .queue = ECH_NONE};
+    Memory memory = {.tier = (uint8_t)tier, .device = device, .memory = ECH_NONE, .traffic = ECH_NONE, .queue = ECH_NONE, .after = ECH_NONE};
     g_array_append_val(capture->memories, memory);
     return capture->memories->len - 1;
 }
@@ -329,10 +343,64 @@ static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, Ech
     return op;
 }
 
+static void swap_running(GArray *heap, guint a, guint b)
+{
+    Running *x = &g_array_index(heap, Running, a), *y = &g_array_index(heap, Running, b), kept = *x;
+    *x = *y;
+    *y = kept;
+}
+
+static void begin_running(GArray *heap, Running row)
+{
+    g_array_append_val(heap, row);
+    for (guint at = heap->len - 1; at > 0 && g_array_index(heap, Running, (at - 1) / 2).end > g_array_index(heap, Running, at).end; at = (at - 1) / 2)
+        swap_running(heap, at, (at - 1) / 2);
+}
+
+static Running end_first(GArray *heap)
+{
+    swap_running(heap, 0, heap->len - 1);
+    Running first = g_array_index(heap, Running, heap->len - 1);
+    g_array_set_size(heap, heap->len - 1);
+    for (guint at = 0, child; (child = 2 * at + 1) < heap->len; at = child) {
+        if (child + 1 < heap->len && g_array_index(heap, Running, child + 1).end < g_array_index(heap, Running, child).end)
+            child++;
+        if (g_array_index(heap, Running, at).end <= g_array_index(heap, Running, child).end)
+            break;
+        swap_running(heap, at, child);
+    }
+    return first;
+}
+
+/* The work of a device that had ended last at @time, or ECH_NONE. Asked with times that do not fall. */
+static EchId last_ended(EchCapture *capture, uint32_t device, EchTime time)
+{
+    while (capture->running->len > 0 && g_array_index(capture->running, Running, 0).end <= time) {
+        Running row = end_first(capture->running);
+        g_hash_table_insert(capture->ended, GSIZE_TO_POINTER((gsize)row.device + 1), GSIZE_TO_POINTER((gsize)row.op + 1));
+    }
+    gsize op = GPOINTER_TO_SIZE(g_hash_table_lookup(capture->ended, GSIZE_TO_POINTER((gsize)device + 1)));
+    return op ? (EchId)(op - 1) : ECH_NONE;
+}
+
+/* Nothing but time ties an allocator's events to the device's work: an event comes after what had ended before it in the recording, so that a
+ * replay shows memory where in the run it was held. One queue keeps the events in order; only a newer op needs telling. */
+static void after_work(EchCapture *capture, Memory *m, EchTime time)
+{
+    EchId op = m->tier == ECH_TIER_DEVICE && time != ECH_TIME_NONE ? last_ended(capture, m->device, time) : ECH_NONE;
+    if (op == ECH_NONE || op == m->after)
+        return;
+    ech_trace_builder_dep(capture->builder, op, 0);
+    m->after = op;
+}
+
 /* Dependencies of work issued on a queue, and its place in the queue. */
-static void issue(EchCapture *capture, uint32_t q, EchId op, EchTime issued)
+static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item)
 {
     Queue *queue = queue_at(capture, q);
+    EchTime issued = item->issued;
+    if (item->start != ECH_TIME_NONE && item->duration != ECH_TIME_NONE)
+        begin_running(capture->running, (Running){ech_time_add(item->start, item->duration), queue->device, op});
     if (queue->host_wait != ECH_NONE) {
         ech_trace_builder_dep(capture->builder, queue->host_wait, 0);
         queue->host_wait = ECH_NONE;
@@ -370,7 +438,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
         ech_trace_builder_use(capture->builder, traffic, ECH_WRITE, work.write, ECH_PATTERN_STREAM, (EchOrigin)work.origin);
     if (work.ops)
         ech_trace_builder_work(capture->builder, (EchWorkUnit)work.unit, (EchDtype)work.dtype, work.ops, (EchOrigin)work.origin);
-    issue(capture, item->queue, id, item->issued);
+    issue(capture, item->queue, id, item);
 }
 
 /* The newest op of a queue issued no later than @time, or ECH_NONE. */
@@ -405,7 +473,7 @@ static void copy(EchCapture *capture, const EchItem *item)
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
     EchId id = ech_trace_builder_op(capture->builder, op);
     follow(capture, item);
-    issue(capture, item->queue, id, item->issued);
+    issue(capture, item->queue, id, item);
 }
 
 static void collective(EchCapture *capture, const EchItem *item)
@@ -420,7 +488,7 @@ static void collective(EchCapture *capture, const EchItem *item)
     }
     EchId id = ech_trace_builder_op(capture->builder, op);
     follow(capture, item);
-    issue(capture, item->queue, id, item->issued);
+    issue(capture, item->queue, id, item);
 }
 
 static void memory_event(EchCapture *capture, const EchItem *item)
@@ -441,6 +509,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
         op.bytes = ech_trace_builder_peek_buffer(capture->builder, old)->bytes;
         op.name = ech_trace_builder_peek_buffer(capture->builder, old)->name;
         ech_trace_builder_op(capture->builder, op);
+        after_work(capture, m, item->start);
         LiveKey key = {item->address, at};
         g_hash_table_remove(capture->live, &key);
     }
@@ -449,6 +518,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_ALLOC, queue);
     op.target = add_buffer(capture, item, m, false);
     ech_trace_builder_op(capture->builder, op);
+    after_work(capture, m, item->start);
     set_live(capture, at, item->address, op.target);
 }
 
@@ -470,7 +540,7 @@ static void wait_op(EchCapture *capture, const EchItem *item)
             ech_trace_builder_dep(capture->builder, op_before, 0);
     }
     if (item->kind == ECH_ITEM_STREAM_WAIT) {
-        issue(capture, item->queue, id, item->issued);
+        issue(capture, item->queue, id, item);
         return;
     }
     for (guint q = 0; q < capture->queues->len; q++) {
@@ -544,6 +614,7 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
 static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *item)
 {
     EchOp op = ech_trace_ops(capture->foreign)[item->address];
+    uint32_t device = op.queue == ECH_NONE ? 0 : ech_trace_queues(capture->foreign)[op.queue].device;
     op.name = foreign_string(capture, f, op.name);
     op.stack = foreign_string(capture, f, op.stack);
     op.queue = foreign_queue(capture, f, op.queue);
@@ -551,6 +622,8 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
     if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
         op.target += f->first_buffer;
     ech_trace_builder_op(capture->builder, op);
+    if (op.queue != ECH_NONE)
+        after_work(capture, &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, device)), item->start);
 }
 
 /* The snapshot's events replace the profiler's own of the device. */

@@ -6,7 +6,8 @@
  *  - an address whose first event is a free was live before the capture (start_state_from_frees);
  *  - bytes in use before the capture that no later free explains become one resident buffer (start_state_baseline);
  *  - a stream wait depends on the newest operation of the other stream issued before the event was recorded;
- *  - whatever is issued after a host wait depends on it.
+ *  - whatever is issued after a host wait depends on it;
+ *  - an allocator event depends on the work of its device that had ended last before it.
  */
 #pragma once
 #include "sim/import/import.h"

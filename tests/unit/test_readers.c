@@ -205,6 +205,41 @@ START_TEST(snapshot_beside_a_profile)
 }
 END_TEST
 
+/* An allocator's events come after the work that had ended before them, whatever its stream; work under way ties nothing. */
+START_TEST(memory_events_follow_ended_work)
+{
+    static const char json[] =
+        "{\"schemaVersion\": 1, \"traceEvents\": ["
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"long\",\"pid\":0,\"tid\":7,\"ts\":1,\"dur\":10,\"args\":{\"device\":0,\"stream\":7}},"
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"short\",\"pid\":0,\"tid\":8,\"ts\":2,\"dur\":1,\"args\":{\"device\":0,\"stream\":8}},"
+        "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":2.5,\"args\":{\"Bytes\":512,\"Addr\":4096,"
+        "\"Device Id\":0,\"Device Type\":1}},"
+        "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":4,\"args\":{\"Bytes\":1024,\"Addr\":8192,"
+        "\"Device Id\":0,\"Device Type\":1}},"
+        "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":12,\"args\":{\"Bytes\":-512,\"Addr\":4096,"
+        "\"Device Id\":0,\"Device Type\":1}}]}";
+    EchImportOptions options = {.loop_trips = 1};
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    static const char *const awaited[] = {NULL, "short", "long"};
+    const EchTrace *t = import->trace;
+    size_t events = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        if (op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE)
+            continue;
+        ck_assert_uint_lt(events, 3);
+        ck_assert_uint_eq(op->n_deps, awaited[events] ? 1 : 0);
+        if (op->n_deps > 0)
+            ck_assert_str_eq(ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[op->first_dep].op].name), awaited[events]);
+        events++;
+    }
+    ck_assert_uint_eq(events, 3);
+}
+END_TEST
+
 START_TEST(usage_reports)
 {
     g_autoptr(EchImport) import = must_read("memory_usage_report/new.txt", "memory_usage_report");
@@ -405,6 +440,7 @@ int main(void)
     tcase_add_loop_test(tcase, memory_profile_is_a_resident_set, 0, 2);
     tcase_add_test(tcase, memory_profile_beside_a_capture);
     tcase_add_test(tcase, snapshot_beside_a_profile);
+    tcase_add_test(tcase, memory_events_follow_ended_work);
     tcase_add_test(tcase, usage_reports);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);
