@@ -449,7 +449,7 @@ GString *ech_validation_text(const EchValidation *validation, const EchDevice *d
     if (analysis.n == 0)
         g_string_append(text, "Nothing could be compared.\n");
     else
-        g_string_append_printf(text, "  %-52s %7s %10s %10s %9s %9s %9s %9s\n", "", "pairs", "measured", "predicted", "in all", "half <", "90 % <", "mean");
+        g_string_append_printf(text, "  %-52s %7s %10s %10s %9s %9s %9s %9s\n", "", "pairs", "measured", "predicted", "in all", "median", "9 in 10", "mean");
     for (guint k = 0; k < analysis.kinds->len; k++) {
         const Figures *kind = &g_array_index(analysis.kinds, Figures, k);
         row(text, pair_of(&analysis, kind)->kind, kind);

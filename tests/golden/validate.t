@@ -3,7 +3,7 @@ $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/sma
 recorded.ech
 recorded on small, against small (a device for tests)
 
-                                                         pairs   measured  predicted    in all    half <    90 % <      mean
+                                                         pairs   measured  predicted    in all    median   9 in 10      mean
   copy                                                       3      55 ms      50 ms    -9.1 %     0.0 %    20.0 %     6.7 %
     hbm to host, against the other direction                 1      25 ms      20 ms   -20.0 %    20.0 %    20.0 %    20.0 %
     host to hbm                                              1      10 ms      10 ms    +0.0 %     0.0 %     0.0 %     0.0 %
