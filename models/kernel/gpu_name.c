@@ -313,7 +313,6 @@ static const char *read_numbers(const char *at, uint64_t *values, size_t n)
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
 {
     *ret = (EchGpuLaunch){0};
-    bool any = false;
     for (const char *at = text; *at;) {
         while (*at == ' ')
             at++;
@@ -343,12 +342,11 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->operand_bytes = (uint32_t)MIN(v[0], (uint64_t)64);
         else if (n == 9 && strncmp(at, "scattered", 9) == 0)
             ret->scattered = v[0] != 0;
-        any = any || triple || ret->m || ret->rows || ret->elements;
         at = strchr(end, ' ');
         if (!at)
             break;
     }
-    return any;
+    return ret->grid[0] || ret->m || ret->rows || ret->elements;
 }
 
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
