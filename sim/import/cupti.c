@@ -13,7 +13,7 @@
  *   end
  */
 #include "sim/base/error.h"
-#include "sim/import/capture.h"
+#include "sim/import/gpu_work.h"
 
 #include <string.h>
 
@@ -28,6 +28,7 @@ typedef struct {
     size_t line;
     GString *name;
     GHashTable *open_marks; /* id -> index of the item that began it, + 1 */
+    GHashTable *names;      /* of ech_gpu_name_of */
     uint64_t fields[MAX_FIELDS];
     unsigned n_fields;
     bool has_name, ended;
@@ -108,6 +109,13 @@ static void add_kernel(Reader *r)
         return;
     item.queue = stream_queue(r, r->fields[2], r->fields[3]);
     item.name = ech_trace_builder_string(r->builder, r->name->str, (gssize)r->name->len);
+    EchGpuLaunch launch = {0};
+    for (size_t i = 0; i < 3; i++) {
+        launch.grid[i] = (uint32_t)MIN(r->fields[5 + i], (uint64_t)INT32_MAX);
+        launch.block[i] = (uint32_t)MIN(r->fields[8 + i], (uint64_t)INT32_MAX);
+    }
+    if (ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item))
+        ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", 1);
     ech_capture_add(r->capture, &item);
 }
 
@@ -327,14 +335,15 @@ static bool cupti_read(EchSource *source, const EchImportOptions *options, EchIm
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "cupti");
     g_autoptr(GString) name = g_string_new(NULL);
-    g_autoptr(GHashTable) open_marks = g_hash_table_new(NULL, NULL);
+    g_autoptr(GHashTable) open_marks = g_hash_table_new(NULL, NULL), names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     Reader r = {.ret = ret,
                 .capture = capture,
                 .builder = ech_capture_builder(capture),
                 .where = ech_source_path(source) ? ech_source_path(source) : "capture",
                 .line = 2,
                 .name = name,
-                .open_marks = open_marks};
+                .open_marks = open_marks,
+                .names = names};
     if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not a capture; expected 'echelon-capture 1'", r.where);
         return false;

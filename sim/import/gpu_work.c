@@ -334,3 +334,27 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     }
     return ret->read > 0 || ret->write > 0;
 }
+
+const EchGpuName *ech_gpu_name_of(EchCapture *capture, GHashTable *names, EchId id)
+{
+    EchGpuName *name = g_hash_table_lookup(names, GUINT_TO_POINTER(id + 1));
+    if (!name) {
+        name = g_new(EchGpuName, 1);
+        ech_gpu_name(ech_trace_builder_peek_string(ech_capture_builder(capture), id), name);
+        g_hash_table_insert(names, GUINT_TO_POINTER(id + 1), name);
+    }
+    return name;
+}
+
+bool ech_gpu_kernel_by_launch(EchCapture *capture, GHashTable *names, EchGpuLaunch launch, EchItem *item)
+{
+    EchItemWork work;
+    bool known = ech_gpu_kernel_work(NULL, ech_gpu_name_of(capture, names, item->name), 0, &launch, &work);
+    if (known)
+        item->work = ech_capture_work(capture, work);
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_gpu_launch_print(&launch, text);
+    if (text->len > 0)
+        item->other = ech_trace_builder_string(ech_capture_builder(capture), text->str, (gssize)text->len);
+    return known;
+}

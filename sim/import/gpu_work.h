@@ -50,3 +50,7 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
 bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name);
 /** Work of one kernel. @whole may be NULL; @share: of its work, 0 for a helper. Adds the shape to @launch. False where nothing is known. */
 bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret);
+/** What the kernel name @id says, read once: @names maps string id + 1 to EchGpuName, values freed by the table. Borrowed from it. */
+const EchGpuName *ech_gpu_name_of(EchCapture *capture, GHashTable *names, EchId id);
+/** Sets work and launch of a kernel from its name and its launch alone, where no operator's shapes are recorded. True where its work is known from that. */
+bool ech_gpu_kernel_by_launch(EchCapture *capture, GHashTable *names, EchGpuLaunch launch, EchItem *item);

@@ -1099,18 +1099,6 @@ static Shape *find_shape(Reader *r, int64_t external)
     return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
 }
 
-/* What a kernel's name says, read once a name. */
-static const EchGpuName *name_of(Reader *r, GHashTable *names, EchId id)
-{
-    EchGpuName *name = g_hash_table_lookup(names, GUINT_TO_POINTER(id + 1));
-    if (!name) {
-        name = g_new(EchGpuName, 1);
-        ech_gpu_name(ech_trace_builder_peek_string(r->builder, id), name);
-        g_hash_table_insert(names, GUINT_TO_POINTER(id + 1), name);
-    }
-    return name;
-}
-
 /* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */
 static void infer_traffic(Reader *r)
 {
@@ -1124,7 +1112,7 @@ static void infer_traffic(Reader *r)
         if (!shape)
             continue;
         shape->n_kernels++;
-        if (!ech_gpu_is_main(&shape->whole, name_of(r, names, item->name)))
+        if (!ech_gpu_is_main(&shape->whole, ech_gpu_name_of(r->capture, names, item->name)))
             continue;
         shape->n_main++;
         shape->threads += side->launch != ECH_NONE ? (double)ech_gpu_blocks(&g_array_index(r->kernels, EchGpuLaunch, side->launch)) : 1;
@@ -1137,7 +1125,7 @@ static void infer_traffic(Reader *r)
         if (item->kind != ECH_ITEM_KERNEL)
             continue;
         const Shape *shape = find_shape(r, side->external);
-        const EchGpuName *name = name_of(r, names, item->name);
+        const EchGpuName *name = ech_gpu_name_of(r->capture, names, item->name);
         EchGpuLaunch launch = side->launch != ECH_NONE ? g_array_index(r->kernels, EchGpuLaunch, side->launch) : (EchGpuLaunch){0};
         double share = 0;
         if (shape && shape->n_main == 0) /* none looks like what the operator does: all of them do it */

@@ -1,7 +1,7 @@
 /* Nsight Systems SQLite exports, schemas of 2020 to 2026. Tables exist only where they have rows and columns come and go, so
  * every query is made from the columns that are there; an absent one reads as NULL.
  */
-#include "sim/import/capture.h"
+#include "sim/import/gpu_work.h"
 
 #include "sim/base/error.h"
 
@@ -117,6 +117,13 @@ static bool is_null(const Rows *rows, int column)
 static int64_t integer(const Rows *rows, int column, int64_t fallback)
 {
     return is_null(rows, column) ? fallback : sqlite3_column_int64(rows->statement, column);
+}
+
+/* A count of a launch; 0 where it is not recorded or cannot be. */
+static uint32_t small(const Rows *rows, int column)
+{
+    int64_t value = integer(rows, column, 0);
+    return value > 0 && value <= INT32_MAX ? (uint32_t)value : 0;
 }
 
 static EchTime nanoseconds(Reader *r, const Rows *rows, int column)
@@ -334,9 +341,11 @@ static bool read_kernels(Reader *r)
     Rows rows;
     bool ok;
     if (!query(r, "CUPTI_ACTIVITY_KIND_KERNEL",
-               (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName", NULL}, "",
-               &rows))
+               (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName", "gridX",
+                                "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", NULL},
+               "", &rows))
         return false;
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     while (next_row(r, &rows, &ok)) {
         EchItem item = ech_item_init(ECH_ITEM_KERNEL);
         EchTime end = nanoseconds(r, &rows, 1);
@@ -350,6 +359,13 @@ static bool read_kernels(Reader *r)
         item.name = text_id(r, &rows, is_null(&rows, 7) ? 8 : 7, "kernel");
         item.queue = stream_queue(r, integer(&rows, 2, 0), integer(&rows, 3, 0), integer(&rows, 4, 0), pid);
         set_issue(r, &item, pid, integer(&rows, 5, 0));
+        EchGpuLaunch launch = {.registers = small(&rows, 15), .shared = small(&rows, 16) + small(&rows, 17)};
+        for (int i = 0; i < 3; i++) {
+            launch.grid[i] = small(&rows, 9 + i);
+            launch.block[i] = small(&rows, 12 + i);
+        }
+        if (ech_gpu_kernel_by_launch(r->capture, names, launch, &item))
+            ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", 1);
         ech_capture_add(r->capture, &item);
     }
     return ok;

@@ -638,7 +638,8 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
         if (shape->is_tuple) {
             GByteArray *raw = g_byte_array_new();
             g_byte_array_append(raw, (const guint8 *)"(", 1);
-            g_byte_array_append(raw, (const guint8 *)(p->elements + shape->first_element), (guint)(shape->n_elements * sizeof(EchId)));
+            if (shape->n_elements > 0)
+                g_byte_array_append(raw, (const guint8 *)(p->elements + shape->first_element), (guint)(shape->n_elements * sizeof(EchId)));
             g_hash_table_insert(builder->shapes, g_byte_array_free_to_bytes(raw), GSIZE_TO_POINTER(i + 1));
         } else {
             char *text = ech_layout_print(&p->layouts[shape->layout]);
