@@ -32,18 +32,6 @@ static void set_rank(Copier *c, EchId id, uint32_t rank)
     g_array_index(c->rank, uint32_t, id) = rank;
 }
 
-static uint32_t n_positions(const EchGraph *g, EchId id)
-{
-    return ech_graph_shape(g, id)->n_positions;
-}
-
-static uint32_t member(const EchGraph *g, EchId id, int64_t k)
-{
-    const EchShape *shape = ech_graph_shape(g, id);
-    return k >= 0 && k < shape->n_elements ? ech_program_member_position(ech_program_builder_peek(g->out), ech_graph_node(g, id)->shape, (uint32_t)k)
-                                           : UINT32_MAX;
-}
-
 static bool is_table(const EchGraph *g, EchId id, uint32_t position)
 {
     const EchProgram *out = ech_program_builder_peek(g->out);
@@ -63,7 +51,7 @@ static bool step_back(const EchGraph *g, Source *s, uint32_t *ret_operand)
     case ECH_HLO_ADD_DEPENDENCY:
     case ECH_HLO_DOMAIN: break;
     case ECH_HLO_GET_TUPLE_ELEMENT: {
-        uint32_t at = member(g, ech_graph_operand(g, s->id, 0), i->number);
+        uint32_t at = ech_graph_member(g, ech_graph_operand(g, s->id, 0), i->number);
         if (at == UINT32_MAX)
             return false;
         s->position += at;
@@ -71,9 +59,9 @@ static bool step_back(const EchGraph *g, Source *s, uint32_t *ret_operand)
     }
     case ECH_HLO_TUPLE: {
         uint32_t k = 0;
-        while (k + 1 < i->n_operands && member(g, s->id, k + 1) <= s->position)
+        while (k + 1 < i->n_operands && ech_graph_member(g, s->id, k + 1) <= s->position)
             k++;
-        uint32_t at = member(g, s->id, k);
+        uint32_t at = ech_graph_member(g, s->id, k);
         if (s->position < at)
             return false;
         s->position -= at;
@@ -83,7 +71,7 @@ static bool step_back(const EchGraph *g, Source *s, uint32_t *ret_operand)
     default: return false;
     }
     EchId next = ech_graph_operand(g, s->id, *ret_operand);
-    if (s->position >= n_positions(g, next))
+    if (s->position >= ech_graph_n_positions(g, next))
         return false;
     s->id = next;
     return true;
@@ -109,14 +97,14 @@ static bool is_idle(Copier *c, EchId loop, uint32_t position)
 {
     const EchGraph *g = c->g;
     const EchInstruction *i = ech_graph_node(g, loop);
-    if (i->n_called < 2 || position >= n_positions(g, loop) || position >= n_positions(g, ech_graph_operand(g, loop, 0)))
+    if (i->n_called < 2 || position >= ech_graph_n_positions(g, loop) || position >= ech_graph_n_positions(g, ech_graph_operand(g, loop, 0)))
         return false;
     if (!c->idle[loop])
-        c->idle[loop] = g_new0(uint8_t, n_positions(g, loop));
+        c->idle[loop] = g_new0(uint8_t, ech_graph_n_positions(g, loop));
     if (c->idle[loop][position] == 0) {
         EchId body = ech_graph_called(g, loop, 1), root = ech_graph_computation(g, body)->root;
         c->idle[loop][position] = 2;
-        if (position < n_positions(g, root)) {
+        if (position < ech_graph_n_positions(g, root)) {
             Source s = origin(c, (Source){root, position});
             bool same = ech_graph_node(g, s.id)->opcode == ECH_HLO_PARAMETER && ech_graph_node(g, s.id)->computation == body && s.position == position;
             c->idle[loop][position] = same ? 1 : 2;
@@ -175,8 +163,8 @@ static bool alone(Copier *c, EchId a, uint32_t at, EchId next, uint32_t k, EchId
             continue;
         const EchInstruction *w = ech_graph_node(g, user);
         if (ech_graph_shape(g, a)->is_tuple) {
-            uint32_t other = w->opcode == ECH_HLO_GET_TUPLE_ELEMENT ? member(g, a, w->number) : UINT32_MAX;
-            if (other != UINT32_MAX && (other > at || other + n_positions(g, user) <= at))
+            uint32_t other = w->opcode == ECH_HLO_GET_TUPLE_ELEMENT ? ech_graph_member(g, a, w->number) : UINT32_MAX;
+            if (other != UINT32_MAX && (other > at || other + ech_graph_n_positions(g, user) <= at))
                 continue;
             return false;
         }
@@ -190,7 +178,7 @@ static bool alone(Copier *c, EchId a, uint32_t at, EchId next, uint32_t k, EchId
             return false;
         for (uint32_t l = g->first_use[user]; l < g->first_use[user + 1]; l++) {
             EchId loop = g->uses[l].user;
-            if (ech_graph_node(g, loop)->opcode != ECH_HLO_WHILE || !is_idle(c, loop, member(g, user, operand)) || !comes_before(c, loop, site))
+            if (ech_graph_node(g, loop)->opcode != ECH_HLO_WHILE || !is_idle(c, loop, ech_graph_member(g, user, operand)) || !comes_before(c, loop, site))
                 return false;
         }
     }
@@ -242,7 +230,7 @@ static void make_alone(Copier *c, EchId computation, EchId user, uint32_t k, uin
     EchId next = user, a = user == ECH_NONE ? ech_graph_computation(g, computation)->root : ech_graph_operand(g, user, k);
     uint32_t operand = k;
     Source s = {a, position};
-    if (position >= n_positions(g, a) || is_table(g, a, position))
+    if (position >= ech_graph_n_positions(g, a) || is_table(g, a, position))
         return;
     /* Down to the tuple member or the array that is handed over. */
     while (ech_graph_node(g, s.id)->opcode == ECH_HLO_TUPLE) {
@@ -292,7 +280,7 @@ static void settle_root(Copier *c, EchId computation, uint32_t position, EchId l
 {
     EchGraph *g = c->g;
     EchId root = ech_graph_computation(g, computation)->root;
-    if (position >= n_positions(g, root) || is_table(g, root, position))
+    if (position >= ech_graph_n_positions(g, root) || is_table(g, root, position))
         return;
     Source s = origin(c, (Source){root, position});
     const EchInstruction *d = ech_graph_node(g, s.id);
@@ -330,7 +318,7 @@ static void settle_computation(Copier *c, EchId computation)
         set_rank(c, g_array_index(sorted, EchId, k), (k + 1) * 2);
     EchId loop = c->caller[computation];
     EchId root = ech_graph_computation(g, computation)->root;
-    for (uint32_t q = 0; q < n_positions(g, root); q++)
+    for (uint32_t q = 0; q < ech_graph_n_positions(g, root); q++)
         settle_root(c, computation, q, loop);
     for (guint k = 0; k < sorted->len; k++) {
         EchId id = g_array_index(sorted, EchId, k);
@@ -349,8 +337,8 @@ static void settle_computation(Copier *c, EchId computation)
             for (uint32_t o = 0; o < i.n_operands / 2; o++)
                 make_alone(c, computation, id, o, 0, id);
         } else if (i.opcode == ECH_HLO_WHILE && i.n_operands > 0) {
-            for (uint32_t q = 0; q < n_positions(g, id); q++) {
-                Source s = origin(c, (Source){ech_graph_operand(g, id, 0), MIN(q, n_positions(g, ech_graph_operand(g, id, 0)) - 1)});
+            for (uint32_t q = 0; q < ech_graph_n_positions(g, id); q++) {
+                Source s = origin(c, (Source){ech_graph_operand(g, id, 0), MIN(q, ech_graph_n_positions(g, ech_graph_operand(g, id, 0)) - 1)});
                 const EchInstruction *d = ech_graph_node(g, s.id);
                 if (!is_idle(c, id, q) && !(d->opcode == ECH_HLO_PARAMETER && d->computation == g->entry && is_donated(g, s.id, s.position)))
                     make_alone(c, computation, id, 0, q, id);

@@ -73,6 +73,18 @@ static inline const EchShape *ech_graph_shape(const EchGraph *graph, EchId id)
 {
     return &ech_program_builder_peek(graph->out)->shapes[ech_graph_node(graph, id)->shape];
 }
+/** Positions of a node's shape: one of an array, those of a tuple's subshapes with itself. */
+static inline uint32_t ech_graph_n_positions(const EchGraph *graph, EchId id)
+{
+    return ech_graph_shape(graph, id)->n_positions;
+}
+/** Position of element @k of a tuple; UINT32_MAX where there is none. */
+static inline uint32_t ech_graph_member(const EchGraph *graph, EchId id, int64_t k)
+{
+    const EchShape *shape = ech_graph_shape(graph, id);
+    return k >= 0 && k < shape->n_elements ? ech_program_member_position(ech_program_builder_peek(graph->out), ech_graph_node(graph, id)->shape, (uint32_t)k)
+                                           : UINT32_MAX;
+}
 static inline const EchLayout *ech_graph_layout(const EchGraph *graph, EchId id)
 {
     return ech_program_layout(ech_program_builder_peek(graph->out), ech_graph_node(graph, id)->shape);

@@ -60,18 +60,6 @@ static Mark mark_of(const EchInstruction *i)
     return MARK_NONE;
 }
 
-static uint32_t n_positions(const EchGraph *g, EchId id)
-{
-    return ech_graph_shape(g, id)->n_positions;
-}
-
-static uint32_t member(const EchGraph *g, EchId id, int64_t k)
-{
-    const EchShape *shape = ech_graph_shape(g, id);
-    return k >= 0 && k < shape->n_elements ? ech_program_member_position(ech_program_builder_peek(g->out), ech_graph_node(g, id)->shape, (uint32_t)k)
-                                           : UINT32_MAX;
-}
-
 static const EchShape *leaf(const EchGraph *g, EchId id, uint32_t position)
 {
     const EchProgram *out = ech_program_builder_peek(g->out);
@@ -80,12 +68,12 @@ static const EchShape *leaf(const EchGraph *g, EchId id, uint32_t position)
 
 static bool is_host(const Offload *o, EchId id, uint32_t position)
 {
-    return id < o->n_host && o->host[id] && position < n_positions(o->g, id) && o->host[id][position];
+    return id < o->n_host && o->host[id] && position < ech_graph_n_positions(o->g, id) && o->host[id][position];
 }
 
 static void mark(Offload *o, EchId id, uint32_t position)
 {
-    if (position >= n_positions(o->g, id) || is_host(o, id, position) || leaf(o->g, id, position)->is_tuple)
+    if (position >= ech_graph_n_positions(o->g, id) || is_host(o, id, position) || leaf(o->g, id, position)->is_tuple)
         return;
     if (id >= o->n_host) {
         size_t n = o->g->nodes->len;
@@ -94,7 +82,7 @@ static void mark(Offload *o, EchId id, uint32_t position)
         o->n_host = n;
     }
     if (!o->host[id])
-        o->host[id] = g_new0(uint8_t, n_positions(o->g, id));
+        o->host[id] = g_new0(uint8_t, ech_graph_n_positions(o->g, id));
     o->host[id][position] = 1;
     Place place = {id, position};
     g_array_append_val(o->places, place);
@@ -249,14 +237,14 @@ static void go_on(Offload *o, Place place)
         }
         switch ((int)w->opcode) {
         case ECH_HLO_TUPLE: {
-            uint32_t at = member(g, user, k);
+            uint32_t at = ech_graph_member(g, user, k);
             if (at != UINT32_MAX)
                 mark(o, user, at + place.position);
             break;
         }
         case ECH_HLO_GET_TUPLE_ELEMENT: {
-            uint32_t at = member(g, place.id, w->number);
-            if (at != UINT32_MAX && place.position >= at && place.position - at < n_positions(g, user))
+            uint32_t at = ech_graph_member(g, place.id, w->number);
+            if (at != UINT32_MAX && place.position >= at && place.position - at < ech_graph_n_positions(g, user))
                 mark(o, user, place.position - at);
             break;
         }
@@ -314,7 +302,7 @@ static void fulfil(Offload *o, Need n)
     EchGraph *g = o->g;
     while (true) {
         EchId d = n.user == ECH_NONE ? ech_graph_computation(g, n.operand)->root : ech_graph_operand(g, n.user, n.operand);
-        if (n.position >= n_positions(g, d) || is_host(o, d, n.position) || leaf(g, d, n.position)->is_tuple)
+        if (n.position >= ech_graph_n_positions(g, d) || is_host(o, d, n.position) || leaf(g, d, n.position)->is_tuple)
             return;
         const EchInstruction *i = ech_graph_node(g, d);
         if (passes_on(g, d)) {
@@ -324,7 +312,7 @@ static void fulfil(Offload *o, Need n)
         }
         switch ((int)i->opcode) {
         case ECH_HLO_GET_TUPLE_ELEMENT: {
-            uint32_t at = member(g, ech_graph_operand(g, d, 0), i->number);
+            uint32_t at = ech_graph_member(g, ech_graph_operand(g, d, 0), i->number);
             if (at == UINT32_MAX)
                 return;
             mark(o, d, n.position);
@@ -333,11 +321,11 @@ static void fulfil(Offload *o, Need n)
         }
         case ECH_HLO_TUPLE: {
             uint32_t k = 0;
-            while (k + 1 < i->n_operands && member(g, d, k + 1) <= n.position)
+            while (k + 1 < i->n_operands && ech_graph_member(g, d, k + 1) <= n.position)
                 k++;
             if (i->n_operands == 0)
                 return;
-            uint32_t at = member(g, d, k);
+            uint32_t at = ech_graph_member(g, d, k);
             mark(o, d, n.position);
             n = (Need){d, k, n.position - at, n.buffer};
             continue;
@@ -555,7 +543,7 @@ void ech_graph_offload(EchGraph *g)
         const EchInstruction *i = ech_graph_node(g, id);
         if (!g->live[id] || ech_graph_computation(g, i->computation)->body)
             continue;
-        for (uint32_t q = 0; q < n_positions(g, id); q++) {
+        for (uint32_t q = 0; q < ech_graph_n_positions(g, id); q++) {
             if (!leaf(g, id, q)->is_tuple && leaf(g, id, q)->space == ECH_SPACE_HOST) {
                 any = true;
                 mark(&o, id, q);
