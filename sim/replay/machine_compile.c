@@ -1,0 +1,664 @@
+#include "sim/base/error.h"
+#include "sim/replay/machine_private.h"
+
+#include <string.h>
+
+static EchId root_of(const EchMachine *m, EchId buffer)
+{
+    while (m->buffers[buffer].alias_of != ECH_NONE)
+        buffer = m->buffers[buffer].alias_of;
+    return buffer;
+}
+
+static uint64_t trips_of(const EchMachine *m, const EchOp *op)
+{
+    bool known = op->bytes_origin == ECH_KNOWN || op->bytes_origin == ECH_INFERRED;
+    return !known && m->options->trips > 0 ? m->options->trips : op->bytes;
+}
+
+static bool compile_loops(EchMachine *m, GError **error)
+{
+    g_autoptr(GArray) loops = g_array_new(FALSE, TRUE, sizeof(Loop));
+    m->op_loop = g_new(uint32_t, m->n_ops + 1);
+    m->mult = g_new(uint64_t, m->n_ops + 1);
+    uint32_t innermost = NOWHERE;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        while (innermost != NOWHERE && g_array_index(loops, Loop, innermost).end <= i)
+            innermost = g_array_index(loops, Loop, innermost).parent;
+        m->op_loop[i] = innermost;
+        const Loop *around = innermost == NOWHERE ? NULL : &g_array_index(loops, Loop, innermost);
+        m->mult[i] = around ? ech_bytes_mul(around->mult, around->trips) : 1;
+        if (m->ops[i].kind != ECH_OP_LOOP)
+            continue;
+        uint32_t body = m->ops[i].target == ECH_NONE ? 0 : m->ops[i].target;
+        Loop loop = {
+            .op = i, .parent = innermost, .end = i + 1 + body, .trips = trips_of(m, &m->ops[i]), .mult = m->mult[i], .depth = around ? around->depth + 1 : 0};
+        if (loop.depth >= MAX_DEPTH) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "op %u: loops nest more than %d deep", i, MAX_DEPTH);
+            return false;
+        }
+        g_array_append_val(loops, loop);
+        innermost = loops->len - 1;
+    }
+    m->n_loops = loops->len;
+    m->loops = (Loop *)(void *)g_array_free(g_steal_pointer(&loops), FALSE);
+    return true;
+}
+
+/* The entries of queue @q: its ops in order, loops of which it has body ops bracketed. */
+static void compile_queue(EchMachine *m, uint32_t q, const uint32_t *ops, uint32_t n, GArray *entries, GArray *participants)
+{
+    uint32_t open[MAX_DEPTH], begin[MAX_DEPTH], depth = 0;
+    for (uint32_t k = 0; k <= n; k++) {
+        uint32_t loop = k < n ? m->op_loop[ops[k]] : NOWHERE;
+        uint32_t chain[MAX_DEPTH], n_chain = 0;
+        for (uint32_t l = loop; l != NOWHERE; l = m->loops[l].parent)
+            chain[n_chain++] = l;
+        uint32_t common = 0;
+        while (common < depth && common < n_chain && open[common] == chain[n_chain - 1 - common])
+            common++;
+        while (depth > common) {
+            depth--;
+            Entry end = {.kind = ENTRY_END, .id = open[depth], .jump = begin[depth], .participant = g_array_index(entries, Entry, begin[depth]).participant};
+            g_array_append_val(entries, end);
+            g_array_index(entries, Entry, begin[depth]).jump = entries->len - 1;
+            if (queue_of(m, m->loops[open[depth]].op) == q) {
+                Entry finish = {.kind = ENTRY_LOOP_FINISH, .id = open[depth]};
+                g_array_append_val(entries, finish);
+            }
+        }
+        if (k == n)
+            break;
+        while (depth < n_chain) {
+            uint32_t entered = chain[n_chain - 1 - depth];
+            Entry start = {.kind = ENTRY_BEGIN, .id = entered, .home = false, .participant = participants->len};
+            start.home = start.watch = queue_of(m, m->loops[entered].op) == q;
+            uint32_t pair[2] = {entered, q};
+            g_array_append_val(participants, pair);
+            begin[depth] = entries->len;
+            open[depth++] = entered;
+            g_array_append_val(entries, start);
+        }
+        const EchOp *op = &m->ops[ops[k]];
+        if (op->kind == ECH_OP_LOOP) {
+            uint32_t l = loop_of(m, ops[k]);
+            Entry start = {.kind = ENTRY_LOOP_START, .id = l};
+            g_array_append_val(entries, start);
+            bool body = k + 1 < n && ops[k + 1] < m->loops[l].end;
+            if (!body) {
+                Entry finish = {.kind = ENTRY_LOOP_FINISH, .id = l};
+                g_array_append_val(entries, finish);
+            }
+        } else {
+            Entry entry = {.kind = ENTRY_OP, .id = ops[k]};
+            g_array_append_val(entries, entry);
+        }
+    }
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+static void compile_queues(EchMachine *m)
+{
+    m->n_queues = (uint32_t)ech_trace_n_queues(m->trace) + 1; /* One more for ops without a queue. */
+    m->queues = g_new0(Queue, m->n_queues);
+    g_autofree uint32_t *count = g_new0(uint32_t, m->n_queues + 1), *sorted = g_new(uint32_t, m->n_ops + 1);
+    for (size_t i = 0; i < m->n_ops; i++)
+        count[queue_of(m, (uint32_t)i) + 1]++;
+    for (uint32_t q = 0; q < m->n_queues; q++)
+        count[q + 1] += count[q];
+    g_autofree uint32_t *fill = g_memdup2(count, (m->n_queues + 1) * sizeof *count);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        sorted[fill[queue_of(m, i)]++] = i;
+    g_autoptr(GArray) entries = g_array_sized_new(FALSE, FALSE, sizeof(Entry), (guint)MIN(m->n_ops, 1u << 26));
+    g_autoptr(GArray) participants = g_array_new(FALSE, TRUE, 2 * sizeof(uint32_t));
+    g_autofree uint32_t *first = g_new(uint32_t, m->n_queues + 1);
+    for (uint32_t q = 0; q < m->n_queues; q++) {
+        first[q] = entries->len;
+        compile_queue(m, q, sorted + count[q], count[q + 1] - count[q], entries, participants);
+        m->queues[q].n_entries = entries->len - first[q];
+    }
+    /* Participants by loop; entries point to their place in that order. */
+    uint32_t n = participants->len;
+    m->arrived = g_new0(uint64_t, n + 1);
+    m->participant = g_new0(uint32_t, n + 1);
+    g_autofree uint32_t *order = g_new(uint32_t, 3 * (size_t)n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        order[3 * i] = g_array_index(participants, uint32_t, 2 * i);
+        order[3 * i + 1] = g_array_index(participants, uint32_t, 2 * i + 1);
+        order[3 * i + 2] = i;
+    }
+    if (n > 0)
+        qsort(order, n, 3 * sizeof *order, compare_pairs);
+    g_autofree uint32_t *place = g_new(uint32_t, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        Loop *loop = &m->loops[order[3 * i]];
+        if (loop->n_participants++ == 0)
+            loop->first_participant = i;
+        place[order[3 * i + 2]] = i;
+        m->participant[i] = order[3 * i + 1];
+    }
+    m->entries = (Entry *)(void *)g_array_free(g_steal_pointer(&entries), FALSE);
+    for (uint32_t q = 0; q < m->n_queues; q++) {
+        for (uint32_t i = first[q]; i < first[q] + m->queues[q].n_entries; i++) {
+            Entry *entry = &m->entries[i];
+            if (entry->kind == ENTRY_BEGIN || entry->kind == ENTRY_END) {
+                entry->participant = place[entry->participant];
+                entry->jump -= first[q];
+                /* A loop whose own queue has nothing to do in it is watched by its first participant. */
+                const Loop *loop = &m->loops[entry->id];
+                bool has_home = false;
+                for (uint32_t p = 0; p < loop->n_participants; p++)
+                    has_home = has_home || m->participant[loop->first_participant + p] == queue_of(m, loop->op);
+                if (entry->kind == ENTRY_BEGIN && !has_home && entry->participant == loop->first_participant)
+                    entry->watch = true;
+            }
+        }
+        m->queues[q].entries = m->entries + first[q];
+        m->queues[q].space_since = m->queues[q].stall_since = -1;
+        m->queues[q].next_waiter = NOWHERE;
+    }
+    /* Ids of loops are found by op while compiling; later only by entry. */
+    m->loop_waiter = g_new(uint32_t, m->n_loops + 1);
+    for (uint32_t l = 0; l < m->n_loops; l++)
+        m->loop_waiter[l] = NOWHERE;
+}
+
+static void append_need(EchMachine *m, GArray *needs, uint32_t op, uint32_t on, uint32_t distance)
+{
+    Need need = {.op = on, .distance = distance, .div = trips_between(m, m->op_loop[op], m->op_loop[on]), .other_queue = queue_of(m, on) != queue_of(m, op)};
+    /* Its own queue runs in order, and a loop that has not begun runs no body. */
+    bool around = m->ops[on].kind == ECH_OP_LOOP && op > on && op < m->loops[loop_of(m, on)].end;
+    if (!need.other_queue || around)
+        return;
+    g_array_append_val(needs, need);
+}
+
+/* A signal inside a loop that the wait is not in is over when that loop is. */
+static uint32_t visible_op(const EchMachine *m, uint32_t from, uint32_t on)
+{
+    for (uint32_t loop = m->op_loop[on]; loop != NOWHERE; loop = m->loops[loop].parent)
+        if (from <= m->loops[loop].op || from >= m->loops[loop].end)
+            on = m->loops[loop].op;
+    return on;
+}
+
+/* Finds the buffers that a loop's body frees without having allocated them. */
+static bool *find_turning(const EchMachine *m)
+{
+    size_t n_buffers = ech_trace_n_buffers(m->trace);
+    g_autofree uint32_t *made_in = g_new(uint32_t, n_buffers + 1);
+    bool *turning = g_new0(bool, n_buffers + 1);
+    for (size_t b = 0; b < n_buffers; b++)
+        made_in[b] = NOWHERE;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->ops[i].kind == ECH_OP_ALLOC)
+            made_in[m->ops[i].target] = m->op_loop[i];
+        else if (m->ops[i].kind == ECH_OP_FREE && made_in[m->ops[i].target] != m->op_loop[i])
+            turning[m->ops[i].target] = true;
+    }
+    return turning;
+}
+
+/* An ALLOC, FREE or use of a life that turns over. */
+typedef struct {
+    uint32_t life, op;
+    uint32_t use; /* Index of its LifeUse, or NOWHERE. */
+} Event;
+
+static int compare_events(const void *a, const void *b)
+{
+    const Event *x = a, *y = b;
+    if (x->life != y->life)
+        return x->life < y->life ? -1 : 1;
+    return x->op != y->op ? (x->op < y->op ? -1 : 1) : (x->use > y->use) - (x->use < y->use);
+}
+
+/* A loop around the event that is looked at, and what came before in its iteration. */
+typedef struct {
+    uint32_t loop, rate;
+    uint64_t allocs, uses;
+} Level;
+
+static void close_level(const EchMachine *m, GArray *levels, GArray *rates)
+{
+    Level inner = g_array_index(levels, Level, levels->len - 1);
+    g_array_set_size(levels, levels->len - 1);
+    Level *outer = &g_array_index(levels, Level, levels->len - 1);
+    Rate *rate = &g_array_index(rates, Rate, inner.rate);
+    rate->allocs = inner.allocs;
+    rate->uses = inner.uses;
+    outer->allocs += ech_bytes_mul(inner.allocs, m->loops[inner.loop].trips);
+    outer->uses += ech_bytes_mul(inner.uses, m->loops[inner.loop].trips);
+}
+
+/* Where every ALLOC, FREE and use of lives that turn over stands among the others: one walk over them, life by life, in the trace's order. */
+static void compile_positions(EchMachine *m)
+{
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(Event));
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->op_life[i] != NOWHERE && m->lives[m->op_life[i]].turns_over) {
+            Event event = {m->op_life[i], i, NOWHERE};
+            g_array_append_val(events, event);
+        }
+        for (uint32_t u = m->first_life[i]; u < m->first_life[i + 1]; u++) {
+            if (m->lives[m->life_uses[u].life].turns_over) {
+                Event event = {m->life_uses[u].life, i, u};
+                g_array_append_val(events, event);
+            }
+        }
+    }
+    if (events->len == 0)
+        return;
+    g_array_sort(events, compare_events);
+    m->op_position = g_new0(uint32_t, m->n_ops + 1);
+    g_autoptr(GArray) positions = g_array_sized_new(FALSE, FALSE, sizeof(Position), events->len);
+    g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn));
+    g_autoptr(GArray) rates = g_array_new(FALSE, FALSE, sizeof(Rate));
+    g_autoptr(GArray) levels = g_array_new(FALSE, FALSE, sizeof(Level));
+    for (guint e = 0; e < events->len; e++) {
+        const Event *event = &g_array_index(events, Event, e);
+        Life *life = &m->lives[event->life];
+        if (e == 0 || g_array_index(events, Event, e - 1).life != event->life) {
+            Level top = {.loop = NOWHERE, .rate = NOWHERE, .allocs = life->alloc_op == NOWHERE};
+            g_array_set_size(levels, 0);
+            g_array_append_val(levels, top);
+            life->first_rate = rates->len;
+        }
+        while (levels->len > 1 && m->loops[g_array_index(levels, Level, levels->len - 1).loop].end <= event->op)
+            close_level(m, levels, rates);
+        uint32_t around[MAX_DEPTH], n = 0, known = g_array_index(levels, Level, levels->len - 1).loop;
+        for (uint32_t l = m->op_loop[event->op]; l != known; l = m->loops[l].parent)
+            around[n++] = l;
+        while (n > 0) {
+            Level level = {.loop = around[--n], .rate = rates->len};
+            Rate rate = {.loop = level.loop};
+            g_array_append_val(levels, level);
+            g_array_append_val(rates, rate);
+        }
+        Position position = {.first_turn = turns->len, .n_turns = levels->len - 1};
+        for (guint k = 0; k < levels->len; k++) {
+            const Level *level = &g_array_index(levels, Level, k);
+            position.allocs += level->allocs;
+            position.uses += level->uses;
+            if (k == 0)
+                continue;
+            Turn turn = {.div = trips_between(m, m->op_loop[event->op], level->loop), .trips = MAX(m->loops[level->loop].trips, 1u), .rate = level->rate};
+            g_array_append_val(turns, turn);
+        }
+        Level *here = &g_array_index(levels, Level, levels->len - 1);
+        if (event->use != NOWHERE) {
+            m->life_uses[event->use].div = positions->len;
+            here->uses++;
+        } else {
+            m->op_position[event->op] = positions->len;
+            here->allocs += m->ops[event->op].kind == ECH_OP_ALLOC;
+        }
+        g_array_append_val(positions, position);
+        if (e + 1 == events->len || g_array_index(events, Event, e + 1).life != event->life) {
+            while (levels->len > 1)
+                close_level(m, levels, rates);
+            life->n_rates = rates->len - life->first_rate;
+        }
+    }
+    m->positions = (Position *)(void *)g_array_free(g_steal_pointer(&positions), FALSE);
+    m->turns = (Turn *)(void *)g_array_free(g_steal_pointer(&turns), FALSE);
+    m->rates = (Rate *)(void *)g_array_free(g_steal_pointer(&rates), FALSE);
+}
+
+static void compile_lives(EchMachine *m)
+{
+    size_t n_buffers = ech_trace_n_buffers(m->trace);
+    g_autofree bool *turning = find_turning(m);
+    g_autoptr(GArray) lives = g_array_new(FALSE, TRUE, sizeof(Life));
+    g_autofree uint32_t *current = g_new(uint32_t, n_buffers + 1);
+    m->op_life = g_new(uint32_t, m->n_ops + 1);
+    for (size_t b = 0; b < n_buffers; b++) {
+        current[b] = NOWHERE;
+        if (m->buffers[b].alias_of == ECH_NONE && m->buffers[b].resident) {
+            Life life = {.buffer = (EchId)b, .alloc_op = NOWHERE, .free_op = NOWHERE, .first = NOWHERE, .turns_over = turning[b]};
+            current[b] = lives->len;
+            g_array_append_val(lives, life);
+        }
+    }
+    g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(LifeUse));
+    m->first_life = g_new(uint32_t, m->n_ops + 1);
+    const EchUse *trace_uses = ech_trace_uses(m->trace);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        m->first_life[i] = uses->len;
+        m->op_life[i] = NOWHERE;
+        const EchOp *op = &m->ops[i];
+        if (op->kind == ECH_OP_ALLOC && (current[op->target] == NOWHERE || !turning[op->target])) {
+            Life life = {.buffer = op->target, .alloc_op = i, .free_op = NOWHERE, .first = NOWHERE, .turns_over = turning[op->target]};
+            m->op_life[i] = current[op->target] = lives->len;
+            g_array_append_val(lives, life);
+        } else if (op->kind == ECH_OP_ALLOC) {
+            m->op_life[i] = current[op->target];
+        } else if (op->kind == ECH_OP_FREE) {
+            uint32_t life = current[op->target];
+            m->op_life[i] = life;
+            if (!turning[op->target])
+                current[op->target] = NOWHERE;
+            if (life != NOWHERE)
+                g_array_index(lives, Life, life).free_op = i;
+        }
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            uint32_t life = current[root_of(m, trace_uses[u].buffer)];
+            if (life == NOWHERE)
+                continue;
+            uint32_t alloc = g_array_index(lives, Life, life).alloc_op;
+            LifeUse use = {.life = life, .div = trips_between(m, m->op_loop[i], alloc == NOWHERE ? NOWHERE : m->op_loop[alloc])};
+            g_array_append_val(uses, use);
+        }
+    }
+    m->first_life[m->n_ops] = uses->len;
+    m->n_lives = lives->len;
+    m->lives = (Life *)(void *)g_array_free(g_steal_pointer(&lives), FALSE);
+    /* Keep only the uses that a FREE must wait for: those of other queues. */
+    uint32_t kept = 0, first = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        uint32_t end = m->first_life[i + 1];
+        uint32_t begin = kept;
+        for (uint32_t u = first; u < end; u++) {
+            LifeUse use = g_array_index(uses, LifeUse, u);
+            Life *life = &m->lives[use.life];
+            if (life->free_op == NOWHERE || queue_of(m, life->free_op) == queue_of(m, i))
+                continue;
+            life->users = ech_bytes_add(life->users, use.div);
+            g_array_index(uses, LifeUse, kept++) = use;
+        }
+        first = end;
+        m->first_life[i] = begin;
+    }
+    m->first_life[m->n_ops] = kept;
+    g_array_set_size(uses, kept);
+    m->life_uses = (LifeUse *)(void *)g_array_free(g_steal_pointer(&uses), FALSE);
+    compile_positions(m);
+}
+
+static void compile_needs(EchMachine *m)
+{
+    g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(Need));
+    g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
+    m->first_need = g_new(uint32_t, m->n_ops + 1);
+    const EchDep *deps = ech_trace_deps(m->trace);
+    const EchUse *uses = ech_trace_uses(m->trace);
+    size_t n_buffers = ech_trace_n_buffers(m->trace);
+    g_autofree uint32_t *alloc = g_new(uint32_t, n_buffers + 1);
+    memset(alloc, 0xff, (n_buffers + 1) * sizeof *alloc);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const EchOp *op = &m->ops[i];
+        m->first_need[i] = needs->len;
+        for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+            append_need(m, needs, i, deps[d].op, deps[d].distance);
+        if (op->target != ECH_NONE && op->kind == ECH_OP_SIGNAL)
+            g_hash_table_insert(signals, GUINT_TO_POINTER(op->target), GUINT_TO_POINTER(i + 1));
+        if (op->target != ECH_NONE && op->kind == ECH_OP_WAIT) {
+            uint32_t signal = GPOINTER_TO_UINT(g_hash_table_lookup(signals, GUINT_TO_POINTER(op->target)));
+            if (signal > 0)
+                append_need(m, needs, i, visible_op(m, i, signal - 1), 0);
+        }
+        if (op->kind == ECH_OP_ALLOC)
+            alloc[op->target] = i;
+        if (op->kind == ECH_OP_FREE) {
+            if (alloc[op->target] != NOWHERE)
+                append_need(m, needs, i, alloc[op->target], 0);
+            alloc[op->target] = NOWHERE;
+        }
+        /* Nothing uses a buffer before its allocation is through. */
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            uint32_t a = alloc[root_of(m, uses[u].buffer)];
+            if (a != NOWHERE && queue_of(m, a) != queue_of(m, i))
+                append_need(m, needs, i, a, 0);
+        }
+    }
+    m->first_need[m->n_ops] = needs->len;
+    m->needs = (Need *)(void *)g_array_free(g_steal_pointer(&needs), FALSE);
+}
+
+/* Bytes each op moves per memory, for the traffic counters. */
+static void compile_traffic(EchMachine *m)
+{
+    g_autoptr(GArray) traffic = g_array_sized_new(FALSE, FALSE, sizeof(struct Traffic), (guint)MIN(m->n_ops, 1u << 26));
+    m->first_traffic = g_new(uint32_t, m->n_ops + 1);
+    const EchUse *uses = ech_trace_uses(m->trace);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const EchOp *op = &m->ops[i];
+        m->first_traffic[i] = traffic->len;
+        if (op->kind == ECH_OP_COPY) {
+            struct Traffic from = {.memory = op->memory_from, .read = op->bytes}, to = {.memory = op->memory_to, .written = op->bytes};
+            g_array_append_val(traffic, from);
+            g_array_append_val(traffic, to);
+            continue;
+        }
+        if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COLLECTIVE)
+            continue;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            uint32_t memory = m->buffers[uses[u].buffer].memory;
+            struct Traffic *row = NULL;
+            for (uint32_t t = m->first_traffic[i]; t < traffic->len && !row; t++)
+                if (g_array_index(traffic, struct Traffic, t).memory == memory)
+                    row = &g_array_index(traffic, struct Traffic, t);
+            if (!row) {
+                struct Traffic fresh = {.memory = memory};
+                g_array_append_val(traffic, fresh);
+                row = &g_array_index(traffic, struct Traffic, traffic->len - 1);
+            }
+            if (uses[u].access == ECH_WRITE)
+                row->written = ech_bytes_add(row->written, uses[u].bytes);
+            else
+                row->read = ech_bytes_add(row->read, uses[u].bytes);
+        }
+    }
+    m->first_traffic[m->n_ops] = traffic->len;
+    m->traffic = (struct Traffic *)(void *)g_array_free(g_steal_pointer(&traffic), FALSE);
+}
+
+static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
+{
+    m->n_memories = (uint32_t)ech_trace_n_memories(m->trace);
+    m->memories = g_new0(EchMemoryState, m->n_memories + 1);
+    m->allocators = g_new0(EchAllocator *, m->n_memories + 1);
+    m->next_id = g_new0(uint32_t, m->n_memories + 1);
+    m->limits = g_new0(EchBytes, m->n_memories + 1);
+    m->space_waiters = g_new(uint32_t, m->n_memories + 1);
+    m->pending_frees = g_new0(uint32_t, m->n_memories + 1);
+    m->has_fixed = g_new0(bool, m->n_memories + 1);
+    m->free_waits = g_new0(bool, m->n_memories + 1);
+    g_autofree bool *online = g_new0(bool, m->n_memories + 1);
+    for (size_t b = 0; b < ech_trace_n_buffers(m->trace); b++) {
+        const EchBuffer *buffer = &m->buffers[b];
+        if (buffer->alias_of != ECH_NONE)
+            continue;
+        if (buffer->offset == ECH_OFFSET_NONE) {
+            online[buffer->memory] = true;
+            continue;
+        }
+        m->has_fixed[buffer->memory] = true;
+        EchBytes end = ech_bytes_add(buffer->offset, buffer->bytes);
+        m->memories[buffer->memory].fixed_extent = MAX(m->memories[buffer->memory].fixed_extent, end);
+    }
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        m->memories[i].series = g_array_new(FALSE, FALSE, sizeof(EchPoint));
+        m->space_waiters[i] = NOWHERE;
+        const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
+        EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
+        m->limits[i] = limit ? limit : UINT64_MAX;
+        if (!m->options->allocator_on || !memory)
+            continue;
+        bool asked = memory->kind == ECH_MEM_HBM && m->options->allocator && *m->options->allocator;
+        const char *spec = asked ? m->options->allocator : memory->kind == ECH_MEM_HBM ? "best_fit" : m->options->host_allocator;
+        if (!spec || !*spec || (!online[i] && !asked))
+            continue;
+        EchBytes left = m->limits[i] - MIN(m->limits[i], m->memories[i].fixed_extent);
+        EchAllocDevice below = {.capacity = left, .granule = 0};
+        m->allocators[i] = ech_allocator_new(spec, &below, error);
+        if (!m->allocators[i]) {
+            g_prefix_error(error, "allocator of memory '%s': ", ech_trace_memory(m->trace, i));
+            return false;
+        }
+        if (!online[i]) {
+            g_clear_pointer(&m->allocators[i], ech_allocator_free);
+            if (m->has_fixed[i])
+                ech_diag_remark(diag, "allocator %s places nothing: every buffer of memory '%s' lies where the compiler put it (--pass unplan undoes that)",
+                                spec, ech_trace_memory(m->trace, i));
+            continue;
+        }
+        m->free_waits[i] = ech_allocator_free_waits(m->allocators[i]);
+        m->driven = m->driven || (memory->kind == ECH_MEM_HBM && m->driver_malloc + m->driver_free + m->driver_map + m->driver_unmap > 0);
+        if (m->has_fixed[i])
+            ech_diag_remark(diag, "memory '%s': buffers with fixed offsets take the first bytes, the allocator has the rest", ech_trace_memory(m->trace, i));
+    }
+    return true;
+}
+
+/* As in pricing: lanes do what has no unit of its own. */
+static void compile_units(EchMachine *m)
+{
+    static const EchUnitKind kinds[ECH_N_WORK_UNITS] = {ECH_UNIT_MATRIX, ECH_UNIT_VECTOR, ECH_UNIT_TRANSCENDENTAL};
+    for (size_t i = 0; i < ECH_N_WORK_UNITS; i++) {
+        const EchUnit *unit = ech_device_unit(m->device, kinds[i]);
+        if (!unit)
+            unit = ech_device_unit(m->device, ECH_UNIT_VECTOR);
+        m->kind_unit[i] = unit ? (uint32_t)(unit - m->device->units) : NOWHERE;
+    }
+}
+
+static void compile_links(EchMachine *m)
+{
+    m->links = g_new0(LinkState, m->device->n_links + 1);
+    for (size_t i = 0; i < m->device->n_links; i++) {
+        LinkState *link = &m->links[i];
+        link->limit[1] = MAX(m->device->links[i].engines_to, 1u);
+        link->limit[0] = MAX(m->device->links[i].engines_from, 1u);
+        for (int d = 0; d < 2; d++)
+            link->first_waiter[d] = link->last_waiter[d] = NOWHERE;
+    }
+}
+
+EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, const EchPrices *prices, const EchReplayOptions *options, EchDiag *diag,
+                            GError **error)
+{
+    g_autoptr(EchMachine) m = g_new0(EchMachine, 1);
+    m->trace = trace;
+    m->ops = ech_trace_ops(trace);
+    m->n_ops = ech_trace_n_ops(trace);
+    m->buffers = ech_trace_buffers(trace);
+    m->work = ech_trace_work(trace);
+    m->device = device;
+    m->prices = prices;
+    m->options = options;
+    m->free_instance = NOWHERE;
+    m->barrier = m->barrier_waiters = m->barrier_queue = NOWHERE;
+    m->instances = g_array_new(FALSE, TRUE, sizeof(Instance));
+    m->skips = g_array_new(FALSE, TRUE, sizeof(EchSkip));
+    m->placed = g_array_new(FALSE, TRUE, sizeof(EchPlaced));
+    m->out.stuck = ECH_NONE;
+    m->out.fits = true;
+    if (!compile_loops(m, error))
+        return NULL;
+    compile_queues(m);
+    compile_lives(m);
+    compile_needs(m);
+    compile_traffic(m);
+    if (options->overhead && options->driver_calls) {
+        m->driver_malloc = (EchTime)ech_device_number(device, "runtime.driver.malloc_ps", 0);
+        m->driver_free = (EchTime)ech_device_number(device, "runtime.driver.free_ps", 0);
+        m->driver_map = (EchTime)ech_device_number(device, "runtime.driver.map_ps", 0);
+        m->driver_unmap = (EchTime)ech_device_number(device, "runtime.driver.unmap_ps", 0);
+    }
+    if (!compile_memories(m, diag, error))
+        return NULL;
+    compile_links(m);
+    compile_units(m);
+    m->last_free = g_new0(uint32_t, (size_t)m->n_queues * m->n_memories + 1);
+    for (uint32_t q = 0; q < m->n_queues; q++)
+        for (uint32_t e = 0; e < m->queues[q].n_entries; e++) {
+            const Entry *entry = &m->queues[q].entries[e];
+            if (entry->kind == ENTRY_OP && m->ops[entry->id].kind == ECH_OP_FREE)
+                m->last_free[(size_t)q * m->n_memories + m->buffers[m->ops[entry->id].target].memory] = e + 1;
+        }
+    for (size_t i = 0; i < m->n_ops; i++)
+        if (m->ops[i].kind == ECH_OP_COPY)
+            m->longest_setup = MAX(m->longest_setup, prices->prices[i].fixed);
+    m->done = g_new0(uint64_t, m->n_ops + 1);
+    m->last_end = g_new0(EchTime, m->n_ops + 1);
+    m->op_waiters = g_new(uint32_t, m->n_ops + 1);
+    memset(m->op_waiters, 0xff, (m->n_ops + 1) * sizeof *m->op_waiters);
+    m->todo = g_new(uint32_t, m->n_queues);
+    m->load = g_new0(double, prices->n_resources + 1);
+    m->n_load = g_new0(uint32_t, prices->n_resources + 1);
+    m->pressed = g_new0(double, prices->n_resources + 1);
+    m->pressed_at = g_new0(EchTime, prices->n_resources + 1);
+    for (uint32_t q = 0; q < m->n_queues; q++)
+        m->queues[q].pressed = g_new0(double, prices->n_resources + 1);
+    m->n_sums = ECH_N_WAITS + (size_t)m->n_queues * ECH_SUMS_PER_QUEUE + (size_t)m->n_memories * ECH_SUMS_PER_MEMORY + device->n_links * ECH_SUMS_PER_LINK;
+    m->sums = g_new0(int64_t, m->n_sums);
+    m->n_amounts = prices->n_resources + device->n_units;
+    m->amounts = g_new0(double, m->n_amounts + 1);
+    return g_steal_pointer(&m);
+}
+
+void ech_machine_free(EchMachine *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        if (m->memories[i].series)
+            g_array_unref(m->memories[i].series);
+        ech_allocator_free(m->allocators[i]);
+    }
+    g_free(m->memories);
+    g_free(m->allocators);
+    for (uint32_t q = 0; m->queues && q < m->n_queues; q++)
+        g_free(m->queues[q].pressed);
+    g_free(m->queues);
+    g_free(m->entries);
+    for (uint32_t l = 0; m->loops && l < m->n_loops; l++)
+        if (m->loops[l].marks)
+            g_array_unref(m->loops[l].marks);
+    g_free(m->loops);
+    g_free(m->arrived);
+    g_free(m->participant);
+    g_free(m->last_free);
+    g_free(m->loop_waiter);
+    g_free(m->op_loop);
+    g_free(m->mult);
+    g_free(m->needs);
+    g_free(m->first_need);
+    g_free(m->life_uses);
+    g_free(m->first_life);
+    g_free(m->op_life);
+    g_free(m->op_position);
+    g_free(m->positions);
+    g_free(m->turns);
+    g_free(m->rates);
+    g_free(m->lives);
+    g_array_unref(m->instances);
+    g_array_unref(m->skips);
+    g_array_unref(m->placed);
+    g_free(m->done);
+    g_free(m->last_end);
+    g_free(m->op_waiters);
+    g_free(m->links);
+    g_free(m->next_id);
+    g_free(m->limits);
+    g_free(m->space_waiters);
+    g_free(m->pending_frees);
+    g_free(m->free_waits);
+    g_free(m->has_fixed);
+    g_free(m->todo);
+    g_free(m->load);
+    g_free(m->n_load);
+    g_free(m->pressed);
+    g_free(m->pressed_at);
+    g_free(m->sums);
+    g_free(m->amounts);
+    g_free(m->traffic);
+    g_free(m->first_traffic);
+    g_free(m);
+}

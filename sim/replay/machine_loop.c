@@ -1,0 +1,324 @@
+#include "sim/replay/machine_private.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_PERIOD = 8 }; /* Iterations that a steady state may take to come back. */
+
+/* The state at the begin of an iteration, relative to it. */
+typedef struct {
+    uint64_t iteration;
+    GArray *words;  /* uint64_t: what must be equal. */
+    GArray *times;  /* EchTime before now: equal but for rounding to a picosecond. */
+    GArray *shares; /* double: what must be equal up to rounding. */
+    int64_t *sums;
+    double *amounts;
+    EchTime ps;
+    double fraction;
+    uint64_t ops;
+} Mark;
+
+static void mark_clear(gpointer data)
+{
+    Mark *mark = data;
+    if (mark->words)
+        g_array_unref(mark->words);
+    if (mark->times)
+        g_array_unref(mark->times);
+    if (mark->shares)
+        g_array_unref(mark->shares);
+    g_free(mark->sums);
+    g_free(mark->amounts);
+}
+
+static void set_ordinal(EchMachine *m, Queue *q)
+{
+    uint64_t ordinal = 0;
+    for (uint32_t d = 0; d < q->depth; d++)
+        ordinal = ordinal * m->loops[q->loop[d]].trips + q->iter[d];
+    q->ordinal = ordinal;
+}
+
+bool ech_machine_loop_over(const EchMachine *m, uint32_t l, uint64_t ordinal)
+{
+    const Loop *loop = &m->loops[l];
+    if (loop->trips == 0)
+        return true;
+    for (uint32_t p = 0; p < loop->n_participants; p++)
+        if (m->arrived[loop->first_participant + p] <= ordinal)
+            return false;
+    return true;
+}
+
+static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
+{
+    mark->iteration = iteration;
+    mark->words = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    mark->times = g_array_new(FALSE, FALSE, sizeof(EchTime));
+    mark->shares = g_array_new(FALSE, FALSE, sizeof(double));
+    mark->sums = g_memdup2(m->sums, m->n_sums * sizeof *m->sums);
+    mark->amounts = g_memdup2(m->amounts, (m->n_amounts + 1) * sizeof *m->amounts);
+    mark->fraction = m->class->clock(m->engine, &mark->ps) + m->base_fraction;
+    mark->ps += m->base;
+    mark->ops = m->out.ops;
+    uint32_t depth = m->loops[l].depth;
+#define WORD(value)                                                                                                                                            \
+    do {                                                                                                                                                       \
+        uint64_t word = (uint64_t)(value);                                                                                                                     \
+        g_array_append_val(mark->words, word);                                                                                                                 \
+    } while (0)
+#define TIME(value)                                                                                                                                            \
+    do {                                                                                                                                                       \
+        EchTime time = (value);                                                                                                                                \
+        g_array_append_val(mark->times, time);                                                                                                                 \
+    } while (0)
+    for (uint32_t i = 0; i < m->n_queues; i++) {
+        const Queue *q = &m->queues[i];
+        WORD(q->state);
+        WORD(q->at);
+        WORD(q->depth);
+        for (uint32_t d = 0; d < q->depth; d++)
+            WORD(d == depth && q->loop[d] == l ? q->iter[d] - iteration : q->iter[d]);
+        WORD(q->in_todo);
+        if (q->state == STATE_FINISHED || (q->state == STATE_BLOCKED && !(q->depth > depth && q->loop[depth] == l)))
+            continue;
+        TIME(m->now - q->head);
+        TIME(MIN(m->now - q->issued, m->longest_setup));
+        if ((q->state == STATE_BLOCKED && q->reason == ECH_WAIT_LINK) || q->state == STATE_ENGINE)
+            TIME(m->now - q->ready);
+        if (q->state == STATE_RUNNING || q->state == STATE_FIXED || q->state == STATE_GAP) {
+            double share = m->class->remaining(m->engine, i);
+            g_array_append_val(mark->shares, share);
+            TIME(m->now - q->start);
+        }
+    }
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        const EchMemoryState *state = &m->memories[i];
+        WORD(state->live);
+        WORD(state->reserved);
+        WORD(m->pending_frees[i]);
+        if (m->allocators[i]) {
+            WORD(state->alloc.largest_free);
+            WORD(state->alloc.segments_allocated - state->alloc.segments_freed);
+        }
+    }
+    /* Live instances of the buffers the loop makes, where they lie. */
+    for (uint32_t i = 0; i < m->n_lives; i++) {
+        const Life *life = &m->lives[i];
+        if (life->first == NOWHERE || ech_machine_rate_in(m, life, l).allocs == 0)
+            continue;
+        for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
+            const Instance *instance = &g_array_index(m->instances, Instance, at);
+            WORD(i);
+            WORD(instance->address);
+            WORD(instance->ended);
+        }
+    }
+#undef WORD
+#undef TIME
+}
+
+static bool same_mark(const Mark *a, const Mark *b)
+{
+    if (a->words->len != b->words->len || a->times->len != b->times->len || a->shares->len != b->shares->len)
+        return false;
+    if (a->words->len > 0 && memcmp(a->words->data, b->words->data, a->words->len * sizeof(uint64_t)) != 0)
+        return false;
+    for (guint i = 0; i < a->times->len; i++)
+        if (llabs(g_array_index(a->times, EchTime, i) - g_array_index(b->times, EchTime, i)) > 1)
+            return false;
+    for (guint i = 0; i < a->shares->len; i++)
+        if (fabs(g_array_index(a->shares, double, i) - g_array_index(b->shares, double, i)) > 1e-12)
+            return false;
+    return true;
+}
+
+static bool inside_loop(const EchMachine *m, uint32_t queue, uint32_t l)
+{
+    const Queue *q = &m->queues[queue];
+    return q->depth > m->loops[l].depth && q->loop[m->loops[l].depth] == l;
+}
+
+/* Adds @n periods from mark @from to now to everything that counts, and moves every cursor inside loop @l on by as many iterations. */
+static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const Mark *now, uint64_t periods)
+{
+    const Loop *loop = &m->loops[l];
+    uint64_t step = now->iteration - from->iteration, iterations = periods * step;
+    double period = (double)(now->ps - from->ps) + (now->fraction - from->fraction);
+    EchSkip skip = {.loop = loop->op, .first = now->iteration, .count = iterations, .time = m->now, .period = (EchTime)llrint(period / (double)step)};
+    g_array_append_val(m->skips, skip);
+    /* Whole and fractional picoseconds apart, so that nothing is lost. */
+    EchTime whole = (now->ps - from->ps) * (EchTime)periods;
+    double fraction = (now->fraction - from->fraction) * (double)periods + m->base_fraction;
+    double carry = floor(fraction);
+    EchTime shift = whole + (EchTime)carry;
+    m->base = ech_time_add(m->base, shift);
+    m->base_fraction = fraction - carry;
+    EchTime before = m->now;
+    m->now = m->base + m->engine_now;
+    shift = m->now - before;
+    for (size_t i = 0; i < m->n_sums; i++) {
+        int64_t delta;
+        if (__builtin_mul_overflow(m->sums[i] - from->sums[i], (int64_t)periods, &delta))
+            delta = INT64_MAX;
+        add_sum(&m->sums[i], delta);
+    }
+    for (size_t i = 0; i < m->n_amounts; i++)
+        m->amounts[i] += (m->amounts[i] - from->amounts[i]) * (double)periods;
+    m->out.ops += (now->ops - from->ops) * periods;
+    /* Times that are looked at later move along. */
+    for (uint32_t r = 0; r < m->prices->n_resources; r++)
+        m->pressed_at[r] += shift;
+    for (uint32_t i = 0; i < m->n_queues; i++) {
+        Queue *q = &m->queues[i];
+        q->head += shift;
+        q->ready += shift;
+        q->start += shift;
+        q->work_start += shift;
+        q->issued += shift;
+        if (q->depth > loop->depth && q->loop[loop->depth] == l) {
+            q->iter[loop->depth] += iterations;
+            set_ordinal(m, q);
+        }
+    }
+    for (size_t i = 0; i < m->device->n_links; i++) {
+        for (int d = 0; d < 2; d++)
+            m->links[i].since[d] += shift;
+        m->links[i].since_any += shift;
+    }
+    for (uint32_t op = loop->op + 1; op < loop->end; op++) {
+        if (!inside_loop(m, queue_of(m, op), l))
+            continue;
+        m->done[op] += iterations * trips_between(m, m->op_loop[op], l);
+        m->last_end[op] += shift;
+    }
+    for (uint32_t i = 0; i < m->n_loops; i++) {
+        const Loop *inner = &m->loops[i];
+        if (inner->op <= loop->op || inner->op >= loop->end)
+            continue;
+        uint64_t more = iterations * trips_between(m, inner->parent, l);
+        if (inside_loop(m, queue_of(m, inner->op), l))
+            m->loops[i].started += more;
+        for (uint32_t p = 0; p < inner->n_participants; p++)
+            if (inside_loop(m, m->participant[inner->first_participant + p], l))
+                m->arrived[inner->first_participant + p] += more;
+    }
+    for (uint32_t i = 0; i < m->n_lives; i++) {
+        const Life *life = &m->lives[i];
+        Rate rate = ech_machine_rate_in(m, life, l);
+        uint32_t maker = life->turns_over ? life->free_op : life->alloc_op;
+        if (rate.allocs == 0 || !inside_loop(m, queue_of(m, maker), l))
+            continue;
+        /* Nothing grows in a steady state: as many are freed. */
+        EchMemoryState *state = &m->memories[m->buffers[life->buffer].memory];
+        state->allocs += iterations * rate.allocs;
+        state->frees += iterations * rate.allocs;
+        for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
+            Instance *instance = &g_array_index(m->instances, Instance, at);
+            instance->ordinal += iterations * rate.allocs;
+            instance->used_before += iterations * rate.uses;
+        }
+    }
+    /* Buffers from outside that the loop uses: its uses count. */
+    for (uint32_t op = loop->op + 1; op < loop->end; op++) {
+        if (!inside_loop(m, queue_of(m, op), l))
+            continue;
+        for (uint32_t u = m->first_life[op]; u < m->first_life[op + 1]; u++) {
+            const LifeUse *use = &m->life_uses[u];
+            if (ech_machine_rate_in(m, &m->lives[use->life], l).allocs > 0)
+                continue;
+            Instance *instance = ech_machine_find_instance(m, use->life, ech_machine_instance_used(m, use, m->done[op] > 0 ? m->done[op] - 1 : 0), false);
+            if (instance)
+                instance->ended += iterations * trips_between(m, m->op_loop[op], l);
+        }
+    }
+    /* Another period from here would need marks of its own. */
+    g_array_set_size(m->loops[l].marks, 0);
+}
+
+/* At the begin of an iteration of loop @l on its own queue: if everything is as it was some iterations ago, the rest repeats. */
+static void look_for_steady(EchMachine *m, uint32_t queue, uint32_t l)
+{
+    Queue *q = &m->queues[queue];
+    uint64_t iteration = q->iter[q->depth - 1], trips = m->loops[l].trips;
+    if (!m->options->skip_steady || iteration < 1 || trips < 8)
+        return;
+    GArray *marks = m->loops[l].marks;
+    if (!marks) {
+        marks = m->loops[l].marks = g_array_new(FALSE, TRUE, sizeof(Mark));
+        g_array_set_clear_func(marks, mark_clear);
+    }
+    /* A loop that was skipped or entered again starts afresh. */
+    if (marks->len > 0 && g_array_index(marks, Mark, marks->len - 1).iteration + 1 != iteration)
+        g_array_set_size(marks, 0);
+    Mark mark = {0};
+    take_mark(m, l, iteration, &mark);
+    for (guint i = marks->len; i-- > 0;) {
+        const Mark *old = &g_array_index(marks, Mark, i);
+        if (!same_mark(old, &mark))
+            continue;
+        uint64_t step = iteration - old->iteration, furthest = iteration;
+        for (uint32_t other = 0; other < m->n_queues; other++) {
+            const Queue *o = &m->queues[other];
+            if (inside_loop(m, other, l))
+                furthest = MAX(furthest, o->iter[m->loops[l].depth]);
+        }
+        uint64_t left = trips - 1 - furthest;
+        if (left / step < 2)
+            break;
+        /* Leave the last ones to run, so that the tail is seen. */
+        Mark from = *old;
+        memset(&g_array_index(marks, Mark, i), 0, sizeof from);
+        skip_iterations(m, l, &from, &mark, left / step - 1);
+        mark_clear(&from);
+        mark_clear(&mark);
+        return;
+    }
+    if (marks->len == MAX_PERIOD)
+        g_array_remove_index(marks, 0);
+    g_array_append_val(marks, mark);
+}
+
+bool ech_machine_begin_loop(EchMachine *m, uint32_t queue)
+{
+    Queue *q = &m->queues[queue];
+    const Entry *entry = &q->entries[q->at];
+    const Loop *loop = &m->loops[entry->id];
+    if (!entry->home && loop->started <= q->ordinal) {
+        wait_on(m, queue, &m->op_waiters[loop->op], ECH_WAIT_DEPENDENCY);
+        return false;
+    }
+    if (loop->trips == 0) {
+        q->at = entry->jump + 1;
+        return true;
+    }
+    q->loop[q->depth] = entry->id;
+    q->iter[q->depth++] = 0;
+    set_ordinal(m, q);
+    q->at++;
+    return true;
+}
+
+void ech_machine_end_iteration(EchMachine *m, uint32_t queue)
+{
+    Queue *q = &m->queues[queue];
+    const Entry *entry = &q->entries[q->at];
+    const Loop *loop = &m->loops[entry->id];
+    if (++q->iter[q->depth - 1] < loop->trips) {
+        q->ordinal++;
+        q->at = entry->jump + 1;
+        if (q->entries[entry->jump].watch)
+            look_for_steady(m, queue, entry->id);
+        return;
+    }
+    q->depth--;
+    set_ordinal(m, q);
+    q->at++;
+    m->arrived[entry->participant]++;
+    uint32_t waiter = m->loop_waiter[entry->id];
+    if (waiter != NOWHERE) {
+        m->loop_waiter[entry->id] = NOWHERE;
+        m->queues[waiter].state = STATE_IDLE;
+        schedule(m, waiter);
+    }
+}

@@ -1,0 +1,290 @@
+#include "sim/replay/machine_private.h"
+
+enum { N_HOLDERS = G_N_ELEMENTS(((EchOutcome *)NULL)->holders) };
+
+/* ALLOCs and uses of the buffer before the op at @position in its instance @ordinal. */
+Position ech_machine_count_before(const EchMachine *m, uint64_t position, uint64_t ordinal)
+{
+    Position count = m->positions[position];
+    for (uint32_t t = count.first_turn; t < count.first_turn + count.n_turns; t++) {
+        const Turn *turn = &m->turns[t];
+        uint64_t iteration = ordinal / turn->div % turn->trips;
+        count.allocs += iteration * m->rates[turn->rate].allocs;
+        count.uses += iteration * m->rates[turn->rate].uses;
+    }
+    return count;
+}
+
+/* Which instance of its life a use by an op's instance @ordinal means. */
+uint64_t ech_machine_instance_used(const EchMachine *m, const LifeUse *use, uint64_t ordinal)
+{
+    const Life *life = &m->lives[use->life];
+    if (life->turns_over)
+        return ech_machine_count_before(m, use->div, ordinal).allocs - 1;
+    return life->alloc_op == NOWHERE ? 0 : ordinal / use->div;
+}
+
+/* What one iteration of loop @l adds to the numbers of a life's instances, all zero if the loop does not allocate it. */
+Rate ech_machine_rate_in(const EchMachine *m, const Life *life, uint32_t l)
+{
+    const Loop *loop = &m->loops[l];
+    if (!life->turns_over) {
+        bool made = life->alloc_op != NOWHERE && life->alloc_op > loop->op && life->alloc_op < loop->end;
+        return (Rate){.loop = l, .allocs = made ? trips_between(m, m->op_loop[life->alloc_op], l) : 0};
+    }
+    uint32_t low = life->first_rate, high = low + life->n_rates;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->rates[middle].loop < l)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < life->first_rate + life->n_rates && m->rates[low].loop == l && m->rates[low].allocs > 0;
+    return found ? m->rates[low] : (Rate){.loop = l};
+}
+
+static void add_point(EchMachine *m, uint32_t memory)
+{
+    EchMemoryState *state = &m->memories[memory];
+    EchPoint point = {.time = m->now, .live = state->live, .reserved = state->reserved};
+    GArray *series = state->series;
+    if (series->len > 0) {
+        EchPoint *last = &g_array_index(series, EchPoint, series->len - 1);
+        if (last->live == point.live && last->reserved == point.reserved)
+            return;
+        if (last->time == point.time) {
+            /* A peak inside one instant stays visible. */
+            const EchPoint *before = series->len > 1 ? &g_array_index(series, EchPoint, series->len - 2) : NULL;
+            if (!(before && before->time == point.time && before->live >= last->live)) {
+                bool falls = point.live < last->live;
+                if (!falls) {
+                    *last = point;
+                    return;
+                }
+            } else {
+                *last = point;
+                return;
+            }
+        }
+    }
+    if (series->len >= MAX(m->options->max_points, 16u)) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i + 1 < series->len; i += 2) {
+            EchPoint a = g_array_index(series, EchPoint, i), b = g_array_index(series, EchPoint, i + 1);
+            a.live = MAX(a.live, b.live);
+            a.reserved = MAX(a.reserved, b.reserved);
+            g_array_index(series, EchPoint, n++) = a;
+        }
+        g_array_set_size(series, n);
+    }
+    g_array_append_val(series, point);
+}
+
+static void note_memory(EchMachine *m, uint32_t memory)
+{
+    EchMemoryState *state = &m->memories[memory];
+    EchBytes reserved = m->has_fixed[memory] ? state->fixed_extent : 0;
+    if (m->allocators[memory]) {
+        ech_allocator_stats(m->allocators[memory], &state->alloc);
+        reserved = ech_bytes_add(reserved, state->alloc.reserved);
+        state->peak_reserved = MAX(state->peak_reserved, ech_bytes_add(m->has_fixed[memory] ? state->fixed_extent : 0, state->alloc.peak_reserved));
+    } else {
+        reserved = MAX(reserved, state->live);
+    }
+    state->reserved = reserved;
+    state->peak_reserved = MAX(state->peak_reserved, reserved);
+    if (state->live > state->peak_live) {
+        state->peak_live = state->live;
+        state->peak_at = m->now;
+        state->peak_born = state->allocs + state->frees;
+    }
+    add_point(m, memory);
+}
+
+static uint32_t new_instance(EchMachine *m)
+{
+    if (m->free_instance != NOWHERE) {
+        uint32_t at = m->free_instance;
+        m->free_instance = g_array_index(m->instances, Instance, at).next;
+        return at;
+    }
+    g_array_set_size(m->instances, m->instances->len + 1);
+    return m->instances->len - 1;
+}
+
+Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordinal, bool make)
+{
+    for (uint32_t at = m->lives[life].first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
+        Instance *instance = &g_array_index(m->instances, Instance, at);
+        if (instance->ordinal == ordinal)
+            return instance;
+    }
+    if (!make)
+        return NULL;
+    uint32_t at = new_instance(m);
+    Instance *instance = &g_array_index(m->instances, Instance, at);
+    *instance = (Instance){.ordinal = ordinal, .next = m->lives[life].first, .alloc_id = NOWHERE, .placed = NOWHERE};
+    m->lives[life].first = at;
+    return instance;
+}
+
+void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit)
+{
+    m->memories[memory].failed++;
+    if (!m->out.fits)
+        return;
+    EchMemoryState *state = &m->memories[memory];
+    m->out.fits = false;
+    m->out.failed_memory = memory;
+    m->out.failure = (EchFailure){
+        .op = op, .buffer = buffer, .time = m->now, .asked = asked, .live = state->live, .reserved = state->reserved, .limit = m->limits[memory], .fit = fit};
+    size_t n = 0;
+    for (uint32_t l = 0; l < m->n_lives; l++) {
+        if (m->buffers[m->lives[l].buffer].memory != memory)
+            continue;
+        for (uint32_t at = m->lives[l].first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
+            const Instance *instance = &g_array_index(m->instances, Instance, at);
+            if (!instance->allocated)
+                continue;
+            EchHolder holder = {.buffer = m->lives[l].buffer, .bytes = instance->bytes, .address = instance->address};
+            size_t place = n;
+            while (place > 0 && m->out.holders[place - 1].bytes < holder.bytes)
+                place--;
+            if (place >= N_HOLDERS)
+                continue;
+            n = MIN(n + 1, (size_t)N_HOLDERS);
+            for (size_t k = n - 1; k > place; k--)
+                m->out.holders[k] = m->out.holders[k - 1];
+            m->out.holders[place] = holder;
+        }
+    }
+    m->out.failure.n_holders = n;
+}
+
+/* Tries to give life @life its bytes. */
+EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op)
+{
+    const EchBuffer *buffer = &m->buffers[m->lives[life].buffer];
+    uint32_t memory = buffer->memory;
+    EchMemoryState *state = &m->memories[memory];
+    EchPlacement place = {.rounded = buffer->bytes, .reservation = -1};
+    uint32_t id = NOWHERE;
+    if (buffer->offset != ECH_OFFSET_NONE) {
+        place.offset = place.address = buffer->offset;
+        if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes)
+            ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
+    } else if (m->allocators[memory]) {
+        id = m->next_id[memory];
+        EchAllocRequest request = {.id = id, .bytes = buffer->bytes, .stream = buffer->queue == ECH_NONE ? 0 : buffer->queue, .upper_end = buffer->upper_end};
+        EchFit fit = ech_allocator_alloc(m->allocators[memory], &request, &place);
+        if (fit != ECH_FIT_OK)
+            return fit;
+        m->next_id[memory]++;
+    } else if (buffer->bytes > m->limits[memory] || state->live > m->limits[memory] - buffer->bytes) {
+        return ECH_FIT_FULL;
+    } else {
+        place.address = place.offset = ECH_OFFSET_NONE;
+    }
+    Instance *instance = ech_machine_find_instance(m, life, ordinal, true);
+    instance->allocated = true;
+    instance->alloc_id = id;
+    instance->bytes = place.rounded;
+    instance->address = place.address;
+    state->live = ech_bytes_add(state->live, place.rounded);
+    state->allocs++;
+    if (m->placed->len < m->options->max_spans) {
+        instance->placed = m->placed->len;
+        EchPlaced placed = {.op = op,
+                            .buffer = m->lives[life].buffer,
+                            .iteration = ordinal,
+                            .begin = m->now,
+                            .end = -1,
+                            .born = state->allocs + state->frees,
+                            .died = UINT64_MAX,
+                            .place = place};
+        g_array_append_val(m->placed, placed);
+    }
+    note_memory(m, memory);
+    return ECH_FIT_OK;
+}
+
+static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
+{
+    uint32_t memory = m->buffers[m->lives[life].buffer].memory;
+    EchMemoryState *state = &m->memories[memory];
+    uint32_t *link = &m->lives[life].first;
+    while (*link != NOWHERE && g_array_index(m->instances, Instance, *link).ordinal != ordinal)
+        link = &g_array_index(m->instances, Instance, *link).next;
+    if (*link == NOWHERE)
+        return;
+    uint32_t at = *link;
+    Instance *instance = &g_array_index(m->instances, Instance, at);
+    *link = instance->next;
+    if (instance->allocated) {
+        if (instance->alloc_id != NOWHERE)
+            ech_allocator_release(m->allocators[memory], instance->alloc_id);
+        state->live -= MIN(state->live, instance->bytes);
+        state->frees++;
+        if (instance->placed != NOWHERE) {
+            EchPlaced *placed = &g_array_index(m->placed, EchPlaced, instance->placed);
+            placed->end = m->now;
+            placed->died = state->allocs + state->frees;
+        }
+        note_memory(m, memory);
+    }
+    instance->next = m->free_instance;
+    m->free_instance = at;
+    wake_list(m, &m->space_waiters[memory]);
+}
+
+void ech_machine_end_uses(EchMachine *m, uint32_t op, uint64_t ordinal)
+{
+    for (uint32_t u = m->first_life[op]; u < m->first_life[op + 1]; u++) {
+        const LifeUse *use = &m->life_uses[u];
+        uint64_t of = ech_machine_instance_used(m, use, ordinal);
+        Instance *instance = ech_machine_find_instance(m, use->life, of, true);
+        instance->ended++;
+        if (instance->freed && instance->ended >= instance->users) {
+            m->pending_frees[m->buffers[m->lives[use->life].buffer].memory]--;
+            release(m, use->life, of);
+        }
+    }
+}
+
+void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal)
+{
+    uint32_t l = m->op_life[op];
+    if (l == NOWHERE)
+        return;
+    const Life *life = &m->lives[l];
+    Position before = {.allocs = 1 + (life->alloc_op == NOWHERE ? 0 : ordinal), .uses = life->users};
+    if (life->turns_over)
+        before = ech_machine_count_before(m, m->op_position[op], ordinal);
+    uint64_t of = before.allocs - 1;
+    Instance *instance = ech_machine_find_instance(m, l, of, false);
+    if (!instance)
+        return;
+    instance->users = before.uses - instance->used_before;
+    if (instance->ended >= instance->users) {
+        release(m, l, of);
+        return;
+    }
+    instance->freed = true;
+    m->pending_frees[m->buffers[life->buffer].memory]++;
+}
+
+/* Whether bytes of @memory may become free without @queue going on. */
+bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory)
+{
+    if (m->pending_frees[memory] > 0)
+        return true;
+    for (uint32_t q = 0; q < m->n_queues; q++) {
+        const Queue *other = &m->queues[q];
+        if (q == queue || other->state == STATE_FINISHED || (other->state == STATE_BLOCKED && other->reason == ECH_WAIT_SPACE))
+            continue;
+        if (m->last_free[(size_t)q * m->n_memories + memory] > (other->depth > 0 ? 0 : other->at))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,318 @@
+/** @file machine_private.h
+ * What the files of the replay state machine share: its state, and the steps that are too small for a call. Short type names, because nothing else includes it.
+ *
+ * machine_compile.c makes the machine with the tables that do not change while it runs, machine_memory.c gives buffers their bytes and takes them back,
+ * machine_loop.c begins and ends iterations and skips steady ones, machine.c runs ops.
+ */
+#pragma once
+#include "sim/replay/machine.h"
+
+#define NOWHERE UINT32_MAX
+enum { MAX_DEPTH = 32 };
+
+/* What a cursor meets. */
+typedef enum { ENTRY_OP, ENTRY_LOOP_START, ENTRY_LOOP_FINISH, ENTRY_BEGIN, ENTRY_END } EntryKind;
+typedef struct {
+    uint8_t kind;
+    bool home;     /* BEGIN: of the loop's own queue. */
+    bool watch;    /* BEGIN: where its steady state is looked for. */
+    uint32_t id;   /* Op, or loop number. */
+    uint32_t jump; /* BEGIN: its END. END: its BEGIN. */
+    uint32_t participant;
+} Entry;
+
+/* done[op] must exceed (ordinal / div) - distance. */
+typedef struct {
+    uint32_t op, distance;
+    uint64_t div;
+    bool other_queue;
+} Need;
+
+/* Life @life of instance ordinal / div is used by the op. Of a life that turns over, div is the use's position. */
+typedef struct {
+    uint32_t life;
+    uint64_t div;
+} LifeUse;
+
+/* How often one iteration of a loop allocates a buffer that turns over, and how often queues other than the FREE's use it there. */
+typedef struct {
+    uint32_t loop;
+    uint64_t allocs, uses;
+} Rate;
+
+/* How many ALLOCs and uses of a buffer come before one of its ops: so many in the first iteration of every loop around, and the rates of those loops. */
+typedef struct {
+    uint64_t allocs, uses;
+    uint32_t first_turn, n_turns;
+} Position;
+
+/* One loop around an op: its iteration is ordinal / div % trips. */
+typedef struct {
+    uint64_t div, trips;
+    uint32_t rate;
+} Turn;
+
+typedef struct {
+    uint32_t op, parent, end; /* end: first op after the body. parent: loop number or NOWHERE. */
+    uint64_t trips, started;
+    uint64_t mult; /* Instances of the LOOP op in the whole trace, saturating. */
+    uint32_t first_participant, n_participants;
+    uint32_t depth; /* 0 outermost. */
+    GArray *marks;  /* Mark: of its last iterations, at most MAX_PERIOD; or NULL. */
+} Loop;
+
+/*
+ * One ALLOC .. FREE of a buffer in the trace, or a buffer there from the start. Instances of it live at one time are in a list of the machine.
+ * Where a loop's body frees what came from outside or from the iteration before, and allocates it anew, the buffer turns over: all its ALLOCs
+ * and FREEs are one life then, and its instances are numbered by the ALLOCs before them.
+ */
+typedef struct {
+    EchId buffer;
+    uint32_t alloc_op, free_op; /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
+    uint64_t users;             /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
+    uint32_t first;             /* First live instance, or NOWHERE. */
+    bool turns_over;
+    uint32_t first_rate, n_rates; /* Of a life that turns over: its loops, in the trace's order. */
+} Life;
+
+typedef struct {
+    uint64_t ordinal, ended; /* ended: uses so far. */
+    uint64_t users;          /* Uses that must have ended before the bytes are free; known when freed. */
+    uint64_t used_before;    /* Of a life that turns over: uses before the ALLOC. */
+    uint32_t next;           /* In the life's list, or in the free list. */
+    uint32_t alloc_id;       /* Of the allocator, or NOWHERE. */
+    uint32_t placed;         /* Index in placed, or NOWHERE. */
+    EchBytes bytes;          /* Counted as live. */
+    uint64_t address;
+    bool allocated, freed;
+} Instance;
+
+typedef enum { STATE_IDLE, STATE_BLOCKED, STATE_GAP, STATE_FIXED, STATE_ENGINE, STATE_RUNNING, STATE_FINISHED } State;
+
+typedef struct {
+    const Entry *entries;
+    uint32_t n_entries, at, depth;
+    uint64_t iter[MAX_DEPTH];
+    uint32_t loop[MAX_DEPTH]; /* Loop number at each depth. */
+    uint64_t ordinal;         /* Of ops directly in the innermost loop. */
+    State state;
+    EchWait reason;
+    EchTime head;        /* Since when its entry is at the head. */
+    EchTime ready;       /* Dependencies satisfied. */
+    EchTime start;       /* Of the running op. */
+    EchTime work_start;  /* Of its amounts. */
+    EchTime issued;      /* Copies: when the last one's set-up was over. */
+    EchTime space_since; /* Allocation waits for space since then, or -1. */
+    EchTime stall_since; /* Waits for an allocator's driver call since then, or -1. */
+    EchTime driver;      /* What the allocator's driver calls take, at the op at the head. */
+    bool drains;         /* They wait for all that was asked for before. */
+    EchTime waits[ECH_N_WAITS];
+    double *pressed;      /* Per part of the running op: what `pressed` of its resource was when it began. */
+    uint32_t next_waiter; /* In the list of the op, link or memory it waits for. */
+    bool in_todo;
+    bool has_head;
+    bool gap_over; /* The host's gap before the op at the head has passed. */
+} Queue;
+
+typedef struct {
+    uint32_t active[2], limit[2];
+    uint32_t first_waiter[2], last_waiter[2];
+    EchTime since[2], since_any;
+} LinkState;
+
+struct EchMachine {
+    const EchTrace *trace;
+    const EchOp *ops;
+    const EchBuffer *buffers;
+    const EchWork *work;
+    uint32_t kind_unit[ECH_N_WORK_UNITS]; /* Device unit that does each kind of work, or NOWHERE. */
+    const EchDevice *device;
+    const EchPrices *prices;
+    const EchReplayOptions *options;
+    size_t n_ops;
+
+    Queue *queues;
+    uint32_t n_queues;
+    Entry *entries;
+    Loop *loops;
+    uint32_t n_loops;
+    uint64_t *arrived;     /* Per loop and participant: instances finished there. */
+    uint32_t *participant; /* Queue of each. */
+    uint32_t *last_free;   /* Per queue and memory: 1 + entry of its last FREE there, or 0. */
+    uint32_t *loop_waiter; /* Per loop: queue that waits for its finish. */
+    uint32_t *op_loop;     /* Innermost loop of each op, or NOWHERE. */
+    uint64_t *mult;        /* Instances of each op. */
+    Need *needs;
+    uint32_t *first_need; /* first_need[n_ops + 1] */
+    LifeUse *life_uses;
+    uint32_t *first_life;  /* first_life[n_ops + 1] */
+    uint32_t *op_life;     /* ALLOC, FREE: life. */
+    uint32_t *op_position; /* ALLOC, FREE of lives that turn over; NULL if there are none. */
+    Position *positions;
+    Turn *turns;
+    Rate *rates;
+    Life *lives;
+    uint32_t n_lives;
+    GArray *instances; /* Instance */
+    uint32_t free_instance;
+
+    uint64_t *done;
+    EchTime *last_end;
+    uint32_t *op_waiters; /* First queue that waits for the op. */
+    LinkState *links;
+    EchMemoryState *memories;
+    EchAllocator **allocators; /* Per trace memory, or NULL. */
+    uint32_t *next_id;
+    EchBytes *limits;        /* Per trace memory; UINT64_MAX unlimited. */
+    uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
+    uint32_t *pending_frees; /* Per trace memory. */
+    bool *has_fixed;
+    bool *free_waits;                                             /* Per trace memory: each FREE is a call that waits for the device. */
+    EchTime driver_malloc, driver_free, driver_map, driver_unmap; /* Of a driver call, the last two of 2 MiB of pages; 0 where the device does not say. */
+    bool driven;                                                  /* Any of them. */
+    uint32_t barrier;                                             /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
+    uint32_t barrier_queue, barrier_waiters;
+    uint32_t n_memories;
+    uint32_t *todo;
+    uint32_t todo_first, todo_n;
+    double *load; /* Per resource: what its demands would draw alone, over its capacity. */
+    uint32_t *n_load;
+    double *pressed; /* Integral of load beyond one, up to pressed_at. */
+    EchTime *pressed_at;
+
+    int64_t *sums;
+    double *amounts;
+    size_t n_sums, n_amounts;
+    /* Bytes an op moves per memory. */
+    struct Traffic {
+        uint32_t memory;
+        EchBytes read, written;
+    } * traffic;
+    uint32_t *first_traffic;
+
+    EchTime longest_setup; /* Of any copy. */
+    EchTime now, base;
+    double base_fraction;
+    EchTime engine_now;
+    EchOutcome out;
+    GArray *skips, *placed;
+    EchSpanSink sink;
+    void *sink_user;
+    uint64_t *progress;
+    bool stop;
+    const EchFluidClass *class;
+    void *engine;
+};
+
+static inline uint32_t queue_of(const EchMachine *m, uint32_t op)
+{
+    return MIN(m->ops[op].queue, m->n_queues - 1);
+}
+
+/* The number of the loop that op @op is. */
+static inline uint32_t loop_of(const EchMachine *m, uint32_t op)
+{
+    uint32_t low = 0, high = m->n_loops;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->loops[middle].op < op)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Places in the sums. */
+static inline int64_t *queue_sums(EchMachine *m, uint32_t queue)
+{
+    return m->sums + ECH_N_WAITS + (size_t)queue * ECH_SUMS_PER_QUEUE;
+}
+
+static inline int64_t *memory_sums(EchMachine *m, uint32_t memory)
+{
+    return m->sums + ECH_N_WAITS + (size_t)m->n_queues * ECH_SUMS_PER_QUEUE + (size_t)memory * ECH_SUMS_PER_MEMORY;
+}
+
+static inline int64_t *link_sums(EchMachine *m, uint32_t link)
+{
+    return m->sums + ECH_N_WAITS + (size_t)m->n_queues * ECH_SUMS_PER_QUEUE + (size_t)m->n_memories * ECH_SUMS_PER_MEMORY + (size_t)link * ECH_SUMS_PER_LINK;
+}
+
+static inline void add_sum(int64_t *sum, int64_t value)
+{
+    if (__builtin_add_overflow(*sum, value, sum))
+        *sum = INT64_MAX;
+}
+
+/* Product of the trips of the loops from @inner_loop outwards up to, but without, @outer_loop. */
+static inline uint64_t trips_between(const EchMachine *m, uint32_t inner_loop, uint32_t outer_loop)
+{
+    uint64_t product = 1;
+    for (uint32_t loop = inner_loop; loop != outer_loop && loop != NOWHERE; loop = m->loops[loop].parent)
+        product = ech_bytes_mul(product, MAX(m->loops[loop].trips, 1u));
+    return product;
+}
+
+static inline void schedule(EchMachine *m, uint32_t queue)
+{
+    Queue *q = &m->queues[queue];
+    if (q->in_todo || q->state == STATE_FINISHED)
+        return;
+    q->in_todo = true;
+    m->todo[(m->todo_first + m->todo_n++) % m->n_queues] = queue;
+}
+
+static inline void wake_list(EchMachine *m, uint32_t *first)
+{
+    uint32_t queue = *first;
+    *first = NOWHERE;
+    while (queue != NOWHERE) {
+        uint32_t next = m->queues[queue].next_waiter;
+        m->queues[queue].next_waiter = NOWHERE;
+        m->queues[queue].state = STATE_IDLE;
+        schedule(m, queue);
+        queue = next;
+    }
+}
+
+static inline void wait_on(EchMachine *m, uint32_t queue, uint32_t *first, EchWait reason)
+{
+    Queue *q = &m->queues[queue];
+    q->state = STATE_BLOCKED;
+    q->reason = reason;
+    q->next_waiter = NOWHERE;
+    while (*first != NOWHERE)
+        first = &m->queues[*first].next_waiter;
+    *first = queue;
+}
+
+/* machine_memory.c */
+
+/** ALLOCs and uses of the buffer before the op at @position in its instance @ordinal. */
+Position ech_machine_count_before(const EchMachine *m, uint64_t position, uint64_t ordinal);
+/** Which instance of its life a use by an op's instance @ordinal means. */
+uint64_t ech_machine_instance_used(const EchMachine *m, const LifeUse *use, uint64_t ordinal);
+/** What one iteration of loop @l adds to the numbers of a life's instances, all zero if the loop does not allocate it. */
+Rate ech_machine_rate_in(const EchMachine *m, const Life *life, uint32_t l);
+/** The live instance of that number, or NULL; with @make a new one. Good until the next one is made. */
+Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordinal, bool make);
+/** Counts an allocation that does not fit; the first is the one reported, with the largest buffers that were there. */
+void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit);
+/** Tries to give life @life its bytes; @op: its ALLOC, or ECH_NONE. */
+EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op);
+/** The FREE @op has run: gives the bytes back, or leaves that to the last use still running. */
+void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal);
+/** The op's uses are over: buffers freed meanwhile that waited for it are given back. */
+void ech_machine_end_uses(EchMachine *m, uint32_t op, uint64_t ordinal);
+/** Whether bytes of @memory may become free without @queue going on. */
+bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory);
+
+/* machine_loop.c */
+
+/** The queue's head is a loop's begin: goes in, or past a loop without trips. False: it must wait for the loop's op. */
+bool ech_machine_begin_loop(EchMachine *m, uint32_t queue);
+/** The queue's head is the end of an iteration: the next one, or out of the loop. */
+void ech_machine_end_iteration(EchMachine *m, uint32_t queue);
+/** Whether every queue in loop @l has left its instance @ordinal. */
+bool ech_machine_loop_over(const EchMachine *m, uint32_t l, uint64_t ordinal);
