@@ -29,6 +29,10 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
  * descriptors, barriers): a recorded H100 product of 5 rows. */
 #define TILE_TRIPS 3.0
+/* Blocks of a cluster of two share what they take from L2 of one operand (wgmma kernels; PTX ISA, multicast), and of the last wave's results half are written
+ * while other blocks still compute, none while they wait for L2. Neither is fitted; both were held against XLA's table of products on an H100. */
+#define CLUSTER 2.0
+#define STORE_SHARE 0.5
 #define PIPELINE_SETUP 2.2e-6
 
 /* Classes that stream. Instructions are issued lane slots an element; trips are dependent accesses in a thread's life where its elements are all in flight at
@@ -247,8 +251,15 @@ static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile,
     double alone = tile->threads > 0 && tile->threads < 128 ? 128 / tile->threads : 1;
     double steps = MAX(ceil(deep / tile->k) / MAX(tile->stages, 1), 1), life = (TILE_TRIPS + steps) * chip->trip;
     double rated = each * (main + tail), lived = persistent ? 0 : waves * (main * alone + tail + life) - life;
-    double memory = memory_seconds(chip, bytes - MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1)),
-                                   MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1)), 0);
+    double result = MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1));
+    double memory = memory_seconds(chip, bytes - result, result, 0);
+    double stored = rate_seconds(result, chip->hbm->write ? chip->hbm->write : chip->hbm->read) / waves;
+    /* Every tile takes its operands from L2 anew. */
+    double feed = ech_device_number(chip->device, "kernel.tile_feed", chip->l2 ? (double)chip->l2->read : 0);
+    double shared_m = tile->arithmetic == ECH_GPU_WGMMA ? CLUSTER : 1;
+    double fed = feed > 0 && l->operand_bytes > 0 ? l->operand_bytes * count * (tile->m / shared_m + tile->n) * deep / feed : 0;
+    rated = MAX(rated + STORE_SHARE * stored, fed + stored);
+    lived = persistent ? 0 : lived + STORE_SHARE * stored;
     double parts[3] = {steps * chip->trip, MAX(rated, lived), memory};
     double set_up = tile->stages > 2 ? PIPELINE_SETUP : 0, work = MAX(parts[0], MAX(parts[1], parts[2]));
     *ret = (EchGpuCost){
