@@ -77,6 +77,11 @@ EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, v
 void ech_calibration_free(EchCalibration *calibration);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCalibration, ech_calibration_free)
 
+/** Units a second, from the nanoseconds that @units take beyond @fixed ones. */
+EchFigure ech_calibration_rate(EchFigure time, double units, double fixed);
+/** The same of a product with sides @edge, @edge and @inner. */
+EchFigure ech_calibration_gemm_rate(EchFigure time, double edge, double inner, double fixed);
+
 /** The device file. @name: the device's, @date: "2026-11-21", written beside every number. ECH_ERROR_VERIFY if it would not load again. Owned by the caller. */
 char *ech_calibration_yaml(const EchCalibration *calibration, const char *name, const char *date, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** A short table for a terminal. Owned by the caller. */

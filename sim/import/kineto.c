@@ -4,29 +4,12 @@
  * operators and Python functions become the stacks of what they launched; runtime calls become the times of issue, joined
  * by correlation. Kernels get traffic and operation counts from the recorded shapes of the operator that launched them.
  */
-#include "sim/import/capture.h"
-#include "sim/import/gpu_work.h"
-#include "sim/import/json_stream.h"
+#include "sim/import/kineto.h"
 
 #include "sim/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef enum {
-    CAT_OTHER,
-    CAT_KERNEL,
-    CAT_MEMCPY,
-    CAT_MEMSET,
-    CAT_RUNTIME,
-    CAT_CPU_OP,
-    CAT_PYTHON,
-    CAT_ANNOTATION,
-    CAT_GPU_ANNOTATION,
-    CAT_INSTANT,
-    CAT_SYNC,
-    CAT_FLOW
-} Category;
 
 /* All names a kind of record has had, in lower case. */
 static const struct {
@@ -60,89 +43,6 @@ static const struct {
     {"async_gpu", CAT_FLOW},
     {"fwdbwd", CAT_FLOW},
 };
-
-/* An interval of a CPU thread that may enclose launches. */
-typedef struct {
-    EchTime start, duration;
-    EchId name;
-    uint32_t thread;
-} Span;
-
-/* A runtime or driver call. */
-typedef struct {
-    int64_t correlation;
-    EchTime start, end;
-    uint32_t thread;
-    uint8_t role; /* SYNC_..., else 0 */
-} Launch;
-enum { SYNC_NONE, SYNC_STREAM, SYNC_DEVICE, SYNC_EVENT };
-
-/* Bytes that a copying call was asked for: ROCm says them there, and not always in the copy itself. */
-typedef struct {
-    int64_t correlation;
-    uint64_t bytes;
-} Asked;
-
-/* What a reader's own items need besides. */
-typedef struct {
-    int64_t correlation; /* -1 none */
-    int64_t external;    /* -1 none */
-    uint32_t thread;
-    uint32_t launch; /* of kernels, or ECH_NONE */
-} Side;
-
-/* Traffic of a CPU operator, by "External id". */
-typedef struct {
-    int64_t external;
-    EchGpuOperator whole;
-    double threads; /* blocks of its main kernels together */
-    uint32_t n_kernels, n_main;
-} Shape;
-
-enum { MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };
-
-typedef EchGpuInput Input;
-
-/* Total Allocated before the first and Total Reserved after the last event of a memory. */
-typedef struct {
-    uint8_t tier;
-    uint32_t device;
-    EchTime first, last;
-    uint64_t baseline, reserved, peak_reserved;
-} Use;
-
-typedef struct {
-    char phase;
-    Category category;
-    bool has_time, has_duration, in_args;
-    EchTime start, duration;
-    int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
-        from_device, to_device, shared, registers;
-    uint8_t has_bytes, has_address, has_reserved, has_allocated;
-    EchGpuLaunch launch;
-    GString *name, *raw_category, *kind, *sync;
-    size_t n_inputs, n_types, n_details; /* dims, types, strides and concrete values */
-    Input inputs[MAX_INPUTS];
-    bool inputs_cut;
-} Event;
-
-typedef struct {
-    EchImport *ret;
-    EchJson *json;
-    EchCapture *capture;
-    EchTraceBuilder *builder;
-    GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch */
-    GHashTable *threads;                                                /* tid -> index + 1 */
-    GHashTable *counts;                                                 /* category -> GUINT count */
-    GPtrArray *count_names;
-    Event e;
-    bool has_base;
-    int64_t base_us;
-    int64_t base_ns; /* baseTimeNanoseconds */
-    uint64_t n_events, n_syncs, n_host_syncs;
-    bool events_seen;
-    const char *where;
-} Reader;
 
 /* ---- small things ---- */
 
@@ -598,7 +498,7 @@ static uint32_t stream_queue(Reader *r, uint32_t device, int64_t stream, bool co
     return ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, device);
 }
 
-static void add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread)
+void ech_kineto_add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread)
 {
     Side side = {correlation, external, thread, ECH_NONE};
     ech_capture_add(r->capture, item);
@@ -667,7 +567,7 @@ static void device_event(Reader *r)
         item.other = (uint32_t)e->to_device;
     if (!e->has_duration)
         ech_diag_dropped(r->ret->diag, "device_events_without_duration", 1, "'%s'", e->name->str);
-    add_item(r, &item, e->correlation, e->external, UINT32_MAX);
+    ech_kineto_add_item(r, &item, e->correlation, e->external, UINT32_MAX);
     if (e->category == CAT_KERNEL && e->launch.grid[0] > 0) {
         g_array_index(r->sides, Side, r->sides->len - 1).launch = r->kernels->len;
         e->launch.shared = (uint32_t)CLAMP(e->shared, 0, 1 << 20);
@@ -719,7 +619,7 @@ static void memory_event(Reader *r)
     item.from = tier;
     item.duration = ECH_TIME_NONE;
     item.queue = ech_capture_queue(r->capture, tier == ECH_TIER_HOST ? "host" : "allocator", ECH_QUEUE_HOST, device);
-    add_item(r, &item, -1, e->external, thread_of(r, e->tid));
+    ech_kineto_add_item(r, &item, -1, e->external, thread_of(r, e->tid));
 }
 
 static void sync_event(Reader *r)
@@ -743,7 +643,7 @@ static void sync_event(Reader *r)
     item.address = (uint64_t)e->start;
     r->n_syncs++;
     /* The external slot carries the call that recorded the event. */
-    add_item(r, &item, e->correlation, e->wait_record, UINT32_MAX);
+    ech_kineto_add_item(r, &item, e->correlation, e->wait_record, UINT32_MAX);
 }
 
 static void runtime_event(Reader *r)
@@ -768,7 +668,7 @@ static void annotation(Reader *r)
     g_snprintf(name, sizeof name, "thread %" G_GINT64_FORMAT, e->tid);
     item.queue = e->category == CAT_GPU_ANNOTATION ? stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, false)
                                                    : ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
-    add_item(r, &item, -1, -1, UINT32_MAX);
+    ech_kineto_add_item(r, &item, -1, -1, UINT32_MAX);
 }
 
 /* The work of an operator, kept for its kernels. */
@@ -959,322 +859,6 @@ static bool read_top(Reader *r)
     return token == ECH_JSON_OBJECT_END && ech_json_next(r->json) == ECH_JSON_END;
 }
 
-/* ---- joining ---- */
-
-static int compare_launches(gconstpointer a, gconstpointer b)
-{
-    const Launch *x = a, *y = b;
-    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
-}
-
-static const Launch *find_launch(const Reader *r, int64_t correlation)
-{
-    guint low = 0, high = r->launches->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(r->launches, Launch, middle).correlation < correlation)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == r->launches->len || g_array_index(r->launches, Launch, low).correlation != correlation)
-        return NULL;
-    return &g_array_index(r->launches, Launch, low);
-}
-
-static int compare_asked(gconstpointer a, gconstpointer b)
-{
-    const Asked *x = a, *y = b;
-    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
-}
-
-/* Copies that tell no bytes take those of their call. */
-static void join_bytes(Reader *r)
-{
-    g_array_sort(r->asked, compare_asked);
-    uint64_t joined = 0, without = 0;
-    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
-        EchItem *item = ech_capture_item(r->capture, i);
-        if (item->kind != ECH_ITEM_COPY || item->origin != ECH_ABSENT)
-            continue;
-        Asked key = {.correlation = g_array_index(r->sides, Side, i).correlation};
-        const Asked *asked = r->asked->len && key.correlation >= 0 ? bsearch(&key, r->asked->data, r->asked->len, sizeof key, compare_asked) : NULL;
-        if (asked) {
-            item->bytes = asked->bytes;
-            item->origin = ECH_INFERRED;
-            joined++;
-        } else {
-            without++;
-        }
-    }
-    ech_diag_note(r->ret->diag, "copy_bytes_from_their_calls", joined);
-    ech_diag_note(r->ret->diag, "copies_without_bytes", without);
-}
-
-/* Times of issue from the runtime calls, and the moments at which awaited events were recorded. */
-static void join_launches(Reader *r)
-{
-    g_array_sort(r->launches, compare_launches);
-    uint64_t without = 0;
-    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
-        EchItem *item = ech_capture_item(r->capture, i);
-        Side *side = &g_array_index(r->sides, Side, i);
-        if (item->kind == ECH_ITEM_STREAM_WAIT || item->kind == ECH_ITEM_HOST_WAIT) {
-            const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
-            const Launch *record = side->external >= 0 ? find_launch(r, side->external) : NULL;
-            if (call)
-                item->issued = call->start;
-            item->address = (uint64_t)(record ? record->start : item->issued);
-            side->external = -1;
-            continue;
-        }
-        if (item->kind != ECH_ITEM_KERNEL && item->kind != ECH_ITEM_COPY && item->kind != ECH_ITEM_MEMSET)
-            continue;
-        const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
-        if (call && call->start <= item->start) {
-            item->issued = call->start;
-            side->thread = call->thread;
-        } else {
-            without++;
-        }
-    }
-    ech_diag_note(r->ret->diag, "device_events_without_launch", without);
-}
-
-/* Without recorded synchronisation, calls of the runtime that wait tell what the host waited for: whatever had ended by then. */
-static void infer_host_waits(Reader *r)
-{
-    if (r->n_syncs)
-        return;
-    guint n = r->launches->len;
-    size_t n_items = ech_capture_n_items(r->capture);
-    if (n_items == 0)
-        return;
-    bool any[MAX_SPACES] = {false};
-    for (size_t i = 0; i < n_items; i++) {
-        const EchItem *item = ech_capture_item(r->capture, i);
-        if (item->kind <= ECH_ITEM_COPY)
-            any[MIN(ech_capture_queue_device(r->capture, item->queue), (uint32_t)MAX_SPACES - 1)] = true;
-    }
-    uint32_t device = 0, n_devices = 0;
-    for (uint32_t d = 0; d < MAX_SPACES; d++) {
-        n_devices += any[d];
-        device = any[d] && n_devices == 1 ? d : device;
-    }
-    if (n_devices != 1)
-        return;
-    for (guint i = 0; i < n; i++) {
-        const Launch *call = &g_array_index(r->launches, Launch, i);
-        /* A wait for one stream or event of several cannot be told apart: only those for all of the device are sure. */
-        if (call->role != SYNC_DEVICE)
-            continue;
-        EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
-        item.name = ech_trace_builder_string(r->builder, "Device Sync", -1);
-        item.issued = item.start = call->start;
-        item.duration = call->end - call->start;
-        item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
-        item.address = (uint64_t)call->start;
-        add_item(r, &item, -1, -1, UINT32_MAX);
-        r->n_host_syncs++;
-    }
-    ech_diag_note(r->ret->diag, "inferred_host_waits", r->n_host_syncs);
-}
-
-static int compare_shapes(gconstpointer a, gconstpointer b)
-{
-    const Shape *x = a, *y = b;
-    return x->external < y->external ? -1 : x->external > y->external;
-}
-
-static Shape *find_shape(Reader *r, int64_t external)
-{
-    guint low = 0, high = r->shapes->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(r->shapes, Shape, middle).external < external)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
-}
-
-/* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */
-static void infer_traffic(Reader *r)
-{
-    g_array_sort(r->shapes, compare_shapes);
-    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    size_t n = ech_capture_n_items(r->capture);
-    for (size_t i = 0; i < n; i++) {
-        const EchItem *item = ech_capture_item(r->capture, i);
-        const Side *side = &g_array_index(r->sides, Side, i);
-        Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, side->external) : NULL;
-        if (!shape)
-            continue;
-        shape->n_kernels++;
-        if (!ech_gpu_is_main(&shape->whole, ech_gpu_name_of(r->capture, names, item->name)))
-            continue;
-        shape->n_main++;
-        shape->threads += side->launch != ECH_NONE ? (double)ech_gpu_blocks(&g_array_index(r->kernels, EchGpuLaunch, side->launch)) : 1;
-    }
-    uint64_t inferred = 0, by_grid = 0;
-    g_autoptr(GString) text = g_string_new(NULL);
-    for (size_t i = 0; i < n; i++) {
-        EchItem *item = ech_capture_item(r->capture, i);
-        const Side *side = &g_array_index(r->sides, Side, i);
-        if (item->kind != ECH_ITEM_KERNEL)
-            continue;
-        const Shape *shape = find_shape(r, side->external);
-        const EchGpuName *name = ech_gpu_name_of(r->capture, names, item->name);
-        EchGpuLaunch launch = side->launch != ECH_NONE ? g_array_index(r->kernels, EchGpuLaunch, side->launch) : (EchGpuLaunch){0};
-        double share = 0;
-        if (shape && shape->n_main == 0) /* none looks like what the operator does: all of them do it */
-            share = 1.0 / shape->n_kernels;
-        else if (shape && ech_gpu_is_main(&shape->whole, name))
-            share = shape->threads > 0 ? (side->launch != ECH_NONE ? (double)ech_gpu_blocks(&launch) : 1) / shape->threads * MAX(shape->whole.products, 1)
-                                       : 1.0 / shape->n_main;
-        EchItemWork work;
-        if (ech_gpu_kernel_work(shape ? &shape->whole : NULL, name, MIN(share, 1), &launch, &work)) {
-            item->work = ech_capture_work(r->capture, work);
-            *(shape ? &inferred : &by_grid) += 1;
-        }
-        g_string_truncate(text, 0);
-        ech_gpu_launch_print(&launch, text);
-        if (text->len > 0)
-            item->other = ech_trace_builder_string(r->builder, text->str, (gssize)text->len);
-    }
-    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", inferred);
-    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
-}
-
-/* ---- stacks ---- */
-
-typedef struct {
-    EchTime time;
-    uint32_t thread, item;
-} Lookup;
-
-/* A path of enclosing spans, shared by all launches below it. */
-typedef struct {
-    uint32_t parent; /* path index, UINT32_MAX at the outermost */
-    EchId name, text;
-} Path;
-
-static int compare_spans(gconstpointer a, gconstpointer b)
-{
-    const Span *x = a, *y = b;
-    if (x->thread != y->thread)
-        return x->thread < y->thread ? -1 : 1;
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    return x->duration > y->duration ? -1 : x->duration < y->duration;
-}
-
-static int compare_lookups(gconstpointer a, gconstpointer b)
-{
-    const Lookup *x = a, *y = b;
-    if (x->thread != y->thread)
-        return x->thread < y->thread ? -1 : 1;
-    if (x->time != y->time)
-        return x->time < y->time ? -1 : 1;
-    return x->item < y->item ? -1 : x->item > y->item;
-}
-
-static uint32_t path_of(GArray *paths, GHashTable *index, uint32_t parent, EchId name)
-{
-    gpointer key = GSIZE_TO_POINTER((gsize)parent << 32 | name);
-    gpointer found;
-    if (g_hash_table_lookup_extended(index, key, NULL, &found))
-        return GPOINTER_TO_UINT(found);
-    Path path = {parent, name, ECH_NONE};
-    g_array_append_val(paths, path);
-    g_hash_table_insert(index, key, GUINT_TO_POINTER(paths->len - 1));
-    return paths->len - 1;
-}
-
-static EchId path_text(Reader *r, GArray *paths, uint32_t at, GString *scratch, uint64_t *budget)
-{
-    Path *path = &g_array_index(paths, Path, at);
-    if (path->text != ECH_NONE)
-        return path->text;
-    g_string_truncate(scratch, 0);
-    for (uint32_t i = at; i != UINT32_MAX; i = g_array_index(paths, Path, i).parent) {
-        if (scratch->len > *budget) {
-            ech_diag_dropped(r->ret->diag, "stacks_cut", 1, NULL);
-            break;
-        }
-        if (scratch->len)
-            g_string_append_c(scratch, '\n');
-        g_string_append(scratch, ech_trace_builder_peek_string(r->builder, g_array_index(paths, Path, i).name));
-    }
-    *budget -= MIN(*budget, scratch->len);
-    path->text = ech_trace_builder_string(r->builder, scratch->str, (gssize)scratch->len);
-    return path->text;
-}
-
-/* Gives an array's memory back; an empty one stands in its place. */
-static void drop(GArray **array)
-{
-    guint size = g_array_get_element_size(*array);
-    g_array_unref(*array);
-    *array = g_array_new(FALSE, FALSE, size);
-}
-
-/* Each launch and allocation gets the operators and Python functions that enclose it on its thread, innermost first. */
-static void join_stacks(Reader *r)
-{
-    g_autoptr(GArray) lookups = g_array_new(FALSE, FALSE, sizeof(Lookup));
-    size_t n = ech_capture_n_items(r->capture);
-    for (size_t i = 0; i < n; i++) {
-        const EchItem *item = ech_capture_item(r->capture, i);
-        Lookup lookup = {item->issued, g_array_index(r->sides, Side, i).thread, (uint32_t)i};
-        if (lookup.thread != UINT32_MAX)
-            g_array_append_val(lookups, lookup);
-    }
-    g_array_sort(lookups, compare_lookups);
-    g_array_sort(r->spans, compare_spans);
-    g_autoptr(GArray) paths = g_array_new(FALSE, FALSE, sizeof(Path));
-    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
-    g_autoptr(GArray) open = g_array_new(FALSE, FALSE, sizeof(uint32_t)); /* spans and their paths in turn */
-    g_autoptr(GString) scratch = g_string_new(NULL);
-    /* Written out, shared stacks can be far longer than the file: an eighth of it is kept. */
-    uint64_t budget = MAX((uint64_t)16 << 20, ech_json_offset(r->json) / 8);
-    guint s = 0;
-    for (guint l = 0; l < lookups->len; l++) {
-        const Lookup *lookup = &g_array_index(lookups, Lookup, l);
-        if (l && lookup->thread != g_array_index(lookups, Lookup, l - 1).thread)
-            g_array_set_size(open, 0);
-        for (; s < r->spans->len; s++) {
-            const Span *span = &g_array_index(r->spans, Span, s);
-            if (span->thread > lookup->thread || (span->thread == lookup->thread && span->start > lookup->time))
-                break;
-            if (span->thread < lookup->thread)
-                continue;
-            while (open->len) {
-                const Span *top = &g_array_index(r->spans, Span, g_array_index(open, uint32_t, open->len - 2));
-                if (top->start + top->duration > span->start || (top->duration == 0 && top->start == span->start))
-                    break;
-                g_array_set_size(open, open->len - 2);
-            }
-            if (open->len >= 2 * 512)
-                continue;
-            uint32_t path = path_of(paths, index, open->len ? g_array_index(open, uint32_t, open->len - 1) : UINT32_MAX, span->name);
-            g_array_append_val(open, s);
-            g_array_append_val(open, path);
-        }
-        while (open->len) {
-            const Span *top = &g_array_index(r->spans, Span, g_array_index(open, uint32_t, open->len - 2));
-            if (top->start + top->duration >= lookup->time)
-                break;
-            g_array_set_size(open, open->len - 2);
-        }
-        if (open->len)
-            ech_capture_item(r->capture, lookup->item)->stack = path_text(r, paths, g_array_index(open, uint32_t, open->len - 1), scratch, &budget);
-    }
-    ech_diag_note(r->ret->diag, "cpu_spans_kept_as_stacks", r->spans->len);
-    drop(&r->spans);
-}
-
 static void set_u64_property(Reader *r, const char *key, uint64_t value)
 {
     char text[24];
@@ -1329,18 +913,9 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         set_u64_property(r, "end_reserved_bytes", reserved);
         set_u64_property(r, "peak_reserved_bytes", peak_reserved);
     }
-    join_bytes(r);
-    join_launches(r);
-    infer_host_waits(r);
-    infer_traffic(r);
-    join_stacks(r);
+    ech_kineto_join(r);
     if (options->beside && !merge_snapshot(r, options->beside, error))
         return false;
-    /* What the trace is made of is in the capture now: the rest goes before the trace comes. */
-    drop(&r->launches);
-    drop(&r->asked);
-    drop(&r->sides);
-    drop(&r->shapes);
     return ech_capture_finish(r->capture, error);
 }
 

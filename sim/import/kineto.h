@@ -1,0 +1,111 @@
+/** @file kineto.h
+ * What the two halves of the Kineto reader share: kineto.c reads events, kineto_join.c joins them once all are there. Short type names, because nothing else
+ * includes it.
+ */
+#pragma once
+#include "sim/import/capture.h"
+#include "sim/import/gpu_work.h"
+#include "sim/import/json_stream.h"
+
+typedef enum {
+    CAT_OTHER,
+    CAT_KERNEL,
+    CAT_MEMCPY,
+    CAT_MEMSET,
+    CAT_RUNTIME,
+    CAT_CPU_OP,
+    CAT_PYTHON,
+    CAT_ANNOTATION,
+    CAT_GPU_ANNOTATION,
+    CAT_INSTANT,
+    CAT_SYNC,
+    CAT_FLOW
+} Category;
+
+/* An interval of a CPU thread that may enclose launches. */
+typedef struct {
+    EchTime start, duration;
+    EchId name;
+    uint32_t thread;
+} Span;
+
+/* A runtime or driver call. */
+typedef struct {
+    int64_t correlation;
+    EchTime start, end;
+    uint32_t thread;
+    uint8_t role; /* SYNC_..., else 0 */
+} Launch;
+enum { SYNC_NONE, SYNC_STREAM, SYNC_DEVICE, SYNC_EVENT };
+
+/* Bytes that a copying call was asked for: ROCm says them there, and not always in the copy itself. */
+typedef struct {
+    int64_t correlation;
+    uint64_t bytes;
+} Asked;
+
+/* What a reader's own items need besides. */
+typedef struct {
+    int64_t correlation; /* -1 none */
+    int64_t external;    /* -1 none */
+    uint32_t thread;
+    uint32_t launch; /* of kernels, or ECH_NONE */
+} Side;
+
+/* Traffic of a CPU operator, by "External id". */
+typedef struct {
+    int64_t external;
+    EchGpuOperator whole;
+    double threads; /* blocks of its main kernels together */
+    uint32_t n_kernels, n_main;
+} Shape;
+
+enum { MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };
+
+typedef EchGpuInput Input;
+
+/* Total Allocated before the first and Total Reserved after the last event of a memory. */
+typedef struct {
+    uint8_t tier;
+    uint32_t device;
+    EchTime first, last;
+    uint64_t baseline, reserved, peak_reserved;
+} Use;
+
+typedef struct {
+    char phase;
+    Category category;
+    bool has_time, has_duration, in_args;
+    EchTime start, duration;
+    int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
+        from_device, to_device, shared, registers;
+    uint8_t has_bytes, has_address, has_reserved, has_allocated;
+    EchGpuLaunch launch;
+    GString *name, *raw_category, *kind, *sync;
+    size_t n_inputs, n_types, n_details; /* dims, types, strides and concrete values */
+    Input inputs[MAX_INPUTS];
+    bool inputs_cut;
+} Event;
+
+typedef struct {
+    EchImport *ret;
+    EchJson *json;
+    EchCapture *capture;
+    EchTraceBuilder *builder;
+    GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch */
+    GHashTable *threads;                                                /* tid -> index + 1 */
+    GHashTable *counts;                                                 /* category -> GUINT count */
+    GPtrArray *count_names;
+    Event e;
+    bool has_base;
+    int64_t base_us;
+    int64_t base_ns; /* baseTimeNanoseconds */
+    uint64_t n_events, n_syncs, n_host_syncs;
+    bool events_seen;
+    const char *where;
+} Reader;
+
+/** Adds an item with what joins it to its call and its operator; -1 and UINT32_MAX where there is none. */
+void ech_kineto_add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread);
+/** Bytes of copies, times of issue, what the host waited for, traffic of kernels and stacks, from what was read besides the items; gives that back. */
+void ech_kineto_join(Reader *r);

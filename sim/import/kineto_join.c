@@ -1,0 +1,333 @@
+/* Joins what a Kineto file says in several places: copies with what their call asked for, kernels with their launch and their operator, both with the stack
+ * they were called from. */
+#include "sim/import/kineto.h"
+
+#include <string.h>
+
+/* Gives an array's memory back; an empty one stands in its place. */
+static void drop(GArray **array)
+{
+    guint size = g_array_get_element_size(*array);
+    g_array_unref(*array);
+    *array = g_array_new(FALSE, FALSE, size);
+}
+
+static int compare_launches(gconstpointer a, gconstpointer b)
+{
+    const Launch *x = a, *y = b;
+    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
+}
+
+static const Launch *find_launch(const Reader *r, int64_t correlation)
+{
+    guint low = 0, high = r->launches->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(r->launches, Launch, middle).correlation < correlation)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == r->launches->len || g_array_index(r->launches, Launch, low).correlation != correlation)
+        return NULL;
+    return &g_array_index(r->launches, Launch, low);
+}
+
+static int compare_asked(gconstpointer a, gconstpointer b)
+{
+    const Asked *x = a, *y = b;
+    return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
+}
+
+/* Copies that tell no bytes take those of their call. */
+static void join_bytes(Reader *r)
+{
+    g_array_sort(r->asked, compare_asked);
+    uint64_t joined = 0, without = 0;
+    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+        EchItem *item = ech_capture_item(r->capture, i);
+        if (item->kind != ECH_ITEM_COPY || item->origin != ECH_ABSENT)
+            continue;
+        Asked key = {.correlation = g_array_index(r->sides, Side, i).correlation};
+        const Asked *asked = r->asked->len && key.correlation >= 0 ? bsearch(&key, r->asked->data, r->asked->len, sizeof key, compare_asked) : NULL;
+        if (asked) {
+            item->bytes = asked->bytes;
+            item->origin = ECH_INFERRED;
+            joined++;
+        } else {
+            without++;
+        }
+    }
+    ech_diag_note(r->ret->diag, "copy_bytes_from_their_calls", joined);
+    ech_diag_note(r->ret->diag, "copies_without_bytes", without);
+}
+
+/* Times of issue from the runtime calls, and the moments at which awaited events were recorded. */
+static void join_launches(Reader *r)
+{
+    g_array_sort(r->launches, compare_launches);
+    uint64_t without = 0;
+    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+        EchItem *item = ech_capture_item(r->capture, i);
+        Side *side = &g_array_index(r->sides, Side, i);
+        if (item->kind == ECH_ITEM_STREAM_WAIT || item->kind == ECH_ITEM_HOST_WAIT) {
+            const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
+            const Launch *record = side->external >= 0 ? find_launch(r, side->external) : NULL;
+            if (call)
+                item->issued = call->start;
+            item->address = (uint64_t)(record ? record->start : item->issued);
+            side->external = -1;
+            continue;
+        }
+        if (item->kind != ECH_ITEM_KERNEL && item->kind != ECH_ITEM_COPY && item->kind != ECH_ITEM_MEMSET)
+            continue;
+        const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
+        if (call && call->start <= item->start) {
+            item->issued = call->start;
+            side->thread = call->thread;
+        } else {
+            without++;
+        }
+    }
+    ech_diag_note(r->ret->diag, "device_events_without_launch", without);
+}
+
+/* Without recorded synchronisation, calls of the runtime that wait tell what the host waited for: whatever had ended by then. */
+static void infer_host_waits(Reader *r)
+{
+    if (r->n_syncs)
+        return;
+    guint n = r->launches->len;
+    size_t n_items = ech_capture_n_items(r->capture);
+    if (n_items == 0)
+        return;
+    bool any[MAX_SPACES] = {false};
+    for (size_t i = 0; i < n_items; i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        if (item->kind <= ECH_ITEM_COPY)
+            any[MIN(ech_capture_queue_device(r->capture, item->queue), (uint32_t)MAX_SPACES - 1)] = true;
+    }
+    uint32_t device = 0, n_devices = 0;
+    for (uint32_t d = 0; d < MAX_SPACES; d++) {
+        n_devices += any[d];
+        device = any[d] && n_devices == 1 ? d : device;
+    }
+    if (n_devices != 1)
+        return;
+    for (guint i = 0; i < n; i++) {
+        const Launch *call = &g_array_index(r->launches, Launch, i);
+        /* A wait for one stream or event of several cannot be told apart: only those for all of the device are sure. */
+        if (call->role != SYNC_DEVICE)
+            continue;
+        EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
+        item.name = ech_trace_builder_string(r->builder, "Device Sync", -1);
+        item.issued = item.start = call->start;
+        item.duration = call->end - call->start;
+        item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+        item.address = (uint64_t)call->start;
+        ech_kineto_add_item(r, &item, -1, -1, UINT32_MAX);
+        r->n_host_syncs++;
+    }
+    ech_diag_note(r->ret->diag, "inferred_host_waits", r->n_host_syncs);
+}
+
+static int compare_shapes(gconstpointer a, gconstpointer b)
+{
+    const Shape *x = a, *y = b;
+    return x->external < y->external ? -1 : x->external > y->external;
+}
+
+static Shape *find_shape(Reader *r, int64_t external)
+{
+    guint low = 0, high = r->shapes->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(r->shapes, Shape, middle).external < external)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
+}
+
+/* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */
+static void infer_traffic(Reader *r)
+{
+    g_array_sort(r->shapes, compare_shapes);
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    size_t n = ech_capture_n_items(r->capture);
+    for (size_t i = 0; i < n; i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        const Side *side = &g_array_index(r->sides, Side, i);
+        Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, side->external) : NULL;
+        if (!shape)
+            continue;
+        shape->n_kernels++;
+        if (!ech_gpu_is_main(&shape->whole, ech_gpu_name_of(r->capture, names, item->name)))
+            continue;
+        shape->n_main++;
+        shape->threads += side->launch != ECH_NONE ? (double)ech_gpu_blocks(&g_array_index(r->kernels, EchGpuLaunch, side->launch)) : 1;
+    }
+    uint64_t inferred = 0, by_grid = 0;
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (size_t i = 0; i < n; i++) {
+        EchItem *item = ech_capture_item(r->capture, i);
+        const Side *side = &g_array_index(r->sides, Side, i);
+        if (item->kind != ECH_ITEM_KERNEL)
+            continue;
+        const Shape *shape = find_shape(r, side->external);
+        const EchGpuName *name = ech_gpu_name_of(r->capture, names, item->name);
+        EchGpuLaunch launch = side->launch != ECH_NONE ? g_array_index(r->kernels, EchGpuLaunch, side->launch) : (EchGpuLaunch){0};
+        double share = 0;
+        if (shape && shape->n_main == 0) /* none looks like what the operator does: all of them do it */
+            share = 1.0 / shape->n_kernels;
+        else if (shape && ech_gpu_is_main(&shape->whole, name))
+            share = shape->threads > 0 ? (side->launch != ECH_NONE ? (double)ech_gpu_blocks(&launch) : 1) / shape->threads * MAX(shape->whole.products, 1)
+                                       : 1.0 / shape->n_main;
+        EchItemWork work;
+        if (ech_gpu_kernel_work(shape ? &shape->whole : NULL, name, MIN(share, 1), &launch, &work)) {
+            item->work = ech_capture_work(r->capture, work);
+            *(shape ? &inferred : &by_grid) += 1;
+        }
+        g_string_truncate(text, 0);
+        ech_gpu_launch_print(&launch, text);
+        if (text->len > 0)
+            item->other = ech_trace_builder_string(r->builder, text->str, (gssize)text->len);
+    }
+    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", inferred);
+    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
+}
+
+/* ---- stacks ---- */
+
+typedef struct {
+    EchTime time;
+    uint32_t thread, item;
+} Lookup;
+
+/* A path of enclosing spans, shared by all launches below it. */
+typedef struct {
+    uint32_t parent; /* path index, UINT32_MAX at the outermost */
+    EchId name, text;
+} Path;
+
+static int compare_spans(gconstpointer a, gconstpointer b)
+{
+    const Span *x = a, *y = b;
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->duration > y->duration ? -1 : x->duration < y->duration;
+}
+
+static int compare_lookups(gconstpointer a, gconstpointer b)
+{
+    const Lookup *x = a, *y = b;
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    return x->item < y->item ? -1 : x->item > y->item;
+}
+
+static uint32_t path_of(GArray *paths, GHashTable *index, uint32_t parent, EchId name)
+{
+    gpointer key = GSIZE_TO_POINTER((gsize)parent << 32 | name);
+    gpointer found;
+    if (g_hash_table_lookup_extended(index, key, NULL, &found))
+        return GPOINTER_TO_UINT(found);
+    Path path = {parent, name, ECH_NONE};
+    g_array_append_val(paths, path);
+    g_hash_table_insert(index, key, GUINT_TO_POINTER(paths->len - 1));
+    return paths->len - 1;
+}
+
+static EchId path_text(Reader *r, GArray *paths, uint32_t at, GString *scratch, uint64_t *budget)
+{
+    Path *path = &g_array_index(paths, Path, at);
+    if (path->text != ECH_NONE)
+        return path->text;
+    g_string_truncate(scratch, 0);
+    for (uint32_t i = at; i != UINT32_MAX; i = g_array_index(paths, Path, i).parent) {
+        if (scratch->len > *budget) {
+            ech_diag_dropped(r->ret->diag, "stacks_cut", 1, NULL);
+            break;
+        }
+        if (scratch->len)
+            g_string_append_c(scratch, '\n');
+        g_string_append(scratch, ech_trace_builder_peek_string(r->builder, g_array_index(paths, Path, i).name));
+    }
+    *budget -= MIN(*budget, scratch->len);
+    path->text = ech_trace_builder_string(r->builder, scratch->str, (gssize)scratch->len);
+    return path->text;
+}
+
+/* Each launch and allocation gets the operators and Python functions that enclose it on its thread, innermost first. */
+static void join_stacks(Reader *r)
+{
+    g_autoptr(GArray) lookups = g_array_new(FALSE, FALSE, sizeof(Lookup));
+    size_t n = ech_capture_n_items(r->capture);
+    for (size_t i = 0; i < n; i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        Lookup lookup = {item->issued, g_array_index(r->sides, Side, i).thread, (uint32_t)i};
+        if (lookup.thread != UINT32_MAX)
+            g_array_append_val(lookups, lookup);
+    }
+    g_array_sort(lookups, compare_lookups);
+    g_array_sort(r->spans, compare_spans);
+    g_autoptr(GArray) paths = g_array_new(FALSE, FALSE, sizeof(Path));
+    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) open = g_array_new(FALSE, FALSE, sizeof(uint32_t)); /* spans and their paths in turn */
+    g_autoptr(GString) scratch = g_string_new(NULL);
+    /* Written out, shared stacks can be far longer than the file: an eighth of it is kept. */
+    uint64_t budget = MAX((uint64_t)16 << 20, ech_json_offset(r->json) / 8);
+    guint s = 0;
+    for (guint l = 0; l < lookups->len; l++) {
+        const Lookup *lookup = &g_array_index(lookups, Lookup, l);
+        if (l && lookup->thread != g_array_index(lookups, Lookup, l - 1).thread)
+            g_array_set_size(open, 0);
+        for (; s < r->spans->len; s++) {
+            const Span *span = &g_array_index(r->spans, Span, s);
+            if (span->thread > lookup->thread || (span->thread == lookup->thread && span->start > lookup->time))
+                break;
+            if (span->thread < lookup->thread)
+                continue;
+            while (open->len) {
+                const Span *top = &g_array_index(r->spans, Span, g_array_index(open, uint32_t, open->len - 2));
+                if (top->start + top->duration > span->start || (top->duration == 0 && top->start == span->start))
+                    break;
+                g_array_set_size(open, open->len - 2);
+            }
+            if (open->len >= 2 * 512)
+                continue;
+            uint32_t path = path_of(paths, index, open->len ? g_array_index(open, uint32_t, open->len - 1) : UINT32_MAX, span->name);
+            g_array_append_val(open, s);
+            g_array_append_val(open, path);
+        }
+        while (open->len) {
+            const Span *top = &g_array_index(r->spans, Span, g_array_index(open, uint32_t, open->len - 2));
+            if (top->start + top->duration >= lookup->time)
+                break;
+            g_array_set_size(open, open->len - 2);
+        }
+        if (open->len)
+            ech_capture_item(r->capture, lookup->item)->stack = path_text(r, paths, g_array_index(open, uint32_t, open->len - 1), scratch, &budget);
+    }
+    ech_diag_note(r->ret->diag, "cpu_spans_kept_as_stacks", r->spans->len);
+    drop(&r->spans); /* by far the largest */
+}
+
+void ech_kineto_join(Reader *r)
+{
+    join_bytes(r);
+    join_launches(r);
+    infer_host_waits(r);
+    infer_traffic(r);
+    join_stacks(r);
+    /* What the trace is made of is in the capture now: the rest goes before the trace comes. */
+    drop(&r->launches);
+    drop(&r->asked);
+    drop(&r->sides);
+    drop(&r->shapes);
+}

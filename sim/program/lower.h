@@ -1,0 +1,55 @@
+/** @file lower.h
+ * What the two halves of lowering share: lower_buffers.c makes the trace's buffers, lower.c its ops. Short type names, because nothing else includes it.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "models/kernel/kernel.h"
+#include "sim/program/program.h"
+
+typedef struct {
+    EchId id;                /* trace buffer, or ECH_NONE */
+    EchId home;              /* while instruction it belongs to, ECH_NONE for the whole program */
+    int64_t first, last;     /* home-level span in the flat schedule */
+    EchId first_at, last_at; /* home-level instructions */
+    EchId merged;            /* resident buffer whose place this one lies in, or ECH_NONE */
+    EchBytes bytes;
+    uint64_t offset;
+    bool wanted, resident, kept; /* kept: not freed (outputs) */
+} Place;
+
+typedef struct {
+    const EchProgram *p;
+    const EchDevice *device;
+    EchLowerOptions options;
+    EchDiag *diag;
+    EchTraceBuilder *b;
+    Place *places;         /* places[p->n_buffers] */
+    GArray **born, **dies; /* per instruction: EchValueBuffer ids allocated before it and freed after it, or NULL */
+    GArray **homed;        /* per loop: EchValueBuffer ids made once per iteration, or NULL */
+    bool *untaken;         /* per computation: in a branch of a conditional that is not taken */
+    bool *hidden;          /* per computation: run by an instruction that is lowered as one op, or not at all */
+    EchId *started;        /* per instruction: the op that a done waits for, or ECH_NONE */
+    EchBytes *operand_bytes;
+    EchId *handed;      /* per value buffer: the one that took its place at the instruction being lowered, or ECH_NONE */
+    GArray *pending;    /* Pending */
+    GHashTable *queues; /* name -> queue id + 1 */
+    EchId core;
+    EchId last_core;                 /* last op on the core's queue in this body, or ECH_NONE */
+    uint64_t clock;                  /* core clock, Hz; 0 unknown */
+    const EchKernelModel *model;     /* prices kernels; NULL: the compiler's estimates stand */
+    const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
+    const EchTime *stationary;       /* of every kernel, on a chip whose weights stay in the array; else NULL */
+    unsigned remarks;
+    unsigned repeats; /* > 0 inside a computation that was lowered before */
+    size_t repeated;  /* instructions lowered that way */
+} Lowerer;
+
+/** Makes every buffer of the trace; fills places, born, dies, homed, untaken. hidden must be known. */
+void ech_lower_buffers(Lowerer *l);
+/** The trace's name for a memory space. Borrowed. */
+const char *ech_lower_memory_name(const Lowerer *l, int32_t space);
+/** Of a conditional the branch that is taken to run: the one with the most work, then the most instructions. */
+uint32_t ech_lower_taken_branch(const EchProgram *p, const EchInstruction *i);
+/** The trace's buffer of a value's position, or ECH_NONE. */
+EchId ech_lower_buffer_at(const Lowerer *l, EchId instruction, uint32_t position);
+uint64_t ech_lower_buffer_bytes(const Lowerer *l, EchId buffer);
