@@ -35,6 +35,7 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
             outcome.fragmented += placed.fit == ECH_FIT_FRAGMENTED;
             if (placed.fit != ECH_FIT_OK && outcome.first_failed == UINT64_MAX) {
                 outcome.first_failed = i;
+                outcome.first_fit = placed.fit;
                 if (options->stop_at_failure)
                     return outcome;
             }

@@ -36,6 +36,7 @@ typedef struct {
     uint64_t events;
     uint64_t fragmented;                          /**< Of those that failed: enough bytes were free. */
     uint64_t first_failed;                        /**< Index of the first event that failed, or UINT64_MAX. */
+    EchFit first_fit;                             /**< Why it did. */
     uint64_t peak_reserved_at, peak_requested_at; /**< Events after which the peaks were first reached; only with watch_peaks. */
     double seconds;                               /**< Wall time of the loop. */
 } EchAllocOutcome;

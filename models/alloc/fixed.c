@@ -50,8 +50,10 @@ EchAllocOutcome ech_alloc_run_fixed(const EchAllocEvent *events, size_t n, const
         } else if (offset == ECH_FIXED_NONE || event->bytes > capacity || offset > capacity - event->bytes) {
             out.fit = ECH_FIT_FULL;
             stats->failed++;
-            if (outcome.first_failed == UINT64_MAX)
+            if (outcome.first_failed == UINT64_MAX) {
                 outcome.first_failed = i;
+                outcome.first_fit = out.fit;
+            }
         } else {
             stats->allocs++;
         }

@@ -15,16 +15,22 @@
 
 /* Where no --capacity is given: the H100 and A100 of 80 GB, and the device the recorded placements were made on. */
 static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
-/* Events of a program up to which the smallest capacity is searched without being asked for. */
+/* Events up to which the smallest capacity is searched without being asked for. */
 enum { SEARCH_UNASKED = 200000 };
 /* Events up to which "plan" means XLA's default heap. */
 enum { BEST_FIT_UNASKED = 50000 };
+/* Behind the allocator of a recording that begins from the recorded start state. */
+#define AS_RECORDED ", as recorded"
 
 typedef struct {
     GArray *events;       /* EchAllocEvent: what is resident first */
     GArray *after;        /* EchAllocEvent: without what is resident; only with start */
     EchAllocStart *start; /* what the recorded allocator held, or NULL */
     EchTrace *trace;      /* for names, or NULL */
+    GArray *refusals;     /* EchRefusal: requests that the recorded allocator refused; NULL without a trace */
+    EchBytes had;         /* what the recorded allocator could have at most, as far as the recording tells; 0: unknown */
+    bool limited;         /* and it was not the device that refused, but a limit */
+    bool of_pytorch;
     char *format;
     EchDiag *diag;
     bool is_program, without_residents;
@@ -46,6 +52,9 @@ typedef struct {
     uint64_t compared, equal; /* recorded: allocations with a recorded address, and those placed there */
     char *difference;         /* the first one that was not */
     char *settings;           /* recorded: the settings taken from the recording */
+    uint32_t served;          /* requests that the recorded allocator refused and this one granted */
+    EchFit last_fit;          /* the last of those here */
+    const GArray *events;     /* what it replayed; the input's */
 } Result;
 
 static void input_clear(Input *input)
@@ -54,6 +63,7 @@ static void input_clear(Input *input)
     g_clear_pointer(&input->after, g_array_unref);
     g_clear_pointer(&input->start, ech_alloc_start_free);
     g_clear_pointer(&input->trace, ech_trace_unref);
+    g_clear_pointer(&input->refusals, g_array_unref);
     g_clear_pointer(&input->diag, ech_diag_free);
     g_free(input->format);
 }
@@ -132,6 +142,10 @@ static bool load(const char *path, const char *format, const char *memory, const
     if (input->is_program)
         count_program(import->program, id, temporaries, input);
     input->start = ech_alloc_start_of_trace(input->trace, id);
+    input->refusals = ech_alloc_refusals(input->trace, id);
+    input->had = input->refusals->len ? ech_alloc_refused_capacity(input->trace, id, &input->limited) : ech_alloc_recorded_peak(input->trace, id);
+    static const char *const pytorch[] = {"memory_snapshot", "kineto", "pytorch_et", "memory_timeline", NULL};
+    input->of_pytorch = g_strv_contains(pytorch, input->format);
     if (input->start)
         input->after = ech_alloc_events_of_trace(input->trace, id, false);
     return true;
@@ -242,12 +256,39 @@ static const EchBuffer *buffer_of(const Input *input, uint32_t id)
     return input->trace && id < ech_trace_n_buffers(input->trace) ? &ech_trace_buffers(input->trace)[id] : NULL;
 }
 
+/* A request that the recorded allocator refused, or NULL. */
+static const EchRefusal *refusal_of(const Input *input, uint32_t id)
+{
+    size_t first = input->trace ? ech_trace_n_buffers(input->trace) : 0;
+    return input->refusals && id >= first && id - first < input->refusals->len ? &g_array_index(input->refusals, EchRefusal, id - first) : NULL;
+}
+
+/* Where it was asked for, innermost frame first, a line each, or NULL. */
+static const char *stack_of(const Input *input, uint32_t id)
+{
+    const EchBuffer *buffer = buffer_of(input, id);
+    const EchRefusal *refusal = refusal_of(input, id);
+    EchId stack = buffer ? buffer->stack : refusal ? ech_trace_ops(input->trace)[refusal->op].stack : ECH_NONE;
+    return stack == ECH_NONE ? NULL : ech_trace_string(input->trace, stack);
+}
+
 /* What people call an allocation. Owned by the caller. */
 static char *name_of(const Input *input, uint32_t id)
 {
     const EchBuffer *buffer = buffer_of(input, id);
     const char *name = buffer ? ech_trace_string(input->trace, buffer->name) : "";
-    return *name ? g_strdup(name) : g_strdup_printf("#%u", id);
+    if (*name)
+        return g_strdup(name);
+    if (!refusal_of(input, id))
+        return g_strdup_printf("#%u", id);
+    /* The innermost line of Python, without its folder. */
+    const char *stack = stack_of(input, id), *dot = stack ? strstr(stack, ".py:") : NULL;
+    if (!dot)
+        return g_strdup("the refused request");
+    const char *begin = dot;
+    while (begin > stack && begin[-1] != '/' && begin[-1] != '\\' && begin[-1] != '\n')
+        begin--;
+    return g_strdup_printf("%.*s", (int)(dot - begin + 4 + (ptrdiff_t)strspn(dot + 4, "0123456789")), begin);
 }
 
 static void json_pins(JsonBuilder *b, const char *member, const Input *input, const EchMoment *moment, const EchPin *pins, uint32_t n)
@@ -255,7 +296,6 @@ static void json_pins(JsonBuilder *b, const char *member, const Input *input, co
     json_builder_set_member_name(b, member);
     json_builder_begin_array(b);
     for (uint32_t j = 0; j < n; j++) {
-        const EchBuffer *buffer = buffer_of(input, pins[j].id);
         g_autofree char *name = name_of(input, pins[j].id);
         json_builder_begin_object(b);
         add_int(b, "id", pins[j].id);
@@ -263,8 +303,8 @@ static void json_pins(JsonBuilder *b, const char *member, const Input *input, co
         add_int(b, "bytes", pins[j].bytes);
         add_int(b, "requested_bytes", pins[j].requested);
         add_int(b, "age_events", moment->event - MIN(moment->event, (uint64_t)pins[j].born));
-        if (buffer && buffer->stack != ECH_NONE)
-            add_string(b, "stack", ech_trace_string(input->trace, buffer->stack));
+        if (stack_of(input, pins[j].id))
+            add_string(b, "stack", stack_of(input, pins[j].id));
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
@@ -394,6 +434,8 @@ static void json_result(JsonBuilder *b, const Input *input, const Result *result
     add_double(b, "events_per_second", outcome->seconds > 0 ? (double)outcome->events / outcome->seconds : 0);
     if (searched)
         add_int(b, "smallest_capacity_bytes", result->smallest);
+    if (input->refusals && input->refusals->len)
+        add_int(b, "out_of_memory_served", result->served);
     if (result->recorded) {
         json_builder_set_member_name(b, "recorded");
         json_builder_begin_object(b);
@@ -424,14 +466,57 @@ static void json_result(JsonBuilder *b, const Input *input, const Result *result
     json_builder_end_object(b);
 }
 
-static void print_json(const Input *input, const GArray *results, EchBytes capacity, EchBytes bound, unsigned top, bool searched)
+/* Bytes in use, as asked for, when a request was refused. */
+static EchBytes live_at_refusal(const Input *input, uint32_t id)
+{
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)input->events->data;
+    EchBytes live = 0;
+    for (guint i = 0; i < input->events->len; i++) {
+        const EchAllocEvent *event = &events[i];
+        if (event->kind == ECH_EVENT_ALLOC && event->id == id)
+            break;
+        const EchBuffer *buffer = buffer_of(input, event->id);
+        if (buffer && event->kind == ECH_EVENT_ALLOC)
+            live = ech_bytes_add(live, event->bytes);
+        else if (buffer && event->kind == ECH_EVENT_FREE)
+            live -= MIN(live, buffer->bytes);
+    }
+    return live;
+}
+
+static void json_refusals(JsonBuilder *b, const Input *input)
+{
+    if (!input->refusals || input->refusals->len == 0)
+        return;
+    json_builder_set_member_name(b, "out_of_memory");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < input->refusals->len; i++) {
+        const EchRefusal *refusal = &g_array_index(input->refusals, EchRefusal, i);
+        uint32_t id = (uint32_t)ech_trace_n_buffers(input->trace) + i;
+        g_autofree char *name = name_of(input, id);
+        json_builder_begin_object(b);
+        add_int(b, "id", id);
+        add_string(b, "name", name);
+        add_int(b, "asked_bytes", refusal->bytes);
+        add_int(b, "reserved_bytes", refusal->reserved);
+        add_int(b, "device_free_bytes", refusal->device_free);
+        if (stack_of(input, id))
+            add_string(b, "stack", stack_of(input, id));
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+}
+
+static void print_json(const Input *input, const GArray *results, EchBytes capacity, const char *source, EchBytes bound, unsigned top, bool searched)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
     add_string(b, "format", input->format);
     add_int(b, "events", input->events->len);
     add_int(b, "capacity_bytes", capacity);
+    add_string(b, "capacity_from", source ? source : "given");
     add_int(b, "lower_bound_bytes", bound);
+    json_refusals(b, input);
     if (input->is_program)
         add_int(b, "arguments_and_constants_bytes", input->resident);
     json_builder_set_member_name(b, "allocators");
@@ -473,17 +558,16 @@ static bool is_plumbing(const char *frame)
     return false;
 }
 
-/* "    NAME was made in FRAME < FRAME": the innermost frames, where the capture has them; of a stack with Python in it only that. */
-static void text_stack(GString *out, const Input *input, uint32_t id)
+/* "    NAME was made in FRAME < FRAME" (@what: "made"): the innermost frames, where the capture has them; of a stack with Python in it only that. */
+static void text_stack(GString *out, const Input *input, uint32_t id, const char *what)
 {
-    const EchBuffer *buffer = buffer_of(input, id);
-    if (!buffer || buffer->stack == ECH_NONE)
+    const char *stack = stack_of(input, id);
+    if (!stack)
         return;
-    const char *stack = ech_trace_string(input->trace, buffer->stack);
     bool python = strstr(stack, ".py:") != NULL;
     g_autofree char *name = name_of(input, id);
     g_auto(GStrv) frames = g_strsplit(stack, "\n", -1);
-    g_string_append_printf(out, "    %.40s was made in ", name);
+    g_string_append_printf(out, "    %.40s was %s in ", name, what);
     unsigned shown = 0;
     for (char **frame = frames; *frame && shown < 4; frame++) {
         if (python ? !strstr(*frame, ".py:") : shown == 0 && is_plumbing(*frame))
@@ -522,7 +606,7 @@ static void text_failure(GString *out, const Input *input, const EchMoment *mome
         text_pins(out, input, moment, moment->hole_pins, moment->hole.n_blocks, 3);
         g_string_append_c(out, '\n');
         if (moment->hole.n_blocks)
-            text_stack(out, input, moment->hole_pins[0].id);
+            text_stack(out, input, moment->hole_pins[0].id, "made");
     }
 }
 
@@ -574,6 +658,78 @@ static void text_report(GString *out, const Input *input, const Result *result, 
         g_string_append_printf(out, "    |%s|\n", report->map.rows[r]);
 }
 
+/* The recording ran out of memory: who would not have. */
+static void text_refusals(GString *out, const Input *input, const GArray *results, EchBytes capacity, EchBytes bound, bool fresh, int width)
+{
+    guint n = input->refusals ? input->refusals->len : 0;
+    if (n == 0)
+        return;
+    const EchRefusal *refusal = &g_array_index(input->refusals, EchRefusal, n - 1);
+    uint32_t id = (uint32_t)ech_trace_n_buffers(input->trace) + n - 1;
+    EchBytes live = live_at_refusal(input, id), held = refusal->reserved - MIN(refusal->reserved, live);
+    g_autofree char *asked = ech_format_bytes(refusal->bytes), *in_use = ech_format_bytes(live), *unused = ech_format_bytes(held),
+                    *left = ech_format_bytes(refusal->device_free), *name = name_of(input, id), *room = ech_format_bytes(capacity);
+    g_string_append_printf(out, "\nthe recording ran out of memory");
+    if (n > 1)
+        g_string_append_printf(out, " %u times, the last time", n);
+    g_string_append_printf(out, ": %s asked for by %.60s with %s allocated, %s reserved but unallocated, %s free on the device\n", asked, name, in_use, unused,
+                           left);
+    text_stack(out, input, id, "asked for");
+    if (input->limited)
+        g_string_append(out, "    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below\n");
+    if (bound > capacity) {
+        g_autofree char *more = ech_format_bytes(bound - capacity);
+        g_string_append_printf(out,
+                               "  no allocator can serve it in %s: what lives together is %s more. Use less at a time (micro-batch, checkpointing, offload, "
+                               "shards) or a larger device\n",
+                               room, more);
+        return;
+    }
+    bool fragmented = false;
+    for (guint i = 0; i < results->len; i++) {
+        const Result *result = &g_array_index(results, Result, i);
+        g_autofree char *label = g_strconcat(result->spec, result->recorded ? AS_RECORDED : NULL, NULL), *smallest = ech_format_bytes(result->smallest);
+        g_string_append_printf(out, "  %-*s  ", width, label);
+        if (result->served < n) {
+            g_string_append_printf(out, "refuses it%s, %s\n", result->recorded ? " too" : "",
+                                   result->last_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
+            fragmented |= result->last_fit == ECH_FIT_FRAGMENTED && !result->report && !result->is_static;
+            continue;
+        }
+        g_string_append(out, n > 1 ? "serves all of them" : "serves it");
+        if (result->outcome.stats.failed)
+            g_string_append(out, ", but fails elsewhere");
+        else if (result->smallest)
+            g_string_append_printf(out, "; %s of device memory would do", smallest);
+        if (fresh && !result->recorded && !result->is_static)
+            g_string_append(out, ", begun without the recording's holes");
+        g_string_append_c(out, '\n');
+    }
+    if (fragmented)
+        g_string_append(out, "  --report says what stood in the way\n");
+}
+
+/* A program ends at its first failure; what comes after shows only how much more is missing. */
+static void text_first_failure(GString *out, const Input *input, const Result *result)
+{
+    uint64_t failed = result->outcome.stats.failed, at = result->outcome.first_failed, fragmented = result->outcome.fragmented;
+    if (failed == 0 || result->is_static || !result->events || at >= result->events->len)
+        return;
+    const EchAllocEvent *event = &g_array_index(result->events, EchAllocEvent, at);
+    if (refusal_of(input, event->id)) /* said already */
+        return;
+    g_autofree char *asked = ech_format_bytes(event->bytes), *name = name_of(input, event->id);
+    g_string_append_printf(out, "\n%s: out of memory at event %" G_GUINT64_FORMAT ", %s for %.60s, %s", result->spec, at, asked, name,
+                           result->outcome.first_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
+    if (failed > 1)
+        g_string_append_printf(out,
+                               "; a program ends there, the replay goes on without it: %" G_GUINT64_FORMAT " more, %" G_GUINT64_FORMAT
+                               " of all %" G_GUINT64_FORMAT " are fragmentation",
+                               failed - 1, fragmented, failed);
+    if (fragmented && !result->report)
+        g_string_append(out, "; --report says what stood in the way");
+}
+
 static void print_text(const Input *input, const char *path, const GArray *results, EchBytes capacity, const char *source, EchBytes bound, unsigned top,
                        bool searched)
 {
@@ -595,15 +751,16 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     }
     g_string_append_c(out, '\n');
     /* On a narrow terminal what says least is left out. */
-    enum { WASTE, LARGEST, SEGMENTS, SMALLEST, SPEED, N_EXTRA };
+    enum { WASTE, LARGEST, SEGMENTS, SMALLEST, N_EXTRA };
     static const struct {
         const char *heading;
         int width;
-    } extra[N_EXTRA] = {{"waste", 12}, {"largest", 12}, {"segments", 10}, {"smallest", 12}, {"events/s", 10}};
-    static const int dispensable[] = {SPEED, SEGMENTS, WASTE, LARGEST, SMALLEST};
+    } extra[N_EXTRA] = {{"waste", 12}, {"largest", 12}, {"segments", 10}, {"smallest", 12}};
+    static const int dispensable[] = {SEGMENTS, WASTE, LARGEST, SMALLEST};
     int width = 20, columns = (int)ech_cli_columns(), sum = 0;
     for (guint i = 0; i < results->len; i++)
-        width = MAX(width, (int)MIN(strlen(g_array_index(results, Result, i).spec), (size_t)100));
+        width = MAX(width, (int)MIN(strlen(g_array_index(results, Result, i).spec) + (g_array_index(results, Result, i).recorded ? strlen(AS_RECORDED) : 0),
+                                    (size_t)100));
     bool shown[N_EXTRA];
     for (int k = 0; k < N_EXTRA; k++) {
         shown[k] = k != SMALLEST || searched;
@@ -623,42 +780,46 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         const Result *result = &g_array_index(results, Result, i);
         const EchAllocStats *stats = &result->outcome.stats;
         g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved);
-        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", width, result->spec, stats->failed, live, reserved,
-                               100 * fragmentation(stats));
+        g_autofree char *label = g_strconcat(result->spec, result->recorded ? AS_RECORDED : NULL, NULL);
+        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", width, label, stats->failed, live, reserved, 100 * fragmentation(stats));
         for (int k = 0; k < N_EXTRA; k++) {
-            g_autofree char *text = k == WASTE                    ? ech_format_bytes(stats->waste_at_peak)
-                                    : k == LARGEST                ? ech_format_bytes(stats->largest_free)
-                                    : k == SEGMENTS               ? g_strdup_printf("%" G_GUINT64_FORMAT, stats->segments_allocated)
-                                    : k == SMALLEST               ? (result->smallest ? ech_format_bytes(result->smallest) : g_strdup("none"))
-                                    : result->outcome.seconds > 0 ? ech_format_count((double)result->outcome.events / result->outcome.seconds, "")
-                                                                  : g_strdup("-");
+            g_autofree char *text = k == WASTE         ? ech_format_bytes(stats->waste_at_peak)
+                                    : k == LARGEST     ? ech_format_bytes(stats->largest_free)
+                                    : k == SEGMENTS    ? g_strdup_printf("%" G_GUINT64_FORMAT, stats->segments_allocated)
+                                    : result->smallest ? ech_format_bytes(result->smallest)
+                                                       : g_strdup("none");
             if (shown[k])
                 g_string_append_printf(out, "%*s", extra[k].width, text);
         }
         g_string_append_c(out, '\n');
     }
+    bool fresh = false;
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
         if (result->recorded)
-            g_string_append_printf(
-                out, "\n%s: from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " allocations at their recorded addresses%s%s%s%s\n",
-                result->spec, result->equal, result->compared, result->settings ? "; settings " : "", result->settings ? result->settings : "",
-                result->difference ? "\n  first difference: " : "", result->difference ? result->difference : "");
+            g_string_append_printf(out,
+                                   "\n%s" AS_RECORDED ": from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                                   " allocations at their recorded addresses%s%s%s%s\n",
+                                   result->spec, result->equal, result->compared, result->settings ? "; settings " : "",
+                                   result->settings ? result->settings : "", result->difference ? "\n  first difference: " : "",
+                                   result->difference ? result->difference : "");
         if (result->note)
             g_string_append_printf(out, "\n%s: %s\n", result->spec, result->note);
+        fresh |= !result->recorded && input->start && input->start->seeds->len && !result->is_static;
         if (result->fault)
             g_string_append_printf(out, "\n%s: %s\n", result->spec, result->fault);
         if (result->report)
             text_report(out, input, result, top, capacity);
     }
+    if (fresh)
+        g_string_append(out,
+                        "\nrows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. "
+                        "'pytorch:' is the native allocator begun so, for comparison\n");
+    text_refusals(out, input, results, capacity, bound, fresh, width);
     bool explained = false;
     for (guint i = 0; i < results->len; i++) {
-        const Result *result = &g_array_index(results, Result, i);
-        if (result->outcome.fragmented)
-            g_string_append_printf(out, "\n%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " failures are fragmentation: enough bytes were free%s",
-                                   result->spec, result->outcome.fragmented, result->outcome.stats.failed,
-                                   result->report ? "" : "; --report says what stood in the way");
-        explained |= result->report != NULL;
+        text_first_failure(out, input, &g_array_index(results, Result, i));
+        explained |= g_array_index(results, Result, i).report != NULL;
     }
     if (explained)
         g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live "
@@ -688,8 +849,8 @@ static void compare_recorded(const Input *input, const GArray *events, const GAr
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
         uint32_t id = g_array_index(events, EchAllocEvent, item->event).id;
-        const EchBuffer *buffer = &ech_trace_buffers(input->trace)[id];
-        if (buffer->address == ECH_OFFSET_NONE)
+        const EchBuffer *buffer = buffer_of(input, id);
+        if (!buffer || buffer->address == ECH_OFFSET_NONE)
             continue;
         ret->compared++;
         if (item->fit == ECH_FIT_OK && item->placement.address == buffer->address) {
@@ -699,6 +860,18 @@ static void compare_recorded(const Input *input, const GArray *events, const GAr
             ret->difference = g_strdup_printf("allocation %u (#%u, %" G_GUINT64_FORMAT " bytes): recorded at 0x%" G_GINT64_MODIFIER "x, here %s", i, id,
                                               buffer->bytes, buffer->address, here);
         }
+    }
+}
+
+/* Of what the recorded allocator refused, the requests that were granted here. */
+static void count_served(const Input *input, const GArray *events, const GArray *placed, Result *ret)
+{
+    for (guint i = 0; placed && i < placed->len; i++) {
+        const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
+        if (!refusal_of(input, g_array_index(events, EchAllocEvent, item->event).id))
+            continue;
+        ret->served += item->fit == ECH_FIT_OK;
+        ret->last_fit = item->fit;
     }
 }
 
@@ -770,6 +943,8 @@ static bool run_static(const Input *input, const char *spec, unsigned number, co
         ret->outcome = ech_alloc_run_fixed(events, n, plan->offsets, job->capacity, placed);
         ret->outcome.seconds = seconds;
     }
+    count_served(input, input->events, placed, ret);
+    ret->events = input->events;
     if (job->search)
         ret->smallest = ret->outcome.stats.reserved;
     if (job->placements) {
@@ -818,10 +993,13 @@ static bool run_one(const Input *input, const char *spec, unsigned number, const
         look.n_script = input->start->script->len;
         ech_allocator_script(allocator, look.script, look.n_script);
     }
-    g_autoptr(GArray) placed = job->placements || ret->recorded ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), (guint)n) : NULL;
+    bool refused = input->refusals && input->refusals->len;
+    g_autoptr(GArray) placed = job->placements || ret->recorded || refused ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), (guint)n) : NULL;
     EchAllocRunOptions options = {.placed = placed, .watch_peaks = job->report, .progress = progress};
     ret->outcome = ech_alloc_run(allocator, events, n, &options);
     ech_cli_progress("allocations", 1, 1);
+    ret->events = own_events;
+    count_served(input, own_events, refused ? placed : NULL, ret);
     if (ret->recorded)
         compare_recorded(input, own_events, placed, ret);
     if (job->placements) {
@@ -917,8 +1095,15 @@ int ech_verb_alloc(int argc, char **argv)
     const char *chip = input.trace ? ech_trace_get_property(input.trace, "chip") : NULL, *source = NULL;
     if (!device && !capacity) {
         source = "assumed (--device or --capacity says it)";
-        if (chip && capacity_of(chip, memory, &job.capacity, NULL))
+        if (input.refusals && input.refusals->len) {
+            job.capacity = input.had;
+            source = input.limited ? "what the recording held when a limit refused more" : "what the recording held and what was free when it ran out";
+        } else if (chip && capacity_of(chip, memory, &job.capacity, NULL)) {
             source = chip;
+        } else if (input.had > job.capacity) {
+            job.capacity = input.had;
+            source = "the most that the recording held (--device or --capacity says more)";
+        }
     }
     /* A program's table shows what each needs: reserved bytes of a pool that is taken whole at the start say nothing. */
     char *of_trace[] = {(char[]){"bfc"}, (char[]){"pytorch"}, NULL};
@@ -931,8 +1116,19 @@ int ech_verb_alloc(int argc, char **argv)
                           NULL};
     if (input.is_program && input.compiler_bytes == 0)
         of_program[G_N_ELEMENTS(of_program) - 2] = NULL;
-    char **default_specs = input.is_program ? of_program : of_trace;
-    job.search |= input.is_program && input.events->len <= SEARCH_UNASKED;
+    /* What a user of PyTorch can choose; the first is what was recorded. */
+    g_autofree char *recorded = input.start && !fresh ? ech_alloc_recorded_spec(input.trace) : NULL;
+    bool expandable = recorded && strstr(recorded, "expandable_segments:True");
+    char *of_pytorch[5] = {(char[]){"pytorch"}}, native[] = "pytorch:", segments[] = "pytorch:expandable_segments:True",
+         async[] = "pytorch:backend:cudaMallocAsync";
+    unsigned n_of_pytorch = 1;
+    if (recorded && (input.start->seeds->len || strcmp(recorded, "pytorch") != 0))
+        of_pytorch[n_of_pytorch++] = native;
+    if (!expandable || input.start->seeds->len)
+        of_pytorch[n_of_pytorch++] = segments;
+    of_pytorch[n_of_pytorch] = async;
+    char **default_specs = input.is_program ? of_program : input.of_pytorch ? of_pytorch : of_trace;
+    job.search |= (input.is_program || input.of_pytorch) && input.events->len <= SEARCH_UNASKED;
     char **wanted = specs ? specs : default_specs;
     g_autoptr(GArray) results = g_array_new(FALSE, TRUE, sizeof(Result));
     g_array_set_clear_func(results, result_clear);
@@ -953,7 +1149,7 @@ int ech_verb_alloc(int argc, char **argv)
                     rows[i].first ? rows[i].first : "");
     }
     if (json)
-        print_json(&input, results, job.capacity, bound, (unsigned)top, job.search);
+        print_json(&input, results, job.capacity, source, bound, (unsigned)top, job.search);
     else
         print_text(&input, rest[0], results, job.capacity, source, bound, (unsigned)top, job.search);
     return fit ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;

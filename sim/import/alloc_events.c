@@ -89,6 +89,31 @@ static bool read_mark(const EchTrace *trace, const EchOp *op, uint32_t device, c
     return true;
 }
 
+static bool is_allocator_mark(const EchTrace *trace, const EchOp *op, uint32_t device)
+{
+    if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE)
+        return false;
+    const EchQueue *queue = &ech_trace_queues(trace)[op->queue];
+    return queue->device == device && strcmp(ech_trace_string(trace, queue->name), "caching allocator") == 0;
+}
+
+/* "oom device_free=20971520 reserved=24691867648 stream=0 pool=0:1" */
+static bool read_refusal(const EchTrace *trace, size_t i, uint32_t device, EchRefusal *ret, uint64_t *ret_stream, const char **ret_pool)
+{
+    const EchOp *op = &ech_trace_ops(trace)[i];
+    if (!is_allocator_mark(trace, op, device) || op->bytes == 0)
+        return false;
+    const char *name = ech_trace_string(trace, op->name);
+    EchRefusal refusal = {.op = (EchId)i, .bytes = op->bytes};
+    if (sscanf(name, "oom device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT " stream=%" G_GUINT64_FORMAT, &refusal.device_free, &refusal.reserved,
+               ret_stream) != 3)
+        return false;
+    const char *pool = strstr(name, " pool=");
+    *ret_pool = pool ? pool + 6 : NULL;
+    *ret = refusal;
+    return true;
+}
+
 /* The device whose allocator a memory belongs to: that of its buffers' streams. False for none. */
 static bool device_of(const EchTrace *trace, EchId memory, uint32_t *ret)
 {
@@ -102,6 +127,101 @@ static bool device_of(const EchTrace *trace, EchId memory, uint32_t *ret)
     return false;
 }
 
+/* A device's recorded streams and pools by what the recording calls them. */
+typedef struct {
+    GHashTable *queues; /* stream value to queue + 1 */
+    GHashTable *pools;  /* text, owned, to string id + 1; a pool that no buffer is of has a number from the top */
+    uint64_t *values;   /* keys of queues */
+} Names;
+
+static Names names_new(const EchTrace *trace, uint32_t device)
+{
+    Names names = {g_hash_table_new(hash64, equal64), g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+                   g_new0(uint64_t, ech_trace_n_queues(trace) + 1)};
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    EchId last = ECH_NONE;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (buffers[i].pool != ECH_NONE && buffers[i].pool != last)
+            g_hash_table_insert(names.pools, g_strdup(ech_trace_string(trace, buffers[i].pool)), GUINT_TO_POINTER(buffers[i].pool + 1));
+        last = buffers[i].pool;
+    }
+    for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {
+        const char *name = ech_trace_string(trace, ech_trace_queues(trace)[i].name);
+        if (ech_trace_queues(trace)[i].device == device && g_str_has_prefix(name, "stream ") && ech_parse_u64(name + 7, &names.values[i], NULL))
+            g_hash_table_insert(names.queues, &names.values[i], GUINT_TO_POINTER(i + 1));
+    }
+    return names;
+}
+
+static void names_clear(Names *names)
+{
+    g_hash_table_unref(names->queues);
+    g_hash_table_unref(names->pools);
+    g_free(names->values);
+}
+
+/* The number that events of a recorded stream and pool have ("0:1", or "" and NULL for the default one). */
+static uint32_t named_stream(Streams *streams, Names *names, uint64_t stream, const char *pool)
+{
+    EchId queue = (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(names->queues, &stream)) - 1;
+    EchId id = pool && *pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(names->pools, pool)) - 1 : ECH_NONE;
+    if (id == ECH_NONE && pool && *pool) {
+        id = ECH_NONE - 1 - g_hash_table_size(names->pools);
+        g_hash_table_insert(names->pools, g_strdup(pool), GUINT_TO_POINTER(id + 1));
+    }
+    if (id == ECH_NONE && stream < OWN_STREAMS && (stream == 0 || queue == ECH_NONE))
+        return (uint32_t)stream;
+    return stream_number(streams, queue, id) & ECH_EVENT_MAX_STREAM;
+}
+
+GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
+{
+    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchRefusal));
+    uint32_t device;
+    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || !device_of(trace, memory, &device))
+        return out;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchRefusal refusal;
+        uint64_t stream;
+        const char *pool;
+        if (read_refusal(trace, i, device, &refusal, &stream, &pool))
+            g_array_append_val(out, refusal);
+    }
+    return out;
+}
+
+EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
+{
+    uint32_t device;
+    EchBytes held = 0, peak = 0;
+    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || !device_of(trace, memory, &device))
+        return 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (!is_allocator_mark(trace, op, device))
+            continue;
+        const char *name = ech_trace_string(trace, op->name);
+        if (g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map "))
+            held = ech_bytes_add(held, op->bytes);
+        else if (g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap "))
+            held -= MIN(held, op->bytes);
+        peak = MAX(peak, held);
+    }
+    return peak;
+}
+
+EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *ret_limited)
+{
+    g_autoptr(GArray) refusals = ech_alloc_refusals(trace, memory);
+    *ret_limited = false;
+    if (refusals->len == 0)
+        return 0;
+    const EchRefusal *last = &g_array_index(refusals, EchRefusal, refusals->len - 1);
+    /* The driver is asked for 20 MiB at least, or for the request in units of 2 MiB. */
+    *ret_limited = last->device_free >= MAX(ech_round_up(last->bytes, UINT64_C(2) << 20), UINT64_C(20) << 20);
+    return MAX(ech_alloc_recorded_peak(trace, memory), ech_bytes_add(last->reserved, *ret_limited ? 0 : last->device_free));
+}
+
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents)
 {
     GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
@@ -110,6 +230,8 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     Streams streams = streams_new(trace);
     uint32_t device = 0;
     bool recorded = device_of(trace, memory, &device) && strcmp(ech_trace_format(trace), "memory_snapshot") == 0;
+    uint32_t n_refused = 0;
+    Names names = names_new(trace, device);
     for (size_t i = 0; residents && i < n_buffers; i++) {
         const EchBuffer *buffer = &buffers[i];
         if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE)
@@ -123,8 +245,18 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         EchAllocEvent event = {0};
         if (op->kind == ECH_OP_MARK) {
             uint32_t buffer, stream;
+            uint64_t of;
             SegmentMark mark;
-            const char *name = ech_trace_string(trace, op->name);
+            EchRefusal refusal;
+            const char *name = ech_trace_string(trace, op->name), *pool;
+            if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
+                event = (EchAllocEvent){.bytes = refusal.bytes, .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
+                event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
+                g_array_append_val(events, event);
+                event.kind = ECH_EVENT_FREE;
+                g_array_append_val(events, event);
+                continue;
+            }
             if (sscanf(name, "record_stream buffer=%u stream=%u", &buffer, &stream) == 2 && buffer < n_buffers && buffers[buffer].memory == memory)
                 event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
             else if (sscanf(name, "stream_done stream=%u", &stream) == 1)
@@ -145,6 +277,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         }
         g_array_append_val(events, event);
     }
+    names_clear(&names);
     g_hash_table_unref(streams.numbers);
     return events;
 }
@@ -217,37 +350,26 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         }
     }
     g_autoptr(GArray) residents = g_array_new(FALSE, FALSE, sizeof(EchId));
-    g_autoptr(GHashTable) pools = g_hash_table_new(g_str_hash, g_str_equal); /* text to string id + 1 */
     for (size_t i = 0; i < n_buffers; i++) {
         EchId id = (EchId)i;
-        if (buffers[i].pool != ECH_NONE)
-            g_hash_table_insert(pools, (char *)(uintptr_t)ech_trace_string(trace, buffers[i].pool), GUINT_TO_POINTER(buffers[i].pool + 1));
         if (buffers[i].resident && buffers[i].memory == memory && buffers[i].alias_of == ECH_NONE && buffers[i].address != ECH_OFFSET_NONE)
             g_array_append_val(residents, id);
-    }
-    g_autoptr(GHashTable) queues = g_hash_table_new(hash64, equal64); /* stream value to queue + 1 */
-    g_autofree uint64_t *values = g_new0(uint64_t, ech_trace_n_queues(trace) + 1);
-    for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {
-        const char *name = ech_trace_string(trace, ech_trace_queues(trace)[i].name);
-        if (ech_trace_queues(trace)[i].device == device && g_str_has_prefix(name, "stream ") && ech_parse_u64(name + 7, &values[i], NULL))
-            g_hash_table_insert(queues, &values[i], GUINT_TO_POINTER(i + 1));
     }
     if (segments->len)
         g_array_sort(segments, by_segment);
     if (residents->len)
         g_qsort_with_data(residents->data, (gint)residents->len, sizeof(EchId), by_address, (void *)(uintptr_t)buffers);
     Streams streams = streams_new(trace);
+    Names names = names_new(trace, device);
     guint at = 0;
     for (guint i = 0; i < segments->len; i++) {
         const StartSegment *segment = &g_array_index(segments, StartSegment, i);
         uint64_t end = segment->mark.address + segment->bytes, position = segment->mark.address;
-        EchId queue = (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(queues, &segment->mark.stream)) - 1;
-        EchId pool = *segment->mark.pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(pools, segment->mark.pool)) - 1 : ECH_NONE;
         EchSeedBlock block = {.segment_address = segment->mark.address,
                               .segment_bytes = segment->bytes,
                               .small_pool = segment->mark.small,
                               .expandable = segment->mark.expandable};
-        block.stream = segment->mark.stream == 0 && pool == ECH_NONE ? 0 : stream_number(&streams, queue, pool);
+        block.stream = named_stream(&streams, &names, segment->mark.stream, segment->mark.pool);
         while (at < residents->len && buffers[g_array_index(residents, EchId, at)].address < position) {
             start->homeless++;
             at++;
@@ -279,6 +401,7 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         }
     }
     start->homeless += residents->len - at;
+    names_clear(&names);
     g_hash_table_unref(streams.numbers);
     if (start->seeds->len == 0 && start->script->len == 0)
         g_clear_pointer(&start, ech_alloc_start_free);

@@ -12,6 +12,23 @@ EchId ech_alloc_main_memory(const EchTrace *trace);
  * as streams of their own. Owned by the caller (EchAllocEvent). */
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents) G_GNUC_WARN_UNUSED_RESULT;
 
+/** A request that the recorded allocator refused ("oom" of a memory snapshot): the program was out of memory. */
+typedef struct {
+    EchId op;             /**< The MARK that tells of it; its stack is the request's. */
+    EchBytes bytes;       /**< As asked, rounded to 512. */
+    EchBytes device_free; /**< What the driver had left. */
+    EchBytes reserved;    /**< What the allocator held, in use or not. */
+} EchRefusal;
+
+/** Refused requests of @memory in order (EchRefusal). Among the events of the trace the k-th is an ALLOC of id n_buffers + k and at once a FREE: whoever
+ * replays them is asked for it too. Owned by the caller. */
+GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUSED_RESULT;
+/** The device memory a recording with refusals had for its allocator: what it held and what was free, when it was refused last; no less than it ever held.
+ * @ret_limited: the driver had enough left, so a limit (a memory fraction, say) refused; then what it held was all it got. 0 without refusals. */
+EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *ret_limited);
+/** The most that a recorded allocator held at a time; 0 where the recording does not say. */
+EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory);
+
 /** What a recorded allocator held when its trace began, and where the device put what it took later. */
 typedef struct {
     GArray *seeds;     /**< EchSeedBlock */

@@ -6,7 +6,8 @@
  *
  * In the trace: ALLOC and FREE (at free_completed) on one host queue per device; buffers keep the requested size, the
  * recorded block size where the end shows it, address, segment number, stream and stack. What the allocator did besides
- * stays as MARKs that begin with the action's own name: "segment_start address=0x.. type=large", "segment_alloc address=..".
+ * stays as MARKs that begin with the action's own name: "segment_start address=0x.. type=large", "segment_alloc address=..", "oom device_free=.. reserved=..":
+ * a request that was refused, with what the allocator held then.
  */
 #include "sim/import/import.h"
 #include "sim/import/pickle.h"
@@ -127,6 +128,7 @@ typedef struct {
     uint32_t device;
     EchId memory, queue;
     GTree *mapped; /* Segment by address */
+    uint64_t mapped_bytes;
     uint32_t n_segments;
     int64_t last_time;
 } Space;
@@ -409,6 +411,7 @@ static void insert_segment(Space *space, Segment segment)
     Segment *copy = g_new(Segment, 1);
     *copy = segment;
     g_tree_insert(space->mapped, &copy->address, copy);
+    space->mapped_bytes = ech_bytes_add(space->mapped_bytes, segment.size);
 }
 
 /* The mapped segment that holds an address, or NULL. */
@@ -435,6 +438,7 @@ static void unmap(Space *space, uint64_t address, uint64_t size)
         Segment old = *segment;
         uint64_t old_end = old.size > UINT64_MAX - old.address ? UINT64_MAX : old.address + old.size;
         g_tree_remove(space->mapped, &old.address);
+        space->mapped_bytes -= MIN(space->mapped_bytes, old.size);
         if (old.address < address) {
             Segment low = old;
             low.size = address - old.address;
@@ -710,15 +714,20 @@ static void mark(Reader *r, const Space *space, const char *name, gssize n_name,
     ech_trace_builder_op(r->builder, op);
 }
 
+static void append_pool(const Reader *r, GString *text, EchPickleRef ref)
+{
+    size_t n = 0;
+    const EchPickleRef *pool = ref == ECH_PICKLE_ABSENT ? NULL : ech_pickle_items(r->pickle, ref, &n);
+    if (pool && n == 2 && (number(r, pool[0], 0) || number(r, pool[1], 0)))
+        g_string_append_printf(text, " pool=%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT, number(r, pool[0], 0), number(r, pool[1], 0));
+}
+
 static void segment_mark(Reader *r, const Space *space, const char *action, const Segment *segment, EchPickleRef frames, int64_t time_us)
 {
     g_string_printf(r->scratch, "%s address=0x%" G_GINT64_MODIFIER "x stream=%" G_GUINT64_FORMAT, action, segment->address, segment->stream);
     if (strcmp(action, "segment_start") == 0)
         g_string_append_printf(r->scratch, " type=%s%s", segment->small ? "small" : "large", segment->expandable ? " expandable=1" : "");
-    size_t n = 0;
-    const EchPickleRef *pool = segment->pool == ECH_PICKLE_ABSENT ? NULL : ech_pickle_items(r->pickle, segment->pool, &n);
-    if (pool && n == 2 && (number(r, pool[0], 0) || number(r, pool[1], 0)))
-        g_string_append_printf(r->scratch, " pool=%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT, number(r, pool[0], 0), number(r, pool[1], 0));
+    append_pool(r, r->scratch, segment->pool);
     g_autofree char *text = g_strdup(r->scratch->str);
     mark(r, space, text, -1, segment->size, frames, time_us);
 }
@@ -876,11 +885,13 @@ static void other_event(Reader *r, const Space *space, const Event *e)
         g_string_append_len(name, text ? text : "", (gssize)(text ? n : 0));
     } else {
         g_string_append(name, action_names[e->action]);
-        if (e->action == ACT_OOM)
-            g_string_append_printf(name, " device_free=%" G_GUINT64_FORMAT, e->address);
-        else if (e->action == ACT_FREE_REQUESTED)
+        if (e->action == ACT_OOM) {
+            g_string_append_printf(name, " device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT " stream=%" G_GUINT64_FORMAT, e->address,
+                                   space->mapped_bytes, e->stream);
+            append_pool(r, name, e->pool);
+        } else if (e->action == ACT_FREE_REQUESTED) {
             g_string_append_printf(name, " address=0x%" G_GINT64_MODIFIER "x", e->address);
-        else if (text && n) {
+        } else if (text && n) {
             g_string_append_c(name, ' ');
             g_string_append_len(name, text, (gssize)n);
         }

@@ -1,8 +1,8 @@
 The alloc verb: side by side, failures, messages.
-$ printf 'a 0 4194304\na 1 4194304\nf 0\na 2 52428800\na 3 16777216\nf 2\nf 3\n' > $T/t.txt; cd $T; echelon alloc t.txt -a pytorch -a best_fit -c 80MiB -r --smallest --placements p.csv | sed -E '/^(pytorch|best_fit) /s/ +[0-9.]+ [kMG]?$//'
+$ printf 'a 0 4194304\na 1 4194304\nf 0\na 2 52428800\na 3 16777216\nf 2\nf 3\n' > $T/t.txt; cd $T; echelon alloc t.txt -a pytorch -a best_fit -c 80MiB -r --smallest --placements p.csv
 t.txt: alloc_text, 7 events; device memory 80 MiB; no allocator needs less than 70 MiB
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest  events/s
+allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch                     1      54 MiB      70 MiB  22.9 %         0 B      50 MiB         2      86 MiB
 best_fit                    0      70 MiB      74 MiB   5.4 %         0 B      66 MiB         0      74 MiB
 
@@ -65,8 +65,9 @@ best_fit
     | ++##++|
     |+#:::::|
 
-pytorch: 1 of 1 failures are fragmentation: enough bytes were free
+pytorch: out of memory at event 4, 16 MiB for #3, though as many bytes are free: fragmentation
 stranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events
+exit 3
 $ cat $T/p.csv $T/p.csv.2
 event,id,requested,rounded,segment,offset,address
 0,0,4194304,4194304,0,0,0
@@ -90,11 +91,11 @@ exit 2
 $ cd $T; echelon alloc nothing.txt -a bfc
 echelon: nothing.txt: No such file or directory
 exit 1
-$ echelon alloc traces/gpt_nothing.h100 -c 16GiB | sed -E '/^[a-z]+(:.*)? +[0-9]+ /s/ +[0-9.-]+ ?[kMG]?$//'
+$ echelon alloc traces/gpt_nothing.h100 -c 16GiB
 traces/gpt_nothing.h100: hlo, 180 events; device memory 16 GiB; no allocator needs less than 32.0 MiB
 arguments and constants, 6.50 MiB, come first and stay; loop bodies once
 
-allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest  events/s
+allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
 bfc                                     0    32.5 MiB      16 GiB  99.8 %     509 KiB    16.0 GiB         1      34 MiB
 pytorch                                 0    33.0 MiB      48 MiB  31.2 %    1.00 MiB      20 MiB         6      48 MiB
 pytorch:expandable_segments:True        0    32.0 MiB      50 MiB  35.9 %    1.97 KiB    34.5 MiB         2      50 MiB
@@ -107,14 +108,53 @@ plan: xla:algorithm=best, all lifetimes known in advance
 plan:exact:step_limit=200000: exact:step_limit=200000, all lifetimes known in advance; proved lowest
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
-$ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch | sed -E '/^[a-z]+(:.*)? +[0-9]+ /s/ +[0-9.-]+ ?[kMG]?$//'
+$ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch
 traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB; no allocator needs less than 25.5 MiB
 arguments and constants, 6.50 MiB, are left out; loop bodies once
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest  events/s
+allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 compiler                    1    25.5 MiB    25.5 MiB   0.0 %         0 B         0 B         1    25.5 MiB
 pytorch                    14    23.6 MiB      24 MiB   1.5 %     513 KiB      20 MiB         3      44 MiB
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
 
-pytorch: 14 of 14 failures are fragmentation: enough bytes were free; --report says what stood in the way
+pytorch: out of memory at event 18, 512 KiB for fusion.168, though as many bytes are free: fragmentation; a program ends there, the replay goes on without it: 13 more, 14 of all 14 are fragmentation; --report says what stood in the way
+exit 3
+$ echelon alloc tests/golden/data/oom.pickle
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out; no allocator needs less than 156 MiB
+
+allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
+pytorch, as recorded                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
+pytorch:expandable_segments:True        0     156 MiB     160 MiB   2.5 %         0 B     104 MiB         1     160 MiB
+pytorch:backend:cudaMallocAsync         1     120 MiB     132 MiB   9.1 %         0 B      64 MiB         2     232 MiB
+
+pytorch, as recorded: from the recorded start state; 6 of 6 allocations at their recorded addresses
+
+pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and growth step are not documented; reuse and release follow the documentation
+
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+  pytorch, as recorded              refuses it too, though as many bytes are free: fragmentation
+  pytorch:expandable_segments:True  serves it; 160 MiB of device memory would do
+  pytorch:backend:cudaMallocAsync   refuses it, though as many bytes are free: fragmentation
+  --report says what stood in the way
+exit 3
+$ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB; no allocator needs less than 156 MiB
+
+allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
+pytorch:                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
+
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+  no allocator can serve it in 140 MiB: what lives together is 16 MiB more. Use less at a time (micro-batch, checkpointing, offload, shards) or a larger device
+exit 3
+$ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 141 GiB; no allocator needs less than 156 MiB
+
+allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
+pytorch:                    0     156 MiB     220 MiB  29.1 %         0 B     100 MiB         4     220 MiB
+
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+  pytorch:              serves it; 220 MiB of device memory would do

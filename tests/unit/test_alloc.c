@@ -495,7 +495,10 @@ static void replay_snapshot(const char *path)
     guint compared = 0;
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
-        const EchBuffer *buffer = &ech_trace_buffers(import->trace)[g_array_index(events, EchAllocEvent, item->event).id];
+        uint32_t id = g_array_index(events, EchAllocEvent, item->event).id;
+        if (id >= ech_trace_n_buffers(import->trace)) /* refused when recorded */
+            continue;
+        const EchBuffer *buffer = &ech_trace_buffers(import->trace)[id];
         if (buffer->address == ECH_OFFSET_NONE)
             continue;
         compared++;

@@ -1,5 +1,6 @@
 /* Importers: sources and gzip, sniffing, hostile bytes, and what small hand-made captures must become. */
 #include "sim/base/error.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
 #include "sim/import/json_stream.h"
 #include "sim/trace/file.h"
@@ -201,7 +202,18 @@ START_TEST(snapshot_is_rewound)
         find_op(t, ECH_OP_MARK, "segment_start address=0x7f0000000000 stream=0 type=small");
         find_op(t, ECH_OP_MARK, "segment_alloc address=0x7f0004000000 stream=7");
         find_op(t, ECH_OP_MARK, "free_requested address=0x7f0004000000");
-        find_op(t, ECH_OP_MARK, "oom device_free=99");
+        find_op(t, ECH_OP_MARK, "oom device_free=99 reserved=23068672 stream=0");
+        /* The refused request is asked for again, behind everything else; 1 GiB from a device that had 99 bytes left. */
+        EchId hbm = ech_trace_find_memory(t, "hbm");
+        g_autoptr(GArray) refusals = ech_alloc_refusals(t, hbm);
+        ck_assert_uint_eq(refusals->len, 1);
+        ck_assert_uint_eq(g_array_index(refusals, EchRefusal, 0).bytes, 1 << 30);
+        bool limited;
+        ck_assert_uint_eq(ech_alloc_refused_capacity(t, hbm, &limited), 23068672 + 99);
+        ck_assert(!limited);
+        g_autoptr(GArray) events = ech_alloc_events_of_trace(t, hbm, true);
+        const EchAllocEvent *last = &g_array_index(events, EchAllocEvent, events->len - 2);
+        ck_assert(last->kind == ECH_EVENT_ALLOC && last->id == 4 && last->bytes == 1 << 30 && last[1].kind == ECH_EVENT_FREE && last[1].id == 4);
         find_op(t, ECH_OP_MARK, "START step");
         g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
         ck_assert_uint_eq(lifetimes->end_live, 1300);

@@ -1,0 +1,69 @@
+"""Writes oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
+import pathlib
+import pickle
+
+MIB = 1 << 20
+
+
+class Allocator:
+    def __init__(self, total):
+        self.total, self.segments, self.trace, self.clock = total, {}, [], 1_700_000_000_000_000  # segments: address: [[address, bytes, frames or None]]
+
+    def reserved(self):
+        return sum(b[1] for blocks in self.segments.values() for b in blocks)
+
+    def event(self, action, where, size, frames):
+        self.clock += 10
+        key = "device_free" if action == "oom" else "addr"
+        self.trace.append({"action": action, key: where, "size": size, "stream": 0, "time_us": self.clock, "frames": frames, "segment_pool_id": (0, 0)})
+
+    def malloc(self, size, *stack):
+        frames = [{"filename": f"/home/me/{f}", "line": line, "name": name} for f, line, name in stack]
+        fits = [(b[1], b[0], a) for a, blocks in self.segments.items() for b in blocks if not b[2] and b[1] >= size]
+        if not fits:
+            if size > self.total - self.reserved():
+                self.event("oom", self.total - self.reserved(), size, frames)
+                return None
+            address = 0x7F0000000000 + sum(b[1] for blocks in self.segments.values() for b in blocks)
+            self.segments[address] = [[address, size, None]]
+            self.event("segment_alloc", address, size, frames)
+            fits = [(size, address, address)]
+        free, at, segment = min(fits)
+        blocks = self.segments[segment]
+        i = next(i for i, b in enumerate(blocks) if b[0] == at)
+        blocks[i : i + 1] = [[at, size, frames]] + ([[at + size, free - size, None]] if free > size else [])
+        self.event("alloc", at, size, frames)
+        return at
+
+    def free(self, address):
+        for blocks in self.segments.values():
+            for b in blocks:
+                if b[0] == address:
+                    self.event("free_requested", address, b[1], [])
+                    self.event("free_completed", address, b[1], [])
+                    b[2] = None
+
+    def snapshot(self):
+        segments = [
+            {
+                "device": 0, "address": a, "total_size": sum(b[1] for b in blocks), "allocated_size": sum(b[1] for b in blocks if b[2]),
+                "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False,
+                "blocks": [{"address": b[0], "size": b[1], "requested_size": b[1], "frames": b[2] or [],
+                            "state": "active_allocated" if b[2] else "inactive"} for b in blocks],
+            }
+            for a, blocks in self.segments.items()
+        ]
+        return {"segments": segments, "device_traces": [self.trace], "allocator_settings": {"expandable_segments": False}, "external_annotations": []}
+
+
+run = Allocator(210 * MIB)
+main = ("train.py", 30, "main")
+for _ in range(2):
+    run.malloc(10 * MIB, ("model.py", 12, "__init__"), main)
+run.free(run.malloc(100 * MIB, ("loss.py", 8, "cross_entropy"), main))
+for _ in range(3):
+    run.malloc(12 * MIB, ("adam.py", 77, "step"), main)
+assert run.malloc(100 * MIB, ("loss.py", 8, "cross_entropy"), main) is None
+with open(pathlib.Path(__file__).with_name("oom.pickle"), "wb") as out:
+    pickle.dump(run.snapshot(), out, protocol=4)
