@@ -115,36 +115,64 @@ const EchCuDriver *ech_cuda_driver(GError **error)
     return &driver;
 }
 
-bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error)
+/* A member of the table, as callers name functions, to what the driver calls it. */
+static const char *symbol_of(const char *member)
 {
-    if (result == 0)
-        return true;
-    const char *name = NULL;
-    driver->error_name(result, &name);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "%s: %s (%d) while %s", symbol, name ? name : "unknown error", result, what);
-    return false;
+    static const struct {
+        const char *member, *symbol;
+    } names[] = {
+#define ECH_CU_NAMES(member, symbol, parameters) {#member, #symbol},
+        ECH_CU_FUNCTIONS(ECH_CU_NAMES)
+#undef ECH_CU_NAMES
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (strcmp(names[i].member, member) == 0)
+            return names[i].symbol;
+    }
+    return member;
 }
 
-/* What cuInit's refusals mean to whoever has to act on them. */
-static bool start(const EchCuDriver *driver, GError **error)
+/* What refusals mean to whoever has to act on them. */
+static const char *advice_for(EchCuResult result)
 {
     static const struct {
         EchCuResult result;
         const char *advice;
-    } known[] = {{ECH_CU_ERROR_NO_DEVICE, "the driver is installed but sees no GPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell more"},
-                 {ECH_CU_ERROR_STUB_LIBRARY, "this libcuda is the toolkit's stub for linking; take its folder out of LD_LIBRARY_PATH"},
-                 {ECH_CU_ERROR_DRIVER_MISMATCH, "libcuda and the kernel's driver are of different versions; load the driver's module again or reboot"}};
-    EchCuResult result = driver->init(0);
-    if (ech_cuda_check(driver, result, "cuInit", "starting the driver", error))
-        return true;
-    for (size_t i = 0; error && i < G_N_ELEMENTS(known); i++) {
-        if (known[i].result == result) {
-            char *message = g_strdup_printf("%s: %s", (*error)->message, known[i].advice);
-            g_free((*error)->message);
-            (*error)->message = message;
-        }
+    } known[] = {
+        {ECH_CU_ERROR_NO_DEVICE, "the driver is installed but sees no GPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell more"},
+        {ECH_CU_ERROR_STUB_LIBRARY, "this libcuda is the toolkit's stub for linking; take its folder out of LD_LIBRARY_PATH"},
+        {ECH_CU_ERROR_DRIVER_MISMATCH, "libcuda and the kernel's driver are of different versions; load the driver's module again or reboot"},
+        {ECH_CU_ERROR_DEVICE_UNAVAILABLE, "another process has the GPU for itself (nvidia-smi shows its compute mode)"},
+        {ECH_CU_ERROR_SYSTEM_NOT_READY, "GPUs behind an NVSwitch need nvidia-fabricmanager running"},
+        {ECH_CU_ERROR_UNKNOWN, "often nvidia-uvm is not loaded, or /dev/nvidia-uvm is not there: nvidia-modprobe -u makes both"},
+        {ECH_CU_ERROR_INVALID_PTX, "the driver's compiler does not take our kernels; ECHELON_CUDA_KERNELS names a file that ptxas made of cuda_kernels.ptx"},
+        {ECH_CU_ERROR_NO_BINARY, "the kernels are machine code of another GPU; ECHELON_CUDA_KERNELS names their file"},
+        {ECH_CU_ERROR_NO_COMPILER, "libnvidia-ptxjitcompiler.so.1 is not found beside libcuda; add its folder to LD_LIBRARY_PATH, or let "
+                                   "ECHELON_CUDA_KERNELS name a file that ptxas made of cuda_kernels.ptx"},
+        {ECH_CU_ERROR_PTX_VERSION, "the driver is older than CUDA 11.4"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (known[i].result == result)
+            return known[i].advice;
     }
+    return NULL;
+}
+
+bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error)
+{
+    if (result == 0)
+        return true;
+    const char *name = NULL, *advice = advice_for(result);
+    driver->error_name(result, &name);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "%s: %s (%d) while %s%s%s", symbol_of(symbol), name ? name : "unknown error", result, what,
+                advice ? ": " : "", advice ? advice : "");
     return false;
+}
+
+static bool start(const EchCuDriver *driver, GError **error)
+{
+    /* Streams that share a hardware queue wait for each other, and by default there are 8 of those. Only read when the driver starts. */
+    g_setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", FALSE);
+    return ech_cuda_check(driver, driver->init(0), "cuInit", "starting the driver", error);
 }
 
 /* Hexadecimal digits of the GPU's identity, where the driver knows it. */

@@ -27,9 +27,16 @@ typedef struct EchCuPoolOpaque *EchCuPool;
 enum {
     ECH_CU_ERROR_OUT_OF_MEMORY = 2,
     ECH_CU_ERROR_STUB_LIBRARY = 34,
+    ECH_CU_ERROR_DEVICE_UNAVAILABLE = 46,
     ECH_CU_ERROR_NO_DEVICE = 100,
+    ECH_CU_ERROR_NO_BINARY = 209,
+    ECH_CU_ERROR_INVALID_PTX = 218,
+    ECH_CU_ERROR_NO_COMPILER = 221,
+    ECH_CU_ERROR_PTX_VERSION = 222,
     ECH_CU_ERROR_NOT_READY = 600,
+    ECH_CU_ERROR_SYSTEM_NOT_READY = 802,
     ECH_CU_ERROR_DRIVER_MISMATCH = 803,
+    ECH_CU_ERROR_UNKNOWN = 999,
     ECH_CU_STREAM_NON_BLOCKING = 1,
     ECH_CU_EVENT_DEFAULT = 0,
     ECH_CU_EVENT_DISABLE_TIMING = 2,
@@ -165,7 +172,8 @@ const EchCuDriver *ech_cuda_driver(GError **error);
 bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError **error);
 /** Releases the context. */
 void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu);
-/** True on success; otherwise ECH_ERROR_BACKEND "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2) while WHAT". */
+/** True on success; otherwise ECH_ERROR_BACKEND "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2) while WHAT", with advice where there is some. @symbol: the
+ * driver's name of the function, or the table's member. */
 bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error);
 /** Loads our kernels into the current context. */
 bool ech_cuda_load_kernels(const EchCuDriver *driver, EchCuModule *ret, GError **error);

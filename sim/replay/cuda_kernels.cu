@@ -3,68 +3,95 @@
 // lowered by hand to 7.4, which every driver since CUDA 11.4 reads and ptxas takes.
 #include <stdint.h>
 
-// Reads `reads` and writes `writes` 16-byte words, all of the grid together. `sink` keeps the reads alive.
+// Reads `reads` and writes `writes` 16-byte words, all of the grid together, the smaller number of both copied. `sink` keeps the reads alive. Four words of
+// every thread are on their way at a time: memory as far away as HBM3e's is not busy with fewer.
 extern "C" __global__ void echelon_stream(const uint4 *__restrict__ source, uint4 *__restrict__ target, uint64_t reads, uint64_t writes, uint32_t *sink)
 {
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x, first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    uint4 sum = make_uint4(0, 0, 0, 0);
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x, i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint64_t both = reads < writes ? reads : writes;
-    uint64_t i = first;
-    for (; i < both; i += step) {
-        uint4 word = source[i];
-        target[i] = word;
+    uint4 sum = make_uint4(0, 0, 0, 0);
+    for (; i + 3 * step < both; i += 4 * step) {
+        uint4 a = source[i], b = source[i + step], c = source[i + 2 * step], d = source[i + 3 * step];
+        target[i] = a;
+        target[i + step] = b;
+        target[i + 2 * step] = c;
+        target[i + 3 * step] = d;
     }
-#pragma unroll 4
-    for (uint64_t r = i; r < reads; r += step) {
-        uint4 word = source[r];
-        sum.x ^= word.x;
-        sum.y ^= word.y;
-        sum.z ^= word.z;
-        sum.w ^= word.w;
+    for (; i < both; i += step)
+        target[i] = source[i];
+    uint64_t w = i;
+    for (; i + 3 * step < reads; i += 4 * step) {
+        uint4 a = source[i], b = source[i + step], c = source[i + 2 * step], d = source[i + 3 * step];
+        sum.x ^= a.x ^ b.x ^ c.x ^ d.x;
+        sum.y ^= a.y ^ b.y ^ c.y ^ d.y;
+        sum.z ^= a.z ^ b.z ^ c.z ^ d.z;
+        sum.w ^= a.w ^ b.w ^ c.w ^ d.w;
     }
-    for (uint64_t w = i; w < writes; w += step)
+    for (; i < reads; i += step) {
+        uint4 a = source[i];
+        sum.x ^= a.x;
+        sum.y ^= a.y;
+        sum.z ^= a.z;
+        sum.w ^= a.w;
+    }
+    for (; w < writes; w += step)
         target[w] = make_uint4((uint32_t)w, 1, 2, 3);
     if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x9e3779b9u)
         *sink = sum.x;
 }
 
+static __device__ uint32_t folded(uint4 word)
+{
+    return word.x ^ word.y ^ word.z ^ word.w;
+}
+
 // Reads 16-byte words `stride` words apart, wrapping at mask + 1 words, a power of two: strided access, or a small range over and over.
 extern "C" __global__ void echelon_strided(const uint4 *__restrict__ source, uint64_t mask, uint64_t stride, uint64_t reads, uint32_t *sink)
 {
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x, i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t sum = 0;
-#pragma unroll 8
-    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step) {
-        uint4 word = __ldcg(&source[i * stride & mask]);
-        sum ^= word.x ^ word.y ^ word.z ^ word.w;
+    for (; i + 3 * step < reads; i += 4 * step) {
+        uint4 a = __ldcg(&source[i * stride & mask]), b = __ldcg(&source[(i + step) * stride & mask]);
+        uint4 c = __ldcg(&source[(i + 2 * step) * stride & mask]), d = __ldcg(&source[(i + 3 * step) * stride & mask]);
+        sum ^= folded(a) ^ folded(b) ^ folded(c) ^ folded(d);
     }
+    for (; i < reads; i += step)
+        sum ^= folded(__ldcg(&source[i * stride & mask]));
     if (sum == 0x9e3779b9u)
         *sink = sum;
+}
+
+static __device__ uint64_t hashed(uint64_t i)
+{
+    uint64_t x = i * 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
+    return x ^ (x >> 29);
 }
 
 // Reads 16-byte words at hashed places of mask + 1: random access.
 extern "C" __global__ void echelon_random(const uint4 *__restrict__ source, uint64_t mask, uint64_t reads, uint32_t *sink)
 {
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x, i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t sum = 0;
-#pragma unroll 4
-    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < reads; i += step) {
-        uint64_t x = i * 0x9e3779b97f4a7c15ull;
-        x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
-        uint4 word = __ldcg(&source[(x ^ (x >> 29)) & mask]);
-        sum ^= word.x ^ word.y ^ word.z ^ word.w;
+    for (; i + 3 * step < reads; i += 4 * step) {
+        uint4 a = __ldcg(&source[hashed(i) & mask]), b = __ldcg(&source[hashed(i + step) & mask]);
+        uint4 c = __ldcg(&source[hashed(i + 2 * step) & mask]), d = __ldcg(&source[hashed(i + 3 * step) & mask]);
+        sum ^= folded(a) ^ folded(b) ^ folded(c) ^ folded(d);
     }
+    for (; i < reads; i += step)
+        sum ^= folded(__ldcg(&source[hashed(i) & mask]));
     if (sum == 0x9e3779b9u)
         *sink = sum;
 }
 
-// One thread follows `steps` links of a chain of word indices: latency.
-extern "C" __global__ void echelon_chase(const uint32_t *next, uint64_t steps, uint32_t *sink)
+// One thread follows `steps` links of a chain of word indices, from the one in `at`, where it leaves the last: latency. One run after the other so never comes
+// to what those before it have left in the cache.
+extern "C" __global__ void echelon_chase(const uint32_t *next, uint64_t steps, uint32_t *at)
 {
-    uint32_t at = 0;
+    uint32_t place = *at;
     for (uint64_t i = 0; i < steps; i++)
-        at = __ldcg(&next[at]);
-    *sink = at;
+        place = __ldcg(&next[place]);
+    *at = place;
 }
 
 // `rounds` rounds of 16 float32 multiply-adds (32 operations) in every thread.
@@ -174,9 +201,6 @@ extern "C" __global__ void echelon_noise(uint32_t *target, uint64_t words, uint3
 {
     uint64_t step = (uint64_t)gridDim.x * blockDim.x;
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
-        uint64_t x = (i + seed) * 0x9e3779b97f4a7c15ull;
-        x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
-        x ^= x >> 29;
-        target[i] = ((uint32_t)x & 0x83ff83ffu) | 0x3c003c00u;
+        target[i] = ((uint32_t)hashed(i + seed) & 0x83ff83ffu) | 0x3c003c00u;
     }
 }

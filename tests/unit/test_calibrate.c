@@ -99,6 +99,19 @@ START_TEST(finds_what_the_fake_is_made_of)
 }
 END_TEST
 
+/* The kernels' own PTX, from the parameters that calibration gives them, touches nothing but its buffers. */
+START_TEST(kernels_stay_within_buffers)
+{
+    load_fake("67108864");
+    g_setenv("ECH_FAKE_CUDA_PTX", "1000", TRUE);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_str_eq(c->failures, "");
+    ck_assert_int_eq(held(), 0);
+}
+END_TEST
+
 /* Whatever call fails, nothing is kept and no file comes of it. The calls of a loop are alike: all of the first, then some. */
 START_TEST(every_call_fails_cleanly)
 {
@@ -151,6 +164,7 @@ int main(void)
     TCase *tests = tcase_create("calibrate");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, finds_what_the_fake_is_made_of);
+    tcase_add_test(tests, kernels_stay_within_buffers);
     tcase_add_test(tests, every_call_fails_cleanly);
     tcase_add_test(tests, without_cublas_the_file_is_whole);
     tcase_add_test(tests, without_a_gpu_it_says_so);

@@ -129,6 +129,31 @@ START_TEST(replays_and_gives_everything_back)
 }
 END_TEST
 
+/* The kernels' own PTX runs in place of functions of their names, from the parameters that the engine gives them: it touches nothing but the engine's buffers.
+ */
+START_TEST(kernels_stay_within_buffers)
+{
+    static const EchBytes sizes[] = {16, 100, 4096, 12345, 1 << 20};
+    load_fake();
+    g_setenv("ECH_FAKE_CUDA_PTX", "400000", TRUE);
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        g_autoptr(EchTrace) trace = streaming_trace(sizes[i]);
+        g_autoptr(EchDevice) device = load_device();
+        EchCudaOptions options = {0};
+        ech_params_defaults(ech_cuda_params, &options);
+        g_autoptr(GError) error = NULL;
+        ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], &error));
+        options.warmups = 0;
+        options.repeats = 1;
+        g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
+        ck_assert_msg(run != NULL, "%" G_GUINT64_FORMAT " bytes: %s", sizes[i], error ? error->message : "");
+        ck_assert_uint_eq(run->differing, 0);
+        ck_assert_int_eq(held(), 0);
+        ech_params_clear(ech_cuda_params, &options);
+    }
+}
+END_TEST
+
 /* Whatever call fails, the error names a driver function and nothing is kept. */
 START_TEST(every_call_fails_cleanly)
 {
@@ -341,6 +366,7 @@ int main(void)
     TCase *tests = tcase_create("cuda");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, replays_and_gives_everything_back, 0, G_N_ELEMENTS(settings));
+    tcase_add_loop_test(tests, kernels_stay_within_buffers, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, every_call_fails_cleanly, 0, G_N_ELEMENTS(settings));
     tcase_add_test(tests, too_large_is_refused_or_scaled);
     tcase_add_test(tests, products_are_known_by_their_sides);

@@ -6,18 +6,22 @@
  *     pinned copies to the device 20, from it 18, both together 30, 5 us each; pageable 6 and 5
  *     memory port 1000 (writes at 900, mixed at 950); copies on the device use it; 4000 where a range of at most 4 MiB is read over and over
  *     float32 1000, float64 500, special functions 125, tensor cores 100000, cuBLAS 200000 (half for f32, 1/8 for f64; .7 of it at odd sides)
- *     a kernel 2 us to launch, 1 us in a graph; a link of a chain 600 ns, 200 ns within 4 MiB
+ *     a kernel 2 us to launch, 1 us in a graph; a link of a chain 600 ns, 200 ns where it is one of the last 4 MiB of lines that chains came to
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_ALLOC_US how
  * long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash
  * or hang is what mapping memory does.
  *
+ * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
+ * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
+ *
  * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail, clocks rise in the first 20 ms of work,
  * copies have a rate that depends on their size and share the link unevenly, streaming kernels a ramp, matrix products tiles, waves and a prologue, events and
  * waits take time, and code takes memory when it is first used. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
+#include "tests/gpu/fake/ptx.h"
 
 #include <math.h>
 #include <signal.h>
@@ -38,7 +42,7 @@ ECH_CU_OPTIONAL_FUNCTIONS(PROTOTYPE)
 ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
 #undef PROTOTYPE
 
-enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, LAUNCH_FAILED = 719 };
+enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 
 typedef struct Block {
     struct Block *next;
@@ -80,10 +84,11 @@ struct EchCuGraphOpaque {
     Task *first, **last;
 };
 struct EchCuModuleOpaque {
-    int unused;
+    Ptx *ptx;
 };
 struct EchCuFunctionOpaque {
     char name[32];
+    const Ptx *ptx;
     int loaded; /* Its code takes memory from the first launch on */
 };
 
@@ -95,6 +100,7 @@ static struct EchCuFunctionOpaque functions[16];
 static struct EchCuStreamOpaque *streams;
 static char pool, instance;
 static struct EchCuGraphOpaque graph;
+static uint32_t chase_from; /* Where a chain was before its PTX ran */
 static int capturing;
 static double now, busy; /* busy: worked since the context was made */
 static Mark *marks;
@@ -885,9 +891,16 @@ EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEven
 EXPORT EchCuResult cuModuleLoadData(EchCuModule *ret, const void *image)
 {
     ENTER_CONTEXT();
-    if (!strstr(image, ".entry echelon_stream"))
-        return INVALID_VALUE;
+    char why[256];
+    Ptx *ptx = ptx_load(image, why, sizeof why);
+    if (!ptx) {
+        fprintf(stderr, "fake CUDA: %s\n", why);
+        return ECH_CU_ERROR_INVALID_PTX;
+    }
     *ret = calloc(1, sizeof **ret);
+    if (!*ret)
+        abort();
+    (*ret)->ptx = ptx;
     held++;
     return 0;
 }
@@ -895,6 +908,8 @@ EXPORT EchCuResult cuModuleLoadData(EchCuModule *ret, const void *image)
 EXPORT EchCuResult cuModuleUnload(EchCuModule module)
 {
     int fails = failing();
+    run_all();
+    ptx_free(module->ptx);
     free(module);
     held--;
     return fails ? LAUNCH_FAILED : 0;
@@ -905,10 +920,13 @@ EXPORT EchCuResult cuModuleGetFunction(EchCuFunction *ret, EchCuModule module, c
     ENTER_CONTEXT();
     if (!module)
         return INVALID_HANDLE;
+    if (ptx_parameters(module->ptx, name, NULL, 0) < 0)
+        return NOT_FOUND;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         if (functions[i].name[0] == '\0')
             snprintf(functions[i].name, sizeof functions[i].name, "%s", name);
         if (strcmp(functions[i].name, name) == 0) {
+            functions[i].ptx = module->ptx;
             *ret = &functions[i];
             return 0;
         }
@@ -921,8 +939,65 @@ static uint64_t word(void **parameters, int i)
     return *(uint64_t *)parameters[i];
 }
 
-/* Kernels do on the host what they would do to memory, and take the time of their bytes or operations. */
-static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream stream, unsigned threads)
+/* The cache: lines of 128 bytes, the 4 MiB that were touched last by a chain, as far as a table remembers. */
+static bool in_cache(const void *pointer)
+{
+    enum { LINES = 1 << 20 };
+    static uint64_t touched[LINES], tick;
+    uint64_t line = (uint64_t)(uintptr_t)pointer / 128, *at = &touched[line % LINES];
+    bool is = *at != 0 && tick - *at < (4 << 20) / 128;
+    *at = ++tick;
+    return is;
+}
+
+static EchCuResult chase(void **parameters, EchCuStream stream, bool done)
+{
+    const uint32_t *next = (const uint32_t *)(uintptr_t)word(parameters, 0);
+    uint32_t *place = (uint32_t *)(uintptr_t)word(parameters, 2);
+    double time = 2000;
+    if (!block_at(place, 4))
+        return LAUNCH_FAILED;
+    /* Where the PTX has been already this goes once more, for the time it takes: the places do not depend on it. */
+    uint32_t at = done ? chase_from : *place;
+    for (uint64_t i = 0; i < word(parameters, 1); i++) {
+        if (!block_at(next + at, 4))
+            return LAUNCH_FAILED;
+        time += in_cache(next + at) ? 200 : 600;
+        at = next[at];
+    }
+    *place = at;
+    return issue_work(stream, OPERATIONS, time, 0, 1);
+}
+
+static void *reach(uint64_t address, unsigned bytes, bool writes, void *data)
+{
+    (void)writes, (void)data;
+    return block_at((void *)(uintptr_t)address, bytes) ? (void *)(uintptr_t)address : NULL;
+}
+
+/* Lets the PTX itself do what it does to memory. */
+static EchCuResult interpret(const struct EchCuFunctionOpaque *function, unsigned n_blocks, unsigned threads, void *const *parameters, bool *ret_done)
+{
+    const char *fuel = getenv("ECH_FAKE_CUDA_PTX");
+    /* These add to what is there, and so must not be done in part and then once more. */
+    bool whole = strcmp(function->name, "echelon_verify") == 0 || strcmp(function->name, "echelon_chase") == 0;
+    char why[256];
+    PtxCounts counts;
+    *ret_done = false;
+    if (!fuel || capturing)
+        return 0;
+    if (strcmp(function->name, "echelon_chase") == 0 && block_at((void *)(uintptr_t)word((void **)(uintptr_t)parameters, 2), 4))
+        memcpy(&chase_from, (void *)(uintptr_t)word((void **)(uintptr_t)parameters, 2), 4);
+    if (!ptx_run(function->ptx, function->name, n_blocks, threads, parameters, whole ? 0 : strtoull(fuel, NULL, 10), reach, NULL, &counts, why, sizeof why)) {
+        fprintf(stderr, "fake CUDA: %s\n", why);
+        return LAUNCH_FAILED;
+    }
+    *ret_done = counts.complete;
+    return 0;
+}
+
+/* Kernels do on the host what they would do to memory, but where their PTX has @done it, and take the time of their bytes or operations. */
+static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream stream, unsigned threads, bool done)
 {
     const void *first = (const void *)(uintptr_t)word(parameters, 0);
     double all = threads;
@@ -931,7 +1006,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         void *target = (void *)(uintptr_t)word(parameters, 1);
         if ((reads > 0 && !block_at(first, reads * 16)) || (writes > 0 && !block_at(target, writes * 16)))
             return LAUNCH_FAILED;
-        if (writes > 0)
+        if (writes > 0 && !done)
             memset(target, 1, writes * 16);
         double mixed = (double)(reads < writes ? reads : writes);
         /* As bytes at the full rate. */
@@ -947,20 +1022,8 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         /* Sectors of 32 bytes; a small range lives in the cache. */
         return issue_work(stream, PORT, 2000, (double)reads * 16 * (stride > 1 ? 2 : 1), (mask + 1) * 16 <= 4 << 20 ? 4000 : 1000);
     }
-    if (strcmp(name, "echelon_chase") == 0) {
-        Block *block = block_at(first, 4);
-        if (!block)
-            return LAUNCH_FAILED;
-        const uint32_t *next = first;
-        uint32_t at = 0, farthest = 0;
-        for (uint64_t i = 0; i < word(parameters, 1); i++) {
-            if (!block_at(next + at, 4))
-                return LAUNCH_FAILED;
-            at = next[at];
-            farthest = at > farthest ? at : farthest;
-        }
-        return issue_work(stream, OPERATIONS, 2000 + (double)word(parameters, 1) * (farthest < 1 << 20 ? 200 : 600), 0, 1);
-    }
+    if (strcmp(name, "echelon_chase") == 0)
+        return chase(parameters, stream, done);
     if (strcmp(name, "echelon_spin") == 0)
         return issue_work(stream, OPERATIONS, 2000 + (double)word(parameters, 0), 0, 1);
     if (strcmp(name, "echelon_fma") == 0)
@@ -975,7 +1038,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         uint64_t words = word(parameters, 1);
         if (words > 0 && !block_at(first, words * 4))
             return LAUNCH_FAILED;
-        if (words > 0) /* Noise that nobody looks at: the first page will do */
+        if (words > 0 && !done) /* Noise that nobody looks at: the first page will do */
             memset((void *)(uintptr_t)first, 0x3c, words < 1024 ? words * 4 : 4096);
         return issue_work(stream, PORT, 2000, (double)words * 4, 900);
     }
@@ -985,7 +1048,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         uint32_t pattern = *(uint32_t *)parameters[2], *differing = (uint32_t *)(uintptr_t)word(parameters, 3);
         if (words > 0 && (!block_at(data, words * 4) || !block_at(differing, 4)))
             return LAUNCH_FAILED;
-        for (uint64_t i = 0; i < words; i++)
+        for (uint64_t i = 0; i < words && !done; i++)
             *differing += data[i] != pattern;
         return issue_work(stream, PORT, 2000, (double)words * 4, 1000);
     }
@@ -1003,7 +1066,17 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
     if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes ||
         extra)
         return INVALID_VALUE;
-    return run_kernel(function->name, parameters, stream, grid_x * block_x);
+    unsigned sizes[16];
+    uint64_t values[16] = {0};
+    void *copies[16];
+    int n = ptx_parameters(function->ptx, function->name, sizes, 16);
+    for (int i = 0; i < n; i++) {
+        memcpy(&values[i], parameters[i], sizes[i]);
+        copies[i] = &values[i];
+    }
+    bool done = false;
+    EchCuResult result = interpret(function, grid_x, block_x, copies, &done);
+    return result ? result : run_kernel(function->name, copies, stream, grid_x * block_x, done);
 }
 
 EXPORT EchCuResult cuGetErrorName(EchCuResult result, const char **ret)
