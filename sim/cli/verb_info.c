@@ -376,6 +376,8 @@ static int print_json(const EchImport *import, const EchTrace *trace)
         json_trace(b, trace);
     if (import->program)
         ech_report_program_info(b, import->program);
+    if (import->refusal)
+        add_string(b, "refused", import->refusal);
     add_rows(b, "records", import->records, false);
     add_rows(b, "dropped", import->diag, true);
     add_rows(b, "notes", import->diag, false);
@@ -633,6 +635,8 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
         text_trace(out, trace);
     if (import->program)
         ech_report_program_text(out, import->program);
+    if (import->refusal)
+        g_string_append_printf(out, "the compiler refused it: %s\n", import->refusal);
     text_rows(out, "records of the file", import->records, false, 16);
     text_rows(out, "dropped or repaired", import->diag, true, 0);
     text_rows(out, "notes", import->diag, false, 0);

@@ -902,6 +902,7 @@ EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **
         result->trace_path = g_strndup(key, strcspn(key, "\n"));
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;
+        result->refusal = import->refusal;
         if (make_trace(c, import, passes, &options, result, error))
             result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
     }
@@ -940,6 +941,7 @@ EchReport ech_result_report(const EchResult *result)
         .device = result->device,
         .run = result->run,
         .import_diag = result->import_diag,
+        .refusal = result->refusal,
         .pass_diag = result->pass_diag,
         .passes = (const char *const *)result->passes,
         .settings = (const char *const *)result->settings,

@@ -65,6 +65,7 @@ typedef struct {
     EchProgram *program;
     EchTrace *trace;
     EchDiag *import_diag; /**< Borrowed from the experiment's cache. */
+    const char *refusal;  /**< EchImport.refusal, likewise. */
     EchDiag *pass_diag;
     char **passes;
     char **settings; /**< Copy of the case's edits. */

@@ -2,6 +2,7 @@
 #include "sim/import/hlo.h"
 
 #include "sim/base/error.h"
+#include "sim/import/json_stream.h"
 
 #include <string.h>
 
@@ -73,27 +74,77 @@ static const char *tpu_named(const char *word, size_t n)
     return NULL;
 }
 
-/* The chip in a capture's notes beside the program: STEM.json with "chip": "v5e". Static, or NULL. */
-static const char *chip_noted(const char *path)
+/* What compile.py notes beside a program, in STEM.json. */
+typedef struct {
+    const char *chip; /* Static, or NULL. */
+    char *refusal;    /* Owned, or NULL. */
+} Notes;
+
+enum { MOST_REFUSAL = 600 };
+
+/* The sentences of a compiler's message: what comes before its tables, blanks joined, at most a paragraph. */
+static char *sentences(const char *text)
 {
+    g_autoptr(GString) out = g_string_new(NULL);
+    for (const char *at = text; *at && !(at[0] == '\n' && at[1] == '\n'); at++) {
+        bool blank = g_ascii_isspace(*at);
+        if (blank ? out->len > 0 && out->str[out->len - 1] != ' ' : true)
+            g_string_append_c(out, blank ? ' ' : *at);
+    }
+    g_autofree char *valid = g_utf8_make_valid(g_strchomp(out->str), -1);
+    glong n = g_utf8_strlen(valid, -1);
+    if (n <= MOST_REFUSAL)
+        return g_steal_pointer(&valid);
+    g_autofree char *cut = g_utf8_substring(valid, 0, MOST_REFUSAL);
+    return g_strconcat(cut, "...", NULL);
+}
+
+/* Anything but such notes says nothing. */
+static Notes read_notes(const char *path)
+{
+    Notes notes = {NULL, NULL};
     g_autofree char *base = g_strdup(path);
     if (g_str_has_suffix(base, ".gz"))
         base[strlen(base) - 3] = '\0';
-    for (size_t i = 0; i < G_N_ELEMENTS(program_suffixes); i++) {
+    g_autofree char *found = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(program_suffixes) && !found; i++) {
         if (!g_str_has_suffix(base, program_suffixes[i]))
             continue;
-        g_autofree char *stem = g_strndup(base, strlen(base) - strlen(program_suffixes[i])), *notes = g_strconcat(stem, ".json", NULL);
-        g_autoptr(GMappedFile) file = g_file_test(notes, G_FILE_TEST_IS_REGULAR) ? g_mapped_file_new(notes, FALSE, NULL) : NULL;
-        size_t size = file ? MIN(g_mapped_file_get_length(file), (size_t)1 << 16) : 0;
-        const char *text = size > 0 ? g_mapped_file_get_contents(file) : NULL;
-        const char *at = text ? g_strstr_len(text, (gssize)size, "\"chip\"") : NULL, *stop = text ? text + size : NULL;
-        for (at = at ? at + strlen("\"chip\"") : stop; at < stop && (*at == ' ' || *at == ':'); at++)
-            continue;
-        const char *quote = at < stop && *at == '"' ? memchr(at + 1, '"', (size_t)(stop - at - 1)) : NULL;
-        if (quote)
-            return tpu_named(at + 1, (size_t)(quote - at - 1));
+        g_autofree char *stem = g_strndup(base, strlen(base) - strlen(program_suffixes[i]));
+        if (g_str_has_suffix(stem, ".before"))
+            stem[strlen(stem) - strlen(".before")] = '\0';
+        g_autofree char *name = g_strconcat(stem, ".json", NULL);
+        if (strcmp(name, path) != 0 && g_file_test(name, G_FILE_TEST_IS_REGULAR))
+            found = g_steal_pointer(&name);
     }
-    return NULL;
+    g_autoptr(EchSource) source = found ? ech_source_open(found, NULL) : NULL;
+    g_autoptr(EchJson) json = source ? ech_json_new(source) : NULL;
+    if (!json || ech_json_next(json) != ECH_JSON_OBJECT)
+        return notes;
+    g_autofree char *whole = NULL;
+    for (EchJsonToken token; (token = ech_json_next(json)) == ECH_JSON_KEY;) {
+        bool chip = strcmp(ech_json_text(json, NULL), "chip") == 0, refused = strcmp(ech_json_text(json, NULL), "refused") == 0;
+        if (!chip && !refused && strcmp(ech_json_text(json, NULL), "error") != 0) {
+            if (!ech_json_skip(json))
+                break;
+            continue;
+        }
+        size_t n;
+        token = ech_json_next(json);
+        const char *text = token == ECH_JSON_STRING ? ech_json_text(json, &n) : NULL;
+        if (token != ECH_JSON_STRING && token != ECH_JSON_NULL)
+            break;
+        if (text && chip)
+            notes.chip = tpu_named(text, n);
+        else if (text && *text) {
+            char **of = refused ? &notes.refusal : &whole;
+            g_free(*of);
+            *of = sentences(text);
+        }
+    }
+    if (!notes.refusal)
+        notes.refusal = g_steal_pointer(&whole);
+    return notes;
 }
 
 /* The chip in the names of the file and of its folder: "step.v5e.hlo.txt". Static, or NULL. */
@@ -113,9 +164,9 @@ static const char *chip_in_name(const char *path)
 }
 
 /* XLA's text does not name the chip it was compiled for, but a capture's notes or file names do; else it is taken for the one that is asked for. */
-static const char *chip_of(const char *path, const char *asked, EchDiag *diag)
+static const char *chip_of(const char *path, const char *noted, const char *asked, EchDiag *diag)
 {
-    const char *noted = path ? chip_noted(path) : NULL, *chip = noted ? noted : path ? chip_in_name(path) : NULL;
+    const char *chip = noted ? noted : path ? chip_in_name(path) : NULL;
     if (chip && asked && strcmp(chip, asked) != 0)
         ech_diag_remark(diag, "the program was compiled for %s, says %s", chip, noted ? "the capture's .json beside it" : "its file's name");
     return chip ? chip : asked;
@@ -145,9 +196,14 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
         return false;
     ech_hlo_count_records(ret->program, ret->records);
     bool ours = !ret->program->scheduled && !ret->program->assignment;
+    Notes notes = ech_source_path(source) ? read_notes(ech_source_path(source)) : (Notes){NULL, NULL};
+    if (ours)
+        g_free(notes.refusal); /* What was refused is what a compiler made of it. */
+    else
+        ret->refusal = notes.refusal;
     /* What is not compiled yet may not say for what it will be: then for the device that is asked for. */
     if (ret->program->platform == ECH_PLATFORM_TPU || ours)
-        chip = chip_of(ech_source_path(source), asked, ret->diag);
+        chip = chip_of(ech_source_path(source), notes.chip, asked, ret->diag);
     if (ret->program->platform == ECH_PLATFORM_TPU && chip && g_strcmp0(chip, asked) != 0 && !ech_program_set_chip(ret->program, chip, error))
         return false;
     bool tpu = ret->program->platform == ECH_PLATFORM_TPU || (chip && tpu_named(chip, strlen(chip)));

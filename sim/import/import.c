@@ -351,6 +351,7 @@ void ech_import_free(EchImport *import)
     g_clear_pointer(&import->resident, ech_trace_unref);
     g_clear_pointer(&import->diag, ech_diag_free);
     g_clear_pointer(&import->records, ech_diag_free);
+    g_free(import->refusal);
     g_free(import);
 }
 

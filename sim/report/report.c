@@ -40,9 +40,19 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
     return rows;
 }
 
+bool ech_report_refused(const EchReport *report)
+{
+    static const char *const counted[] = {"HbmOom", "on HBM", "memory space hbm"};
+    for (size_t i = 0; report->refusal && i < G_N_ELEMENTS(counted); i++) {
+        if (strstr(report->refusal, counted[i]))
+            return false;
+    }
+    return report->refusal != NULL;
+}
+
 bool ech_report_fits(const EchReport *report)
 {
-    if (!report->run->fits)
+    if (!report->run->fits || ech_report_refused(report))
         return false;
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);

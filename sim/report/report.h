@@ -21,6 +21,7 @@ typedef struct {
     const EchProgram *program; /**< Where it was lowered from, or NULL. */
     const EchDevice *device;
     const EchRun *run;
+    const char *refusal;         /**< What the program's compiler said when it refused it, or NULL. */
     const EchDiag *import_diag;  /**< Or NULL. */
     const EchDiag *pass_diag;    /**< Remarks of passes and lowering, or NULL. */
     const char *const *passes;   /**< Canonical specs, NULL-terminated, or NULL. */
@@ -34,7 +35,10 @@ typedef struct {
 } EchFitRow;
 /** Rows of spaces the device has; NULL and 0 without a program with an assignment. g_free the rows. */
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
-/** The replay fitted and every row fits. */
+/** The compiler refused the program for want of a memory other than HBM: for a kernel's own windows and scratch, say, which no list of values shows. (Whether
+ * HBM suffices is counted from the program itself, so that a device with more of it can be asked for.) */
+bool ech_report_refused(const EchReport *report);
+/** The replay fitted, every row fits, and no compiler refused it. */
 bool ech_report_fits(const EchReport *report);
 
 /** What a resource of the run is called for people: "hbm port", "host link to device", "ici link out", "matrix unit"; "overhead" for none. Owned by

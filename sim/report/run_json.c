@@ -167,6 +167,8 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
 static void add_fit(JsonBuilder *b, const EchReport *report)
 {
     add_bool(b, "fits", ech_report_fits(report));
+    if (report->refusal)
+        add_text(b, "refused", report->refusal);
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     if (n) {

@@ -151,6 +151,23 @@ static void append_plan_failure(GString *out, const EchReport *report, const Ech
     append_holders(out, report, holders, n, 10, "  ", columns);
 }
 
+static void append_refusal(GString *out, const EchReport *report, unsigned columns)
+{
+    if (!ech_report_refused(report))
+        return;
+    g_autofree char *text = g_strdup_printf("The compiler refused it: %s", report->refusal);
+    ech_text_wrap(out, "  ", text, columns);
+    if (!strstr(report->refusal, "vmem"))
+        return;
+    const EchMemory *memory = ech_device_memory(report->device, "vector");
+    g_autofree char *size = memory ? ech_format_bytes(memory->capacity) : NULL;
+    g_autofree char *advice = g_strdup_printf(
+        "What a kernel keeps on chip for its own windows and scratch has a limit%s%s%s. Smaller blocks or fewer buffers need less; a Pallas kernel may "
+        "ask for more (pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --option xla_tpu_scoped_vmem_limit_kib=...",
+        size ? ", less than the " : "", size ? size : "", size ? " there are" : "");
+    ech_text_wrap(out, "  ", advice, columns);
+}
+
 static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
@@ -179,6 +196,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     if (!said && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
+    append_refusal(out, report, columns);
     if (fits)
         return;
     for (size_t i = 0; i < n; i++) {
@@ -443,6 +461,10 @@ static void append_remarks(GString *out, const EchReport *report, unsigned colum
                            versioned ? run->provenance.engine_version : "", versioned ? ")" : "");
     g_string_append_c(out, '\n');
     ech_text_wrap(out, "  ", text->str, columns);
+    if (report->refusal && !ech_report_refused(report)) {
+        g_string_printf(text, "the compiler refused it: %s", report->refusal);
+        ech_text_wrap(out, "  - ", text->str, columns);
+    }
     const EchDiag *const diags[] = {report->import_diag, report->pass_diag, run->diag};
     for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
         size_t n = 0;

@@ -5,27 +5,32 @@
   python compile.py examples/gpt_step.py --chip v5e -o gpt_step
   echelon run --trace gpt_step --device tpu-v5e
 
-FILE.py defines `build(target)` and returns (jitted function, tuple of arguments). `target.array(shape, dtype, host=False)`
-describes an argument and where it lives; `target.device` and `target.host` are shardings for jax.device_put; nothing is run and
-nothing is allocated. `--set name=value` passes a keyword to build (numbers are numbers).
+FILE.py defines `build(target)` and returns (jitted function, tuple of arguments), or a third: a dict of keyword arguments.
+`target.array(shape, dtype, host=False)` describes an argument and where it lives; arrays and ShapeDtypeStructs (jax.eval_shape) that name no sharding
+are taken to lie on the device, and static arguments are passed as they are. `target.device` and `target.host` are shardings for jax.device_put;
+nothing is run and nothing is allocated. `--set name=value` passes a keyword to build (numbers are numbers).
 
 `--mesh data=2,model=2` compiles for that many chips: `target.mesh` is their mesh, `target.array(..., spec=("data", None))` shards an argument,
-`target.sharding("data", None)` is the sharding for jax.lax.with_sharding_constraint. The files then hold what one device runs.
+`target.sharding("data", None)` is the sharding for jax.lax.with_sharding_constraint. The files then hold what one device runs. A program that makes
+meshes of its own makes them of `target.devices`.
 
 The folder then holds
   program.hlo.txt.gz                  the scheduled module
   program.buffer-assignment.txt.gz    every buffer, its memory and offset
   program.before.hlo.txt.gz           with --before: the module as it was handed to the compiler, without schedule, fusions or copies
-  program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command
+  program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command, and what the compiler refused
 """
 import argparse
 import glob
 import gzip
+import importlib.machinery
 import importlib.util
+import inspect
 import json
 import math
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -49,6 +54,7 @@ GPUS = {
     "h100": ("NVIDIA H100 80GB HBM3", 132, 128, 3352320000000, 52428800, 1.98, 84942979072, 233472, 232448, (9, 0), 34359738368),
     "b200": ("NVIDIA B200", 148, 128, 7672320000000, 132644864, 1.965, 191514411008, 233472, 232448, (10, 0), 68719476736),
 }
+CUDA_PACKAGE = "'jax[cuda13]'"
 GPU_TARGET = """
 gpu_device_info {{
   threads_per_block_limit: 1024  threads_per_warp: 32  shared_memory_per_block: 49152  threads_per_core_limit: 2048
@@ -76,7 +82,10 @@ def choose_slice(chip, devices, topology):
     """The slice to describe: what --topology says, else the smallest with enough devices."""
     slices, per_chip, _, _ = TPUS[chip]
     if topology:
-        return topology.split(":")[-1]
+        slice_ = topology.split(":")[-1]
+        if not re.fullmatch(r"\d+(x\d+){1,2}", slice_):
+            sys.exit(f"--topology: '{topology}' is not a slice; expected something like {slices[0]} or {slices[2]}")
+        return slice_
     for candidate in slices:
         if chips_of(candidate) * per_chip >= devices:
             return candidate
@@ -109,13 +118,21 @@ class Target:
             name, sms, lanes, bandwidth, l2, clock, memory, shared, optin, (major, minor), pcie = GPUS[chip]
             text = GPU_TARGET.format(name=name, sms=sms, lanes=lanes, bandwidth=bandwidth, l2=l2, clock=clock, memory=memory, shared=shared, optin=optin,
                                      major=major, minor=minor, extension="ACCELERATED_FEATURES" if major >= 9 else "NONE", pcie=pcie)
-            topology = topologies.get_topology_desc(platform="cuda", target_config=text, topology=f"1x1x{math.prod(axes.values())}")
-        else:
-            topology = topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:{slice_}")
+        try:
+            if self.is_gpu:
+                topology = topologies.get_topology_desc(platform="cuda", target_config=text, topology=f"1x1x{math.prod(axes.values())}")
+            else:
+                topology = topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:{slice_}")
+        except NotImplementedError:
+            sys.exit(f"this jax knows no {'CUDA' if self.is_gpu else 'TPU'} compiler; pip install {CUDA_PACKAGE if self.is_gpu else 'libtpu'}")
+        except (RuntimeError, ValueError) as error:
+            wanted = "" if self.is_gpu else f" Slices of {chip}: {', '.join(TPUS[chip][0])}."
+            sys.exit(f"{chip} cannot be described: {str(error).splitlines()[0]}{wanted}")
         devices = math.prod(axes.values())
         if devices > len(topology.devices):
             sys.exit(f"the mesh has {devices} devices, {chip}:{slice_} only {len(topology.devices)}")
-        mesh = self.mesh = Mesh(np.array(topology.devices[:devices]).reshape(list(axes.values())), tuple(axes))
+        self.devices = topology.devices[:devices]
+        mesh = self.mesh = Mesh(np.array(self.devices).reshape(list(axes.values())), tuple(axes))
 
         class Described(NamedSharding):
             """Described GPUs list no memories, and NamedSharding drops a memory kind that is not listed: keep it."""
@@ -128,6 +145,9 @@ class Target:
                 return hash((type(self).__name__, NamedSharding.__hash__(self)))
 
         def sharding(*spec, memory="device"):
+            for axis in (a for part in spec if part for a in ((part,) if isinstance(part, str) else part)):
+                if axis not in axes:
+                    sys.exit(f"something is split over '{axis}', which --mesh does not name; expected something like --mesh {axis}=2")
             if self.is_gpu:
                 return type("On_" + memory, (Described,), {"kept_kind": memory})(mesh, PartitionSpec(*spec))
             return NamedSharding(mesh, PartitionSpec(*spec), memory_kind=memory)
@@ -141,6 +161,63 @@ class Target:
     def arrays(self, tree, host=False):
         """The same for every array (or ShapeDtypeStruct) of a tree."""
         return self.jax.tree.map(lambda leaf: self.array(leaf.shape, leaf.dtype, host), tree)
+
+    def described(self, leaf):
+        """An argument as the compiler is to see it: what is here, or nowhere yet, is on the target."""
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf  # static, or a Python number
+        sharding = getattr(leaf, "sharding", None)
+        if sharding is not None and not isinstance(leaf, self.jax.Array):
+            return leaf
+        return self.array(leaf.shape, leaf.dtype)
+
+
+def settings(parser, option, pairs):
+    """["a=1", "b=x"] -> {"a": 1, "b": "x"}"""
+    for pair in pairs:
+        if "=" not in pair:
+            parser.error(f"{option}: '{pair}' is not NAME=VALUE")
+    return {name: number(value) for name, value in (pair.split("=", 1) for pair in pairs)}
+
+
+def load(parser, path):
+    """The module of the user's file, whatever its name ends in."""
+    if not os.path.isfile(path):
+        parser.error(f"{path}: no such file")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_loader("program", importlib.machinery.SourceFileLoader("program", path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["program"] = module
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, "build", None)):
+        sys.exit(f"{path} defines no function build(target); it should return a jitted function and a tuple of its arguments (examples/ has some)")
+    return module
+
+
+def built(target, module, keywords):
+    """What build returned, as a jitted function, its arguments, its keyword arguments."""
+    try:
+        inspect.signature(module.build).bind(target, **keywords)
+    except TypeError as error:
+        sys.exit(f"build{inspect.signature(module.build)} does not take what --set says: {error}")
+    result = module.build(target, **keywords)
+    if not isinstance(result, tuple) or len(result) not in (2, 3) or not callable(result[0]) or not isinstance(result[1], (tuple, list)):
+        sys.exit("build should return (function, tuple of arguments) or (function, tuple of arguments, dict of keyword arguments)")
+    function, arguments, named = result[0], result[1], result[2] if len(result) == 3 else {}
+    if not hasattr(function, "trace"):
+        function = target.jax.jit(function)
+    return function, target.jax.tree.map(target.described, tuple(arguments)), target.jax.tree.map(target.described, dict(named))
+
+
+def refusal(error):
+    """What the compiler said, without the encoded copy of it that comes last."""
+    return re.sub(r"\s*\[type\.googleapis\.com/.*\Z", "", str(error), flags=re.DOTALL)[:20000].strip()
+
+
+def gist(text):
+    """The sentences of a refusal that say what did not fit; the shapes and operands of instructions are in the program."""
+    text = re.sub(r"(%[\w.-]+) = .*?(?=(?:\. |\n|$))", r"\1", text.split("\n\n")[0])
+    return re.sub(r"\s+", " ", re.sub(r" *It should not be possible.*| *See https?:.*", "", text, flags=re.DOTALL)).strip()
 
 
 def number(text):
@@ -162,12 +239,15 @@ def newest(dump, patterns):
 
 
 def keep(source, path):
-    """Copy a dump, gzipped; in its table of file names a path stays only below the current folder (elsewhere its last two parts)."""
+    """Copy a dump, gzipped; in its table of file names a path stays only below the current folder (elsewhere its last two parts, or what follows
+    site-packages)."""
     def shorten(line):
         name = re.fullmatch(r'(\d+ ")(/[^"]*)("\s*)', line)
         if not name:
             return line
-        inside = os.path.relpath(name[2])
+        inside, library = os.path.relpath(name[2]), re.search(r"(?:site|dist)-packages/.*", name[2])
+        if library:  # said, so that readers can tell them from the program's own files
+            return name[1] + library[0] + name[3]
         return name[1] + ("/".join(name[2].split("/")[-2:]) if inside.startswith("..") else inside) + name[3]
 
     in_names = False
@@ -181,7 +261,7 @@ def main():
     chips = sorted(TPUS) + sorted(GPUS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", help="Python file that defines build(target)")
-    parser.add_argument("--chip", required=True, choices=chips)
+    parser.add_argument("--chip", required=True, choices=chips, type=lambda chip: chip[4:] if chip[:4] == "tpu-" else chip)
     parser.add_argument("-o", "--out", required=True, help="folder to write")
     parser.add_argument("--name", default="program", help="stem of the files (default: program)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="keyword argument of build")
@@ -193,26 +273,30 @@ def main():
 
     dump = tempfile.mkdtemp(prefix="echelon-compile-")
     os.environ["JAX_PLATFORMS"] = "cpu"  # nothing is run here; the target is described, not present
+    keywords, options = settings(parser, "--set", args.set), settings(parser, "--option", args.option)
     axes = parse_mesh(args.mesh)
     slice_ = None
     if args.chip in TPUS:
         slice_ = choose_slice(args.chip, math.prod(axes.values()), args.topology)
         _, _, prefix, counted = TPUS[args.chip]
-        os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=f"{prefix}-{chips_of(slice_) * counted}", TPU_WORKER_HOSTNAMES="localhost")
+        os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=f"{prefix}-{chips_of(slice_) * counted}", TPU_WORKER_HOSTNAMES="localhost",
+                          ALLOW_MULTIPLE_LIBTPU_LOAD="1")  # no chip is opened: several compilers may work side by side
         os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text"
-    import jax
+    try:
+        os.makedirs(args.out, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"{args.out} cannot be written: {error.strerror}")
+    try:
+        import jax
+    except ImportError:
+        sys.exit(f"jax is not here; pip install {'jax libtpu' if args.chip in TPUS else CUDA_PACKAGE}")
 
-    spec = importlib.util.spec_from_file_location("program", args.file)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(args.file)))
-    spec.loader.exec_module(module)
+    module = load(parser, args.file)
     target = Target(args.chip, slice_, axes)
-    function, arguments = module.build(target, **{k: number(v) for k, v in (s.split("=", 1) for s in args.set)})
-
-    options = {k: number(v) for k, v in (s.split("=", 1) for s in args.option)}
+    function, arguments, named = built(target, module, keywords)
     if target.is_gpu:  # no device to time candidates on
         options = {"xla_gpu_autotune_level": 0, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
-    traced = function.trace(*arguments)
+    traced = function.trace(*arguments, **named)
     lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
     analysis, failure = {}, None
     try:
@@ -220,14 +304,14 @@ def main():
         memory = compiled.memory_analysis()
         analysis = {n: getattr(memory, n) for n in dir(memory) if n.endswith("_in_bytes") and isinstance(getattr(memory, n), int)}
     except jax.errors.JaxRuntimeError as error:  # a program that does not fit still leaves its program and assignment
-        failure = str(error).splitlines()[0]
+        failure = refusal(error)
 
     scheduled = newest(dump, ["*after_codegen.txt", "*gpu_after_optimizations.txt", "*after_optimizations.txt"])
     assignment = newest(dump, ["*after_optimizations-buffer-assignment.txt", "*buffer-assignment.txt"])
     if not scheduled:
-        sys.exit(f"the compiler left no program in {dump}: {failure or 'no message'}")
+        shutil.rmtree(dump)
+        sys.exit(f"the compiler left no program: {failure or 'no message'}")
     before = newest(dump, ["*before_optimizations.txt"]) if args.before else None
-    os.makedirs(args.out, exist_ok=True)
     stem = os.path.join(args.out, args.name)
     keep(scheduled, stem + ".hlo.txt.gz")
     if before:
@@ -236,11 +320,13 @@ def main():
         keep(assignment, stem + ".buffer-assignment.txt.gz")
     with open(stem + ".json", "w") as out:
         json.dump({"chip": args.chip, "command": " ".join([os.path.basename(sys.argv[0])] + sys.argv[1:]), "jax": jax.__version__,
-                   "error": failure, "memory_analysis": analysis}, out, indent=1)
+                   "error": failure, "refused": failure and gist(failure), "memory_analysis": analysis}, out, indent=1)
         out.write("\n")
     shutil.rmtree(dump)
     device = args.chip if args.chip == "tpu7x" else {"a100": "a100-80", "h100": "h100-sxm"}.get(args.chip, args.chip if target.is_gpu else "tpu-" + args.chip)
-    print(f"{stem}.hlo.txt.gz written{' (does not fit: ' + failure + ')' if failure else ''}; now: echelon run --trace {args.out} --device {device}")
+    if failure:
+        print(f"The compiler refused the program: {gist(failure)}\nIts files show why:", file=sys.stderr)
+    print(f"{stem}.hlo.txt.gz written; now: echelon run --trace {shlex.quote(args.out)} --device {device}")
 
 
 if __name__ == "__main__":
