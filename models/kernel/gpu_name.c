@@ -349,30 +349,37 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
     return ret->grid[0] || ret->m || ret->rows || ret->elements;
 }
 
+/* name=AxBxC of values[n], after a space if it is not the first; nothing for no values. By hand: a capture has such a text per kernel. */
+static void print_field(GString *out, size_t start, const char *name, size_t n, const uint64_t *values)
+{
+    if (n > 0 && out->len > start)
+        g_string_append_c(out, ' ');
+    if (n > 0)
+        g_string_append(out, name);
+    for (size_t i = 0; i < n; i++) {
+        char digits[20];
+        size_t at = sizeof digits;
+        uint64_t value = values[i];
+        do
+            digits[--at] = (char)('0' + value % 10);
+        while (value /= 10);
+        g_string_append_c(out, i > 0 ? 'x' : '=');
+        g_string_append_len(out, digits + at, (gssize)(sizeof digits - at));
+    }
+}
+
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
 {
     size_t start = out->len;
-#define SPACE (out->len > start ? " " : "")
-    if (launch->grid[0])
-        g_string_append_printf(out, "%sgrid=%ux%ux%u", SPACE, launch->grid[0], launch->grid[1], launch->grid[2]);
-    if (launch->block[0])
-        g_string_append_printf(out, "%sblock=%ux%ux%u", SPACE, launch->block[0], launch->block[1], launch->block[2]);
-    if (launch->shared)
-        g_string_append_printf(out, "%sshared=%u", SPACE, launch->shared);
-    if (launch->registers)
-        g_string_append_printf(out, "%sregisters=%u", SPACE, launch->registers);
-    if (launch->m)
-        g_string_append_printf(out, "%sproduct=%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT, SPACE, launch->batch,
-                               launch->m, launch->n, launch->k);
-    if (launch->rows)
-        g_string_append_printf(out, "%srows=%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT, SPACE, launch->rows, launch->columns);
-    if (launch->elements)
-        g_string_append_printf(out, "%selements=%" G_GUINT64_FORMAT, SPACE, launch->elements);
-    if (launch->operand_bytes)
-        g_string_append_printf(out, "%soperand_bytes=%u", SPACE, launch->operand_bytes);
-    if (launch->scattered)
-        g_string_append_printf(out, "%sscattered=1", SPACE);
-#undef SPACE
+    print_field(out, start, "grid", launch->grid[0] ? 3 : 0, (const uint64_t[]){launch->grid[0], launch->grid[1], launch->grid[2]});
+    print_field(out, start, "block", launch->block[0] ? 3 : 0, (const uint64_t[]){launch->block[0], launch->block[1], launch->block[2]});
+    print_field(out, start, "shared", launch->shared ? 1 : 0, (const uint64_t[]){launch->shared});
+    print_field(out, start, "registers", launch->registers ? 1 : 0, (const uint64_t[]){launch->registers});
+    print_field(out, start, "product", launch->m ? 4 : 0, (const uint64_t[]){launch->batch, launch->m, launch->n, launch->k});
+    print_field(out, start, "rows", launch->rows ? 2 : 0, (const uint64_t[]){launch->rows, launch->columns});
+    print_field(out, start, "elements", launch->elements ? 1 : 0, (const uint64_t[]){launch->elements});
+    print_field(out, start, "operand_bytes", launch->operand_bytes ? 1 : 0, (const uint64_t[]){launch->operand_bytes});
+    print_field(out, start, "scattered", launch->scattered ? 1 : 0, (const uint64_t[]){1});
 }
 
 uint64_t ech_gpu_blocks(const EchGpuLaunch *launch)

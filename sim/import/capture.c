@@ -116,6 +116,12 @@ static Queue *queue_at(EchCapture *capture, uint32_t i)
 
 uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind kind, uint32_t device)
 {
+    /* Most captures have a handful. */
+    for (guint i = 0; i < MIN(capture->queues->len, 8); i++) {
+        const Queue *queue = &g_array_index(capture->queues, Queue, i);
+        if (queue->kind == kind && queue->device == device && strcmp(queue->name, name) == 0)
+            return i;
+    }
     g_autofree char *key = g_strdup_printf("%d %u %s", (int)kind, device, name);
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(capture->queue_index, key));
     if (found)

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-enum { WINDOW = 1 << 20, MAX_DEPTH = 512, MAX_TOKEN = 256 << 20 };
+enum { WINDOW = 256 << 10, WORD = 8, MAX_DEPTH = 512, MAX_TOKEN = 256 << 20 };
 enum { EXPECT_VALUE, EXPECT_VALUE_OR_END, EXPECT_KEY_OR_END, EXPECT_COLON, EXPECT_COMMA_OR_END, EXPECT_NOTHING };
 
 struct EchJson {
     EchSource *source;
-    char *buffer; /* buffer[room + 1] */
+    char *buffer; /* buffer[room + WORD]; WORD zeros behind end */
     size_t room, at, end;
     size_t token;    /* where the current token begins; kept on refill */
     uint64_t before; /* bytes of the text before buffer[0] */
@@ -31,7 +31,7 @@ EchJson *ech_json_new(EchSource *source)
     EchJson *json = g_new0(EchJson, 1);
     json->source = source;
     json->room = WINDOW;
-    json->buffer = g_malloc(WINDOW + 1);
+    json->buffer = g_malloc0(WINDOW + WORD);
     json->token = SIZE_MAX;
     json->text = "";
     return json;
@@ -103,12 +103,62 @@ static bool refill(EchJson *json)
             return false;
         }
         json->room *= 2;
-        json->buffer = g_realloc(json->buffer, json->room + 1);
+        json->buffer = g_realloc(json->buffer, json->room + WORD);
     }
     gssize got = ech_source_read(json->source, json->buffer + json->end, json->room - json->end, &json->error);
     json->eof = got <= 0;
     json->end += got > 0 ? (size_t)got : 0;
+    memset(json->buffer + json->end, 0, WORD);
     return got > 0;
+}
+
+/* Eight bytes at a time: the functions below give a word with the top bit of a byte set where it is what they ask for. The lowest such byte is always
+ * right; those above it may be wrong, by the borrow. What stands first in the text is lowest. */
+#define EACH (~UINT64_C(0) / 255)
+
+static uint64_t load(const char *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return GUINT64_FROM_LE(word);
+}
+
+static uint64_t bytes_that_are(uint64_t word, char c)
+{
+    word ^= EACH * (unsigned char)c;
+    return (word - EACH) & ~word & EACH * 0x80;
+}
+
+static uint64_t bytes_below(uint64_t word, unsigned char c)
+{
+    return (word - EACH * c) & ~word & EACH * 0x80;
+}
+
+static size_t first_of(uint64_t marks)
+{
+    return (size_t)__builtin_ctzll(marks) / 8;
+}
+
+/* The next quote, backslash or control character from @at on; the zeros behind the end are such. */
+static size_t scan_string(const EchJson *json, size_t at)
+{
+    for (;; at += WORD) {
+        uint64_t word = load(json->buffer + at), marks = bytes_that_are(word, '"') | bytes_that_are(word, '\\') | bytes_below(word, ' ');
+        if (marks)
+            return MIN(at + first_of(marks), json->end);
+    }
+}
+
+/* The next quote or bracket from @at on, or the end. */
+static size_t scan_container(const EchJson *json, size_t at)
+{
+    for (; at < json->end; at += WORD) {
+        uint64_t word = load(json->buffer + at), folded = word | EACH * 0x20; /* [ to {, ] to } */
+        uint64_t marks = bytes_that_are(word, '"') | bytes_that_are(folded, '{') | bytes_that_are(folded, '}');
+        if (marks)
+            return MIN(at + first_of(marks), json->end);
+    }
+    return json->end;
 }
 
 static void restore(EchJson *json)
@@ -125,19 +175,29 @@ static void terminate(EchJson *json, size_t at)
     *json->saved_at = '\0';
 }
 
-/* The next byte that is not blank, not consumed; -1 at the end. */
-static int next_byte(EchJson *json)
+/* Past blanks, of which there is one at least, or the end of what was read. */
+static G_GNUC_NO_INLINE int behind_blanks(EchJson *json)
 {
     for (;;) {
         while (json->at < json->end) {
-            unsigned char c = (unsigned char)json->buffer[json->at];
-            if (c > ' ')
-                return c;
-            json->at++;
+            uint64_t word = load(json->buffer + json->at), more = (((word & EACH * 0x7f) + EACH * (0x7f - ' ')) | word) & EACH * 0x80;
+            json->at += more ? first_of(more) : WORD;
+            if (more)
+                return (unsigned char)json->buffer[json->at];
         }
+        json->at = json->end;
         if (!refill(json))
             return -1;
     }
+}
+
+/* The next byte that is not blank, not consumed; -1 at the end. */
+static inline int next_byte(EchJson *json)
+{
+    unsigned char c = (unsigned char)json->buffer[json->at];
+    if (c <= ' ')
+        c = (unsigned char)json->buffer[json->at += json->at < json->end];
+    return c > ' ' ? c : behind_blanks(json);
 }
 
 static int hex4(const char *p)
@@ -194,32 +254,27 @@ static bool string(EchJson *json)
 {
     json->at++;
     json->token = json->at;
-    size_t scanned = json->at, stop;
+    size_t stop = json->at;
+    bool odd = false;
     for (;;) {
-        char *quote = memchr(json->buffer + scanned, '"', json->end - scanned);
-        if (quote) {
-            stop = (size_t)(quote - json->buffer);
-            size_t slashes = 0;
-            while (stop - slashes > json->token && json->buffer[stop - slashes - 1] == '\\')
-                slashes++;
-            if (slashes % 2 == 0)
-                break;
-            scanned = stop + 1;
+        stop = scan_string(json, stop);
+        if (stop < json->end && json->buffer[stop] == '"')
+            break;
+        odd |= stop < json->end;
+        size_t step = stop < json->end ? 1 + (json->buffer[stop] == '\\') : 0; /* What a backslash stands before ends nothing. */
+        if (stop + step < json->end) {
+            stop += step;
             continue;
         }
+        size_t done = stop + step - json->token;
         json->at = json->end;
         if (!refill(json)) {
             bad(json, "the text ends inside a string; the file is cut");
             return false;
         }
-        scanned = json->at;
+        stop = json->token + done;
     }
-    size_t begin = json->token, end = stop;
-    bool odd = false;
-    for (size_t i = begin; i < stop; i++)
-        odd |= json->buffer[i] == '\\' || (unsigned char)json->buffer[i] < ' ';
-    if (odd)
-        end = unescape(json, begin, stop);
+    size_t begin = json->token, end = odd ? unescape(json, begin, stop) : stop;
     json->at = stop + 1;
     json->text = json->buffer + begin;
     json->n_text = end - begin;
@@ -231,14 +286,11 @@ static bool string(EchJson *json)
 /* A number or a bare word (true, NaN, inf): every byte up to a delimiter. */
 static bool word(EchJson *json)
 {
+    static const bool ends[256] = {[','] = true, ['}'] = true, [']'] = true, [':'] = true, ['"'] = true, ['{'] = true, ['['] = true};
     json->token = json->at;
     for (;;) {
-        while (json->at < json->end) {
-            unsigned char c = (unsigned char)json->buffer[json->at];
-            if (c <= ' ' || c == ',' || c == '}' || c == ']' || c == ':' || c == '"' || c == '{' || c == '[')
-                break;
+        while ((unsigned char)json->buffer[json->at] > ' ' && !ends[(unsigned char)json->buffer[json->at]])
             json->at++;
-        }
         if (json->at < json->end || !refill(json))
             break;
     }
@@ -360,22 +412,18 @@ static bool skip_string(EchJson *json)
 {
     json->at++;
     for (;;) {
-        while (json->at < json->end) {
-            char *p = json->buffer + json->at, *stop = json->buffer + json->end;
-            while (p < stop && *p != '"' && *p != '\\')
-                p++;
-            json->at = (size_t)(p - json->buffer);
-            if (p == stop)
-                break;
-            if (*p == '"') {
-                json->at++;
-                return true;
+        json->at = scan_string(json, json->at);
+        if (json->at < json->end) {
+            char c = json->buffer[json->at];
+            if (c != '\\' || json->at + 1 < json->end) {
+                json->at += c == '\\' ? 2 : 1;
+                if (c == '"')
+                    return true;
+                continue;
             }
-            if (json->at + 1 >= json->end && !refill(json))
-                break;
-            json->at += 2;
         }
         if (!refill(json)) {
+            json->at = json->end;
             bad(json, "the text ends inside a string; the file is cut");
             return false;
         }
@@ -384,29 +432,25 @@ static bool skip_string(EchJson *json)
 
 static bool skip_container(EchJson *json)
 {
-    static const uint8_t special[256] = {['"'] = 1, ['{'] = 2, ['['] = 2, ['}'] = 3, [']'] = 3};
     size_t open = 0;
     for (;;) {
-        while (json->at < json->end) {
-            uint8_t kind = special[(unsigned char)json->buffer[json->at]];
-            if (kind == 0) {
-                json->at++;
+        json->at = scan_container(json, json->at);
+        if (json->at == json->end) {
+            if (refill(json))
                 continue;
-            }
-            if (kind == 1) {
-                if (!skip_string(json))
-                    return false;
-                continue;
-            }
-            json->at++;
-            open += kind == 2;
-            if (kind == 3 && --open == 0)
-                return true;
-        }
-        if (!refill(json)) {
             bad(json, "the text ends inside a bracket; the file is cut");
             return false;
         }
+        char c = json->buffer[json->at];
+        if (c == '"') {
+            if (!skip_string(json))
+                return false;
+            continue;
+        }
+        json->at++;
+        open += c == '{' || c == '[';
+        if ((c == '}' || c == ']') && --open == 0)
+            return true;
     }
 }
 
@@ -448,8 +492,37 @@ bool ech_json_parse_i64(const char *text, size_t n, int64_t *ret)
     return true;
 }
 
+/* Digits, perhaps a point and more digits: what all but a few numbers are. */
+static bool parse_plain_us(const char *text, size_t n, int64_t *ret_us, int32_t *ret_ps)
+{
+    enum { SURE = 18 }; /* digits that fit 64 bits */
+    int64_t us = 0;
+    int32_t ps = 0;
+    size_t i = 0;
+    for (; i < n && i < SURE && g_ascii_isdigit(text[i]); i++)
+        us = us * 10 + (text[i] - '0');
+    if (i == 0 || (i < n && text[i] != '.'))
+        return false;
+    int n_ps = 0;
+    for (i++; i < n; i++) {
+        if (!g_ascii_isdigit(text[i]))
+            return false;
+        if (n_ps < 6) {
+            ps = ps * 10 + (text[i] - '0');
+            n_ps++;
+        }
+    }
+    for (; n_ps < 6; n_ps++)
+        ps *= 10;
+    *ret_us = us;
+    *ret_ps = ps;
+    return true;
+}
+
 bool ech_json_parse_us(const char *text, size_t n, int64_t *ret_us, int32_t *ret_ps)
 {
+    if (parse_plain_us(text, n, ret_us, ret_ps))
+        return true;
     /* Digits without the point, at most 24 of them, and where the point stands. */
     bool negative = n && text[0] == '-';
     char digits[40];

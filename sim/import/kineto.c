@@ -46,7 +46,7 @@ static const struct {
 
 /* ---- small things ---- */
 
-static bool is(const char *text, size_t n, const char *what)
+static inline G_ALWAYS_INLINE bool is(const char *text, size_t n, const char *what)
 {
     return strlen(what) == n && memcmp(text, what, n) == 0;
 }
@@ -60,21 +60,29 @@ static Category category_of(const char *text, size_t n)
     return CAT_OTHER;
 }
 
-static void count(Reader *r, const char *name)
+static void clear_kind(gpointer data)
 {
-    guint *n = g_hash_table_lookup(r->counts, name);
-    if (!n) {
-        if (r->count_names->len >= 256)
-            name = "(others)";
-        n = g_hash_table_lookup(r->counts, name);
+    g_free(((Kind *)data)->name);
+}
+
+/* Files have a dozen of them. */
+static uint32_t kind_of(Reader *r, const char *text, size_t n)
+{
+    n = MIN(n, (size_t)256);
+    for (guint i = 0; i < r->kinds->len; i++) {
+        const Kind *kind = &g_array_index(r->kinds, Kind, i);
+        if (kind->n == n && memcmp(kind->name, text, n) == 0)
+            return i;
     }
-    if (!n) {
-        n = g_new0(guint, 1);
-        char *key = g_strdup(name);
-        g_ptr_array_add(r->count_names, key);
-        g_hash_table_insert(r->counts, key, n);
+    Kind kind = {g_strndup(text, n), n, category_of(text, n), 0};
+    if (r->kinds->len >= MAX_KINDS) {
+        g_free(kind.name);
+        if (r->kinds->len > MAX_KINDS)
+            return MAX_KINDS;
+        kind = (Kind){g_strdup("(others)"), strlen("(others)"), CAT_OTHER, 0};
     }
-    ++*n;
+    g_array_append_val(r->kinds, kind);
+    return r->kinds->len - 1;
 }
 
 static uint32_t thread_of(Reader *r, int64_t tid)
@@ -128,7 +136,7 @@ static EchDtype dtype_of(const char *text, size_t n)
         {"c10::Float8_e5m2fnuz", ECH_DTYPE_F8E5M2FNUZ},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        if (is(text, n, names[i].name))
+        if (n > 0 && names[i].name[0] == text[0] && is(text, n, names[i].name))
             return names[i].dtype;
     }
     return ECH_DTYPE_NONE;
@@ -464,9 +472,8 @@ static bool read_args(Reader *r)
 
 static void reset(Event *e)
 {
-    GString *name = e->name, *raw = e->raw_category, *kind = e->kind, *sync = e->sync;
+    GString *name = e->name, *kind = e->kind, *sync = e->sync;
     g_string_truncate(name, 0);
-    g_string_truncate(raw, 0);
     g_string_truncate(kind, 0);
     g_string_truncate(sync, 0);
     /* Inputs are only read up to n_inputs and cleared as they are filled. */
@@ -475,7 +482,7 @@ static void reset(Event *e)
     memset(e, 0, offsetof(Event, inputs));
     e->inputs_cut = false;
     e->name = name;
-    e->raw_category = raw;
+    e->kind_index = ECH_NONE;
     e->kind = kind;
     e->sync = sync;
     e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id =
@@ -686,7 +693,9 @@ static void shape_event(Reader *r)
 static void use_event(Reader *r)
 {
     Event *e = &r->e;
-    count(r, e->raw_category->len ? e->raw_category->str : "None");
+    if (e->kind_index == ECH_NONE)
+        e->kind_index = kind_of(r, "None", strlen("None"));
+    g_array_index(r->kinds, Kind, e->kind_index).count++;
     r->n_events++;
     if (!e->has_time || e->category == CAT_OTHER || e->category == CAT_FLOW)
         return;
@@ -762,9 +771,8 @@ static bool read_event(Reader *r)
             }
             break;
         case 'c':
-            g_string_truncate(e->raw_category, 0);
-            g_string_append_len(e->raw_category, text, (gssize)MIN(n, (size_t)256));
-            e->category = category_of(text, n);
+            e->kind_index = n ? kind_of(r, text, n) : ECH_NONE;
+            e->category = !n ? CAT_OTHER : e->kind_index == MAX_KINDS ? category_of(text, n) : g_array_index(r->kinds, Kind, e->kind_index).category;
             break;
         case 'n':
             g_string_truncate(e->name, 0);
@@ -895,10 +903,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents", r->where);
         return false;
     }
-    for (guint i = 0; i < r->count_names->len; i++) {
-        const char *name = r->count_names->pdata[i];
-        ech_diag_note(r->ret->records, name, *(guint *)g_hash_table_lookup(r->counts, name));
-    }
+    for (guint i = 0; i < r->kinds->len; i++)
+        ech_diag_note(r->ret->records, g_array_index(r->kinds, Kind, i).name, g_array_index(r->kinds, Kind, i).count);
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
     if (r->has_base)
         set_u64_property(r, "time_base_us", (uint64_t)r->base_us);
@@ -937,19 +943,16 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->kernels = g_array_new(FALSE, FALSE, sizeof(EchGpuLaunch));
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
     r->threads = g_hash_table_new(NULL, NULL);
-    r->counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-    r->count_names = g_ptr_array_new();
+    r->kinds = g_array_new(FALSE, FALSE, sizeof(Kind));
+    g_array_set_clear_func(r->kinds, clear_kind);
     r->e.name = g_string_new(NULL);
-    r->e.raw_category = g_string_new(NULL);
     r->e.kind = g_string_new(NULL);
     r->e.sync = g_string_new(NULL);
     bool ok = read_top(r) ? finish(r, options, error) : ech_json_error(json, error);
     g_string_free(r->e.name, TRUE);
-    g_string_free(r->e.raw_category, TRUE);
     g_string_free(r->e.kind, TRUE);
     g_string_free(r->e.sync, TRUE);
-    g_ptr_array_unref(r->count_names);
-    g_hash_table_unref(r->counts);
+    g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
     g_array_unref(r->uses);
     g_array_unref(r->shapes);

@@ -60,7 +60,7 @@ typedef struct {
     uint32_t n_kernels, n_main;
 } Shape;
 
-enum { MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };
+enum { MAX_KINDS = 256, MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };
 
 typedef EchGpuInput Input;
 
@@ -75,17 +75,26 @@ typedef struct {
 typedef struct {
     char phase;
     Category category;
+    uint32_t kind_index; /* in kinds, or ECH_NONE */
     bool has_time, has_duration, in_args;
     EchTime start, duration;
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
         from_device, to_device, shared, registers;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
     EchGpuLaunch launch;
-    GString *name, *raw_category, *kind, *sync;
+    GString *name, *kind, *sync;
     size_t n_inputs, n_types, n_details; /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
     bool inputs_cut;
 } Event;
+
+/* A word that stood under "cat". */
+typedef struct {
+    char *name;
+    size_t n;
+    Category category;
+    guint count;
+} Kind;
 
 typedef struct {
     EchImport *ret;
@@ -94,8 +103,7 @@ typedef struct {
     EchTraceBuilder *builder;
     GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch */
     GHashTable *threads;                                                /* tid -> index + 1 */
-    GHashTable *counts;                                                 /* category -> GUINT count */
-    GPtrArray *count_names;
+    GArray *kinds;                                                      /* Kind, in the order of the file */
     Event e;
     bool has_base;
     int64_t base_us;

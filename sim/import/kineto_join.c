@@ -2,6 +2,8 @@
  * they were called from. */
 #include "sim/import/kineto.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 /* Gives an array's memory back; an empty one stands in its place. */
@@ -277,7 +279,7 @@ static void join_stacks(Reader *r)
     g_array_sort(lookups, compare_lookups);
     g_array_sort(r->spans, compare_spans);
     g_autoptr(GArray) paths = g_array_new(FALSE, FALSE, sizeof(Path));
-    g_autoptr(GHashTable) index = g_hash_table_new(NULL, NULL);
+    g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_key, NULL);
     g_autoptr(GArray) open = g_array_new(FALSE, FALSE, sizeof(uint32_t)); /* spans and their paths in turn */
     g_autoptr(GString) scratch = g_string_new(NULL);
     /* Written out, shared stacks can be far longer than the file: an eighth of it is kept. */

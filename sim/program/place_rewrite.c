@@ -1,6 +1,7 @@
 #include "sim/program/place_rewrite.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -1070,7 +1071,7 @@ EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *pr
     a->needed = g_new0(bool, program->n_instructions + 1);
     a->converted = g_new0(bool, (size_t)n + 1);
     a->names = g_new0(uint32_t, program->n_instructions + 1);
-    a->offsets = g_hash_table_new(NULL, NULL);
+    a->offsets = g_hash_table_new(ech_hash_key, NULL);
     plan(a);
     find_needed(a);
     EchProgram *out = NULL;

@@ -1,6 +1,7 @@
 #include "sim/trace/trace.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/trace/file.h"
 #include "sim/trace/verify.h"
 
@@ -93,14 +94,6 @@ const char *ech_origin_name(EchOrigin origin)
     return origin_names[origin];
 }
 
-static uint64_t hash_bytes(const char *text, size_t n)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (uint8_t)text[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static const char *pool_get(const StringPool *pool, EchId id)
 {
     return pool->arena->str + g_array_index(pool->offsets, uint64_t, id);
@@ -119,7 +112,7 @@ static void pool_grow(StringPool *pool)
     pool->table = g_new0(uint32_t, size);
     pool->mask = size - 1;
     for (uint32_t id = 0; id < pool->offsets->len; id++) {
-        size_t at = hash_bytes(pool_get(pool, id), pool_length(pool, id)) & pool->mask;
+        size_t at = ech_hash_bytes(pool_get(pool, id), pool_length(pool, id)) & pool->mask;
         while (pool->table[at])
             at = (at + 1) & pool->mask;
         pool->table[at] = id + 1;
@@ -130,7 +123,7 @@ static EchId pool_intern(StringPool *pool, const char *text, size_t n)
 {
     if (pool->offsets->len * 2 >= pool->mask)
         pool_grow(pool);
-    size_t at = hash_bytes(text, n) & pool->mask;
+    size_t at = ech_hash_bytes(text, n) & pool->mask;
     for (; pool->table[at]; at = (at + 1) & pool->mask) {
         EchId id = pool->table[at] - 1;
         if (pool_length(pool, id) == n && memcmp(pool_get(pool, id), text, n) == 0)
