@@ -432,7 +432,7 @@ static void fill_steps(Build *b)
         step->operand = step->result = ECH_PLACE_NONE;
         if (views(in->op))
             step->kind = ECH_MSA_TRIVIAL;
-        else if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE)
+        else if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_COPY_START)
             step->kind = ECH_MSA_ASYNC_START;
         else if (in->op == ECH_FLOW_ASYNC_DONE)
             step->kind = ECH_MSA_ASYNC_DONE;

@@ -16,7 +16,7 @@ typedef enum {
     ECH_MSA_TRIVIAL, /**< get-tuple-element, tuple, bitcast: no data moves. */
     ECH_MSA_WHILE,
     ECH_MSA_CONDITIONAL,
-    ECH_MSA_ASYNC_START, /**< async-start or async-update. */
+    ECH_MSA_ASYNC_START, /**< async-start, async-update or copy-start: its arrays stay where they are. */
     ECH_MSA_ASYNC_DONE,
     ECH_MSA_COPY,  /**< A synchronous copy without change of layout: may become a prefetch. */
     ECH_MSA_SLICE, /**< A synchronous slice: may become a prefetch. */
@@ -25,6 +25,7 @@ typedef enum {
 /** One instruction of the flat schedule. */
 typedef struct {
     double seconds; /**< Time with everything in the slow memory; 0 for while, conditional, parameters. */
+    double taken;   /**< Share of the slow memory's bandwidth that another core takes meanwhile, 0 to 1: copies find the rest. */
     EchMsaStepKind kind;
     uint32_t computation;    /**< Any number, equal for instructions of one computation. */
     uint32_t while_nest;     /**< While loops around it. */

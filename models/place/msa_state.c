@@ -73,7 +73,7 @@ void ech_msa_resource_init(Resource *r, const EchMsaProblem *p)
     r->copies = g_array_new(FALSE, FALSE, sizeof(Copy));
     r->undo = g_array_new(FALSE, FALSE, 2 * sizeof(int64_t));
     for (uint32_t t = 0; t < p->n_steps; t++)
-        r->offered[t] = scaled((float)p->steps[t].seconds);
+        r->offered[t] = scaled((float)(1 - p->steps[t].taken) * (float)p->steps[t].seconds);
 }
 
 static guint first_after(const Resource *r, int64_t start)

@@ -378,11 +378,11 @@ static bool has_fusion(const EchProgram *p, EchId computation, unsigned depth)
     return false;
 }
 
-/* While another core gathers or scatters, what runs beside it is taken for a fifth shorter, and what it does itself is charged to the update that hands it the
- * operands (measured: v5p, v6e, tpu7x; bodies cost nothing). */
+/* While another core gathers or scatters, copies find four fifths of the bandwidth, and what that core does is charged to the update that hands it the operands
+ * (measured: v5p, v6e, tpu7x; bodies cost nothing). */
 static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
 {
-    const float beside = 0.8f;
+    const float taken = 0.2f;
     const EchPlaceChip *chip = costs->chip;
     for (uint32_t t = 0; t < p->n_flat; t++) {
         EchId start = p->flat[t];
@@ -418,12 +418,13 @@ static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
                 for (guint l = 0; l < leaves->len && chip->mxu_passes == 0; l++)
                     total += (float)p->shapes[g_array_index(leaves, EchId, l)].bytes;
                 costs->total[id] = total;
-                costs->seconds[id] = beside * ech_place_memory_seconds(chip, total, 0, 0);
+                costs->seconds[id] = ech_place_memory_seconds(chip, total, 0, 0);
+                costs->taken[id] = taken;
                 break;
             }
             if (next && in->opcode == ECH_HLO_ASYNC_DONE)
                 break;
-            costs->seconds[id] *= beside;
+            costs->taken[id] = taken;
         }
     }
 }
@@ -437,6 +438,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
     costs->compute = g_new0(float, MAX(n, 1));
     costs->total = g_new0(float, MAX(n, 1));
     costs->seconds = g_new0(float, MAX(n, 1));
+    costs->taken = g_new0(float, MAX(n, 1));
     costs->first_operand = g_new0(uint32_t, n + 1);
     costs->first_result = g_new0(uint32_t, n + 1);
     g_autoptr(GArray) read = g_array_new(FALSE, FALSE, sizeof(uint64_t)), made = g_array_new(FALSE, FALSE, sizeof(uint64_t));
@@ -496,6 +498,7 @@ void ech_place_costs_free(EchPlaceCosts *costs)
     g_free(costs->compute);
     g_free(costs->total);
     g_free(costs->seconds);
+    g_free(costs->taken);
     g_free(costs->first_operand);
     g_free(costs->first_result);
     g_free(costs->operand_bytes);
@@ -537,8 +540,10 @@ void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPla
 {
     EchMsaProblem *p = &flow->problem;
     const EchPlaceChip *chip = costs->chip;
-    for (uint32_t t = 0; t < p->n_steps; t++)
+    for (uint32_t t = 0; t < p->n_steps; t++) {
         p->steps[t].seconds = (double)costs->seconds[ids[t]];
+        p->steps[t].taken = (double)costs->taken[ids[t]];
+    }
     p->options.picker_bytes = costs->picker_bytes;
     g_autofree float *gain = g_new0(float, MAX(p->n_values, 1));
     for (uint32_t k = 0; k < p->n_positions; k++) {
