@@ -1,4 +1,5 @@
 #include "models/alloc/class.h"
+#include "models/alloc/pytorch.h"
 
 #include "sim/base/error.h"
 
@@ -48,6 +49,16 @@ static const struct {
     {"PYTORCH_NO_CUDA_MEMORY_CACHING=", "pytorch", true},
 };
 
+static void strip_blanks(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        if (*from != ' ' && *from != '\'' && *from != '"')
+            *to++ = *from;
+    }
+    *to = '\0';
+}
+
 static const EchAllocClass *find_class(const char *spec, char **ret_text, GError **error)
 {
     g_autofree char *name = NULL;
@@ -61,13 +72,25 @@ static const EchAllocClass *find_class(const char *spec, char **ret_text, GError
     }
     if (!name)
         ech_spec_split(spec, &name, &text);
+    /* A setting of PyTorch's alone: "expandable_segments:True". */
+    if (text && ech_pytorch_is_setting(name)) {
+        g_free(name);
+        g_free(text);
+        name = g_strdup("pytorch");
+        text = g_strdup(spec);
+    }
+    if (strcmp(name, "pytorch") == 0 && text)
+        strip_blanks(text);
     /* Some of these words choose another allocator altogether. */
     static const struct {
         const char *name, *word, *instead;
         bool keep_text;
     } choices[] = {
-        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "platform", false},        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", false},
-        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", false}, {"pytorch", "backend:cudaMallocAsync", "cuda_async", true},
+        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "platform", false},
+        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", false},
+        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", false},
+        {"pytorch", "backend:cudaMallocAsync", "cuda_async", true},
+        {"pytorch", "backend:hipMallocAsync", "cuda_async", true},
         {"pytorch", "PYTORCH_NO_CUDA_MEMORY_CACHING=", "platform", false},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(choices); i++) {
@@ -88,7 +111,12 @@ static const EchAllocClass *find_class(const char *spec, char **ret_text, GError
         names[i] = classes[i]->name;
     }
     const char *nearest = ech_nearest_name(name, names);
-    if (nearest) {
+    g_autofree char *setting = g_strndup(name, strcspn(name, "="));
+    if (ech_pytorch_is_setting(setting)) {
+        const char *value = name + strlen(setting);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no allocator; PyTorch's settings are written '%s:%s'", spec, setting,
+                    *value ? value + 1 : "VALUE");
+    } else if (nearest) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no allocator; did you mean '%s'?", name, nearest);
     } else {
         g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
@@ -134,6 +162,7 @@ void ech_allocator_free(EchAllocator *self)
     ech_device_memory_clear(&self->memory);
     g_free(self->name);
     g_free(self->fault);
+    g_free(self->note);
     g_clear_pointer(&self->own, g_array_unref);
     g_free(self);
 }
@@ -341,7 +370,7 @@ const char *ech_allocator_name(const EchAllocator *self)
 
 const char *ech_allocator_note(const EchAllocator *self)
 {
-    return self->class->note;
+    return self->note ? self->note : self->class->note;
 }
 
 const char *ech_allocator_fault(const EchAllocator *self)

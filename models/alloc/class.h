@@ -61,6 +61,7 @@ struct EchAllocator {
     size_t n_pages;
     char *name;
     char *fault;
+    char *note; /**< Said beside its results instead of the class's; or NULL. */
     GArray *own;
 };
 

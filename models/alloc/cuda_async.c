@@ -2,8 +2,10 @@
  * completion or by an inserted wait, memory above the release threshold given back at a synchronisation.
  *
  * The placement policy, the granularity and the growth step are not documented. Here: best fit by (bytes, address), 512 bytes, ranges of at
- * least 32 MiB (assumed). */
+ * least 32 MiB (assumed). A request that would fail although as many bytes are free has free pages of the pool moved together for it (NVIDIA's introduction
+ * to the allocator, 2021: unused memory of the pool is remapped to a contiguous part of the address space). */
 #include "models/alloc/class.h"
+#include "models/alloc/pytorch.h"
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
 
@@ -34,7 +36,7 @@ typedef struct {
 typedef struct {
     EchAllocator base;
     EchBytes release_threshold, growth;
-    uint64_t opportunistic, internal;
+    uint64_t opportunistic, internal, remap;
     Block *blocks;
     uint32_t n_blocks, allocated_blocks, spare_block;
     Segment *segments;
@@ -42,7 +44,7 @@ typedef struct {
     Pool *pools;
     uint32_t n_pools, last_pool;
     EchTree pool_index;
-    int64_t waits, trims;
+    int64_t waits, trims, remapped;
 } Async;
 
 static const EchParam params[] = {
@@ -52,6 +54,7 @@ static const EchParam params[] = {
      "another stream may reuse what is complete (cudaMemPoolReuseAllowOpportunistic)"},
     {"reuse_internal_dependencies", ECH_PARAM_BOOL, offsetof(Async, internal), "true", NULL, NULL, NULL,
      "the driver may insert a wait to reuse (cudaMemPoolReuseAllowInternalDependencies)"},
+    {"remap", ECH_PARAM_BOOL, offsetof(Async, remap), "true", NULL, NULL, NULL, "free pages are moved together for a request that would fail"},
     {"growth", ECH_PARAM_BYTES, offsetof(Async, growth), "32MiB", "2MiB", "1TiB", NULL, "least bytes taken from the device at once (assumed)"},
     {0},
 };
@@ -89,11 +92,18 @@ static bool async_init(EchAllocator *base, GError **error)
 static bool async_configure(EchAllocator *base, const char *text, GError **error)
 {
     Async *self = (Async *)base;
-    if (text && strstr(text, "backend:cudaMallocAsync")) {
-        self->release_threshold = UINT64_MAX;
-        return true;
-    }
-    return ech_params_parse(params, self, text, error);
+    if (!text || !(strstr(text, "backend:cudaMallocAsync") || strstr(text, "backend:hipMallocAsync")))
+        return ech_params_parse(params, self, text, error);
+    EchPyTorchConf conf = {0};
+    if (!ech_pytorch_conf_read(text, &conf, error))
+        return false;
+    self->release_threshold = UINT64_MAX;
+    if (conf.fraction > 0)
+        base->limit = (EchBytes)(conf.fraction * (double)base->memory.capacity);
+    if (conf.ignored)
+        base->note = g_strdup_printf("this backend ignores %s; %s", conf.ignored, base->class->note);
+    g_free(conf.ignored);
+    return true;
 }
 
 static void async_done(EchAllocator *base)
@@ -197,6 +207,94 @@ static void trim(Async *self, EchBytes keep)
     }
 }
 
+/* A slot for a segment. */
+static uint32_t new_segment(Async *self, Segment segment)
+{
+    uint32_t at;
+    if (self->spare_segment) {
+        at = self->spare_segment - 1;
+        self->spare_segment = self->segments[at].next;
+    } else {
+        at = self->n_segments++;
+        if ((at & (at - 1)) == 0)
+            self->segments = g_renew(Segment, self->segments, at ? at * 2 : 2);
+    }
+    self->segments[at] = segment;
+    return at;
+}
+
+/* Takes the pages [from, to) out of the free block @at, which is in no tree; what stays of its segment on either side becomes a segment of its own, under
+ * the same number. */
+static void cut_pages(Async *self, uint32_t at, uint64_t from, uint64_t to)
+{
+    Block block = self->blocks[at];
+    Segment segment = self->segments[block.segment];
+    uint32_t left = block.prev, right = block.next, slot = block.segment;
+    uint64_t end = block.address + block.bytes, segment_end = segment.address + segment.bytes;
+    drop_block(self, at);
+    if (from > block.address) {
+        left = new_block(self, (Block){.address = block.address, .bytes = from - block.address, .prev = block.prev, .segment = slot});
+        if (block.prev)
+            self->blocks[block.prev].next = left;
+        put(self, left);
+    } else if (left) {
+        self->blocks[left].next = 0;
+    }
+    if (left)
+        self->segments[slot].bytes = from - segment.address;
+    if (end > to || right) {
+        segment.address = to;
+        segment.bytes = segment_end - to;
+        if (left)
+            slot = new_segment(self, segment);
+        else
+            self->segments[slot] = segment;
+        if (right)
+            self->blocks[right].prev = 0;
+        for (uint32_t b = right; b; b = self->blocks[b].next)
+            self->blocks[b].segment = slot;
+        if (end > to) {
+            uint32_t rest = new_block(self, (Block){.address = to, .bytes = end - to, .next = right, .segment = slot});
+            if (right)
+                self->blocks[right].prev = rest;
+            put(self, rest);
+        }
+    }
+    ech_device_memory_give(&self->base.memory, from, to - from);
+    ech_alloc_count_reserved(&self->base, 0, to - from);
+    self->remapped += (int64_t)(to - from);
+}
+
+/* Unmaps whole pages of free blocks until the device has @bytes, the largest first; false, and nothing done, where there are not as many. */
+static bool gather_pages(Async *self, EchBytes bytes)
+{
+    EchTree *tree = &self->pools[COMMON].free;
+    EchBytes granule = self->base.memory.granule, whole = ech_round_up(bytes, granule), there = self->base.memory.capacity - self->base.memory.used;
+    g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (EchTreeIter it = ech_tree_last(tree); it.leaf && there < whole; it = ech_tree_prev(it)) {
+        uint32_t at = ech_tree_iter_value(it);
+        const Block *block = &self->blocks[at];
+        uint64_t from = ech_round_up(block->address, granule), to = (block->address + block->bytes) / granule * granule;
+        if (block->bytes < granule)
+            break;
+        /* Whole segments were given back before. */
+        if (to > from && (block->prev || block->next)) {
+            there += to - from;
+            g_array_append_val(found, at);
+        }
+    }
+    if (there < whole)
+        return false;
+    for (guint i = 0; i < found->len; i++) {
+        uint32_t at = g_array_index(found, uint32_t, i);
+        const Block *block = &self->blocks[at];
+        uint64_t from = ech_round_up(block->address, granule), to = (block->address + block->bytes) / granule * granule;
+        ech_tree_remove(tree, key_of(block));
+        cut_pages(self, at, from, to);
+    }
+    return true;
+}
+
 static void async_stream_done(EchAllocator *base, uint32_t stream)
 {
     Async *self = (Async *)base;
@@ -226,22 +324,14 @@ static uint32_t grow(Async *self, EchBytes bytes, uint32_t pool)
         if (!ech_alloc_take_segment(&self->base, whole, &address, &number))
             return 0;
     }
-    if (self->spare_segment) {
-        at = self->spare_segment - 1;
-        self->spare_segment = self->segments[at].next;
-    } else {
-        at = self->n_segments++;
-        if ((at & (at - 1)) == 0)
-            self->segments = g_renew(Segment, self->segments, at ? at * 2 : 2);
-    }
-    self->segments[at] = (Segment){.address = address, .bytes = whole, .number = number};
+    at = new_segment(self, (Segment){.address = address, .bytes = whole, .number = number});
     return new_block(self, (Block){.address = address, .bytes = whole, .segment = at, .pool = pool});
 }
 
 static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
 {
     Async *self = (Async *)base;
-    if (request->bytes > base->memory.capacity)
+    if (request->bytes > base->memory.capacity || base->stats.live > base->limit || request->bytes > base->limit - base->stats.live)
         return false;
     EchBytes bytes = ech_round_up(request->bytes, 512);
     uint32_t pool = pool_of(self, request->stream);
@@ -263,6 +353,8 @@ static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
             trim(self, 0);
             at = grow(self, bytes, COMMON);
         }
+        if (!at && self->remap && gather_pages(self, bytes))
+            at = grow(self, bytes, COMMON);
         if (!at)
             return false;
     }
@@ -329,13 +421,15 @@ static void async_own_stats(EchAllocator *base, GArray *out)
     ech_alloc_add_stat(out, "cudaMemPoolAttrUsedMemHigh", (int64_t)base->stats.peak_live);
     ech_alloc_add_stat(out, "inserted_waits", self->waits);
     ech_alloc_add_stat(out, "ranges_given_back", self->trims);
+    ech_alloc_add_stat(out, "remapped_bytes", self->remapped);
 }
 
 const EchAllocClass ech_alloc_cuda_async = {
     .name = "cuda_async",
     .summary = "cudaMallocAsync's stream-ordered pool; its placement is a model",
     .source = "CUDA runtime API, stream ordered memory allocator and cudaMemPoolAttr",
-    .note = "placement is a model: the driver's policy and growth step are not documented; reuse and release follow the documentation",
+    .note = "placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what "
+            "NVIDIA says, and users report more fragmentation",
     .size = sizeof(Async),
     .params = params,
     .configure = async_configure,

@@ -3,6 +3,7 @@
  * Free blocks are kept per (pool, stream) in a tree by (bytes, address), because blocks never change streams; what walks "the whole
  * pool in order" in the original does not depend on the order between streams. Facts: c10/cuda/CUDACachingAllocator.cpp ("CCA") and
  * CUDAAllocatorConfig.cpp ("CFG") of PyTorch 2.6.0. */
+#include "models/alloc/pytorch.h"
 #include "models/alloc/class.h"
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
@@ -87,7 +88,8 @@ typedef struct {
     /* Settings. */
     EchBytes max_split, max_non_split_rounding, large_buffer;
     double gc_threshold, fraction;
-    bool expandable, has_fraction;
+    bool expandable, has_fraction, non_split_given;
+    GString *idle, *native; /* while settings are read: those that change no placement, and those of the native allocator; "a, b" */
     uint32_t divisions[N_DIVISIONS];
     EchBytes allowed;
     /* State. */
@@ -1059,8 +1061,11 @@ typedef enum {
     SET_FRACTION,
     SET_LARGE_SEGMENT,
     SET_RELEASE,
+    /* Accepted: these change no placement of device memory. */
     SET_FLAG,
-    SET_NUMBER, /* accepted: changes no placement */
+    SET_THREADS,
+    SET_NUMBER,
+    SET_ANY,
 } Setting;
 
 /* since: 10 * minor of the first release that knows it, for release:2.N; 0: always. */
@@ -1076,8 +1081,10 @@ static const struct {
     {"backend", SET_BACKEND, 0},
     {"expandable_segments", SET_EXPANDABLE, 0},
     {"release_lock_on_cudamalloc", SET_FLAG, 0},
+    {"release_lock_on_hipmalloc", SET_FLAG, 0},
     {"pinned_use_cuda_host_register", SET_FLAG, 0},
-    {"pinned_num_register_threads", SET_NUMBER, 0},
+    {"pinned_use_hip_host_register", SET_FLAG, 0},
+    {"pinned_num_register_threads", SET_THREADS, 0},
     {"pinned_use_background_threads", SET_FLAG, 0},
     /* Later than 2.6 (facts of c10/core/AllocatorConfig.h, main). */
     {"per_process_memory_fraction", SET_FRACTION, 9},
@@ -1085,8 +1092,8 @@ static const struct {
     {"pinned_reserve_segment_size_mb", SET_NUMBER, 9},
     {"large_segment_size_mb", SET_LARGE_SEGMENT, 11},
     {"throw_on_cudamalloc_oom", SET_FLAG, 13},
-    {"expandable_segments_reserve", SET_NUMBER, 13},
-    {"expandable_segments_reserve_by_class", SET_NUMBER, 13},
+    {"expandable_segments_reserve", SET_ANY, 13},
+    {"expandable_segments_reserve_by_class", SET_ANY, 13},
     {"release", SET_RELEASE, 0},
 };
 
@@ -1154,11 +1161,13 @@ static bool divisions(PyTorch *self, const char *name, const char *value, GError
     return true;
 }
 
-static bool megabytes(const char *name, const char *value, uint64_t above, EchBytes *ret, GError **error)
+static bool megabytes(const char *name, const char *value, uint64_t least, EchBytes *ret, GError **error)
 {
     uint64_t number;
-    if (!ech_parse_u64(value, &number, NULL) || number <= above) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is too small; expected more than %" G_GUINT64_FORMAT " (MiB)", name, value, above);
+    if (!ech_parse_u64(value, &number, NULL))
+        return bad(error, name, value, "a whole number of MiB, without a unit");
+    if (number < least) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is too small; expected at least %" G_GUINT64_FORMAT " (MiB)", name, value, least);
         return false;
     }
     *ret = ech_bytes_mul(number, MIB);
@@ -1177,19 +1186,26 @@ static bool set_one(PyTorch *self, const char *name, const char *value, unsigned
             return false;
         }
         bool flag;
+        uint64_t number;
+        Setting setting = settings[i].setting;
+        if (setting >= SET_FLAG)
+            g_string_append_printf(self->idle, "%s%s", self->idle->len ? ", " : "", name);
+        if (setting != SET_BACKEND && setting != SET_FRACTION && setting != SET_RELEASE)
+            g_string_append_printf(self->native, "%s%s", self->native->len ? ", " : "", name);
         switch (settings[i].setting) {
-        case SET_MAX_SPLIT: return megabytes(name, value, 20, &self->max_split, error);
-        case SET_NON_SPLIT: return megabytes(name, value, 20, &self->max_non_split_rounding, error);
-        case SET_LARGE_SEGMENT: return megabytes(name, value, 9, &self->large_buffer, error);
+        /* Checked once more when large_segment_size_mb is known. */
+        case SET_MAX_SPLIT: return megabytes(name, value, 1, &self->max_split, error);
+        case SET_NON_SPLIT: self->non_split_given = true; return megabytes(name, value, 1, &self->max_non_split_rounding, error);
+        case SET_LARGE_SEGMENT: return megabytes(name, value, 11, &self->large_buffer, error);
         case SET_GC: return fraction(name, value, false, &self->gc_threshold, error);
         case SET_FRACTION: self->has_fraction = true; return fraction(name, value, true, &self->fraction, error);
         case SET_DIVISIONS: return divisions(self, name, value, error);
         case SET_EXPANDABLE: return boolean(name, value, &self->expandable, error);
         case SET_FLAG: return boolean(name, value, &flag, error);
         case SET_BACKEND:
-            if (strcmp(value, "native") == 0)
+            if (strcmp(value, "native") == 0 || strcmp(value, "cudaMallocAsync") == 0 || strcmp(value, "hipMallocAsync") == 0)
                 return true;
-            return bad(error, name, value, "native (cudaMallocAsync is the allocator cuda_async)");
+            return bad(error, name, value, "native or cudaMallocAsync");
         case SET_RELEASE: {
             uint64_t minor;
             if (strncmp(value, "2.", 2) != 0 || !ech_parse_u64(value + 2, &minor, NULL) || minor < 1 || minor > 99)
@@ -1197,7 +1213,11 @@ static bool set_one(PyTorch *self, const char *name, const char *value, unsigned
             *release = (unsigned)minor;
             return true;
         }
-        case SET_NUMBER: return true;
+        case SET_THREADS:
+            return (ech_parse_u64(value, &number, NULL) && number && number <= 128 && (number & (number - 1)) == 0) ||
+                   bad(error, name, value, "a power of two up to 128");
+        case SET_NUMBER: return (ech_parse_u64(value, &number, NULL) && number) || bad(error, name, value, "a number above 0");
+        case SET_ANY: return true;
         }
     }
     const char *nearest = ech_nearest_name(name, names);
@@ -1209,9 +1229,8 @@ static bool set_one(PyTorch *self, const char *name, const char *value, unsigned
     return false;
 }
 
-static bool pytorch_configure(EchAllocator *base, const char *text, GError **error)
+static bool read_settings(PyTorch *self, const char *text, GError **error)
 {
-    PyTorch *self = (PyTorch *)base;
     self->max_split = UINT64_MAX;
     self->max_non_split_rounding = UINT64_C(20) << 20;
     self->large_buffer = UINT64_C(20) << 20;
@@ -1238,6 +1257,67 @@ static bool pytorch_configure(EchAllocator *base, const char *text, GError **err
         if (!set_one(self, item, colon + 1, &release, error))
             return false;
     }
+    const struct {
+        const char *name;
+        EchBytes bytes;
+    } least[] = {{"max_split_size_mb", self->max_split}, {"max_non_split_rounding_mb", self->non_split_given ? self->max_non_split_rounding : UINT64_MAX}};
+    for (size_t i = 0; i < G_N_ELEMENTS(least); i++) {
+        if (least[i].bytes >= self->large_buffer)
+            continue;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "%s: '%" G_GUINT64_FORMAT "' is too small; expected at least a large segment's %" G_GUINT64_FORMAT " (MiB)", least[i].name,
+                    least[i].bytes >> 20, self->large_buffer >> 20);
+        return false;
+    }
+    return true;
+}
+
+static bool with_lists(PyTorch *self, const char *text, GError **error)
+{
+    self->idle = g_string_new(NULL);
+    self->native = g_string_new(NULL);
+    return read_settings(self, text, error);
+}
+
+bool ech_pytorch_is_setting(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
+        if (strcmp(settings[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void drop_lists(PyTorch *self)
+{
+    g_string_free(g_steal_pointer(&self->idle), TRUE);
+    g_string_free(g_steal_pointer(&self->native), TRUE);
+}
+
+bool ech_pytorch_conf_read(const char *text, EchPyTorchConf *ret, GError **error)
+{
+    PyTorch scratch = {0};
+    bool ok = with_lists(&scratch, text, error);
+    if (ok)
+        *ret = (EchPyTorchConf){scratch.has_fraction ? scratch.fraction : 0, scratch.native->len ? g_strdup(scratch.native->str) : NULL};
+    drop_lists(&scratch);
+    return ok;
+}
+
+static bool pytorch_configure(EchAllocator *base, const char *text, GError **error)
+{
+    PyTorch *self = (PyTorch *)base;
+    bool ok = with_lists(self, text, error);
+    g_autoptr(GString) note = g_string_new(NULL);
+    if (self->gc_threshold > 0 && !self->has_fraction)
+        g_string_append(note, "garbage_collection_threshold does nothing without per_process_memory_fraction (torch.cuda.set_per_process_memory_fraction)");
+    if (self->idle->len)
+        g_string_append_printf(note, "%s%s: changes no placement of device memory", note->len ? "; " : "", self->idle->str);
+    if (note->len)
+        base->note = g_strdup(note->str);
+    drop_lists(self);
+    if (!ok)
+        return false;
     self->allowed = base->memory.capacity;
     if (self->has_fraction) {
         self->allowed = (EchBytes)(self->fraction * (double)base->memory.capacity);

@@ -17,6 +17,8 @@
 static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
 /* Events up to which the smallest capacity is searched without being asked for. */
 enum { SEARCH_UNASKED = 200000 };
+/* Events up to which max_split_size_mb is tried at all its usual values unasked. */
+enum { SPLITS_UNASKED = 50000 };
 /* Events up to which "plan" means XLA's default heap. */
 enum { BEST_FIT_UNASKED = 50000 };
 /* Behind the allocator of a recording that begins from the recorded start state. */
@@ -709,6 +711,20 @@ static void text_refusals(GString *out, const Input *input, const GArray *result
         g_string_append(out, "  --report says what stood in the way\n");
 }
 
+/* PyTorch empties its cache before it gives up: not a failure, but slow. */
+static void text_retries(GString *out, const Result *result)
+{
+    int64_t retries = 0, given_up = 0;
+    for (guint i = 0; i < result->own->len; i++) {
+        const EchAllocStat *stat = &g_array_index(result->own, EchAllocStat, i);
+        retries += strcmp(stat->name, "num_alloc_retries") == 0 ? stat->value : 0;
+        given_up += strcmp(stat->name, "num_ooms") == 0 ? stat->value : 0;
+    }
+    if (retries > given_up)
+        g_string_append_printf(out, "\n%s: emptied its cache %" G_GINT64_FORMAT " time%s to make room (num_alloc_retries): each waits for the device",
+                               result->spec, retries - given_up, retries - given_up == 1 ? "" : "s");
+}
+
 /* A program ends at its first failure; what comes after shows only how much more is missing. */
 static void text_first_failure(GString *out, const Input *input, const Result *result)
 {
@@ -796,7 +812,9 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     bool fresh = false;
     for (guint i = 0; i < results->len; i++) {
         const Result *result = &g_array_index(results, Result, i);
-        if (result->recorded)
+        if (result->recorded && capacity < input->had && result->difference)
+            g_string_append_printf(out, "\n%s" AS_RECORDED ": from the recorded start state, with less memory than was recorded\n", result->spec);
+        else if (result->recorded)
             g_string_append_printf(out,
                                    "\n%s" AS_RECORDED ": from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
                                    " allocations at their recorded addresses%s%s%s%s\n",
@@ -818,12 +836,15 @@ static void print_text(const Input *input, const char *path, const GArray *resul
     text_refusals(out, input, results, capacity, bound, fresh, width);
     bool explained = false;
     for (guint i = 0; i < results->len; i++) {
+        text_retries(out, &g_array_index(results, Result, i));
         text_first_failure(out, input, &g_array_index(results, Result, i));
         explained |= g_array_index(results, Result, i).report != NULL;
     }
     if (explained)
         g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live "
                              "block; age: in events");
+    if (searched && input->of_pytorch)
+        g_string_append(out, "\nsmallest: the least device memory in which nothing fails, with caches emptied as often as that takes");
     if (out->str[out->len - 1] != '\n')
         g_string_append_c(out, '\n');
     ech_cli_print(out->str);
@@ -1047,6 +1068,26 @@ static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GEr
     return true;
 }
 
+/* The max_split_size_mb with which the least memory would do, as a spec; NULL where none of the usual values is better than none at all. */
+static char *best_split(const Input *input)
+{
+    static const unsigned mib[] = {32, 64, 128, 256, 512, 1024};
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)input->events->data;
+    const EchBytes granule = UINT64_C(2) << 20;
+    EchBytes least = ech_alloc_smallest_capacity("pytorch", events, input->events->len, granule, NULL);
+    char *best = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(mib); i++) {
+        g_autofree char *spec = g_strdup_printf("pytorch:max_split_size_mb:%u", mib[i]);
+        EchBytes bytes = ech_alloc_smallest_capacity(spec, events, input->events->len, granule, NULL);
+        if (bytes == 0 || bytes >= least)
+            continue;
+        least = bytes;
+        g_free(best);
+        best = g_steal_pointer(&spec);
+    }
+    return best;
+}
+
 int ech_verb_alloc(int argc, char **argv)
 {
     g_auto(GStrv) specs = NULL;
@@ -1119,11 +1160,14 @@ int ech_verb_alloc(int argc, char **argv)
     /* What a user of PyTorch can choose; the first is what was recorded. */
     g_autofree char *recorded = input.start && !fresh ? ech_alloc_recorded_spec(input.trace) : NULL;
     bool expandable = recorded && strstr(recorded, "expandable_segments:True");
-    char *of_pytorch[5] = {(char[]){"pytorch"}}, native[] = "pytorch:", segments[] = "pytorch:expandable_segments:True",
+    char *of_pytorch[6] = {(char[]){"pytorch"}}, native[] = "pytorch:", segments[] = "pytorch:expandable_segments:True",
          async[] = "pytorch:backend:cudaMallocAsync";
     unsigned n_of_pytorch = 1;
     if (recorded && (input.start->seeds->len || strcmp(recorded, "pytorch") != 0))
         of_pytorch[n_of_pytorch++] = native;
+    g_autofree char *split = !specs && input.of_pytorch && input.events->len && input.events->len <= SPLITS_UNASKED ? best_split(&input) : NULL;
+    if (split)
+        of_pytorch[n_of_pytorch++] = split;
     if (!expandable || input.start->seeds->len)
         of_pytorch[n_of_pytorch++] = segments;
     of_pytorch[n_of_pytorch] = async;

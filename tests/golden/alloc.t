@@ -125,19 +125,23 @@ tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 210 MiB, 
 
 allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch, as recorded                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
+pytorch:max_split_size_mb:32            0     156 MiB     156 MiB   0.0 %         0 B     100 MiB         6     156 MiB
 pytorch:expandable_segments:True        0     156 MiB     160 MiB   2.5 %         0 B     104 MiB         1     160 MiB
-pytorch:backend:cudaMallocAsync         1     120 MiB     132 MiB   9.1 %         0 B      64 MiB         2     232 MiB
+pytorch:backend:cudaMallocAsync         0     156 MiB     168 MiB   7.1 %         0 B     100 MiB         3     156 MiB
 
 pytorch, as recorded: from the recorded start state; 6 of 6 allocations at their recorded addresses
 
-pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and growth step are not documented; reuse and release follow the documentation
+pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
 
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   pytorch, as recorded              refuses it too, though as many bytes are free: fragmentation
+  pytorch:max_split_size_mb:32      serves it; 156 MiB of device memory would do
   pytorch:expandable_segments:True  serves it; 160 MiB of device memory would do
-  pytorch:backend:cudaMallocAsync   refuses it, though as many bytes are free: fragmentation
+  pytorch:backend:cudaMallocAsync   serves it; 156 MiB of device memory would do
   --report says what stood in the way
+
+smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB; no allocator needs less than 156 MiB
@@ -148,6 +152,8 @@ pytorch:                    1     120 MiB     120 MiB   0.0 %         0 B      6
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   no allocator can serve it in 140 MiB: what lives together is 16 MiB more. Use less at a time (micro-batch, checkpointing, offload, shards) or a larger device
+
+smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 141 GiB; no allocator needs less than 156 MiB
@@ -158,3 +164,5 @@ pytorch:                    0     156 MiB     220 MiB  29.1 %         0 B     10
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   pytorch:              serves it; 220 MiB of device memory would do
+
+smallest: the least device memory in which nothing fails, with caches emptied as often as that takes

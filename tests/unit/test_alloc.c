@@ -217,7 +217,15 @@ END_TEST
 static const struct {
     const char *spec, *said;
 } refused[] = {
-    {"pytorch:max_split_size_mb:20", "max_split_size_mb: '20' is too small"},
+    {"pytorch:max_split_size_mb:19", "max_split_size_mb: '19' is too small"},
+    {"pytorch:max_split_size_mb:128MB", "is not a whole number of MiB"},
+    {"large_segment_size_mb:64,max_split_size_mb:30", "at least a large segment's 64"},
+    {"pytorch:large_segment_size_mb:10", "'10' is too small"},
+    {"pytorch:pinned_num_register_threads:3", "is not a power of two up to 128"},
+    {"pytorch:pinned_reserve_segment_size_mb:0", "is not a number above 0"},
+    {"pytorch:backend:cuda", "is not native or cudaMallocAsync"},
+    {"pytorch:backend:cudaMallocAsync,max_splitsize_mb:200", "did you mean 'max_split_size_mb'?"},
+    {"expandable_segments=True", "are written 'expandable_segments:True'"},
     {"pytorch:max_splitsize_mb:200", "did you mean 'max_split_size_mb'?"},
     {"pytorch:garbage_collection_threshold:1.5", "is not a fraction in (0, 1)"},
     {"pytorch:expandable_segments:maybe", "is not True or False"},
@@ -251,6 +259,9 @@ START_TEST(words_choose_the_allocator)
         {"XLA_PYTHON_CLIENT_ALLOCATOR=platform", 2 * MIB},
         {"PYTORCH_NO_CUDA_MEMORY_CACHING=1", 2 * MIB},
         {"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", 32 * MIB},
+        {"backend: cudaMallocAsync, max_split_size_mb: 128", 32 * MIB},
+        {"PYTORCH_HIP_ALLOC_CONF=backend:hipMallocAsync", 32 * MIB},
+        {"max_split_size_mb:20,release_lock_on_hipmalloc:True", 2 * MIB},
         {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", 32 * MIB},
         {"PYTORCH_ALLOC_CONF=expandable_segments:True", 2 * MIB},
         {"XLA_PYTHON_CLIENT_ALLOCATOR=bfc", 768 * MIB},
@@ -331,6 +342,57 @@ START_TEST(async_pool_follows_streams)
     ech_allocator_stats(pool, &stats);
     ck_assert_uint_eq(stats.reserved, 32 * MIB); /* and the threshold is 0 */
     ck_assert_ptr_nonnull(ech_allocator_note(pool));
+}
+END_TEST
+
+/* 40 + 40 + 40 MiB of 128, the middle one freed: 42 MiB fit only in what is left together with pages of the hole. */
+START_TEST(async_pool_moves_free_pages_together)
+{
+    EchAllocDevice device = {.capacity = 128 * MIB};
+    for (int remap = 0; remap < 2; remap++) {
+        g_autoptr(EchAllocator) pool = ech_allocator_new(remap ? "cuda_async:growth=126MiB" : "cuda_async:growth=126MiB,remap=false", &device, NULL);
+        take(pool, 0, 40 * MIB);
+        take(pool, 1, 41 * MIB);
+        take(pool, 2, 40 * MIB);
+        ech_allocator_release(pool, 1);
+        EchPlacement p;
+        EchFit fit = ech_allocator_alloc(pool, &(EchAllocRequest){.id = 3, .bytes = 42 * MIB}, &p);
+        ck_assert_int_eq(fit, remap ? ECH_FIT_OK : ECH_FIT_FRAGMENTED);
+        if (!remap)
+            continue;
+        EchAllocStats stats;
+        ech_allocator_stats(pool, &stats);
+        /* 126 less 40 pages' MiB of the hole, and 42 in a piece of their own. */
+        ck_assert_uint_eq(stats.reserved, 128 * MIB);
+        ck_assert_uint_eq((uint64_t)own(pool, "remapped_bytes"), 40 * MIB);
+        size_t n;
+        g_autofree EchAllocBlock *blocks = ech_allocator_blocks(pool, &n);
+        EchBytes sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            sum += blocks[i].bytes;
+            ck_assert(i == 0 || blocks[i].address >= blocks[i - 1].address + blocks[i - 1].bytes);
+        }
+        ck_assert_uint_eq(sum, stats.reserved);
+        for (uint32_t id = 0; id < 4; id++)
+            ech_allocator_release(pool, id);
+        ech_allocator_stream_done(pool, 0);
+        ech_allocator_stats(pool, &stats);
+        ck_assert_uint_eq(stats.reserved, 0);
+    }
+}
+END_TEST
+
+START_TEST(settings_without_effect_are_named)
+{
+    g_autoptr(EchAllocator) gc = open_allocator("pytorch:garbage_collection_threshold:0.8,pinned_use_background_threads:True", GIB);
+    ck_assert_ptr_nonnull(strstr(ech_allocator_note(gc), "does nothing without per_process_memory_fraction"));
+    ck_assert_ptr_nonnull(strstr(ech_allocator_note(gc), "pinned_use_background_threads: changes no placement"));
+    g_autoptr(EchAllocator) async = open_allocator("backend:cudaMallocAsync,max_split_size_mb:64,per_process_memory_fraction:0.5", GIB);
+    ck_assert_ptr_nonnull(strstr(ech_allocator_note(async), "ignores max_split_size_mb;"));
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(async, &(EchAllocRequest){.id = 0, .bytes = 513 * MIB}, &p), ECH_FIT_FULL);
+    g_autoptr(EchAllocator) plain = open_allocator("pytorch:expandable_segments:True", GIB);
+    ck_assert_ptr_null(ech_allocator_note(plain));
 }
 END_TEST
 
@@ -576,6 +638,8 @@ int main(void)
     tcase_add_test(tests, simple_allocators_place_by_their_rule);
     tcase_add_test(tests, arena_comes_back_when_empty_or_reset);
     tcase_add_test(tests, async_pool_follows_streams);
+    tcase_add_test(tests, async_pool_moves_free_pages_together);
+    tcase_add_test(tests, settings_without_effect_are_named);
     tcase_add_test(tests, report_names_what_pins_a_segment);
     tcase_add_test(tests, gpu_snapshots_replay_at_their_addresses);
     tcase_add_test(tests, fixed_placements_stand_beside_online_ones);
