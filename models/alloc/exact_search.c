@@ -660,6 +660,7 @@ static uint64_t find_unit(const EchPlanProblem *problem, const GArray *pieces)
         if (unit % alignment != 0)
             unit = gcd(unit, alignment);
     }
+    g_assert(unit > 0); /* there are pieces, none of them empty */
     return unit;
 }
 

@@ -106,6 +106,7 @@ static bool slab_alloc(EchAllocator *base, const EchAllocRequest *request, EchLi
         if (at == UINT32_MAX)
             return false;
         Slab *slab = &self->slabs[at];
+        g_assert(slab->used); /* cut into slots */
         uint32_t word = slab->first_free / 64;
         while (slab->used[word] == UINT64_MAX)
             word++;

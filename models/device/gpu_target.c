@@ -293,7 +293,7 @@ static void append_quoted(GString *out, const char *text)
     for (const char *c = text; *c; c++) {
         if (*c == '"' || *c == '\\')
             g_string_append_c(out, '\\');
-        g_string_append_c(out, (unsigned char)*c < 32 ? ' ' : *c);
+        g_string_append_c(out, g_ascii_iscntrl(*c) ? ' ' : *c);
     }
     g_string_append_c(out, '"');
 }

@@ -227,7 +227,7 @@ static size_t cuts(uint64_t extent, uint64_t granule, uint64_t *ret)
     size_t n = 0;
     uint64_t whole = ech_round_up(extent, granule);
     for (uint64_t parts = 1; n < MAX_CUTS; parts++) {
-        uint64_t block = ech_round_up(ceil_div(whole, parts), granule);
+        uint64_t block = MAX(ech_round_up(ceil_div(whole, parts), granule), 1u);
         if (n == 0 || block < ret[n - 1])
             ret[n++] = block;
         if (block <= granule)

@@ -190,19 +190,30 @@ static void collected_error(Reader *reader, GError **error)
         reader_error(reader, NULL, error, "is not YAML");
 }
 
+static void iterator_destroy(struct fy_token_iter *iterator)
+{
+    if (iterator)
+        fy_token_iter_destroy(iterator);
+}
+typedef struct fy_token_iter FyIterator;
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(FyIterator, iterator_destroy)
+
+/* Piece by piece, because fy_token_get_text of libfyaml 0.7 loses memory over a quoted scalar with many escapes. */
 static bool scalar_text(Reader *reader, struct fy_event *event, char **ret, GError **error)
 {
-    struct fy_token *token = event->scalar.value;
-    size_t n = 0;
-    const char *text = token ? fy_token_get_text(token, &n) : "";
-    const struct fy_mark *mark = fy_event_start_mark(event);
-    if (!text)
-        n = 0;
-    if (n && (memchr(text, 0, n) || !g_utf8_validate(text, (gssize)n, NULL))) {
-        reader_error(reader, mark, error, "text that is not UTF-8");
+    g_autoptr(GString) text = g_string_new(NULL);
+    if (event->scalar.value) {
+        g_autoptr(FyIterator) iterator = fy_token_iter_create(event->scalar.value);
+        g_assert(iterator);
+        const struct fy_iter_chunk *chunk = NULL;
+        while ((chunk = fy_token_iter_chunk_next(iterator, chunk, NULL)))
+            g_string_append_len(text, chunk->str, (gssize)chunk->len);
+    }
+    if (text->len && (memchr(text->str, 0, text->len) || !g_utf8_validate(text->str, (gssize)text->len, NULL))) {
+        reader_error(reader, fy_event_start_mark(event), error, "text that is not UTF-8");
         return false;
     }
-    *ret = g_strndup(n ? text : "", n);
+    *ret = g_strdup(text->str);
     return true;
 }
 
