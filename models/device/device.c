@@ -41,6 +41,7 @@ void ech_device_free(EchDevice *device)
     g_free(device->family);
     g_free(device->compiler);
     g_strfreev(device->products);
+    g_free(device->calibrated);
     g_free(device);
 }
 

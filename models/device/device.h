@@ -84,12 +84,13 @@ typedef struct {
 } EchDeviceNumber;
 
 typedef struct EchDevice {
-    char *name;      /**< "tpu-v5e" */
-    char *summary;   /**< One line. */
-    char *family;    /**< "tpu" or "gpu" */
-    char *compiler;  /**< Key of compiler rules: "v5e", "h100", ...; may be "". */
-    char **products; /**< What the hardware calls itself in captures: "NVIDIA H100 80GB HBM3"; NULL-terminated, may be NULL. */
-    uint32_t cores;  /**< Cores that share one program's device (1 for v3 per-core devices). */
+    char *name;       /**< "tpu-v5e" */
+    char *summary;    /**< One line. */
+    char *family;     /**< "tpu" or "gpu" */
+    char *compiler;   /**< Key of compiler rules: "v5e", "h100", ...; may be "". */
+    char **products;  /**< What the hardware calls itself in captures: "NVIDIA H100 80GB HBM3"; NULL-terminated, may be NULL. */
+    char *calibrated; /**< Day on which one such device was measured for this file; NULL where its numbers are the kind's (data sheets, compilers). */
+    uint32_t cores;   /**< Cores that share one program's device (1 for v3 per-core devices). */
     EchMemory *memories;
     size_t n_memories;
     EchLink *links;
@@ -128,7 +129,8 @@ bool ech_device_has_number(const EchDevice *device, const char *path);
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether @product, as a capture names its hardware, is this device. Case does not matter. */
 bool ech_device_is_product(const EchDevice *device, const char *product);
-/** The device among those found whose products include @product; NULL where there is none. Files that do not load are passed over. */
+/** The device among those found whose products include @product, a calibrated one (one specimen) only where there is no other; NULL where there is none. Files
+ * that do not load are passed over. */
 EchDevice *ech_device_load_product(const char *product) G_GNUC_WARN_UNUSED_RESULT;
 /** Names of all devices found, sorted, NULL-terminated; owned by the caller. */
 char **ech_device_list(void) G_GNUC_WARN_UNUSED_RESULT;

@@ -516,8 +516,8 @@ static bool read_products(const EchYamlNode *root, char ***ret, GError **error)
 
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
 {
-    static const char *const keys[] = {"name",  "summary", "family", "compiler", "products", "cores", "memories",
-                                       "links", "units",   "kernel", "runtime",  "layout",   "dram",  NULL};
+    static const char *const keys[] = {"name",  "summary", "family",  "compiler", "products", "cores",      "memories", "links",
+                                       "units", "kernel",  "runtime", "layout",   "dram",     "calibrated", NULL};
     static const char *const families[] = {"tpu", "gpu", "other", NULL};
     if (!ech_yaml_check_keys(root, "device", keys, error))
         return NULL;
@@ -528,8 +528,11 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
     size_t family;
     if (!read_text(root, "name", true, &device->name, error) || !read_text(root, "summary", false, &device->summary, error) ||
         !read_text(root, "family", true, &device->family, error) || !read_text(root, "compiler", false, &device->compiler, error) ||
-        !read_name(ech_yaml_get(root, "family"), "family", families, &family, error) || !read_products(root, &device->products, error))
+        !read_text(root, "calibrated", false, &device->calibrated, error) || !read_name(ech_yaml_get(root, "family"), "family", families, &family, error) ||
+        !read_products(root, &device->products, error))
         return NULL;
+    if (!*device->calibrated)
+        g_clear_pointer(&device->calibrated, g_free);
     const EchYamlNode *cores = ech_yaml_get(root, "cores");
     if (cores) {
         const char *source;
@@ -812,10 +815,15 @@ EchDevice *ech_device_load(const char *name_or_path, const char *const *settings
 EchDevice *ech_device_load_product(const char *product)
 {
     g_auto(GStrv) names = ech_device_list();
+    g_autoptr(EchDevice) specimen = NULL;
     for (char **name = names; *name; name++) {
         g_autoptr(EchDevice) device = ech_device_load(*name, NULL, NULL);
-        if (device && ech_device_is_product(device, product))
+        if (!device || !ech_device_is_product(device, product))
+            continue;
+        if (!device->calibrated)
             return g_steal_pointer(&device);
+        if (!specimen)
+            specimen = g_steal_pointer(&device);
     }
-    return NULL;
+    return g_steal_pointer(&specimen);
 }

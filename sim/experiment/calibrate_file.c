@@ -286,8 +286,8 @@ char *ech_calibration_yaml(const EchCalibration *c, const char *name, const char
     g_string_append_printf(text,
                            "# %s, measured by echelon %s on %s (driver for CUDA %d.%d) in %.0f s. The spread is half the middle half of the repeats.\n"
                            "# One GPU tells nothing of its links to others: a program with collectives needs an nvlink added.\n"
-                           "name: %s\nsummary: \"%s, calibrated %s\"\nfamily: gpu\nproducts: [\"%s\"]\n",
-                           gpu, ECH_VERSION, day, c->driver_version / 1000, c->driver_version % 1000 / 10, c->seconds, own, gpu, day, gpu);
+                           "name: %s\nsummary: \"%s, calibrated %s\"\nfamily: gpu\ncalibrated: %s\nproducts: [\"%s\"]\n",
+                           gpu, ECH_VERSION, day, c->driver_version / 1000, c->driver_version % 1000 / 10, c->seconds, own, gpu, day, day, gpu);
     for (const char *at = c->failures; at && *at;) {
         const char *end = strchr(at, '\n');
         g_autofree char *raw = g_strndup(at, end ? (gsize)(end - at) : strlen(at)), *failed = plain(raw);

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <link.h>
 #include <string.h>
 
 /* Opens what @pattern matches, the last in the order of names first: the newest version. */
@@ -69,6 +70,18 @@ void *ech_cuda_open_library(const char *const *names, char **ret_why)
     return library;
 }
 
+/* The driver loads its compiler by name, and finds it so where the dynamic linker does not look too, once it is there. */
+static void load_compiler_beside(void *library)
+{
+    static const char *const compiler = "libnvidia-ptxjitcompiler.so.1";
+    struct link_map *map = NULL;
+    void *found = dlopen(compiler, RTLD_LAZY | RTLD_LOCAL);
+    if (found || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !strchr(map->l_name, '/'))
+        return;
+    g_autofree char *folder = g_path_get_dirname(map->l_name), *path = g_build_filename(folder, compiler, NULL);
+    dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
 static bool load(EchCuDriver *driver, GError **error)
 {
     const char *name = g_getenv("ECHELON_LIBCUDA");
@@ -96,6 +109,7 @@ static bool load(EchCuDriver *driver, GError **error)
     }
     ECH_CU_FUNCTIONS(ECH_CU_LOAD)
     ECH_CU_OPTIONAL_FUNCTIONS(ECH_CU_LOAD_OPTIONAL)
+    load_compiler_beside(library);
 #undef ECH_CU_LOAD
 #undef ECH_CU_LOAD_OPTIONAL
     return true;

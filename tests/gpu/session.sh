@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # A whole session on a machine with an NVIDIA GPU: calibration, suite, captures of PyTorch and JAX, validation of every capture, a summary; ready to ship.
 # usage: tests/gpu/session.sh OUT [ECHELON]
+# afterwards: tests/gpu/ship.sh OUT puts the device file, the traces, the captures and the table into the tree
 #   OUT      gets session.tar.gz (everything, renewed all the time, so that nothing is lost when this is killed), summary.md, table.md and the device file
 #   ECHELON  the program; without it the tree's release build, else a bundle (bundle/echelon-*.tar.xz in the tree) is unpacked
 # environment: BUDGET seconds for all of it (540); WORK folder to work in (/tmp/echelon-session); EARLIER a session.tar.gz of an earlier call on the same
 #   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree. Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
-[ $# -ge 1 ] || { sed -n 3,8p "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n 3,9p "$0"; exit 2; }
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python3}
@@ -28,19 +29,33 @@ if [ ! -x "$echelon" ]; then
 fi
 [ -x "$echelon" ] || { echo "no echelon: expected a program, a release build or a bundle"; exit 1; }
 
-name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | grep -oE '[AHBL][0-9]+S?' | head -n 1 | tr '[:upper:]' '[:lower:]')
+# What the device file is called after: nvidia-smi's or the driver's name of the GPU.
+product=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
+[ -n "$product" ] || product=$("$echelon" list engines 2>/dev/null | sed -n 's/^  cuda  *replays for real on \(.*\); it measures.*/\1/p')
+case $product in
+  *H100*HBM3*) name=h100-sxm ;;
+  *) name=$(echo "$product" | grep -oE '[AHBL][0-9]+S?' | head -n 1 | tr '[:upper:]' '[:lower:]') ;;
+esac
 name=${name:-gpu}-calibrated
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*"; }
 left() { echo $((budget - SECONDS)); }
 
-# Everything so far, whole at every moment. Files above 6 MB stay behind: the answer may be limited.
+# Everything so far, whole at every moment: what is being written has a name of its own until it is. Files above 6 MB stay behind: the answer may be limited.
+keep() { cp "$1" "$out/.part.$BASHPID" && mv "$out/.part.$BASHPID" "$2"; }
 pack() {
   # shellcheck disable=SC2046
-  (cd "$work" && tar -czf "$out/session.part" $(find . -type f -size -6000k | sort) && mv "$out/session.part" "$out/session.tar.gz") 2>/dev/null
-  for file in summary.md suite/table.md; do [ ! -f "$work/$file" ] || cp "$work/$file" "$out/"; done
-  for file in "$work"/suite/device.yaml; do [ ! -f "$file" ] || cp "$file" "$out/$name.yaml"; done
+  (cd "$work" && tar -czf "$out/.part.$BASHPID" $(find . -type f -size -6000k ! -name '.*' | sort) && mv "$out/.part.$BASHPID" "$out/session.tar.gz") 2>/dev/null
+  for file in summary.md suite/table.md; do [ ! -f "$work/$file" ] || keep "$work/$file" "$out/${file##*/}"; done
+  [ ! -f "$work/suite/device.yaml" ] || keep "$work/suite/device.yaml" "$out/$name.yaml"
 }
-keep_packing() { while sleep 20; do pack; done; }
+# Often while little time has passed: a session can be cut off early.
+keep_packing() {
+  local pause=2
+  while sleep $pause; do
+    pack
+    [ $pause -ge 20 ] || pause=$((pause + 3))
+  done
+}
 
 # stage NAME LIMIT COMMAND...: runs it at most so long, its output in logs/NAME.txt; what is done is not done again. COMMAND may be a function.
 failed=0
@@ -119,22 +134,23 @@ has_module() { "$python" -c "import importlib.util, sys; sys.exit(importlib.util
 
 torch_captures() {
   has_module torch || { echo "no PyTorch here"; return 1; }
-  "$python" "$here/traces/capture/gpu/torch_step.py" --out "$work/captures/torch" --offload
+  "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --out "$work/captures/torch" --offload
 }
 
 jax_captures() {
   has_module jax || { echo "no JAX here"; return 1; }
-  "$python" "$here/traces/capture/gpu/jax_step.py" --out "$work/captures/jax" || "$python" "$here/traces/capture/gpu/jax_step.py" --out "$work/captures/jax" --no-offload
+  "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --out "$work/captures/jax" || "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --out "$work/captures/jax" --no-offload
 }
 
 cupti_torch() {
   has_module torch || { echo "no PyTorch here"; return 1; }
-  "$echelon" capture -o "$work/captures/torch/cupti" -- "$python" "$here/traces/capture/gpu/torch_step.py" --plain --offload && shrink torch
+  "$echelon" capture -o "$work/captures/torch/cupti" -- "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain --offload && shrink torch
 }
 
 cupti_jax() {
   has_module jax || { echo "no JAX here"; return 1; }
-  "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --plain && shrink jax
+  { "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --plain ||
+      "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --plain --no-offload; } && shrink jax
 }
 
 # Captures are text: a tenth is left of them. An empty one is none.
@@ -187,7 +203,7 @@ export -f environment check_engine suite has_module torch_captures jax_captures 
 rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
-trap 'kill $packer 2>/dev/null; pack' EXIT
+trap 'kill $packer 2>/dev/null; pack; rm -f "$out"/.part.*' EXIT
 trap 'exit 143' TERM INT
 
 stage environment 60 environment

@@ -28,6 +28,17 @@ grep -q 'environment: done by an earlier call' "$folder/second.log" || fail "the
 cmp -s "$folder/out/gpu-calibrated.yaml" "$folder/out2/gpu-calibrated.yaml" || fail "calibrated twice"
 grep -q 'torch: exit code 1' "$folder/second.log" || fail "PyTorch was not tried again"
 
+# What ships: under the product's own name, and yet no profile of that product is taken for one of this specimen.
+ECH_FAKE_CUDA_NAME="NVIDIA H100 80GB HBM3" EARLIER= BUDGET=40 WORK=$folder/h100 bash "$here/session.sh" "$folder/out4" "$echelon" >"$folder/fourth.log" 2>&1
+[ -s "$folder/out4/h100-sxm-calibrated.yaml" ] || fail "not called after the product"
+mkdir -p "$folder/tree"
+bash "$here/ship.sh" "$folder/out4" "$folder/tree" "$echelon" >"$folder/ship.log" 2>&1 || fail "nothing to ship"
+for file in table.md calibration.txt copy-ladder.ech copy-ladder.json.gz; do [ -s "$folder/tree/traces/gpu_h100-sxm/$file" ] || fail "ship.sh left no $file"; done
+export ECHELON_DEVICES=$folder/tree/configs/devices
+"$echelon" list devices | grep -q 'h100-sxm-calibrated .*NVIDIA H100 80GB HBM3, calibrated 20' || fail "the calibrated device is not listed"
+"$echelon" run --trace "$folder/tree/traces/gpu_h100-sxm/copy-ladder.ech" --device h100-sxm-calibrated >/dev/null || fail "the calibrated device cannot be named"
+unset ECHELON_DEVICES
+
 # No GPU: said in a line, and no failure.
 ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 BUDGET=60 WORK=$folder/none bash "$here/session.sh" "$folder/out3" "$echelon" >"$folder/third.log" 2>&1
 [ $? = 77 ] || fail "without a GPU"

@@ -99,6 +99,37 @@ START_TEST(finds_what_the_fake_is_made_of)
 }
 END_TEST
 
+/* A file of one specimen stands in for its product only where there is no file of the product. */
+START_TEST(one_specimen_is_not_its_kind)
+{
+    load_fake("67108864");
+    g_setenv("ECH_FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3", TRUE);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    g_autofree char *folder = g_dir_make_tmp("echelon-devices-XXXXXX", NULL);
+    static const char *const products[] = {"NVIDIA H100 80GB HBM3", "Some Other GPU"};
+    for (size_t i = 0; i < G_N_ELEMENTS(products); i++) {
+        g_free(c->gpu);
+        c->gpu = g_strdup(products[i]);
+        g_autofree char *name = g_strdup_printf("a%zu", i), *file = g_strdup_printf("%s.yaml", name), *path = g_build_filename(folder, file, NULL);
+        g_autofree char *yaml = ech_calibration_yaml(c, name, "2026-01-02", &error);
+        ck_assert_msg(yaml != NULL, "%s", error ? error->message : "");
+        ck_assert(g_file_set_contents(path, yaml, -1, NULL));
+    }
+    g_setenv("ECHELON_DEVICES", folder, TRUE);
+    g_autoptr(EchDevice) kind = ech_device_load_product(products[0]), specimen = ech_device_load_product(products[1]),
+                         named = ech_device_load("a0", NULL, &error);
+    ck_assert_str_eq(kind->name, "h100-sxm");
+    ck_assert_ptr_null(kind->calibrated);
+    ck_assert_str_eq(specimen->name, "a1");
+    ck_assert_str_eq(specimen->calibrated, "2026-01-02");
+    ck_assert(named && ech_device_is_product(named, products[0]));
+    g_autofree char *clean = g_strdup_printf("rm -r '%s'", folder);
+    ck_assert_int_eq(system(clean), 0);
+}
+END_TEST
+
 /* The kernels' own PTX, from the parameters that calibration gives them, touches nothing but its buffers. */
 START_TEST(kernels_stay_within_buffers)
 {
@@ -164,6 +195,7 @@ int main(void)
     TCase *tests = tcase_create("calibrate");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, finds_what_the_fake_is_made_of);
+    tcase_add_test(tests, one_specimen_is_not_its_kind);
     tcase_add_test(tests, kernels_stay_within_buffers);
     tcase_add_test(tests, every_call_fails_cleanly);
     tcase_add_test(tests, without_cublas_the_file_is_whole);

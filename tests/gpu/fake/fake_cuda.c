@@ -9,9 +9,9 @@
  *     a kernel 2 us to launch, 1 us in a graph; a link of a chain 600 ns, 200 ns where it is one of the last 4 MiB of lines that chains came to
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
- * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_ALLOC_US how
- * long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash
- * or hang is what mapping memory does.
+ * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
+ * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash or hang is what mapping
+ * memory does.
  *
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
@@ -470,7 +470,11 @@ EXPORT EchCuResult cuDeviceGet(EchCuDevice *ret, int ordinal)
 EXPORT EchCuResult cuDeviceGetName(char *ret, int length, EchCuDevice device)
 {
     ENTER();
-    snprintf(ret, (size_t)length, "Fake GPU %d", device);
+    const char *name = getenv("ECH_FAKE_CUDA_NAME");
+    if (name)
+        snprintf(ret, (size_t)length, "%s", name);
+    else
+        snprintf(ret, (size_t)length, "Fake GPU %d", device);
     return 0;
 }
 

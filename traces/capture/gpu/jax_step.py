@@ -45,12 +45,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=".")
     parser.add_argument("--plain", action="store_true", help="only run: somebody else captures")
+    parser.add_argument("--gpu", action="store_true", help="fail where JAX sees no GPU, rather than run on the CPU")
     parser.add_argument("--no-offload", dest="offload", action="store_false")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--layers", type=int, default=10)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--rows", type=int, default=4096)
     args = parser.parse_args()
+    if args.gpu and jax.default_backend() != "gpu":
+        raise SystemExit(f"JAX {jax.__version__} sees no GPU here, only {jax.devices()[0].device_kind}")
     os.makedirs(args.out, exist_ok=True)
     step, w, x = build(args)
     w = jax.block_until_ready(step(w, x))  # compiled, and run once

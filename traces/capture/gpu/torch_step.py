@@ -33,6 +33,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=".")
     parser.add_argument("--plain", action="store_true", help="only run: somebody else captures")
+    parser.add_argument("--gpu", action="store_true", help="fail where PyTorch sees no GPU, rather than run on the CPU")
     parser.add_argument("--offload", action="store_true", help="activations kept for the way back lie in pinned host memory")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--layers", type=int, default=4)
@@ -41,6 +42,8 @@ def main():
     parser.add_argument("--length", type=int, default=512)
     args = parser.parse_args()
     cuda = torch.cuda.is_available()
+    if args.gpu and not cuda:
+        raise SystemExit(f"PyTorch {torch.__version__} sees no GPU here")
     device = torch.device("cuda" if cuda else "cpu")
     torch.manual_seed(0)
     os.makedirs(args.out, exist_ok=True)

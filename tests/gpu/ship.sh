@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Puts what a session on a GPU has left into the tree, and looks whether it is of use there.
+# usage: tests/gpu/ship.sh OUT [TREE [ECHELON]]        OUT: of tests/gpu/session.sh; TREE: this one; ECHELON: the tree's release build
+# leaves configs/devices/NAME-calibrated.yaml and traces/gpu_NAME/: table.md with date and command, calibration.txt, each case's trace (.ech) and its
+#   comparison (.json.gz), captures of up to 1 MB. To be done by hand then: a row of README.md's table, traces/README.md, the commit. A file calibrated on one
+#   specimen never stands in for its kind: a profile that names the product is still matched with the data-sheet file (h100-sxm, h200).
+set -eu
+[ $# -ge 1 ] || { sed -n 3,7p "$0"; exit 2; }
+out=$(cd "$1" && pwd)
+tree=$(cd "${2:-$(dirname "$0")/../..}" && pwd)
+echelon=${3:-$tree/build/release/echelon}
+device=$(ls "$out"/*-calibrated.yaml) || { echo "$out holds no calibrated device"; exit 1; }
+name=$(basename "$device" .yaml)
+folder=$tree/traces/gpu_${name%-calibrated}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -xzf "$out/session.tar.gz" -C "$work"
+grep -q '^calibrated: ' "$device" || { echo "$device was not calibrated"; exit 1; }
+mkdir -p "$tree/configs/devices" "$folder"
+# The session calls the device so too: `--device NAME-calibrated` finds it from now on.
+cp "$device" "$tree/configs/devices/$name.yaml"
+cp "$work/suite/table.md" "$work/suite/calibration.txt" "$folder/"
+for trace in "$work"/suite/*.ech; do
+  case=$(basename "$trace" .ech)
+  [ -f "$work/suite/$case.json" ] || continue
+  cp "$trace" "$folder/"
+  "$echelon" run --trace "$trace" --device "$device" >/dev/null || { echo "$case: the trace and the device file do not go together"; exit 1; }
+done
+for comparison in "$work"/suite/*.json; do gzip -9nc "$comparison" >"$folder/$(basename "$comparison").gz"; done
+find "$work/captures" "$work/suite" -name '*.capture*' -size -1000k -o -path '*captures*' -name '*.gz' -size -1000k 2>/dev/null | while read -r capture; do
+  "$echelon" info "$capture" >/dev/null || { echo "$capture cannot be read"; continue; }
+  target=$folder/$(echo "${capture#"$work"/}" | sed 's,^captures/,,; s,^suite/,,; s,/,_,g')
+  case $capture in *.gz) cp "$capture" "$target" ;; *) gzip -9nc "$capture" >"$target.gz" ;; esac
+done
+echo "$tree/configs/devices/$name.yaml, $folder: $(ls "$folder" | wc -l) files, $(du -sh "$folder" | cut -f 1)"
+echo "now: a row of README.md from $folder/table.md, a line of traces/README.md, git add"
