@@ -56,6 +56,12 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
 #define UNALIGNED_ROWS 78.0
 
+const char *ech_gpu_bound_name(EchGpuBound bound)
+{
+    static const char *const names[] = {"latency", "issue", "memory", "matrix unit"};
+    return bound < G_N_ELEMENTS(names) ? names[bound] : "?";
+}
+
 typedef struct {
     const EchDevice *device;
     const EchMemory *hbm, *l2;
@@ -178,7 +184,7 @@ static void price_stream(const Chip *chip, const EchGpuKernel *kernel, EchGpuCos
     double working = blocks;
     if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
         working = MAX(blocks / launch->grid[1], 1);
-    double trips = class->trips;
+    double trips = kernel->name.trips ? kernel->name.trips : class->trips;
     if (class->loop)
         trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
                                (kernel->name.kind == ECH_GPU_GATHER || kernel->name.kind == ECH_GPU_CONCAT ? 2 : 0.5));

@@ -59,12 +59,14 @@ typedef struct {
     uint16_t block_elements; /**< Element-wise: elements a block does where the name says it (nt x vt), else 0. */
     uint16_t instructions;   /**< An element: issued lane slots. */
     uint8_t vector;          /**< Elements of an access. */
+    uint8_t trips;           /**< Dependent accesses of a thread; 0: as its class has. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
 void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
- * elements=4096 operand_bytes=2". */
+ * elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product arithmetic=mma
+ * tile=64x32x32 stages=3 instructions=30 vector=4 trips=2". */
 typedef struct {
     uint32_t grid[3], block[3];
     uint32_t shared;         /**< Bytes a block. */
@@ -74,11 +76,18 @@ typedef struct {
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
+    bool backward;           /**< As in EchGpuName, like all that follows. */
+    uint8_t kind;            /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */
+    uint8_t arithmetic;      /**< EchGpuArithmetic + 1; 0: not said. */
+    uint8_t stages, vector, trips;
+    uint16_t tile_m, tile_n, tile_k, instructions;
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);
 /** Prints it, only what is known. */
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out);
+/** Lets what the launch says of the kernel stand over what was read of its name. */
+void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Blocks of the grid and threads of a block; 0 where not known. */
 uint64_t ech_gpu_blocks(const EchGpuLaunch *launch);
 uint32_t ech_gpu_threads(const EchGpuLaunch *launch);
@@ -96,6 +105,9 @@ typedef struct {
 
 /** What bounds a kernel. */
 typedef enum { ECH_GPU_BY_LATENCY, ECH_GPU_BY_ISSUE, ECH_GPU_BY_MEMORY, ECH_GPU_BY_MATRIX } EchGpuBound;
+
+/** "latency", "issue", "memory", "matrix unit". */
+const char *ech_gpu_bound_name(EchGpuBound bound);
 
 /** What a GPU operator costs; times in picoseconds. */
 typedef struct {

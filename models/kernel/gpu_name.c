@@ -3,12 +3,15 @@
 
 #include <string.h>
 
+static const char *const ech_gpu_class_names[ECH_GPU_N_CLASSES] = {"unknown",      "elementwise", "strided", "fill",     "reduce",       "softmax",
+                                                                   "softmax_warp", "norm",        "product", "vector",   "split_reduce", "attention",
+                                                                   "gather",       "scatter",     "concat",  "relayout", "optimizer"};
+/* "": not said */
+static const char *const arithmetics[] = {"", "fma", "mma", "wgmma"};
+
 const char *ech_gpu_class_name(EchGpuClass kind)
 {
-    static const char *const names[ECH_GPU_N_CLASSES] = {"unknown",      "elementwise", "strided", "fill",     "reduce",       "softmax",
-                                                         "softmax_warp", "norm",        "product", "vector",   "split_reduce", "attention",
-                                                         "gather",       "scatter",     "concat",  "relayout", "optimizer"};
-    return kind < ECH_GPU_N_CLASSES ? names[kind] : names[0];
+    return kind < ECH_GPU_N_CLASSES ? ech_gpu_class_names[kind] : ech_gpu_class_names[0];
 }
 
 /* Names of kernels, most telling first: the first that occurs decides. Seen in profiles of PyTorch 1.8 to 2.7, cuBLAS 10 to 12.8, cuDNN 7 to 9, CUTLASS,
@@ -310,6 +313,16 @@ static const char *read_numbers(const char *at, uint64_t *values, size_t n)
     return at;
 }
 
+/* Index of the word at @at among @words; 0 where it is none of them. */
+static size_t read_word(const char *at, const char *const *words, size_t n)
+{
+    size_t length = strcspn(at, " ");
+    for (size_t i = 1; i < n; i++)
+        if (strlen(words[i]) == length && strncmp(at, words[i], length) == 0)
+            return i;
+    return 0;
+}
+
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
 {
     *ret = (EchGpuLaunch){0};
@@ -342,11 +355,27 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->operand_bytes = (uint32_t)MIN(v[0], (uint64_t)64);
         else if (n == 9 && strncmp(at, "scattered", 9) == 0)
             ret->scattered = v[0] != 0;
+        else if (n == 8 && strncmp(at, "backward", 8) == 0)
+            ret->backward = v[0] != 0;
+        else if (n == 4 && strncmp(at, "tile", 4) == 0)
+            ret->tile_m = (uint16_t)MIN(v[0], 4096u), ret->tile_n = (uint16_t)MIN(v[1], 4096u), ret->tile_k = (uint16_t)MIN(v[2], 4096u);
+        else if (n == 6 && strncmp(at, "stages", 6) == 0)
+            ret->stages = (uint8_t)MIN(v[0], 16u);
+        else if (n == 6 && strncmp(at, "vector", 6) == 0)
+            ret->vector = (uint8_t)MIN(v[0], 64u);
+        else if (n == 5 && strncmp(at, "trips", 5) == 0)
+            ret->trips = (uint8_t)MIN(v[0], 255u);
+        else if (n == 12 && strncmp(at, "instructions", 12) == 0)
+            ret->instructions = (uint16_t)MIN(v[0], 65535u);
+        else if (n == 5 && strncmp(at, "class", 5) == 0)
+            ret->kind = (uint8_t)read_word(equal + 1, ech_gpu_class_names, ECH_GPU_N_CLASSES);
+        else if (n == 10 && strncmp(at, "arithmetic", 10) == 0)
+            ret->arithmetic = (uint8_t)read_word(equal + 1, arithmetics, G_N_ELEMENTS(arithmetics));
         at = strchr(end, ' ');
         if (!at)
             break;
     }
-    return ret->grid[0] || ret->m || ret->rows || ret->elements;
+    return ret->grid[0] || ret->m || ret->rows || ret->elements || ret->kind;
 }
 
 /* name=AxBxC of values[n], after a space if it is not the first; nothing for no values. By hand: a capture has such a text per kernel. */
@@ -368,6 +397,17 @@ static void print_field(GString *out, size_t start, const char *name, size_t n, 
     }
 }
 
+static void print_word(GString *out, size_t start, const char *name, const char *word)
+{
+    if (!word)
+        return;
+    if (out->len > start)
+        g_string_append_c(out, ' ');
+    g_string_append(out, name);
+    g_string_append_c(out, '=');
+    g_string_append(out, word);
+}
+
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
 {
     size_t start = out->len;
@@ -380,6 +420,37 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_field(out, start, "elements", launch->elements ? 1 : 0, (const uint64_t[]){launch->elements});
     print_field(out, start, "operand_bytes", launch->operand_bytes ? 1 : 0, (const uint64_t[]){launch->operand_bytes});
     print_field(out, start, "scattered", launch->scattered ? 1 : 0, (const uint64_t[]){1});
+    print_word(out, start, "class", launch->kind < ECH_GPU_N_CLASSES && launch->kind ? ech_gpu_class_names[launch->kind] : NULL);
+    print_field(out, start, "backward", launch->backward ? 1 : 0, (const uint64_t[]){1});
+    print_word(out, start, "arithmetic", launch->arithmetic && launch->arithmetic < G_N_ELEMENTS(arithmetics) ? arithmetics[launch->arithmetic] : NULL);
+    print_field(out, start, "tile", launch->tile_m ? 3 : 0, (const uint64_t[]){launch->tile_m, launch->tile_n, launch->tile_k});
+    print_field(out, start, "stages", launch->stages ? 1 : 0, (const uint64_t[]){launch->stages});
+    print_field(out, start, "instructions", launch->instructions ? 1 : 0, (const uint64_t[]){launch->instructions});
+    print_field(out, start, "vector", launch->vector ? 1 : 0, (const uint64_t[]){launch->vector});
+    print_field(out, start, "trips", launch->trips ? 1 : 0, (const uint64_t[]){launch->trips});
+}
+
+void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
+{
+    if (launch->kind)
+        *name = (EchGpuName){.kind = launch->kind, .vector = 1, .element_bytes = (uint8_t)MIN(launch->operand_bytes, 16u)};
+    if (launch->backward)
+        name->backward = true;
+    if (launch->arithmetic)
+        name->arithmetic = launch->arithmetic - 1;
+    if (launch->tile_m) {
+        name->tile_m = launch->tile_m;
+        name->tile_n = launch->tile_n;
+        name->tile_k = launch->tile_k;
+    }
+    if (launch->stages)
+        name->stages = launch->stages;
+    if (launch->instructions)
+        name->instructions = launch->instructions;
+    if (launch->vector)
+        name->vector = launch->vector;
+    if (launch->trips)
+        name->trips = launch->trips;
 }
 
 uint64_t ech_gpu_blocks(const EchGpuLaunch *launch)

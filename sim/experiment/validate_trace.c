@@ -178,6 +178,9 @@ static char *gpu_group(const EchTrace *trace, const EchOp *op)
         return g_strdup("the kernel model");
     EchGpuName name;
     ech_gpu_name(ech_trace_string(trace, op->name), &name);
+    EchGpuLaunch launch;
+    if (ech_gpu_launch_parse(ech_trace_string(trace, op->launch), &launch))
+        ech_gpu_launch_says(&launch, &name);
     return g_strdup(words[name.kind] ? words[name.kind] : "the kernel model");
 }
 

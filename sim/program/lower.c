@@ -2,6 +2,7 @@
  *
  * The core's queue runs in program order; a copy or a collective that the program starts waits for what the core did before it, and the
  * core waits for it where the program does. Loop bodies begin with a MARK on the core, so that nothing of an iteration starts before it. */
+#include "sim/program/gpu_launch.h"
 #include "sim/program/lower.h"
 #include "sim/program/price_kernels.h"
 #include "sim/program/price_stationary.h"
@@ -12,6 +13,9 @@
 #include "sim/base/error.h"
 
 #include <string.h>
+
+/* Multiprocessors of a GPU that is not known: an H100's. They decide how XLA launches loops and short rows. */
+enum { USUAL_SMS = 132 };
 
 enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 20 };
 
@@ -165,6 +169,12 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
                                                    op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time, &carried)) {
         op.estimate = time;
         op.estimate_origin = carried ? ECH_KNOWN : ECH_INFERRED;
+    }
+    EchGpuLaunch launch;
+    if (l->sms > 0 && ech_program_gpu_launch(l->p, id, l->sms, &launch)) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        ech_gpu_launch_print(&launch, text);
+        op.launch = ech_trace_builder_string(l->b, text->str, (gssize)text->len);
     }
     /* A kernel of the user's own brings its window buffers. */
     EchId windows = ECH_NONE;
@@ -737,6 +747,9 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         l.options = *options;
     const EchUnit *matrix = device ? ech_device_unit(device, ECH_UNIT_MATRIX) : NULL;
     l.clock = matrix ? matrix->clock_hz : 0;
+    const EchUnit *vector = device && g_strcmp0(device->family, "gpu") == 0 ? ech_device_unit(device, ECH_UNIT_VECTOR) : NULL;
+    if (program->platform != ECH_PLATFORM_TPU)
+        l.sms = vector && vector->count > 0 ? vector->count : USUAL_SMS;
     EchKernelModel model, own_model;
     if (l.options.price_on && program->platform == ECH_PLATFORM_TPU && strcmp(l.options.price_on->family, "tpu") == 0 &&
         ech_kernel_model_init(&model, l.options.price_on, ECH_KERNEL_HARDWARE, NULL))

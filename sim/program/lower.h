@@ -36,6 +36,7 @@ typedef struct {
     EchId core;
     EchId last_core;                 /* last op on the core's queue in this body, or ECH_NONE */
     uint64_t clock;                  /* core clock, Hz; 0 unknown */
+    uint32_t sms;                    /* multiprocessors of the GPU; 0: no GPU's program */
     const EchKernelModel *model;     /* prices kernels; NULL: the compiler's estimates stand */
     const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
     const EchTime *stationary;       /* of every kernel, on a chip whose weights stay in the array; else NULL */

@@ -1,4 +1,5 @@
 /* What one instruction costs: operations by unit, bytes it touches, and how often a loop runs. */
+#include "sim/program/gpu_launch.h"
 #include "sim/program/private.h"
 
 #include "sim/base/error.h"
@@ -247,6 +248,8 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
             add_matrix(p, i, dot_work(p, id), work);
         else if (strstr(i->target, "cudnn$conv"))
             add_matrix(p, i, convolution_work(p, id), work);
+        else if (ech_program_attention(p, id, NULL) > 0)
+            add_matrix(p, i, ech_program_attention(p, id, NULL), work);
         else if (ech_program_config_u64(i, "cost_estimate.flops", &flops))
             add_matrix(p, i, flops, work);
         return;

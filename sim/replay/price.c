@@ -368,8 +368,8 @@ static EchTime stream_extra(const Map *map, const Row *row)
     return ech_measured_stream_extra(map->measured, (EchBytes)MIN(row->amounts[bound], 1e18));
 }
 
-/* The kernel model's time on a GPU, for kernels whose launch is known. */
-static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp *op, EchGpuCost *ret)
+/* A kernel of a trace as the GPU model wants it; false where its launch is not known. */
+static bool gpu_kernel(const Pricer *pricer, const EchDevice *device, const EchOp *op, EchGpuKernel *ret)
 {
     if (!pricer->names || op->launch == ECH_NONE || op->name == ECH_NONE || g_strcmp0(device->family, "gpu") != 0)
         return false;
@@ -381,6 +381,7 @@ static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp
     EchGpuKernel kernel = {.name = **name};
     if (!ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &kernel.launch))
         return false;
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         const EchUse *use = &ech_trace_uses(pricer->trace)[u];
         EchBytes *sum = use->access == ECH_WRITE ? &kernel.written : &kernel.read;
@@ -393,7 +394,37 @@ static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp
             kernel.dtype = ech_dtype_name((EchDtype)work->dtype);
         }
     }
-    return ech_gpu_kernel_price(device, &kernel, ret);
+    if (kernel.launch.kind && kernel.name.arithmetic == ECH_GPU_FMA && g_strcmp0(kernel.dtype, "tf32") == 0)
+        kernel.dtype = "f32"; /* what may not be rounded is not for tensor cores */
+    *ret = kernel;
+    return true;
+}
+
+/* A tuner takes what is fastest, so a tile that costs more than this many times the best one was never timed: the compiler's default. */
+#define NEVER_TIMED 2.0
+
+/* The kernel model's time on a GPU, for kernels whose launch is known. */
+static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp *op, EchGpuCost *ret, uint8_t *ret_class)
+{
+    EchGpuKernel kernel;
+    if (!gpu_kernel(pricer, device, op, &kernel) || !ech_gpu_kernel_price(device, &kernel, ret))
+        return false;
+    if (ret_class)
+        *ret_class = kernel.name.kind;
+    if (kernel.launch.kind != ECH_GPU_PRODUCT || kernel.launch.tile_m == 0 || !pricer->options->tuned_tiles)
+        return true;
+    EchGpuKernel free_tile = kernel;
+    free_tile.name.tile_m = free_tile.name.tile_n = free_tile.name.tile_k = free_tile.name.stages = 0;
+    free_tile.name.arithmetic = kernel.name.arithmetic == ECH_GPU_FMA ? ECH_GPU_FMA : ECH_GPU_WGMMA;
+    memset(free_tile.launch.grid, 0, sizeof free_tile.launch.grid);
+    memset(free_tile.launch.block, 0, sizeof free_tile.launch.block);
+    free_tile.launch.shared = free_tile.launch.registers = 0;
+    EchGpuCost tuned;
+    if (ech_gpu_kernel_price(device, &free_tile, &tuned) && (double)ret->time > NEVER_TIMED * (double)tuned.time) {
+        ech_diag_note(pricer->diag, "products_with_tiles_never_timed", 1);
+        *ret = tuned;
+    }
+    return true;
 }
 
 /* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts take at least the
@@ -409,6 +440,17 @@ static void spread_model(EchPrice *price, Row *row, double roofline, const EchGp
     }
     for (uint32_t i = 0; i < row->n_used; i++)
         row->amounts[row->used[i]] *= (double)rest / roofline;
+}
+
+/* A product of a compiled program whose like was measured on this very device. */
+static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
+{
+    EchGemm gemm;
+    EchGpuKernel kernel;
+    return map->measured && gpu_kernel(pricer, map->device, op, &kernel) && kernel.launch.kind == ECH_GPU_PRODUCT &&
+           ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
+           ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), (uint64_t)gemm.m, (uint64_t)gemm.n, (uint64_t)gemm.k,
+                                (uint64_t)gemm.batch) > 0;
 }
 
 static void price_kernel(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
@@ -451,8 +493,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         if (reference != map)
             source = ECH_PRICE_RECORDED_SCALED;
         EchGpuCost here_cost, there_cost;
-        if (reference != map && roofline > 0 && gpu_model(pricer, map->device, op, &here_cost) && gpu_model(pricer, reference->device, op, &there_cost) &&
-            there_cost.time > 0) {
+        if (reference != map && roofline > 0 && gpu_model(pricer, map->device, op, &here_cost, NULL) &&
+            gpu_model(pricer, reference->device, op, &there_cost, NULL) && there_cost.time > 0) {
             spread_known(price, row, roofline, (EchTime)MIN((double)op->recorded.duration * ((double)here_cost.time / (double)there_cost.time), 9e18));
         } else if (base > 0) {
             spread_known(price, row, base, op->recorded.duration);
@@ -462,8 +504,10 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
             double ratio = here && there && here->read && there->read ? (double)there->read / (double)here->read : 1;
             price->minimum = whole_ps((double)op->recorded.duration * ratio);
         }
-    } else if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && gpu_model(pricer, map->device, op, &cost)) {
+    } else if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && !has_measured(pricer, map, op) &&
+               gpu_model(pricer, map->device, op, &cost, &price->kernel_class)) {
         source = ECH_PRICE_MODEL;
+        price->kernel_bound = cost.bound;
         spread_model(price, row, roofline, &cost, launch);
     } else {
         price->fixed = launch;
@@ -699,6 +743,12 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices",
                         ech_diag_count(diag, "collectives_of_unknown_group"));
+    if (ech_diag_count(diag, "products_with_tiles_never_timed") > 0)
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT
+                        " products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with "
+                        "the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written",
+                        ech_diag_count(diag, "products_with_tiles_never_timed"));
     if (!estimate_holds(trace, old->device) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
         ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"),
                         old->device->name);

@@ -42,12 +42,14 @@ const char *ech_price_words(EchPriceSource source);
 
 /** The price of one instance of an op. */
 typedef struct {
-    uint8_t source;    /**< EchPriceSource */
-    uint8_t forward;   /**< Copies over a link: 1 to the device, 0 from it. */
-    uint8_t duplex;    /**< 1: a collective that sends and receives at once over its link. */
-    uint8_t ports;     /**< Of the link's ports, those a collective uses at once; 0 for copies. */
-    uint8_t on_engine; /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
-    uint8_t reserved[3];
+    uint8_t source;       /**< EchPriceSource */
+    uint8_t forward;      /**< Copies over a link: 1 to the device, 0 from it. */
+    uint8_t duplex;       /**< 1: a collective that sends and receives at once over its link. */
+    uint8_t ports;        /**< Of the link's ports, those a collective uses at once; 0 for copies. */
+    uint8_t on_engine;    /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
+    uint8_t kernel_class; /**< ECH_PRICE_MODEL on a GPU: EchGpuClass of the kernel; else 0. */
+    uint8_t kernel_bound; /**< Likewise: EchGpuBound. */
+    uint8_t reserved;
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
     uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time). */
     uint32_t link;                /**< Device link whose engine it occupies, or ECH_NONE. */
@@ -77,9 +79,10 @@ typedef struct {
 
 typedef struct {
     EchKernelTime kernel_time;
-    bool overhead;   /**< Charge launch and set-up times. */
-    bool copy_curve; /**< Size curves of links apply. */
-    bool host_gaps;  /**< Keep recorded gaps that neither order nor dependencies explain. */
+    bool overhead;    /**< Charge launch and set-up times. */
+    bool copy_curve;  /**< Size curves of links apply. */
+    bool tuned_tiles; /**< Products of GPU programs with a tile that no timing would have chosen take the best one. */
+    bool host_gaps;   /**< Keep recorded gaps that neither order nor dependencies explain. */
 } EchPriceOptions;
 
 /** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. Remarks go to @diag.

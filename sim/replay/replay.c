@@ -40,6 +40,8 @@ const EchParam ech_replay_params[] = {
     {"copy_curve", ECH_PARAM_BOOL, FIELD(copy_curve), "true", NULL, NULL, NULL, "size curves of links apply"},
     {"driver_calls", ECH_PARAM_BOOL, FIELD(driver_calls), "true", NULL, NULL, NULL,
      "allocators' calls of the driver take their time, and a cudaFree waits for the device"},
+    {"tuned_tiles", ECH_PARAM_BOOL, FIELD(tuned_tiles), "true", NULL, NULL, NULL,
+     "products of GPU programs whose tile no timing would have chosen (compiled without a GPU) take the best one; false: as written"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the gaps of the recording that neither queue order nor dependencies explain: the time the host took to ask for the next operation"},
     {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
@@ -514,6 +516,7 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
     EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time,
                                      .overhead = options->overhead != 0,
                                      .copy_curve = options->copy_curve != 0,
+                                     .tuned_tiles = options->tuned_tiles != 0,
                                      .host_gaps = options->host_gaps != 0};
     g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag, error);
     if (!prices)

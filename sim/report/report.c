@@ -368,15 +368,23 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
             if (op->kind == kinds[k] && op->name < n_strings) {
                 EchNameTime *time = &times[op->name * G_N_ELEMENTS(kinds) + k];
                 time->time += span->end - span->start;
-                if (time->count++ == 0 && span->op < run->n_prices)
+                if (time->count++ == 0 && span->op < run->n_prices) {
                     time->price = (EchPriceSource)run->prices[span->op].source;
+                    time->kernel_class = run->prices[span->op].kernel_class;
+                    time->kernel_bound = run->prices[span->op].kernel_bound;
+                }
             }
         }
     }
     for (size_t i = 0; i < n; i++) {
         if (times[i].time > 0)
-            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))), kinds[i % G_N_ELEMENTS(kinds)], times[i].time,
-                                          times[i].count, times[i].price};
+            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))),
+                                          kinds[i % G_N_ELEMENTS(kinds)],
+                                          times[i].time,
+                                          times[i].count,
+                                          times[i].price,
+                                          times[i].kernel_class,
+                                          times[i].kernel_bound};
     }
     qsort(times, used, sizeof *times, compare_names);
     *ret_n = MIN(used, most);

@@ -93,7 +93,8 @@ typedef struct {
     EchOpKind kind;
     EchTime time; /**< Sum over its spans. */
     uint64_t count;
-    EchPriceSource price; /**< Where its time came from, of its first span. */
+    EchPriceSource price;               /**< Where its time came from, of its first span. */
+    uint8_t kernel_class, kernel_bound; /**< By a GPU's kernel model: EchGpuClass (0: not by it) and EchGpuBound. */
 } EchNameTime;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,4 +1,5 @@
 /* A run as JSON: the names of the documentation, in a fixed order. */
+#include "models/kernel/gpu.h"
 #include "sim/report/counters.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
@@ -112,6 +113,10 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
         add_int(b, "time_ps", times[i].time);
         add_u64(b, "times", times[i].count);
         add_text(b, "priced_by", ech_price_name(times[i].price));
+        if (times[i].kernel_class) {
+            add_text(b, "kernel_class", ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
+            add_text(b, "bound_by", ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
+        }
         json_builder_end_object(b);
     }
     json_builder_end_array(b);

@@ -1,4 +1,5 @@
 /* The terminal summary: whether it fits, how long, what bounds it, then the tables. */
+#include "models/kernel/gpu.h"
 #include "models/memory/onchip.h"
 #include "sim/report/counters.h"
 #include "sim/report/padding.h"
@@ -436,6 +437,9 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
         g_autoptr(GString) note = g_string_new(ech_op_kind_name(times[i].kind));
         if (times[i].kind == ECH_OP_KERNEL)
             g_string_append_printf(note, ", %s", ech_price_words(times[i].price));
+        if (times[i].kind == ECH_OP_KERNEL && times[i].kernel_class)
+            g_string_append_printf(note, ": %s, by %s", ech_gpu_class_name((EchGpuClass)times[i].kernel_class),
+                                   ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
         if (times[i].count > 1)
             g_string_append_printf(note, ", %" G_GUINT64_FORMAT " times", times[i].count);
         add_share(rows, times[i].name, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), g_string_free(g_steal_pointer(&note), FALSE));

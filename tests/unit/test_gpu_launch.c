@@ -1,0 +1,302 @@
+/* Kernels of programs compiled for GPUs: how XLA launches what it writes itself, what instructions say of themselves, and prices of both. */
+#include "models/kernel/gpu_xla.h"
+#include "sim/import/import.h"
+#include "sim/program/gpu_launch.h"
+#include "sim/replay/replay.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADD(name)                                                                                                                                              \
+    "%" name " (a." name ": f32[], b." name ": f32[]) -> f32[] {\n  %a." name " = f32[] parameter(0)\n  %b." name " = f32[] parameter(1)\n  ROOT %s." name     \
+    " = f32[] add(%a." name ", %b." name ")\n}\n\n"
+
+/* One kernel of every kind; sizes chosen so that every rule shows. */
+static const char bodies_text[] = "HloModule kinds, is_scheduled=true\n\n" ADD("add0") ADD("add1") ADD(
+    "add2") "%loop (p0: f32[4096,1024], p1: f32[4096,1024]) -> f32[4096,1024] {\n"
+            "  %p0 = f32[4096,1024]{1,0} parameter(0)\n"
+            "  %p1 = f32[4096,1024]{1,0} parameter(1)\n"
+            "  %e = f32[4096,1024]{1,0} exponential(%p0)\n"
+            "  ROOT %m = f32[4096,1024]{1,0} multiply(%e, %p1)\n"
+            "}\n\n"
+            "%rows (p2: f32[4096,1024]) -> f32[4096] {\n"
+            "  %p2 = f32[4096,1024]{1,0} parameter(0)\n"
+            "  %z2 = f32[] constant(0)\n"
+            "  ROOT %r2 = f32[4096]{0} reduce(%p2, %z2), dimensions={1}, to_apply=%add0\n"
+            "}\n\n"
+            "%columns (p3: f32[4096,1024]) -> f32[1024] {\n"
+            "  %p3 = f32[4096,1024]{1,0} parameter(0)\n"
+            "  %z3 = f32[] constant(0)\n"
+            "  ROOT %r3 = f32[1024]{0} reduce(%p3, %z3), dimensions={0}, to_apply=%add1\n"
+            "}\n\n"
+            /* The sum of two halves is made inside every thread of the sum of rows. */
+            "%nested (p4: f32[2,4096,1024]) -> f32[4096] {\n"
+            "  %p4 = f32[2,4096,1024]{2,1,0} parameter(0)\n"
+            "  %z4 = f32[] constant(0)\n"
+            "  %h4 = f32[4096,1024]{1,0} reduce(%p4, %z4), dimensions={0}, to_apply=%add1\n"
+            "  %n4 = f32[4096,1024]{1,0} negate(%h4)\n"
+            "  ROOT %r4 = f32[4096]{0} reduce(%n4, %z4), dimensions={1}, to_apply=%add2\n"
+            "}\n\n"
+            "%turned (p5: f32[4096,1024]) -> f32[1024,4096] {\n"
+            "  %p5 = f32[4096,1024]{1,0} parameter(0)\n"
+            "  ROOT %t5 = f32[1024,4096]{1,0} transpose(%p5), dimensions={1,0}\n"
+            "}\n\n"
+            "%soft (p6: f32[4096,1024]) -> f32[4096,1024] {\n"
+            "  %p6 = f32[4096,1024]{1,0} parameter(0)\n"
+            "  %z6 = f32[] constant(0)\n"
+            "  %e6 = f32[4096,1024]{1,0} exponential(%p6)\n"
+            "  %s6 = f32[4096]{0} reduce(%e6, %z6), dimensions={1}, to_apply=%add0\n"
+            "  %b6 = f32[4096,1024]{1,0} broadcast(%s6), dimensions={0}\n"
+            "  ROOT %d6 = f32[4096,1024]{1,0} divide(%e6, %b6)\n"
+            "}\n\n"
+            "%left (q7: bf16[4096,1024]) -> bf16[4096,1024] {\n"
+            "  ROOT %q7 = bf16[4096,1024]{1,0} parameter(0)\n"
+            "}\n\n"
+            "%product (p7: bf16[4096,1024], p8: bf16[1024,2048]) -> bf16[4096,2048] {\n"
+            "  %p7 = bf16[4096,1024]{1,0} parameter(0)\n"
+            "  %p8 = bf16[1024,2048]{1,0} parameter(1)\n"
+            "  %f7 = bf16[4096,1024]{1,0} fusion(%p7), kind=kCustom, calls=%left, "
+            "backend_config={\"fusion_backend_config\":{\"kind\":\"__triton_nested_gemm_fusion\",\"block_level_fusion_config\":{\"num_warps\":\"4\",\"output_"
+            "tiles\":[{"
+            "\"sizes\":[\"64\",\"32\"]}],\"num_stages\":3}}}\n"
+            "  ROOT %d7 = bf16[4096,2048]{1,0} dot(%f7, %p8), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            "}\n\n";
+static const char entry_text[] =
+    "ENTRY %main (x: f32[4096,1024], y: f32[2,4096,1024], a: bf16[4096,1024], b: bf16[1024,2048], i: bf16[8,56,56,3], w: bf16[64,7,7,3]) -> f32[] {\n"
+    "  %x = f32[4096,1024]{1,0} parameter(0)\n"
+    "  %y = f32[2,4096,1024]{2,1,0} parameter(1)\n"
+    "  %a = bf16[4096,1024]{1,0} parameter(2)\n"
+    "  %b = bf16[1024,2048]{1,0} parameter(3)\n"
+    "  %i = bf16[8,56,56,3]{3,2,1,0} parameter(4)\n"
+    "  %w = bf16[64,7,7,3]{3,2,1,0} parameter(5)\n"
+    "  %k_loop = f32[4096,1024]{1,0} fusion(%x, %x), kind=kLoop, calls=%loop\n"
+    "  %k_rows = f32[4096]{0} fusion(%x), kind=kInput, calls=%rows\n"
+    "  %k_columns = f32[1024]{0} fusion(%x), kind=kInput, calls=%columns\n"
+    "  %k_nested = f32[4096]{0} fusion(%y), kind=kInput, calls=%nested\n"
+    "  %k_turned = f32[1024,4096]{1,0} fusion(%x), kind=kInput, calls=%turned\n"
+    "  %k_soft = f32[4096,1024]{1,0} fusion(%x), kind=kCustom, calls=%soft, "
+    "backend_config={\"fusion_backend_config\":{\"kind\":\"__triton\",\"block_level_fusion_config\":{\"num_warps\":\"8\",\"output_tiles\":[{\"sizes\":["
+    "\"1\","
+    "\"1024\"]}],\"num_stages\":1}}}\n"
+    "  %k_product = bf16[4096,2048]{1,0} fusion(%a, %b), kind=kCustom, calls=%product, "
+    "backend_config={\"fusion_backend_config\":{\"kind\":\"__triton_nested_gemm_fusion\",\"block_level_fusion_config\":{\"num_warps\":\"2\",\"output_"
+    "tiles\":[{"
+    "\"sizes\":[\"16\",\"8\"]}],\"num_ctas\":1,\"num_stages\":1}}}\n"
+    "  %k_blas = (bf16[4096,2048]{1,0}, s8[4096]{0}) custom-call(%a, %b), custom_call_target=\"__cublas$gemm\", "
+    "backend_config={\"gemm_backend_config\":{\"dot_dimension_numbers\":{\"lhs_contracting_dimensions\":[\"1\"],\"rhs_contracting_dimensions\":[\"0\"],"
+    "\"lhs_batch_dimensions\":[],\"rhs_batch_dimensions\":[]},\"precision_config\":{\"operand_precision\":[\"DEFAULT\",\"DEFAULT\"]}}}\n"
+    "  %k_precise = (f32[4096,4096]{1,0}, s8[4096]{0}) custom-call(%x, %x), custom_call_target=\"__cublas$gemm\", "
+    "backend_config={\"gemm_backend_config\":{\"dot_dimension_numbers\":{\"lhs_contracting_dimensions\":[\"1\"],\"rhs_contracting_dimensions\":[\"1\"],"
+    "\"lhs_batch_dimensions\":[],\"rhs_batch_dimensions\":[]},\"precision_config\":{\"operand_precision\":[\"HIGHEST\",\"HIGHEST\"]}}}\n"
+    "  %k_conv = (bf16[8,28,28,64]{3,2,1,0}, u8[0]{0}) custom-call(%i, %w), window={size=7x7 stride=2x2 pad=3_2x3_2}, dim_labels=b01f_o01i->b01f, "
+    "custom_call_target=\"__cudnn$convForward\"\n"
+    "  %k_copy = f32[4096,1024]{1,0} copy(%x)\n"
+    "  ROOT %k_end = f32[] constant(0)\n"
+    "}\n";
+
+static EchImport *import(void)
+{
+    g_autofree char *text = g_strconcat(bodies_text, entry_text, NULL);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "kinds");
+    GError *error = NULL;
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    EchImport *import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
+    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ech_program_set_assignment(import->program, made, "made by echelon");
+    return import;
+}
+
+static EchId named(const EchProgram *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_instructions; i++)
+        if (strcmp(p->instructions[i].name, name) == 0)
+            return (EchId)i;
+    ck_abort_msg("no instruction %s", name);
+    return ECH_NONE;
+}
+
+static const struct {
+    const char *name, *launch;
+} kinds[] = {
+    /* 4 elements a thread: 4 Mi elements keep 132 SMs of 2048 threads busy. exp 18, multiply 1, 12 for loads and store. */
+    {"k_loop", "grid=8192x1x1 block=128x1x1 elements=4194304 operand_bytes=4 class=elementwise instructions=31 vector=4 trips=1"},
+    /* 64 threads of 16 elements a row, four rows a block. */
+    {"k_rows", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=7 vector=2"},
+    /* 32 threads of two columns each. */
+    {"k_columns", "grid=16x1x1 block=1024x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=7 vector=2"},
+    /* Halves: two additions an element, a negation and the sum. */
+    {"k_nested", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=10 vector=2"},
+    {"k_turned", "grid=4096x1x1 block=128x1x1 elements=4194304 operand_bytes=4 class=relayout instructions=28 vector=1 trips=2"},
+    {"k_soft", "grid=4096x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=softmax_warp instructions=39 vector=1 trips=2"},
+    {"k_product",
+     "grid=65536x1x1 block=64x1x1 shared=1536 registers=42 product=1x4096x2048x1024 operand_bytes=2 class=product arithmetic=mma tile=16x8x32 stages=1"},
+    {"k_blas", "product=1x4096x2048x1024 operand_bytes=2 class=product arithmetic=wgmma"},
+    {"k_precise", "product=1x4096x4096x1024 operand_bytes=4 class=product arithmetic=fma"},
+    /* 3 channels take the place of 8. */
+    {"k_conv", "product=1x6272x64x392 operand_bytes=2 class=product arithmetic=wgmma"},
+    {"k_copy", "elements=1048576 operand_bytes=16 class=elementwise instructions=4"},
+};
+
+START_TEST(instructions_say)
+{
+    g_autoptr(EchImport) got = import();
+    EchGpuLaunch launch, again;
+    ck_assert_msg(ech_program_gpu_launch(got->program, named(got->program, kinds[_i].name), 132, &launch), "%s", kinds[_i].name);
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_gpu_launch_print(&launch, text);
+    ck_assert_str_eq(text->str, kinds[_i].launch);
+    ck_assert(ech_gpu_launch_parse(text->str, &again));
+    g_autoptr(GString) twice = g_string_new(NULL);
+    ech_gpu_launch_print(&again, twice);
+    ck_assert_str_eq(twice->str, kinds[_i].launch);
+}
+END_TEST
+
+START_TEST(reductions)
+{
+    EchGpuReduction r;
+    const uint64_t dims[] = {1024, 1, 64, 8};
+    const bool rows[] = {true, false, false, false}, columns[] = {false, true, true, false}, ends[] = {true, false, false, true},
+               many[] = {true, false, true, false};
+    ck_assert(ech_gpu_reduction_of(dims, rows, 4, &r) && r.row && r.minor == 1024 && r.mid == 512 && r.major == 1);
+    ck_assert(ech_gpu_reduction_of(dims, columns, 4, &r) && !r.row && r.minor == 1024 && r.mid == 64 && r.major == 8);
+    ck_assert(ech_gpu_reduction_of(dims, ends, 4, &r) && r.row && r.minor == 1024 && r.mid == 64 && r.major == 8);
+    ck_assert(ech_gpu_reduction_of(dims, many, 4, &r) && r.row && r.minor == 65536 && r.mid == 8); /* a dimension of 1 parts nothing */
+    const uint64_t four[] = {2, 3, 5, 7};
+    ck_assert(!ech_gpu_reduction_of(four, many, 4, &r));
+    ck_assert(ech_gpu_reduction_together(&(EchGpuReduction){.row = true, .major = 1, .mid = 9, .minor = 32}));
+    ck_assert(!ech_gpu_reduction_together(&(EchGpuReduction){.row = true, .major = 1, .mid = 9, .minor = 20}));
+    ck_assert(!ech_gpu_reduction_together(&(EchGpuReduction){.row = false, .major = 1, .mid = 2, .minor = 4096}));
+    ck_assert(ech_gpu_reduction_together(&(EchGpuReduction){.row = false, .major = 1, .mid = 512, .minor = 4096}));
+}
+END_TEST
+
+START_TEST(launches)
+{
+    EchGpuLaunch l = {0};
+    ech_gpu_launch_loop(1000, 32, true, 132, &l); /* too few for four each */
+    ck_assert_uint_eq(l.grid[0], 8);
+    ck_assert_uint_eq(l.vector, 1);
+    ech_gpu_launch_loop(4194306, 32, true, 132, &l); /* divides by two only */
+    ck_assert_uint_eq(l.vector, 2);
+    ech_gpu_launch_loop(4194304, 32, false, 132, &l);
+    ck_assert_uint_eq(l.vector, 1);
+    ech_gpu_launch_loop(UINT64_MAX, 32, true, 132, &l);
+    ck_assert_uint_eq(l.grid[0], INT32_MAX);
+    ech_gpu_launch_loop(0, 0, true, 0, &l);
+    ck_assert_uint_eq(l.grid[0], 1);
+    ech_gpu_launch_reduce(&(EchGpuReduction){.row = true, .major = 1, .mid = 100000, .minor = 32}, 32, 132, &l); /* short rows: vectors of two */
+    ck_assert_uint_eq(l.grid[0], 6250);
+    ck_assert_uint_eq(l.block[0], 256);
+    ech_gpu_launch_reduce(&(EchGpuReduction){.row = true, .major = 1, .mid = 1, .minor = 1 << 20}, 32, 132, &l); /* one row in pieces */
+    ck_assert_uint_eq(l.block[0], 1024);
+    ck_assert_uint_eq(l.grid[0], 64);
+    ech_gpu_launch_reduce(&(EchGpuReduction){.row = false, .major = 3, .mid = 4096, .minor = 16}, 32, 132, &l); /* narrow columns */
+    ck_assert_uint_eq(l.grid[0], 3);
+    ck_assert_uint_eq(l.block[0], 128);
+    const uint64_t dims[] = {5, 100}, tiles[] = {2, 64};
+    ech_gpu_launch_tiles(dims, tiles, 2, 4, &l);
+    ck_assert_uint_eq(l.grid[0], 6);
+    ck_assert_uint_eq(l.block[0], 128);
+}
+END_TEST
+
+static EchRun *run(const EchTrace *trace, const EchDevice *device, bool tuned)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    options.tuned_tiles = tuned;
+    GError *error = NULL;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ech_params_clear(ech_replay_params, &options);
+    return run;
+}
+
+static const EchPrice *price_of(const EchRun *run, const EchTrace *trace, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_KERNEL && strcmp(ech_trace_string(trace, ech_trace_ops(trace)[i].name), name) == 0)
+            return &run->prices[i];
+    ck_abort_msg("no kernel %s", name);
+    return NULL;
+}
+
+static double us(const EchPrice *price)
+{
+    return (double)price->alone * 1e-6;
+}
+
+START_TEST(prices)
+{
+    g_autoptr(EchImport) got = import();
+    GError *error = NULL;
+    g_autoptr(EchDevice) h100 = ech_device_load("h100-sxm", NULL, NULL), a100 = ech_device_load("a100-80", NULL, NULL);
+    g_autoptr(EchTrace) trace = ech_program_lower(got->program, h100, NULL, got->diag, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchRun) tuned = run(trace, h100, true), written = run(trace, h100, false), older = run(trace, a100, true);
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        const EchPrice *price = price_of(tuned, trace, kinds[i].name);
+        ck_assert_uint_eq(price->source, ECH_PRICE_MODEL);
+        ck_assert_uint_ne(price->kernel_class, 0);
+        /* Nothing is faster than its launch, nor on the older chip than a fifth slower. */
+        ck_assert_int_gt(price->alone, (EchTime)ech_device_number(h100, "runtime.launch_ps", 0));
+        ck_assert_double_gt(us(price_of(older, trace, kinds[i].name)), 0.8 * us(price));
+    }
+    /* A tile of 16 x 8 was never timed: the tuner's is many times as fast, and about what cuBLAS takes. */
+    double best = us(price_of(tuned, trace, "k_product")), as_is = us(price_of(written, trace, "k_product"));
+    ck_assert_double_gt(as_is, 10 * best);
+    ck_assert_double_eq_tol(best, us(price_of(tuned, trace, "k_blas")), 0.02 * best);
+    ck_assert_double_gt(best, 2.0 * 4096 * 2048 * 1024 / 989.4e6);
+    ck_assert_uint_eq(ech_diag_count(tuned->diag, "products_with_tiles_never_timed"), 1);
+    ck_assert_uint_eq(ech_diag_count(written->diag, "products_with_tiles_never_timed"), 0);
+    /* What may not be rounded runs on the lanes: at most 66.9 TFLOP/s. */
+    ck_assert_double_gt(us(price_of(tuned, trace, "k_precise")), 2.0 * 4096 * 4096 * 1024 / 66.9e6);
+    /* 16 blocks for all columns: a fraction of the chip, where rows fill it. */
+    ck_assert_double_gt(us(price_of(tuned, trace, "k_columns")), 2 * us(price_of(tuned, trace, "k_rows")));
+    ck_assert_uint_eq(price_of(tuned, trace, "k_columns")->kernel_bound, ECH_GPU_BY_LATENCY);
+}
+END_TEST
+
+/* XLA on an H100 (jax-ml/scaling-book, gpus.md): f32[65536] + f32[65536] in 1.5 us, f32[2^30] + f32[2^30] in 4.1 ms; the latter is where the device's bandwidth
+ * comes from. */
+START_TEST(measured_additions)
+{
+    static const struct {
+        uint64_t elements;
+        double us;
+    } rows[] = {{65536, 1.5}, {UINT64_C(1) << 30, 4100}};
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    EchGpuKernel kernel = {.launch = {.elements = rows[_i].elements, .operand_bytes = 4, .kind = ECH_GPU_ELEMENTWISE, .instructions = 13, .trips = 1},
+                           .read = 8 * rows[_i].elements,
+                           .written = 4 * rows[_i].elements};
+    ech_gpu_launch_loop(rows[_i].elements, 32, true, 132, &kernel.launch);
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    double predicted = (double)cost.time * 1e-6;
+    ck_assert_msg(predicted > 0.95 * rows[_i].us && predicted < 1.15 * rows[_i].us, "%g us, measured %g", predicted, rows[_i].us);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gpu_launch");
+    TCase *tcase = tcase_create("all");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, instructions_say, 0, G_N_ELEMENTS(kinds));
+    tcase_add_test(tcase, reductions);
+    tcase_add_test(tcase, launches);
+    tcase_add_test(tcase, prices);
+    tcase_add_loop_test(tcase, measured_additions, 0, 2);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
