@@ -430,8 +430,20 @@ static void add_stretches(const EchProgram *p, EchId v, GArray *stretches)
     g_array_append_val(stretches, whole);
 }
 
+/* Whether @slice is one of the slices, next to each other, that @value is. */
+static bool is_slice_of(const EchProgram *p, EchId slice, const EchValue *value)
+{
+    const EchInstruction *made = &p->instructions[value->defined.instruction];
+    if (made->target == NULL || strcmp(made->target, "ConcatBitcast") != 0)
+        return false;
+    for (uint32_t k = 0; k < made->n_operands; k++)
+        if (ech_program_value(p, ech_program_operand(p, made, k), 0) == slice)
+            return true;
+    return false;
+}
+
 /* The memory that memory-space assignment filled: every value counts over its own range, the new one before the old one ends, but for a value that goes on
- * around a loop. */
+ * around a loop and for slices that become one array. */
 static EchBytes preset_peak(const Assigner *a, const Heap *heap)
 {
     const EchProgram *p = a->p;
@@ -452,7 +464,8 @@ static EchBytes preset_peak(const Assigner *a, const Heap *heap)
         for (guint j = live->len; ends && j-- > 0;) {
             const Stretch *old = &g_array_index(live, Stretch, j);
             const EchValue *before = &p->values[old->value];
-            bool goes_on = stretch->first && value->is_phi && before->buffer == value->buffer && old->end == stretch->start;
+            bool goes_on = old->end == stretch->start && ((stretch->first && value->is_phi && before->buffer == value->buffer) ||
+                                                          is_slice_of(p, old->value, value));
             if (old->end >= stretch->start && !goes_on) {
                 soonest = MIN(soonest, old->end);
                 continue;
