@@ -458,6 +458,43 @@ static EchHlo sugared(Slice opcode)
     return ECH_HLO_UNKNOWN;
 }
 
+/* Whether a line looks like an instruction or the end of a computation. */
+static bool is_next(const char *line, const char *stop)
+{
+    Slice text = strip(line, stop);
+    if (text.n == 1 && *line == '}')
+        return true;
+    if (text.n > 5 && memcmp(text.text, "ROOT ", 5) == 0)
+        return true;
+    size_t n = 0;
+    while (n < text.n && !strchr(" =\"{}", text.text[n]))
+        n++;
+    return n > 0 && n + 2 < text.n && memcmp(text.text + n, " = ", 3) == 0;
+}
+
+/* Where the attributes that begin at @at end: mostly with their line (@stop), but what a Pallas kernel says of itself is JSON over several lines. */
+static const char *attributes_end(const Reader *r, const char *at, const char *stop)
+{
+    if (stop == at || strchr("{[,\"", stop[-1]) == NULL)
+        return stop;
+    bool quoted = false;
+    int64_t depth = 0;
+    for (const char *end = stop;; end = line_end(r, end + 1)) {
+        for (; at < end; at++) {
+            if (quoted && *at == '\\' && at + 1 < end)
+                at++;
+            else if (*at == '"')
+                quoted = !quoted;
+            else if (!quoted)
+                depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        }
+        if (depth <= 0 && !quoted)
+            return end;
+        if (end >= r->end || is_next(end + 1, line_end(r, end + 1)))
+            return stop;
+    }
+}
+
 static bool read_instruction(Reader *r, GError **error)
 {
     const char *at = r->at, *first_stop = line_end(r, at);
@@ -501,7 +538,7 @@ static bool read_instruction(Reader *r, GError **error)
     const char *close = closing(at, instruction.opcode == ECH_HLO_CONSTANT ? r->end : first_stop);
     if (!close)
         return fail(r, at, error, "operands without ')'");
-    const char *stop = line_end(r, close - 1);
+    const char *stop = attributes_end(r, close, line_end(r, close - 1));
     instruction.name = ech_program_builder_string(r->builder, name.text, (gssize)name.n);
     instruction.attributes = close;
     instruction.attributes_n = (uint32_t)MIN((size_t)(stop - close), (size_t)UINT32_MAX);

@@ -225,6 +225,32 @@ START_TEST(cuts_over_cores_count_from_the_most_major)
 }
 END_TEST
 
+/* JAX writes what a Pallas kernel in a mesh says of itself over several lines. */
+START_TEST(attributes_go_on_over_lines)
+{
+    g_autoptr(EchProgram) p =
+        read_text("HloModule kernel, is_scheduled=true\n\n"
+                  "ENTRY %main (a: f32[256,512]) -> f32[256,512] {\n"
+                  "  %a = f32[256,512]{1,0:T(8,128)} parameter(0)\n"
+                  "  %k = f32[256,512]{1,0:T(8,128)} custom-call(%a), custom_call_target=\"tpu_custom_call\", frontend_attributes={kernel_metadata={\n"
+                  "\"mesh_axes\":\"[\\\"x\\\"]\",\n"
+                  "  \"more\": \"}\"\n"
+                  "}}, metadata={op_name=\"jit(kernel)\"}\n"
+                  "  ROOT %n = f32[256,512]{1,0:T(8,128)} negate(%k)\n}\n",
+                  "tpu-v5e");
+    ck_assert_uint_eq(p->n_instructions, 3);
+    size_t n;
+    ck_assert_ptr_nonnull(ech_program_attribute(&p->instructions[1], "metadata", &n));
+    /* A brace that nothing closes ends with its line. */
+    g_autoptr(EchProgram) open = read_text("HloModule kernel, is_scheduled=true\n\n"
+                                           "ENTRY %main (a: f32[2]) -> f32[2] {\n"
+                                           "  %a = f32[2]{0} parameter(0), frontend_attributes={\n"
+                                           "  ROOT %n = f32[2]{0} negate(%a)\n}\n",
+                                           "tpu-v5e");
+    ck_assert_uint_eq(open->n_instructions, 2);
+}
+END_TEST
+
 START_TEST(hostile_programs_are_refused)
 {
     static const char *const bad[] = {
@@ -299,6 +325,7 @@ int main(void)
     tcase_add_test(small, branches_not_taken_hold_nothing);
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
+    tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, hostile_programs_are_refused);
     tcase_set_timeout(captured, 120);
     tcase_add_test(captured, captured_programs_from_their_text_alone);
