@@ -296,6 +296,10 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
     ok = ok && read_texts(path, "path", axis.paths, error) && read_texts(values, "values", axis.values, error) &&
          (!labels || read_texts(labels, "labels", axis.labels, error));
+    if (ok && axis.paths->len == 0) {
+        ech_yaml_error(path, error, "path: expected what to vary, such as device.memories.hbm.capacity");
+        ok = false;
+    }
     if (ok && labels && axis.labels->len != axis.values->len) {
         ech_yaml_error(labels, error, "labels: %u of them for %u values", axis.labels->len, axis.values->len);
         ok = false;

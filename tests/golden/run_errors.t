@@ -36,6 +36,8 @@ $ printf 'trace: a\ndevise: b\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s
 echelon: T/e.yaml:2:9: experiment: 'devise' is no key here; did you mean 'device'?
 $ printf 'trace: a\nsweep:\n  - {path: devise, values: [1]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:3:12: path: 'devise' cannot be varied; did you mean 'device'?
+$ printf 'trace: a\nsweep:\n  - {path: [], values: [1]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:12: path: expected what to vary, such as device.memories.hbm.capacity
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
