@@ -92,9 +92,10 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
         g_autoptr(GString) kept = ech_report_summary(&report, 0); /* The same bytes from every terminal. */
         if (!write_run(options->output, &report, json, kept->str, &error))
             return ech_cli_fail(error);
-        fprintf(stderr, "wrote %s: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz\n", options->output);
     }
     ech_cli_print(options->json ? json : summary->str);
+    if (options->output)
+        fprintf(stderr, "wrote %s: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz\n", options->output);
     bool fits = ech_report_fits(&report);
     if (!fits && options->json)
         fprintf(stderr, "echelon: %s does not fit on %s\n", report.title, report.device->name);
@@ -159,8 +160,6 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
             ok = !points[i].json || ech_output_write(output, name, points[i].json, strlen(points[i].json), &error);
         }
         ok = ok && ech_output_commit(output, &error);
-        if (ok)
-            fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
     }
     if (ok && options->json) {
         ech_cli_print(json);
@@ -168,6 +167,8 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
         g_autofree char *text = sweep_text(&sweep, ech_cli_columns());
         ech_cli_print(text);
     }
+    if (ok && options->output)
+        fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
     json_node_unref(node);
     ech_sweep_free(points, n);
     if (!ok)

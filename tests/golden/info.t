@@ -1,0 +1,89 @@
+What is in a file, on a device, in a shape: the verbs that run nothing, and the forms of their output.
+$ echelon info tests/golden/data/stream.ech
+tests/golden/data/stream.ech: ech
+14 operations on 3 queues, 8 buffers
+  kernel 2  copy 4  alloc 4  free 4
+bytes
+  allocated in all           3.73 GiB  (4000000000)
+  most live in hbm           2.79 GiB  (3000000000)
+  most live in host          3.73 GiB  (4000000000)
+  live at the end                 0 B  (0)
+  host to device             1.86 GiB  (2000000000)
+  device to host             1.86 GiB  (2000000000)
+  device to device                0 B  (0)
+what the file says, what was inferred
+  sizes of allocations   known 100.0 %
+  bytes of copies        known 100.0 %
+  bytes of kernels       known 100.0 %
+  operations of kernels  known 100.0 %
+$ echelon info tests/golden/data/stream.ech --json | grep -o '"[a-z0-9_]*" : *[^ ]*$' | tr '\n' ' '; echo
+"format" : "ech", "source_format" : "test", "events" : 14, "ops" : { "kernel" : 2, "copy" : 4, "alloc" : 4, "free" : 4, "collective" : 0, "loop" : 0, "signal" : 0, "wait" : 0, "mark" : 0, "memset" : 0 "buffers" : 8, "queues" : 3, "bytes" : { "allocated" : 4000000000, "peak_live" : 3000000000, "h2d" : 2000000000, "d2h" : 2000000000, "d2d" : 0, "h2h" : 0, "end_allocated" : 0, "end_reserved" : 0 "span_ps" : 0, "recorded_ps" : { "kernel" : 0, "copy" : 0, "memset" : 0 "origins" : { "copy_bytes" : { "absent" : 0, "known" : 4, "inferred" : 0, "assumed" : 0 "kernel_bytes" : { "absent" : 0, "known" : 2, "inferred" : 0, "assumed" : 0 "kernel_work" : { "absent" : 0, "known" : 2, "inferred" : 0, "assumed" : 0 "allocation_bytes" : { "absent" : 0, "known" : 4, "inferred" : 0, "assumed" : 0 "loop_trips" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "memories" : { "hbm" : { "allocations" : 4, "peak_live_bytes" : 3000000000, "end_live_bytes" : 0 "host" : { "allocations" : 4, "peak_live_bytes" : 4000000000, "end_live_bytes" : 4000000000 "names" : [], "names_on_all_devices" : [], "transfers" : [], "remarks" : [] 
+$ echelon info tests/golden/data/oom.pickle
+tests/golden/data/oom.pickle: memory_snapshot
+11 operations on 2 queues, 6 buffers
+  alloc 6  free 1  mark 4
+bytes
+  allocated in all            156 MiB  (163577856)
+  live at the peak            120 MiB  (125829120)
+  live at the end              56 MiB  (58720256)
+  reserved at the end         120 MiB  (125829120)
+recorded: 110.00 us from first to last
+what the file says, what was inferred
+  sizes of allocations   known 100.0 %
+records of the file
+           6  alloc
+           6  blocks
+           3  segment_alloc
+           3  segments
+           1  free_completed
+           1  free_requested
+           1  oom
+$ echelon info tests/golden/data/oom.pickle --json | grep -o '"[a-z0-9_]*" : *[^ ]*$' | tr '\n' ' '; echo
+"format" : "memory_snapshot", "source_format" : "memory_snapshot", "events" : 11, "ops" : { "kernel" : 0, "copy" : 0, "alloc" : 6, "free" : 1, "collective" : 0, "loop" : 0, "signal" : 0, "wait" : 0, "mark" : 4, "memset" : 0 "buffers" : 6, "queues" : 2, "bytes" : { "allocated" : 163577856, "peak_live" : 125829120, "h2d" : 0, "d2h" : 0, "d2d" : 0, "h2h" : 0, "end_allocated" : 58720256, "end_reserved" : 125829120 "span_ps" : 110000000, "recorded_ps" : { "kernel" : 0, "copy" : 0, "memset" : 0 "origins" : { "copy_bytes" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "kernel_bytes" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "kernel_work" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "allocation_bytes" : { "absent" : 0, "known" : 6, "inferred" : 0, "assumed" : 0 "loop_trips" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "memories" : { "hbm" : { "allocations" : 6, "peak_live_bytes" : 125829120, "end_live_bytes" : 58720256 "names" : [], "names_on_all_devices" : [], "transfers" : [], "properties" : { "time_zero_unix_us" : "1700000000000010", "end_allocated_bytes" : "58720256", "end_reserved_bytes" : "125829120" "records" : { "segments" : 3, "blocks" : 6, "alloc" : 6, "free_requested" : 1, "free_completed" : 1, "segment_alloc" : 3, "oom" : 1 "remarks" : [] 
+$ echelon info tests/fuzz/corpus/gpu_target/new.txtpb | head -12
+tests/fuzz/corpus/gpu_target/new.txtpb: gpu_target_config, a device: NVIDIA H100
+  memory hbm                 79.1 GiB, read 3.12 TB/s, written 3.12 TB/s
+  memory host                   1 TiB, read 300 GB/s, written 300 GB/s
+  link host                 28.9 GB/s to the device, 28.9 GB/s from it
+  link nvlink                 23 GB/s to the device, 23 GB/s from it, each port
+  unit matrix            bf16 989 TOP/s
+  unit vector            f32 66.9 TOP/s
+  unit transcendental    f32 4.18 TOP/s
+give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number
+$ echelon info tests/fuzz/corpus/gpu_target/new.txtpb --json | grep -o '"[a-z0-9_]*" :' | sort -u | tr -d '\n'; echo
+"bf16" :"capacity_bytes" :"device" :"f32" :"format" :"from_device_bytes_per_s" :"hbm" :"host" :"links" :"matrix" :"memories" :"name" :"nominal_bytes_per_s" :"nvlink" :"read_bytes_per_s" :"summary" :"to_device_bytes_per_s" :"transcendental" :"units" :"vector" :"write_bytes_per_s" :
+$ echelon info tests/golden/data/small.yaml
+echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"
+exit 1
+$ echelon info nothing.ech
+echelon: nothing.ech: No such file or directory
+exit 1
+$ echelon layout 'f32[4096,64]{1,0:T(8,128)}' 'bf16[8,128]' --device tpu-v5e
+f32[4096,64]{1,0:T(8,128)}
+  1048576 bytes dense (1 MiB), 2097152 padded (2 MiB): 50.0 % waste, 2.000x
+  dimension 1: 64 takes 128, which alone costs 1 MiB
+  cheapest order: f32[4096,64]{0,1:T(8,128)} takes 1 MiB
+bf16[8,128]{1,0:T(8,128)(2,1)}
+  2048 bytes dense (2 KiB), 2048 padded (2 KiB): 0.0 % waste, 1.000x
+$ echelon layout 'f32[4096,64]{1,0:T(8,128)}' --device tpu-v5e --json | tr -d '\n '; echo
+{"shapes":[{"text":"f32[4096,64]{1,0:T(8,128)}","dense_bytes":1048576,"padded_bytes":2097152,"waste":0.5,"dimensions":[{"size":4096,"padded":4096,"lost_bytes":0},{"size":64,"padded":128,"lost_bytes":1048576}],"better":"f32[4096,64]{0,1:T(8,128)}","better_bytes":1048576}]}
+$ echelon layout 'f32[4096,'
+echelon: shape: at byte 9: '': expected a dimension
+exit 1
+$ for what in allocators planners passes formats experiments; do echelon list $what | grep -v '^      ' | cut -c3-18 | tr -s ' \n' ' '; echo; done
+bfc jax tensorflow pytorch cuda_async platform best_fit first_fit next_fit buddy tlsf slab arena plugin 
+xla exact greedy 
+place prefetch pad unplan serial 
+ech memory_snapshot hlo alloc_text minimalloc pytorch_et kineto nsys_sqlite chakra hlo_proto xplane cupti xplane_json scalesim memory_timeline memory_profile memory_usage_rep 
+buffers capacity every_chip half_link half_vmem head_dim offload_adam offload_gpt offload_h100 offload_mlp overlap prefetch_depth tpu_v1 tutorial twice_hbm 
+$ echelon list engines | grep -v '^      ' | cut -c3-18
+native          
+simgrid         
+cuda            
+$ echelon list allocators --json | grep -c name
+56
+$ echelon list things
+echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
+exit 2
+$ echelon alloc tests/golden/data/oom.pickle --json --report | grep -o '"[a-z0-9_]*" :' | sort -u | tr -d '\n'; echo
+"address" :"address_map" :"age_events" :"allocated_bytes" :"allocators" :"asked_bytes" :"asked_id" :"blocks" :"bytes" :"cached_bytes" :"capacity_bytes" :"capacity_from" :"compared" :"device_free_bytes" :"end_live_bytes" :"end_reserved_bytes" :"equal" :"event" :"events" :"events_per_second" :"failed" :"failed_fragmented" :"failures" :"first_failed_event" :"format" :"fragmentation" :"free_blocks" :"id" :"inserted_waits" :"internal_waste_bytes" :"largest_free_bytes" :"live_blocks" :"lower_bound_bytes" :"max_split_size" :"moment" :"moments" :"name" :"note" :"num_alloc_retries" :"num_device_alloc" :"num_device_free" :"num_ooms" :"num_sync_all_streams" :"out_of_memory" :"out_of_memory_served" :"peak_live_bytes" :"peak_requested_bytes" :"peak_reserved_bytes" :"pending_bytes" :"picture" :"pinned_by" :"ranges_given_back" :"recorded" :"remapped_bytes" :"requested_bytes" :"reserved_bytes" :"rows" :"segment" :"segments" :"segments_allocated" :"segments_freed" :"series" :"smallest_capacity_bytes" :"stack" :"start_blocks" :"start_blocks_guessed" :"statistics" :"stranded_bytes" :"used_bytes" :"why" :"would_fit_without" :
