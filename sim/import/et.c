@@ -28,6 +28,8 @@ typedef struct {
     EchId buffer;
     uint32_t first, last; /* positions in the final order of the nodes that touch it; first > last: none */
     bool written_first;
+    bool made;        /* whoever named it first returned it and was not given it */
+    uint32_t touched; /* position of that node, marks too */
 } Storage;
 
 typedef struct {
@@ -119,7 +121,7 @@ static uint32_t storage_of(EchEt *et, uint64_t key)
     gpointer found = g_hash_table_lookup(et->by_key, &key);
     if (found)
         return GPOINTER_TO_UINT(found) - 1;
-    Storage storage = {.key = key, .buffer = ECH_NONE, .first = UINT32_MAX};
+    Storage storage = {.key = key, .buffer = ECH_NONE, .first = UINT32_MAX, .touched = UINT32_MAX};
     g_array_append_val(et->storages, storage);
     uint64_t *own = g_new(uint64_t, 1);
     *own = key;
@@ -458,11 +460,22 @@ static void add_uses(Maker *maker, const Node *node, const EchOp *op)
         ech_trace_builder_work(builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, node->node.num_ops, ECH_ASSUMED);
 }
 
-/** First and last node of every storage that a working node touches. */
+/** First and last node of every storage that a working node touches. An operator that returns a storage it was not given has made it, whoever of those that
+ * it calls names it first (addmm's copy of the bias is into a result that only addmm returns). */
 static void find_lives(Maker *maker, const uint32_t *order, guint n)
 {
     for (guint position = 0; position < n; position++) {
         const Node *node = &maker->nodes[order[position]];
+        for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
+            const Access *access = &g_array_index(maker->et->accesses, Access, a);
+            Storage *storage = &maker->storages[access->storage];
+            if (storage->touched == UINT32_MAX) {
+                storage->touched = position;
+                storage->made = access->written;
+            } else if (storage->touched == position && !access->written) {
+                storage->made = false;
+            }
+        }
         if (node->becomes == ECH_OP_MARK)
             continue;
         for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
@@ -470,9 +483,9 @@ static void find_lives(Maker *maker, const uint32_t *order, guint n)
             Storage *storage = &maker->storages[access->storage];
             if (storage->first == UINT32_MAX) {
                 storage->first = position;
-                storage->written_first = access->written;
+                storage->written_first = storage->made || access->written;
             } else if (storage->first == position && !access->written) {
-                storage->written_first = false;
+                storage->written_first = storage->made;
             }
             storage->last = position;
         }
@@ -575,7 +588,8 @@ static void add_stated_tensors(EchEt *et)
         node->first_access = first;
         if (node->n_accesses || node->node.type != ECH_ET_COMP || node->node.tensor_bytes == 0 || node->node.tensor_bytes > UINT64_C(1) << 50)
             continue;
-        Storage storage = {.key = (node->node.id << 12) | 0xfff, .bytes = node->node.tensor_bytes, .buffer = ECH_NONE, .first = UINT32_MAX};
+        Storage storage = {
+            .key = (node->node.id << 12) | 0xfff, .bytes = node->node.tensor_bytes, .buffer = ECH_NONE, .first = UINT32_MAX, .touched = UINT32_MAX};
         Access access = {et->storages->len, true, node->node.tensor_bytes};
         g_array_append_val(et->storages, storage);
         g_array_append_val(all, access);

@@ -1,6 +1,6 @@
 /* PyTorch's ExecutionTraceObserver: one JSON object with "nodes", a tree of operators (ctrl_deps, earlier "parent", is the caller) with
  * tensors [tensor, storage, offset, elements, element bytes, device]. Schemas 1.0 (inputs, outputs as lists; attributes as members) and
- * 1.1 (inputs.values; attrs as a list). No times: those come with a profile of the same run. */
+ * 1.1 (inputs.values, shapes and strides; attrs as a list). No times: those come with a profile of the same run. */
 #include "sim/import/et.h"
 #include "sim/import/json_stream.h"
 
@@ -15,13 +15,21 @@ typedef struct {
     EchJson *json;
     EchImport *import;
     GArray *tensors; /* Tensor: of the node being read */
+    GArray *dims[2]; /* Dim: of the inputs or outputs being read, their shapes and their strides */
     GError **error;
 } Reader;
+
+/* One number of the list of value @position. */
+typedef struct {
+    uint32_t position;
+    int64_t number;
+} Dim;
 
 typedef struct {
     bool written, host;
     int64_t numbers[5];
     uint32_t ordinal;
+    uint32_t position; /* among the values, or UINT32_MAX inside a list of tensors */
 } Tensor;
 
 static bool bad(Reader *reader)
@@ -43,11 +51,11 @@ typedef struct {
     uint32_t ordinal;
 } List;
 
-static void end_list(Reader *reader, const List *list, bool written)
+static void end_list(Reader *reader, const List *list, bool written, uint32_t position)
 {
     if (!list->plain || list->n_items != 6 || !list->has_device)
         return;
-    Tensor tensor = {.written = written, .host = list->host, .ordinal = list->ordinal};
+    Tensor tensor = {.written = written, .host = list->host, .ordinal = list->ordinal, .position = position};
     memcpy(tensor.numbers, list->numbers, sizeof tensor.numbers);
     g_array_append_val(reader->tensors, tensor);
 }
@@ -67,11 +75,13 @@ static bool read_values(Reader *reader, bool written)
 {
     List stack[MAX_DEPTH];
     unsigned depth = 1;
+    uint32_t position = 0; /* of the next value */
     stack[0] = (List){.plain = true};
     while (depth > 0) {
         EchJsonToken token = ech_json_next(reader->json);
         List *list = &stack[depth - 1];
         int64_t number;
+        position += depth == 1 && token != ECH_JSON_ARRAY_END && position < UINT32_MAX - 1;
         switch (token) {
         case ECH_JSON_ARRAY:
             list->plain = false;
@@ -83,7 +93,7 @@ static bool read_values(Reader *reader, bool written)
             stack[depth++] = (List){.plain = true};
             break;
         case ECH_JSON_ARRAY_END:
-            end_list(reader, list, written);
+            end_list(reader, list, written, depth == 2 ? position - 1 : UINT32_MAX);
             depth--;
             break;
         case ECH_JSON_NUMBER:
@@ -116,6 +126,75 @@ static bool read_values(Reader *reader, bool written)
     return true;
 }
 
+/** Reads a list of lists of numbers that has begun; what nests deeper belongs to lists of tensors and is left out. */
+static bool read_dims(Reader *reader, GArray *out)
+{
+    uint32_t position = 0;
+    for (unsigned depth = 1; depth > 0;) {
+        EchJsonToken token = ech_json_next(reader->json);
+        Dim dim = {.position = position - 1};
+        position += depth == 1 && token != ECH_JSON_ARRAY_END && position < UINT32_MAX - 1;
+        switch (token) {
+        case ECH_JSON_ARRAY:
+            if (depth++ == MAX_DEPTH) {
+                g_set_error(reader->error, ECH_ERROR, ECH_ERROR_PARSE, "byte %" G_GUINT64_FORMAT ": lists of sizes nest deeper than %d",
+                            ech_json_offset(reader->json), MAX_DEPTH);
+                return false;
+            }
+            break;
+        case ECH_JSON_ARRAY_END: depth--; break;
+        case ECH_JSON_NUMBER:
+            if (depth == 2 && number_of(reader, &dim.number))
+                g_array_append_val(out, dim);
+            break;
+        case ECH_JSON_OBJECT:
+        case ECH_JSON_OBJECT_END:
+        case ECH_JSON_KEY:
+        case ECH_JSON_STRING:
+        case ECH_JSON_TRUE:
+        case ECH_JSON_FALSE:
+        case ECH_JSON_NULL: break;
+        case ECH_JSON_END:
+        case ECH_JSON_BAD:
+        default: return bad(reader);
+        }
+    }
+    return true;
+}
+
+/** An expanded tensor has more elements than its storage: strides of 0. What it reaches is what there is. From tensor @first on. */
+static void bound_by_strides(Reader *reader, guint first)
+{
+    const GArray *shapes = reader->dims[0], *strides = reader->dims[1];
+    guint at[2] = {0, 0};
+    for (guint t = first; t < reader->tensors->len; t++) {
+        Tensor *tensor = &g_array_index(reader->tensors, Tensor, t);
+        if (tensor->position == UINT32_MAX)
+            continue;
+        /* Both lists are in order of position, as the tensors are. */
+        for (int k = 0; k < 2; k++) {
+            while (at[k] < reader->dims[k]->len && g_array_index(reader->dims[k], Dim, at[k]).position < tensor->position)
+                at[k]++;
+        }
+        uint64_t reach = 1;
+        bool pair = false, sound = true;
+        for (guint i = at[0], j = at[1];; i++, j++) {
+            bool a = i < shapes->len && g_array_index(shapes, Dim, i).position == tensor->position;
+            bool b = j < strides->len && g_array_index(strides, Dim, j).position == tensor->position;
+            if (!a || !b) {
+                sound = sound && a == b;
+                break;
+            }
+            int64_t size = g_array_index(shapes, Dim, i).number, stride = g_array_index(strides, Dim, j).number;
+            sound = sound && size > 0 && stride >= 0;
+            pair = true;
+            reach = ech_bytes_add(reach, ech_bytes_mul((uint64_t)MAX(size - 1, 0), (uint64_t)MAX(stride, 0)));
+        }
+        if (pair && sound && tensor->numbers[3] > 0 && reach < (uint64_t)tensor->numbers[3])
+            tensor->numbers[3] = (int64_t)reach;
+    }
+}
+
 /** inputs or outputs: a list (1.0), or an object with "values" (1.1). */
 static bool read_io(Reader *reader, bool written)
 {
@@ -126,13 +205,27 @@ static bool read_io(Reader *reader, bool written)
         return bad(reader);
     if (token != ECH_JSON_OBJECT)
         return true;
+    guint first = reader->tensors->len;
+    g_array_set_size(reader->dims[0], 0);
+    g_array_set_size(reader->dims[1], 0);
     for (;;) {
         token = ech_json_next(reader->json);
-        if (token == ECH_JSON_OBJECT_END)
+        if (token == ECH_JSON_OBJECT_END) {
+            bound_by_strides(reader, first);
             return true;
+        }
         if (token != ECH_JSON_KEY)
             return bad(reader);
-        if (strcmp(ech_json_text(reader->json, NULL), "values") == 0) {
+        bool shapes = strcmp(ech_json_text(reader->json, NULL), "shapes") == 0, strides = strcmp(ech_json_text(reader->json, NULL), "strides") == 0;
+        if (shapes || strides) {
+            GArray *dims = reader->dims[strides];
+            g_array_set_size(dims, 0);
+            token = ech_json_next(reader->json);
+            if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
+                return bad(reader);
+            if (token == ECH_JSON_ARRAY && !read_dims(reader, dims))
+                return false;
+        } else if (strcmp(ech_json_text(reader->json, NULL), "values") == 0) {
             token = ech_json_next(reader->json);
             if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
                 return bad(reader);
@@ -311,7 +404,9 @@ static bool read_pytorch_et(EchSource *source, const EchImportOptions *options, 
     g_autoptr(EchEt) et = ech_et_new("pytorch_et");
     g_autoptr(EchJson) json = ech_json_new(source);
     g_autoptr(GArray) tensors = g_array_new(FALSE, FALSE, sizeof(Tensor));
-    Reader reader = {et, json, ret, tensors, error};
+    g_autoptr(GArray) shapes = g_array_new(FALSE, FALSE, sizeof(Dim));
+    g_autoptr(GArray) strides = g_array_new(FALSE, FALSE, sizeof(Dim));
+    Reader reader = {et, json, ret, tensors, {shapes, strides}, error};
     if (!read_document(&reader)) {
         if (error && *error && !g_str_has_prefix((*error)->message, ech_source_path(source)))
             g_prefix_error(error, "%s: ", ech_source_path(source));

@@ -182,6 +182,38 @@ START_TEST(pytorch_damage)
 }
 END_TEST
 
+/* addmm of a bias of 8 floats: the bias seen expanded to 4 x 8 is still 32 bytes, and the result is made here although what addmm calls writes into it. */
+START_TEST(pytorch_views_and_results)
+{
+    static const char text[] =
+        "{\"schema\":\"1.1.1\",\"nodes\":["
+        "{\"id\":2,\"name\":\"aten::addmm\",\"ctrl_deps\":1,\"inputs\":{\"values\":[[1,10,0,8,4,\"cpu\"],[2,11,0,16,4,\"cpu\"],1],\"shapes\":[[8],[4,4],[]],"
+        "\"types\":[],\"strides\":[[1],[4,1],[]]},\"outputs\":{\"values\":[[3,12,0,32,4,\"cpu\"]],\"shapes\":[[4,8]],\"types\":[],\"strides\":[[8,1]]}},"
+        "{\"id\":3,\"name\":\"aten::expand\",\"ctrl_deps\":2,\"inputs\":{\"values\":[[1,10,0,8,4,\"cpu\"],[4,8],false],\"shapes\":[[8],[[],[]],[]],\"types\":[]"
+        ","
+        "\"strides\":[[1],[[],[]],[]]},\"outputs\":{\"values\":[[4,10,0,32,4,\"cpu\"]],\"shapes\":[[4,8]],\"types\":[],\"strides\":[[0,1]]}},"
+        "{\"id\":4,\"name\":\"aten::copy_\",\"ctrl_deps\":2,\"inputs\":{\"values\":[[3,12,0,32,4,\"cpu\"],[4,10,0,32,4,\"cpu\"]],\"shapes\":[[4,8],[4,8]],"
+        "\"types\":[],"
+        "\"strides\":[[8,1],[0,1]]},\"outputs\":{\"values\":[[3,12,0,32,4,\"cpu\"]],\"shapes\":[[4,8]],\"types\":[],\"strides\":[[8,1]]}},"
+        "{\"id\":5,\"name\":\"aten::relu\",\"ctrl_deps\":1,\"inputs\":{\"values\":[[3,12,0,32,4,\"cpu\"]],\"shapes\":[[4,8]],\"types\":[],\"strides\":[[8,1]]},"
+        "\"outputs\":{\"values\":[[5,13,0,32,4,\"cpu\"]],\"shapes\":[[4,8]],\"types\":[],\"strides\":[[8,1]]}}]}";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_bytes("pytorch_et", text, strlen(text), &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    const EchTrace *t = import->trace;
+    EchBytes resident = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(t); i++)
+        resident += ech_trace_buffers(t)[i].resident ? ech_trace_buffers(t)[i].bytes : 0;
+    ck_assert_uint_eq(resident, 32);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "allocations_inferred_from_first_write"), 2);
+    const EchOp *copy = &ech_trace_ops(t)[find_op(t, ECH_OP_KERNEL, "aten::copy_")];
+    EchBytes read = 0;
+    for (uint32_t u = copy->first_use; u < copy->first_use + copy->n_uses; u++)
+        read += ech_trace_uses(t)[u].access == ECH_READ ? ech_trace_uses(t)[u].bytes : 0;
+    ck_assert_uint_eq(read, 128 + 32);
+}
+END_TEST
+
 START_TEST(real_chakra)
 {
     const char *path = ECH_SHARED "/traces/chakra/chakra.0.et";
@@ -210,6 +242,7 @@ int main(void)
     tcase_add_test(cases, chakra_of_many_nodes);
     tcase_add_test(cases, pytorch_of_both_schemas);
     tcase_add_test(cases, pytorch_damage);
+    tcase_add_test(cases, pytorch_views_and_results);
     tcase_add_test(cases, real_chakra);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
