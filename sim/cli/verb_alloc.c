@@ -31,8 +31,11 @@ typedef struct {
     EchTrace *trace;      /* for names, or NULL */
     GArray *refusals;     /* EchRefusal: requests that the recorded allocator refused; NULL without a trace */
     EchBytes had;         /* what the recorded allocator could have at most, as far as the recording tells; 0: unknown */
+    EchBytes held;        /* the most that it held, or held at the end; 0: unknown */
     bool limited;         /* and it was not the device that refused, but a limit */
     bool of_pytorch;
+    const char *memory; /* whose allocations these are; borrowed from the trace */
+    char *others;       /* memories that have buffers too, or NULL */
     char *format;
     EchDiag *diag;
     bool is_program, without_residents;
@@ -68,6 +71,7 @@ static void input_clear(Input *input)
     g_clear_pointer(&input->refusals, g_array_unref);
     g_clear_pointer(&input->diag, ech_diag_free);
     g_free(input->format);
+    g_free(input->others);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Input, input_clear)
 
@@ -96,6 +100,35 @@ static void count_program(const EchProgram *program, EchId memory, bool temporar
     EchMemoryAnalysis m = ech_program_memory_analysis(program);
     EchBytes more = ech_bytes_add(m.output - MIN(m.alias, m.output), m.temp);
     input->compiler_bytes = temporaries ? more : ech_bytes_add(more, ech_bytes_add(m.argument, m.constant));
+}
+
+/* The memory that ran out, if it is one of several devices'; else the main one. */
+static EchId memory_of(const EchTrace *trace)
+{
+    EchId best = ech_alloc_main_memory(trace);
+    g_autoptr(GArray) of_main = ech_alloc_refusals(trace, best);
+    for (EchId m = 0; m < ech_trace_n_memories(trace) && of_main->len == 0; m++) {
+        g_autoptr(GArray) refusals = ech_alloc_refusals(trace, m);
+        if (refusals->len)
+            return m;
+    }
+    return best;
+}
+
+/* Names what else has buffers. */
+static void list_others(Input *input, EchId id)
+{
+    size_t n = ech_trace_n_memories(input->trace);
+    g_autofree bool *has = g_new0(bool, n + 1);
+    for (size_t i = 0; i < ech_trace_n_buffers(input->trace); i++)
+        has[MIN((size_t)ech_trace_buffers(input->trace)[i].memory, n)] = true;
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (EchId m = 0; m < n; m++) {
+        if (has[m] && m != id)
+            g_string_append_printf(names, "%s%s", names->len ? ", " : "", ech_trace_memory(input->trace, m));
+    }
+    input->memory = id == ECH_NONE ? NULL : ech_trace_memory(input->trace, id);
+    input->others = names->len ? g_strdup(names->str) : NULL;
 }
 
 /* Text of events is read straight into the array; everything else through its importer. */
@@ -135,9 +168,10 @@ static bool load(const char *path, const char *format, const char *memory, const
         input->platform = import->program->platform;
     }
     input->diag = g_steal_pointer(&import->diag);
-    EchId id = memory ? ech_trace_find_memory(input->trace, memory) : ech_alloc_main_memory(input->trace);
+    EchId id = memory ? ech_trace_find_memory(input->trace, memory) : memory_of(input->trace);
+    list_others(input, id);
     if (memory && id == ECH_NONE) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--memory: the trace has no memory '%s'", memory);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--memory: the trace has no memory '%s'; it has %s", memory, input->others ? input->others : "none");
         return false;
     }
     input->events = ech_alloc_events_of_trace(input->trace, id, !temporaries);
@@ -146,6 +180,10 @@ static bool load(const char *path, const char *format, const char *memory, const
     input->start = ech_alloc_start_of_trace(input->trace, id);
     input->refusals = ech_alloc_refusals(input->trace, id);
     input->had = input->refusals->len ? ech_alloc_refused_capacity(input->trace, id, &input->limited) : ech_alloc_recorded_peak(input->trace, id);
+    const char *reserved = ech_trace_get_property(input->trace, "end_reserved_bytes");
+    input->held = ech_alloc_recorded_peak(input->trace, id);
+    if (input->held == 0 && (!reserved || !ech_parse_bytes(reserved, &input->held, NULL)))
+        input->held = 0;
     static const char *const pytorch[] = {"memory_snapshot", "kineto", "pytorch_et", "memory_timeline", NULL};
     input->of_pytorch = g_strv_contains(pytorch, input->format);
     if (input->start)
@@ -518,6 +556,8 @@ static void print_json(const Input *input, const GArray *results, EchBytes capac
     add_int(b, "capacity_bytes", capacity);
     add_string(b, "capacity_from", source ? source : "given");
     add_int(b, "lower_bound_bytes", bound);
+    if (input->held)
+        add_int(b, "recorded_reserved_bytes", input->held);
     json_refusals(b, input);
     if (input->is_program)
         add_int(b, "arguments_and_constants_bytes", input->resident);
@@ -758,8 +798,16 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         return;
     }
     g_autofree char *room = ech_format_bytes(capacity), *least = ech_format_bytes(bound);
-    g_string_append_printf(out, "%s: %s, %u events; device memory %s%s%s; no allocator needs less than %s\n", path, input->format, input->events->len, room,
-                           source ? ", " : "", source ? source : "", least);
+    g_string_append_printf(out, "%s: %s, %u events; device memory %s%s%s\n", path, input->format, input->events->len, room, source ? ", " : "",
+                           source ? source : "");
+    if (input->others)
+        g_string_append_printf(out, "allocations of %s (--memory: %s)\n", input->memory, input->others);
+    g_string_append_printf(out, "no allocator needs less than %s", least);
+    if (input->held) {
+        g_autofree char *held = ech_format_bytes(input->held);
+        g_string_append_printf(out, "; the recorded one held %s", held);
+    }
+    g_string_append_c(out, '\n');
     if (input->is_program) {
         g_autofree char *resident = ech_format_bytes(input->resident);
         g_string_append_printf(out, "arguments and constants, %s, %s; loop bodies once\n", resident,

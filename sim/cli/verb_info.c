@@ -2,6 +2,7 @@
 #include "models/device/device.h"
 #include "models/device/gpu_target.h"
 #include "sim/cli/cli.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
@@ -627,12 +628,43 @@ static void text_rows(GString *out, const char *title, const EchDiag *diag, bool
     }
 }
 
+/* What a snapshot of PyTorch's allocator tells besides: its settings, where it began, and whether it ran out of memory. */
+static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
+{
+    g_autofree char *spec = ech_alloc_recorded_spec(trace);
+    uint64_t live = 0;
+    EchBytes bytes = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[i];
+        live += buffer->resident;
+        bytes = ech_bytes_add(bytes, buffer->resident ? buffer->bytes : 0);
+    }
+    g_autofree char *size = ech_format_bytes(bytes);
+    g_string_append_printf(out, "PyTorch's allocator: %s", strcmp(spec, "pytorch") == 0 ? "default settings" : spec + strlen("pytorch:"));
+    if (live)
+        g_string_append_printf(out, "; when the recording began %" G_GUINT64_FORMAT " blocks of it were live, %s", live, size);
+    g_string_append_c(out, '\n');
+    for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
+        g_autoptr(GArray) refusals = ech_alloc_refusals(trace, m);
+        if (refusals->len == 0)
+            continue;
+        const EchRefusal *last = &g_array_index(refusals, EchRefusal, refusals->len - 1);
+        g_autofree char *asked = ech_format_bytes(last->bytes), *held = ech_format_bytes(last->reserved), *left = ech_format_bytes(last->device_free);
+        g_autofree char *of = m == ech_alloc_main_memory(trace) ? g_strdup("") : g_strdup_printf(" --memory %s", ech_trace_memory(trace, m));
+        g_string_append_printf(out,
+                               "out of memory %u time%s: %s asked for, %s held, %s left on the device; 'echelon alloc %s%s' says who would have served it\n",
+                               refusals->len, refusals->len == 1 ? "" : "s", asked, held, left, path, of);
+    }
+}
+
 static int print_text(const EchImport *import, const EchTrace *trace, const char *path)
 {
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %s\n", path, import->format);
     if (trace)
         text_trace(out, trace);
+    if (trace && strcmp(import->format, "memory_snapshot") == 0)
+        text_snapshot(out, trace, path);
     if (import->program)
         ech_report_program_text(out, import->program);
     if (import->refusal)

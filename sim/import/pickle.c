@@ -365,7 +365,7 @@ static bool step(Reader *r, uint8_t op)
     case 0x95: /* FRAME: only for readers that buffer */
         if (!number(r, 8, &number_))
             return false;
-        return number_ <= r->n - r->at || fail(r, "its frame is longer than the rest of the file");
+        return number_ <= r->n - r->at || fail(r, "its frame is longer than the rest of the file: is it cut off?");
     case 0x7d: return one(r, new_container(r->pickle, ECH_PICKLE_DICT));
     case 0x5d:
     case 0x29: return one(r, new_container(r->pickle, ECH_PICKLE_LIST));

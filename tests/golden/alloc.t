@@ -1,6 +1,7 @@
 The alloc verb: side by side, failures, messages.
 $ printf 'a 0 4194304\na 1 4194304\nf 0\na 2 52428800\na 3 16777216\nf 2\nf 3\n' > $T/t.txt; cd $T; echelon alloc t.txt -a pytorch -a best_fit -c 80MiB -r --smallest --placements p.csv
-t.txt: alloc_text, 7 events; device memory 80 MiB; no allocator needs less than 70 MiB
+t.txt: alloc_text, 7 events; device memory 80 MiB
+no allocator needs less than 70 MiB
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch                     1      54 MiB      70 MiB  22.9 %         0 B      50 MiB         2      86 MiB
@@ -92,7 +93,8 @@ $ cd $T; echelon alloc nothing.txt -a bfc
 echelon: nothing.txt: No such file or directory
 exit 1
 $ echelon alloc traces/gpt_nothing.h100 -c 16GiB
-traces/gpt_nothing.h100: hlo, 180 events; device memory 16 GiB; no allocator needs less than 32.0 MiB
+traces/gpt_nothing.h100: hlo, 180 events; device memory 16 GiB
+no allocator needs less than 32.0 MiB
 arguments and constants, 6.50 MiB, come first and stay; loop bodies once
 
 allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
@@ -109,7 +111,8 @@ plan:exact:step_limit=200000: exact:step_limit=200000, all lifetimes known in ad
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
 $ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch
-traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB; no allocator needs less than 25.5 MiB
+traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB
+no allocator needs less than 25.5 MiB
 arguments and constants, 6.50 MiB, are left out; loop bodies once
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
@@ -121,7 +124,8 @@ compiler: the compiler's own assignment, tuple tables and alignment included: wh
 pytorch: out of memory at event 18, 512 KiB for fusion.168, though as many bytes are free: fragmentation; a program ends there, the replay goes on without it: 13 more, 14 of all 14 are fragmentation; --report says what stood in the way
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle
-tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out; no allocator needs less than 156 MiB
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out
+no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
 allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch, as recorded                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
@@ -144,7 +148,8 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
-tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB; no allocator needs less than 156 MiB
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB
+no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch:                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
@@ -156,7 +161,8 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
-tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 141 GiB; no allocator needs less than 156 MiB
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 141 GiB
+no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch:                    0     156 MiB     220 MiB  29.1 %         0 B     100 MiB         4     220 MiB
