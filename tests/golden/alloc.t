@@ -161,7 +161,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
-tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 141 GiB
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 GiB
 no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest

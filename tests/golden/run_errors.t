@@ -95,6 +95,6 @@ bf16[5,3]
   30 bytes dense (30 B), 30 padded (30 B): 0.0 % waste, 1.000x
 (without tiles in the shape nothing is padded; --device tpu-v5e takes those that its compiler chooses)
 $ echelon alloc traces/gpt_nothing.v5e --allocator best_fit | head -1
-traces/gpt_nothing.v5e: hlo, 31 events; device memory 15.8 GiB, tpu-v5e; no allocator needs less than 6.51 MiB
+traces/gpt_nothing.v5e: hlo, 31 events; device memory 15.8 GiB, tpu-v5e
 $ echelon alloc traces/gpt_nothing.h100 --allocator best_fit | head -1
-traces/gpt_nothing.h100: hlo, 180 events; device memory 80 GiB, assumed (--device or --capacity says it); no allocator needs less than 32.0 MiB
+traces/gpt_nothing.h100: hlo, 180 events; device memory 80 GiB, assumed (--device or --capacity says it)
