@@ -96,6 +96,7 @@ $ echelon list passes
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none
       budget=size (0)  device memory that earlier fetches may take more, at any moment; 0: what is free then
       above=size (0)  only fetches of at least this size
+  pin              copies from and to pageable host memory find it pinned
   pad              round the size of every buffer up, or give arrays another padding
       align=size (512)  granule: sizes are rounded up to a multiple of it
       above=size (0)  only buffers of at least this size

@@ -650,3 +650,10 @@ $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device
         "allocator" : 0
         "allocator" : 0
     "allocator" : 0
+$ for p in serial pin; do echelon run --trace tests/golden/data/pageable.json --device h100-sxm --engine native --pass $p | grep -E 'It takes|pin:|link'; done
+  It takes 1.01 ms, bound by pageable port (99 % of the critical path).
+    pageable link to device          1 ms   98.9 % ####################  10.6 MiB at 11.1 GB/s
+  It takes 214 us, bound by host link to device (97 % of the critical path).
+    host link to device            207 us   96.7 % ###################.
+    host link to device            207 us   96.7 % ###################.  10.6 MiB at 53.7 GB/s
+  - pin: 1 copy of 10.6 MiB in all: from or to pinned memory now (pin_memory(), non_blocking=True); pinning it takes time of its own, not counted, once
