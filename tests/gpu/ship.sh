@@ -5,11 +5,13 @@
 #   comparison (.json.gz), captures of up to 1 MB. To be done by hand then: a row of README.md's table, traces/README.md, the commit. A file calibrated on one
 #   specimen never stands in for its kind: a profile that names the product is still matched with the data-sheet file (h100-sxm, h200).
 set -eu
+shopt -s nullglob
 [ $# -ge 1 ] || { sed -n 3,7p "$0"; exit 2; }
 out=$(cd "$1" && pwd)
 tree=$(cd "${2:-$(dirname "$0")/../..}" && pwd)
 echelon=${3:-$tree/build/release/echelon}
-device=$(ls "$out"/*-calibrated.yaml) || { echo "$out holds no calibrated device"; exit 1; }
+device=$(echo "$out"/*-calibrated.yaml)
+[ -f "$device" ] || { echo "expected one calibrated device in $out, found: $device"; exit 1; }
 name=$(basename "$device" .yaml)
 folder=$tree/traces/gpu_${name%-calibrated}
 work=$(mktemp -d)
