@@ -350,6 +350,64 @@ static bool measure_allocations(Bench *b, GError **error)
     return true;
 }
 
+/* Device memory that @n buffers of @bytes take. */
+static bool taken_by(Bench *b, EchBytes bytes, unsigned n, EchBytes *ret, GError **error)
+{
+    enum { MOST = 16 };
+    EchCuPointer pointers[MOST];
+    size_t before = 0, after = 0, total;
+    unsigned made = 0;
+    g_assert(n <= MOST);
+    bool ok = CU(b, memory_info, "asking for free memory", error, &before, &total);
+    while (ok && made < n) {
+        ok = CU(b, allocate, "allocating", error, &pointers[made], bytes);
+        made += ok;
+    }
+    ok = ok && CU(b, memory_info, "asking for free memory", error, &after, &total);
+    for (unsigned i = 0; i < made; i++) {
+        EchCuResult result = b->cu->release(pointers[i]);
+        ok = ok && ech_cuda_check(b->cu, result, "cuMemFree_v2", "freeing", error);
+    }
+    *ret = before > after ? before - after : 0;
+    return ok;
+}
+
+static bool measure_pool_growth(Bench *b, GError **error)
+{
+    EchCuPool pool;
+    EchCuPointer pointer = 0;
+    uint64_t reserved = 0;
+    if (!CU(b, default_pool, "finding the memory pool", error, &pool, b->gpu.device) || !CU(b, stream_synchronize, "waiting", error, b->streams[0]) ||
+        !CU(b, pool_trim, "emptying the memory pool", error, pool, 0) ||
+        !CU(b, allocate_async, "allocating from the pool", error, &pointer, 1024, b->streams[0]))
+        return false;
+    bool ok = CU(b, pool_get, "reading the memory pool", error, pool, ECH_CU_POOL_RESERVED_CURRENT, &reserved);
+    EchCuResult freed = b->cu->release_async(pointer, b->streams[0]);
+    b->result->pool_growth = reserved;
+    return ok && ech_cuda_check(b->cu, freed, "cuMemFreeAsync", "freeing to the pool", error) && CU(b, stream_synchronize, "waiting", error, b->streams[0]) &&
+           CU(b, pool_trim, "emptying the memory pool", error, pool, 0);
+}
+
+/* How the driver rounds, which nothing documents. */
+static bool measure_pages(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    const EchBytes large = (EchBytes)4 << 20, small[] = {4096, 65536, 262144, 524288, 786432, 1048576, 1572864};
+    EchBytes taken;
+    /* What is being mapped for the first time may need tables of its own, which stay. */
+    if (!taken_by(b, large + 1, 1, &taken, error) || !taken_by(b, large + 1, 1, &taken, error))
+        return false;
+    r->malloc_page = taken > large + 1 ? taken - large : 0;
+    for (size_t i = 0; r->malloc_page > 0 && i < G_N_ELEMENTS(small) && small[i] < r->malloc_page; i++) {
+        if (!taken_by(b, small[i], 8, &taken, error))
+            return false;
+        if (taken >= 8 * r->malloc_page)
+            break;
+        r->malloc_shared = small[i];
+    }
+    return !b->gpu.has_pools || measure_pool_growth(b, error);
+}
+
 static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *curve, GError **error)
 {
     for (EchBytes bytes = 1 << 10; bytes <= b->host_bytes && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= bytes < 1 << 20 ? 4 : 2) {
@@ -818,6 +876,7 @@ EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, v
         {"launches, warm", measure_launches, false},
         {"graphs", measure_graph, true},
         {"allocations", measure_allocations, true},
+        {"pages", measure_pages, true},
         {"pinned copies", measure_pinned, false},
         {"pageable copies", measure_pageable, true},
         {"copies both ways", measure_both_ways, true},

@@ -49,6 +49,9 @@ typedef struct {
     EchFigure alone;                                       /**< One empty kernel between two events. */
     EchFigure submit, synchronize;                         /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
+    EchBytes malloc_page;                                  /**< What large allocations are rounded up to; 0: not known. */
+    EchBytes malloc_shared;                                /**< Largest allocation of those tried of which several share a page; 0: none. */
+    EchBytes pool_growth;                                  /**< What the driver's pool takes for a first small buffer; 0: not known. */
     EchCopyCurve pinned[2], pageable[2];                   /**< [0] to the device, [1] from it. */
     EchFigure both_ways;                                   /**< Pinned, both directions together. */
     EchFigure both_share;                                  /**< Part of those bytes that goes to the device. */

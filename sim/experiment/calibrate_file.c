@@ -246,6 +246,18 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "    ", "malloc_async_ps", c->malloc_async, "2 MiB");
     add_time(w, "    ", "free_async_ps", c->free_async, "2 MiB");
     add_time(w, "    ", "pin_ps", c->pin, "1 MiB");
+    const struct {
+        const char *key;
+        EchBytes value;
+        const char *note;
+    } sizes[] = {{"malloc_page", c->malloc_page, "what large allocations are rounded up to"},
+                 {"malloc_shared", c->malloc_shared, "largest of the sizes tried of which eight take less than eight pages"},
+                 {"pool_growth", c->pool_growth, "what the pool of cudaMallocAsync takes for its first small buffer"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        g_autofree char *source = g_strdup_printf("%s, %s", w->how, sizes[i].note);
+        if (sizes[i].value > 0)
+            add_said(w, "    ", sizes[i].key, source, "%" G_GUINT64_FORMAT, sizes[i].value);
+    }
     g_string_append(w->text, "kernel: # shares of the full rate\n");
     add_share(w, "strided_share", share_of(c->strided, c->read), "16 bytes of every 64");
     add_share(w, "random_share", share_of(c->random, c->read), "16 bytes anywhere");

@@ -145,18 +145,34 @@ static bool read_options(EchCudaOptions *options, const char *spec, uint64_t rep
     return true;
 }
 
-/* The model of who allocates on the GPU. */
-static const char *model_of(const EchCudaOptions *options)
+/* ":NAME=BYTES" or ",NAME=BYTES" for every number that the device file knows of the driver. */
+static char *with_numbers(const EchDevice *device, const char *model, const char *const (*names)[2], size_t n)
 {
+    GString *spec = g_string_new(model);
+    for (size_t i = 0; i < n; i++) {
+        double value = ech_device_number(device, names[i][0], 0);
+        if (value > 0)
+            g_string_append_printf(spec, "%c%s=%.0f", strchr(spec->str, ':') ? ',' : ':', names[i][1], value);
+    }
+    return g_string_free(spec, FALSE);
+}
+
+/* The model of who allocates on the GPU, with what was measured of it; NULL: the trace's own offsets. */
+static char *model_of(const EchCudaOptions *options, const EchDevice *device, bool fixed)
+{
+    static const char *const malloc_numbers[][2] = {{"runtime.driver.malloc_page", "granule"}, {"runtime.driver.malloc_shared", "share_below"}};
+    static const char *const pool_numbers[][2] = {{"runtime.driver.pool_growth", "growth"}};
     switch ((EchCudaAlloc)options->alloc) {
-    case ECH_CUDA_ALLOC_MALLOC:
-    case ECH_CUDA_ALLOC_VMM: return "platform";
-    case ECH_CUDA_ALLOC_ASYNC: return "cuda_async";
-    case ECH_CUDA_ALLOC_ARENA: return options->allocator ? options->allocator : "best_fit";
+    case ECH_CUDA_ALLOC_MALLOC: return with_numbers(device, "platform", malloc_numbers, 2);
+    case ECH_CUDA_ALLOC_VMM: return g_strdup("platform");
+    case ECH_CUDA_ALLOC_ASYNC:
+        /* The model's least step is 2 MiB. */
+        return with_numbers(device, "cuda_async", pool_numbers, ech_device_number(device, pool_numbers[0][0], 0) >= 2 << 20 ? 1 : 0);
+    case ECH_CUDA_ALLOC_ARENA: return g_strdup(options->allocator ? options->allocator : "best_fit");
     case ECH_CUDA_ALLOC_AUTO:
     case ECH_N_CUDA_ALLOCS: break;
     }
-    return NULL;
+    return fixed ? NULL : with_numbers(device, "platform", malloc_numbers, 2);
 }
 
 static bool has_fixed_offsets(const EchTrace *trace)
@@ -175,8 +191,8 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
     if (!v->measured)
         return false;
     v->trace = ech_trace_ref(v->measured->trace);
-    const char *model = model_of(options);
-    v->predicted = predict(result, v->trace, model ? model : has_fixed_offsets(v->trace) ? NULL : "platform", options->alloc != ECH_CUDA_ALLOC_ARENA, error);
+    g_autofree char *model = model_of(options, result->device, has_fixed_offsets(v->trace));
+    v->predicted = predict(result, v->trace, model, options->alloc != ECH_CUDA_ALLOC_ARENA, error);
     v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;

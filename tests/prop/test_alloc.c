@@ -32,6 +32,7 @@ static const char *const more_specs[] = {
     "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
     "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
     "platform:granule=512",
+    "platform:share_below=1MiB",
     "buddy:limit=300MiB",
     "tlsf:alignment=16",
     "slab:slab=64KiB,smallest=64",

@@ -99,6 +99,27 @@ START_TEST(finds_what_the_fake_is_made_of)
 }
 END_TEST
 
+/* On a machine that rounds and shares, as drivers do: found, and what a validation then expects of the driver's memory. */
+START_TEST(finds_how_the_driver_rounds)
+{
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    load_fake("134217728");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(held(), 0);
+    ck_assert_uint_eq(c->malloc_page, 2 << 20);
+    ck_assert_uint_eq(c->malloc_shared, 1 << 20);
+    ck_assert_uint_eq(c->pool_growth, 32 << 20);
+    g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
+    g_autoptr(EchYamlNode) root = yaml ? ech_yaml_parse(yaml, strlen(yaml), "it", &error) : NULL;
+    g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_double_eq(ech_device_number(device, "runtime.driver.malloc_page", 0), 2 << 20);
+    ck_assert_double_eq(ech_device_number(device, "runtime.driver.pool_growth", 0), 32 << 20);
+}
+END_TEST
+
 /* A file of one specimen stands in for its product only where there is no file of the product. */
 START_TEST(one_specimen_is_not_its_kind)
 {
@@ -195,6 +216,7 @@ int main(void)
     TCase *tests = tcase_create("calibrate");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, finds_what_the_fake_is_made_of);
+    tcase_add_test(tests, finds_how_the_driver_rounds);
     tcase_add_test(tests, one_specimen_is_not_its_kind);
     tcase_add_test(tests, kernels_stay_within_buffers);
     tcase_add_test(tests, every_call_fails_cleanly);

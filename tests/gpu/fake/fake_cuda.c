@@ -152,6 +152,33 @@ static int failing(void)
             return INVALID_CONTEXT;                                                                                                                            \
     } while (0)
 
+/* What is taken of the card. A machine rounds up to pages of 2 MiB, which allocations up to 1 MiB share. */
+enum { PAGE = 2 << 20, SHARED = 1 << 20, POOL_GROWTH = 32 << 20 };
+static size_t small_used;
+
+static int real(void);
+
+static size_t up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static size_t charged(size_t bytes, int taking)
+{
+    if (!real())
+        return bytes;
+    if (bytes > SHARED)
+        return up(bytes, PAGE);
+    size_t before = up(small_used, PAGE), after = up(taking ? small_used + up(bytes, 512) : small_used - up(bytes, 512), PAGE);
+    return taking ? after - before : before - after;
+}
+
+static void note_small(size_t bytes, int taking)
+{
+    if (real() && bytes <= SHARED)
+        small_used = taking ? small_used + up(bytes, 512) : small_used - up(bytes, 512);
+}
+
 static Block *block_at(const void *pointer, size_t bytes)
 {
     for (Block *b = blocks; b; b = b->next) {
@@ -165,7 +192,7 @@ static EchCuResult take(void **ret, size_t bytes, int host)
 {
     if (bytes == 0)
         return INVALID_VALUE;
-    if (!host && used + bytes > CARD_BYTES)
+    if (!host && used + charged(bytes, 1) > CARD_BYTES)
         return ECH_CU_ERROR_OUT_OF_MEMORY;
     Block *b = calloc(1, sizeof *b);
     if (!b)
@@ -177,8 +204,10 @@ static EchCuResult take(void **ret, size_t bytes, int host)
     b->host = host;
     b->next = blocks;
     blocks = b;
-    if (!host)
-        used += bytes;
+    if (!host) {
+        used += charged(bytes, 1);
+        note_small(bytes, 1);
+    }
     held++;
     *ret = b->data;
     return 0;
@@ -191,8 +220,10 @@ static EchCuResult give(const void *pointer, int host)
         if (b->data != pointer || b->host != host)
             continue;
         *at = b->next;
-        if (!host)
-            used -= b->bytes;
+        if (!host) {
+            used -= charged(b->bytes, 0);
+            note_small(b->bytes, 0);
+        }
         free(b->data);
         free(b);
         held--;
@@ -623,6 +654,8 @@ EXPORT EchCuResult cuMemPoolGetAttribute(EchCuPool which, int attribute, void *r
 {
     ENTER_CONTEXT();
     uint64_t value = attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH ? pool_high : pool_used;
+    if (real() && (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_RESERVED_CURRENT))
+        value = up(value, POOL_GROWTH);
     memcpy(ret, &value, sizeof value);
     return (void *)which == &pool && attribute > 0 ? 0 : INVALID_VALUE;
 }
