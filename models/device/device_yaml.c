@@ -803,12 +803,15 @@ static EchYamlNode *load_tree(const char *path, GError **error)
     return yaml ? ech_yaml_parse(yaml->str, yaml->len, path, error) : NULL;
 }
 
-EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error)
+EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)
 {
     g_autofree char *path = ech_device_find(name_or_path, error);
-    if (!path)
-        return NULL;
-    g_autoptr(EchYamlNode) root = load_tree(path, error);
+    return path ? load_tree(path, error) : NULL;
+}
+
+EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error)
+{
+    g_autoptr(EchYamlNode) root = ech_device_tree(name_or_path, error);
     return root ? ech_device_load_yaml(root, settings, error) : NULL;
 }
 

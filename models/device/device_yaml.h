@@ -31,5 +31,7 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error) G_GNUC_
  * whatever the size); both and both_ways keep their ratio to the sum of the two directions; copies over a link with a curve keep their
  * set-up; a unit's peaks go with its clock, count, rows and columns. */
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The tree of the file of a device, or of the device file that XLA's description of a GPU stands for. As ech_device_load. Owned by the caller. */
+EchYamlNode *ech_device_tree(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Path of the file of a device by name, or @name_or_path itself where it is a path. ECH_ERROR_CONFIG with the nearest name. Owned by the caller. */
 char *ech_device_find(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -19,8 +19,10 @@ typedef struct {
     EchImport *import;
 } Cached;
 
+/* What the points of a sweep share. */
 struct EchImportCache {
-    GArray *items; /* Cached */
+    GArray *items;       /* Cached */
+    GHashTable *devices; /* name -> EchYamlNode */
 };
 
 static void cached_clear(void *data)
@@ -56,6 +58,7 @@ void ech_experiment_free(EchExperiment *experiment)
     g_free(experiment->path);
     if (experiment->cache) {
         g_array_unref(experiment->cache->items);
+        g_hash_table_unref(experiment->cache->devices);
         g_free(experiment->cache);
     }
     g_free(experiment);
@@ -483,6 +486,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     experiment->cache = g_new0(struct EchImportCache, 1);
     experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(Cached));
     g_array_set_clear_func(experiment->cache->items, cached_clear);
+    experiment->cache->devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
     for (size_t i = 0; i < n_cases; i++) {
         if (!lay_out_case(experiment, root, edits, axes, i, error))
             return NULL;
@@ -612,20 +616,29 @@ static void find_recorded_device(const EchTrace *trace, EchResult *result)
     result->reference = found;
 }
 
-static bool load_devices(const EchCase *c, EchResult *result, GError **error)
+static const EchYamlNode *device_tree(EchExperiment *experiment, const char *name, GError **error)
+{
+    EchYamlNode *tree = g_hash_table_lookup(experiment->cache->devices, name);
+    if (!tree) {
+        tree = ech_device_tree(name, error);
+        if (tree)
+            g_hash_table_insert(experiment->cache->devices, g_strdup(name), tree);
+    }
+    return tree;
+}
+
+static bool load_devices(EchExperiment *experiment, const EchCase *c, EchResult *result, GError **error)
 {
     const EchYamlNode *node = required(c->config, "device", "tpu-v5e", error);
     if (!node)
         return false;
     const char *const *settings = (const char *const *)c->settings;
-    if (node->kind == ECH_YAML_MAP) {
-        result->reference = ech_device_from_yaml(node, error);
-        result->device = result->reference ? ech_device_load_yaml(node, settings, error) : NULL;
-    } else {
+    if (node->kind != ECH_YAML_MAP) {
         g_autofree char *name = resolve_device(node);
-        result->reference = ech_device_load(name, NULL, error);
-        result->device = result->reference ? ech_device_load(name, settings, error) : NULL;
+        node = device_tree(experiment, name, error);
     }
+    result->reference = node ? ech_device_from_yaml(node, error) : NULL;
+    result->device = result->reference ? ech_device_load_yaml(node, settings, error) : NULL;
     return result->device != NULL;
 }
 
@@ -877,7 +890,7 @@ EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
     result->pass_diag = ech_diag_new();
-    if (!load_devices(c, result, error))
+    if (!load_devices(experiment, c, result, error))
         return NULL;
     g_autoptr(GPtrArray) passes = read_passes(c->config, error);
     if (!passes)

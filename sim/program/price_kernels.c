@@ -404,11 +404,11 @@ static uint32_t read_passes(const EchInstruction *product, const EchLayout *lhs)
 
 /* -- the instruction ------------------------------------------------------- */
 
-static void read_list(const EchInstruction *instruction, const char *key, uint32_t *ret, uint8_t *ret_n)
+static void read_list(const char *config, size_t config_n, const char *key, uint32_t *ret, uint8_t *ret_n)
 {
     size_t n;
     int64_t numbers[ECH_KERNEL_MAX_WINDOW];
-    const char *text = ech_program_config(instruction, key, &n);
+    const char *text = ech_program_config_member(config, config_n, key, &n);
     size_t count = text != NULL ? ech_program_numbers(text, n, numbers, ECH_KERNEL_MAX_WINDOW) : 0;
     if (count > ECH_KERNEL_MAX_WINDOW)
         return;
@@ -421,12 +421,15 @@ static EchKernelWindows read_windows(const EchInstruction *instruction)
 {
     EchKernelWindows windows = {0};
     uint64_t buffers = 0;
-    read_list(instruction, "window_config.iteration_bounds", windows.iterations, &windows.n_iterations);
+    size_t n;
+    const char *config = ech_program_config(instruction, "window_config", &n);
+    if (config)
+        read_list(config, n, "iteration_bounds", windows.iterations, &windows.n_iterations);
     if (windows.n_iterations == 0)
         return windows;
-    read_list(instruction, "window_config.kernel_window_bounds", windows.kernel, &windows.n_kernel);
-    read_list(instruction, "window_config.output_window_bounds", windows.output, &windows.n_output);
-    read_list(instruction, "window_config.input_window_bounds", windows.input, &windows.n_input);
+    read_list(config, n, "kernel_window_bounds", windows.kernel, &windows.n_kernel);
+    read_list(config, n, "output_window_bounds", windows.output, &windows.n_output);
+    read_list(config, n, "input_window_bounds", windows.input, &windows.n_input);
     if (ech_program_config_u64(instruction, "window_config.buffering_level", &buffers))
         windows.buffers = (uint8_t)MIN(buffers, 255u);
     return windows;

@@ -134,8 +134,11 @@ void ech_program_size_shapes(EchProgram *program)
 /* End of a value: balanced brackets, quoted strings with escapes; stops at a comma at depth 0. */
 static const char *value_end(const char *at, const char *end)
 {
+    static const bool special[256] = {['"'] = true, ['{'] = true, ['('] = true, ['['] = true, ['}'] = true, [')'] = true, [']'] = true, [','] = true};
     unsigned depth = 0;
     for (; at < end; at++) {
+        if (!special[(unsigned char)*at])
+            continue;
         switch (*at) {
         case '"':
             for (at++; at < end && *at != '"'; at++) {
@@ -224,10 +227,18 @@ static const char *find_key(const char *at, const char *end, const char *key, si
 
 const char *ech_program_config(const EchInstruction *instruction, const char *key, size_t *ret_n)
 {
-    size_t n = 0;
-    const char *value = ech_program_attribute(instruction, "backend_config", &n);
-    if (!value)
-        return NULL;
+    /* Found once, since a run asks for ten keys of each kernel. While a program is still being made its attributes may be others by now. */
+    size_t n = instruction->config_n;
+    const char *config = instruction->config;
+    if (instruction->config_of != instruction->attributes)
+        config = ech_program_attribute(instruction, "backend_config", &n);
+    return config ? ech_program_config_member(config, n, key, ret_n) : NULL;
+}
+
+const char *ech_program_config_member(const char *object, size_t object_n, const char *key, size_t *ret_n)
+{
+    const char *value = object;
+    size_t n = object_n;
     while (true) {
         const char *dot = strchr(key, '.');
         size_t key_n = dot ? (size_t)(dot - key) : strlen(key);
@@ -762,6 +773,13 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
     if (p->tuple_granule == 0)
         p->tuple_granule = p->platform == ECH_PLATFORM_TPU ? 512 : 8;
     ech_program_size_shapes(p);
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        EchInstruction *instruction = &p->instructions[i];
+        size_t n = 0;
+        instruction->config = ech_program_attribute(instruction, "backend_config", &n);
+        instruction->config_n = (uint32_t)n;
+        instruction->config_of = instruction->attributes;
+    }
     if (device_name && p->platform == ECH_PLATFORM_TPU)
         (void)ech_program_set_chip(p, device_name, NULL);
     if (!ech_program_derive_bodies(p, error) || !ech_program_derive(p, diag, error))

@@ -57,6 +57,9 @@ typedef struct {
     uint8_t has_literal;
     const char *attributes; /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */
     uint32_t attributes_n;
+    const char *config; /**< Derived: the value of backend_config in config_of, which are the attributes of a finished program; config_n bytes, or NULL. */
+    const char *config_of;
+    uint32_t config_n;
     const char *op_name; /**< metadata op_name, or NULL. */
     const char *target;  /**< custom_call_target, or NULL. */
     uint64_t id;         /**< HloProto: the instruction's unique id; else 0. */
@@ -268,6 +271,8 @@ bool ech_program_next_attribute(const char **at, const char *end, EchAttribute *
 /** A number or string in backend_config JSON, by dotted path of keys ("window_config.estimated_cycles", "known_trip_count.n"): the raw
  * text of the first match, quotes removed; NULL if absent. Keys not given in full match at any depth. Borrowed. */
 const char *ech_program_config(const EchInstruction *instruction, const char *key, size_t *ret_n);
+/** The same in @object[@object_n], which ech_program_config gave for a key above. */
+const char *ech_program_config_member(const char *object, size_t object_n, const char *key, size_t *ret_n);
 /** The same as an unsigned integer; false if absent or not a number. */
 bool ech_program_config_u64(const EchInstruction *instruction, const char *key, uint64_t *ret);
 /** The numbers inside an attribute like "{0,1}" or a config list like ["8","16"]; at most @max; returns how many there were. */

@@ -53,6 +53,7 @@ typedef struct {
     uint32_t kind_unit[ECH_N_WORK_UNITS];
     const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
     EchHbm *dram;                /* Likewise; banks 0 where its timing is not known. */
+    EchTime launch, alloc, free; /* What the runtime costs. */
     double both_to_share;        /* Of bytes over the host link while both directions are busy, the part to the device. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
     EchFluidResource *resources; /* Only capacities are used here. */
@@ -91,6 +92,9 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
     size_t room = device->n_memories + 3 * device->n_links + device->n_units + 1;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
+    map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
+    map->alloc = (EchTime)ech_device_number(device, "runtime.alloc_ps", 0);
+    map->free = (EchTime)ech_device_number(device, "runtime.free_ps", 0);
     map->both_to_share = CLAMP(ech_device_number(device, "kernel.both_ways_to_share", 0.5), 0.05, 0.95);
     map->port = g_new(uint32_t, device->n_memories + 1);
     for (size_t i = 0; i < device->n_memories; i++)
@@ -329,9 +333,9 @@ static EchTime whole_ps(double ps)
     return ps < 9e18 ? (EchTime)ceil(ps - 1e-6) : ECH_TIME_MAX;
 }
 
-static EchTime launch_time(const Pricer *pricer, const EchDevice *device)
+static EchTime launch_time(const Pricer *pricer, const Map *map)
 {
-    return pricer->options->overhead ? (EchTime)ech_device_number(device, "runtime.launch_ps", 0) : 0;
+    return pricer->options->overhead ? map->launch : 0;
 }
 
 /* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */
@@ -479,7 +483,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         break;
     case ECH_N_KERNEL_TIMES: break;
     }
-    EchTime launch = launch_time(pricer, map->device);
+    EchTime launch = launch_time(pricer, map);
     EchGpuCost cost;
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, base, op->estimate);
@@ -550,7 +554,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     if (pricer->options->overhead && latency > 0 && from != to)
         price->fixed = latency;
     else if (pricer->options->overhead && from == to)
-        price->fixed = launch_time(pricer, map->device);
+        price->fixed = launch_time(pricer, map);
     return row->n_used > 0 || op->bytes == 0;
 }
 
@@ -613,8 +617,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
 
 static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)
 {
-    const char *path = op->kind == ECH_OP_ALLOC ? "runtime.alloc_ps" : "runtime.free_ps";
-    price->fixed = pricer->options->overhead ? (EchTime)ech_device_number(map->device, path, 0) : 0;
+    price->fixed = !pricer->options->overhead ? 0 : op->kind == ECH_OP_ALLOC ? map->alloc : map->free;
     price->source = price->fixed > 0 ? ECH_PRICE_RUNTIME : ECH_PRICE_FREE;
 }
 
