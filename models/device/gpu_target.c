@@ -333,8 +333,8 @@ static void links(GString *out, const GPtrArray *fields, const Generation *g)
         "reaches\"}\n"
         "    setup: {value: 6us, source: \"measured: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)\"}\n    latency: {value: 1us, source: assumed}\n"
         "    engines_to: {value: 1, source: assumed}\n    engines_from: {value: 1, source: assumed}\n",
-        nominal, pcie >= 1e6 ? "compiler: gpu_target_config, of the host it was taken on" : "assumed: PCIe x16 of the generation", nominal * 0.84, nominal * 0.84,
-        nominal * 1.3);
+        nominal, pcie >= 1e6 ? "compiler: gpu_target_config, of the host it was taken on" : "assumed: PCIe x16 of the generation", nominal * 0.84,
+        nominal * 0.84, nominal * 1.3);
     if (ports >= 1 && ports <= 64 && g)
         g_string_append_printf(out,
                                "  nvlink:\n    from: hbm\n    to: hbm\n    nominal: {value: %.0f, source: \"%s, one way and link\"}\n    to_device: {value: "

@@ -915,6 +915,7 @@ typedef struct {
 /* Where the recorded allocator put them, and where this one did. */
 static void compare_recorded(const Input *input, const GArray *events, const GArray *placed, Result *ret)
 {
+    g_assert(placed);
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
         uint32_t id = g_array_index(events, EchAllocEvent, item->event).id;

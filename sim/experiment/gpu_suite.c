@@ -179,7 +179,7 @@ static EchTrace *make_streaming(const Measure *gpu, uint64_t buffers, GError **e
     }
     EchBytes work = MIN((EchBytes)(0.8 * copy_seconds(&m, m.tile) * gpu->read_rate), gpu->available / 16);
     for (unsigned i = 0; i < TILES; i++) {
-        uint64_t slot = i % buffers;
+        uint64_t slot = i % MAX(buffers, 1u);
         copied_in[i] = add_copy(&m, m.in, source, in[slot], "tile in");
         wait_on(&m, i >= buffers ? worked[i - buffers] : ECH_NONE);
         worked[i] = add_stream(&m, in[slot], out[slot], work, "work");

@@ -571,6 +571,7 @@ static EchId foreign_string(EchCapture *capture, const Foreign *f, EchId id)
 {
     if (id == ECH_NONE)
         return ECH_NONE;
+    g_assert(f->strings);
     if (f->strings[id] == ECH_NONE)
         f->strings[id] = ech_trace_builder_string(capture->builder, ech_trace_string(capture->foreign, id), -1);
     return f->strings[id];
@@ -588,6 +589,7 @@ static EchId foreign_queue(EchCapture *capture, const Foreign *f, EchId id)
     if (id == ECH_NONE)
         return ECH_NONE;
     const EchQueue *queue = &ech_trace_queues(capture->foreign)[id];
+    g_assert(f->queues);
     if (f->queues[id] == ECH_NONE)
         f->queues[id] = ech_trace_builder_queue(capture->builder, ech_trace_string(capture->foreign, queue->name), (EchQueueKind)queue->kind, queue->device);
     return f->queues[id];

@@ -197,7 +197,7 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->kind = ECH_GPU_OP_ROWS;
         ret->n = dim(&inputs[0], 0);
         ret->elements = inputs[0].numel;
-        ret->m = ret->elements / ret->n;
+        ret->m = ret->elements / MAX(ret->n, 1u);
         ret->written = bytes_of(ret->elements, ret->dtype);
     } else if (strstr(op, "layer_norm") || strstr(op, "rms_norm") || strstr(op, "batch_norm") || strstr(op, "group_norm")) {
         uint64_t columns = dim(&inputs[0], 0);

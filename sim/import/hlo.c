@@ -122,7 +122,7 @@ static Notes read_notes(const char *path)
     if (!json || ech_json_next(json) != ECH_JSON_OBJECT)
         return notes;
     g_autofree char *whole = NULL;
-    for (EchJsonToken token; (token = ech_json_next(json)) == ECH_JSON_KEY;) {
+    while (ech_json_next(json) == ECH_JSON_KEY) {
         bool chip = strcmp(ech_json_text(json, NULL), "chip") == 0, refused = strcmp(ech_json_text(json, NULL), "refused") == 0;
         if (!chip && !refused && strcmp(ech_json_text(json, NULL), "error") != 0) {
             if (!ech_json_skip(json))
@@ -130,7 +130,7 @@ static Notes read_notes(const char *path)
             continue;
         }
         size_t n;
-        token = ech_json_next(json);
+        EchJsonToken token = ech_json_next(json);
         const char *text = token == ECH_JSON_STRING ? ech_json_text(json, &n) : NULL;
         if (token != ECH_JSON_STRING && token != ECH_JSON_NULL)
             break;

@@ -68,6 +68,7 @@ static void append_window(GString *text, const EchWire *parent, const EchWireFie
 /* One operand's letters: position d of the string says what dimension d is. */
 static void append_letters(GString *text, int64_t a, char a_letter, int64_t b, char b_letter, const GArray *spatial)
 {
+    g_assert(spatial);
     char letters[ECH_LAYOUT_MAX_RANK + 1] = {0};
     size_t n = (size_t)spatial->len + 2;
     if (n > ECH_LAYOUT_MAX_RANK)

@@ -191,6 +191,7 @@ static size_t map_slot(const Map *map, uint64_t key)
     h *= UINT64_C(0xc4ceb9fe1a85ec53);
     h ^= h >> 33;
     size_t slot = (size_t)h & map->mask;
+    g_assert(map->values);
     while (map->values[slot] && map->keys[slot] != key)
         slot = (slot + 1) & map->mask;
     return slot;

@@ -76,7 +76,7 @@ static void mark(Offload *o, EchId id, uint32_t position)
     if (position >= ech_graph_n_positions(o->g, id) || is_host(o, id, position) || leaf(o->g, id, position)->is_tuple)
         return;
     if (id >= o->n_host) {
-        size_t n = o->g->nodes->len;
+        size_t n = MAX(o->g->nodes->len, 1u);
         o->host = g_renew(uint8_t *, o->host, n);
         memset(o->host + o->n_host, 0, (n - o->n_host) * sizeof *o->host);
         o->n_host = n;

@@ -789,7 +789,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     }
     if (l.model || stationary) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
-        if (l.own_model && device->hash != l.options.price_on->hash)
+        if (l.own_model && device && device->hash != l.options.price_on->hash)
             ech_trace_builder_set_property(builder, "estimates_scaled_from", device->name);
     }
     EchTrace *trace = ech_trace_builder_finish(builder, error);

@@ -816,8 +816,10 @@ static bool write_start(Apply *a, const Start *start)
         const EchMsaSlice *slice = stay->n_slices > 0 ? &a->r->slices[stay->first_slice + start->slice] : NULL;
         if (own)
             to = in_space(w, copy_shape(w, sync->shape, NULL, &leaf, 0), w->fast);
-        else
+        else {
+            g_assert(slice);
             to = part_shape(a, from, slice->bytes);
+        }
         g_autofree char *name = copy_name(a, start->stay, "prefetch-part");
         EchId inputs[8] = {from};
         uint32_t n = own ? MIN(sync->n_operands, G_N_ELEMENTS(inputs)) : 1;

@@ -553,6 +553,7 @@ static void advance(EchMachine *m, uint32_t queue)
 
 static void drain(EchMachine *m)
 {
+    g_assert(m->n_queues > 0);
     while (m->todo_n > 0 && !m->stop) {
         uint32_t queue = m->todo[m->todo_first];
         m->todo_first = (m->todo_first + 1) % m->n_queues;

@@ -694,7 +694,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     EchPrices *prices = g_new0(EchPrices, 1);
     prices->prices = g_new0(EchPrice, n_ops + 1);
     prices->n_prices = n_ops;
-    g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(EchFluidPart));
+    g_autoptr(GArray) parts = g_array_sized_new(FALSE, FALSE, sizeof(EchFluidPart), 1); /* never NULL: parts + first_part is taken of every op */
     const EchOp *ops = ech_trace_ops(trace);
     uint64_t free_copies = 0;
     bool awaits_first_fetch = ech_device_number(device, "kernel.first_fetch", 1) > 0;

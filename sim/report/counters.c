@@ -50,7 +50,7 @@ bool ech_report_counters(const EchReport *report, EchStationaryCounters *ret, do
 /* *ret -1 where it was not. */
 static bool read_measured(const EchTrace *trace, const char *key, double *ret)
 {
-    g_autofree char *name = g_strconcat(ECH_STATIONARY_MEASURED + strlen(ECH_STATIONARY_PROPERTY), key, NULL);
+    g_autofree char *name = g_strconcat(&ECH_STATIONARY_MEASURED[strlen(ECH_STATIONARY_PROPERTY)], key, NULL);
     bool is = read_counter(trace, name, ret);
     *ret = is ? *ret : -1;
     return is;
