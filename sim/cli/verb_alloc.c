@@ -547,6 +547,8 @@ static void json_refusals(JsonBuilder *b, const Input *input)
     json_builder_end_array(b);
 }
 
+static void json_holders(JsonBuilder *b, const Input *input, unsigned top);
+
 static void print_json(const Input *input, const GArray *results, EchBytes capacity, const char *source, EchBytes bound, unsigned top, bool searched)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
@@ -559,6 +561,8 @@ static void print_json(const Input *input, const GArray *results, EchBytes capac
     if (input->held)
         add_int(b, "recorded_reserved_bytes", input->held);
     json_refusals(b, input);
+    if (input->of_pytorch)
+        json_holders(b, input, top);
     if (input->is_program)
         add_int(b, "arguments_and_constants_bytes", input->resident);
     json_builder_set_member_name(b, "allocators");
@@ -698,6 +702,152 @@ static void text_report(GString *out, const Input *input, const Result *result, 
                            bytes);
     for (uint32_t r = 0; r < report->map.n_rows; r++)
         g_string_append_printf(out, "    |%s|\n", report->map.rows[r]);
+}
+
+/* Blocks that one line asked for and that live at the same time. */
+typedef struct {
+    char *line; /* owned */
+    uint64_t blocks;
+    EchBytes bytes;
+} Holder;
+
+static void holder_clear(gpointer data)
+{
+    g_free(((Holder *)data)->line);
+}
+
+static int by_held(const void *a, const void *b)
+{
+    const Holder *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return strcmp(x->line, y->line);
+}
+
+/* Frames of PyTorch that only call the next one. */
+static bool is_calling(const char *name, const char *end)
+{
+    static const char *const names[] = {"_call_impl", "_wrapped_call_impl", "__torch_function__", "handle_torch_function", "wrapper", "decorate_context"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        size_t n = strlen(names[i]);
+        if ((size_t)(end - MIN(name, end)) >= n && strncmp(name, names[i], n) == 0 && (name + n == end || !g_ascii_isalnum(name[n])))
+            return true;
+    }
+    return false;
+}
+
+/* "model.py:12 __init__ < train.py:30 main": up to three frames of Python, without folders (snapshots write file.py:12:name, profiles file.py(12): name). */
+static char *line_of(const Input *input, uint32_t id)
+{
+    const EchBuffer *buffer = buffer_of(input, id);
+    g_autoptr(GString) out = g_string_new(NULL);
+    unsigned shown = 0;
+    for (const char *at = stack_of(input, id); at && *at && shown < 3;) {
+        const char *end = at + strcspn(at, "\n"), *dot = g_strstr_len(at, end - at, ".py");
+        if (dot && (dot[3] == ':' || dot[3] == '(')) {
+            const char *begin = dot, *digits = dot + 4;
+            while (begin > at && begin[-1] != '/' && begin[-1] != '\\')
+                begin--;
+            const char *past = digits + strspn(digits, "0123456789"), *name = past + strspn(past, "): ");
+            if (!is_calling(name, end)) {
+                g_string_append_printf(out, "%s%.*s:%.*s", shown++ ? " < " : "", (int)(dot + 3 - begin), begin, (int)(past - digits), digits);
+                g_string_append_printf(out, " %.*s", (int)(end > name ? end - name : 0), name);
+            }
+        }
+        at = *end ? end + 1 : end;
+    }
+    const char *name = ech_trace_string(input->trace, buffer->name);
+    if (shown == 0 && buffer->resident && !*name)
+        g_string_append(out, "(in use before the recording, without a stack)");
+    else if (shown == 0)
+        g_string_append(out, *name && *name != '[' ? name : "(without a line of Python: gradients of a backward pass, libraries)");
+    return g_utf8_make_valid(out->str, -1);
+}
+
+/* Who holds memory when most is in use, or when a request was refused last: the most first (Holder). */
+static GArray *holders(const Input *input, EchBytes *ret_live)
+{
+    GArray *out = g_array_new(FALSE, FALSE, sizeof(Holder));
+    g_array_set_clear_func(out, holder_clear);
+    size_t n = input->trace ? ech_trace_n_buffers(input->trace) : 0, at;
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)input->events->data;
+    ech_alloc_lower_bound(events, input->events->len, &at);
+    if (input->refusals && input->refusals->len) {
+        for (at = 0; at + 1 < input->events->len && (events[at].kind != ECH_EVENT_ALLOC || events[at].id != n + input->refusals->len - 1);)
+            at++;
+    }
+    g_autofree bool *live = g_new0(bool, n + 1);
+    for (size_t i = 0; i <= at && i < input->events->len; i++) {
+        if (events[i].id < n && (events[i].kind == ECH_EVENT_ALLOC || events[i].kind == ECH_EVENT_FREE))
+            live[events[i].id] = events[i].kind == ECH_EVENT_ALLOC;
+    }
+    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* line to index + 1 */
+    *ret_live = 0;
+    for (size_t i = 0; i < n; i++) {
+        EchBytes bytes = ech_trace_buffers(input->trace)[i].bytes;
+        if (!live[i] || bytes == 0)
+            continue;
+        *ret_live = ech_bytes_add(*ret_live, bytes);
+        g_autofree char *line = line_of(input, (uint32_t)i);
+        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(known, line));
+        if (index == 0) {
+            Holder holder = {.line = g_strdup(line)};
+            g_array_append_val(out, holder);
+            index = out->len;
+            g_hash_table_insert(known, g_steal_pointer(&line), GUINT_TO_POINTER(index));
+        }
+        Holder *holder = &g_array_index(out, Holder, index - 1);
+        holder->blocks++;
+        holder->bytes = ech_bytes_add(holder->bytes, bytes);
+    }
+    if (out->len)
+        g_array_sort(out, by_held);
+    return out;
+}
+
+static void text_holders(GString *out, const Input *input, unsigned top)
+{
+    EchBytes live;
+    g_autoptr(GArray) held = holders(input, &live);
+    if (held->len == 0 || top == 0)
+        return;
+    g_autofree char *sum = ech_format_bytes(live);
+    bool refused = input->refusals && input->refusals->len;
+    g_string_append_printf(out, "\n%s, %s, by what asked for it\n", refused ? "in use at the refusal" : "in use when most is", sum);
+    EchBytes rest = 0;
+    uint64_t blocks = 0;
+    for (guint i = 0; i < held->len; i++) {
+        const Holder *holder = &g_array_index(held, Holder, i);
+        if (i >= top && held->len > top + 1) {
+            rest = ech_bytes_add(rest, holder->bytes);
+            blocks += holder->blocks;
+            continue;
+        }
+        g_autofree char *bytes = ech_format_bytes(holder->bytes);
+        g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  %.140s\n", bytes, holder->blocks, holder->blocks == 1 ? " " : "s", holder->line);
+    }
+    if (blocks) {
+        g_autofree char *bytes = ech_format_bytes(rest);
+        g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  of %u more lines (--top)\n", bytes, blocks, blocks == 1 ? " " : "s",
+                               held->len - top);
+    }
+}
+
+static void json_holders(JsonBuilder *b, const Input *input, unsigned top)
+{
+    EchBytes live;
+    g_autoptr(GArray) held = holders(input, &live);
+    json_builder_set_member_name(b, "in_use_by_line");
+    json_builder_begin_array(b);
+    for (guint i = 0; i < MIN(held->len, top); i++) {
+        const Holder *holder = &g_array_index(held, Holder, i);
+        json_builder_begin_object(b);
+        add_string(b, "line", holder->line);
+        add_int(b, "blocks", holder->blocks);
+        add_int(b, "bytes", holder->bytes);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
 }
 
 /* The recording ran out of memory: who would not have. */
@@ -881,6 +1031,8 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         g_string_append(out,
                         "\nrows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. "
                         "'pytorch:' is the native allocator begun so, for comparison\n");
+    if (input->of_pytorch && strcmp(input->format, "pytorch_et") != 0)
+        text_holders(out, input, top);
     text_refusals(out, input, results, capacity, bound, fresh, width);
     bool explained = false;
     for (guint i = 0; i < results->len; i++) {
@@ -1175,6 +1327,10 @@ int ech_verb_alloc(int argc, char **argv)
     if (capacity && !ech_parse_bytes(capacity, &job.capacity, &error)) {
         g_prefix_error(&error, "--capacity: ");
         return ech_cli_fail(error);
+    }
+    if (capacity && job.capacity < UINT64_C(1) << 20) {
+        fprintf(stderr, "echelon alloc: --capacity: '%s' is %" G_GUINT64_FORMAT " bytes; expected something like 16GiB\n", capacity, job.capacity);
+        return ECH_EXIT_USAGE;
     }
     g_auto(Input) input = {0};
     if (device && !capacity && !capacity_of(device, memory, &job.capacity, &error))

@@ -137,6 +137,10 @@ pytorch, as recorded: from the recorded start state; 6 of 6 allocations at their
 
 pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
 
+in use at the refusal, 56 MiB, by what asked for it
+      36 MiB      3 blocks  adam.py:77 step < train.py:30 main
+      20 MiB      2 blocks  model.py:12 __init__ < train.py:30 main
+
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   pytorch, as recorded              refuses it too, though as many bytes are free: fragmentation
@@ -154,6 +158,10 @@ no allocator needs less than 156 MiB; the recorded one held 120 MiB
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch:                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
 
+in use at the refusal, 56 MiB, by what asked for it
+      36 MiB      3 blocks  adam.py:77 step < train.py:30 main
+      20 MiB      2 blocks  model.py:12 __init__ < train.py:30 main
+
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   no allocator can serve it in 140 MiB: what lives together is 16 MiB more. Use less at a time (micro-batch, checkpointing, offload, shards) or a larger device
@@ -166,6 +174,10 @@ no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch:                    0     156 MiB     220 MiB  29.1 %         0 B     100 MiB         4     220 MiB
+
+in use at the refusal, 56 MiB, by what asked for it
+      36 MiB      3 blocks  adam.py:77 step < train.py:30 main
+      20 MiB      2 blocks  model.py:12 __init__ < train.py:30 main
 
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
