@@ -92,6 +92,7 @@ const verdict = select('#verdict');
 verdict.append('p').html(run.fits ? '<b class="good">It fits.</b> ' : '<b class="bad">It does not fit.</b> ')
   .append('span').text((!run.completed ? 'Up to there it takes ' : run.fits ? 'It takes ' : 'If it fitted, it would take ') + time(run.makespan_ps) +
     (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
+if (run.refused) verdict.append('p').text('The compiler refused it: ' + run.refused);
 for (const [name, need] of Object.entries(run.needs || {}))
   if (!need.fits)
     verdict.append('p').text('The compiled program needs ' + bytes(need.bytes) + ' of ' + name + ', which has ' + bytes(need.available_bytes) + ': ' + bytes(need.bytes - need.available_bytes) + ' too much.');
@@ -165,7 +166,7 @@ for (const [memory, m] of Object.entries(run.memories)) {
   const id = memory.replace(/[^a-z0-9]/gi, '-');
   select('#holders').append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps));
   select('#holders').append('div').attr('id', 'holders-' + id);
-  table('#holders-' + id, m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes).map(h => ({ name: h.name, value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: (h.role === 'unknown' ? '' : h.role + '  ') + h.shape })));
+  table('#holders-' + id, m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes).map(h => ({ name: h.name, value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: [h.role === 'unknown' ? '' : h.role, h.shape, h.source, h.op_name].filter(t => t).join('  ') })));
   if (!m.padding || m.padding.padding_bytes < 16384 || m.padding.padding_bytes * 100 < m.padding.bytes) continue;
   const part = select('#padding > div');
   part.append('h3').text(memory + ': ' + bytes(m.padding.padding_bytes) + ' of ' + bytes(m.padding.bytes) + ' is padding (' + percent(m.padding.padding_bytes / m.padding.bytes) + ')');
@@ -198,11 +199,12 @@ for (const row of stalls.slice(0, 11)) {
     bar.append('span').attr('title', words + ': ' + percent((row[kind + '_ps'] || 0) / whole)).style('width', 100 * (row[kind + '_ps'] || 0) / whole + '%').style('background', colour);
 }
 
-// Longest operations, summed by name
-const sums = d3.nest ? d3.nest().key(s => s[1] + ':' + s[4]).entries(details.slices.filter(s => details.tracks[s[0]].group === 'Queues')) : [];
-table('#longest', sums.map(e => ({ name: details.names[e.values[0][1]], ps: d3.sum(e.values, s => s[3]), note: details.kinds[e.values[0][4]] + (e.values.length > 1 ? ', ' + e.values.length + ' times' : ''),
-  bound: e.values[0][5] >= 0 ? ', bound by ' + details.resources[e.values[0][5]] : '' }))
-  .sort((a, b) => b.ps - a.ps).slice(0, 12).map(r => ({ name: r.name, value: time(r.ps), share: share(r.ps), note: r.note + r.bound })));
+// Longest operations, summed by name, iterations that are not drawn included
+const bounds = {};
+for (const s of details.slices)
+  if (s[5] >= 0 && !(details.names[s[1]] in bounds)) bounds[details.names[s[1]]] = ', bound by ' + details.resources[s[5]];
+table('#longest', run.longest.slice(0, 12).map(o => ({ name: o.name, value: time(o.time_ps), share: share(o.time_ps),
+  note: o.kind + (o.times > 1 ? ', ' + o.times + ' times' : '') + (bounds[o.name] || '') + (o.source ? ', ' + o.source : '') })));
 
 // Charts
 const GUTTER = 168, AXIS = 26;

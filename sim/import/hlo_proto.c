@@ -4,6 +4,7 @@
 
 #include "sim/base/error.h"
 #include "sim/import/hlo_proto_text.h"
+#include "sim/import/hlo_source.h"
 #include "sim/import/wire.h"
 
 #include <string.h>
@@ -33,6 +34,7 @@ typedef struct {
     GHashTable *shapes;       /* GBytes -> EchId + 1 */
     GPtrArray *ids;           /* owned int64 keys */
     Span alias, assignment;
+    EchHloFrames *frames;
 } Reader;
 
 static bool fail(const Reader *r, const uint8_t *at, GError **error, const char *what)
@@ -297,15 +299,48 @@ static void read_literal(const EchWire *parent, const EchWireField *field, EchIn
     }
 }
 
-static const char *read_op_name(Reader *r, const EchWire *parent, const EchWireField *field)
+/* OpMetadata: 2 op_name, 3 source_file, 4 source_line, 15 stack_frame_id */
+static void read_metadata(Reader *r, const EchWire *parent, const EchWireField *field, EchInstruction *instruction)
 {
     EchWire wire = ech_wire_sub(parent, field);
-    EchWireField f;
+    EchWireField f, file = {0};
+    uint64_t frame = 0, line = 0;
     while (ech_wire_next(&wire, &f)) {
-        if (f.number == 2 && f.type == ECH_WIRE_BYTES && f.size > 0)
-            return ech_program_builder_string(r->builder, (const char *)f.data, (gssize)f.size);
+        if (f.number == 2 && f.type == ECH_WIRE_BYTES && f.size > 0 && !instruction->op_name)
+            instruction->op_name = ech_program_builder_string(r->builder, (const char *)f.data, (gssize)f.size);
+        else if (f.number == 3 && f.type == ECH_WIRE_BYTES)
+            file = f;
+        else if (f.number == 4)
+            line = f.value;
+        else if (f.number == 15)
+            frame = f.value;
     }
-    return NULL;
+    instruction->source =
+        frame > 0 ? ech_hlo_frames_text(r->frames, r->builder, frame) : ech_hlo_line_text(r->frames, r->builder, (const char *)file.data, file.size, line);
+}
+
+/* StackFrameIndexProto: 1 file names, 2 function names, 3 locations {1 file, 2 function, 3 line}, 4 frames {1 location, 2 parent} */
+static void read_frames(Reader *r, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.type != ECH_WIRE_BYTES)
+            continue;
+        uint64_t row[4] = {0};
+        EchWire sub = ech_wire_sub(&wire, &f);
+        while (f.number >= 3 && ech_wire_next(&sub, &g)) {
+            if (g.number < G_N_ELEMENTS(row))
+                row[g.number] = g.value;
+        }
+        switch (f.number) {
+        case 1: ech_hlo_frames_file(r->frames, (const char *)f.data, f.size); break;
+        case 2: ech_hlo_frames_function(r->frames, (const char *)f.data, f.size); break;
+        case 3: ech_hlo_frames_location(r->frames, row[1], row[2], row[3]); break;
+        case 4: ech_hlo_frames_frame(r->frames, row[1], row[2]); break;
+        default: break;
+        }
+    }
 }
 
 static bool read_references(Reader *r, const Computation *computation, const EchWire *parent, const EchWireField *field, GError **error)
@@ -356,7 +391,7 @@ static bool read_instruction(Reader *r, const Computation *computation, uint64_t
             if (f.type != ECH_WIRE_BYTES || !read_shape(r, span_of(&f), 0, &instruction.shape, error))
                 return f.type == ECH_WIRE_BYTES ? false : fail(r, span.data, error, "a shape was expected");
             break;
-        case 7: instruction.op_name = read_op_name(r, &wire, &f); break;
+        case 7: read_metadata(r, &wire, &f, &instruction); break;
         case 8: read_literal(&wire, &f, &instruction); break;
         case 9:
             if (instruction.number < 0)
@@ -611,6 +646,8 @@ static bool read_module(Reader *r, Span module, GError **error)
             r->alias = span_of(&f);
         else if (f.number == 15)
             assignment = f;
+        else if (f.number == 17)
+            read_frames(r, &wire, &f);
     }
     if (!ech_wire_ok(&wire, r->where, error))
         return false;
@@ -909,6 +946,8 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
         return NULL;
     if (module.data == data)
         r.assignment = (Span){0};
+    g_autoptr(EchHloFrames) frames = ech_hlo_frames_new();
+    r.frames = frames;
     r.computations = g_array_new(FALSE, FALSE, sizeof(Computation));
     r.by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     r.instructions = g_hash_table_new(g_int64_hash, g_int64_equal);

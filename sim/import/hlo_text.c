@@ -2,6 +2,7 @@
 #include "sim/import/hlo.h"
 
 #include "sim/base/error.h"
+#include "sim/import/hlo_source.h"
 
 #include <string.h>
 
@@ -28,6 +29,9 @@ typedef struct {
     Slice name;
 } Pending;
 
+/* The tables of source locations, each a line with its name and then a row a line. */
+typedef enum { TABLE_NONE, TABLE_FILES, TABLE_FUNCTIONS, TABLE_LOCATIONS, TABLE_FRAMES } Table;
+
 typedef struct {
     const char *begin, *at, *end;
     const char *where;
@@ -38,6 +42,9 @@ typedef struct {
     EchDiag *diag;
     Slice alias;
     uint32_t stamp;
+    EchHloFrames *frames;
+    Table table; /* Whose rows the lines are. */
+    bool own_parents;
 } Reader;
 
 static uint32_t hash_slice(const char *text, size_t n)
@@ -359,17 +366,47 @@ static const char *unquote(Reader *r, const char *text, size_t n)
     return ech_program_builder_string(r->builder, copy, (gssize)m);
 }
 
-static const char *read_op_name(Reader *r, const EchAttribute *metadata)
+/* The quoted text behind @key, quotes included; NULL where there is none. */
+static Slice quoted_behind(const char *text, const char *end, const char *key)
 {
-    const char *end = metadata->value + metadata->value_n;
-    const char *at = g_strstr_len(metadata->value, (gssize)metadata->value_n, "op_name=\"");
+    const char *at = g_strstr_len(text, end - text, key);
     if (!at)
-        return NULL;
-    at += strlen("op_name=");
+        return (Slice){NULL, 0};
+    at += strlen(key);
     const char *stop = at + 1;
     while (stop < end && *stop != '"')
         stop += *stop == '\\' ? 2 : 1;
-    return stop < end ? unquote(r, at, (size_t)(stop - at) + 1) : NULL;
+    return at < end && *at == '"' && stop < end ? (Slice){at, (size_t)(stop - at) + 1} : (Slice){NULL, 0};
+}
+
+/* The number behind @key, which comes first or after a blank or a brace; 0 where there is none. */
+static uint64_t number_behind(const char *text, const char *end, const char *key)
+{
+    for (const char *at = text; (at = g_strstr_len(at, end - at, key)) != NULL;) {
+        bool whole = at == text || at[-1] == ' ' || at[-1] == '{';
+        at += strlen(key);
+        uint64_t number = 0;
+        for (; whole && at < end && g_ascii_isdigit(*at); at++)
+            number = number > UINT32_MAX ? number : number * 10 + (uint64_t)(*at - '0');
+        if (whole)
+            return number;
+    }
+    return 0;
+}
+
+static void read_metadata(Reader *r, const EchAttribute *metadata, EchInstruction *instruction)
+{
+    const char *text = metadata->value, *end = text + metadata->value_n;
+    Slice name = quoted_behind(text, end, "op_name="), file = {NULL, 0};
+    if (name.text)
+        instruction->op_name = unquote(r, name.text, name.n);
+    /* What follows the name: the name itself may say anything. */
+    const char *rest = name.text ? name.text + name.n : text;
+    uint64_t frame = number_behind(rest, end, "stack_frame_id=");
+    if (frame > 0)
+        instruction->source = ech_hlo_frames_text(r->frames, r->builder, frame);
+    else if ((file = quoted_behind(rest, end, "source_file=")).text)
+        instruction->source = ech_hlo_line_text(r->frames, r->builder, file.text + 1, file.n - 2, number_behind(rest, end, "source_line="));
 }
 
 static void read_attributes(Reader *r, EchId id, const char *at, const char *stop)
@@ -411,7 +448,7 @@ static void read_attributes(Reader *r, EchId id, const char *at, const char *sto
             break;
         case 'm':
             if (slice_is(key, "metadata"))
-                instruction->op_name = read_op_name(r, &a);
+                read_metadata(r, &a, instruction);
             break;
         case 's':
             if (slice_is(key, "select") || slice_is(key, "scatter"))
@@ -637,6 +674,41 @@ static void read_aliases(Reader *r)
     }
 }
 
+/* 3 "model.py"   or   3 {file_name_id=1 function_name_id=2 line=53 ...}   or   3 {file_location_id=3 parent_frame_id=3} */
+static void read_table_line(Reader *r, Slice line)
+{
+    static const char *const titles[] = {
+        [TABLE_FILES] = "FileNames", [TABLE_FUNCTIONS] = "FunctionNames", [TABLE_LOCATIONS] = "FileLocations", [TABLE_FRAMES] = "StackFrames"};
+    for (Table t = TABLE_FILES; t <= TABLE_FRAMES; t++) {
+        if (slice_is(line, titles[t])) {
+            r->table = t;
+            return;
+        }
+    }
+    const char *at = line.text, *end = at + line.n;
+    while (at < end && g_ascii_isdigit(*at))
+        at++;
+    if (r->table == TABLE_NONE || at == line.text)
+        return;
+    if (r->table == TABLE_LOCATIONS) {
+        ech_hlo_frames_location(r->frames, number_behind(at, end, "file_name_id="), number_behind(at, end, "function_name_id="),
+                                number_behind(at, end, "line="));
+    } else if (r->table == TABLE_FRAMES) {
+        /* The first frame has no parent: where it names itself, the text counts parents from one more. */
+        uint64_t parent = number_behind(at, end, "parent_frame_id=");
+        if (at == line.text + 1 && *line.text == '1')
+            r->own_parents = parent == 1;
+        ech_hlo_frames_frame(r->frames, number_behind(at, end, "file_location_id="), r->own_parents && parent > 0 ? parent - 1 : parent);
+    } else {
+        const char *open = memchr(at, '"', (size_t)(end - at));
+        Slice text = open && end - open >= 2 ? (Slice){open + 1, (size_t)(end - open) - 2} : (Slice){"", 0};
+        if (r->table == TABLE_FILES)
+            ech_hlo_frames_file(r->frames, text.text, text.n);
+        else
+            ech_hlo_frames_function(r->frames, text.text, text.n);
+    }
+}
+
 static bool read_module(Reader *r, GError **error)
 {
     bool open = false, module = false;
@@ -663,9 +735,13 @@ static bool read_module(Reader *r, GError **error)
         } else if (module && is_head(r->at, stop)) {
             open_computation(r, stop);
             open = true;
+            r->table = TABLE_NONE;
             r->at = stop;
-        } else
+        } else {
+            if (module)
+                read_table_line(r, strip(r->at, stop));
             r->at = stop;
+        }
         if (r->at < r->end)
             r->at++;
     }
@@ -698,6 +774,8 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     }
     r.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
     r.controls = g_array_new(FALSE, FALSE, sizeof(Pending));
+    g_autoptr(EchHloFrames) frames = ech_hlo_frames_new();
+    r.frames = frames;
     bool ok = n > 0 ? read_module(&r, error) : fail(&r, data, error, "the file is empty");
     g_array_unref(r.pending);
     g_array_unref(r.controls);

@@ -207,6 +207,7 @@ static void put_copy(Copier *c, EchId computation, EchId user, uint32_t k, EchId
     } else {
         made = ech_graph_add_new(g, computation, ECH_HLO_COPY, "copy", ech_graph_node(g, id)->shape, &id, 1);
         ech_graph_node(g, made)->op_name = ech_graph_node(g, id)->op_name;
+        ech_graph_node(g, made)->source = ech_graph_node(g, id)->source;
         GArray *list = g_hash_table_lookup(c->copies, GSIZE_TO_POINTER((size_t)id + 1));
         if (!list) {
             list = g_array_new(FALSE, FALSE, sizeof(EchId));

@@ -627,6 +627,7 @@ static void write_computation(EchGraph *g, EchId computation, EchId *map, const 
         made.name = copied(g, i.name);
         made.opcode_name = copied(g, i.opcode_name);
         made.op_name = copied(g, i.op_name);
+        made.source = copied(g, i.source);
         made.target = copied(g, i.target);
         made.attributes = i.attributes_n > 0 ? ech_program_builder_string(g->out, i.attributes, (gssize)i.attributes_n) : "";
         made.is_root = node == c->root;

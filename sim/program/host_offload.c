@@ -360,6 +360,7 @@ static void fulfil(Offload *o, Need n)
             made = ech_graph_add_new(g, i->computation, ECH_HLO_CUSTOM_CALL, "host-buffer", i->shape, NULL, 0);
             ech_graph_node(g, made)->target = "AllocateBuffer";
             ech_graph_node(g, made)->op_name = ech_graph_node(g, d)->op_name;
+            ech_graph_node(g, made)->source = ech_graph_node(g, d)->source;
             ech_diag_note(g->diag, "host_buffers_made_of_broadcasts", 1);
         } else {
             made = ech_graph_add_new(g, i->computation, ECH_HLO_CUSTOM_CALL, "to-host", i->shape, &d, 1);
@@ -419,6 +420,7 @@ static void become_copy(EchGraph *g, EchId id, EchId from)
     EchId start = ech_graph_add_new(g, ech_graph_node(g, id)->computation, ECH_HLO_COPY_START, "copy-start", shape, &from, 1);
     EchInstruction *done = ech_graph_node(g, id);
     ech_graph_node(g, start)->op_name = done->op_name;
+    ech_graph_node(g, start)->source = done->source;
     done->opcode = ECH_HLO_COPY_DONE;
     done->opcode_name = ech_hlo_name(ECH_HLO_COPY_DONE);
     done->target = NULL;
@@ -447,6 +449,7 @@ static void become_async(EchGraph *g, EchId id)
                                     ech_program_builder_tuple(g->out, members, 3), outer, n);
     ech_graph_set_called(g, start, body);
     ech_graph_node(g, start)->op_name = old.op_name;
+    ech_graph_node(g, start)->source = old.source;
     EchInstruction *done = ech_graph_node(g, id);
     done->opcode = ECH_HLO_ASYNC_DONE;
     done->opcode_name = ech_hlo_name(ECH_HLO_ASYNC_DONE);

@@ -27,12 +27,20 @@ typedef struct {
 
 /* Operations */
 
+EchId ech_lower_stack(Lowerer *l, const EchInstruction *i)
+{
+    if (!i->source)
+        return i->op_name ? ech_trace_builder_string(l->b, i->op_name, -1) : ECH_NONE;
+    g_autofree char *text = g_strconcat(i->op_name ? i->op_name : "", "\n", i->source, NULL);
+    return ech_trace_builder_string(l->b, text, -1);
+}
+
 static EchId add_op(Lowerer *l, EchOp op, const EchInstruction *i, EchId queue)
 {
     op.queue = queue;
     op.name = ech_trace_builder_string(l->b, i->name, -1);
-    if (i->op_name)
-        op.stack = ech_trace_builder_string(l->b, i->op_name, -1);
+    EchId origin = ech_program_origin(l->p, (EchId)(i - l->p->instructions), 0);
+    op.stack = ech_lower_stack(l, origin == ECH_NONE ? i : &l->p->instructions[origin]);
     EchId id = ech_trace_builder_op(l->b, op);
     if (queue == l->core)
         l->last_core = id;

@@ -47,6 +47,8 @@ typedef struct {
 
 /** Makes every buffer of the trace; fills places, born, dies, homed, untaken. hidden must be known. */
 void ech_lower_buffers(Lowerer *l);
+/** The operation's name in the program's source, and the source's frames behind it, one a line; the first line is empty where only frames are known. */
+EchId ech_lower_stack(Lowerer *l, const EchInstruction *i);
 /** The trace's name for a memory space. Borrowed. */
 const char *ech_lower_memory_name(const Lowerer *l, int32_t space);
 /** Of a conditional the branch that is taken to run: the one with the most work, then the most instructions. */

@@ -327,6 +327,18 @@ static char *position_name(const EchProgram *p, const EchInstruction *definer, u
     return g_string_free(text, FALSE);
 }
 
+/* Of the value that the buffer is named after; of the first other where that has none: a buffer born empty says nothing. */
+static EchId origin_of(const EchProgram *p, const EchValueBuffer *buffer, const EchValue *speaks)
+{
+    EchId origin = ech_program_origin(p, speaks->defined.instruction, speaks->defined.position);
+    for (uint32_t k = 0; k < MIN(buffer->n_values, 16) && origin == ECH_NONE; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        if (value->bytes == speaks->bytes)
+            origin = ech_program_origin(p, value->defined.instruction, value->defined.position);
+    }
+    return origin;
+}
+
 static void make_trace_buffer(Lowerer *l, EchId b)
 {
     const EchProgram *p = l->p;
@@ -341,8 +353,9 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     EchBuffer made = ech_buffer_init();
     g_autofree char *name = position_name(p, definer, value->defined.position);
     made.name = ech_trace_builder_string(l->b, name, -1);
-    if (definer->op_name)
-        made.stack = ech_trace_builder_string(l->b, definer->op_name, -1);
+    EchId origin = origin_of(p, buffer, value);
+    if (origin != ECH_NONE)
+        made.stack = ech_lower_stack(l, &p->instructions[origin]);
     made.memory = ech_trace_builder_memory(l->b, ech_lower_memory_name(l, buffer->space));
     made.role = (uint8_t)role_of(buffer);
     made.dtype = p->shapes[shape].dtype;

@@ -108,6 +108,7 @@ static EchId write_like(Writer *w, const EchInstruction *from, EchId shape)
     i.name = ech_program_builder_string(w->b, from->name, -1);
     i.opcode_name = ech_program_builder_string(w->b, from->opcode_name, -1);
     i.op_name = from->op_name != NULL ? ech_program_builder_string(w->b, from->op_name, -1) : NULL;
+    i.source = from->source != NULL ? ech_program_builder_string(w->b, from->source, -1) : NULL;
     i.target = from->target != NULL ? ech_program_builder_string(w->b, from->target, -1) : NULL;
     i.attributes = from->attributes_n > 0 ? ech_program_builder_string(w->b, from->attributes, (gssize)from->attributes_n) : from->attributes;
     return ech_program_builder_instruction(w->b, i);

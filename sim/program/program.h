@@ -61,6 +61,7 @@ typedef struct {
     const char *config_of;
     uint32_t config_n;
     const char *op_name; /**< metadata op_name, or NULL. */
+    const char *source;  /**< Frames of the program's source, innermost first, one a line: "dir/model.py:29:layer"; or NULL. */
     const char *target;  /**< custom_call_target, or NULL. */
     uint64_t id;         /**< HloProto: the instruction's unique id; else 0. */
     uint32_t schedule;   /**< Derived: position in the flat schedule, or ECH_NONE. */
@@ -257,6 +258,9 @@ uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uin
 uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);
 /** Layout of an array shape, or NULL for a tuple. */
 const EchLayout *ech_program_layout(const EchProgram *program, EchId shape);
+/** The instruction that made what is at a position of @instruction, followed back through copies, tuples, loops and what a loop's stack is written with, as far
+ * as instructions have a name or a line in the source; ECH_NONE where none has. */
+EchId ech_program_origin(const EchProgram *program, EchId instruction, uint32_t position);
 /** A shape's text with layouts; owned by the caller. */
 char *ech_program_shape_text(const EchProgram *program, EchId shape) G_GNUC_WARN_UNUSED_RESULT;
 /** An attribute's raw text ("{0,1}" for "dimensions={0,1}"), or NULL; borrowed, *ret_n bytes, not terminated. */

@@ -122,8 +122,11 @@ GByteArray *ech_report_pprof(const EchReport *report, EchPprofKind kind)
     if (kind == ECH_PPROF_TIME) {
         size_t n = ech_trace_n_ops(trace);
         g_autofree EchTime *times = g_new0(EchTime, n + 1);
-        for (size_t i = 0; i < run->n_spans; i++)
-            times[run->spans[i].op] += run->spans[i].end - run->spans[i].start;
+        g_autofree uint64_t *counts = ech_report_span_counts(report);
+        for (size_t i = 0; i < run->n_spans; i++) {
+            double part = (double)(run->spans[i].end - run->spans[i].start) * (double)counts[i]; /* Whole below 2^53. */
+            times[run->spans[i].op] = ech_time_add(times[run->spans[i].op], part < 9e18 ? (EchTime)part : INT64_MAX);
+        }
         for (size_t i = 0; i < n; i++) {
             const EchOp *op = &ech_trace_ops(trace)[i];
             if (times[i] >= ECH_PS_PER_NS && op->kind != ECH_OP_LOOP)

@@ -355,40 +355,95 @@ static int compare_names(const void *a, const void *b)
     return names ? names : (int)x->kind - (int)y->kind;
 }
 
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+uint64_t *ech_report_span_counts(const EchReport *report)
+{
+    const EchRun *run = report->run;
+    const EchOp *ops = ech_trace_ops(report->trace);
+    uint64_t *counts = g_new(uint64_t, run->n_spans + 1);
+    for (size_t i = 0; i < run->n_spans; i++)
+        counts[i] = 1;
+    /* Each skip repeats the iteration before it; what that one skipped itself (an inner loop) came earlier in the list. Spans are in the order of their ends.
+     */
+    size_t at = 0;
+    for (size_t s = 0; s < run->n_skips; s++) {
+        const EchSkip *skip = &run->skips[s];
+        uint64_t body = skip->loop == ECH_NONE ? 0 : ops[skip->loop].target;
+        while (at < run->n_spans && run->spans[at].end <= skip->time)
+            at++;
+        for (size_t i = at; i-- > 0 && run->spans[i].end > skip->time - skip->period;) {
+            EchId op = run->spans[i].op;
+            if (op > skip->loop && op - skip->loop <= body)
+                counts[i] = times(counts[i], skip->count + 1);
+        }
+    }
+    return counts;
+}
+
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n)
 {
     static const EchOpKind kinds[] = {ECH_OP_KERNEL, ECH_OP_COPY, ECH_OP_COLLECTIVE};
     const EchRun *run = report->run;
     size_t n_strings = ech_trace_n_strings(report->trace), n = n_strings * G_N_ELEMENTS(kinds), used = 0;
-    EchNameTime *times = g_new0(EchNameTime, n + 1);
+    EchNameTime *sums = g_new0(EchNameTime, n + 1);
+    g_autofree uint64_t *counts = ech_report_span_counts(report);
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];
         for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
             if (op->kind == kinds[k] && op->name < n_strings) {
-                EchNameTime *time = &times[op->name * G_N_ELEMENTS(kinds) + k];
-                time->time += span->end - span->start;
-                if (time->count++ == 0 && span->op < run->n_prices) {
-                    time->price = (EchPriceSource)run->prices[span->op].source;
-                    time->kernel_class = run->prices[span->op].kernel_class;
-                    time->kernel_bound = run->prices[span->op].kernel_bound;
+                EchNameTime *sum = &sums[op->name * G_N_ELEMENTS(kinds) + k];
+                if (sum->count == 0) {
+                    if (span->op < run->n_prices) {
+                        sum->price = (EchPriceSource)run->prices[span->op].source;
+                        sum->kernel_class = run->prices[span->op].kernel_class;
+                        sum->kernel_bound = run->prices[span->op].kernel_bound;
+                    }
+                    sum->stack = ech_trace_string(report->trace, op->stack);
                 }
+                sum->time = ech_time_add(sum->time, (EchTime)MIN(times((uint64_t)(span->end - span->start), counts[i]), (uint64_t)INT64_MAX));
+                sum->count += counts[i];
             }
         }
     }
     for (size_t i = 0; i < n; i++) {
-        if (times[i].time > 0)
-            times[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))),
-                                          kinds[i % G_N_ELEMENTS(kinds)],
-                                          times[i].time,
-                                          times[i].count,
-                                          times[i].price,
-                                          times[i].kernel_class,
-                                          times[i].kernel_bound};
+        if (sums[i].time > 0)
+            sums[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))),
+                                         kinds[i % G_N_ELEMENTS(kinds)],
+                                         sums[i].time,
+                                         sums[i].count,
+                                         sums[i].price,
+                                         sums[i].kernel_class,
+                                         sums[i].kernel_bound,
+                                         sums[i].stack};
     }
-    qsort(times, used, sizeof *times, compare_names);
+    qsort(sums, used, sizeof *sums, compare_names);
     *ret_n = MIN(used, most);
-    return times;
+    return sums;
+}
+
+char *ech_report_source_line(const char *stack)
+{
+    const char *first = strchr(stack, '\n'), *own = NULL;
+    for (const char *at = first; at && !own; at = strchr(at + 1, '\n')) {
+        size_t n = strcspn(at + 1, "\n");
+        if (!g_strstr_len(at + 1, (gssize)n, "-packages/") && !g_strstr_len(at + 1, (gssize)n, "/lib/python"))
+            own = at;
+    }
+    if (!first)
+        return NULL;
+    const char *begin = (own ? own : first) + 1;
+    size_t n = strcspn(begin, "\n");
+    /* "dir/model.py:29:layer" without the folder and without the function. */
+    const char *stop = g_strrstr_len(begin, (gssize)n, ":");
+    const char *slash = g_strrstr_len(begin, stop ? stop - begin : (gssize)n, "/");
+    begin = slash ? slash + 1 : begin;
+    return stop > begin ? g_strndup(begin, (size_t)(stop - begin)) : NULL;
 }
 
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)

@@ -91,14 +91,21 @@ EchWindows ech_report_windows(const EchReport *report, const char *memory);
 typedef struct {
     const char *name; /**< Borrowed from the trace. */
     EchOpKind kind;
-    EchTime time; /**< Sum over its spans. */
+    EchTime time; /**< Sum over its spans, skipped iterations included. */
     uint64_t count;
     EchPriceSource price;               /**< Where its time came from, of its first span. */
     uint8_t kernel_class, kernel_bound; /**< By a GPU's kernel model: EchGpuClass (0: not by it) and EchGpuBound. */
+    const char *stack;                  /**< Of its first span; borrowed from the trace. */
 } EchNameTime;
+/** How often each span of the run happened: 1, and once more for every iteration of a loop that was skipped because it repeats it. Owned by the caller:
+ * counts[run->n_spans]. */
+uint64_t *ech_report_span_counts(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Of a stack whose first line names an operation of an XLA program: the first frame of the program's own source (not of an installed package), as
+ * "model.py:29"; owned by the caller, NULL where there are no frames. */
+char *ech_report_source_line(const char *stack) G_GNUC_WARN_UNUSED_RESULT;
 /** A name for a buffer that a reader can find again: its own, or its shape and number. Owned by the caller. */
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -61,6 +61,17 @@ static void add_waits(JsonBuilder *b, const char *name, const EchTime *waits)
     json_builder_end_object(b);
 }
 
+/* What an array of a program holds, and the line that says so. */
+static void add_origin(JsonBuilder *b, const char *stack)
+{
+    g_autofree char *op_name = g_strndup(stack, strcspn(stack, "\n"));
+    g_autofree char *source = ech_report_source_line(stack);
+    if (*op_name)
+        add_text(b, "op_name", op_name);
+    if (source)
+        add_text(b, "source", source);
+}
+
 static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder *holders, size_t n)
 {
     json_builder_set_member_name(b, "held_by");
@@ -73,6 +84,8 @@ static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder
         add_u64(b, "bytes", holders[i].bytes);
         add_text(b, "role", ech_role_name((EchRole)buffer->role));
         add_text(b, "shape", ech_trace_string(report->trace, buffer->shape));
+        if (report->program)
+            add_origin(b, ech_trace_string(report->trace, buffer->stack));
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
@@ -117,6 +130,8 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
             add_text(b, "kernel_class", ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
             add_text(b, "bound_by", ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
         }
+        if (report->program)
+            add_origin(b, times[i].stack);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);

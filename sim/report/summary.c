@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { BAR = 20, LEAST_BAR = 5, LABEL = 26 };
+enum { BAR = 20, LEAST_BAR = 5, LABEL = 26, SHARE_COLUMNS = 4 + 1 + 10 + 2 + 7 /* Indent, value, share. */ };
 
 /* Rows of a name, a value and its share of a whole. */
 typedef struct {
@@ -49,7 +49,7 @@ static void append_shares(GString *out, const GArray *rows, unsigned columns)
         label = MAX(label, ech_text_width(row->label));
         note = MAX(note, row->note ? ech_text_width(row->note) + 2 : 0);
     }
-    const int fixed = 4 + 1 + 10 + 2 + 7; /* Indent, value, share. */
+    const int fixed = SHARE_COLUMNS;
     int room = (int)columns - fixed - note - 1 - BAR;
     if (label < LABEL && room >= LABEL)
         label = LABEL;
@@ -74,11 +74,13 @@ static double ratio(EchTime part, EchTime whole)
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* Shape, padding and place in the source of a buffer, as far as there is room. */
+/* Shape, padding and place in the source of a buffer, as far as there is room: dimensions first, then the line, the layout and the operation's name. */
 static void append_holder_notes(GString *out, const EchReport *report, const EchBuffer *buffer, const char *name, int room)
 {
-    const char *shape = ech_trace_string(report->trace, buffer->shape), *stack = ech_trace_string(report->trace, buffer->stack);
+    const char *shape = ech_trace_string(report->trace, buffer->shape), *frames = report->program ? ech_trace_string(report->trace, buffer->stack) : "";
+    g_autofree char *stack = g_strndup(frames, strcspn(frames, "\n")), *source = ech_report_source_line(frames);
     gsize start = out->len;
+    int line = source ? ech_text_width(source) + 2 : 0;
     g_autofree char *padding = buffer->dense > 0 && buffer->dense < buffer->bytes - buffer->bytes / 100
                                    ? g_strdup_printf(", %.0f %% padding", 100 * (double)(buffer->bytes - buffer->dense) / (double)buffer->bytes)
                                    : g_strdup("");
@@ -87,16 +89,21 @@ static void append_holder_notes(GString *out, const EchReport *report, const Ech
         /* Dimensions say more than the layout behind them. */
         g_autofree char *dims = g_strndup(shape, strcspn(shape, "{"));
         g_string_append(out, "  ");
-        if (ech_text_width(shape) <= left)
+        if (ech_text_width(shape) + line <= left)
             g_string_append(out, shape);
         else
             ech_text_cell(out, dims, MIN(left, ech_text_width(dims)));
     }
     if (room > ech_text_width(padding))
         g_string_append(out, padding);
+    left = room - (int)(out->len - start);
+    if (source && line <= left) {
+        g_string_append_printf(out, "  %s", source);
+        left -= line;
+    }
     /* Where the program's source says it comes from: the end of the path tells most. */
-    left = room - (int)(out->len - start) - 2;
-    if (*stack && !strchr(stack, '\n') && !strstr(name, stack) && left >= 16 && g_str_is_ascii(stack)) {
+    left -= 2;
+    if (*stack && !strstr(name, stack) && left >= 16 && g_str_is_ascii(stack)) {
         int length = ech_text_width(stack);
         g_string_append_printf(out, "  %s%s", length > left ? "..." : "", stack + (length > left ? length - left + 3 : 0));
     }
@@ -177,8 +184,9 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     bool said = false;
-    for (size_t i = 0; i < run->n_memories; i++) {
-        const EchMemoryRun *m = &run->memories[i];
+    /* What is over its size first. */
+    for (size_t k = 0; k < 2 * run->n_memories; k++) {
+        const EchMemoryRun *m = &run->memories[k % run->n_memories];
         if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0))
             continue;
         /* A plan's extent counts, not the sum of what shares places in it. */
@@ -189,6 +197,8 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
             if (strcmp(rows[j].memory, m->name) == 0)
                 used = MAX(used, rows[j].needed);
         }
+        if ((used > m->available) != (k < run->n_memories))
+            continue;
         g_autofree char *a = ech_format_bytes(used);
         g_autofree char *b = ech_format_bytes(m->available);
         g_string_append_printf(text, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
@@ -433,20 +443,28 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
     g_autofree EchNameTime *times = ech_report_longest(report, 6, &n);
     g_string_append(out, "\n  Longest operations\n");
     g_autoptr(GArray) rows = share_rows_new();
+    /* Who priced it says less than where it comes from, and that less than how often it ran. */
+    int room = (int)(columns ? columns : ECH_TEXT_COLUMNS) - SHARE_COLUMNS - LABEL - 2;
     for (size_t i = 0; i < n; i++) {
-        g_autoptr(GString) note = g_string_new(ech_op_kind_name(times[i].kind));
-        if (times[i].kind == ECH_OP_KERNEL)
-            g_string_append_printf(note, ", %s", ech_price_words(times[i].price));
-        if (times[i].kind == ECH_OP_KERNEL && times[i].kernel_class)
-            g_string_append_printf(note, ": %s, by %s", ech_gpu_class_name((EchGpuClass)times[i].kernel_class),
-                                   ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
-        if (times[i].count > 1)
-            g_string_append_printf(note, ", %" G_GUINT64_FORMAT " times", times[i].count);
-        add_share(rows, times[i].name, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), g_string_free(g_steal_pointer(&note), FALSE));
+        bool kernel = times[i].kind == ECH_OP_KERNEL, classed = kernel && times[i].kernel_class;
+        g_autofree char *price = !kernel ? g_strdup("")
+                                 : classed
+                                     ? g_strdup_printf("%s: %s, by %s", ech_price_words(times[i].price), ech_gpu_class_name((EchGpuClass)times[i].kernel_class),
+                                                       ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound))
+                                     : g_strdup(ech_price_words(times[i].price));
+        g_autofree char *count = times[i].count > 1 ? g_strdup_printf(", %" G_GUINT64_FORMAT " times", times[i].count) : g_strdup("");
+        g_autofree char *source = report->program ? ech_report_source_line(times[i].stack) : NULL;
+        int least = ech_text_width(ech_op_kind_name(times[i].kind)) + ech_text_width(count), line = source ? ech_text_width(source) + 2 : 0;
+        if (line == 0 || least + line > room)
+            g_clear_pointer(&source, g_free);
+        else
+            least += line;
+        bool priced = *price && (!source || least + ech_text_width(price) + 2 <= room);
+        char *note = g_strdup_printf("%s%s%s%s%s%s", ech_op_kind_name(times[i].kind), priced ? ", " : "", priced ? price : "", count, source ? ", " : "",
+                                     source ? source : "");
+        add_share(rows, times[i].name, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), note);
     }
     append_shares(out, rows, columns);
-    if (run->n_skips)
-        g_string_append(out, "    (a loop's iterations that repeat exactly are skipped and not in this list)\n");
 }
 
 static void append_remarks(GString *out, const EchReport *report, unsigned columns)

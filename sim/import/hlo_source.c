@@ -1,0 +1,125 @@
+/* Tables of source locations: xla/service/hlo.proto StackFrameIndexProto, and their form in HLO text. */
+#include "sim/import/hlo_source.h"
+
+#include <string.h>
+
+enum { MOST_FRAMES = 64, MOST_NAME = 4096, MOST_TEXT = 16 << 20 };
+
+typedef struct {
+    uint64_t file, function, line;
+} Location;
+
+typedef struct {
+    uint64_t location, parent;
+    const char *text; /* The builder's, once asked for. */
+} Frame;
+
+struct EchHloFrames {
+    GPtrArray *files, *functions; /* Owned texts. */
+    GArray *locations, *frames;   /* Location, Frame */
+    size_t written;
+};
+
+EchHloFrames *ech_hlo_frames_new(void)
+{
+    EchHloFrames *frames = g_new0(EchHloFrames, 1);
+    frames->files = g_ptr_array_new_with_free_func(g_free);
+    frames->functions = g_ptr_array_new_with_free_func(g_free);
+    frames->locations = g_array_new(FALSE, FALSE, sizeof(Location));
+    frames->frames = g_array_new(FALSE, FALSE, sizeof(Frame));
+    return frames;
+}
+
+void ech_hlo_frames_free(EchHloFrames *frames)
+{
+    if (!frames)
+        return;
+    g_ptr_array_unref(frames->files);
+    g_ptr_array_unref(frames->functions);
+    g_array_unref(frames->locations);
+    g_array_unref(frames->frames);
+    g_free(frames);
+}
+
+/* A name on one line. */
+static char *one_line(const char *text, size_t n)
+{
+    g_autofree char *copy = g_strndup(text, MIN(n, (size_t)MOST_NAME));
+    char *valid = g_utf8_make_valid(copy, -1);
+    for (char *at = valid; *at; at++) {
+        if ((unsigned char)*at < ' ')
+            *at = ' ';
+    }
+    return valid;
+}
+
+void ech_hlo_frames_file(EchHloFrames *frames, const char *text, size_t n)
+{
+    g_ptr_array_add(frames->files, one_line(text, n));
+}
+
+void ech_hlo_frames_function(EchHloFrames *frames, const char *text, size_t n)
+{
+    g_ptr_array_add(frames->functions, one_line(text, n));
+}
+
+void ech_hlo_frames_location(EchHloFrames *frames, uint64_t file, uint64_t function, uint64_t line)
+{
+    const Location location = {file, function, line};
+    g_array_append_val(frames->locations, location);
+}
+
+void ech_hlo_frames_frame(EchHloFrames *frames, uint64_t location, uint64_t parent)
+{
+    const Frame frame = {location, parent, NULL};
+    g_array_append_val(frames->frames, frame);
+}
+
+static const char *kept(EchHloFrames *frames, EchProgramBuilder *builder, const GString *text)
+{
+    if (text->len == 0 || frames->written + text->len > MOST_TEXT)
+        return NULL;
+    frames->written += text->len;
+    return ech_program_builder_string(builder, text->str, (gssize)text->len);
+}
+
+const char *ech_hlo_frames_text(EchHloFrames *frames, EchProgramBuilder *builder, uint64_t id)
+{
+    if (id == 0 || id > frames->frames->len)
+        return NULL;
+    Frame *asked = &g_array_index(frames->frames, Frame, id - 1);
+    if (asked->text)
+        return asked->text;
+    g_autoptr(GString) text = g_string_new(NULL);
+    uint64_t seen[MOST_FRAMES];
+    unsigned n = 0;
+    /* Differentiation runs the same lines again inside themselves: each is said once. A cycle ends with the count. */
+    for (unsigned depth = 0; id != 0 && id <= frames->frames->len && depth < MOST_FRAMES; depth++) {
+        const Frame *frame = &g_array_index(frames->frames, Frame, id - 1);
+        id = frame->parent;
+        bool again = frame->location == 0 || frame->location > frames->locations->len;
+        for (unsigned k = 0; k < n && !again; k++)
+            again = seen[k] == frame->location;
+        if (again)
+            continue;
+        seen[n++] = frame->location;
+        const Location *location = &g_array_index(frames->locations, Location, frame->location - 1);
+        if (location->file == 0 || location->file > frames->files->len)
+            continue;
+        bool named = location->function > 0 && location->function <= frames->functions->len;
+        g_string_append_printf(text, "%s%s:%" G_GUINT64_FORMAT ":%s", text->len ? "\n" : "", (const char *)frames->files->pdata[location->file - 1],
+                               location->line, named ? (const char *)frames->functions->pdata[location->function - 1] : "");
+    }
+    asked->text = kept(frames, builder, text);
+    return asked->text;
+}
+
+const char *ech_hlo_line_text(EchHloFrames *frames, EchProgramBuilder *builder, const char *file, size_t n, uint64_t line)
+{
+    if (n == 0)
+        return NULL;
+    g_autofree char *name = one_line(file, n);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "%s:%" G_GUINT64_FORMAT ":", name, line);
+    return kept(frames, builder, text);
+}

@@ -1,0 +1,236 @@
+/* Where arrays and kernels come from in the program's source: XLA's tables of frames as text and as protobuf, and what a loop's stack, a prefetch or a transfer
+ * holds. */
+#include "sim/import/import.h"
+#include "sim/report/report.h"
+#include "sim/report/wire_out.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static EchImport *read_bytes(const void *data, size_t n, const char *format)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory(data, n, "module");
+    GError *error = NULL;
+    EchImportOptions options = {.device = "tpu-v5e", .ignore_beside = true};
+    EchImport *import = ech_import_source(source, format, &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    return import;
+}
+
+static const EchInstruction *named(const EchProgram *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        if (strcmp(p->instructions[i].name, name) == 0)
+            return &p->instructions[i];
+    }
+    ck_abort_msg("no instruction %s", name);
+    return NULL;
+}
+
+#define TABLES(PARENT_OF_1, PARENT_OF_2, PARENT_OF_3, PARENT_OF_4)                                                                                             \
+    "FileNames\n1 \"site-packages/flax/linen/linear.py\"\n2 \"dir/model.py\"\n\n"                                                                              \
+    "FunctionNames\n1 \"Dense.__call__\"\n2 \"main\"\n3 \"layer\"\n\n"                                                                                         \
+    "FileLocations\n1 {file_name_id=2 function_name_id=2 line=90 end_line=90 column=1 end_column=2}\n"                                                         \
+    "2 {file_name_id=2 function_name_id=3 line=17 end_line=18 column=1 end_column=2}\n"                                                                        \
+    "3 {file_name_id=1 function_name_id=1 line=251 end_line=251 column=1 end_column=2}\n\n"                                                                    \
+    "StackFrames\n1 {file_location_id=1 parent_frame_id=" PARENT_OF_1 "}\n2 {file_location_id=2 parent_frame_id=" PARENT_OF_2 "}\n"                            \
+    "3 {file_location_id=3 parent_frame_id=" PARENT_OF_3 "}\n4 {file_location_id=1 parent_frame_id=" PARENT_OF_4 "}\n\n"
+
+/* Frame 4 is main again inside layer: differentiation runs lines inside themselves. */
+#define MODULE(TABLES_OR_NOT, METADATA)                                                                                                                        \
+    "HloModule f, is_scheduled=true\n\n" TABLES_OR_NOT "\nENTRY %main (x: f32[8,128]) -> f32[8,128] {\n  %x = f32[8,128]{1,0} parameter(0)\n"                  \
+    "  ROOT %exp = f32[8,128]{1,0} exponential(%x), metadata={op_name=\"jit(f)/exp stack_frame_id=1\" " METADATA "}\n}\n"
+
+START_TEST(frames_of_text)
+{
+    static const struct {
+        const char *text, *source, *line;
+    } cases[] = {
+        /* Parents counted from one more, as XLA's text has them: the first frame names itself. */
+        {MODULE(TABLES("1", "2", "3", "3"), "stack_frame_id=3"),
+         "site-packages/flax/linen/linear.py:251:Dense.__call__\ndir/model.py:17:layer\ndir/model.py:90:main", "model.py:17"},
+        {MODULE(TABLES("0", "1", "2", "2"), "stack_frame_id=3"),
+         "site-packages/flax/linen/linear.py:251:Dense.__call__\ndir/model.py:17:layer\ndir/model.py:90:main", "model.py:17"},
+        {MODULE(TABLES("1", "2", "3", "3"), "stack_frame_id=4"), "dir/model.py:90:main\ndir/model.py:17:layer", "model.py:90"},
+        {MODULE(TABLES("1", "2", "3", "3"), "stack_frame_id=9"), NULL, NULL},
+        {MODULE(TABLES("4", "1", "2", "2"), "stack_frame_id=1"), "dir/model.py:90:main\ndir/model.py:17:layer", "model.py:90"}, /* A cycle ends. */
+        {MODULE("", "source_file=\"/home/me/net.py\" source_line=7"), "/home/me/net.py:7:", "net.py:7"},
+        {MODULE("", "stack_frame_id=3"), NULL, NULL},
+    };
+    g_autoptr(EchImport) import = read_bytes(cases[_i].text, strlen(cases[_i].text), "hlo");
+    const EchInstruction *exp = named(import->program, "exp");
+    ck_assert_str_eq(exp->op_name, "jit(f)/exp stack_frame_id=1");
+    ck_assert_msg(g_strcmp0(exp->source, cases[_i].source) == 0, "%s", exp->source);
+    g_autofree char *stack = g_strconcat(exp->op_name, exp->source ? "\n" : "", exp->source ? exp->source : "", NULL), *line = ech_report_source_line(stack);
+    ck_assert_msg(g_strcmp0(line, cases[_i].line) == 0, "%s", line);
+}
+END_TEST
+
+static void add_row(GByteArray *out, uint32_t field, uint64_t a, uint64_t b, uint64_t c)
+{
+    g_autoptr(GByteArray) row = g_byte_array_new();
+    ech_wire_u64(row, 1, a);
+    ech_wire_u64(row, 2, b);
+    if (c > 0)
+        ech_wire_u64(row, 3, c);
+    ech_wire_message(out, field, row);
+}
+
+START_TEST(frames_of_proto)
+{
+    g_autoptr(GByteArray) module = g_byte_array_new(), computation = g_byte_array_new(), instruction = g_byte_array_new(), shape = g_byte_array_new();
+    g_autoptr(GByteArray) metadata = g_byte_array_new(), index = g_byte_array_new(), layout = g_byte_array_new();
+    ech_wire_u64(shape, 2, 11); /* f32 */
+    ech_wire_u64(shape, 3, 128);
+    ech_wire_u64(layout, 1, 0);
+    ech_wire_message(shape, 5, layout);
+    ech_wire_text(metadata, 2, "jit(f)/iota");
+    ech_wire_u64(metadata, 15, 2);
+    ech_wire_text(instruction, 1, "iota");
+    ech_wire_text(instruction, 2, "iota");
+    ech_wire_message(instruction, 3, shape);
+    ech_wire_message(instruction, 7, metadata);
+    ech_wire_u64(instruction, 35, 1);
+    ech_wire_text(computation, 1, "main");
+    ech_wire_message(computation, 2, instruction);
+    ech_wire_u64(computation, 5, 1);
+    ech_wire_u64(computation, 6, 1);
+    ech_wire_text(index, 1, "a/b.py");
+    ech_wire_text(index, 2, "outer");
+    ech_wire_text(index, 2, "inner");
+    add_row(index, 3, 1, 1, 40);
+    add_row(index, 3, 1, 2, 12);
+    add_row(index, 4, 1, 0, 0);
+    add_row(index, 4, 2, 1, 0);
+    ech_wire_text(module, 1, "f");
+    ech_wire_text(module, 2, "main");
+    ech_wire_message(module, 3, computation);
+    ech_wire_u64(module, 5, 1);
+    ech_wire_u64(module, 6, 1);
+    ech_wire_message(module, 17, index); /* Behind the computations, as written. */
+    g_autoptr(EchImport) import = read_bytes(module->data, module->len, "hlo_proto");
+    ck_assert_str_eq(named(import->program, "iota")->source, "a/b.py:12:inner\na/b.py:40:outer");
+    ck_assert_str_eq(named(import->program, "iota")->op_name, "jit(f)/iota");
+}
+END_TEST
+
+/* A loop that stacks what `tanh` makes, five times, through a fusion; a prefetch without a name; a buffer born empty. */
+static const char stacking[] =
+    "HloModule f, is_scheduled=true\n\n"
+    "%put (p0: f32[5,8,128], p1: f32[8,128], p2: s32[]) -> f32[5,8,128] {\n"
+    "  %p0 = f32[5,8,128]{2,1,0:T(8,128)} parameter(0)\n  %p1 = f32[8,128]{1,0:T(8,128)} parameter(1)\n"
+    "  %b = f32[1,8,128]{2,1,0:T(8,128)} bitcast(%p1)\n  %p2 = s32[]{:T(128)} parameter(2)\n  %zero = s32[]{:T(128)} constant(0)\n"
+    "  ROOT %put.dus = f32[5,8,128]{2,1,0:T(8,128)} dynamic-update-slice(%p0, %b, %p2, %zero, %zero), metadata={op_name=\"scan/dus\"}\n}\n\n"
+    "%below (s: (s32[], f32[8,128], f32[5,8,128])) -> pred[] {\n"
+    "  %s = (s32[]{:T(128)}, f32[8,128]{1,0:T(8,128)}, f32[5,8,128]{2,1,0:T(8,128)}) parameter(0)\n"
+    "  %i = s32[]{:T(128)} get-tuple-element(%s), index=0\n  %five = s32[]{:T(128)} constant(5)\n"
+    "  ROOT %lt = pred[]{:T(512)} compare(%i, %five), direction=LT\n}\n\n"
+    "%body (t: (s32[], f32[8,128], f32[5,8,128])) -> (s32[], f32[8,128], f32[5,8,128]) {\n"
+    "  %t = (s32[]{:T(128)}, f32[8,128]{1,0:T(8,128)}, f32[5,8,128]{2,1,0:T(8,128)}) parameter(0)\n"
+    "  %j = s32[]{:T(128)} get-tuple-element(%t), index=0\n  %x = f32[8,128]{1,0:T(8,128)} get-tuple-element(%t), index=1\n"
+    "  %stack = f32[5,8,128]{2,1,0:T(8,128)} get-tuple-element(%t), index=2\n  %one = s32[]{:T(128)} constant(1)\n"
+    "  %tanh = f32[8,128]{1,0:T(8,128)} tanh(%x), metadata={op_name=\"layer/tanh\" source_file=\"model.py\" source_line=3}\n"
+    "  %fused = f32[5,8,128]{2,1,0:T(8,128)} fusion(%stack, %tanh, %j), kind=kLoop, calls=%put, metadata={op_name=\"scan/dus\"}\n"
+    "  %next = s32[]{:T(128)} add(%j, %one)\n"
+    "  ROOT %r = (s32[]{:T(128)}, f32[8,128]{1,0:T(8,128)}, f32[5,8,128]{2,1,0:T(8,128)}) tuple(%next, %tanh, %fused)\n}\n\n"
+    "ENTRY %main (w: f32[8,128]) -> (f32[5,8,128], f32[8,128]) {\n"
+    "  %w = f32[8,128]{1,0:T(8,128)} parameter(0), metadata={op_name=\"w['up']\"}\n"
+    "  %empty = f32[5,8,128]{2,1,0:T(8,128)} custom-call(), custom_call_target=\"AllocateBuffer\"\n  %zero.1 = s32[]{:T(128)} constant(0)\n"
+    "  %start = (f32[8,128]{1,0:T(8,128)S(1)}, f32[8,128]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%w)\n"
+    "  %done = f32[8,128]{1,0:T(8,128)S(1)} copy-done(%start)\n"
+    "  %begin = f32[8,128]{1,0:T(8,128)} negate(%done), metadata={op_name=\"start/neg\"}\n"
+    "  %init = (s32[]{:T(128)}, f32[8,128]{1,0:T(8,128)}, f32[5,8,128]{2,1,0:T(8,128)}) tuple(%zero.1, %begin, %empty)\n"
+    "  %loop = (s32[]{:T(128)}, f32[8,128]{1,0:T(8,128)}, f32[5,8,128]{2,1,0:T(8,128)}) while(%init), condition=%below, body=%body\n"
+    "  %kept = f32[5,8,128]{2,1,0:T(8,128)} get-tuple-element(%loop), index=2\n"
+    "  %last = f32[8,128]{1,0:T(8,128)} get-tuple-element(%loop), index=1\n"
+    "  ROOT %out = (f32[5,8,128]{2,1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) tuple(%kept, %last)\n}\n";
+
+START_TEST(origin_of_arrays)
+{
+    g_autoptr(EchImport) import = read_bytes(stacking, strlen(stacking), "hlo");
+    const EchProgram *p = import->program;
+    static const struct {
+        const char *name;
+        uint32_t position;
+        const char *origin;
+    } cases[] = {
+        {"fused", 0, "tanh"}, {"kept", 0, "tanh"}, {"stack", 0, "tanh"},  {"out", 1, "tanh"}, {"done", 0, "w"},
+        {"start", 1, "w"},    {"x", 0, "tanh"},    {"begin", 0, "begin"}, {"empty", 0, NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchId origin = ech_program_origin(p, (EchId)(named(p, cases[i].name) - p->instructions), cases[i].position);
+        ck_assert_msg(g_strcmp0(origin == ECH_NONE ? NULL : p->instructions[origin].name, cases[i].origin) == 0, "%s: %s", cases[i].name,
+                      origin == ECH_NONE ? "none" : p->instructions[origin].name);
+    }
+}
+END_TEST
+
+/* What the trace says of them, and how often a kernel of the loop runs although most iterations are skipped. */
+START_TEST(stacks_and_counts)
+{
+    g_autofree char *many = NULL;
+    {
+        g_auto(GStrv) parts = g_strsplit(stacking, "constant(5)", -1);
+        many = g_strjoinv("constant(1000)", parts);
+    }
+    g_autoptr(EchImport) import = read_bytes(many, strlen(many), "hlo");
+    GError *error = NULL;
+    EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
+    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ech_program_set_assignment(import->program, made, "made by echelon");
+    g_autoptr(EchDevice) device = ech_device_load("tpu-v5e", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    EchLowerOptions options = {.loop_trips = 1};
+    g_autoptr(EchTrace) trace = ech_program_lower(import->program, device, &options, import->diag, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    bool stack = false;
+    for (EchId b = 0; b < ech_trace_n_buffers(trace); b++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[b];
+        if (g_str_has_prefix(ech_trace_string(trace, buffer->shape), "f32[5,8,128]")) {
+            ck_assert_str_eq(ech_trace_string(trace, buffer->stack), "layer/tanh\nmodel.py:3:");
+            stack = true;
+        }
+    }
+    ck_assert(stack);
+    EchReplayOptions replay = {0};
+    ech_params_defaults(ech_replay_params, &replay);
+    EchRun *run = ech_replay_run(trace, device, NULL, &replay, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_gt(run->n_skips, 0);
+    const EchReport report = {.title = "t", .trace = trace, .program = import->program, .device = device, .run = run};
+    size_t n;
+    g_autofree EchNameTime *times = ech_report_longest(&report, 16, &n);
+    unsigned seen = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t expected = strcmp(times[i].name, "begin") == 0 || times[i].kind == ECH_OP_COPY ? 1 : 1000;
+        ck_assert_msg(times[i].count == expected, "%s %u", times[i].name, (unsigned)times[i].count);
+        seen += strcmp(times[i].name, "fused") == 0 || strcmp(times[i].name, "tanh") == 0;
+    }
+    ck_assert_uint_eq(seen, 2);
+    /* Kernels fill the run but for what the core waits for: their sum is the time. */
+    EchTime sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += times[i].kind == ECH_OP_KERNEL ? times[i].time : 0;
+    ck_assert_int_le(sum, run->makespan);
+    ck_assert_int_ge(sum, run->makespan / 10 * 9);
+    ech_params_clear(ech_replay_params, &replay);
+    ech_run_free(run);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("source");
+    TCase *tcase = tcase_create("source");
+    tcase_add_loop_test(tcase, frames_of_text, 0, 7);
+    tcase_add_test(tcase, frames_of_proto);
+    tcase_add_test(tcase, origin_of_arrays);
+    tcase_add_test(tcase, stacks_and_counts);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
