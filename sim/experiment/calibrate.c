@@ -607,16 +607,22 @@ static bool measure_arithmetic(Bench *b, GError **error)
 
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
 
-/* Clocks and power settle only under load: a large product first keeps the GPU busy for a while. */
+/* Clocks and power settle only under load: a large product first keeps the GPU busy for a while, timed by one that goes before (the first of all loads code).
+ */
 static bool time_gemm(Bench *b, EchDtype dtype, int edge, int inner, unsigned n, EchFigure *ret, GError **error)
 {
     EchGemm gemm = {.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = inner, .batch = 1, .times = 1};
-    unsigned before = 0;
-    if (ech_cuda_gemm_operations(&gemm) > UINT64_C(20000000000) && b->result->tensor.median > 0)
-        before = (unsigned)CLAMP(SETTLE_SECONDS * b->result->tensor.median / (double)ech_cuda_gemm_operations(&gemm), 1, 60);
-    for (unsigned i = 0; i < before; i++) {
-        if (!issue_gemm(b, b->streams[0], &gemm, error))
+    double once = 0;
+    if (ech_cuda_gemm_operations(&gemm) > UINT64_C(20000000000)) {
+        if (!issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+            !issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+            !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]) || !elapsed(b, b->events[0][0], b->events[0][1], &once, error))
             return false;
+        unsigned before = (unsigned)CLAMP(SETTLE_SECONDS * 1e9 / MAX(once, 1), 1, 500);
+        for (unsigned i = 0; i < before; i++) {
+            if (!issue_gemm(b, b->streams[0], &gemm, error))
+                return false;
+        }
     }
     return time_each(b, issue_gemm, &gemm, n, ret, error);
 }

@@ -93,6 +93,7 @@ typedef struct {
     EchCuPointer workspace;
     size_t workspace_bytes;
     size_t granularity;            /* alloc=vmm */
+    bool several_queues;           /* Allocate and free */
     bool synchronous;              /* The driver stops for allocations on the way, so nothing can be issued ahead */
     size_t free_before, free_idle; /* Before and after set-up */
     bool noting;                   /* Memory is looked at in this replay */
@@ -583,7 +584,8 @@ static bool free_buffer(Engine *e, EchId id, EchId queue, GError **error)
 {
     Place *p = &e->places[id];
     bool arena = e->options->alloc == ECH_CUDA_ALLOC_ARENA, pool = e->options->alloc == ECH_CUDA_ALLOC_ASYNC;
-    bool wait = (arena || pool) && !p->is_host && p->live;
+    /* Where one queue does all of it, its order is enough, and an event between kernels takes time that no allocator's program takes. */
+    bool wait = (arena || pool) && !p->is_host && p->live && e->several_queues;
     Freed freed = {.range = arena ? p->range : ECH_NONE, .queue = queue, .released = pool};
     if ((!wait || pool) && !release_buffer(e, id, e->streams[queue], error))
         return false;
@@ -1054,9 +1056,10 @@ static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
             continue;
         if (op->kind == ECH_OP_ALLOC && !p->is_host)
             *ret_total = ech_bytes_add(*ret_total, buffers[op->target].bytes);
+        e->several_queues |= queue != ECH_NONE && queue != op->queue;
         /* Where several queues allocate and free, the host waits for them; see settle_frees. */
-        e->synchronous |= p->is_host || stops ||
-                          ((e->options->alloc == ECH_CUDA_ALLOC_ARENA || e->options->alloc == ECH_CUDA_ALLOC_ASYNC) && queue != ECH_NONE && queue != op->queue);
+        e->synchronous |=
+            p->is_host || stops || ((e->options->alloc == ECH_CUDA_ALLOC_ARENA || e->options->alloc == ECH_CUDA_ALLOC_ASYNC) && e->several_queues);
         queue = op->queue;
         if (p->is_host)
             continue;

@@ -16,9 +16,11 @@
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
  *
- * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail, clocks rise in the first 20 ms of work,
- * copies have a rate that depends on their size and share the link unevenly, streaming kernels a ramp, matrix products tiles, waves and a prologue, events and
- * waits take time, and code takes memory when it is first used. */
+ * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail and come in steps of half a microsecond,
+ * clocks rise in the first 20 ms of work and tensor cores fall by an eighth once they have been busy for milliseconds, copies have a rate that depends
+ * on their size and share the link unevenly, streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
+ * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
+ * pages. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 #include "tests/gpu/fake/ptx.h"
@@ -103,6 +105,7 @@ static struct EchCuGraphOpaque graph;
 static uint32_t chase_from; /* Where a chain was before its PTX ran */
 static int capturing;
 static double now, busy; /* busy: worked since the context was made */
+static double heat;      /* Tensor cores' share of the last milliseconds */
 static Mark *marks;
 static long order;
 
@@ -364,6 +367,21 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
+static int is_tensor(const Task *task)
+{
+    return task->kind == OPERATIONS && task->rate >= 25000;
+}
+
+/* Power is limited over milliseconds. */
+static void warm(Task *const *running, size_t n, double step)
+{
+    int tensor = 0;
+    for (size_t i = 0; i < n; i++)
+        tensor |= is_tensor(running[i]) && running[i]->fixed <= 0;
+    double keep = exp(-step / 5e6);
+    heat = real() ? heat * keep + tensor * (1 - keep) : 0;
+}
+
 /* Units a nanosecond of each. */
 static void share(Task **running, size_t n, double *rates)
 {
@@ -390,7 +408,7 @@ static void share(Task **running, size_t n, double *rates)
         if (running[i]->kind == PORT)
             rates[i] *= clocks < 1 ? 0.8 : 1;
         if (running[i]->kind == OPERATIONS)
-            rates[i] *= clocks;
+            rates[i] *= clocks * (is_tensor(running[i]) ? 1 - heat / 8 : 1);
         if (rates[i] > 0 && running[i]->kind == PORT)
             rates[i] = least(rates[i], port / port_users * (running[i]->rate / 1000 > 1 ? running[i]->rate / 1000 : 1));
         else if (rates[i] > 0 && running[i]->kind == OPERATIONS)
@@ -415,6 +433,7 @@ static void run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)
         share(running, n, rates);
         for (size_t i = 0; i < n; i++)
             step = least(step, running[i]->fixed > 0 ? running[i]->fixed : running[i]->amount > 0 ? running[i]->amount / rates[i] : 0);
+        warm(running, n, step);
         now += step;
         busy += step;
         for (size_t i = 0; i < n; i++) {
@@ -921,7 +940,8 @@ EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEven
     ENTER_CONTEXT();
     if (!begin || !end || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
         return INVALID_HANDLE;
-    *ret_ms = (float)((end->mark->time - begin->mark->time) / 1e6);
+    double time = end->mark->time - begin->mark->time;
+    *ret_ms = (float)((real() ? round(time / 500) * 500 : time) / 1e6);
     return 0;
 }
 
@@ -1012,6 +1032,28 @@ static void *reach(uint64_t address, unsigned bytes, bool writes, void *data)
     return block_at((void *)(uintptr_t)address, bytes) ? (void *)(uintptr_t)address : NULL;
 }
 
+/* Whether a range lies in the cache: within the last 4 MiB that streaming kernels have moved. */
+static int is_cached(const void *pointer, size_t bytes)
+{
+    enum { KNOWN = 64 };
+    static struct {
+        const char *begin;
+        size_t bytes;
+        uint64_t when; /* Bytes moved before it was */
+    } ranges[KNOWN];
+    static uint64_t moved;
+    static unsigned next;
+    int is = 0;
+    for (int i = 0; i < KNOWN; i++)
+        is |=
+            ranges[i].begin <= (const char *)pointer && (const char *)pointer + bytes <= ranges[i].begin + ranges[i].bytes && moved - ranges[i].when <= 4 << 20;
+    ranges[next % KNOWN].begin = pointer;
+    ranges[next % KNOWN].bytes = bytes;
+    ranges[next++ % KNOWN].when = moved;
+    moved += bytes;
+    return is && bytes > 0;
+}
+
 /* Lets the PTX itself do what it does to memory. */
 static EchCuResult interpret(const struct EchCuFunctionOpaque *function, unsigned n_blocks, unsigned threads, void *const *parameters, bool *ret_done)
 {
@@ -1049,7 +1091,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         /* As bytes at the full rate. */
         double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / .9 + 2 * mixed / .95);
         double ramp = real() ? 2500 * (1 - exp(-amount / 3e5)) : 0;
-        return issue_work(stream, PORT, 2000 + ramp, amount, 1000);
+        return issue_work(stream, PORT, 2000 + ramp, amount, real() && is_cached(first, reads * 16) ? 4000 : 1000);
     }
     if (strcmp(name, "echelon_strided") == 0 || strcmp(name, "echelon_random") == 0) {
         uint64_t mask = word(parameters, 1), stride = strcmp(name, "echelon_strided") == 0 ? word(parameters, 2) : 4;
@@ -1236,7 +1278,7 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
     if (real()) {
         /* Tiles of 128 x 128 in waves of 32; a prologue as long as 200 steps of k. */
         double tiles = (double)((m + 127) / 128) * ((n + 127) / 128) * batch, waves = ceil(tiles / 32);
-        double full = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000, uneven = m % 8 || n % 8 || k % 8 ? .45 : 1;
+        double full = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000, uneven = m % 8 || n % 8 || k % 8 ? .16 : 1;
         return issue_work(blas_stream, OPERATIONS, 2000, waves * 32 * 128 * 128 * 2.0 * (k + 200), full * uneven);
     }
     double rate = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000;
