@@ -26,6 +26,9 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* Elements an SM takes or gives a clock where operands are not aligned and every element is an access of its own ("align1"): from one recorded H100 product,
  * 96 x [3137, 3137] x [3137, 64]. */
 #define UNALIGNED_ELEMENTS 4.4
+/* Of a plain product's rate what one reaches that computes the place of every operand (convolutions as products): one recorded convolution on an H100, patches
+ * of 16 x 16 x 3. */
+#define IMPLICIT_SHARE 0.75
 /* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
  * descriptors, barriers): a recorded H100 product of 5 rows. */
 #define TILE_TRIPS 3.0
@@ -215,6 +218,7 @@ static void price_stream(const Chip *chip, const EchGpuKernel *kernel, EchGpuCos
 typedef struct {
     double m, n, k, stages;
     double threads, resident, blocks; /* blocks: of the grid, 0 not known */
+    double parts;                     /* of k, each in blocks of its own; 0: as the grid says */
     uint8_t arithmetic, alignment;
 } Tile;
 
@@ -243,10 +247,13 @@ static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile,
     double tiles = swap ? swapped : straight;
     /* Fewer blocks than tiles: each takes one tile after another. Twice as many and more: k is split. */
     bool persistent = tile->arithmetic == ECH_GPU_WGMMA || (tile->blocks > 0 && tile->blocks < tiles && tile->blocks <= chip->sms * tile->resident);
-    double split = tile->blocks >= 1.5 * tiles && batch <= 1 && !persistent ? MIN(round(tile->blocks / tiles), 32) : 1;
+    double split = tile->parts > 0 ? tile->parts : tile->blocks >= 1.5 * tiles && batch <= 1 && !persistent ? MIN(round(tile->blocks / tiles), 32) : 1;
+    /* A filter's position takes whole steps of its channels: few of them are mostly padding. The lanes' kernels step through both together. */
+    if (l->taps > 1 && tile->arithmetic != ECH_GPU_FMA)
+        k = ceil(k / (double)l->taps / tile->k) * tile->k * (double)l->taps;
     double deep = k / split > tile->k ? ceil(k / split / tile->k) * tile->k : MAX(k / split, 1);
     double count = tiles * split;
-    double main = tile->m * tile->n * deep / tile_rate(chip, tile, dtype), tail = 0;
+    double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 ? IMPLICIT_SHARE : 1)), tail = 0;
     if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
         double rate = UNALIGNED_ELEMENTS * tile->alignment * chip->clock;
         main = MAX(main, (tile->m + tile->n) * deep / rate);
@@ -268,6 +275,8 @@ static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile,
     lived = persistent ? 0 : lived + STORE_SHARE * stored;
     double parts[3] = {steps * chip->trip, MAX(rated, lived), memory};
     double set_up = tile->stages > 2 ? PIPELINE_SETUP : 0, work = MAX(parts[0], MAX(parts[1], parts[2]));
+    if (tile->parts > 1) /* sums of f32 written, and read by a kernel that adds them up */
+        work += chip->start + 2 * chip->trip + memory_seconds(chip, 4 * split * batch * m * n, 4 * split * batch * m * n, 0);
     *ret = (EchGpuCost){
         .latency = to_time(set_up + 2 * chip->trip),
         .compute = to_time(parts[1]),
@@ -287,6 +296,10 @@ static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile,
     };
     finish(ret, chip->start, set_up + 2 * chip->trip + work);
 }
+
+/* Parts that a library cuts k into at most, and the least of k that a part has (cuBLAS's splitKreduce kernels in profiles). */
+#define MAX_SPLIT 64.0
+#define LEAST_PART 512.0
 
 /* Tiles of vendor libraries, largest first (DU-09799-001). */
 static const struct {
@@ -329,21 +342,29 @@ static bool price_product(const Chip *chip, const EchGpuKernel *kernel, EchGpuCo
         return true;
     }
     bool any = false;
-    for (size_t i = 0; i < G_N_ELEMENTS(tiles); i++) {
-        bool big = tiles[i].m * tiles[i].n >= 128 * 128;
-        Tile tile = {.m = tiles[i].m,
-                     .n = tiles[i].n,
-                     .k = arithmetic == ECH_GPU_WGMMA ? 64 : 32,
+    /* Convolutions have both kinds: the older one takes shorter steps of few channels. */
+    size_t n_kinds = launch->taps > 1 && arithmetic == ECH_GPU_WGMMA ? 2 : 1;
+    for (size_t i = 0; i < n_kinds * G_N_ELEMENTS(tiles); i++) {
+        uint8_t kind = i < G_N_ELEMENTS(tiles) ? arithmetic : ECH_GPU_MMA;
+        uint16_t m = tiles[i % G_N_ELEMENTS(tiles)].m, n = tiles[i % G_N_ELEMENTS(tiles)].n;
+        Tile tile = {.m = m,
+                     .n = n,
+                     .k = kind == ECH_GPU_WGMMA ? 64 : 32,
                      .stages = 4,
                      .threads = 128,
-                     .resident = big || arithmetic == ECH_GPU_WGMMA ? 1 : 2,
-                     .arithmetic = arithmetic,
+                     .resident = m * n >= 128 * 128 || kind == ECH_GPU_WGMMA ? 1 : 2,
+                     .arithmetic = kind,
                      .alignment = name->alignment};
-        EchGpuCost cost;
-        tile_cost(chip, launch, &tile, dtype, bytes, &cost);
-        if (!any || cost.time < ret->time)
-            *ret = cost;
-        any = true;
+        /* Libraries cut a long k where its tiles leave most of the chip idle. */
+        double count = ceil((double)launch->m / m) * ceil((double)launch->n / n) * MAX((double)launch->batch, 1);
+        for (double split = 1; split <= MAX_SPLIT && (split == 1 || (count * split <= chip->sms && (double)launch->k / split >= LEAST_PART)); split *= 2) {
+            tile.parts = split;
+            EchGpuCost cost;
+            tile_cost(chip, launch, &tile, dtype, bytes, &cost);
+            if (!any || cost.time < ret->time)
+                *ret = cost;
+            any = true;
+        }
     }
     return any;
 }

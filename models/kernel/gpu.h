@@ -72,6 +72,7 @@ typedef struct {
     uint32_t shared;         /**< Bytes a block. */
     uint32_t registers;      /**< A thread. */
     uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. */
+    uint64_t taps;           /**< Convolutions as products: positions of the filter, of whose k / taps channels every one takes whole steps of k; else 0. */
     uint64_t rows, columns;  /**< Softmax, normalisation: rows, and elements of each. */
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */

@@ -82,6 +82,7 @@ static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const 
     ret->m = pixels;
     ret->n = (uint64_t)weight->dims[0];
     ret->k = weight->numel / (uint64_t)weight->dims[0];
+    ret->taps = gradient || weight->dims[1] < 1 ? 0 : ret->k / (uint64_t)weight->dims[1];
     ret->dtype = in->dtype;
     ret->elements = ech_bytes_mul(pixels, ret->n);
     ret->read = ech_bytes_add(bytes_of(in->numel, in->dtype), bytes_of(weight->numel, weight->dtype));
@@ -309,6 +310,7 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         launch->m = MAX(scaled(whole->m, share), 1);
         launch->n = whole->n;
         launch->k = whole->k;
+        launch->taps = whole->taps;
         ret->ops = ech_bytes_mul(ech_bytes_mul(2, ech_bytes_mul(launch->batch, launch->m)), ech_bytes_mul(launch->n, launch->k));
         ret->unit = ECH_WORK_MATRIX;
     } else if (whole->kind == ECH_GPU_OP_ATTENTION) {

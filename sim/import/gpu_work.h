@@ -37,6 +37,7 @@ typedef struct {
     EchBytes read, written;
     uint64_t elements;       /**< Of the result, or of the input of a reduction. */
     uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations. */
+    uint64_t taps;           /**< PRODUCT: positions of a convolution's filter, forward; else 0. */
     uint64_t listed;         /**< Elements of lists of tensors of unknown type; then read and written are not known. */
     uint8_t kind;            /**< EchGpuOperatorKind */
     uint8_t dtype;           /**< EchDtype of the main operand. */

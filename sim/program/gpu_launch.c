@@ -527,12 +527,6 @@ static bool triton_product(const EchProgram *p, EchId id, EchId dot, EchGpuLaunc
 
 /* ---- Convolutions ---- */
 
-static uint64_t padded(uint64_t channels, uint32_t bytes)
-{
-    uint64_t step = MAX(ACCESS_BYTES / MAX(bytes, 1u), 1u);
-    return ech_round_up(MAX(channels, 1), step);
-}
-
 /* Sizes of the array's dimensions by their labels ("b01f"): batch, features, the product of the others. */
 static bool labelled(const EchLayout *layout, const char *labels, size_t n, char batch, char feature, uint64_t ret[3])
 {
@@ -574,7 +568,7 @@ static bool convolution(const EchProgram *p, EchId id, bool wgmma, EchGpuLaunch 
     ret->kind = ECH_GPU_PRODUCT;
     ret->operand_bytes = MAX(ech_layout_element_bits(lhs) / 8, 1u);
     ret->batch = g;
-    uint64_t taps = filter[2], c = padded(filter[0], ret->operand_bytes), features = MAX(filter[1] / g, 1);
+    uint64_t taps = filter[2], c = MAX(filter[0], 1), features = MAX(filter[1] / g, 1);
     uint64_t pixels = ech_bytes_mul(result[0], result[2]);
     if (backward_filter) {
         ret->m = features;
@@ -583,14 +577,17 @@ static bool convolution(const EchProgram *p, EchId id, bool wgmma, EchGpuLaunch 
     } else if (backward_input) {
         ret->m = ech_bytes_mul(in[0], in[2]);
         ret->n = MAX(filter[0], 1);
-        ret->k = ech_bytes_mul(taps, padded(features, ret->operand_bytes));
+        ret->k = ech_bytes_mul(taps, features);
+        ret->taps = taps;
         /* Of a strided one only every so-many-th position holds something. */
         uint64_t holes = pixels > 0 && ret->m > pixels ? ret->m / pixels : 1;
         ret->k = MAX(ret->k / holes, 1);
+        ret->taps = MAX(taps / holes, 1);
     } else {
         ret->m = pixels;
         ret->n = features;
         ret->k = ech_bytes_mul(taps, c);
+        ret->taps = taps;
     }
     ret->arithmetic = arithmetic_of(p, id, wgmma);
     return ret->m > 0 && ret->n > 0 && ret->k > 0;

@@ -5,7 +5,7 @@
  * - Loop, reduction, transposition and scatter fusions, and single instructions: models/kernel/gpu_xla.h.
  * - Triton fusions: a block a tile of block_level_fusion_config; products with the tile of k that the nested fusion of an operand has.
  * - cuBLAS: sizes from dot_dimension_numbers; which kernel an algorithm's number stands for is not public, so no tile.
- * - cuDNN convolutions: implicit products, channels padded to whole accesses of 16 bytes.
+ * - cuDNN convolutions: implicit products over window positions times channels.
  * - Fused attention (cuDNN, Transformer Engine): operations of both products.
  * - Slices copied by the runtime (dynamic_slice_fusion, copies): a memcpy.
  */

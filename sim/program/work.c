@@ -147,6 +147,16 @@ static uint64_t convolution_work(const EchProgram *p, EchId id)
     if (!kernel_labels || !arrow || i->n_operands < 2)
         return 0;
     const EchLayout *input = layout_of(p, ech_program_operand(p, i, 0)), *kernel = layout_of(p, ech_program_operand(p, i, 1)), *output = layout_of(p, id);
+    /* cuDNN's calls for gradients keep the labels of the convolution they are of. */
+    if (i->target && strstr(i->target, "BackwardFilter")) {
+        const EchLayout *gradient = kernel;
+        kernel = output;
+        output = gradient;
+    } else if (i->target && strstr(i->target, "BackwardInput")) {
+        const EchLayout *gradient = input;
+        input = output;
+        output = gradient;
+    }
     kernel_labels++;
     const char *output_labels = arrow + 2;
     if (!input || !kernel || !output || kernel_labels - labels - 1 != input->rank || arrow - kernel_labels != kernel->rank ||

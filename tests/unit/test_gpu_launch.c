@@ -91,6 +91,9 @@ static const char entry_text[] =
     "\"lhs_batch_dimensions\":[],\"rhs_batch_dimensions\":[]},\"precision_config\":{\"operand_precision\":[\"HIGHEST\",\"HIGHEST\"]}}}\n"
     "  %k_conv = (bf16[8,28,28,64]{3,2,1,0}, u8[0]{0}) custom-call(%i, %w), window={size=7x7 stride=2x2 pad=3_2x3_2}, dim_labels=b01f_o01i->b01f, "
     "custom_call_target=\"__cudnn$convForward\"\n"
+    "  %out = bf16[8,28,28,64]{3,2,1,0} get-tuple-element(%k_conv), index=0\n"
+    "  %k_filter = (bf16[64,7,7,3]{3,2,1,0}, u8[0]{0}) custom-call(%i, %out), window={size=7x7 stride=2x2 pad=3_2x3_2}, dim_labels=b01f_o01i->b01f, "
+    "custom_call_target=\"__cudnn$convBackwardFilter\"\n"
     "  %k_copy = f32[4096,1024]{1,0} copy(%x)\n"
     "  ROOT %k_end = f32[] constant(0)\n"
     "}\n";
@@ -135,8 +138,9 @@ static const struct {
      "grid=65536x1x1 block=64x1x1 shared=1536 registers=42 product=1x4096x2048x1024 operand_bytes=2 class=product arithmetic=mma tile=16x8x32 stages=1"},
     {"k_blas", "product=1x4096x2048x1024 operand_bytes=2 class=product arithmetic=wgmma"},
     {"k_precise", "product=1x4096x4096x1024 operand_bytes=4 class=product arithmetic=fma"},
-    /* 3 channels take the place of 8. */
-    {"k_conv", "product=1x6272x64x392 operand_bytes=2 class=product arithmetic=wgmma"},
+    {"k_conv", "product=1x6272x64x147 taps=49 operand_bytes=2 class=product arithmetic=wgmma"},
+    /* The filter's gradient keeps the labels of the convolution: channels by positions times channels, summed over pixels. */
+    {"k_filter", "product=1x64x147x6272 operand_bytes=2 class=product arithmetic=wgmma"},
     {"k_copy", "elements=1048576 operand_bytes=16 class=elementwise instructions=4"},
 };
 
@@ -254,6 +258,9 @@ START_TEST(prices)
     ck_assert_double_gt(best, 2.0 * 4096 * 2048 * 1024 / 989.4e6);
     ck_assert_uint_eq(ech_diag_count(tuned->diag, "products_with_tiles_never_timed"), 1);
     ck_assert_uint_eq(ech_diag_count(written->diag, "products_with_tiles_never_timed"), 0);
+    /* Both directions of a convolution do the same work, whatever their labels say. */
+    ck_assert_uint_eq(ech_program_work(got->program, named(got->program, "k_filter")).matrix,
+                      ech_program_work(got->program, named(got->program, "k_conv")).matrix);
     /* What may not be rounded runs on the lanes: at most 66.9 TFLOP/s. */
     ck_assert_double_gt(us(price_of(tuned, trace, "k_precise")), 2.0 * 4096 * 4096 * 1024 / 66.9e6);
     /* 16 blocks for all columns: a fraction of the chip, where rows fill it. */
@@ -283,6 +290,45 @@ START_TEST(measured_additions)
 }
 END_TEST
 
+static EchTime product(const EchDevice *device, const char *text, const char *dtype)
+{
+    EchGpuKernel kernel = {.read = 1 << 20, .written = 1 << 20, .dtype = dtype};
+    ck_assert(ech_gpu_launch_parse(text, &kernel.launch));
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    return cost.time;
+}
+
+/* Tensor cores step through a filter's channels one position at a time: 3 channels cost what 32 do, and many times a product of the same k. */
+START_TEST(few_channels)
+{
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    EchTime three = product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
+            full = product(device, "product=1x25088x768x8192 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
+            plain = product(device, "product=1x25088x768x768 operand_bytes=2 class=product arithmetic=mma", "bf16");
+    ck_assert_int_eq(three, full);
+    ck_assert_int_gt(three, 8 * plain);
+    /* The lanes go through positions and channels together. */
+    EchTime lanes = product(device, "product=1x25088x768x768 taps=256 operand_bytes=4 class=product arithmetic=fma", "f32"),
+            lanes_plain = product(device, "product=1x25088x768x768 operand_bytes=4 class=product arithmetic=fma", "f32");
+    ck_assert_int_lt(lanes, 3 * lanes_plain / 2);
+    /* With few channels the shorter steps of the older kernels win. */
+    ck_assert_int_le(product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=wgmma", "bf16"), three);
+}
+END_TEST
+
+/* A product of few tiles and a long k fills the chip with parts of it. */
+START_TEST(long_products)
+{
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    EchTime whole = product(device, "product=1x128x512x65536 operand_bytes=2 class=product arithmetic=wgmma tile=128x128x64 stages=4", "bf16"),
+            parts = product(device, "product=1x128x512x65536 operand_bytes=2 class=product arithmetic=wgmma", "bf16");
+    ck_assert_int_lt(4 * parts, whole);
+    ck_assert_double_gt((double)parts * 1e-12, 2.0 * 128 * 512 * 65536 / 989.4e12);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gpu_launch");
@@ -293,6 +339,8 @@ int main(void)
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, measured_additions, 0, 2);
+    tcase_add_test(tcase, few_channels);
+    tcase_add_test(tcase, long_products);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
