@@ -171,7 +171,7 @@ for (const [memory, m] of Object.entries(run.memories)) {
   const part = select('#padding > div');
   part.append('h3').text(memory + ': ' + bytes(m.padding.padding_bytes) + ' of ' + bytes(m.padding.bytes) + ' is padding (' + percent(m.padding.padding_bytes / m.padding.bytes) + ')');
   part.append('div').attr('id', 'padding-' + id);
-  table('#padding-' + id, m.padding.buffers.map(b => ({ name: b.name, value: bytes(b.padding_bytes), share: b.padding_bytes / b.bytes, colour: 'var(--copy)', note: b.shape + (b.better ? ' → ' + b.better + ' would take ' + bytes(b.better_bytes) + ' instead of ' + bytes(b.bytes) : '') })));
+  table('#padding-' + id, m.padding.buffers.map(b => ({ name: b.name, value: bytes(b.padding_bytes), share: b.padding_bytes / b.bytes, colour: 'var(--copy)', note: b.shape + (b.stored ? ', dimension ' + b.dimension + ': ' + b.size + ' stored as ' + b.stored : '') + (b.better ? ' → ' + b.better + ' would take ' + bytes(b.better_bytes) + ' instead of ' + bytes(b.bytes) : '') })));
 }
 if (select('#padding > div').select('h3').empty()) select('#padding').remove();
 for (const remark of run.remarks) select('#remarks').append('li').text(remark);

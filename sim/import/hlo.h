@@ -13,5 +13,14 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
 int ech_hlo_probe_proto(const uint8_t *head, size_t n);
 /** Reads "BufferAssignment:" text (XLA's *-buffer-assignment.txt) into @program. Values the program does not have are counted. */
 bool ech_hlo_read_assignment(EchProgram *program, const char *text, size_t n, const char *where, EchDiag *diag, GError **error);
+/** An argument that was donated, and that the compiler gave to no output (HloModule's buffer_donor). */
+typedef struct {
+    int64_t parameter;
+    uint32_t position; /**< In the parameter's shape. */
+} EchHloDonor;
+/** Says in @diag what the @donors of a compiled program would have saved, where that is a mebibyte or more. */
+void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag);
+/** Says in @diag which donated arguments a compiled program copies its outputs over, instead of updating them in place. */
+void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag);
 /** Counts instructions by opcode into @records. */
 void ech_hlo_count_records(const EchProgram *program, EchDiag *records);

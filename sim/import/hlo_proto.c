@@ -33,7 +33,7 @@ typedef struct {
     GHashTable *instructions; /* int64 id -> EchId + 1 */
     GHashTable *shapes;       /* GBytes -> EchId + 1 */
     GPtrArray *ids;           /* owned int64 keys */
-    Span alias, assignment;
+    Span alias, assignment, donors;
     EchHloFrames *frames;
 } Reader;
 
@@ -588,6 +588,38 @@ static void read_aliases(Reader *r)
     }
 }
 
+/* HloBufferDonorProto: entries {1 parameter, 2 index in its shape} */
+static void remark_donors(Reader *r, const EchProgram *p)
+{
+    g_autoptr(GArray) donors = g_array_new(FALSE, FALSE, sizeof(EchHloDonor));
+    EchWire wire = wire_of(r, r->donors);
+    EchWireField f, g;
+    while (r->donors.data && ech_wire_next(&wire, &f)) {
+        if (f.number != 1 || f.type != ECH_WIRE_BYTES)
+            continue;
+        int64_t number = 0, in[16];
+        size_t n = 0;
+        EchWire entry = ech_wire_sub(&wire, &f);
+        while (ech_wire_next(&entry, &g)) {
+            uint64_t value;
+            EchWire packed = ech_wire_packed(&entry, &g);
+            if (g.number == 1)
+                number = ech_wire_int(&g);
+            while (g.number == 2 && n < G_N_ELEMENTS(in) && ech_wire_packed_next(&packed, &value))
+                in[n++] = (int64_t)value;
+        }
+        EchId parameter = ECH_NONE;
+        const EchComputation *c = &p->computations[p->entry];
+        for (uint32_t k = 0; k < c->n && n > 0; k++) {
+            if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == number)
+                parameter = c->first + k;
+        }
+        const EchHloDonor donor = {number, parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in, n)};
+        g_array_append_val(donors, donor);
+    }
+    ech_hlo_remark_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len, r->diag);
+}
+
 /* ProgramShapeProto: parameters are its fields 1, the result its field 2. */
 static void read_entry_layout(Reader *r, const EchWire *parent, const EchWireField *field)
 {
@@ -648,6 +680,8 @@ static bool read_module(Reader *r, Span module, GError **error)
             assignment = f;
         else if (f.number == 17)
             read_frames(r, &wire, &f);
+        else if (f.number == 18)
+            r->donors = span_of(&f);
     }
     if (!ech_wire_ok(&wire, r->where, error))
         return false;
@@ -955,8 +989,12 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
     r.ids = g_ptr_array_new_with_free_func(g_free);
     if (read_module(&r, module, error)) {
         program = ech_program_builder_finish(builder, device, diag, error);
-        if (!program)
+        if (!program) {
             g_prefix_error(error, "%s: ", where);
+        } else if (program->scheduled) {
+            remark_donors(&r, program);
+            ech_hlo_remark_copied_back(program, diag);
+        }
     }
     if (program && r.assignment.data && !read_assignment(&r, program, error))
         g_clear_pointer(&program, ech_program_unref);

@@ -40,7 +40,7 @@ typedef struct {
     GArray *pending;  /* Pending */
     GArray *controls; /* Pending, into program->control: of the open computation */
     EchDiag *diag;
-    Slice alias;
+    Slice alias, donors;
     uint32_t stamp;
     EchHloFrames *frames;
     Table table; /* Whose rows the lines are. */
@@ -212,6 +212,8 @@ static void read_module_line(Reader *r)
             p->scheduled = a.value_n == 4 && memcmp(a.value, "true", 4) == 0;
         else if (slice_is(key, "input_output_alias"))
             r->alias = (Slice){a.value, a.value_n};
+        else if (slice_is(key, "buffer_donor"))
+            r->donors = (Slice){a.value, a.value_n};
         else if (slice_is(key, "entry_computation_layout"))
             layout = (Slice){a.value, a.value_n};
         else if (slice_is(key, "num_partitions") && ech_program_numbers(a.value, a.value_n, &number, 1) > 0)
@@ -709,6 +711,33 @@ static void read_table_line(Reader *r, Slice line)
     }
 }
 
+/* { (0, {}), (3, {1}) } */
+static void remark_donors(const Reader *r, const EchProgram *p)
+{
+    g_autoptr(GArray) donors = g_array_new(FALSE, FALSE, sizeof(EchHloDonor));
+    const char *at = r->donors.text, *end = at ? at + r->donors.n : NULL;
+    while (at < end) {
+        const char *open = memchr(at, '(', (size_t)(end - at));
+        const char *close = open ? memchr(open, ')', (size_t)(end - open)) : NULL;
+        if (!close)
+            break;
+        int64_t in[17];
+        size_t n = ech_program_numbers(open, (size_t)(close - open), in, G_N_ELEMENTS(in));
+        EchId parameter = ECH_NONE;
+        const EchComputation *c = &p->computations[p->entry];
+        for (uint32_t k = 0; k < c->n && n > 1; k++) {
+            if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == in[0])
+                parameter = c->first + k;
+        }
+        if (n > 0 && n <= G_N_ELEMENTS(in)) {
+            const EchHloDonor donor = {in[0], parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in + 1, n - 1)};
+            g_array_append_val(donors, donor);
+        }
+        at = close + 1;
+    }
+    ech_hlo_remark_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len, r->diag);
+}
+
 static bool read_module(Reader *r, GError **error)
 {
     bool open = false, module = false;
@@ -787,5 +816,9 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     EchProgram *program = ech_program_builder_finish(builder, device, diag, error);
     if (!program)
         g_prefix_error(error, "%s: ", where);
+    else if (program->scheduled) {
+        remark_donors(&r, program);
+        ech_hlo_remark_copied_back(program, diag);
+    }
     return program;
 }

@@ -25,6 +25,15 @@ static void advise(const EchTrace *trace, EchPaddingRow *row, unsigned generatio
         return;
     EchLayoutAdvice advice;
     ech_layout_advise(&layout, ECH_LAYOUT_TPU, generation, &advice);
+    EchBytes most = 0;
+    for (unsigned d = 0; d < advice.rank; d++) {
+        if (advice.dims[d].lost > most) {
+            most = advice.dims[d].lost;
+            row->dimension = d;
+            row->size = advice.dims[d].size;
+            row->stored = advice.dims[d].padded;
+        }
+    }
     if (!advice.has_better || advice.better_bytes >= row->bytes)
         return;
     row->better_bytes = advice.better_bytes;
@@ -102,6 +111,11 @@ void ech_padding_json(JsonBuilder *b, const EchTrace *trace, const EchPadding *p
         add_text(b, "shape", ech_trace_string(trace, ech_trace_buffers(trace)[row->buffer].shape));
         add_int(b, "bytes", row->bytes);
         add_int(b, "padding_bytes", row->bytes - row->dense);
+        if (row->stored) {
+            add_int(b, "dimension", row->dimension);
+            add_int(b, "size", row->size);
+            add_int(b, "stored", row->stored);
+        }
         if (row->better) {
             add_text(b, "better", row->better);
             add_int(b, "better_bytes", row->better_bytes);
@@ -129,6 +143,8 @@ void ech_padding_text(GString *out, const EchTrace *trace, const EchPadding *pad
         g_string_append_printf(text, "of %s in %s", bytes, name);
         if (!strstr(name, shape))
             g_string_append_printf(text, "  %s", shape);
+        if (row->stored)
+            g_string_append_printf(text, ", dimension %u: %" G_GUINT64_FORMAT " stored as %" G_GUINT64_FORMAT, row->dimension, row->size, row->stored);
         if (row->better) {
             g_autofree char *better = ech_format_bytes(row->better_bytes);
             g_string_append_printf(text, "; %s would take %s", row->better, better);

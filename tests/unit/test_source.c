@@ -80,7 +80,7 @@ static void add_row(GByteArray *out, uint32_t field, uint64_t a, uint64_t b, uin
 START_TEST(frames_of_proto)
 {
     g_autoptr(GByteArray) module = g_byte_array_new(), computation = g_byte_array_new(), instruction = g_byte_array_new(), shape = g_byte_array_new();
-    g_autoptr(GByteArray) metadata = g_byte_array_new(), index = g_byte_array_new(), layout = g_byte_array_new();
+    g_autoptr(GByteArray) metadata = g_byte_array_new(), index = g_byte_array_new(), layout = g_byte_array_new(), donors = g_byte_array_new();
     ech_wire_u64(shape, 2, 11); /* f32 */
     ech_wire_u64(shape, 3, 128);
     ech_wire_u64(layout, 1, 0);
@@ -109,6 +109,8 @@ START_TEST(frames_of_proto)
     ech_wire_u64(module, 5, 1);
     ech_wire_u64(module, 6, 1);
     ech_wire_message(module, 17, index); /* Behind the computations, as written. */
+    add_row(donors, 1, 0, 0, 0);
+    ech_wire_message(module, 18, donors);
     g_autoptr(EchImport) import = read_bytes(module->data, module->len, "hlo_proto");
     ck_assert_str_eq(named(import->program, "iota")->source, "a/b.py:12:inner\na/b.py:40:outer");
     ck_assert_str_eq(named(import->program, "iota")->op_name, "jit(f)/iota");
@@ -219,6 +221,49 @@ START_TEST(stacks_and_counts)
 }
 END_TEST
 
+static bool remarked(const EchImport *import, const char *text)
+{
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
+        if (strstr(*remark, text))
+            return true;
+    }
+    return false;
+}
+
+#define DONATED(HEAD, BODY)                                                                                                                                    \
+    "HloModule f, is_scheduled=true" HEAD "\n\nENTRY %main (w: f32[1024,1024], g: f32[1024,1024]) -> f32[1024,1024] {\n"                                       \
+    "  %w = f32[1024,1024]{1,0:T(8,128)} parameter(0), metadata={op_name=\"state['w']\"}\n  %g = f32[1024,1024]{1,0:T(8,128)} parameter(1)\n" BODY "}\n"
+#define SUM "  %sum = f32[1024,1024]{1,0:T(8,128)} add(%w, %g)\n"
+
+/* Donations that save nothing are said; those that work, small ones and those of programs not compiled yet are not. */
+START_TEST(donations)
+{
+    static const char unused[] = "1 donated argument (4 MiB) saved nothing", copied[] = "state['w'], 4 MiB) is not updated in place";
+    static const struct {
+        const char *text;
+        bool unused, copied;
+    } cases[] = {
+        {DONATED("", SUM "  ROOT %out = f32[1024,1024]{1,0:T(8,128)} copy(%sum)\n"), false, false},
+        {DONATED(", input_output_alias={ {}: (0, {}, may-alias) }", SUM "  ROOT %out = f32[1024,1024]{1,0:T(8,128)} negate(%sum)\n"), false, false},
+        {DONATED(", input_output_alias={ {}: (0, {}, may-alias) }", SUM "  ROOT %out = f32[1024,1024]{1,0:T(8,128)} copy(%sum)\n"), false, true},
+        {DONATED(", input_output_alias={ {0}: (0, {}, may-alias) }",
+                 SUM "  %out = f32[1024,1024]{1,0:T(8,128)} copy(%sum)\n  ROOT %t = (f32[1024,1024]{1,0:T(8,128)}) tuple(%out)\n"),
+         false, true},
+        {DONATED(", input_output_alias={ {}: (0, {}, may-alias) }",
+                 "  %chip = f32[1024,1024]{1,0:T(8,128)S(1)} add(%w, %g)\n  ROOT %out = f32[1024,1024]{1,0:T(8,128)} copy(%chip)\n"),
+         false, false},
+        {DONATED(", input_output_alias={ {}: (0, {}, may-alias) }",
+                 "  %sum = f32[1024,1024]{0,1:T(8,128)} add(%w, %g)\n  ROOT %out = f32[1024,1024]{1,0:T(8,128)} copy(%sum)\n"),
+         false, true},
+        {DONATED(", buffer_donor={ (0, {}) }", SUM "  ROOT %out = bf16[1024,1024]{1,0:T(8,128)(2,1)} convert(%sum)\n"), true, false},
+        {DONATED(", buffer_donor={ (7, {}), (0, {3}), (x }", SUM "  ROOT %out = f32[1024,1024]{1,0:T(8,128)} copy(%sum)\n"), false, false},
+    };
+    g_autoptr(EchImport) import = read_bytes(cases[_i].text, strlen(cases[_i].text), "hlo");
+    ck_assert_int_eq(remarked(import, unused), cases[_i].unused);
+    ck_assert_int_eq(remarked(import, copied), cases[_i].copied);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("source");
@@ -227,6 +272,7 @@ int main(void)
     tcase_add_test(tcase, frames_of_proto);
     tcase_add_test(tcase, origin_of_arrays);
     tcase_add_test(tcase, stacks_and_counts);
+    tcase_add_loop_test(tcase, donations, 0, 8);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

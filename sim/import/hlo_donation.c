@@ -1,0 +1,124 @@
+/* Donated arguments that save nothing, or less than they could: said where the program is read, because no figure shows it. */
+#include "sim/import/hlo.h"
+
+#include "sim/base/units.h"
+
+#include <string.h>
+
+enum { LEAST = 1 << 20 }; /* Bytes from which it is worth a remark. */
+
+static EchId parameter_of(const EchProgram *p, int64_t number)
+{
+    const EchComputation *entry = &p->computations[p->entry];
+    for (uint32_t k = 0; k < entry->n; k++) {
+        const EchInstruction *i = &p->instructions[entry->first + k];
+        if (i->opcode == ECH_HLO_PARAMETER && i->number == number)
+            return entry->first + k;
+    }
+    return ECH_NONE;
+}
+
+static EchBytes bytes_at(const EchProgram *p, EchId id, uint32_t position)
+{
+    const EchShape *shape = &p->shapes[ech_program_subshape(p, p->instructions[id].shape, position)];
+    return shape->is_tuple ? 0 : shape->bytes;
+}
+
+/* What the program's source calls it, where it says so. */
+static const char *called(const EchInstruction *i)
+{
+    return i->op_name && *i->op_name ? i->op_name : i->name;
+}
+
+void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag)
+{
+    EchBytes sum = 0, largest = 0;
+    EchId which = ECH_NONE, what = ECH_NONE;
+    unsigned count = 0;
+    for (size_t i = 0; i < n; i++) {
+        EchId parameter = parameter_of(program, donors[i].parameter);
+        EchBytes bytes = parameter == ECH_NONE || donors[i].position >= program->shapes[program->instructions[parameter].shape].n_positions
+                             ? 0
+                             : bytes_at(program, parameter, donors[i].position);
+        if (bytes == 0)
+            continue;
+        count++;
+        sum = ech_bytes_add(sum, bytes);
+        if (bytes > largest) {
+            largest = bytes;
+            which = parameter;
+            what = ech_program_subshape(program, program->instructions[parameter].shape, donors[i].position);
+        }
+    }
+    if (sum < LEAST)
+        return;
+    g_autofree char *all = ech_format_bytes(sum), *one = ech_format_bytes(largest);
+    g_autofree char *shape = ech_program_shape_text(program, what);
+    ech_diag_remark(diag, "%u donated argument%s (%s) saved nothing, because no output has the shape, type and memory of %s%s %s (%s)", count,
+                    count == 1 ? "" : "s", all, count == 1 ? "" : "one of them: the largest is ", called(&program->instructions[which]), shape, one);
+}
+
+/* The array at an output's position, as the entry's root names it. */
+static EchId output_of(const EchProgram *p, uint32_t position)
+{
+    EchId root = p->computations[p->entry].root;
+    const EchInstruction *i = &p->instructions[root];
+    if (i->opcode != ECH_HLO_TUPLE)
+        return position == 0 ? root : ECH_NONE;
+    for (uint32_t k = 0; k < MIN(i->n_operands, p->shapes[i->shape].n_elements); k++) {
+        if (ech_program_member_position(p, i->shape, k) == position)
+            return ech_program_operand(p, i, k);
+    }
+    return ECH_NONE;
+}
+
+/* The same array but for the order of its dimensions and its tiles. */
+static bool laid_out_otherwise(const EchProgram *p, EchId a, EchId b)
+{
+    const EchShape *x = &p->shapes[a], *y = &p->shapes[b];
+    return a != b && !x->is_tuple && !y->is_tuple && x->dtype == y->dtype && x->space == y->space && x->count == y->count;
+}
+
+void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag)
+{
+    EchBytes sum = 0, largest = 0;
+    EchId which = ECH_NONE, source = ECH_NONE;
+    unsigned count = 0;
+    for (size_t i = 0; i < program->n_donations; i++) {
+        const EchDonation *donation = &program->donations[i];
+        EchId output = output_of(program, donation->output_position), parameter = parameter_of(program, donation->parameter);
+        if (output == ECH_NONE || parameter == ECH_NONE)
+            continue;
+        const EchInstruction *copy = &program->instructions[output];
+        EchBytes bytes = bytes_at(program, output, 0);
+        if (copy->opcode != ECH_HLO_COPY || copy->n_operands == 0 || bytes < LEAST)
+            continue;
+        /* A result that was made on chip has to be brought to its place in any case. */
+        EchId from = ech_program_operand(program, copy, 0);
+        if (from == parameter ||
+            (program->instructions[from].shape != copy->shape && !laid_out_otherwise(program, program->instructions[from].shape, copy->shape)))
+            continue;
+        count++;
+        sum = ech_bytes_add(sum, bytes);
+        if (bytes > largest) {
+            largest = bytes;
+            which = parameter;
+            source = from;
+        }
+    }
+    if (count == 0)
+        return;
+    const EchInstruction *from = &program->instructions[source];
+    bool relaid = from->shape != program->instructions[which].shape;
+    bool loop = from->opcode == ECH_HLO_GET_TUPLE_ELEMENT && from->n_operands > 0 &&
+                program->instructions[ech_program_operand(program, from, 0)].opcode == ECH_HLO_WHILE;
+    g_autofree char *all = ech_format_bytes(sum), *shape = relaid ? ech_program_shape_text(program, from->shape) : NULL;
+    ech_diag_remark(
+        diag,
+        "%u donated argument%s (%s%s%s) %s not updated in place: the output is made elsewhere%s%s and copied over it at the end, which takes the room twice%s",
+        count, count == 1 ? "" : "s", called(&program->instructions[which]), count == 1 ? ", " : " and others, ", all, count == 1 ? "is" : "are",
+        relaid ? " as " : "", relaid ? shape : "",
+        relaid ? " (jax.experimental.layout can give the argument that layout)"
+        : loop ? " (a loop updates in place what it carries, not what goes through a scan's xs and ys)"
+               : "");
+}
