@@ -747,6 +747,25 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
     return trace;
 }
 
+/* Copies from and to pageable memory pass through the driver's staging buffer and wait for the host. */
+static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, EchDiag *diag)
+{
+    EchId memory = ech_trace_find_memory(trace, pageable->name);
+    uint64_t copies = 0;
+    EchBytes bytes = 0;
+    for (size_t i = 0; memory != ECH_NONE && i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_COPY || (op->memory_from != memory && op->memory_to != memory))
+            continue;
+        copies++;
+        bytes = ech_bytes_add(bytes, op->bytes);
+    }
+    g_autofree char *size = ech_format_bytes(bytes);
+    if (copies)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " cop%s of %s in all %s from or to pageable host memory; --pass pin says what pinned memory would be worth",
+                        copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
+}
+
 /* One device of a capture of several: its link and its memory are its own. The first, unless capture_device says another. */
 static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
@@ -778,7 +797,10 @@ static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevic
             diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
             list->str, chosen);
     EchSelectOptions options = {.device = n > 1 || text ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
-    return ech_trace_select(trace, &options, NULL, error);
+    EchTrace *selected = ech_trace_select(trace, &options, NULL, error);
+    if (selected && pageable)
+        remark_pageable(selected, pageable, diag);
+    return selected;
 }
 
 /* Does the program keep more in an on-chip memory than @device has of it? */

@@ -290,6 +290,15 @@ static char *describe(const uint8_t *head, size_t n)
     if (ech_gpu_target_probe((const char *)head, n))
         return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon "
                         "import FILE -o DEVICE.yaml'");
+    if (n > 2 && head[0] == '[' && head[1] == '[' && g_ascii_isdigit(head[2]))
+        return g_strdup(
+            "the text looks like the sums of a PyTorch memory timeline; export_memory_timeline(\"NAME.raw.json.gz\") writes the allocations themselves");
+    if (n > 14 && (g_ascii_strncasecmp((const char *)head, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head, "<html", 5) == 0))
+        return g_strdup("the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)");
+    if (memmem(head, n, "out of memory. Tried to allocate", 32) || memmem(head, n, "CUDA memory summary", 19))
+        return g_strdup(
+            "the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, "
+            "torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught");
     if (memmem(head, n, "[architecture_presets]", 22))
         return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
@@ -336,7 +345,9 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
         }
     }
     if (!best) {
-        g_autofree char *looks = describe(head, n);
+        g_autofree char *looks = g_str_has_suffix(ech_source_path(source), ".nsys-rep")
+                                     ? g_strdup("a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads")
+                                     : describe(head, n);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no captured format that echelon knows: %s", ech_source_path(source), looks);
     }
     return best;

@@ -30,6 +30,8 @@ bytes
 recorded: 110.00 us from first to last
 what the file says, what was inferred
   sizes of allocations   known 100.0 %
+PyTorch's allocator: default settings
+out of memory 1 time: 100 MiB asked for, 120 MiB held, 90 MiB left on the device; 'echelon alloc tests/golden/data/oom.pickle' says who would have served it
 records of the file
            6  alloc
            6  blocks
@@ -73,7 +75,7 @@ exit 1
 $ for what in allocators planners passes formats experiments; do echelon list $what | grep -v '^      ' | cut -c3-18 | tr -s ' \n' ' '; echo; done
 bfc jax tensorflow pytorch cuda_async platform best_fit first_fit next_fit buddy tlsf slab arena plugin 
 xla exact greedy 
-place prefetch pad unplan serial 
+place prefetch pin pad unplan serial 
 ech memory_snapshot hlo alloc_text minimalloc pytorch_et kineto nsys_sqlite chakra hlo_proto xplane cupti xplane_json scalesim memory_timeline memory_profile memory_usage_rep 
 buffers capacity every_chip half_link half_vmem head_dim offload_adam offload_gpt offload_h100 offload_mlp overlap prefetch_depth tpu_v1 tutorial twice_hbm 
 $ echelon list engines | grep -v '^      ' | cut -c3-18
@@ -81,9 +83,9 @@ native
 simgrid         
 cuda            
 $ echelon list allocators --json | grep -c name
-56
+57
 $ echelon list things
 echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
 exit 2
 $ echelon alloc tests/golden/data/oom.pickle --json --report | grep -o '"[a-z0-9_]*" :' | sort -u | tr -d '\n'; echo
-"address" :"address_map" :"age_events" :"allocated_bytes" :"allocators" :"asked_bytes" :"asked_id" :"blocks" :"bytes" :"cached_bytes" :"capacity_bytes" :"capacity_from" :"compared" :"device_free_bytes" :"end_live_bytes" :"end_reserved_bytes" :"equal" :"event" :"events" :"events_per_second" :"failed" :"failed_fragmented" :"failures" :"first_failed_event" :"format" :"fragmentation" :"free_blocks" :"id" :"inserted_waits" :"internal_waste_bytes" :"largest_free_bytes" :"live_blocks" :"lower_bound_bytes" :"max_split_size" :"moment" :"moments" :"name" :"note" :"num_alloc_retries" :"num_device_alloc" :"num_device_free" :"num_ooms" :"num_sync_all_streams" :"out_of_memory" :"out_of_memory_served" :"peak_live_bytes" :"peak_requested_bytes" :"peak_reserved_bytes" :"pending_bytes" :"picture" :"pinned_by" :"ranges_given_back" :"recorded" :"remapped_bytes" :"requested_bytes" :"reserved_bytes" :"rows" :"segment" :"segments" :"segments_allocated" :"segments_freed" :"series" :"smallest_capacity_bytes" :"stack" :"start_blocks" :"start_blocks_guessed" :"statistics" :"stranded_bytes" :"used_bytes" :"why" :"would_fit_without" :
+"address" :"address_map" :"age_events" :"allocated_bytes" :"allocators" :"asked_bytes" :"asked_id" :"blocks" :"bytes" :"cached_bytes" :"capacity_bytes" :"capacity_from" :"compared" :"device_free_bytes" :"end_live_bytes" :"end_reserved_bytes" :"equal" :"event" :"events" :"events_per_second" :"failed" :"failed_fragmented" :"failures" :"first_failed_event" :"format" :"fragmentation" :"free_blocks" :"id" :"in_use_by_line" :"inserted_waits" :"internal_waste_bytes" :"largest_free_bytes" :"line" :"live_blocks" :"lower_bound_bytes" :"max_split_size" :"moment" :"moments" :"name" :"note" :"num_alloc_retries" :"num_device_alloc" :"num_device_free" :"num_ooms" :"num_sync_all_streams" :"out_of_memory" :"out_of_memory_served" :"peak_live_bytes" :"peak_requested_bytes" :"peak_reserved_bytes" :"pending_bytes" :"picture" :"pinned_by" :"ranges_given_back" :"recorded" :"recorded_reserved_bytes" :"remapped_bytes" :"requested_bytes" :"reserved_bytes" :"rows" :"segment" :"segments" :"segments_allocated" :"segments_freed" :"series" :"smallest_capacity_bytes" :"stack" :"start_blocks" :"start_blocks_guessed" :"statistics" :"stranded_bytes" :"used_bytes" :"why" :"would_fit_without" :
