@@ -464,8 +464,8 @@ static EchBytes preset_peak(const Assigner *a, const Heap *heap)
         for (guint j = live->len; ends && j-- > 0;) {
             const Stretch *old = &g_array_index(live, Stretch, j);
             const EchValue *before = &p->values[old->value];
-            bool goes_on = old->end == stretch->start && ((stretch->first && value->is_phi && before->buffer == value->buffer) ||
-                                                          is_slice_of(p, old->value, value));
+            bool goes_on =
+                old->end == stretch->start && ((stretch->first && value->is_phi && before->buffer == value->buffer) || is_slice_of(p, old->value, value));
             if (old->end >= stretch->start && !goes_on) {
                 soonest = MIN(soonest, old->end);
                 continue;
