@@ -621,25 +621,40 @@ static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, E
     price->source = price->fixed > 0 ? ECH_PRICE_RUNTIME : ECH_PRICE_FREE;
 }
 
-/* Whether the device was recorded working on the op. */
-static bool was_recorded(const EchOp *op)
+/* Whether the device was recorded working on the op; @allocator: the allocator. */
+static bool was_recorded(const EchOp *op, bool allocator)
 {
+    if (allocator)
+        return (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && op->recorded.start != ECH_TIME_NONE && op->recorded.start >= 0;
     bool works = op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
     return works && op->recorded.start != ECH_TIME_NONE && op->recorded.duration != ECH_TIME_NONE && op->recorded.start >= 0 && op->recorded.duration >= 0;
 }
 
+/* A recording of an allocator alone: the host's time between its calls is all the time there is, so it is always kept. */
+static bool is_allocator_only(const EchTrace *trace)
+{
+    bool timed = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_LOOP)
+            return false;
+        timed = timed || (op->kind == ECH_OP_ALLOC && op->recorded.start != ECH_TIME_NONE);
+    }
+    return timed;
+}
+
 /*
- * The time before each recorded kernel, copy and collective that neither its queue's order nor its dependencies explain. The host's, then: it was still
- * computing, or launched late. Waits and signals pass on when what they stand for ended. NULL where there is no such time. What is charged for launches is part
- * of it.
+ * The time before each recorded kernel, copy and collective (@allocator: allocation and free) that neither its queue's order nor its dependencies explain. The
+ * host's, then: it was still computing, or launched late. Waits and signals pass on when what they stand for ended. NULL where there is no such time. What is
+ * charged for launches is part of it.
  */
-static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices)
+static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bool allocator)
 {
     size_t n_ops = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
     const EchOp *ops = ech_trace_ops(trace);
     EchTime first = ECH_TIME_MAX;
     for (size_t i = 0; i < n_ops; i++)
-        if (was_recorded(&ops[i]))
+        if (was_recorded(&ops[i], allocator))
             first = MIN(first, ops[i].recorded.start);
     if (first == ECH_TIME_MAX)
         return NULL;
@@ -656,11 +671,11 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices)
             if (dep->distance == 0 && dep->op < i)
                 at = MAX(at, ended[dep->op]);
         }
-        if (was_recorded(op)) {
+        if (was_recorded(op, allocator)) {
             gaps[i] = MAX(op->recorded.start - at, 0);
             gaps[i] -= MIN(gaps[i], prices->prices[i].source == ECH_PRICE_RECORDED ? 0 : prices->prices[i].fixed);
             any = any || gaps[i] > 0;
-            at = MAX(at, ech_time_add(op->recorded.start, op->recorded.duration));
+            at = MAX(at, ech_time_add(op->recorded.start, MAX(op->recorded.duration, 0)));
         }
         frontier[op->queue] = ended[i] = at;
     }
@@ -761,8 +776,9 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     prices->kinds = g_steal_pointer(&map.kinds);
     prices->owners = g_steal_pointer(&map.owners);
     prices->n_resources = map.n_resources;
-    if (options->host_gaps)
-        prices->gaps = recorded_gaps(trace, prices);
+    bool allocator = is_allocator_only(trace);
+    if (options->host_gaps || allocator)
+        prices->gaps = recorded_gaps(trace, prices, allocator);
     map_clear(&map);
     if (!same)
         map_clear(&base);

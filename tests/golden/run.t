@@ -657,3 +657,7 @@ $ for p in serial pin; do echelon run --trace tests/golden/data/pageable.json --
     host link to device            207 us   96.7 % ###################.
     host link to device            207 us   96.7 % ###################.  10.6 MiB at 53.7 GB/s
   - pin: 1 copy of 10.6 MiB in all: from or to pinned memory now (pin_memory(), non_blocking=True); pinning it takes time of its own, not counted, once
+$ echelon run --trace tests/golden/data/oom.pickle --device h100-sxm --engine native | sed -n '3,5p'
+
+  It fits. hbm 120 MiB of 79.1 GiB (0 %)
+  It takes 90 us, bound by the host, as recorded (100 % of the critical path).
