@@ -39,6 +39,10 @@ EchFlowOp ech_flow_op(const char *opcode)
         {"async-done", ECH_FLOW_ASYNC_DONE},
         {"copy-start", ECH_FLOW_COPY_START},
         {"copy-done", ECH_FLOW_COPY_DONE},
+        {"all-gather-start", ECH_FLOW_GATHER_START},
+        {"all-gather-done", ECH_FLOW_GATHER_DONE},
+        {"collective-permute-start", ECH_FLOW_GATHER_START},
+        {"collective-permute-done", ECH_FLOW_GATHER_DONE},
         {"copy", ECH_FLOW_COPY},
         {"slice", ECH_FLOW_SLICE},
         {"dynamic-slice", ECH_FLOW_SLICE},
@@ -191,6 +195,8 @@ static Tree *make_tree(Build *b, uint32_t step)
     case ECH_FLOW_BITCAST:
     case ECH_FLOW_COPY_START:
     case ECH_FLOW_COPY_DONE:
+    case ECH_FLOW_GATHER_START:
+    case ECH_FLOW_GATHER_DONE:
     case ECH_FLOW_COPY:
     case ECH_FLOW_SLICE: break;
     }
@@ -336,6 +342,15 @@ static void resolve(Build *b, const bool *fresh)
             if (operand != ECH_PLACE_NONE)
                 flow->value_of[base] = flow->value_of[leaf_at(flow, operand, 0)];
             break;
+        case ECH_FLOW_GATHER_START:
+            for (uint32_t o = 0; o < in->n_operands && o + in->n_operands < in->n_leaves; o++)
+                if (in->operands[o] != ECH_PLACE_NONE && b->in[in->operands[o]].n_leaves > 0)
+                    flow->value_of[base + o] = flow->value_of[leaf_at(flow, in->operands[o], 0)];
+            break;
+        case ECH_FLOW_GATHER_DONE:
+            for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < in->n_leaves && in->n_leaves + l < b->in[operand].n_leaves; l++)
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, in->n_leaves + l)];
+            break;
         case ECH_FLOW_OTHER:
         case ECH_FLOW_CONSTANT:
         case ECH_FLOW_COPY:
@@ -432,7 +447,7 @@ static void fill_steps(Build *b)
         step->operand = step->result = ECH_PLACE_NONE;
         if (views(in->op))
             step->kind = ECH_MSA_TRIVIAL;
-        else if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_COPY_START)
+        else if (in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_COPY_START || in->op == ECH_FLOW_GATHER_START)
             step->kind = ECH_MSA_ASYNC_START;
         else if (in->op == ECH_FLOW_ASYNC_DONE)
             step->kind = ECH_MSA_ASYNC_DONE;
@@ -511,7 +526,8 @@ static void fill_uses(Build *b)
         use->position = use->loop_position = use->loop_value = use->branch_value = ECH_PLACE_NONE;
         use->tuple_key = UINT64_MAX;
         use->first_alias = from;
-        if ((in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_ASYNC_UPDATE) && place->operand == 0)
+        if (place->operand == 0 &&
+            (in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_COPY_DONE || in->op == ECH_FLOW_GATHER_DONE))
             use->position = position_of(p, flow, use->value, in->operands[0], place->leaf);
         if (in->op == ECH_FLOW_TUPLE) {
             uint32_t at = place->leaf;

@@ -24,6 +24,8 @@ typedef enum {
     ECH_FLOW_ASYNC_DONE,
     ECH_FLOW_COPY_START,
     ECH_FLOW_COPY_DONE,
+    ECH_FLOW_GATHER_START, /**< all-gather-start, collective-permute-start: the operands, then as many results, then what they need. */
+    ECH_FLOW_GATHER_DONE,
     ECH_FLOW_COPY,
     ECH_FLOW_SLICE, /**< slice and dynamic-slice */
 } EchFlowOp;

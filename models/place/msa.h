@@ -16,7 +16,7 @@ typedef enum {
     ECH_MSA_TRIVIAL, /**< get-tuple-element, tuple, bitcast: no data moves. */
     ECH_MSA_WHILE,
     ECH_MSA_CONDITIONAL,
-    ECH_MSA_ASYNC_START, /**< async-start, async-update or copy-start: its arrays stay where they are. */
+    ECH_MSA_ASYNC_START, /**< async-start, async-update, copy-start, the start of a collective: its arrays stay where they are. */
     ECH_MSA_ASYNC_DONE,
     ECH_MSA_COPY,  /**< A synchronous copy without change of layout: may become a prefetch. */
     ECH_MSA_SLICE, /**< A synchronous slice: may become a prefetch. */

@@ -3,6 +3,7 @@
 #include "models/place/loop.h"
 #include "sim/base/error.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MIB UINT64_C(1048576)
@@ -93,7 +94,7 @@ static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId param
     return sum;
 }
 
-/* A gather reads whole tiles for each slice. */
+/* A gather reads whole tiles for each slice; a slice that takes all of a dimension uses what pads it too. Lone elements are a vreg each. */
 static EchBytes gather_reads(const EchProgram *p, EchId gather)
 {
     const EchInstruction *i = &p->instructions[gather];
@@ -109,10 +110,13 @@ static EchBytes gather_reads(const EchProgram *p, EchId gather)
     uint64_t elements = 1, used = 1;
     for (uint8_t t = 0; t < tile->rank; t++) {
         uint64_t side = tile->dims[tile->rank - 1 - t] > 0 ? (uint64_t)tile->dims[tile->rank - 1 - t] : 1;
-        uint64_t taken = t < table->rank ? (uint64_t)MAX(sizes[table->order[t]], 1) : 1;
+        uint8_t dim = t < table->rank ? table->order[t] : 0;
+        uint64_t taken = t >= table->rank ? 1 : (uint64_t)sizes[dim] >= (uint64_t)table->dims[dim] ? side : (uint64_t)MAX(sizes[dim], 1);
         elements *= side;
         used *= MIN(side, taken);
     }
+    if (tile->rank == 1)
+        elements = MAX(elements, 1024);
     return ech_bytes_mul(result, elements / MAX(used, 1));
 }
 
@@ -216,7 +220,8 @@ static EchBytes result_bytes(const EchProgram *p, EchId id, uint32_t leaf, EchBy
     return full;
 }
 
-typedef enum { COST_FREE, COST_CLOCK, COST_TABLE, COST_NORMAL } CostKind;
+/* KERNEL: a Pallas kernel. OPAQUE: what only the compiler's own code generator knows. */
+typedef enum { COST_FREE, COST_CLOCK, COST_TABLE, COST_NORMAL, COST_KERNEL, COST_OPAQUE } CostKind;
 
 static CostKind kind_of(const EchInstruction *i)
 {
@@ -240,7 +245,10 @@ static CostKind kind_of(const EchInstruction *i)
     case ECH_HLO_BITCAST:
     case ECH_HLO_GET_TUPLE_ELEMENT: return COST_CLOCK;
     case ECH_HLO_TUPLE: return COST_TABLE;
-    case ECH_HLO_CUSTOM_CALL: return i->n_operands == 0 ? COST_CLOCK : COST_NORMAL;
+    case ECH_HLO_CUSTOM_CALL:
+        if (i->target != NULL && strcmp(i->target, "HostExecute") == 0)
+            return COST_FREE;
+        return i->n_operands == 0 ? COST_CLOCK : i->target != NULL && strcmp(i->target, "tpu_custom_call") == 0 ? COST_KERNEL : COST_OPAQUE;
     default: return COST_NORMAL;
     }
 }
@@ -429,6 +437,18 @@ static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
     }
 }
 
+/* A Pallas kernel takes what it says of itself (its cost estimate). Where the compiler prices windows its operands and a lone result count instead of the
+ * bytes it names; elsewhere a kernel that says nothing takes a clock. Measured: v5p, v6e, tpu7x. */
+static void price_kernel(const EchInstruction *i, const EchPlaceChip *chip, float *compute, float *total)
+{
+    uint64_t flops = 0, bytes = 0;
+    if (chip->mxu_passes == 0)
+        *total = ech_program_config_u64(i, "cost_estimate.bytes_accessed", &bytes) ? (float)bytes : 0;
+    double rate = chip->mxu_passes == 0 ? chip->flops_per_s : floor(2 * (double)chip->mxu_passes / chip->clock_s * 1e-12) * 1e12;
+    if (ech_program_config_u64(i, "cost_estimate.flops", &flops) && rate > 0)
+        *compute = MAX(*compute, (float)((double)flops / rate));
+}
+
 EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip *chip)
 {
     const EchProgram *p = program;
@@ -449,6 +469,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         if (i->schedule == ECH_NONE)
             continue;
         CostKind kind = kind_of(i);
+        bool counts = kind == COST_NORMAL || kind == COST_KERNEL;
         float total = 0;
         g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
         for (uint32_t k = 0; k < i->n_operands; k++) {
@@ -456,7 +477,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
             append_leaves(p, p->instructions[ech_program_operand(p, i, k)].shape, leaves);
             for (guint l = 0; l < leaves->len; l++) {
                 EchBytes full = p->shapes[g_array_index(leaves, EchId, l)].bytes;
-                uint64_t bytes = kind == COST_NORMAL ? (leaves->len == 1 ? operand_bytes(p, chip, (EchId)id, k, full) : full) : 0;
+                uint64_t bytes = counts ? (leaves->len == 1 ? operand_bytes(p, chip, (EchId)id, k, full) : full) : 0;
                 g_array_append_val(read, bytes);
                 total += (float)bytes;
             }
@@ -464,7 +485,8 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         g_array_set_size(leaves, 0);
         append_leaves(p, i->shape, leaves);
         for (guint l = 0; l < leaves->len; l++) {
-            uint64_t bytes = kind == COST_NORMAL ? result_bytes(p, (EchId)id, l, p->shapes[g_array_index(leaves, EchId, l)].bytes) : 0;
+            bool told = kind == COST_NORMAL || (kind == COST_KERNEL && !p->shapes[i->shape].is_tuple);
+            uint64_t bytes = told ? result_bytes(p, (EchId)id, l, p->shapes[g_array_index(leaves, EchId, l)].bytes) : 0;
             if (i->opcode == ECH_HLO_SORT && leaves->len > 1) {
                 /* A sort's results are in the total (where the chip prices windows, in place: not even there) but not told apart. */
                 if (chip->mxu_passes == 0)
@@ -478,8 +500,12 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
             charge_loop(p, (EchId)id, costs, made);
         if (kind == COST_TABLE && chip->tuple_bytes > 0)
             total = (float)ech_layout_tuple_bytes(i->n_operands, chip->tuple_bytes);
-        costs->total[id] = total;
+        if (kind == COST_OPAQUE)
+            total = -1; /* the compiler's word for not known: a byte less than nothing */
         costs->compute[id] = kind == COST_FREE ? 0 : kind == COST_NORMAL ? compute_seconds(p, (EchId)id, chip) : (float)chip->clock_s;
+        if (kind == COST_KERNEL)
+            price_kernel(i, chip, &costs->compute[id], &total);
+        costs->total[id] = total;
         costs->seconds[id] = ech_place_elapsed(costs->compute[id], ech_place_memory_seconds(chip, total, 0, 0));
     }
     costs->first_operand[n] = read->len;
@@ -560,7 +586,10 @@ void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPla
         EchId id = ids[use->step];
         const EchMsaStep *step = &p->steps[use->step];
         uint64_t read = ech_place_costs_operand(costs, program, id, flow->use_places[u].operand, flow->use_places[u].leaf);
-        use->accessed = (int64_t)read;
+        /* The start of a collective takes no time but reads all of its operand. */
+        EchHlo opcode = (EchHlo)program->instructions[id].opcode;
+        bool sends = opcode == ECH_HLO_COLLECTIVE_PERMUTE_START || opcode == ECH_HLO_ALL_GATHER_START;
+        use->accessed = sends ? (int64_t)p->values[use->value].bytes : (int64_t)read;
         use->reduction = (double)ech_place_reduction(chip, costs->compute[id], costs->total[id], (float)read);
         uint32_t group = p->values[use->value].group;
         if (step->kind != ECH_MSA_WHILE && step->kind != ECH_MSA_CONDITIONAL)

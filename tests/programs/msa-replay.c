@@ -403,6 +403,8 @@ static void fill_costs(Replay *r, GHashTable *benefits)
             use->accessed = (int64_t)llround(benefit->use / times / r->saving);
         } else if (benefit != NULL && benefit->use == 0)
             use->accessed = 0;
+        if (r->instructions[use->step].op == ECH_FLOW_GATHER_START) /* takes no time but reads all of it */
+            use->accessed = (int64_t)p->values[use->value].bytes;
     }
     r->definitions = g_new(double, MAX(p->n_positions, 1));
     for (uint32_t k = 0; k < p->n_positions; k++)
