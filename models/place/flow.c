@@ -18,6 +18,7 @@ typedef struct {
     EchFlow *flow;
     uint32_t *first_step, *last_step, *root, *caller; /* per computation */
     uint32_t n_computations;
+    uint32_t *binder; /* per step: binder_of() */
 } Build;
 
 EchFlowOp ech_flow_op(const char *opcode)
@@ -106,6 +107,27 @@ static Tree *operand_tree(Build *b, const EchFlowInstruction *in, uint32_t k)
     return k < in->n_operands && in->operands[k] != ECH_PLACE_NONE ? b->flow->trees[in->operands[k]] : NULL;
 }
 
+/* The update that hands the start of another core's work its operands; the start itself where that has them. */
+static uint32_t binder_of(const Build *b, uint32_t start)
+{
+    if (b->in[start].op != ECH_FLOW_ASYNC_START || b->in[start].n_operands > 0)
+        return start;
+    for (uint32_t t = start + 1; t < b->n; t++)
+        if (b->in[t].op == ECH_FLOW_ASYNC_UPDATE && b->in[t].n_operands > 1 && b->in[t].operands[0] == start)
+            return t;
+    return start;
+}
+
+/* What an update that hands operands to another core's work starts; ECH_PLACE_NONE for other instructions. */
+static uint32_t bound_by(const Build *b, uint32_t step)
+{
+    const EchFlowInstruction *in = &b->in[step];
+    uint32_t start = in->op == ECH_FLOW_ASYNC_UPDATE && in->n_operands > 1 ? in->operands[0] : ECH_PLACE_NONE;
+    bool bound = start != ECH_PLACE_NONE && b->in[start].op == ECH_FLOW_ASYNC_START && b->in[start].n_operands == 0 && b->in[start].n_called > 0 &&
+                 b->root[b->in[start].called[0]] < step;
+    return bound ? start : ECH_PLACE_NONE;
+}
+
 /* The operand of the caller that a parameter stands for. */
 static bool parameter_source(const Build *b, uint32_t step, uint32_t *ret_caller, uint32_t *ret_operand)
 {
@@ -122,12 +144,36 @@ static bool parameter_source(const Build *b, uint32_t step, uint32_t *ret_caller
         for (uint32_t i = 0; i < call->n_called; i++)
             if (call->called[i] == in->computation)
                 k = i + 1;
+    } else if (call->op == ECH_FLOW_ASYNC_START && call->n_operands == 0) {
+        caller = b->binder[caller];
+        call = &b->in[caller];
+        k++;
     }
     if (k >= call->n_operands || call->operands[k] == ECH_PLACE_NONE || call->operands[k] >= step)
         return false;
     *ret_caller = caller;
     *ret_operand = k;
     return true;
+}
+
+/* What runs asynchronously: (operands from @first on), result, what it needs. */
+static Tree *async_tree(Build *b, const EchFlowInstruction *in, uint32_t first, uint32_t root)
+{
+    Tree *inputs = tree_new(b, in->n_operands - first);
+    for (uint32_t i = first; i < in->n_operands; i++) {
+        inputs->children[i - first] = operand_tree(b, in, i);
+        if (inputs->children[i - first] == NULL)
+            inputs->children[i - first] = tree_leaf(b);
+    }
+    tree_sum(inputs);
+    Tree *output = b->flow->trees[root];
+    uint32_t rest = in->n_leaves > inputs->n_leaves + output->n_leaves ? in->n_leaves - inputs->n_leaves - output->n_leaves : 0;
+    Tree *tree = tree_new(b, 2 + rest);
+    tree->children[0] = inputs;
+    tree->children[1] = output;
+    for (uint32_t i = 0; i < rest; i++)
+        tree->children[2 + i] = tree_leaf(b);
+    return tree_sum(tree);
 }
 
 /* Needs the trees of earlier steps only: a caller's operands come before its body. */
@@ -151,8 +197,12 @@ static Tree *make_tree(Build *b, uint32_t step)
             tree = operand->children[in->index];
         break;
     case ECH_FLOW_WHILE:
-    case ECH_FLOW_FORWARD:
-    case ECH_FLOW_ASYNC_UPDATE: tree = operand; break;
+    case ECH_FLOW_FORWARD: tree = operand; break;
+    case ECH_FLOW_ASYNC_UPDATE: {
+        uint32_t start = bound_by(b, step);
+        tree = start == ECH_PLACE_NONE ? operand : async_tree(b, in, 1, b->root[b->in[start].called[0]]);
+        break;
+    }
     case ECH_FLOW_CONDITIONAL:
         if (in->n_called > 0 && b->root[in->called[0]] < step)
             tree = b->flow->trees[b->root[in->called[0]]];
@@ -165,27 +215,10 @@ static Tree *make_tree(Build *b, uint32_t step)
         if (parameter_source(b, step, &caller, &k))
             tree = b->flow->trees[b->in[caller].operands[k]];
         break;
-    case ECH_FLOW_ASYNC_START: {
-        Tree *inputs = tree_new(b, in->n_operands);
-        bool whole = in->n_called > 0 && b->root[in->called[0]] < step;
-        for (uint32_t i = 0; i < in->n_operands && whole; i++) {
-            inputs->children[i] = operand_tree(b, in, i);
-            if (inputs->children[i] == NULL)
-                inputs->children[i] = tree_leaf(b);
-        }
-        if (!whole)
-            break;
-        tree_sum(inputs);
-        Tree *output = b->flow->trees[b->root[in->called[0]]];
-        uint32_t rest = in->n_leaves > inputs->n_leaves + output->n_leaves ? in->n_leaves - inputs->n_leaves - output->n_leaves : 0;
-        tree = tree_new(b, 2 + rest);
-        tree->children[0] = inputs;
-        tree->children[1] = output;
-        for (uint32_t i = 0; i < rest; i++)
-            tree->children[2 + i] = tree_leaf(b);
-        tree_sum(tree);
+    case ECH_FLOW_ASYNC_START:
+        if (in->n_called > 0 && b->root[in->called[0]] < step && b->binder[step] == step)
+            tree = async_tree(b, in, 0, b->root[in->called[0]]);
         break;
-    }
     case ECH_FLOW_ASYNC_DONE:
         if (operand != NULL && operand->n_children > 1)
             tree = operand->children[1];
@@ -255,6 +288,18 @@ static uint32_t leaf_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
     return flow->leaf_start[step] + leaf;
 }
 
+/* The first arrays of what runs asynchronously are its operands, from @first on. Returns how many. */
+static uint32_t take_operands(Build *b, uint32_t step, uint32_t first)
+{
+    const EchFlowInstruction *in = &b->in[step];
+    EchFlow *flow = b->flow;
+    uint32_t at = 0;
+    for (uint32_t i = first; i < in->n_operands; i++)
+        for (uint32_t l = 0; in->operands[i] != ECH_PLACE_NONE && l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
+            flow->value_of[flow->leaf_start[step] + at++] = flow->value_of[leaf_at(flow, in->operands[i], l)];
+    return at;
+}
+
 /* Sets value_of for every leaf of every step. An entry of its own means: a value is defined here. @fresh marks loop leaves that the loop changes. */
 static void resolve(Build *b, const bool *fresh)
 {
@@ -284,6 +329,15 @@ static void resolve(Build *b, const bool *fresh)
         case ECH_FLOW_BITCAST:
         case ECH_FLOW_FORWARD:
         case ECH_FLOW_ASYNC_UPDATE:
+            if (bound_by(b, step) != ECH_PLACE_NONE) {
+                const EchFlowInstruction *start = &b->in[operand];
+                at = take_operands(b, step, 1);
+                for (uint32_t l = 0, root = b->root[start->called[0]]; l < b->in[root].n_leaves && at < in->n_leaves; l++)
+                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, root, l)];
+                for (uint32_t l = 0; l < start->n_leaves && at < in->n_leaves; l++)
+                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, operand, l)];
+                break;
+            }
             for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
                 flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
             break;
@@ -321,9 +375,9 @@ static void resolve(Build *b, const bool *fresh)
                     flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->in[caller].operands[k], l)];
             break;
         case ECH_FLOW_ASYNC_START:
-            for (uint32_t i = 0; i < in->n_operands; i++)
-                for (uint32_t l = 0; in->operands[i] != ECH_PLACE_NONE && l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
-                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, in->operands[i], l)];
+            if (b->binder[step] != step)
+                break;
+            at = take_operands(b, step, 0);
             for (uint32_t l = 0; in->n_called > 0 && b->root[in->called[0]] < step && l < b->in[b->root[in->called[0]]].n_leaves && at < in->n_leaves; l++)
                 flow->value_of[base + at++] = flow->value_of[leaf_at(flow, b->root[in->called[0]], l)];
             break;
@@ -602,6 +656,10 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
         for (uint32_t c = 0; in->op != ECH_FLOW_OTHER && c < in->n_called; c++)
             caller[in->called[c]] = t;
     }
+    g_autofree uint32_t *binder = g_new(uint32_t, MAX(n, 1));
+    b->binder = binder;
+    for (uint32_t t = 0; t < n; t++)
+        binder[t] = binder_of(b, t);
     for (uint32_t t = 0; t < n; t++)
         flow->trees[t] = make_tree(b, t);
     uint32_t n_leaves = flow->leaf_start[n];
