@@ -300,7 +300,7 @@ static EchBytes find_picker_bytes(const EchProgram *p)
                 fused[ech_program_called(p, i, k)] = true;
         }
     for (size_t c = 0; c < p->n_computations; c++)
-        for (uint32_t j = 0; j < p->computations[c].n && g_strcmp0(p->computations[c].thread, "host") != 0; j++) {
+        for (uint32_t j = 0; j < p->computations[c].n; j++) {
             EchId id = p->computations[c].first + j;
             const EchInstruction *i = &p->instructions[id];
             bool tuple = p->shapes[i->shape].is_tuple, carried = false;
