@@ -249,6 +249,8 @@ static uint32_t propose_slices(const Msa *m, const EchMsaValue *value, int64_t b
     if (n < 2 || n > ECH_VMEM_MAX_SLICES)
         return 0;
     int64_t piece = bytes / value->major;
+    if (m->o->alignment > 1 && piece * each % (int64_t)m->o->alignment != 0)
+        return 0; /* every slice begins where an array may */
     for (uint32_t i = 0; i < n; i++)
         sizes[i] = i + 1 < n ? piece * each : bytes - piece * each * (n - 1);
     return n;
