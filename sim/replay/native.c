@@ -69,18 +69,21 @@ struct EchNative {
     Resource *resources;
     Demand *demands;
     uint32_t *live;
-    uint32_t *fresh;  /* Started since the last solution, not bound yet. */
-    uint32_t *capped; /* Tokens at their min_time, */
-    Tick *capped_end; /* and when they end. */
-    double *terms;    /* m_jk, row j, column k. */
-    double *system;   /* Scratch of the elimination. */
-    uint32_t *rows;   /* Resources that bound something at the last solution, */
-    uint32_t n_rows;  /* so many. */
-    uint32_t *queue;  /* Slow path: dirty resources. */
+    uint32_t *fresh;          /* Started since the last solution, not bound yet. */
+    uint32_t *capped;         /* Tokens at their min_time, */
+    Tick *capped_end;         /* and when they end. */
+    double *terms;            /* m_jk, row j, column k. */
+    double *system;           /* Scratch of the elimination. */
+    uint32_t *rows;           /* Resources that bound something at the last solution, ascending, */
+    uint32_t n_rows;          /* so many. */
+    uint64_t *binding, *used; /* Sets of resources, a bit each: those that bound something, those that have members. */
+    uint32_t n_words;
+    uint32_t *queue; /* Slow path: dirty resources. */
     uint32_t *todo;
     double *want; /* Scratch of the filling. */
     uint32_t n_resources, max_live, n_live, n_fresh, n_capped, n_queue, events;
     bool changed;
+    bool stale; /* Levels of resources that bound nothing may be finite. */
     Tick now;
 };
 
@@ -99,6 +102,9 @@ EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resource
     e->terms = g_new0(double, n *n + 1);
     e->system = g_new0(double, n *(n + 1) + 1);
     e->rows = g_new(uint32_t, n + 1);
+    e->n_words = n_resources / 64 + 1;
+    e->binding = g_new0(uint64_t, e->n_words);
+    e->used = g_new0(uint64_t, e->n_words);
     e->queue = g_new(uint32_t, n + 1);
     e->todo = g_new(uint32_t, n + 1);
     e->want = g_new(double, max_live + 1);
@@ -130,6 +136,8 @@ void ech_native_free(EchNative *e)
     g_free(e->terms);
     g_free(e->system);
     g_free(e->rows);
+    g_free(e->binding);
+    g_free(e->used);
     g_free(e->queue);
     g_free(e->todo);
     g_free(e->want);
@@ -160,6 +168,16 @@ static Tick tick_for(double amount, double level)
     return ((Tick)whole << TICK_BITS) + (Tick)(uint64_t)((double)(fine - (long double)whole) * 4294967296.0);
 }
 
+static void set_add(uint64_t *set, uint32_t j)
+{
+    set[j / 64] |= UINT64_C(1) << j % 64;
+}
+
+static void set_remove(uint64_t *set, uint32_t j)
+{
+    set[j / 64] &= ~(UINT64_C(1) << j % 64);
+}
+
 /* Binding: which resource, or the cap, bounds a demand */
 
 static void bind(EchNative *e, uint32_t token, uint32_t part)
@@ -184,8 +202,10 @@ static void bind(EchNative *e, uint32_t token, uint32_t part)
         r->bound = g_renew(uint32_t, r->bound, r->bound_room);
         r->targets = g_renew(double, r->targets, r->bound_room);
     }
-    if (r->n_bound == 0)
+    if (r->n_bound == 0) {
         r->volume = 0;
+        set_add(e->binding, j);
+    }
     d->slot = r->n_bound;
     r->bound[r->n_bound] = token;
     r->targets[r->n_bound++] = r->volume + d->left * d->parts[part].amount;
@@ -230,6 +250,7 @@ static void unbind(EchNative *e, uint32_t token)
     }
     if (r->n_bound == 0) {
         r->level = INFINITY;
+        set_remove(e->binding, j);
         for (uint32_t k = 0; k < e->n_resources; k++)
             e->terms[(size_t)k * e->n_resources + j] = 0;
     }
@@ -270,6 +291,7 @@ static void native_start(void *engine, uint32_t token, const EchFluidPart *parts
             r->room = r->room ? 2 * r->room : 8;
             r->members = g_renew(Member, r->members, r->room);
         }
+        set_add(e->used, parts[k].resource);
         d->parts[d->n_parts] = (Part){.amount = parts[k].amount, .resource = parts[k].resource, .place = r->n};
         r->members[r->n++] = (Member){.token = token, .part = d->n_parts++, .amount = parts[k].amount};
     }
@@ -300,6 +322,8 @@ static void finish(EchNative *e, uint32_t token)
         Resource *r = &e->resources[d->parts[k].resource];
         uint32_t hole = d->parts[k].place;
         Member last = r->members[--r->n];
+        if (r->n == 0)
+            set_remove(e->used, d->parts[k].resource);
         if (hole != r->n) {
             r->members[hole] = last;
             e->demands[last.token].parts[last.part].place = hole;
@@ -315,12 +339,14 @@ static void finish(EchNative *e, uint32_t token)
 static bool solve_levels(EchNative *e)
 {
     uint32_t n = 0;
-    for (uint32_t j = 0; j < e->n_resources; j++) {
-        if (e->resources[j].n_bound > 0)
-            e->rows[n++] = j;
-        else
+    for (uint32_t w = 0; w < e->n_words; w++)
+        for (uint64_t bits = e->binding[w]; bits; bits &= bits - 1)
+            e->rows[n++] = w * 64 + (uint32_t)__builtin_ctzll(bits);
+    e->n_rows = n;
+    for (uint32_t j = 0; e->stale && j < e->n_resources; j++)
+        if (e->resources[j].n_bound == 0)
             e->resources[j].level = INFINITY;
-    }
+    e->stale = false;
     double *a = e->system;
     size_t width = n + 1;
     for (uint32_t i = 0; i < n; i++) {
@@ -363,7 +389,6 @@ static bool solve_levels(EchNative *e)
     }
     for (uint32_t i = 0; i < n; i++)
         e->resources[e->rows[i]].level = a[i * width + n];
-    e->n_rows = n;
     return true;
 }
 
@@ -526,9 +551,12 @@ static void solve_slowly(EchNative *e)
     g_autofree double *levels = g_new(double, e->n_resources + 1);
     for (uint32_t j = 0; j < e->n_resources; j++)
         levels[j] = e->resources[j].level;
-    if (!solve_levels(e))
+    e->stale = true;
+    if (!solve_levels(e)) {
         for (uint32_t j = 0; j < e->n_resources; j++)
             e->resources[j].level = levels[j];
+        e->stale = true;
+    }
 }
 
 /* Sums that were added to and taken from for long are added up afresh. */
@@ -581,17 +609,18 @@ static void solve(EchNative *e)
         if (!solve_levels(e))
             break;
         bool again = rebind(e);
-        for (uint32_t j = 0; j < e->n_resources && !again; j++) {
-            const Resource *r = &e->resources[j];
-            if (r->n_bound > 0 || r->n == 0)
-                continue;
-            double used = r->capped;
-            const double *terms = e->terms + (size_t)j * e->n_resources;
-            for (uint32_t i = 0; i < e->n_rows; i++)
-                used += terms[e->rows[i]] * e->resources[e->rows[i]].level;
-            if (used > r->capacity * (1 + tolerance)) {
-                saturate(e, j);
-                again = true;
+        for (uint32_t w = 0; w < e->n_words && !again; w++) {
+            for (uint64_t bits = e->used[w] & ~e->binding[w]; bits && !again; bits &= bits - 1) {
+                uint32_t j = w * 64 + (uint32_t)__builtin_ctzll(bits);
+                const Resource *r = &e->resources[j];
+                double used = r->capped;
+                const double *terms = e->terms + (size_t)j * e->n_resources;
+                for (uint32_t i = 0; i < e->n_rows; i++)
+                    used += terms[e->rows[i]] * e->resources[e->rows[i]].level;
+                if (used > r->capacity * (1 + tolerance)) {
+                    saturate(e, j);
+                    again = true;
+                }
             }
         }
         if (!again)
@@ -628,10 +657,8 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
     /* Compared as doubles; only the winner's time is worth more digits. */
     double soonest = INFINITY;
     uint32_t nearest = NOWHERE, nearest_slot = 0;
-    for (uint32_t j = 0; j < e->n_resources; j++) {
-        const Resource *r = &e->resources[j];
-        if (r->n_bound == 0)
-            continue;
+    for (uint32_t i = 0; i < e->n_rows; i++) {
+        const Resource *r = &e->resources[e->rows[i]];
         uint32_t lowest = 0;
         double target = r->targets[0];
         for (uint32_t b = 1; b < r->n_bound; b++)
@@ -642,7 +669,7 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
         double wait = (target - r->volume) / r->level;
         if (nearest == NOWHERE || wait < soonest) {
             soonest = wait;
-            nearest = j;
+            nearest = e->rows[i];
             nearest_slot = lowest;
         }
     }
@@ -666,10 +693,9 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
         if (late <= ((Tick)1 << (TICK_BITS - 14)) + ((e->capped_end[i] - e->demands[e->capped[i]].since) >> 50))
             ret_tokens[n++] = e->capped[i];
     }
-    for (uint32_t j = 0; j < e->n_resources; j++) {
+    for (uint32_t i = 0; i < e->n_rows; i++) {
+        uint32_t j = e->rows[i];
         Resource *r = &e->resources[j];
-        if (r->n_bound == 0)
-            continue;
         r->volume = j == who ? r->targets[best_slot] : r->volume + r->level * seconds;
         double reach = r->volume * (1 + 0x1p-49) + r->level * 0x1p-14 / (double)ECH_PS_PER_S;
         for (uint32_t b = 0; b < r->n_bound; b++)
