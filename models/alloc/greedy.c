@@ -164,7 +164,7 @@ static int compare_turns(const void *a, const void *b)
 static EchBytes pass_in_time(const Slots *slots, const Group *groups, size_t n_groups, uint64_t alignment, uint64_t *offsets)
 {
     g_autofree Turn *turns = g_new(Turn, 2 * n_groups + 1);
-    g_autofree uint64_t *starts = g_new(uint64_t, n_groups + 1), *ends = g_new(uint64_t, n_groups + 1);
+    g_autofree uint32_t *chunks = g_new(uint32_t, n_groups + 1);
     size_t n = 0;
     for (uint32_t g = 0; g < n_groups; g++) {
         if (groups[g].n == 0)
@@ -178,10 +178,10 @@ static EchBytes pass_in_time(const Slots *slots, const Group *groups, size_t n_g
     for (size_t i = 0; i < n; i++) {
         uint32_t g = turns[i].group;
         if (turns[i].begins) {
-            offsets[g] = ech_fast_heap_take(heap, groups[g].bytes, &starts[g], &ends[g]);
+            chunks[g] = ech_fast_heap_take(heap, groups[g].bytes, &offsets[g]);
             height = MAX(height, offsets[g] + groups[g].bytes);
         } else {
-            ech_fast_heap_give(heap, starts[g], ends[g]);
+            ech_fast_heap_give(heap, chunks[g]);
         }
     }
     return height;

@@ -188,33 +188,36 @@ static int compare_ranks(const void *a, const void *b)
     return (left->id > right->id) - (left->id < right->id);
 }
 
+/** By first allocation or by last free: ticks, which no two groups share. */
+static void sort_by_tick(const Clock *clock, bool by_end, uint32_t *order, size_t n)
+{
+    g_autofree uint32_t *at = g_new(uint32_t, (size_t)clock->n_ticks + 1);
+    memset(at, 0xff, ((size_t)clock->n_ticks + 1) * sizeof *at);
+    for (size_t i = 0; i < n; i++)
+        at[by_end ? clock->groups[order[i]].end : clock->groups[order[i]].begin] = order[i];
+    size_t n_sorted = 0;
+    for (uint32_t t = 0; t < clock->n_ticks; t++)
+        if (at[t] != UINT32_MAX)
+            order[n_sorted++] = at[t];
+}
+
 static void sort_order(const Clock *clock, Algorithm algorithm, uint32_t *order, size_t n)
 {
+    if (algorithm != SPATIAL && algorithm != BEST && algorithm != TEMPORAL) {
+        sort_by_tick(clock, algorithm == PHASE_END, order, n);
+        return;
+    }
     g_autofree Rank *ranks = g_new(Rank, n ? n : 1);
     for (size_t i = 0; i < n; i++) {
         const Group *group = &clock->groups[order[i]];
         int64_t bytes = (int64_t)clock->problem->items[group->root].bytes;
         Rank rank = {0, 0, group->root, order[i]};
-        switch (algorithm) {
-        case SPATIAL:
-        case BEST:
-            rank.first = -bytes;
-            rank.second = (int64_t)clock->begin[group->root] - (int64_t)clock->end[group->root];
-            break;
-        case TEMPORAL:
+        if (algorithm == TEMPORAL) {
             rank.first = (int64_t)group->begin - (int64_t)group->end;
             rank.second = -bytes;
-            break;
-        case PHASE:
-        case FAST_MERGE:
-        case FAST_SPLIT:
-            rank.first = group->begin;
-            rank.second = -bytes;
-            break;
-        case PHASE_END:
-            rank.first = group->end;
-            rank.second = -bytes;
-            break;
+        } else {
+            rank.first = -bytes;
+            rank.second = (int64_t)clock->begin[group->root] - (int64_t)clock->end[group->root];
         }
         ranks[i] = rank;
     }
@@ -272,16 +275,12 @@ static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t h
     return n_left;
 }
 
-typedef struct {
-    uint64_t start, end; /* the chunk taken; start == end: none */
-} Taken;
-
 /** The one-pass heap above @floor, otherwise as fit_pass; @height is what lies below the floor already. @order is sorted by begin. */
 static size_t fast_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t heap, uint64_t floor, EchBytes *height, EchPlanSolution *solution)
 {
     g_autoptr(EchFastHeap) fast = ech_fast_heap_new(floor, clock->alignment);
-    g_autofree uint32_t *ends_at = g_new(uint32_t, clock->n_ticks + 1); /* group that ends at a tick */
-    g_autofree Taken *taken = g_new0(Taken, clock->problem->n_groups + 1);
+    g_autofree uint32_t *ends_at = g_new(uint32_t, clock->n_ticks + 1);          /* group that ends at a tick */
+    g_autofree uint32_t *taken = g_new0(uint32_t, clock->problem->n_groups + 1); /* the chunk of a group; 0: none */
     memset(ends_at, 0xff, ((size_t)clock->n_ticks + 1) * sizeof *ends_at);
     for (size_t i = 0; i < n; i++)
         ends_at[clock->groups[order[i]].end] = order[i];
@@ -292,20 +291,16 @@ static size_t fast_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t 
         const Group *group = &clock->groups[id];
         for (; now <= group->begin; now++) {
             uint32_t ended = ends_at[now];
-            if (ended != UINT32_MAX && taken[ended].start < taken[ended].end)
-                ech_fast_heap_give(fast, taken[ended].start, taken[ended].end);
+            if (ended != UINT32_MAX && taken[ended] != 0)
+                ech_fast_heap_give(fast, taken[ended]);
         }
-        Taken chunk;
-        if (clock->limit > 0 && *height > 0) {
-            ech_fast_heap_look(fast, group->largest, &chunk.start, &chunk.end);
-            if (chunk.end > clock->limit) {
-                order[n_left++] = id;
-                continue;
-            }
+        if (clock->limit > 0 && *height > 0 && ech_fast_heap_look(fast, group->largest) + group->largest > clock->limit) {
+            order[n_left++] = id;
+            continue;
         }
-        uint64_t offset = ech_fast_heap_take(fast, group->largest, &chunk.start, &chunk.end);
-        taken[id] = chunk;
-        *height = MAX(*height, chunk.end);
+        uint64_t offset;
+        taken[id] = ech_fast_heap_take(fast, group->largest, &offset);
+        *height = MAX(*height, offset + group->largest);
         put(clock, id, offset, heap, solution);
     }
     return n_left;

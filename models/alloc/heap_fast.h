@@ -12,9 +12,9 @@ typedef struct EchFastHeap EchFastHeap;
 EchFastHeap *ech_fast_heap_new(uint64_t floor, uint64_t alignment) G_GNUC_WARN_UNUSED_RESULT;
 void ech_fast_heap_free(EchFastHeap *heap);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFastHeap, ech_fast_heap_free)
-/** What ech_fast_heap_take would take: [*ret_start, *ret_end), the bytes at the aligned offset returned. */
-uint64_t ech_fast_heap_look(EchFastHeap *heap, EchBytes bytes, uint64_t *ret_start, uint64_t *ret_end);
-/** Takes the tightest free chunk (measured from its aligned start), the lowest on ties. The unaligned head goes with it. */
-uint64_t ech_fast_heap_take(EchFastHeap *heap, EchBytes bytes, uint64_t *ret_start, uint64_t *ret_end);
-/** Gives [start, end) back, as it was taken; joins free neighbours. */
-void ech_fast_heap_give(EchFastHeap *heap, uint64_t start, uint64_t end);
+/** The aligned offset at which ech_fast_heap_take would put @bytes > 0. */
+uint64_t ech_fast_heap_look(const EchFastHeap *heap, EchBytes bytes);
+/** Takes the tightest free chunk (measured from its aligned start), the lowest on ties. The unaligned head goes with it. Returns the chunk, never 0. */
+uint32_t ech_fast_heap_take(EchFastHeap *heap, EchBytes bytes, uint64_t *ret_offset);
+/** Gives a chunk back, which ends its number; joins free neighbours. */
+void ech_fast_heap_give(EchFastHeap *heap, uint32_t chunk);

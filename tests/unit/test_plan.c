@@ -57,18 +57,23 @@ END_TEST
 START_TEST(fast_heap_joins_the_top)
 {
     g_autoptr(EchFastHeap) heap = ech_fast_heap_new(0, 16);
-    uint64_t start[4], end[4];
-    ck_assert_uint_eq(ech_fast_heap_take(heap, 10, &start[0], &end[0]), 0);
-    ck_assert_uint_eq(ech_fast_heap_take(heap, 20, &start[1], &end[1]), 16);
-    ck_assert_uint_eq(start[1], 10); /* the unaligned head goes with it */
-    ck_assert_uint_eq(ech_fast_heap_take(heap, 5, &start[2], &end[2]), 48);
-    ech_fast_heap_give(heap, start[2], end[2]);
-    ech_fast_heap_give(heap, start[0], end[0]);
-    ck_assert_uint_eq(ech_fast_heap_take(heap, 10, &start[0], &end[0]), 0);
-    ck_assert_uint_eq(ech_fast_heap_take(heap, 4, &start[3], &end[3]), 48);
-    ech_fast_heap_give(heap, start[0], end[0]);
-    ech_fast_heap_give(heap, start[1], end[1]);
-    ck_assert_uint_eq(ech_fast_heap_take(heap, 36, &start[0], &end[0]), 0);
+    uint64_t at[6];
+    uint32_t low = ech_fast_heap_take(heap, 10, &at[0]), middle = ech_fast_heap_take(heap, 20, &at[1]), high = ech_fast_heap_take(heap, 5, &at[2]);
+    ck_assert_uint_eq(at[0], 0);
+    ck_assert_uint_eq(at[1], 16); /* the unaligned head from 10 on goes with it */
+    ck_assert_uint_eq(at[2], 48);
+    ech_fast_heap_give(heap, high);
+    ech_fast_heap_give(heap, low);
+    low = ech_fast_heap_take(heap, 10, &at[3]);
+    ck_assert_uint_eq(at[3], 0);
+    ck_assert_uint_eq(ech_fast_heap_look(heap, 4), 48);
+    high = ech_fast_heap_take(heap, 4, &at[4]);
+    ck_assert_uint_eq(at[4], 48);
+    ech_fast_heap_give(heap, low);
+    ech_fast_heap_give(heap, middle);
+    (void)ech_fast_heap_take(heap, 36, &at[5]); /* just what the two left */
+    ck_assert_uint_eq(at[5], 0);
+    ck_assert_uint_eq(ech_fast_heap_look(heap, 1), 64);
 }
 END_TEST
 
