@@ -340,8 +340,31 @@ static uint64_t lowest_base(const Place *places, uint32_t n_places, uint32_t at,
             }
         }
     }
-    g_array_sort(forbidden, compare_forbidden);
+    /* A base that lies in a range moves behind it, in whatever order the ranges come: the lowest free one is never passed over. Few rounds do. */
+    enum { ROUNDS = 8 };
+    Forbidden *ranges = (Forbidden *)(void *)forbidden->data;
     uint64_t base = 0;
+    size_t n = forbidden->len;
+    bool moved = true;
+    for (int round = 0; round < ROUNDS && moved; round++) {
+        size_t kept = 0;
+        moved = false;
+        for (size_t k = 0; k < n; k++) {
+            if (base >= ranges[k].high)
+                continue;
+            if (base >= ranges[k].low) {
+                base = ech_round_up(ranges[k].high, alignment);
+                moved = true;
+                continue;
+            }
+            ranges[kept++] = ranges[k];
+        }
+        n = kept;
+    }
+    if (!moved)
+        return base;
+    g_array_set_size(forbidden, (guint)n);
+    g_array_sort(forbidden, compare_forbidden);
     for (guint k = 0; k < forbidden->len; k++) {
         const Forbidden *range = &g_array_index(forbidden, Forbidden, k);
         /* Below: low is the first base that meets; it was cut off at 0. */
