@@ -1027,7 +1027,14 @@ static void print_text(const Input *input, const char *path, const GArray *resul
         if (result->report)
             text_report(out, input, result, top, capacity);
     }
-    if (fresh)
+    bool history = !input->after;
+    for (guint i = 0; !history && i < input->after->len; i++)
+        history = g_array_index(input->after, EchAllocEvent, i).kind == ECH_EVENT_ALLOC;
+    if (!history)
+        g_string_append(out,
+                        "\nthe recording has no history of allocations (torch.cuda.memory._record_memory_history() begins one): only what lived at its end is "
+                        "known\n");
+    else if (fresh)
         g_string_append(out,
                         "\nrows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. "
                         "'pytorch:' is the native allocator begun so, for comparison\n");
@@ -1298,13 +1305,15 @@ int ech_verb_alloc(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"allocator", 'a', 0, G_OPTION_ARG_STRING_ARRAY, &specs,
          "NAME, NAME:KEY=VALUE,... or a framework's own settings; plan:PLANNER for a static plan, compiler for the program's own; may be repeated", "SPEC"},
-        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity, "bytes of device memory (default: what --device or the program's chip has available, else 80GiB)",
+        {"capacity", 'c', 0, G_OPTION_ARG_STRING, &capacity,
+         "bytes of device memory (default: what --device or the program's chip has available, what a recording that ran out of memory had, else 80GiB)",
          "BYTES"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "the machine: its memory is the capacity; compiled programs may need it", "NAME"},
         {"placements", 0, 0, G_OPTION_ARG_FILENAME, &placements, "write where each allocation went; the second allocator's go to OUT.csv.2, and so on",
          "OUT.csv"},
         {"report", 'r', 0, G_OPTION_ARG_NONE, &report, "explain fragmentation at the peak, at failures and at the end (with --json: a time series too)", NULL},
-        {"smallest", 's', 0, G_OPTION_ARG_NONE, &search, "search the smallest capacity at which nothing fails", NULL},
+        {"smallest", 's', 0, G_OPTION_ARG_NONE, &search,
+         "search the smallest capacity at which nothing fails (unasked for programs and PyTorch's captures, unless they are long)", NULL},
         {"fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, "memory snapshots: begin empty, not from the start state the recording implies", NULL},
         {"temporaries", 0, 0, G_OPTION_ARG_NONE, &temporaries,
          "only what is allocated while the trace runs: without arguments, constants and what is resident at the start", NULL},
