@@ -59,7 +59,7 @@ typedef struct {
     uint16_t block_elements; /**< Element-wise: elements a block does where the name says it (nt x vt), else 0. */
     uint16_t instructions;   /**< An element: issued lane slots. */
     uint8_t vector;          /**< Elements of an access. */
-    uint8_t trips;           /**< Dependent accesses of a thread; 0: as its class has. */
+    uint16_t trips;          /**< Dependent accesses of a thread; 0: as its class has. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
 void ech_gpu_name(const char *name, EchGpuName *ret);
@@ -80,8 +80,8 @@ typedef struct {
     bool backward;           /**< As in EchGpuName, like all that follows. */
     uint8_t kind;            /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */
     uint8_t arithmetic;      /**< EchGpuArithmetic + 1; 0: not said. */
-    uint8_t stages, vector, trips;
-    uint16_t tile_m, tile_n, tile_k, instructions;
+    uint8_t stages, vector;
+    uint16_t tile_m, tile_n, tile_k, instructions, trips;
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);

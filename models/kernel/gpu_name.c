@@ -366,7 +366,7 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
         else if (n == 6 && strncmp(at, "vector", 6) == 0)
             ret->vector = (uint8_t)MIN(v[0], 64u);
         else if (n == 5 && strncmp(at, "trips", 5) == 0)
-            ret->trips = (uint8_t)MIN(v[0], 255u);
+            ret->trips = (uint16_t)MIN(v[0], 65535u);
         else if (n == 12 && strncmp(at, "instructions", 12) == 0)
             ret->instructions = (uint16_t)MIN(v[0], 65535u);
         else if (n == 5 && strncmp(at, "class", 5) == 0)

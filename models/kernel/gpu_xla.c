@@ -13,6 +13,8 @@ enum {
     NARROW_COLUMNS = 128, /* threads of a block where there are fewer columns than a tile */
     TRANSPOSE_TILE = 32,
     TRANSPOSE_BLOCK = 128,
+    IN_FLIGHT = 4, /* loads of an unrolled loop */
+    TOGETHER = 2,  /* trips of a block that adds up its threads' sums and writes them */
 };
 
 static uint64_t blocks_of(uint64_t count, uint64_t each)
@@ -72,6 +74,11 @@ static bool is_power(uint64_t n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
+uint16_t ech_gpu_loop_trips(uint64_t each, unsigned vector)
+{
+    return (uint16_t)MIN(blocks_of(each, (uint64_t)MAX(vector, 1u) * IN_FLIGHT), (uint64_t)UINT16_MAX - TOGETHER);
+}
+
 bool ech_gpu_reduction_together(const EchGpuReduction *r)
 {
     if (r->row)
@@ -92,6 +99,7 @@ static void launch_rows(const EchGpuReduction *r, unsigned bits, uint32_t sms, E
         }
         uint64_t lanes = MAX(r->minor / vector, 1u), kept = MIN(r->mid, MAX(SHORT_ROWS / lanes, 1u));
         set(blocks_of(r->mid, kept), ech_bytes_mul(lanes, kept), (unsigned)vector, ret);
+        ret->trips = TOGETHER + ech_gpu_loop_trips(ech_bytes_mul(r->major, vector), (unsigned)vector);
         return;
     }
     uint64_t threads = MIN((uint64_t)ROW_BLOCK, blocks_of(blocks_of(r->minor, ROW_EACH), WARP) * WARP), kept = 1;
@@ -100,18 +108,21 @@ static void launch_rows(const EchGpuReduction *r, unsigned bits, uint32_t sms, E
     unsigned wide = bits >= 64 || threads <= WARP || r->minor % 2 ? 1 : bits >= 32 || r->minor % 4 ? 2 : 4;
     uint64_t pieces = blocks_of(r->minor, threads * ROW_EACH);
     set(ech_bytes_mul(blocks_of(r->mid, kept), pieces), threads * kept, wide, ret);
+    ret->trips = TOGETHER + ech_gpu_loop_trips(ech_bytes_mul(r->major, MIN(blocks_of(r->minor, threads), (uint64_t)ROW_EACH)), wide);
 }
 
 static void launch_columns(const EchGpuReduction *r, unsigned bits, EchGpuLaunch *ret)
 {
+    unsigned wide = bits >= 64 ? 1 : bits >= 32 ? 2 : 4;
     if (r->minor < COLUMN_TILE && is_power(r->minor)) {
-        set(r->major, NARROW_COLUMNS, 1, ret);
+        set(r->major, NARROW_COLUMNS, wide, ret);
+        ret->trips = TOGETHER + ech_gpu_loop_trips(blocks_of(ech_bytes_mul(r->mid, r->minor), NARROW_COLUMNS), wide);
         return;
     }
-    unsigned wide = bits >= 64 ? 1 : bits >= 32 ? 2 : 4;
     while (wide > 1 && r->minor % (COLUMN_TILE * wide))
         wide /= 2;
     set(ech_bytes_mul(r->major, blocks_of(r->minor, COLUMN_TILE * wide)), COLUMN_TILE * COLUMN_TILE, wide, ret);
+    ret->trips = TOGETHER + ech_gpu_loop_trips(ech_bytes_mul(blocks_of(r->mid, COLUMN_TILE), wide), wide);
 }
 
 void ech_gpu_launch_reduce(const EchGpuReduction *reduction, unsigned bits, uint32_t sms, EchGpuLaunch *ret)

@@ -337,7 +337,7 @@ static void loop(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
         uint64_t in = elements_of(p, ech_program_operand(p, &p->instructions[body.inner], 0));
         ret->kind = ECH_GPU_REDUCE;
         ret->vector = 1;
-        ret->trips = 1;
+        ret->trips = 1 + ech_gpu_loop_trips(MAX(in / MAX(elements, 1u), 1u), 1);
         double share = (double)elements / (double)MAX(in, 1u); /* of the body, seen by an element that is read */
         ret->elements = MAX(in, elements);
         ret->instructions = whole(PLAIN / 2 + (body.instructions + body.addresses) * MIN(share, 1));

@@ -34,7 +34,8 @@ int main(int argc, char **argv)
         } else if (n == 5) {
             EchGpuKernel kernel = {.read = number(f[2]), .written = number(f[3]), .dtype = *f[4] ? f[4] : NULL};
             ech_gpu_name(f[0], &kernel.name);
-            (void)ech_gpu_launch_parse(f[1], &kernel.launch);
+            if (ech_gpu_launch_parse(f[1], &kernel.launch))
+                ech_gpu_launch_says(&kernel.launch, &kernel.name);
             known = ech_gpu_kernel_price(device, &kernel, &cost);
             printf("%s %ux%ux%u ", ech_gpu_class_name((EchGpuClass)kernel.name.kind), kernel.name.tile_m, kernel.name.tile_n, kernel.name.tile_k);
         }

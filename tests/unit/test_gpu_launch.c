@@ -127,11 +127,11 @@ static const struct {
     /* 4 elements a thread: 4 Mi elements keep 132 SMs of 2048 threads busy. exp 18, multiply 1, 12 for loads and store. */
     {"k_loop", "grid=8192x1x1 block=128x1x1 elements=4194304 operand_bytes=4 class=elementwise instructions=31 vector=4 trips=1"},
     /* 64 threads of 16 elements a row, four rows a block. */
-    {"k_rows", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=7 vector=2"},
-    /* 32 threads of two columns each. */
-    {"k_columns", "grid=16x1x1 block=1024x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=7 vector=2"},
+    {"k_rows", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=7 vector=2 trips=4"},
+    /* 32 threads of two columns each, 128 rows a thread, four on their way, and two trips to add up. */
+    {"k_columns", "grid=16x1x1 block=1024x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=7 vector=2 trips=34"},
     /* Halves: two additions an element, a negation and the sum. */
-    {"k_nested", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=10 vector=2"},
+    {"k_nested", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=10 vector=2 trips=4"},
     {"k_turned", "grid=4096x1x1 block=128x1x1 elements=4194304 operand_bytes=4 class=relayout instructions=28 vector=1 trips=2"},
     {"k_soft", "grid=4096x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=softmax_warp instructions=39 vector=1 trips=2"},
     {"k_product",
