@@ -114,6 +114,49 @@ static void use(Lowerer *l, EchId buffer, EchAccess access, EchBytes bytes, EchP
         ech_trace_builder_use(l->b, buffer, access, bytes, pattern, origin);
 }
 
+/* A Pallas kernel: what it does is in its own code, not in the program. */
+static bool is_own_kernel(const EchInstruction *i)
+{
+    return i->opcode == ECH_HLO_CUSTOM_CALL && i->target && strcmp(i->target, "tpu_custom_call") == 0;
+}
+
+/* Its author may say how many bytes it moves (pl.CostEstimate): blocks read again and again, or a few pages of a large cache. Scales what its operands' sizes
+ * say: reads alone where it is more, all where it is less. */
+typedef struct {
+    EchBytes told, reads, writes; /* told 0: nothing to scale */
+} Claim;
+
+static Claim claim_of(const Lowerer *l, EchId id)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[id];
+    Claim claim = {0};
+    if (!is_own_kernel(i) || !ech_program_config_u64(i, "cost_estimate.bytes_accessed", &claim.told))
+        return (Claim){0};
+    for (uint32_t k = 0; k < i->n_operands; k++)
+        claim.reads = ech_bytes_add(claim.reads, p->shapes[p->instructions[ech_program_operand(p, i, k)].shape].is_tuple ? 0 : l->operand_bytes[k]);
+    for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++)
+        claim.writes = ech_bytes_add(claim.writes, p->shapes[ech_program_subshape(p, i->shape, q)].is_tuple ? 0 : ech_program_result_bytes(p, id, q));
+    return claim;
+}
+
+static EchBytes scaled(EchBytes bytes, EchBytes part, EchBytes whole)
+{
+    __extension__ typedef unsigned __int128 u128;
+    u128 product = (u128)bytes * part;
+    return whole == 0 ? bytes : product / whole > UINT64_MAX ? UINT64_MAX : (EchBytes)(product / whole);
+}
+
+static EchBytes claimed(const Claim *claim, EchBytes bytes, bool read)
+{
+    EchBytes all = ech_bytes_add(claim->reads, claim->writes);
+    if (claim->told == 0 || all == 0)
+        return bytes;
+    if (claim->told <= all)
+        return scaled(bytes, claim->told, all);
+    return read ? scaled(bytes, claim->told - claim->writes, claim->reads) : bytes;
+}
+
 /* Reads of every operand, writes of every leaf of the result. */
 static void add_uses(Lowerer *l, EchId id)
 {
@@ -124,13 +167,15 @@ static void add_uses(Lowerer *l, EchId id)
                          : opcode == ECH_HLO_TRANSPOSE                         ? ECH_PATTERN_STRIDED
                                                                                : ECH_PATTERN_STREAM;
     ech_program_all_operand_bytes(p, id, l->operand_bytes);
+    const Claim claim = claim_of(l, id);
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId operand = ech_program_operand(p, i, k);
         const EchInstruction *o = &p->instructions[operand];
         const EchShape *shape = &p->shapes[o->shape];
         if (!shape->is_tuple) {
-            EchOrigin origin = l->operand_bytes[k] == shape->bytes ? ECH_KNOWN : ECH_INFERRED;
-            use(l, ech_lower_buffer_at(l, operand, 0), ECH_READ, l->operand_bytes[k], k == 0 ? reading : ECH_PATTERN_STREAM, origin);
+            EchBytes bytes = claimed(&claim, l->operand_bytes[k], true);
+            EchOrigin origin = bytes == shape->bytes ? ECH_KNOWN : ECH_INFERRED;
+            use(l, ech_lower_buffer_at(l, operand, 0), ECH_READ, bytes, k == 0 ? reading : ECH_PATTERN_STREAM, origin);
             continue;
         }
         for (uint32_t q = 1; q < shape->n_positions; q++) {
@@ -139,7 +184,7 @@ static void add_uses(Lowerer *l, EchId id)
         }
     }
     for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++) {
-        EchBytes bytes = ech_program_result_bytes(p, id, q);
+        EchBytes bytes = claimed(&claim, ech_program_result_bytes(p, id, q), false);
         EchOrigin origin = bytes == p->shapes[ech_program_subshape(p, i->shape, q)].bytes ? ECH_KNOWN : ECH_INFERRED;
         use(l, ech_lower_buffer_at(l, id, q), ECH_WRITE, bytes, opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM : ECH_PATTERN_STREAM, origin);
     }
@@ -208,6 +253,10 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
         ech_trace_builder_dep(l->b, before, 0);
     add_uses(l, id);
     add_work(l, id);
+    uint64_t told;
+    if (is_own_kernel(i) && op.estimate == ECH_TIME_NONE && l->repeats == 0 && !ech_program_config_u64(i, "cost_estimate.flops", &told)) {
+        l->first_opaque = l->opaque++ == 0 ? id : l->first_opaque;
+    }
     if (windows != ECH_NONE) {
         EchOp release_op = ech_op_init(ECH_OP_FREE);
         release_op.target = windows;
@@ -791,6 +840,13 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     ech_lower_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
+    if (l.opaque > 0 && diag)
+        ech_diag_remark(
+            diag,
+            "%u Pallas kernel%s (%s%s): the program does not tell %s operations, nor how often blocks are read again; %s at least what moving the arguments "
+            "once takes (pl.pallas_call's cost_estimate tells both)",
+            l.opaque, l.opaque == 1 ? "" : "s", program->instructions[l.first_opaque].name, l.opaque == 1 ? "" : " and others", l.opaque == 1 ? "its" : "their",
+            l.opaque == 1 ? "its time is" : "their times are");
     if (stationary) {
         ech_stationary_set_counters(builder, &stationary->counters, l.options.price_on);
         ech_stationary_set_measured(builder, program);

@@ -41,8 +41,10 @@ typedef struct {
     const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
     const EchTime *stationary;       /* of every kernel, on a chip whose weights stay in the array; else NULL */
     unsigned remarks;
-    unsigned repeats; /* > 0 inside a computation that was lowered before */
-    size_t repeated;  /* instructions lowered that way */
+    unsigned opaque;    /* kernels of the program's own (Pallas) whose work nothing tells, ... */
+    EchId first_opaque; /* ...the first of them */
+    unsigned repeats;   /* > 0 inside a computation that was lowered before */
+    size_t repeated;    /* instructions lowered that way */
 } Lowerer;
 
 /** Makes every buffer of the trace; fills places, born, dies, homed, untaken. hidden must be known. */

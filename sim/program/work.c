@@ -260,8 +260,13 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
             add_matrix(p, i, convolution_work(p, id), work);
         else if (ech_program_attention(p, id, NULL) > 0)
             add_matrix(p, i, ech_program_attention(p, id, NULL), work);
-        else if (ech_program_config_u64(i, "cost_estimate.flops", &flops))
-            add_matrix(p, i, flops, work);
+        else {
+            uint64_t transcendental;
+            if (ech_program_config_u64(i, "cost_estimate.flops", &flops))
+                add_matrix(p, i, flops, work);
+            if (ech_program_config_u64(i, "cost_estimate.transcendentals", &transcendental))
+                work->transcendental = ech_bytes_add(work->transcendental, transcendental);
+        }
         return;
     }
     case ECH_HLO_FUSION:
