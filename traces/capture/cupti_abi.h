@@ -11,7 +11,7 @@ typedef int CuptiResult; /* 0 is success */
 typedef int CuptiKind;
 typedef void CuptiRecord;
 typedef void *CuptiContext;
-enum { CUPTI_MAX_LIMIT_REACHED = 12, CUPTI_NO_PRIVILEGES = 35, CUPTI_MULTIPLE_SUBSCRIBERS = 39, CUPTI_FLUSH_FORCED = 1 };
+enum { CUPTI_MAX_LIMIT_REACHED = 12, CUPTI_NO_PRIVILEGES = 35, CUPTI_MULTIPLE_SUBSCRIBERS = 39, CUPTI_UNKNOWN = 999, CUPTI_FLUSH_FORCED = 1 };
 enum { MARKER_INSTANT = 1, MARKER_BEGIN = 2, MARKER_END = 4, MEMORY_ALLOCATED = 1, MEMORY_RELEASED = 2, COPY_ASYNCHRONOUS = 1 };
 enum { UNIFIED_ALL_DEVICES = 2, UNIFIED_TO_DEVICE = 1, UNIFIED_TO_HOST = 2, UNIFIED_CPU_FAULTS = 3, UNIFIED_GPU_FAULTS = 4 };
 enum {
@@ -106,4 +106,6 @@ typedef struct {
     X(configure_unified, cuptiActivityConfigureUnifiedMemoryCounter, (UnifiedMemoryConfig * configs, uint32_t n))
 
 /* What may be missing. */
-#define CUPTI_OPTIONAL_FUNCTIONS(X) X(flush_period, cuptiActivityFlushPeriod, (uint32_t milliseconds))
+#define CUPTI_OPTIONAL_FUNCTIONS(X)                                                                                                                            \
+    X(flush_period, cuptiActivityFlushPeriod, (uint32_t milliseconds))                                                                                         \
+    X(result_string, cuptiGetResultString, (CuptiResult result, const char **ret))

@@ -432,14 +432,19 @@ static int open_output(void)
 
 static void say_refused(CuptiResult result)
 {
-    char number[32];
-    snprintf(number, sizeof number, "error %d", result);
+    const char *name = NULL;
+    char text_of[128];
+    if (cupti.result_string)
+        cupti.result_string(result, &name);
+    snprintf(text_of, sizeof text_of, "%s (%d)", name ? name : "error", result);
     if (result == CUPTI_MULTIPLE_SUBSCRIBERS)
         say("another profiler holds CUPTI (Nsight, DCGM or the PyTorch profiler); stop it and run again", NULL);
     else if (result == CUPTI_NO_PRIVILEGES)
         say("CUPTI may not record here: the driver gives profiling to administrators only (NVreg_RestrictProfilingToAdminUsers); run as root", NULL);
+    else if (result == CUPTI_UNKNOWN)
+        say("CUPTI does not start; it says so where the driver sees no GPU", text_of);
     else
-        say("CUPTI refuses to record", number);
+        say("CUPTI refuses to record", text_of);
 }
 
 static void enable_all(void)

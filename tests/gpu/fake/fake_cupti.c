@@ -1,4 +1,5 @@
-/* A CUPTI of our own for tests: on flush it hands over one buffer of each kind of record. ECH_FAKE_CUPTI_HELD=1: another profiler is there. */
+/* A CUPTI of our own for tests: on flush it hands over one buffer of each kind of record. ECH_FAKE_CUPTI_HELD=1: another profiler is there;
+ * ECH_FAKE_CUPTI_NO_GPU=1: the driver sees no GPU. */
 #include "traces/capture/cupti_abi.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ CuptiResult cuptiActivityRegisterCallbacks(BufferRequested on_request, BufferCom
 {
     requested = on_request;
     completed = on_complete;
-    return getenv("ECH_FAKE_CUPTI_HELD") ? CUPTI_MULTIPLE_SUBSCRIBERS : 0;
+    return getenv("ECH_FAKE_CUPTI_NO_GPU") ? CUPTI_UNKNOWN : getenv("ECH_FAKE_CUPTI_HELD") ? CUPTI_MULTIPLE_SUBSCRIBERS : 0;
 }
 
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(void *get_export_table);
@@ -29,6 +30,12 @@ int InitializeInjectionNvtx2(void *get_export_table)
 CuptiResult cuptiActivityFlushPeriod(uint32_t milliseconds)
 {
     return milliseconds > 0 ? 0 : 1;
+}
+
+CuptiResult cuptiGetResultString(CuptiResult result, const char **ret)
+{
+    *ret = result == CUPTI_UNKNOWN ? "CUPTI_ERROR_UNKNOWN" : "CUPTI_ERROR_INVALID_KIND";
+    return 0;
 }
 
 CuptiResult cuptiActivityEnable(CuptiKind kind)
