@@ -109,6 +109,7 @@ typedef struct {
     uint64_t n_replays;             /* Done */
     uint64_t n_clipped;             /* Kernels that moved less than they should */
     uint64_t issued, issued_before; /* Instances of this replay, and of the one before */
+    uint64_t n_late;                /* Measured replays that were issued no faster than the GPU ran them */
     gint64 issue_begin, issue_us;   /* When the issuing of this replay began; how long it took at best, 0 before that is known */
 } Engine;
 
@@ -743,6 +744,9 @@ static bool head_start(Engine *e, GError **error)
 
 static void end_issue(Engine *e)
 {
+    /* The clock's first event has passed already: queues may have waited for the host. */
+    if (e->n_replays >= e->options->warmups && !e->synchronous && e->cu->event_query(e->base) == 0)
+        e->n_late++;
     gint64 us = g_get_monotonic_time() - e->issue_begin;
     if (e->issued_before > 0) /* Code is loaded in the first */
         e->issue_us = e->issue_us > 0 ? MIN(e->issue_us, us) : us;
@@ -1414,6 +1418,13 @@ static bool replay_all(Engine *e, GError **error)
             return false;
     }
     summarise(e);
+    if (e->n_late > 0)
+        ech_diag_remark(
+            e->run->diag,
+            "%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+            " replays were still being issued when the GPU had begun (a thousand launches fill its queue, pageable copies make the host wait): short "
+            "operations may have waited for the host",
+            e->n_late, e->n_replays - MIN(e->n_replays, e->options->warmups));
     if (e->n_clipped > 0)
         ech_diag_remark(e->run->diag,
                         "kernels that move more than %" G_GUINT64_FORMAT " bytes one way were measured with that much: an eighth of what the GPU had free",

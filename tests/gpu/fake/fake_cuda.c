@@ -20,7 +20,7 @@
  * clocks rise in the first 20 ms of work and tensor cores fall by an eighth once they have been busy for milliseconds, copies have a rate that depends
  * on their size and share the link unevenly, streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
  * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
- * pages. */
+ * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait. */
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 #include "tests/gpu/fake/ptx.h"
@@ -104,8 +104,9 @@ static char pool, instance;
 static struct EchCuGraphOpaque graph;
 static uint32_t chase_from; /* Where a chain was before its PTX ran */
 static int capturing;
-static double now, busy; /* busy: worked since the context was made */
-static double heat;      /* Tensor cores' share of the last milliseconds */
+static double now, busy;          /* busy: worked since the context was made */
+static double horizon = INFINITY; /* Time passes no further: what the host takes for a call */
+static double heat;               /* Tensor cores' share of the last milliseconds */
 static Mark *marks;
 static long order;
 
@@ -428,11 +429,18 @@ static void run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)
         if ((empty && !empty->first) || (mark && mark->done))
             return;
         size_t n = running_heads(running, 64);
+        if (n == 0 && horizon < INFINITY) {
+            now = horizon;
+            return;
+        }
         if (n == 0)
             break;
         share(running, n, rates);
         for (size_t i = 0; i < n; i++)
             step = least(step, running[i]->fixed > 0 ? running[i]->fixed : running[i]->amount > 0 ? running[i]->amount / rates[i] : 0);
+        if (now >= horizon)
+            return;
+        step = least(step, horizon - now);
         warm(running, n, step);
         now += step;
         busy += step;
@@ -460,6 +468,17 @@ static void run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)
             drop_first(stream);
         }
     }
+}
+
+/* A call that takes the host some time, in which the GPU goes on. */
+static void host_takes(double nanoseconds)
+{
+    if (!real() || capturing)
+        return;
+    const char *slower = getenv("ECH_FAKE_CUDA_SLOW");
+    horizon = now + nanoseconds * (slower ? strtod(slower, NULL) : 1);
+    run_until(NULL, NULL);
+    horizon = INFINITY;
 }
 
 static void empty_graph(void)
@@ -711,28 +730,35 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
         memmove(target, source, bytes);
     /* Large copies reach their rate only slowly. */
     double slow = real() ? 8 * sqrt((double)bytes) : 0;
-    if (from_host)
-        return issue_work(stream, TO_DEVICE, 5000 + slow, (double)bytes * (s ? 1 : scatter(0.05)), s ? 20 : 6);
-    if (to_host)
-        return issue_work(stream, FROM_DEVICE, 5000 + slow, (double)bytes * (t ? 1 : scatter(0.05)), t ? 18 : 5);
+    if (from_host || to_host) {
+        const Block *pinned = from_host ? s : t;
+        double rate = from_host ? (pinned ? 20 : 6) : (pinned ? 18 : 5);
+        EchCuResult result = issue_work(stream, from_host ? TO_DEVICE : FROM_DEVICE, 5000 + slow, (double)bytes * (pinned ? 1 : scatter(0.05)), rate);
+        if (real() && !pinned && !capturing)
+            run_until(stream, NULL); /* The host copies, and waits */
+        return result;
+    }
     return issue_work(stream, PORT, 2000, 2 * (double)bytes, 950);
 }
 
 EXPORT EchCuResult cuMemcpyHtoDAsync_v2(EchCuPointer target, const void *source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     return copy((void *)(uintptr_t)target, source, bytes, stream, 0, 1);
 }
 
 EXPORT EchCuResult cuMemcpyDtoHAsync_v2(void *target, EchCuPointer source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     return copy(target, (void *)(uintptr_t)source, bytes, stream, 1, 0);
 }
 
 EXPORT EchCuResult cuMemcpyDtoDAsync_v2(EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     return copy((void *)(uintptr_t)target, (void *)(uintptr_t)source, bytes, stream, 0, 0);
 }
 
@@ -793,6 +819,7 @@ EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
 EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsigned flags)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     if (!stream || !event || flags)
         return INVALID_HANDLE;
     return event->mark ? issue(stream, (Task){.kind = WAIT, .mark = event->mark}) : 0;
@@ -912,6 +939,7 @@ EXPORT EchCuResult cuEventDestroy_v2(EchCuEvent event)
 EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     if (!event || !stream)
         return INVALID_HANDLE;
     event->mark = new_mark();
@@ -1138,6 +1166,7 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
                                   unsigned block_z, unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     if (real() && function && !function->loaded) {
         function->loaded = 1;
         used += 3 << 20;
@@ -1268,6 +1297,7 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
                                       void *c, int type_c, int ldc, long long stride_c, int batch, int compute, int algorithm)
 {
     ENTER_CONTEXT();
+    host_takes(1500);
     size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;
     (void)compute;
     if ((void *)handle != &pool || m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 ||
