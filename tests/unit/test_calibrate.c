@@ -120,6 +120,25 @@ START_TEST(finds_how_the_driver_rounds)
 }
 END_TEST
 
+/* On a machine whose host needs 30 us for a call, of kernels of 2 us: the GPU gets a longer head start, and none of them seems longer. On one that needs a
+ * millisecond no head start is long enough, and that is said. */
+START_TEST(a_slow_host_is_noticed)
+{
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    g_setenv("ECH_FAKE_CUDA_SLOW", _i == 0 ? "20" : "700", TRUE);
+    load_fake("33554432");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(strstr(c->failures, "waited for the host") != NULL, _i == 1);
+    if (_i > 0)
+        return;
+    NEAR(c->launch.median, 2000, 0.05);
+    NEAR(c->alone.median, 2000, 0.3); /* The clock's steps */
+}
+END_TEST
+
 /* A file of one specimen stands in for its product only where there is no file of the product. */
 START_TEST(one_specimen_is_not_its_kind)
 {
@@ -217,6 +236,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, finds_what_the_fake_is_made_of);
     tcase_add_test(tests, finds_how_the_driver_rounds);
+    tcase_add_loop_test(tests, a_slow_host_is_noticed, 0, 2);
     tcase_add_test(tests, one_specimen_is_not_its_kind);
     tcase_add_test(tests, kernels_stay_within_buffers);
     tcase_add_test(tests, every_call_fails_cleanly);
