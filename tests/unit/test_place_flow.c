@@ -1,4 +1,4 @@
-/* Which slices a copy engine can make: the compiler's own choices among slices compiled for this purpose (v5e and v6e agree). */
+/* From a schedule to values. Which slices a copy engine can make: the compiler's own choices among slices compiled for this purpose (v5e and v6e agree). */
 #include "models/place/flow.h"
 
 #include <check.h>
@@ -44,11 +44,82 @@ START_TEST(slices_that_are_copies)
 }
 END_TEST
 
+static uint32_t value_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
+{
+    return flow->value_of[flow->leaf_start[step] + leaf];
+}
+
+static const EchFlowLeaf array = {.bytes = 1 << 20, .elements = 1 << 18, .major = 512, .text = "f32[512,512]{1,0:T(8,128)}"};
+
+/* The start of a collective hands on its operand; what it makes is what its end is. */
+START_TEST(collectives_hand_on_their_operand)
+{
+    static const uint32_t operands[] = {0, 1, 2, 3};
+    const EchFlowLeaf three[] = {array, array, {.bytes = 4, .space = 2, .text = "u32[]{:S(2)}"}};
+    EchFlowInstruction in[] = {
+        {.name = "p", .op = ECH_FLOW_PARAMETER, .opcode = "parameter", .entry = true, .leaves = &array, .n_leaves = 1},
+        {.name = "a", .opcode = "negate", .entry = true, .operands = &operands[0], .n_operands = 1, .leaves = &array, .n_leaves = 1, .seconds = 1e-6},
+        {.name = "s",
+         .opcode = "collective-permute-start",
+         .entry = true,
+         .operands = &operands[1],
+         .n_operands = 1,
+         .leaves = three,
+         .n_leaves = 3,
+         .tuple = true},
+        {.name = "d", .opcode = "collective-permute-done", .entry = true, .operands = &operands[2], .n_operands = 1, .leaves = &array, .n_leaves = 1},
+        {.name = "n",
+         .opcode = "negate",
+         .entry = true,
+         .root = true,
+         .operands = &operands[3],
+         .n_operands = 1,
+         .leaves = &array,
+         .n_leaves = 1,
+         .seconds = 1e-6},
+    };
+    for (uint32_t t = 0; t < G_N_ELEMENTS(in); t++)
+        in[t].op = ech_flow_op(in[t].opcode);
+    g_autoptr(EchFlow) flow = ech_flow_new(in, G_N_ELEMENTS(in), 1, NULL, 0);
+    ck_assert_uint_eq(value_at(flow, 2, 0), value_at(flow, 1, 0));
+    ck_assert_uint_ne(value_at(flow, 2, 1), value_at(flow, 1, 0));
+    ck_assert_uint_eq(value_at(flow, 3, 0), value_at(flow, 2, 1));
+    ck_assert_int_eq(flow->problem.steps[2].kind, ECH_MSA_ASYNC_START);
+}
+END_TEST
+
+/* Another core's work is started without operands and gets them at an update. */
+START_TEST(operands_bound_at_an_update)
+{
+    static const uint32_t body_operand[] = {2}, update[] = {1, 0}, done[] = {4}, last[] = {5}, called[] = {1};
+    const EchFlowLeaf context = {.bytes = 64, .space = 9, .text = "s32[16]{0:S(9)}"}, bound[] = {array, array, context};
+    EchFlowInstruction in[] = {
+        {.name = "p", .opcode = "parameter", .entry = true, .leaves = &array, .n_leaves = 1},
+        {.name = "start", .opcode = "async-start", .entry = true, .leaves = &context, .n_leaves = 1, .tuple = true, .called = called, .n_called = 1},
+        {.name = "q", .opcode = "parameter", .computation = 1, .leaves = &array, .n_leaves = 1},
+        {.name = "k", .opcode = "custom-call", .computation = 1, .root = true, .operands = body_operand, .n_operands = 1, .leaves = &array, .n_leaves = 1},
+        {.name = "update", .opcode = "async-update", .entry = true, .operands = update, .n_operands = 2, .leaves = bound, .n_leaves = 3, .tuple = true},
+        {.name = "done", .opcode = "async-done", .entry = true, .operands = done, .n_operands = 1, .leaves = &array, .n_leaves = 1},
+        {.name = "n", .opcode = "negate", .entry = true, .root = true, .operands = last, .n_operands = 1, .leaves = &array, .n_leaves = 1, .seconds = 1e-6},
+    };
+    for (uint32_t t = 0; t < G_N_ELEMENTS(in); t++)
+        in[t].op = ech_flow_op(in[t].opcode);
+    g_autoptr(EchFlow) flow = ech_flow_new(in, G_N_ELEMENTS(in), 2, NULL, 0);
+    ck_assert_uint_eq(value_at(flow, 2, 0), value_at(flow, 0, 0));
+    ck_assert_uint_eq(value_at(flow, 4, 0), value_at(flow, 0, 0));
+    ck_assert_uint_eq(value_at(flow, 4, 1), value_at(flow, 3, 0));
+    ck_assert_uint_eq(value_at(flow, 4, 2), value_at(flow, 1, 0));
+    ck_assert_uint_eq(value_at(flow, 5, 0), value_at(flow, 3, 0));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("place_flow");
     TCase *tcase = tcase_create("slices");
     tcase_add_loop_test(tcase, slices_that_are_copies, 0, (int)G_N_ELEMENTS(cases));
+    tcase_add_test(tcase, collectives_hand_on_their_operand);
+    tcase_add_test(tcase, operands_bound_at_an_update);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,6 +1,7 @@
 /* Programs: small modules whose figures and traces are known, and every captured program beside the tree held against its compiler. */
 #include "models/device/device.h"
 #include "sim/import/import.h"
+#include "sim/program/place_inputs.h"
 
 #include <check.h>
 #include <json-glib/json-glib.h>
@@ -251,6 +252,36 @@ START_TEST(attributes_go_on_over_lines)
 }
 END_TEST
 
+/* What v5p's compiler charges gathers, its own custom calls and Pallas kernels that say what they cost (read from its log). */
+START_TEST(charges_of_gathers_and_custom_calls)
+{
+    g_autoptr(EchProgram) p =
+        read_text("HloModule charges, is_scheduled=true\n\n"
+                  "ENTRY %main (t: f32[64,64], i: s32[64], v: s32[64]) -> (f32[64,64], s32[64]) {\n"
+                  "  %t = f32[64,64]{0,1:T(8,128)} parameter(0)\n"
+                  "  %i = s32[64]{0:T(128)} parameter(1)\n"
+                  "  %v = s32[64]{0:T(128)} parameter(2)\n"
+                  "  %g = f32[64,64]{1,0:T(8,128)} gather(%t, %i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+                  "index_vector_dim=1, slice_sizes={64,1}\n"
+                  "  %h = s32[64]{0:T(128)} gather(%v, %i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+                  "slice_sizes={1}\n"
+                  "  %x = f32[64,64]{1,0:T(8,128)} custom-call(%g), custom_call_target=\"X64SplitLow\"\n"
+                  "  %k = f32[64,64]{1,0:T(8,128)} custom-call(%x), custom_call_target=\"tpu_custom_call\", "
+                  "backend_config={\"custom_call_config\":{\"body\":\"\",\"cost_estimate\":{\"bytes_accessed\":22020096,\"flops\":1073741824,"
+                  "\"transcendentals\":0}}}\n"
+                  "  %q = f32[64,64]{1,0:T(8,128)} custom-call(%k), custom_call_target=\"tpu_custom_call\", backend_config={\"custom_call_config\":{}}\n"
+                  "  ROOT %r = (f32[64,64]{1,0:T(8,128)}, s32[64]{0:T(128)}) tuple(%q, %h)\n}\n",
+                  "tpu-v5p");
+    const EchPlaceChip *chip = ech_place_chip("v5p");
+    g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(p, chip);
+    ck_assert_uint_eq(ech_place_costs_operand(costs, p, 3, 0, 0), 262144);
+    ck_assert_uint_eq(ech_place_costs_operand(costs, p, 4, 0, 0), 524288);
+    ck_assert_double_eq_tol((double)costs->seconds[5], chip->clock_s, 1e-15);
+    ck_assert_double_eq_tol((double)costs->seconds[6], 22020096 / chip->hbm_bytes_per_s, 1e-11);
+    ck_assert_double_eq_tol((double)costs->seconds[7], chip->clock_s, 1e-15);
+}
+END_TEST
+
 START_TEST(hostile_programs_are_refused)
 {
     static const char *const bad[] = {
@@ -326,6 +357,7 @@ int main(void)
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
+    tcase_add_test(small, charges_of_gathers_and_custom_calls);
     tcase_add_test(small, hostile_programs_are_refused);
     tcase_set_timeout(captured, 120);
     tcase_add_test(captured, captured_programs_from_their_text_alone);
