@@ -109,21 +109,59 @@ static void append_holder_notes(GString *out, const EchReport *report, const Ech
     }
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    const EchHolder *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* Buffers of one name, as those of a line of Python in a memory snapshot, are one row: the sum, in the place of the largest. @ret_counts[buffer]: how many.
+ * Names of programs differ. */
+static EchHolder *grouped(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n, GHashTable *counts)
+{
+    EchHolder *out = g_new(EchHolder, n + 1);
+    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* name to index + 1 */
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
+        size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, name));
+        if (at == 0) {
+            out[n_out++] = holders[i];
+            g_hash_table_insert(known, g_steal_pointer(&name), GSIZE_TO_POINTER(n_out));
+            continue;
+        }
+        EchHolder *first = &out[at - 1];
+        first->bytes = ech_bytes_add(first->bytes, holders[i].bytes);
+        gpointer key = GUINT_TO_POINTER(first->buffer + 1);
+        g_hash_table_insert(counts, key, GUINT_TO_POINTER(MAX(GPOINTER_TO_UINT(g_hash_table_lookup(counts, key)), 1u) + 1));
+    }
+    qsort(out, n_out, sizeof *out, by_bytes);
+    *ret_n = n_out;
+    return out;
+}
+
 static void append_holders(GString *out, const EchReport *report, const EchHolder *holders, size_t n, size_t most, const char *indent, unsigned columns)
 {
+    g_autoptr(GHashTable) counts = g_hash_table_new(NULL, NULL); /* buffer + 1 to number */
+    size_t n_rows;
+    g_autofree EchHolder *rows = grouped(report, holders, n, &n_rows, counts);
     int name_width = 0, role_width = 0, most_columns = (int)(columns ? columns : ECH_TEXT_COLUMNS);
-    for (size_t i = 0; i < MIN(n, most); i++) {
-        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
-        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
-        name_width = MAX(name_width, ech_text_width(name));
+    for (size_t i = 0; i < MIN(n_rows, most); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[rows[i].buffer];
+        g_autofree char *name = ech_report_buffer_name(report->trace, rows[i].buffer);
+        name_width = MAX(name_width, ech_text_width(name) + (g_hash_table_contains(counts, GUINT_TO_POINTER(rows[i].buffer + 1)) ? 15 : 0));
         role_width = MAX(role_width, buffer->role != ECH_ROLE_UNKNOWN ? ech_text_width(ech_role_name((EchRole)buffer->role)) : 0);
     }
     int fixed = ech_text_width(indent) + 12;
     name_width = CLAMP(name_width, 5, MAX(most_columns - fixed - role_width - 2, 24));
-    for (size_t i = 0; i < MIN(n, most); i++) {
-        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
-        g_autofree char *bytes = ech_format_bytes(holders[i].bytes);
-        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
+    for (size_t i = 0; i < MIN(n_rows, most); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[rows[i].buffer];
+        g_autofree char *bytes = ech_format_bytes(rows[i].bytes);
+        g_autofree char *own = ech_report_buffer_name(report->trace, rows[i].buffer);
+        guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, GUINT_TO_POINTER(rows[i].buffer + 1)));
+        g_autofree char *name = count ? g_strdup_printf("%s, %u of them", own, count) : g_strdup(own);
         g_string_append_printf(out, "%s%10s  ", indent, bytes);
         ech_text_cell(out, name, name_width);
         if (role_width)
@@ -133,12 +171,12 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
             g_string_truncate(out, out->len - 1);
         g_string_append_c(out, '\n');
     }
-    if (n > most) {
+    if (n_rows > most) {
         EchBytes rest = 0;
-        for (size_t i = most; i < n; i++)
-            rest = ech_bytes_add(rest, holders[i].bytes);
+        for (size_t i = most; i < n_rows; i++)
+            rest = ech_bytes_add(rest, rows[i].bytes);
         g_autofree char *bytes = ech_format_bytes(rest);
-        g_string_append_printf(out, "%s%10s  in %zu more\n", indent, bytes, n - most);
+        g_string_append_printf(out, "%s%10s  in %zu more\n", indent, bytes, n_rows - most);
     }
 }
 
