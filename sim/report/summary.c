@@ -492,6 +492,9 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
                                      : g_strdup(ech_price_words(times[i].price));
         g_autofree char *count = times[i].count > 1 ? g_strdup_printf(", %" G_GUINT64_FORMAT " times", times[i].count) : g_strdup("");
         g_autofree char *source = report->program ? ech_report_source_line(times[i].stack) : NULL;
+        /* A transfer of an argument: its name. */
+        if (report->program && !source && times[i].kind == ECH_OP_COPY && *times[i].stack && strlen(times[i].stack) <= 32 && g_str_is_ascii(times[i].stack))
+            source = g_strdup(times[i].stack);
         int least = ech_text_width(ech_op_kind_name(times[i].kind)) + ech_text_width(count), line = source ? ech_text_width(source) + 2 : 0;
         if (line == 0 || least + line > room)
             g_clear_pointer(&source, g_free);
