@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* MAX_STEPS: instructions of a body that are looked at, for many callers may share one. */
 enum { MAX_DEPTH = 16, MAX_STEPS = 4096, LONG_CONCATENATION = 10, ACCESS_BYTES = 16 };
 
 /* Issued instructions of an element beside its arithmetic: its loads, its store and their addresses; as PyTorch's vectorised kernels
@@ -69,7 +70,7 @@ typedef struct {
     EchId reduce;        /* the reduction that the kernel is made for, or ECH_NONE */
     EchId inner;         /* that one, else any: the last */
     EchId scatter, product, convolution, call;
-    unsigned reduces;
+    unsigned reduces, budget;
     bool transposes, picks, separate;
 } Body;
 
@@ -122,7 +123,7 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         double in = operand == ECH_NONE ? 0 : (double)elements_of(p, operand);
         double each = 0;
         const EchComputation *c = i->n_called > 0 ? &p->computations[ech_program_called(p, i, 0)] : NULL;
-        for (uint32_t k = 0; c && k < c->n; k++)
+        for (uint32_t k = 0; c && k < MIN(c->n, 64u); k++)
             each += cost_of(p, &p->instructions[c->first + k]);
         body->instructions += MAX(each, 1) * in / MAX(body->iteration, 1);
         body->separate |= p->shapes[i->shape].is_tuple != 0;
@@ -181,8 +182,10 @@ static void survey_one(Body *body, EchId id, unsigned depth)
 static void survey(Body *body, EchId computation, unsigned depth)
 {
     const EchComputation *c = &body->p->computations[computation];
-    for (uint32_t k = 0; k < c->n; k++)
+    for (uint32_t k = 0; k < c->n && body->budget > 0; k++) {
+        body->budget--;
         survey_one(body, c->first + k, depth);
+    }
 }
 
 static bool reduction_of(const EchProgram *p, EchId reduce, EchGpuReduction *ret)
@@ -229,7 +232,7 @@ static unsigned count_reduces(const EchProgram *p, EchId id, EchId *ret_last)
     unsigned count = 0;
     for (uint32_t k = 0; i->opcode == ECH_HLO_FUSION && k < i->n_called; k++) {
         const EchComputation *c = &p->computations[ech_program_called(p, i, k)];
-        for (uint32_t j = 0; j < c->n; j++)
+        for (uint32_t j = 0; j < MIN(c->n, (uint32_t)MAX_STEPS); j++)
             if (p->instructions[c->first + j].opcode == ECH_HLO_REDUCE) {
                 count++;
                 *ret_last = c->first + j;
@@ -250,7 +253,8 @@ static Body body_of(const EchProgram *p, EchId id, double iteration, bool recomp
                  .scatter = ECH_NONE,
                  .product = ECH_NONE,
                  .convolution = ECH_NONE,
-                 .call = ECH_NONE};
+                 .call = ECH_NONE,
+                 .budget = MAX_STEPS};
     const EchInstruction *i = &p->instructions[id];
     EchId last = ECH_NONE;
     unsigned steps = MAX_STEPS;
