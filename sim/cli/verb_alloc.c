@@ -6,6 +6,7 @@
 #include "sim/cli/cli.h"
 #include "sim/import/alloc_events.h"
 #include "sim/import/alloc_text.h"
+#include "sim/report/json_out.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -264,25 +265,6 @@ static bool write_placements(const char *path, const GArray *events, const GArra
 
 /* ---- output ---- */
 
-static void add_int(JsonBuilder *b, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_int_value(b, value > G_MAXINT64 ? G_MAXINT64 : (gint64)value);
-}
-
-static void add_double(JsonBuilder *b, const char *name, double value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_double_value(b, value);
-}
-
-static void add_string(JsonBuilder *b, const char *name, const char *value)
-{
-    g_autofree char *valid = g_utf8_make_valid(value, -1);
-    json_builder_set_member_name(b, name);
-    json_builder_add_string_value(b, valid);
-}
-
 static double fragmentation(const EchAllocStats *stats)
 {
     return stats->peak_reserved ? 1 - (double)stats->peak_live / (double)stats->peak_reserved : 0;
@@ -338,13 +320,13 @@ static void json_pins(JsonBuilder *b, const char *member, const Input *input, co
     for (uint32_t j = 0; j < n; j++) {
         g_autofree char *name = name_of(input, pins[j].id);
         json_builder_begin_object(b);
-        add_int(b, "id", pins[j].id);
-        add_string(b, "name", name);
-        add_int(b, "bytes", pins[j].bytes);
-        add_int(b, "requested_bytes", pins[j].requested);
-        add_int(b, "age_events", moment->event - MIN(moment->event, (uint64_t)pins[j].born));
+        ech_json_add_count(b, "id", pins[j].id);
+        ech_json_add_text(b, "name", name);
+        ech_json_add_count(b, "bytes", pins[j].bytes);
+        ech_json_add_count(b, "requested_bytes", pins[j].requested);
+        ech_json_add_count(b, "age_events", moment->event - MIN(moment->event, (uint64_t)pins[j].born));
         if (stack_of(input, pins[j].id))
-            add_string(b, "stack", stack_of(input, pins[j].id));
+            ech_json_add_text(b, "stack", stack_of(input, pins[j].id));
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
@@ -353,32 +335,32 @@ static void json_pins(JsonBuilder *b, const char *member, const Input *input, co
 static void json_moment(JsonBuilder *b, const Input *input, const EchMoment *moment, unsigned top)
 {
     json_builder_begin_object(b);
-    add_string(b, "moment", moment_names[moment->kind]);
-    add_int(b, "event", moment->event);
+    ech_json_add_text(b, "moment", moment_names[moment->kind]);
+    ech_json_add_count(b, "event", moment->event);
     if (moment->kind == ECH_MOMENT_FAILURE) {
-        add_int(b, "asked_bytes", moment->asked);
-        add_int(b, "asked_id", moment->asked_id);
-        add_string(b, "why", fit_names[moment->fit]);
+        ech_json_add_count(b, "asked_bytes", moment->asked);
+        ech_json_add_count(b, "asked_id", moment->asked_id);
+        ech_json_add_text(b, "why", fit_names[moment->fit]);
     }
-    add_int(b, "reserved_bytes", moment->stats.reserved);
-    add_int(b, "allocated_bytes", moment->stats.live);
-    add_int(b, "requested_bytes", moment->stats.requested);
-    add_int(b, "internal_waste_bytes", moment->internal_waste);
-    add_int(b, "largest_free_bytes", moment->stats.largest_free);
-    add_int(b, "free_blocks", moment->n_free);
-    add_int(b, "device_free_bytes", moment->device_free);
-    add_int(b, "stranded_bytes", moment->stranded);
-    add_int(b, "cached_bytes", moment->cached);
-    add_int(b, "pending_bytes", moment->pending);
-    add_string(b, "picture", moment->picture);
+    ech_json_add_count(b, "reserved_bytes", moment->stats.reserved);
+    ech_json_add_count(b, "allocated_bytes", moment->stats.live);
+    ech_json_add_count(b, "requested_bytes", moment->stats.requested);
+    ech_json_add_count(b, "internal_waste_bytes", moment->internal_waste);
+    ech_json_add_count(b, "largest_free_bytes", moment->stats.largest_free);
+    ech_json_add_count(b, "free_blocks", moment->n_free);
+    ech_json_add_count(b, "device_free_bytes", moment->device_free);
+    ech_json_add_count(b, "stranded_bytes", moment->stranded);
+    ech_json_add_count(b, "cached_bytes", moment->cached);
+    ech_json_add_count(b, "pending_bytes", moment->pending);
+    ech_json_add_text(b, "picture", moment->picture);
     if (moment->hole.bytes) {
         json_builder_set_member_name(b, "would_fit_without");
         json_builder_begin_object(b);
-        add_int(b, "segment", moment->hole.segment);
-        add_int(b, "address", moment->hole.address);
-        add_int(b, "bytes", moment->hole.bytes);
-        add_int(b, "used_bytes", moment->hole.used);
-        add_int(b, "live_blocks", moment->hole.n_blocks);
+        ech_json_add_count(b, "segment", moment->hole.segment);
+        ech_json_add_count(b, "address", moment->hole.address);
+        ech_json_add_count(b, "bytes", moment->hole.bytes);
+        ech_json_add_count(b, "used_bytes", moment->hole.used);
+        ech_json_add_count(b, "live_blocks", moment->hole.n_blocks);
         json_pins(b, "blocks", input, moment, moment->hole_pins, MIN(moment->hole.n_blocks, top));
         json_builder_end_object(b);
     }
@@ -387,13 +369,13 @@ static void json_moment(JsonBuilder *b, const Input *input, const EchMoment *mom
     for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
         const EchSegmentReport *segment = &moment->segments[i];
         json_builder_begin_object(b);
-        add_int(b, "segment", segment->segment);
-        add_int(b, "address", segment->address);
-        add_int(b, "bytes", segment->bytes);
-        add_int(b, "used_bytes", segment->used);
-        add_int(b, "stranded_bytes", segment->bytes - segment->used);
-        add_int(b, "largest_free_bytes", segment->largest_free);
-        add_int(b, "live_blocks", segment->n_blocks);
+        ech_json_add_count(b, "segment", segment->segment);
+        ech_json_add_count(b, "address", segment->address);
+        ech_json_add_count(b, "bytes", segment->bytes);
+        ech_json_add_count(b, "used_bytes", segment->used);
+        ech_json_add_count(b, "stranded_bytes", segment->bytes - segment->used);
+        ech_json_add_count(b, "largest_free_bytes", segment->largest_free);
+        ech_json_add_count(b, "live_blocks", segment->n_blocks);
         json_pins(b, "pinned_by", input, moment, &moment->pins[segment->first_block], MIN(segment->n_blocks, top));
         json_builder_end_object(b);
     }
@@ -413,18 +395,18 @@ static void json_report(JsonBuilder *b, const Input *input, const EchAllocReport
     for (guint i = 0; i < report->failures->len; i++) {
         const EchAllocFailure *failure = &g_array_index(report->failures, EchAllocFailure, i);
         json_builder_begin_object(b);
-        add_int(b, "event", failure->event);
-        add_int(b, "id", failure->id);
-        add_int(b, "asked_bytes", failure->asked);
-        add_string(b, "why", fit_names[failure->fit]);
-        add_int(b, "allocated_bytes", failure->live);
-        add_int(b, "reserved_bytes", failure->reserved);
+        ech_json_add_count(b, "event", failure->event);
+        ech_json_add_count(b, "id", failure->id);
+        ech_json_add_count(b, "asked_bytes", failure->asked);
+        ech_json_add_text(b, "why", fit_names[failure->fit]);
+        ech_json_add_count(b, "allocated_bytes", failure->live);
+        ech_json_add_count(b, "reserved_bytes", failure->reserved);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
     json_builder_set_member_name(b, "address_map");
     json_builder_begin_object(b);
-    add_int(b, "bytes", report->map.bytes);
+    ech_json_add_count(b, "bytes", report->map.bytes);
     json_builder_set_member_name(b, "events");
     json_builder_begin_array(b);
     for (uint32_t c = 0; c < report->map.n_columns; c++)
@@ -455,44 +437,44 @@ static void json_result(JsonBuilder *b, const Input *input, const Result *result
     const EchAllocOutcome *outcome = &result->outcome;
     const EchAllocStats *stats = &outcome->stats;
     json_builder_begin_object(b);
-    add_string(b, "name", result->spec);
-    add_int(b, "events", outcome->events);
-    add_int(b, "failed", stats->failed);
-    add_int(b, "failed_fragmented", outcome->fragmented);
+    ech_json_add_text(b, "name", result->spec);
+    ech_json_add_count(b, "events", outcome->events);
+    ech_json_add_count(b, "failed", stats->failed);
+    ech_json_add_count(b, "failed_fragmented", outcome->fragmented);
     if (outcome->first_failed != UINT64_MAX)
-        add_int(b, "first_failed_event", outcome->first_failed);
-    add_int(b, "peak_live_bytes", stats->peak_live);
-    add_int(b, "peak_requested_bytes", stats->peak_requested);
-    add_int(b, "peak_reserved_bytes", stats->peak_reserved);
-    add_int(b, "end_live_bytes", stats->live);
-    add_int(b, "end_reserved_bytes", stats->reserved);
-    add_int(b, "largest_free_bytes", stats->largest_free);
-    add_double(b, "fragmentation", fragmentation(stats));
-    add_int(b, "internal_waste_bytes", stats->waste_at_peak);
-    add_int(b, "segments_allocated", stats->segments_allocated);
-    add_int(b, "segments_freed", stats->segments_freed);
-    add_double(b, "events_per_second", outcome->seconds > 0 ? (double)outcome->events / outcome->seconds : 0);
+        ech_json_add_count(b, "first_failed_event", outcome->first_failed);
+    ech_json_add_count(b, "peak_live_bytes", stats->peak_live);
+    ech_json_add_count(b, "peak_requested_bytes", stats->peak_requested);
+    ech_json_add_count(b, "peak_reserved_bytes", stats->peak_reserved);
+    ech_json_add_count(b, "end_live_bytes", stats->live);
+    ech_json_add_count(b, "end_reserved_bytes", stats->reserved);
+    ech_json_add_count(b, "largest_free_bytes", stats->largest_free);
+    ech_json_add_double(b, "fragmentation", fragmentation(stats));
+    ech_json_add_count(b, "internal_waste_bytes", stats->waste_at_peak);
+    ech_json_add_count(b, "segments_allocated", stats->segments_allocated);
+    ech_json_add_count(b, "segments_freed", stats->segments_freed);
+    ech_json_add_double(b, "events_per_second", outcome->seconds > 0 ? (double)outcome->events / outcome->seconds : 0);
     if (searched)
-        add_int(b, "smallest_capacity_bytes", result->smallest);
+        ech_json_add_count(b, "smallest_capacity_bytes", result->smallest);
     if (input->refusals && input->refusals->len)
-        add_int(b, "out_of_memory_served", result->served);
+        ech_json_add_count(b, "out_of_memory_served", result->served);
     if (result->recorded) {
         json_builder_set_member_name(b, "recorded");
         json_builder_begin_object(b);
-        add_int(b, "start_blocks", input->start->seeds->len);
-        add_int(b, "start_blocks_guessed", input->start->guessed);
-        add_int(b, "compared", result->compared);
-        add_int(b, "equal", result->equal);
+        ech_json_add_count(b, "start_blocks", input->start->seeds->len);
+        ech_json_add_count(b, "start_blocks_guessed", input->start->guessed);
+        ech_json_add_count(b, "compared", result->compared);
+        ech_json_add_count(b, "equal", result->equal);
         if (result->settings)
-            add_string(b, "settings", result->settings);
+            ech_json_add_text(b, "settings", result->settings);
         if (result->difference)
-            add_string(b, "first_difference", result->difference);
+            ech_json_add_text(b, "first_difference", result->difference);
         json_builder_end_object(b);
     }
     if (result->note)
-        add_string(b, "note", result->note);
+        ech_json_add_text(b, "note", result->note);
     if (result->fault)
-        add_string(b, "fault", result->fault);
+        ech_json_add_text(b, "fault", result->fault);
     json_builder_set_member_name(b, "statistics");
     json_builder_begin_object(b);
     for (guint i = 0; i < result->own->len; i++) {
@@ -535,13 +517,13 @@ static void json_refusals(JsonBuilder *b, const Input *input)
         uint32_t id = (uint32_t)ech_trace_n_buffers(input->trace) + i;
         g_autofree char *name = name_of(input, id);
         json_builder_begin_object(b);
-        add_int(b, "id", id);
-        add_string(b, "name", name);
-        add_int(b, "asked_bytes", refusal->bytes);
-        add_int(b, "reserved_bytes", refusal->reserved);
-        add_int(b, "device_free_bytes", refusal->device_free);
+        ech_json_add_count(b, "id", id);
+        ech_json_add_text(b, "name", name);
+        ech_json_add_count(b, "asked_bytes", refusal->bytes);
+        ech_json_add_count(b, "reserved_bytes", refusal->reserved);
+        ech_json_add_count(b, "device_free_bytes", refusal->device_free);
         if (stack_of(input, id))
-            add_string(b, "stack", stack_of(input, id));
+            ech_json_add_text(b, "stack", stack_of(input, id));
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
@@ -553,31 +535,26 @@ static void print_json(const Input *input, const GArray *results, EchBytes capac
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
-    add_string(b, "format", input->format);
-    add_int(b, "events", input->events->len);
-    add_int(b, "capacity_bytes", capacity);
-    add_string(b, "capacity_from", source ? source : "given");
-    add_int(b, "lower_bound_bytes", bound);
+    ech_json_add_text(b, "format", input->format);
+    ech_json_add_count(b, "events", input->events->len);
+    ech_json_add_count(b, "capacity_bytes", capacity);
+    ech_json_add_text(b, "capacity_from", source ? source : "given");
+    ech_json_add_count(b, "lower_bound_bytes", bound);
     if (input->held)
-        add_int(b, "recorded_reserved_bytes", input->held);
+        ech_json_add_count(b, "recorded_reserved_bytes", input->held);
     json_refusals(b, input);
     if (input->of_pytorch)
         json_holders(b, input, top);
     if (input->is_program)
-        add_int(b, "arguments_and_constants_bytes", input->resident);
+        ech_json_add_count(b, "arguments_and_constants_bytes", input->resident);
     json_builder_set_member_name(b, "allocators");
     json_builder_begin_array(b);
     for (guint i = 0; i < results->len; i++)
         json_result(b, input, &g_array_index(results, Result, i), top, searched);
     json_builder_end_array(b);
     json_builder_end_object(b);
-    g_autoptr(JsonNode) root = json_builder_get_root(b);
-    g_autoptr(JsonGenerator) generator = json_generator_new();
-    json_generator_set_pretty(generator, TRUE);
-    json_generator_set_root(generator, root);
-    g_autofree char *text = json_generator_to_data(generator, NULL);
+    g_autofree char *text = ech_json_finish(b);
     ech_cli_print(text);
-    ech_cli_print("\n");
 }
 
 /* "NAME (SIZE, age N), ...": at most @most of @n. */
@@ -842,9 +819,9 @@ static void json_holders(JsonBuilder *b, const Input *input, unsigned top)
     for (guint i = 0; i < MIN(held->len, top); i++) {
         const Holder *holder = &g_array_index(held, Holder, i);
         json_builder_begin_object(b);
-        add_string(b, "line", holder->line);
-        add_int(b, "blocks", holder->blocks);
-        add_int(b, "bytes", holder->bytes);
+        ech_json_add_text(b, "line", holder->line);
+        ech_json_add_count(b, "blocks", holder->blocks);
+        ech_json_add_count(b, "bytes", holder->bytes);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);

@@ -3,6 +3,7 @@
 
 #include "sim/base/error.h"
 #include "sim/report/explain.h"
+#include "sim/report/json_out.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -89,10 +90,9 @@ int ech_verb_compare(int argc, char **argv)
     }
     if (json) {
         JsonNode *node = compare_json(rows, n);
-        g_autofree char *text = json_to_string(node, TRUE);
-        g_autofree char *line = g_strconcat(text, "\n", NULL);
+        g_autofree char *text = ech_json_print(node);
         json_node_unref(node);
-        ech_cli_print(line);
+        ech_cli_print(text);
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = ech_report_table("run", rows, n, ech_cli_columns());

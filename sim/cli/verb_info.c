@@ -4,6 +4,7 @@
 #include "sim/cli/cli.h"
 #include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
+#include "sim/report/json_out.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
 #include "sim/report/transfers.h"
@@ -176,19 +177,6 @@ static EchTime median(const GArray *durations)
     return low + (high - low) / 2;
 }
 
-static void add_int(JsonBuilder *b, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_int_value(b, value > G_MAXINT64 ? G_MAXINT64 : (gint64)value);
-}
-
-static void add_string(JsonBuilder *b, const char *name, const char *value)
-{
-    g_autofree char *valid = g_utf8_make_valid(value, -1);
-    json_builder_set_member_name(b, name);
-    json_builder_add_string_value(b, valid);
-}
-
 static void begin(JsonBuilder *b, const char *name)
 {
     json_builder_set_member_name(b, name);
@@ -204,7 +192,7 @@ static void add_rows(JsonBuilder *b, const char *name, const EchDiag *diag, bool
         if (rows[i].fatal_if_strict != dropped)
             continue;
         g_autofree char *valid = g_utf8_make_valid(rows[i].name, -1);
-        add_int(b, valid, rows[i].count);
+        ech_json_add_count(b, valid, rows[i].count);
     }
     json_builder_end_object(b);
 }
@@ -213,7 +201,7 @@ static void add_shares(JsonBuilder *b, const char *name, const uint64_t shares[4
 {
     begin(b, name);
     for (EchOrigin o = ECH_ABSENT; o <= ECH_ASSUMED; o++)
-        add_int(b, ech_origin_name(o), shares[o]);
+        ech_json_add_count(b, ech_origin_name(o), shares[o]);
     json_builder_end_object(b);
 }
 
@@ -244,15 +232,15 @@ static void json_names(JsonBuilder *b, const char *member, const EchTrace *trace
     for (guint i = 0; i < MIN(names->len, 500u); i++) {
         const NameRow *row = names->pdata[i];
         json_builder_begin_object(b);
-        add_string(b, "name", ech_trace_string(trace, row->name));
-        add_string(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
+        ech_json_add_text(b, "name", ech_trace_string(trace, row->name));
+        ech_json_add_text(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
         if (by_device)
-            add_int(b, "device", row->device);
-        add_int(b, "count", row->durations->len);
-        add_int(b, "median_ps", (uint64_t)median(row->durations));
-        add_int(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));
-        add_int(b, "max_ps", (uint64_t)g_array_index(row->durations, EchTime, row->durations->len - 1));
-        add_int(b, "total_ps", (uint64_t)row->total);
+            ech_json_add_count(b, "device", row->device);
+        ech_json_add_count(b, "count", row->durations->len);
+        ech_json_add_count(b, "median_ps", (uint64_t)median(row->durations));
+        ech_json_add_count(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));
+        ech_json_add_count(b, "max_ps", (uint64_t)g_array_index(row->durations, EchTime, row->durations->len - 1));
+        ech_json_add_count(b, "total_ps", (uint64_t)row->total);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
@@ -262,7 +250,7 @@ static void json_names(JsonBuilder *b, const char *member, const EchTrace *trace
 static void add_time(JsonBuilder *b, const char *name, EchTime time)
 {
     if (time != ECH_TIME_NONE)
-        add_int(b, name, (uint64_t)time);
+        ech_json_add_count(b, name, (uint64_t)time);
 }
 
 static void json_transfers(JsonBuilder *b, const EchTrace *trace)
@@ -273,20 +261,20 @@ static void json_transfers(JsonBuilder *b, const EchTrace *trace)
     for (size_t i = 0; i < MIN(transfers->n, (size_t)500); i++) {
         const EchTransferRow *row = &transfers->rows[i];
         json_builder_begin_object(b);
-        add_string(b, "name", ech_trace_string(trace, row->name));
-        add_string(b, "from", row->from);
-        add_string(b, "to", row->to);
-        add_string(b, "overlap", ech_overlap_name(row->overlap));
-        add_int(b, "bytes", row->bytes);
-        add_int(b, "count", row->count);
+        ech_json_add_text(b, "name", ech_trace_string(trace, row->name));
+        ech_json_add_text(b, "from", row->from);
+        ech_json_add_text(b, "to", row->to);
+        ech_json_add_text(b, "overlap", ech_overlap_name(row->overlap));
+        ech_json_add_count(b, "bytes", row->bytes);
+        ech_json_add_count(b, "count", row->count);
         add_time(b, "in_flight_median_ps", row->in_flight);
         add_time(b, "waited_median_ps", row->waited);
         json_builder_set_member_name(b, "devices");
         json_builder_begin_array(b);
         for (size_t d = 0; d < row->n_devices; d++) {
             json_builder_begin_object(b);
-            add_int(b, "device", row->devices[d].device);
-            add_int(b, "median_ps", (uint64_t)row->devices[d].median);
+            ech_json_add_count(b, "device", row->devices[d].device);
+            ech_json_add_count(b, "median_ps", (uint64_t)row->devices[d].median);
             json_builder_end_object(b);
         }
         json_builder_end_array(b);
@@ -300,30 +288,30 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     Summary sum = {0};
     summarise(trace, &sum);
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
-    add_string(b, "source_format", ech_trace_format(trace));
-    add_int(b, "events", ech_trace_n_ops(trace));
+    ech_json_add_text(b, "source_format", ech_trace_format(trace));
+    ech_json_add_count(b, "events", ech_trace_n_ops(trace));
     begin(b, "ops");
     for (int k = 0; k < ECH_N_OP_KINDS; k++)
-        add_int(b, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
-    add_int(b, "memset", sum.memsets);
+        ech_json_add_count(b, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
+    ech_json_add_count(b, "memset", sum.memsets);
     json_builder_end_object(b);
-    add_int(b, "buffers", ech_trace_n_buffers(trace));
-    add_int(b, "queues", ech_trace_n_queues(trace));
+    ech_json_add_count(b, "buffers", ech_trace_n_buffers(trace));
+    ech_json_add_count(b, "queues", ech_trace_n_queues(trace));
     begin(b, "bytes");
-    add_int(b, "allocated", sum.allocated);
-    add_int(b, "peak_live", lifetimes->peak);
-    add_int(b, "h2d", sum.h2d);
-    add_int(b, "d2h", sum.d2h);
-    add_int(b, "d2d", sum.d2d);
-    add_int(b, "h2h", sum.h2h);
-    add_int(b, "end_allocated", figure(trace, "end_allocated_bytes", lifetimes->end_live));
-    add_int(b, "end_reserved", figure(trace, "end_reserved_bytes", 0));
+    ech_json_add_count(b, "allocated", sum.allocated);
+    ech_json_add_count(b, "peak_live", lifetimes->peak);
+    ech_json_add_count(b, "h2d", sum.h2d);
+    ech_json_add_count(b, "d2h", sum.d2h);
+    ech_json_add_count(b, "d2d", sum.d2d);
+    ech_json_add_count(b, "h2h", sum.h2h);
+    ech_json_add_count(b, "end_allocated", figure(trace, "end_allocated_bytes", lifetimes->end_live));
+    ech_json_add_count(b, "end_reserved", figure(trace, "end_reserved_bytes", 0));
     json_builder_end_object(b);
-    add_int(b, "span_ps", sum.last == ECH_TIME_NONE ? 0 : (uint64_t)(sum.last - sum.first));
+    ech_json_add_count(b, "span_ps", sum.last == ECH_TIME_NONE ? 0 : (uint64_t)(sum.last - sum.first));
     begin(b, "recorded_ps");
-    add_int(b, "kernel", (uint64_t)sum.kernel);
-    add_int(b, "copy", (uint64_t)sum.copy);
-    add_int(b, "memset", (uint64_t)sum.memset);
+    ech_json_add_count(b, "kernel", (uint64_t)sum.kernel);
+    ech_json_add_count(b, "copy", (uint64_t)sum.copy);
+    ech_json_add_count(b, "memset", (uint64_t)sum.memset);
     json_builder_end_object(b);
     begin(b, "origins");
     add_shares(b, "copy_bytes", sum.copy_bytes);
@@ -336,9 +324,9 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
         g_autoptr(EchLifetimes) own = ech_lifetimes_new(trace, m);
         begin(b, ech_trace_memory(trace, m));
-        add_int(b, "allocations", own->n);
-        add_int(b, "peak_live_bytes", own->peak);
-        add_int(b, "end_live_bytes", own->end_live);
+        ech_json_add_count(b, "allocations", own->n);
+        ech_json_add_count(b, "peak_live_bytes", own->peak);
+        ech_json_add_count(b, "end_live_bytes", own->end_live);
         g_autoptr(EchPadding) padding = ech_padding_new(trace, ech_trace_memory(trace, m), NULL, 0);
         if (padding->bytes > 0) {
             json_builder_set_member_name(b, "padding");
@@ -353,32 +341,27 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     begin(b, "properties");
     const char *value, *key;
     for (size_t i = 0; (key = ech_trace_property(trace, i, &value)) != NULL; i++)
-        add_string(b, key, value);
+        ech_json_add_text(b, key, value);
     json_builder_end_object(b);
 }
 
 static void print_json_text(JsonBuilder *b)
 {
-    g_autoptr(JsonNode) root = json_builder_get_root(b);
-    g_autoptr(JsonGenerator) generator = json_generator_new();
-    json_generator_set_pretty(generator, TRUE);
-    json_generator_set_root(generator, root);
-    g_autofree char *text = json_generator_to_data(generator, NULL);
+    g_autofree char *text = ech_json_finish(b);
     ech_cli_print(text);
-    ech_cli_print("\n");
 }
 
 static int print_json(const EchImport *import, const EchTrace *trace)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
-    add_string(b, "format", import->format);
+    ech_json_add_text(b, "format", import->format);
     if (trace)
         json_trace(b, trace);
     if (import->program)
         ech_report_program_info(b, import->program);
     if (import->refusal)
-        add_string(b, "refused", import->refusal);
+        ech_json_add_text(b, "refused", import->refusal);
     add_rows(b, "records", import->records, false);
     add_rows(b, "dropped", import->diag, true);
     add_rows(b, "notes", import->diag, false);
@@ -713,23 +696,23 @@ static void text_device(GString *out, const EchDevice *device)
 
 static void json_device(JsonBuilder *b, const EchDevice *device)
 {
-    add_string(b, "name", device->name);
-    add_string(b, "summary", device->summary);
+    ech_json_add_text(b, "name", device->name);
+    ech_json_add_text(b, "summary", device->summary);
     begin(b, "memories");
     for (size_t i = 0; i < device->n_memories; i++) {
         begin(b, device->memories[i].name);
-        add_int(b, "capacity_bytes", device->memories[i].capacity);
-        add_int(b, "nominal_bytes_per_s", device->memories[i].nominal);
-        add_int(b, "read_bytes_per_s", device->memories[i].read);
-        add_int(b, "write_bytes_per_s", device->memories[i].write);
+        ech_json_add_count(b, "capacity_bytes", device->memories[i].capacity);
+        ech_json_add_count(b, "nominal_bytes_per_s", device->memories[i].nominal);
+        ech_json_add_count(b, "read_bytes_per_s", device->memories[i].read);
+        ech_json_add_count(b, "write_bytes_per_s", device->memories[i].write);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
     begin(b, "links");
     for (size_t i = 0; i < device->n_links; i++) {
         begin(b, device->links[i].name);
-        add_int(b, "to_device_bytes_per_s", device->links[i].to_device);
-        add_int(b, "from_device_bytes_per_s", device->links[i].from_device);
+        ech_json_add_count(b, "to_device_bytes_per_s", device->links[i].to_device);
+        ech_json_add_count(b, "from_device_bytes_per_s", device->links[i].from_device);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -737,7 +720,7 @@ static void json_device(JsonBuilder *b, const EchDevice *device)
     for (size_t i = 0; i < device->n_units; i++) {
         begin(b, device->units[i].name);
         for (size_t k = 0; k < device->units[i].n_peaks; k++)
-            add_int(b, device->units[i].peaks[k].dtype, device->units[i].peaks[k].ops);
+            ech_json_add_count(b, device->units[i].peaks[k].dtype, device->units[i].peaks[k].ops);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -761,7 +744,7 @@ static int info_device(const char *path, bool json)
     if (json) {
         g_autoptr(JsonBuilder) b = json_builder_new();
         json_builder_begin_object(b);
-        add_string(b, "format", "gpu_target_config");
+        ech_json_add_text(b, "format", "gpu_target_config");
         begin(b, "device");
         json_device(b, device);
         json_builder_end_object(b);

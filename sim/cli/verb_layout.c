@@ -3,6 +3,7 @@
 #include "models/layout/advice.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
+#include "sim/report/json_out.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
@@ -13,53 +14,38 @@ typedef struct {
     EchLayoutAdvice advice;
 } Row;
 
-static void member_int(JsonBuilder *json, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_int_value(json, (gint64)MIN(value, (uint64_t)INT64_MAX));
-}
-
-static void member_text(JsonBuilder *json, const char *name, const char *value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_string_value(json, value);
-}
-
 static void add_json(JsonBuilder *json, const Row *row, bool gpu)
 {
     const EchLayoutAdvice *advice = &row->advice;
     g_autofree char *text = ech_layout_print(&row->layout);
     json_builder_begin_object(json);
-    member_text(json, "text", text);
-    member_int(json, "dense_bytes", advice->dense);
-    member_int(json, "padded_bytes", advice->padded);
-    json_builder_set_member_name(json, "waste");
-    json_builder_add_double_value(json, advice->waste);
+    ech_json_add_text(json, "text", text);
+    ech_json_add_count(json, "dense_bytes", advice->dense);
+    ech_json_add_count(json, "padded_bytes", advice->padded);
+    ech_json_add_double(json, "waste", advice->waste);
     json_builder_set_member_name(json, "dimensions");
     json_builder_begin_array(json);
     for (unsigned i = 0; i < advice->rank; i++) {
         json_builder_begin_object(json);
-        member_int(json, "size", advice->dims[i].size);
-        member_int(json, "padded", advice->dims[i].padded);
-        member_int(json, "lost_bytes", advice->dims[i].lost);
+        ech_json_add_count(json, "size", advice->dims[i].size);
+        ech_json_add_count(json, "padded", advice->dims[i].padded);
+        ech_json_add_count(json, "lost_bytes", advice->dims[i].lost);
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
     if (advice->has_better) {
         g_autofree char *better = ech_layout_print(&advice->better);
-        member_text(json, "better", better);
-        member_int(json, "better_bytes", advice->better_bytes);
+        ech_json_add_text(json, "better", better);
+        ech_json_add_count(json, "better_bytes", advice->better_bytes);
     }
     if (gpu && row->layout.rank > 0) {
         EchGpuAlignment alignment = ech_gpu_alignment(row->layout.dims[row->layout.order[0]], ech_layout_element_bits(&row->layout));
         json_builder_set_member_name(json, "tensor_cores");
         json_builder_begin_object(json);
-        json_builder_set_member_name(json, "usable");
-        json_builder_add_boolean_value(json, alignment.usable);
-        json_builder_set_member_name(json, "best");
-        json_builder_add_boolean_value(json, alignment.best);
-        member_int(json, "next_usable", alignment.next_usable);
-        member_int(json, "next_best", alignment.next_best);
+        ech_json_add_bool(json, "usable", alignment.usable);
+        ech_json_add_bool(json, "best", alignment.best);
+        ech_json_add_count(json, "next_usable", alignment.next_usable);
+        ech_json_add_count(json, "next_best", alignment.next_best);
         json_builder_end_object(json);
     }
     json_builder_end_object(json);
@@ -155,12 +141,8 @@ int ech_verb_layout(int argc, char **argv)
             add_json(builder, &g_array_index(rows, Row, i), gpu);
         json_builder_end_array(builder);
         json_builder_end_object(builder);
-        g_autoptr(JsonGenerator) generator = json_generator_new();
-        g_autoptr(JsonNode) root = json_builder_get_root(builder);
-        json_generator_set_root(generator, root);
-        json_generator_set_pretty(generator, TRUE);
-        g_autofree char *text = json_generator_to_data(generator, NULL), *line = g_strconcat(text, "\n", NULL);
-        ech_cli_print(line);
+        g_autofree char *text = ech_json_finish(builder);
+        ech_cli_print(text);
     } else {
         g_autoptr(GString) text = g_string_new(NULL);
         bool tiled = true;

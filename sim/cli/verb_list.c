@@ -10,6 +10,7 @@
 #include "sim/pass/pass.h"
 #include "sim/replay/cuda.h"
 #include "sim/replay/replay.h"
+#include "sim/report/json_out.h"
 #include "sim/report/writers.h"
 
 #include <json-glib/json-glib.h>
@@ -272,10 +273,8 @@ int ech_verb_list(int argc, char **argv)
         return ech_cli_fail(error);
     if (json) {
         json_builder_end_array(builder);
-        JsonNode *root = json_builder_get_root(builder);
-        g_autofree char *printed = json_to_string(root, TRUE);
-        g_string_append_printf(text, "%s\n", printed);
-        json_node_unref(root);
+        g_autofree char *printed = ech_json_finish(builder);
+        g_string_append(text, printed);
     }
     ech_cli_print(text->str);
     return ECH_EXIT_DONE;

@@ -6,6 +6,7 @@
 #include "sim/import/import.h"
 #include "sim/import/minimalloc.h"
 #include "sim/experiment/output.h"
+#include "sim/report/json_out.h"
 #include "sim/report/minimalloc_csv.h"
 #include "sim/trace/lifetime.h"
 
@@ -116,48 +117,29 @@ static bool read_input(const char *path, const char *format, const EchImportOpti
     return trace && read_trace(trace, memory, input, error);
 }
 
-static void add_int(JsonBuilder *b, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_int_value(b, (gint64)MIN(value, (uint64_t)G_MAXINT64));
-}
-
-static void add_bool(JsonBuilder *b, const char *name, bool value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_boolean_value(b, value);
-}
-
 static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, double seconds, EchBytes capacity)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
-    json_builder_set_member_name(b, "planner");
-    json_builder_add_string_value(b, ech_planner_name(planner));
-    add_int(b, "buffers", n_rows);
-    add_int(b, "height_bytes", plan->height);
-    add_int(b, "lower_bound_bytes", plan->lower_bound);
-    json_builder_set_member_name(b, "seconds");
-    json_builder_add_double_value(b, seconds);
-    add_bool(b, "proved_optimal", plan->proved_optimal);
-    add_bool(b, "out_of_time", plan->out_of_time);
-    add_int(b, "steps", plan->steps);
+    ech_json_add_text(b, "planner", ech_planner_name(planner));
+    ech_json_add_count(b, "buffers", n_rows);
+    ech_json_add_count(b, "height_bytes", plan->height);
+    ech_json_add_count(b, "lower_bound_bytes", plan->lower_bound);
+    ech_json_add_double(b, "seconds", seconds);
+    ech_json_add_bool(b, "proved_optimal", plan->proved_optimal);
+    ech_json_add_bool(b, "out_of_time", plan->out_of_time);
+    ech_json_add_count(b, "steps", plan->steps);
     if (capacity)
-        add_int(b, "capacity_bytes", capacity);
-    add_bool(b, "fits", plan->fits);
+        ech_json_add_count(b, "capacity_bytes", capacity);
+    ech_json_add_bool(b, "fits", plan->fits);
     json_builder_set_member_name(b, "heap_bytes");
     json_builder_begin_array(b);
     for (size_t i = 0; i < plan->n_heaps; i++)
         json_builder_add_int_value(b, (gint64)plan->heap_bytes[i]);
     json_builder_end_array(b);
     json_builder_end_object(b);
-    g_autoptr(JsonNode) root = json_builder_get_root(b);
-    g_autoptr(JsonGenerator) generator = json_generator_new();
-    json_generator_set_pretty(generator, TRUE);
-    json_generator_set_root(generator, root);
-    g_autofree char *text = json_generator_to_data(generator, NULL);
+    g_autofree char *text = ech_json_finish(b);
     ech_cli_print(text);
-    ech_cli_print("\n");
 }
 
 static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, const char *memory, double seconds, EchBytes capacity)

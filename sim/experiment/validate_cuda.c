@@ -2,6 +2,7 @@
 #include "sim/experiment/validate_cuda.h"
 
 #include "sim/base/error.h"
+#include "sim/report/json_out.h"
 
 #include <math.h>
 #include <string.h>
@@ -327,33 +328,10 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     return g_strdup(text->str);
 }
 
-static void add_int(JsonBuilder *json, const char *name, int64_t value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_int_value(json, value);
-}
-
-static void add_double(JsonBuilder *json, const char *name, double value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_double_value(json, value);
-}
-
-static void add_text(JsonBuilder *json, const char *name, const char *value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_string_value(json, value);
-}
-
 static void open_member(JsonBuilder *json, const char *name)
 {
     json_builder_set_member_name(json, name);
     json_builder_begin_object(json);
-}
-
-static void add_bytes(JsonBuilder *json, const char *name, EchBytes bytes)
-{
-    add_int(json, name, (int64_t)MIN(bytes, (EchBytes)INT64_MAX));
 }
 
 static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
@@ -364,16 +342,16 @@ static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
         const EchCudaPair *pair = &v->pairs[i];
         const EchOp *op = &ech_trace_ops(v->trace)[pair->op];
         json_builder_begin_object(json);
-        add_text(json, "name", op_name(v, pair->op));
-        add_text(json, "kind", pair->kind);
-        add_text(json, "queue", ech_trace_string(v->trace, ech_trace_queues(v->trace)[op->queue].name));
-        add_int(json, "measured_ps", pair->measured);
-        add_int(json, "measured_low_ps", pair->low);
-        add_int(json, "measured_high_ps", pair->high);
-        add_int(json, "predicted_ps", pair->predicted);
-        add_int(json, "instances", (int64_t)pair->instances);
+        ech_json_add_text(json, "name", op_name(v, pair->op));
+        ech_json_add_text(json, "kind", pair->kind);
+        ech_json_add_text(json, "queue", ech_trace_string(v->trace, ech_trace_queues(v->trace)[op->queue].name));
+        ech_json_add_int(json, "measured_ps", pair->measured);
+        ech_json_add_int(json, "measured_low_ps", pair->low);
+        ech_json_add_int(json, "measured_high_ps", pair->high);
+        ech_json_add_int(json, "predicted_ps", pair->predicted);
+        ech_json_add_int(json, "instances", (int64_t)pair->instances);
         if (op->kind == ECH_OP_COPY)
-            add_bytes(json, "bytes", op->bytes);
+            ech_json_add_count(json, "bytes", op->bytes);
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
@@ -382,11 +360,11 @@ static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
     for (size_t i = 0; i < v->n_queues; i++) {
         const EchCudaQueue *queue = &v->queues[i];
         json_builder_begin_object(json);
-        add_text(json, "name", ech_trace_string(v->trace, ech_trace_queues(v->trace)[queue->queue].name));
-        add_int(json, "ops", (int64_t)queue->ops);
-        add_int(json, "measured_ps", queue->measured);
-        add_int(json, "predicted_ps", queue->predicted);
-        add_double(json, "error", error_of(queue->predicted, queue->measured));
+        ech_json_add_text(json, "name", ech_trace_string(v->trace, ech_trace_queues(v->trace)[queue->queue].name));
+        ech_json_add_int(json, "ops", (int64_t)queue->ops);
+        ech_json_add_int(json, "measured_ps", queue->measured);
+        ech_json_add_int(json, "predicted_ps", queue->predicted);
+        ech_json_add_double(json, "error", error_of(queue->predicted, queue->measured));
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
@@ -396,11 +374,11 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
 {
     const EchCudaRun *m = v->measured;
     open_member(json, "makespan");
-    add_int(json, "measured_ps", m->makespan);
-    add_int(json, "measured_low_ps", m->low);
-    add_int(json, "measured_high_ps", m->high);
-    add_int(json, "predicted_ps", v->predicted->makespan);
-    add_double(json, "error", error_of(v->predicted->makespan, m->makespan));
+    ech_json_add_int(json, "measured_ps", m->makespan);
+    ech_json_add_int(json, "measured_low_ps", m->low);
+    ech_json_add_int(json, "measured_high_ps", m->high);
+    ech_json_add_int(json, "predicted_ps", v->predicted->makespan);
+    ech_json_add_double(json, "error", error_of(v->predicted->makespan, m->makespan));
     json_builder_set_member_name(json, "repeats_ps");
     json_builder_begin_array(json);
     for (size_t i = 0; i < m->n_makespans; i++)
@@ -408,9 +386,9 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
     json_builder_end_array(json);
     json_builder_end_object(json);
     open_member(json, "memory");
-    add_bytes(json, "measured_reserved_bytes", v->memory_measured);
-    add_bytes(json, "predicted_reserved_bytes", v->memory_predicted);
-    add_bytes(json, "measured_driver_bytes", m->peak_used);
+    ech_json_add_count(json, "measured_reserved_bytes", v->memory_measured);
+    ech_json_add_count(json, "predicted_reserved_bytes", v->memory_predicted);
+    ech_json_add_count(json, "measured_driver_bytes", m->peak_used);
     json_builder_end_object(json);
     open_member(json, "mape");
     const struct {
@@ -420,7 +398,7 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
     for (size_t i = 0; i < G_N_ELEMENTS(means); i++) {
         double mape = ech_cuda_validation_mape(v, means[i].kind, 0, means[i].least);
         if (mape >= 0)
-            add_double(json, means[i].name, mape);
+            ech_json_add_double(json, means[i].name, mape);
     }
     json_builder_end_object(json);
 }
@@ -431,23 +409,22 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     g_autoptr(JsonBuilder) json = json_builder_new();
     g_autofree char *driver = driver_text(m->driver_version);
     json_builder_begin_object(json);
-    add_text(json, "title", v->result->title);
-    add_text(json, "device", v->result->device->name);
-    add_int(json, "makespan_ps", m->makespan);
-    add_bytes(json, "ops", v->predicted->ops);
+    ech_json_add_text(json, "title", v->result->title);
+    ech_json_add_text(json, "device", v->result->device->name);
+    ech_json_add_int(json, "makespan_ps", m->makespan);
+    ech_json_add_count(json, "ops", v->predicted->ops);
     add_totals(json, v);
     add_pairs(json, v);
-    add_double(json, "scale", m->scale);
-    add_bytes(json, "changed_words", m->differing);
-    json_builder_set_member_name(json, "fits");
-    json_builder_add_boolean_value(json, v->predicted->fits);
+    ech_json_add_double(json, "scale", m->scale);
+    ech_json_add_count(json, "changed_words", m->differing);
+    ech_json_add_bool(json, "fits", v->predicted->fits);
     open_member(json, "provenance");
-    add_text(json, "engine", "cuda");
-    add_text(json, "gpu", m->gpu);
-    add_text(json, "driver", driver);
-    add_text(json, "options", v->options);
+    ech_json_add_text(json, "engine", "cuda");
+    ech_json_add_text(json, "gpu", m->gpu);
+    ech_json_add_text(json, "driver", driver);
+    ech_json_add_text(json, "options", v->options);
     g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
-    add_text(json, "trace_hash", hash);
+    ech_json_add_text(json, "trace_hash", hash);
     json_builder_end_object(json);
     json_builder_set_member_name(json, "remarks");
     json_builder_begin_array(json);
@@ -455,10 +432,5 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
         json_builder_add_string_value(json, *remark);
     json_builder_end_array(json);
     json_builder_end_object(json);
-    g_autoptr(JsonGenerator) generator = json_generator_new();
-    g_autoptr(JsonNode) root = json_builder_get_root(json);
-    json_generator_set_root(generator, root);
-    json_generator_set_pretty(generator, TRUE);
-    g_autofree char *printed = json_generator_to_data(generator, NULL);
-    return g_strconcat(printed, "\n", NULL);
+    return ech_json_finish(json);
 }

@@ -1,5 +1,6 @@
 /* A validation as JSON, text, SVG, HTML and comma-separated values. */
 #include "sim/experiment/validate.h"
+#include "sim/report/json_out.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -176,30 +177,6 @@ char *ech_validation_nothing(const EchValidation *validation)
 
 /* ---- JSON ---- */
 
-static void member_int(JsonBuilder *json, const char *name, int64_t value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_int_value(json, value);
-}
-
-static void member_bytes(JsonBuilder *json, const char *name, EchBytes value)
-{
-    member_int(json, name, (int64_t)MIN(value, (EchBytes)INT64_MAX));
-}
-
-static void member_double(JsonBuilder *json, const char *name, double value)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_add_double_value(json, value);
-}
-
-static void member_text(JsonBuilder *json, const char *name, const char *value)
-{
-    g_autofree char *valid = g_utf8_make_valid(value, -1);
-    json_builder_set_member_name(json, name);
-    json_builder_add_string_value(json, valid);
-}
-
 static void begin_array(JsonBuilder *json, const char *name)
 {
     json_builder_set_member_name(json, name);
@@ -209,34 +186,34 @@ static void begin_array(JsonBuilder *json, const char *name)
 static void add_pair(JsonBuilder *json, const EchValidatePair *pair)
 {
     json_builder_begin_object(json);
-    member_text(json, "name", pair->name);
-    member_text(json, "kind", pair->kind);
+    ech_json_add_text(json, "name", pair->name);
+    ech_json_add_text(json, "kind", pair->kind);
     if (pair->group)
-        member_text(json, "group", pair->group);
-    member_int(json, "measured_ps", pair->measured);
-    member_int(json, "predicted_ps", pair->predicted);
+        ech_json_add_text(json, "group", pair->group);
+    ech_json_add_int(json, "measured_ps", pair->measured);
+    ech_json_add_int(json, "predicted_ps", pair->predicted);
     if (pair->how)
-        member_text(json, "predicted_by", pair->how);
+        ech_json_add_text(json, "predicted_by", pair->how);
     if (pair->group) {
-        member_int(json, "device", pair->device);
+        ech_json_add_int(json, "device", pair->device);
         if (pair->start != ECH_TIME_NONE)
-            member_int(json, "start_ps", pair->start);
+            ech_json_add_int(json, "start_ps", pair->start);
         if (pair->bytes > 0)
-            member_bytes(json, "bytes", pair->bytes);
+            ech_json_add_count(json, "bytes", pair->bytes);
     }
     if (pair->cost.time > 0) {
-        member_int(json, "compute_ps", pair->cost.compute);
-        member_int(json, "hbm_ps", pair->cost.hbm);
-        member_int(json, "latency_ps", pair->cost.latency);
-        member_int(json, "space_ps", pair->cost.space);
-        member_int(json, "vmem_port_ps", pair->cost.port);
-        member_int(json, "fill_ps", pair->cost.fill);
-        member_int(json, "overhead_ps", pair->cost.overhead);
-        member_bytes(json, "steps", pair->cost.blocks.steps);
+        ech_json_add_int(json, "compute_ps", pair->cost.compute);
+        ech_json_add_int(json, "hbm_ps", pair->cost.hbm);
+        ech_json_add_int(json, "latency_ps", pair->cost.latency);
+        ech_json_add_int(json, "space_ps", pair->cost.space);
+        ech_json_add_int(json, "vmem_port_ps", pair->cost.port);
+        ech_json_add_int(json, "fill_ps", pair->cost.fill);
+        ech_json_add_int(json, "overhead_ps", pair->cost.overhead);
+        ech_json_add_count(json, "steps", pair->cost.blocks.steps);
     }
     if (pair->vmem_measured > 0) {
-        member_bytes(json, "measured_vmem_bytes", pair->vmem_measured);
-        member_bytes(json, "predicted_vmem_bytes", pair->vmem_predicted);
+        ech_json_add_count(json, "measured_vmem_bytes", pair->vmem_measured);
+        ech_json_add_count(json, "predicted_vmem_bytes", pair->vmem_predicted);
     }
     json_builder_end_object(json);
 }
@@ -246,22 +223,22 @@ static void add_makespan(JsonBuilder *json, const EchValidation *validation)
     json_builder_set_member_name(json, "makespan");
     json_builder_begin_object(json);
     if (validation->makespan_measured != ECH_TIME_NONE) {
-        member_int(json, "measured_ps", validation->makespan_measured);
-        member_int(json, "predicted_ps", validation->makespan_predicted);
-        member_double(json, "error", ratio_error(validation->makespan_predicted, validation->makespan_measured));
+        ech_json_add_int(json, "measured_ps", validation->makespan_measured);
+        ech_json_add_int(json, "predicted_ps", validation->makespan_predicted);
+        ech_json_add_double(json, "error", ratio_error(validation->makespan_predicted, validation->makespan_measured));
     }
     if (validation->hardware != ECH_TIME_NONE)
-        member_int(json, "hardware_ps", validation->hardware);
+        ech_json_add_int(json, "hardware_ps", validation->hardware);
     if (validation->n_wholes > 0) {
         begin_array(json, "devices");
         for (size_t i = 0; i < validation->n_wholes; i++) {
             const EchValidateWhole *whole = &validation->wholes[i];
             json_builder_begin_object(json);
-            member_int(json, "device", whole->device);
-            member_int(json, "span_ps", whole->span);
-            member_int(json, "measured_ps", whole->measured);
-            member_int(json, "predicted_ps", whole->predicted);
-            member_int(json, "recorded_standing_in_ps", whole->stand_in);
+            ech_json_add_int(json, "device", whole->device);
+            ech_json_add_int(json, "span_ps", whole->span);
+            ech_json_add_int(json, "measured_ps", whole->measured);
+            ech_json_add_int(json, "predicted_ps", whole->predicted);
+            ech_json_add_int(json, "recorded_standing_in_ps", whole->stand_in);
             json_builder_end_object(json);
         }
         json_builder_end_array(json);
@@ -274,20 +251,20 @@ static void add_figures(JsonBuilder *json, const Analysis *analysis, const Figur
     const EchValidatePair *pair = pair_of(analysis, f);
     json_builder_begin_object(json);
     if (point)
-        member_text(json, "name", pair->name);
-    member_text(json, "kind", pair->kind);
+        ech_json_add_text(json, "name", pair->name);
+    ech_json_add_text(json, "kind", pair->kind);
     if (pair->group)
-        member_text(json, "group", pair->group);
-    member_bytes(json, "pairs", f->n);
-    member_int(json, "measured_ps", point ? f->median_measured : f->measured);
-    member_int(json, "predicted_ps", point ? f->median_predicted : f->predicted);
+        ech_json_add_text(json, "group", pair->group);
+    ech_json_add_count(json, "pairs", f->n);
+    ech_json_add_int(json, "measured_ps", point ? f->median_measured : f->measured);
+    ech_json_add_int(json, "predicted_ps", point ? f->median_predicted : f->predicted);
     if (!point) {
-        member_double(json, "error", ratio_error(f->predicted, f->measured));
-        member_double(json, "mape", f->mean);
-        member_double(json, "median", f->half);
-        member_double(json, "p90", f->most);
+        ech_json_add_double(json, "error", ratio_error(f->predicted, f->measured));
+        ech_json_add_double(json, "mape", f->mean);
+        ech_json_add_double(json, "median", f->half);
+        ech_json_add_double(json, "p90", f->most);
     } else if (pair->bytes > 0) {
-        member_bytes(json, "bytes", pair->bytes);
+        ech_json_add_count(json, "bytes", pair->bytes);
     }
     json_builder_end_object(json);
 }
@@ -297,11 +274,10 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
     Analysis analysis = analyse(validation);
     g_autoptr(JsonBuilder) json = json_builder_new();
     json_builder_begin_object(json);
-    member_text(json, "device", device->name);
+    ech_json_add_text(json, "device", device->name);
     if (validation->subject)
-        member_text(json, "measured", validation->subject);
-    json_builder_set_member_name(json, "comparable");
-    json_builder_add_boolean_value(json, analysis.n > 0);
+        ech_json_add_text(json, "measured", validation->subject);
+    ech_json_add_bool(json, "comparable", analysis.n > 0);
     begin_array(json, "pairs");
     for (size_t i = 0; i < validation->n_pairs; i++)
         add_pair(json, &validation->pairs[i]);
@@ -313,7 +289,7 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         double mape = ech_validation_mape(validation, kinds[i]);
         if (mape >= 0)
-            member_double(json, kinds[i] ? kinds[i] : "all", mape);
+            ech_json_add_double(json, kinds[i] ? kinds[i] : "all", mape);
     }
     json_builder_end_object(json);
     begin_array(json, "groups");
@@ -328,11 +304,11 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
     for (size_t i = 0; i < validation->n_gaps; i++) {
         const EchValidateGap *gap = &validation->gaps[i];
         json_builder_begin_object(json);
-        member_text(json, "kind", gap->kind);
-        member_text(json, "reason", gap->reason);
-        member_bytes(json, "count", gap->count);
-        member_int(json, "measured_ps", gap->measured);
-        member_text(json, "first", gap->example);
+        ech_json_add_text(json, "kind", gap->kind);
+        ech_json_add_text(json, "reason", gap->reason);
+        ech_json_add_count(json, "count", gap->count);
+        ech_json_add_int(json, "measured_ps", gap->measured);
+        ech_json_add_text(json, "first", gap->example);
         json_builder_end_object(json);
     }
     json_builder_end_array(json);

@@ -65,6 +65,7 @@ static bool is_kept(const Life *life, EchTime makespan)
 /* Owned by the caller. */
 static char *group_of(const EchReport *report, const Life *life, EchTime time)
 {
+    g_assert(life->placed);
     EchRole role = (EchRole)ech_trace_buffers(report->trace)[life->placed->buffer].role;
     bool own = role != ECH_ROLE_TEMPORARY && role != ECH_ROLE_UNKNOWN, kept = is_kept(life, report->run->makespan);
     const char *from = life->from == ECH_NONE || own ? NULL : ech_trace_memory(report->trace, life->from);

@@ -1,6 +1,7 @@
 #include "sim/report/padding.h"
 
 #include "models/layout/advice.h"
+#include "sim/report/json_out.h"
 #include "sim/report/report.h"
 #include "sim/report/text.h"
 
@@ -84,41 +85,29 @@ void ech_padding_free(EchPadding *padding)
     g_free(padding);
 }
 
-static void add_int(JsonBuilder *b, const char *name, EchBytes value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_int_value(b, (gint64)MIN(value, (EchBytes)G_MAXINT64));
-}
-
-static void add_text(JsonBuilder *b, const char *name, const char *value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_string_value(b, value);
-}
-
 void ech_padding_json(JsonBuilder *b, const EchTrace *trace, const EchPadding *padding, size_t most)
 {
     json_builder_begin_object(b);
-    add_int(b, "bytes", padding->bytes);
-    add_int(b, "padding_bytes", padding->padding);
+    ech_json_add_count(b, "bytes", padding->bytes);
+    ech_json_add_count(b, "padding_bytes", padding->padding);
     json_builder_set_member_name(b, "buffers");
     json_builder_begin_array(b);
     for (size_t i = 0; i < MIN(padding->n_rows, most); i++) {
         const EchPaddingRow *row = &padding->rows[i];
         g_autofree char *name = ech_report_buffer_name(trace, row->buffer);
         json_builder_begin_object(b);
-        add_text(b, "name", name);
-        add_text(b, "shape", ech_trace_string(trace, ech_trace_buffers(trace)[row->buffer].shape));
-        add_int(b, "bytes", row->bytes);
-        add_int(b, "padding_bytes", row->bytes - row->dense);
+        ech_json_add_text(b, "name", name);
+        ech_json_add_text(b, "shape", ech_trace_string(trace, ech_trace_buffers(trace)[row->buffer].shape));
+        ech_json_add_count(b, "bytes", row->bytes);
+        ech_json_add_count(b, "padding_bytes", row->bytes - row->dense);
         if (row->stored) {
-            add_int(b, "dimension", row->dimension);
-            add_int(b, "size", row->size);
-            add_int(b, "stored", row->stored);
+            ech_json_add_count(b, "dimension", row->dimension);
+            ech_json_add_count(b, "size", row->size);
+            ech_json_add_count(b, "stored", row->stored);
         }
         if (row->better) {
-            add_text(b, "better", row->better);
-            add_int(b, "better_bytes", row->better_bytes);
+            ech_json_add_text(b, "better", row->better);
+            ech_json_add_count(b, "better_bytes", row->better_bytes);
         }
         json_builder_end_object(b);
     }

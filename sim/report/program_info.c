@@ -1,21 +1,9 @@
 #include "sim/report/program_info.h"
 
 #include "models/device/device.h"
+#include "sim/report/json_out.h"
 
 #include <string.h>
-
-static void add(JsonBuilder *b, const char *name, uint64_t value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_int_value(b, value > G_MAXINT64 ? G_MAXINT64 : (gint64)value);
-}
-
-static void add_text(JsonBuilder *b, const char *name, const char *value)
-{
-    g_autofree char *valid = g_utf8_make_valid(value, -1);
-    json_builder_set_member_name(b, name);
-    json_builder_add_string_value(b, valid);
-}
 
 void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
 {
@@ -24,16 +12,16 @@ void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
     EchMemoryAnalysis m = ech_program_memory_analysis(program);
     json_builder_set_member_name(b, "memory_analysis");
     json_builder_begin_object(b);
-    add(b, "argument", m.argument);
-    add(b, "output", m.output);
-    add(b, "temp", m.temp);
-    add(b, "alias", m.alias);
-    add(b, "constant", m.constant);
-    add(b, "host_argument", m.host_argument);
-    add(b, "host_output", m.host_output);
-    add(b, "host_alias", m.host_alias);
-    add(b, "host_temp", m.host_temp);
-    add(b, "peak", m.peak);
+    ech_json_add_count(b, "argument", m.argument);
+    ech_json_add_count(b, "output", m.output);
+    ech_json_add_count(b, "temp", m.temp);
+    ech_json_add_count(b, "alias", m.alias);
+    ech_json_add_count(b, "constant", m.constant);
+    ech_json_add_count(b, "host_argument", m.host_argument);
+    ech_json_add_count(b, "host_output", m.host_output);
+    ech_json_add_count(b, "host_alias", m.host_alias);
+    ech_json_add_count(b, "host_temp", m.host_temp);
+    ech_json_add_count(b, "peak", m.peak);
     json_builder_end_object(b);
     json_builder_set_member_name(b, "heap");
     json_builder_begin_object(b);
@@ -41,8 +29,8 @@ void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
         g_autofree char *name = g_strdup_printf("%d", program->assignment->heaps[h].space);
         json_builder_set_member_name(b, name);
         json_builder_begin_object(b);
-        add(b, "allocation_bytes", program->assignment->heaps[h].allocation_bytes);
-        add(b, "peak_live_bytes", program->assignment->heaps[h].peak_live_bytes);
+        ech_json_add_count(b, "allocation_bytes", program->assignment->heaps[h].allocation_bytes);
+        ech_json_add_count(b, "peak_live_bytes", program->assignment->heaps[h].peak_live_bytes);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -73,7 +61,7 @@ static void report_assignment(JsonBuilder *b, const EchProgram *program)
     for (guint k = 0; k < spaces->len; k++) {
         int32_t space = g_array_index(spaces, int32_t, k);
         g_autofree char *name = g_strdup_printf("%d", space);
-        add(b, name, ech_program_space_bytes(program, space));
+        ech_json_add_count(b, name, ech_program_space_bytes(program, space));
     }
     json_builder_end_object(b);
 }
@@ -104,7 +92,7 @@ static void report_copies(JsonBuilder *b, const EchProgram *program)
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(counts, &n);
     for (size_t k = 0; k < n; k++)
-        add(b, rows[k].name, rows[k].count);
+        ech_json_add_count(b, rows[k].name, rows[k].count);
     json_builder_end_object(b);
 }
 
@@ -120,19 +108,18 @@ void ech_report_program_info(JsonBuilder *b, const EchProgram *program)
     report_copies(b, program);
     json_builder_set_member_name(b, "program");
     json_builder_begin_object(b);
-    add_text(b, "name", program->name);
-    add_text(b, "platform", platform_name(program->platform));
+    ech_json_add_text(b, "name", program->name);
+    ech_json_add_text(b, "platform", platform_name(program->platform));
     if (program->chip)
-        add_text(b, "chip", program->chip);
+        ech_json_add_text(b, "chip", program->chip);
     if (program->assignment_source)
-        add_text(b, "buffer_assignment", program->assignment_source);
-    json_builder_set_member_name(b, "scheduled");
-    json_builder_add_boolean_value(b, program->scheduled);
-    add(b, "computations", program->n_computations);
-    add(b, "instructions", program->n_instructions);
-    add(b, "schedule", program->n_flat);
-    add(b, "values", program->n_values);
-    add(b, "donations", program->n_donations);
+        ech_json_add_text(b, "buffer_assignment", program->assignment_source);
+    ech_json_add_bool(b, "scheduled", program->scheduled);
+    ech_json_add_count(b, "computations", program->n_computations);
+    ech_json_add_count(b, "instructions", program->n_instructions);
+    ech_json_add_count(b, "schedule", program->n_flat);
+    ech_json_add_count(b, "values", program->n_values);
+    ech_json_add_count(b, "donations", program->n_donations);
     json_builder_end_object(b);
 }
 

@@ -1,41 +1,13 @@
 /* A run as JSON: the names of the documentation, in a fixed order. */
 #include "models/kernel/gpu.h"
 #include "sim/report/counters.h"
+#include "sim/report/json_out.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
 
 #include <string.h>
-
-static void add_int(JsonBuilder *b, const char *name, gint64 value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_int_value(b, value);
-}
-
-static void add_u64(JsonBuilder *b, const char *name, guint64 value)
-{
-    add_int(b, name, (gint64)MIN(value, (guint64)G_MAXINT64));
-}
-
-static void add_double(JsonBuilder *b, const char *name, double value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_double_value(b, value);
-}
-
-static void add_bool(JsonBuilder *b, const char *name, bool value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_boolean_value(b, value);
-}
-
-static void add_text(JsonBuilder *b, const char *name, const char *value)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_add_string_value(b, value ? value : "");
-}
 
 static void open_object(JsonBuilder *b, const char *name)
 {
@@ -57,7 +29,7 @@ static void add_waits(JsonBuilder *b, const char *name, const EchTime *waits)
 {
     open_object(b, name);
     for (int i = 0; i < ECH_N_WAITS; i++)
-        add_int(b, ech_wait_name((EchWait)i), waits[i]);
+        ech_json_add_int(b, ech_wait_name((EchWait)i), waits[i]);
     json_builder_end_object(b);
 }
 
@@ -67,9 +39,9 @@ static void add_origin(JsonBuilder *b, const char *stack)
     g_autofree char *op_name = g_strndup(stack, strcspn(stack, "\n"));
     g_autofree char *source = ech_report_source_line(stack);
     if (*op_name)
-        add_text(b, "op_name", op_name);
+        ech_json_add_text(b, "op_name", op_name);
     if (source)
-        add_text(b, "source", source);
+        ech_json_add_text(b, "source", source);
 }
 
 static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder *holders, size_t n)
@@ -80,10 +52,10 @@ static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder
         g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
         open_object(b, NULL);
-        add_text(b, "name", name);
-        add_u64(b, "bytes", holders[i].bytes);
-        add_text(b, "role", ech_role_name((EchRole)buffer->role));
-        add_text(b, "shape", ech_trace_string(report->trace, buffer->shape));
+        ech_json_add_text(b, "name", name);
+        ech_json_add_count(b, "bytes", holders[i].bytes);
+        ech_json_add_text(b, "role", ech_role_name((EchRole)buffer->role));
+        ech_json_add_text(b, "shape", ech_trace_string(report->trace, buffer->shape));
         if (report->program)
             add_origin(b, ech_trace_string(report->trace, buffer->stack));
         json_builder_end_object(b);
@@ -98,8 +70,8 @@ static void add_holdings(JsonBuilder *b, const EchReport *report, const EchMemor
     open_object(b, "holds");
     for (size_t i = 0; i < n; i++) {
         open_object(b, holdings[i].name);
-        add_u64(b, "bytes", holdings[i].bytes);
-        add_u64(b, "buffers", holdings[i].buffers);
+        ech_json_add_count(b, "bytes", holdings[i].bytes);
+        ech_json_add_count(b, "buffers", holdings[i].buffers);
         json_builder_set_member_name(b, "largest");
         json_builder_begin_array(b);
         for (size_t k = 0; k < G_N_ELEMENTS(holdings[i].largest) && holdings[i].largest[k] != ECH_NONE; k++) {
@@ -121,14 +93,14 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
     json_builder_begin_array(b);
     for (size_t i = 0; i < n; i++) {
         open_object(b, NULL);
-        add_text(b, "name", times[i].name);
-        add_text(b, "kind", ech_op_kind_name(times[i].kind));
-        add_int(b, "time_ps", times[i].time);
-        add_u64(b, "times", times[i].count);
-        add_text(b, "priced_by", ech_price_name(times[i].price));
+        ech_json_add_text(b, "name", times[i].name);
+        ech_json_add_text(b, "kind", ech_op_kind_name(times[i].kind));
+        ech_json_add_int(b, "time_ps", times[i].time);
+        ech_json_add_count(b, "times", times[i].count);
+        ech_json_add_text(b, "priced_by", ech_price_name(times[i].price));
         if (times[i].kernel_class) {
-            add_text(b, "kernel_class", ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
-            add_text(b, "bound_by", ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
+            ech_json_add_text(b, "kernel_class", ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
+            ech_json_add_text(b, "bound_by", ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
         }
         if (report->program)
             add_origin(b, times[i].stack);
@@ -144,22 +116,22 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
     for (size_t i = 0; i < run->n_memories; i++) {
         const EchMemoryRun *m = &run->memories[i];
         open_object(b, m->name);
-        add_u64(b, "capacity_bytes", m->capacity);
-        add_u64(b, "available_bytes", m->available);
-        add_u64(b, "peak_live_bytes", m->peak_live);
-        add_int(b, "peak_at_ps", m->peak_at);
-        add_u64(b, "peak_reserved_bytes", m->peak_reserved);
-        add_u64(b, "end_live_bytes", m->end_live);
-        add_u64(b, "planned_bytes", m->fixed_extent);
-        add_double(b, "fragmentation", m->fragmentation);
-        add_u64(b, "traffic_read_bytes", m->read);
-        add_u64(b, "traffic_written_bytes", m->written);
-        add_int(b, "busy_ps", m->busy);
-        add_double(b, "utilisation", run->makespan > 0 ? (double)m->busy / (double)run->makespan : 0);
-        add_u64(b, "allocs", m->allocs);
-        add_u64(b, "frees", m->frees);
-        add_u64(b, "failed", m->failed);
-        add_text(b, "allocator", m->allocator);
+        ech_json_add_count(b, "capacity_bytes", m->capacity);
+        ech_json_add_count(b, "available_bytes", m->available);
+        ech_json_add_count(b, "peak_live_bytes", m->peak_live);
+        ech_json_add_int(b, "peak_at_ps", m->peak_at);
+        ech_json_add_count(b, "peak_reserved_bytes", m->peak_reserved);
+        ech_json_add_count(b, "end_live_bytes", m->end_live);
+        ech_json_add_count(b, "planned_bytes", m->fixed_extent);
+        ech_json_add_double(b, "fragmentation", m->fragmentation);
+        ech_json_add_count(b, "traffic_read_bytes", m->read);
+        ech_json_add_count(b, "traffic_written_bytes", m->written);
+        ech_json_add_int(b, "busy_ps", m->busy);
+        ech_json_add_double(b, "utilisation", run->makespan > 0 ? (double)m->busy / (double)run->makespan : 0);
+        ech_json_add_count(b, "allocs", m->allocs);
+        ech_json_add_count(b, "frees", m->frees);
+        ech_json_add_count(b, "failed", m->failed);
+        ech_json_add_text(b, "allocator", m->allocator);
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         add_holders(b, report, holders, MIN(n, 8));
@@ -167,11 +139,11 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         EchWindows windows = ech_report_windows(report, m->name);
         if (windows.kept > 0 || windows.kernels > 0) {
             open_object(b, "windows");
-            add_u64(b, "kept_bytes", windows.kept);
-            add_u64(b, "most_bytes", windows.most);
-            add_text(b, "kernel", windows.kernel);
-            add_u64(b, "kernels", windows.kernels);
-            add_u64(b, "spilled_bytes", windows.spilled);
+            ech_json_add_count(b, "kept_bytes", windows.kept);
+            ech_json_add_count(b, "most_bytes", windows.most);
+            ech_json_add_text(b, "kernel", windows.kernel);
+            ech_json_add_count(b, "kernels", windows.kernels);
+            ech_json_add_count(b, "spilled_bytes", windows.spilled);
             json_builder_end_object(b);
         }
         g_autoptr(EchPadding) padding = ech_padding_new(report->trace, m->name, run, m->peak_at);
@@ -186,18 +158,18 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
 
 static void add_fit(JsonBuilder *b, const EchReport *report)
 {
-    add_bool(b, "fits", ech_report_fits(report));
+    ech_json_add_bool(b, "fits", ech_report_fits(report));
     if (report->refusal)
-        add_text(b, "refused", report->refusal);
+        ech_json_add_text(b, "refused", report->refusal);
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     if (n) {
         open_object(b, "needs");
         for (size_t i = 0; i < n; i++) {
             open_object(b, rows[i].memory);
-            add_u64(b, "bytes", rows[i].needed);
-            add_u64(b, "available_bytes", rows[i].available);
-            add_bool(b, "fits", rows[i].needed <= rows[i].available);
+            ech_json_add_count(b, "bytes", rows[i].needed);
+            ech_json_add_count(b, "available_bytes", rows[i].available);
+            ech_json_add_bool(b, "fits", rows[i].needed <= rows[i].available);
             json_builder_end_object(b);
         }
         json_builder_end_object(b);
@@ -206,19 +178,19 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
         return;
     const EchFailure *f = &report->run->failure;
     open_object(b, "failure");
-    add_text(b, "memory", f->memory);
+    ech_json_add_text(b, "memory", f->memory);
     if (f->op != ECH_NONE)
-        add_text(b, "op", ech_trace_string(report->trace, ech_trace_ops(report->trace)[f->op].name));
+        ech_json_add_text(b, "op", ech_trace_string(report->trace, ech_trace_ops(report->trace)[f->op].name));
     if (f->buffer != ECH_NONE) {
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
-        add_text(b, "buffer", name);
+        ech_json_add_text(b, "buffer", name);
     }
-    add_int(b, "time_ps", f->time);
-    add_u64(b, "asked_bytes", f->asked);
-    add_u64(b, "live_bytes", f->live);
-    add_u64(b, "reserved_bytes", f->reserved);
-    add_u64(b, "limit_bytes", f->limit);
-    add_text(b, "reason", f->fit == ECH_FIT_FRAGMENTED ? "fragmented" : "full");
+    ech_json_add_int(b, "time_ps", f->time);
+    ech_json_add_count(b, "asked_bytes", f->asked);
+    ech_json_add_count(b, "live_bytes", f->live);
+    ech_json_add_count(b, "reserved_bytes", f->reserved);
+    ech_json_add_count(b, "limit_bytes", f->limit);
+    ech_json_add_text(b, "reason", f->fit == ECH_FIT_FRAGMENTED ? "fragmented" : "full");
     add_holders(b, report, f->holders, f->n_holders);
     json_builder_end_object(b);
 }
@@ -238,7 +210,7 @@ static void add_remarks(JsonBuilder *b, const EchReport *report)
         size_t n = 0;
         const EchDiagRow *rows = diags[i] ? ech_diag_rows(diags[i], &n) : NULL;
         for (size_t j = 0; j < n; j++)
-            add_u64(b, rows[j].name, rows[j].count);
+            ech_json_add_count(b, rows[j].name, rows[j].count);
     }
     json_builder_end_object(b);
 }
@@ -247,27 +219,27 @@ static void add_provenance(JsonBuilder *b, const EchReport *report)
 {
     const EchProvenance *p = &report->run->provenance;
     open_object(b, "provenance");
-    add_text(b, "echelon", ECH_VERSION);
-    add_text(b, "engine", p->engine);
-    add_text(b, "engine_version", p->engine_version);
-    add_text(b, "trace", report->trace_path);
-    add_text(b, "format", report->format);
-    add_text(b, "device", report->device->name);
+    ech_json_add_text(b, "echelon", ECH_VERSION);
+    ech_json_add_text(b, "engine", p->engine);
+    ech_json_add_text(b, "engine_version", p->engine_version);
+    ech_json_add_text(b, "trace", report->trace_path);
+    ech_json_add_text(b, "format", report->format);
+    ech_json_add_text(b, "device", report->device->name);
     g_autofree char *trace_hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", p->trace_hash);
     g_autofree char *device_hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", p->device_hash);
-    add_text(b, "trace_hash", trace_hash);
-    add_text(b, "device_hash", device_hash);
-    add_text(b, "options", p->options);
+    ech_json_add_text(b, "trace_hash", trace_hash);
+    ech_json_add_text(b, "device_hash", device_hash);
+    ech_json_add_text(b, "options", p->options);
     add_texts(b, "passes", report->passes);
     add_texts(b, "settings", report->settings);
     open_object(b, "kernels_priced_by");
     for (int i = 0; i < ECH_N_PRICES; i++) {
         if (p->kernels[i])
-            add_u64(b, ech_price_name((EchPriceSource)i), p->kernels[i]);
+            ech_json_add_count(b, ech_price_name((EchPriceSource)i), p->kernels[i]);
     }
     json_builder_end_object(b);
-    add_u64(b, "ops_executed", p->executed);
-    add_u64(b, "engine_events", p->events);
+    ech_json_add_count(b, "ops_executed", p->executed);
+    ech_json_add_count(b, "engine_events", p->events);
     json_builder_end_object(b);
 }
 
@@ -276,34 +248,34 @@ JsonNode *ech_report_json(const EchReport *report)
     const EchRun *run = report->run;
     g_autoptr(JsonBuilder) b = json_builder_new();
     open_object(b, NULL);
-    add_text(b, "title", report->title);
-    add_int(b, "makespan_ps", run->makespan);
-    add_int(b, "lower_bound_ps", run->lower_bound);
-    add_int(b, "serial_ps", run->serial);
-    add_u64(b, "ops", run->ops);
-    add_bool(b, "completed", run->completed);
+    ech_json_add_text(b, "title", report->title);
+    ech_json_add_int(b, "makespan_ps", run->makespan);
+    ech_json_add_int(b, "lower_bound_ps", run->lower_bound);
+    ech_json_add_int(b, "serial_ps", run->serial);
+    ech_json_add_count(b, "ops", run->ops);
+    ech_json_add_bool(b, "completed", run->completed);
     add_fit(b, report);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
     open_object(b, "critical_path");
     for (size_t i = 0; i < n; i++)
-        add_int(b, shares[i].name, shares[i].time);
+        ech_json_add_int(b, shares[i].name, shares[i].time);
     json_builder_end_object(b);
-    add_text(b, "bound_by", n ? shares[0].name : "nothing");
+    ech_json_add_text(b, "bound_by", n ? shares[0].name : "nothing");
     ech_shares_free(shares, n);
     add_memories(b, report);
     open_object(b, "links");
     for (size_t i = 0; i < run->n_links; i++) {
         const EchLinkRun *l = &run->links[i];
         open_object(b, l->name);
-        add_bool(b, "peers", ech_report_link_peers(report->device, l->name));
-        add_u64(b, "bytes_forward", l->forward);
-        add_u64(b, "bytes_backward", l->backward);
-        add_int(b, "busy_forward_ps", l->busy_forward);
-        add_int(b, "busy_backward_ps", l->busy_backward);
-        add_int(b, "busy_ps", l->busy);
-        add_double(b, "utilisation", l->utilisation);
-        add_u64(b, "transfers", l->transfers);
+        ech_json_add_bool(b, "peers", ech_report_link_peers(report->device, l->name));
+        ech_json_add_count(b, "bytes_forward", l->forward);
+        ech_json_add_count(b, "bytes_backward", l->backward);
+        ech_json_add_int(b, "busy_forward_ps", l->busy_forward);
+        ech_json_add_int(b, "busy_backward_ps", l->busy_backward);
+        ech_json_add_int(b, "busy_ps", l->busy);
+        ech_json_add_double(b, "utilisation", l->utilisation);
+        ech_json_add_count(b, "transfers", l->transfers);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -311,9 +283,9 @@ JsonNode *ech_report_json(const EchReport *report)
     for (size_t i = 0; i < run->n_units; i++) {
         const EchUnitRun *u = &run->units[i];
         open_object(b, u->name);
-        add_int(b, "busy_ps", u->busy);
-        add_double(b, "utilisation", u->utilisation);
-        add_double(b, "flops", u->flops);
+        ech_json_add_int(b, "busy_ps", u->busy);
+        ech_json_add_double(b, "utilisation", u->utilisation);
+        ech_json_add_double(b, "flops", u->flops);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
@@ -321,8 +293,8 @@ JsonNode *ech_report_json(const EchReport *report)
     for (size_t i = 0; i < run->n_queues; i++) {
         const EchQueueRun *q = &run->queues[i];
         open_object(b, ech_trace_string(report->trace, ech_trace_queues(report->trace)[q->queue].name));
-        add_int(b, "busy_ps", q->busy);
-        add_u64(b, "ops", q->ops);
+        ech_json_add_int(b, "busy_ps", q->busy);
+        ech_json_add_count(b, "ops", q->ops);
         add_waits(b, "waits", q->waits);
         json_builder_end_object(b);
     }
@@ -341,6 +313,5 @@ JsonNode *ech_report_json(const EchReport *report)
 
 char *ech_report_json_text(JsonNode *node)
 {
-    g_autofree char *text = json_to_string(node, TRUE);
-    return g_strconcat(text, "\n", NULL);
+    return ech_json_print(node);
 }

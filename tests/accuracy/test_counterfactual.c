@@ -22,7 +22,7 @@ typedef struct {
 
 static bool replay(const char *base, const char *knobs, Outcome *ret)
 {
-    const char *argv[] = {ECH_BINARY_DIR "/tests/msa-replay", base, "--knobs", knobs, NULL};
+    const char *program = ECH_BINARY_DIR "/tests/msa-replay", *argv[] = {program, base, "--knobs", knobs, NULL};
     g_autoptr(GError) error = NULL;
     g_autoptr(GSubprocess) process = g_subprocess_newv(argv, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_SILENCE, &error);
     g_autofree char *text = NULL;

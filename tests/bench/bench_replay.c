@@ -148,6 +148,7 @@ static EchTrace *make_trace(uint32_t queues, uint32_t n)
         g_autofree char *text = g_strdup_printf("q%u", q);
         ech_trace_builder_queue(b, text, ECH_QUEUE_COMPUTE, 0);
     }
+    g_assert(queues > 0);
     for (uint32_t i = 0; i < n; i++) {
         EchOp op = ech_op_init(i & 1 ? ECH_OP_COPY : ECH_OP_KERNEL);
         op.name = name;

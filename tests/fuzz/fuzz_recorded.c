@@ -28,6 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             g_assert(validation->pairs[i].measured > 0 && validation->pairs[i].predicted >= 0);
         g_autoptr(GString) text = ech_validation_text(validation, devices[d], "t"), html = ech_validation_html(validation, devices[d], "t"),
                            csv = ech_validation_csv(validation);
+        g_assert(text && html && csv);
         JsonNode *json = ech_validation_json(validation, devices[d]);
         json_node_unref(json);
     }
