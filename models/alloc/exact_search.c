@@ -611,25 +611,6 @@ static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
 
 /* ---- Set-up ---- */
 
-static int compare_times(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
-}
-
-static uint32_t slot_of(const int64_t *times, uint32_t n, int64_t time)
-{
-    uint32_t low = 0, high = n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (times[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
     while (b) {
@@ -671,7 +652,7 @@ static uint32_t make_sections(const GArray *pieces, EchPlanPiece *ret_slots)
     g_autofree int64_t *times = g_new(int64_t, n + 1);
     for (size_t i = 0; i < n; i++)
         times[i] = g_array_index(pieces, EchPlanPiece, i).begin;
-    qsort(times, n, sizeof *times, compare_times);
+    qsort(times, n, sizeof *times, ech_plan_compare_times);
     uint32_t n_slots = 0;
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || times[i] != times[i - 1])
@@ -680,7 +661,7 @@ static uint32_t make_sections(const GArray *pieces, EchPlanPiece *ret_slots)
     g_autofree uint32_t *number = g_new0(uint32_t, (size_t)n_slots + 1); /* number[slot]: sections before it */
     for (size_t i = 0; i < n; i++) {
         const EchPlanPiece *piece = &g_array_index(pieces, EchPlanPiece, i);
-        uint32_t end = slot_of(times, n_slots, piece->end);
+        uint32_t end = ech_plan_slot(times, n_slots, piece->end);
         number[end] = 1; /* something ends between slots end - 1 and end */
     }
     number[n_slots] = 1;
@@ -693,8 +674,8 @@ static uint32_t make_sections(const GArray *pieces, EchPlanPiece *ret_slots)
     for (size_t i = 0; i < n; i++) {
         const EchPlanPiece *piece = &g_array_index(pieces, EchPlanPiece, i);
         ret_slots[i] = *piece;
-        ret_slots[i].begin = number[slot_of(times, n_slots, piece->begin)];
-        ret_slots[i].end = number[slot_of(times, n_slots, piece->end) - 1] + 1;
+        ret_slots[i].begin = number[ech_plan_slot(times, n_slots, piece->begin)];
+        ret_slots[i].end = number[ech_plan_slot(times, n_slots, piece->end) - 1] + 1;
     }
     return n_sections;
 }

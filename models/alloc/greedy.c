@@ -47,32 +47,13 @@ typedef struct {
 /* Meetings that all orders together may look at: some seconds. */
 #define MOST_MEETINGS 3e8
 
-static int compare_times(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
-}
-
-static uint32_t slot_of(const int64_t *times, uint32_t n, int64_t time)
-{
-    uint32_t low = 0, high = n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (times[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /** Slots are the distinct begins: two pieces meet if and only if they meet at one. */
 static void slots_init(Slots *slots, const EchPlanPiece *pieces, size_t n)
 {
     g_autofree int64_t *times = g_new(int64_t, n + 1);
     for (size_t i = 0; i < n; i++)
         times[i] = pieces[i].begin;
-    qsort(times, n, sizeof *times, compare_times);
+    qsort(times, n, sizeof *times, ech_plan_compare_times);
     slots->n_slots = 0;
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || times[i] != times[i - 1])
@@ -81,7 +62,7 @@ static void slots_init(Slots *slots, const EchPlanPiece *pieces, size_t n)
     slots->spans = g_new(EchFitSpan, n + 1);
     slots->live = g_new0(EchBytes, (size_t)slots->n_slots + 1);
     for (size_t i = 0; i < n; i++) {
-        slots->spans[i] = (EchFitSpan){slot_of(times, slots->n_slots, pieces[i].begin), slot_of(times, slots->n_slots, pieces[i].end)};
+        slots->spans[i] = (EchFitSpan){ech_plan_slot(times, slots->n_slots, pieces[i].begin), ech_plan_slot(times, slots->n_slots, pieces[i].end)};
         slots->live[slots->spans[i].begin] += pieces[i].bytes;
         slots->live[slots->spans[i].end] -= pieces[i].bytes;
     }

@@ -217,6 +217,25 @@ static void flatten_group(const EchPlanItem **members, size_t n, uint32_t group,
     g_free(heap);
 }
 
+int ech_plan_compare_times(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+uint32_t ech_plan_slot(const int64_t *times, uint32_t n, int64_t time)
+{
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (times[middle] < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 GArray *ech_plan_pieces(const EchPlanProblem *problem)
 {
     GArray *pieces = g_array_new(FALSE, FALSE, sizeof(EchPlanPiece));

@@ -3,25 +3,6 @@
 #include "sim/base/error.h"
 #include "sim/program/price_kernels.h"
 
-#define MAX_NESTING 64
-
-/* How often a computation of the flat schedule runs: the product of the trip counts around it; loops that tell none count once. */
-static double runs_of(const EchProgram *program, EchId computation)
-{
-    double runs = 1;
-    for (unsigned depth = 0; depth < MAX_NESTING && computation != ECH_NONE; depth++) {
-        EchId caller = program->computations[computation].caller;
-        if (caller == ECH_NONE)
-            break;
-        uint64_t trips;
-        EchOrigin origin;
-        if (program->instructions[caller].opcode == ECH_HLO_WHILE && ech_program_trips(program, caller, &trips, &origin))
-            runs *= (double)trips;
-        computation = program->instructions[caller].computation;
-    }
-    return runs;
-}
-
 static EchTime whole(double ps)
 {
     return ps < 9e18 ? (EchTime)ps : ECH_TIME_MAX;
@@ -46,7 +27,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) ||
             !ech_program_kernel_time(program, id, &real_model, ech_kernel_stands_alone(device) ? NULL : &compiler, estimate, &run, &carried))
             continue;
-        double runs = runs_of(program, at->computation);
+        double runs = (double)ech_program_runs(program, at->computation);
         hardware += runs * (double)run;
         if (!estimated) {
             without++;

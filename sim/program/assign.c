@@ -200,24 +200,13 @@ typedef struct {
     EchBytes live;
 } Simulation;
 
-static int compare_start(gconstpointer a, gconstpointer b, gpointer data)
-{
-    const EchProgram *p = data;
-    const EchValue *x = &p->values[*(const EchId *)a], *y = &p->values[*(const EchId *)b];
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    if (x->end != y->end)
-        return x->end < y->end ? -1 : 1;
-    return (x->order > y->order) - (x->order < y->order);
-}
-
 static int compare_end(gconstpointer a, gconstpointer b, gpointer data)
 {
     const EchProgram *p = data;
     const EchValue *x = &p->values[*(const EchId *)a], *y = &p->values[*(const EchId *)b];
     if (x->end != y->end)
         return x->end < y->end ? -1 : 1;
-    return compare_start(a, b, data);
+    return ech_program_compare_ranges(a, b, data);
 }
 
 /* The operand whose place @value may take at its own definition, or ECH_NONE. */
@@ -339,7 +328,7 @@ static Heap simulate(Assigner *a, int32_t space)
         if (p->values[v].start >= 0 && a->waiting[p->values[v].buffer] && p->buffers[p->values[v].buffer].space == space)
             g_array_append_val(heap.values, v);
     }
-    g_array_sort_with_data(heap.values, compare_start, (gpointer)(uintptr_t)p);
+    g_array_sort_with_data(heap.values, ech_program_compare_ranges, (gpointer)(uintptr_t)p);
     g_autofree EchId *ends = g_memdup2(heap.values->data, (size_t)heap.values->len * sizeof(EchId));
     if (heap.values->len > 0)
         g_qsort_with_data(ends, (int)heap.values->len, sizeof *ends, compare_end, (gpointer)(uintptr_t)p);

@@ -1026,7 +1026,7 @@ static void range_of_value(const EchProgram *p, EchValue *value, const EchId *do
     value->natural_end = value->end;
 }
 
-static int compare_range(gconstpointer a, gconstpointer b, gpointer data)
+int ech_program_compare_ranges(gconstpointer a, gconstpointer b, gpointer data)
 {
     const EchProgram *p = data;
     const EchValue *x = &p->values[*(const EchId *)a], *y = &p->values[*(const EchId *)b];
@@ -1051,7 +1051,7 @@ static void normalise(EchProgram *p)
             if (p->values[v].start >= 0)
                 g_array_append_val(ids, v);
         }
-        g_array_sort_with_data(ids, compare_range, p);
+        g_array_sort_with_data(ids, ech_program_compare_ranges, p);
         for (guint k = 0; k + 1 < ids->len; k++) {
             EchValue *a = &p->values[g_array_index(ids, EchId, k)], *c = &p->values[g_array_index(ids, EchId, k + 1)];
             c->end = MAX(a->end, c->end);

@@ -287,6 +287,8 @@ EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t spa
 EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t space);
 /** Trip count of a while: known_trip_count, else from its induction variable (*ret_origin says which); false where neither tells. */
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
+/** How often a computation of the flat schedule runs: the product of the trip counts around it, saturating; loops that tell none count once. */
+uint64_t ech_program_runs(const EchProgram *program, EchId computation);
 /** Operations of an instruction, bodies of fusions included. Integers saturate. */
 EchHloWork ech_program_work(const EchProgram *program, EchId instruction);
 /** Bytes operand @k of an instruction reads (slices count what they touch, in-place destinations nothing), and what position 0..n of its

@@ -725,3 +725,20 @@ bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, Ech
     *ret_origin = ECH_INFERRED;
     return true;
 }
+
+uint64_t ech_program_runs(const EchProgram *program, EchId computation)
+{
+    enum { MAX_NESTING = 64 };
+    uint64_t runs = 1;
+    for (unsigned depth = 0; depth < MAX_NESTING && computation != ECH_NONE; depth++) {
+        EchId caller = program->computations[computation].caller;
+        if (caller == ECH_NONE)
+            break;
+        uint64_t trips;
+        EchOrigin origin;
+        if (program->instructions[caller].opcode == ECH_HLO_WHILE && ech_program_trips(program, caller, &trips, &origin))
+            runs = ech_bytes_mul(runs, trips);
+        computation = program->instructions[caller].computation;
+    }
+    return runs;
+}

@@ -7,25 +7,6 @@
 
 #include <string.h>
 
-#define MAX_NESTING 64
-
-/* How often a computation of the flat schedule runs: the product of the trip counts around it. */
-static uint64_t runs_of(const EchProgram *program, EchId computation)
-{
-    uint64_t runs = 1;
-    for (unsigned depth = 0; depth < MAX_NESTING && computation != ECH_NONE; depth++) {
-        EchId caller = program->computations[computation].caller;
-        if (caller == ECH_NONE)
-            break;
-        uint64_t trips;
-        EchOrigin origin;
-        if (program->instructions[caller].opcode == ECH_HLO_WHILE && ech_program_trips(program, caller, &trips, &origin))
-            runs = ech_bytes_mul(runs, trips);
-        computation = program->instructions[caller].computation;
-    }
-    return runs;
-}
-
 static int compare_rows(const void *a, const void *b)
 {
     const EchStallRow *x = a, *y = b;
@@ -88,7 +69,7 @@ EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
         EchKernelCost cost;
         if (found == 0 || !ech_program_price_kernel(program, (EchId)(found - 1), &model, false, &cost))
             continue;
-        EchStallRow row = {.name = name, .runs = runs_of(program, program->instructions[found - 1].computation), .vmem = cost.vmem};
+        EchStallRow row = {.name = name, .runs = ech_program_runs(program, program->instructions[found - 1].computation), .vmem = cost.vmem};
         row.time = times(report->run->prices[i].alone, row.runs);
         EchStalls stalls;
         ech_kernel_stalls(&cost, &stalls);
