@@ -57,6 +57,38 @@ $ echelon info tests/fuzz/corpus/gpu_target/new.txtpb --json | grep -o '"[a-z0-9
 $ echelon info tests/golden/data/small.yaml
 echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"
 exit 1
+$ echelon info tests/fuzz/corpus/hlo_proto/attributes.pb --device tpu-v5e
+tests/fuzz/corpus/hlo_proto/attributes.pb: hlo_proto
+23 operations on 2 queues, 10 buffers
+  kernel 6  alloc 7  free 6  collective 2  wait 2
+bytes
+  allocated in all            512 KiB  (524288)
+  live at the peak           1.69 MiB  (1769472)
+  live at the end            1.41 MiB  (1474560)
+what the file says, what was inferred
+  sizes of allocations   known 100.0 %
+  bytes of kernels       known 83.3 % inferred 16.7 %
+  operations of kernels  absent 50.0 % known 50.0 %
+program attributes (tpu, tpu-v5e): 2 computations, 14 instructions, 11 in the schedule
+memory (buffer assignment inside the program)
+  arguments              1.38 MiB
+  outputs                32 KiB
+  temporaries            320 KiB
+  peak, all memories     1.72 MiB
+  heap of space 0        320 KiB, at most 320 KiB live
+records of the file
+           5  parameter
+           1  add
+           1  all-reduce
+           1  collective-permute
+           1  convolution
+           1  custom-call
+           1  dot
+           1  negate
+           1  reshape
+           1  slice
+$ for f in hlo_proto/attributes.pb hlo_text/attributes.hlo.txt; do echelon import tests/fuzz/corpus/$f --device tpu-v5e 2>/dev/null | sed -n '/^ops/,$p' | md5sum; done | uniq | wc -l
+1
 $ echelon info nothing.ech
 echelon: nothing.ech: No such file or directory
 exit 1
@@ -87,5 +119,26 @@ $ echelon list allocators --json | grep -c name
 $ echelon list things
 echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
 exit 2
-$ echelon alloc tests/golden/data/oom.pickle --json --report | grep -o '"[a-z0-9_]*" :' | sort -u | tr -d '\n'; echo
-"address" :"address_map" :"age_events" :"allocated_bytes" :"allocators" :"asked_bytes" :"asked_id" :"blocks" :"bytes" :"cached_bytes" :"capacity_bytes" :"capacity_from" :"compared" :"device_free_bytes" :"end_live_bytes" :"end_reserved_bytes" :"equal" :"event" :"events" :"events_per_second" :"failed" :"failed_fragmented" :"failures" :"first_failed_event" :"format" :"fragmentation" :"free_blocks" :"id" :"inserted_waits" :"internal_waste_bytes" :"largest_free_bytes" :"live_blocks" :"lower_bound_bytes" :"max_split_size" :"moment" :"moments" :"name" :"note" :"num_alloc_retries" :"num_device_alloc" :"num_device_free" :"num_ooms" :"num_sync_all_streams" :"out_of_memory" :"out_of_memory_served" :"peak_live_bytes" :"peak_requested_bytes" :"peak_reserved_bytes" :"pending_bytes" :"picture" :"pinned_by" :"ranges_given_back" :"recorded" :"recorded_reserved_bytes" :"remapped_bytes" :"requested_bytes" :"reserved_bytes" :"rows" :"segment" :"segments" :"segments_allocated" :"segments_freed" :"series" :"smallest_capacity_bytes" :"stack" :"start_blocks" :"start_blocks_guessed" :"statistics" :"stranded_bytes" :"used_bytes" :"why" :"would_fit_without" :
+$ echelon alloc tests/golden/data/oom.pickle --json --report | grep -E '"(format|capacity_bytes|peak_live_bytes|peak_reserved_bytes|failed|fragmentation|out_of_memory_served)"' | tr -s ' '
+ "format" : "memory_snapshot",
+ "capacity_bytes" : 220200960,
+ "failed" : 1,
+ "peak_live_bytes" : 125829120,
+ "peak_reserved_bytes" : 125829120,
+ "fragmentation" : 0.0,
+ "out_of_memory_served" : 0,
+ "failed" : 0,
+ "peak_live_bytes" : 163577856,
+ "peak_reserved_bytes" : 163577856,
+ "fragmentation" : 0.0,
+ "out_of_memory_served" : 1,
+ "failed" : 0,
+ "peak_live_bytes" : 163577856,
+ "peak_reserved_bytes" : 167772160,
+ "fragmentation" : 0.025000000000000022,
+ "out_of_memory_served" : 1,
+ "failed" : 0,
+ "peak_live_bytes" : 163577856,
+ "peak_reserved_bytes" : 176160768,
+ "fragmentation" : 0.071428571428571397,
+ "out_of_memory_served" : 1,
