@@ -59,7 +59,7 @@ typedef struct {
 
 typedef struct EchAllocator EchAllocator;
 
-/** Makes an allocator from a spec (ours or a framework's own string; see ech_alloc_specs). ECH_ERROR_CONFIG. */
+/** Makes an allocator from a spec (above). ECH_ERROR_CONFIG. */
 EchAllocator *ech_allocator_new(const char *spec, const EchAllocDevice *device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_allocator_free(EchAllocator *allocator);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocator, ech_allocator_free)

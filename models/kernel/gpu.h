@@ -116,7 +116,7 @@ typedef struct {
     EchTime compute;         /**< Of instructions or tiles, whole waves. */
     EchTime memory;          /**< Of all bytes at the achieved bandwidth. */
     EchTime latency;         /**< Of trips to memory that nothing hides. */
-    EchTime launch;          /**< Start of the kernel; a framework's call in ech_gpu_product and ech_gpu_stream. */
+    EchTime launch;          /**< Start of the kernel; a framework's call in ech_gpu_product. */
     uint8_t bound;           /**< EchGpuBound */
     uint32_t tile_m, tile_n; /**< Read or chosen; 0 for what has no tiles. */
     uint64_t tiles, waves;

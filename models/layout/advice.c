@@ -90,15 +90,3 @@ double ech_tile_efficiency(uint64_t m, uint64_t n, uint64_t tile_m, uint64_t til
         return 0;
     return (double)m / (double)ech_round_up(m, MAX(tile_m, 1u)) * ((double)n / (double)ech_round_up(n, MAX(tile_n, 1u)));
 }
-
-EchWaves ech_waves(uint64_t m, uint64_t n, uint64_t tile_m, uint64_t tile_n, uint64_t slots)
-{
-    EchWaves ret = {0};
-    tile_m = MAX(tile_m, 1u);
-    tile_n = MAX(tile_n, 1u);
-    slots = MAX(slots, 1u);
-    ret.tiles = ech_bytes_mul(m / tile_m + (m % tile_m != 0), n / tile_n + (n % tile_n != 0));
-    ret.waves = ret.tiles / slots + (ret.tiles % slots != 0);
-    ret.efficiency = ret.waves > 0 ? (double)ret.tiles / ((double)ret.waves * (double)slots) : 0;
-    return ret;
-}

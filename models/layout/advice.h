@@ -39,9 +39,3 @@ EchGpuAlignment ech_gpu_alignment(uint64_t elements, unsigned bits);
 
 /** Share of the work of a tiled [m, n] product that is useful: m n / (whole tiles). */
 double ech_tile_efficiency(uint64_t m, uint64_t n, uint64_t tile_m, uint64_t tile_n);
-/** Tiles of a product, the waves they take on @slots places that run a tile each, and the share of places used: tiles / (waves slots). */
-typedef struct {
-    uint64_t tiles, waves;
-    double efficiency;
-} EchWaves;
-EchWaves ech_waves(uint64_t m, uint64_t n, uint64_t tile_m, uint64_t tile_n, uint64_t slots);
