@@ -480,9 +480,10 @@ bool ech_json_parse_i64(const char *text, size_t n, int64_t *ret)
     uint64_t value = 0;
     if (i == n)
         return false;
+    bool fits = n - i <= 19; /* as many digits fit 64 bits */
     for (; i < n; i++) {
         unsigned digit = (unsigned)(text[i] - '0');
-        if (digit > 9 || value > (UINT64_MAX - digit) / 10)
+        if (digit > 9 || (!fits && value > (UINT64_MAX - digit) / 10))
             return false;
         value = value * 10 + digit;
     }

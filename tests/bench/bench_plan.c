@@ -2,8 +2,10 @@
  * The figures of the real code are those measured for its static heap (2k to 22k buffers/s best fit, 0.3M to 0.6M one-pass). */
 #include "models/alloc/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static uint64_t state = 88172645463325252;
 
@@ -13,6 +15,14 @@ static uint64_t draw(void)
     state ^= state >> 7;
     state ^= state << 17;
     return state;
+}
+
+/** Processor time of this process: what else the machine does then counts little. */
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /** Random frees around a number of live buffers: the shape that costs a best-fit heap most. */
@@ -64,13 +74,18 @@ int main(void)
     for (int shape = 0; shape < 2; shape++) {
         size_t n = shape == 0 ? churn(items, N, 2000) : training(items, 200, 80);
         for (size_t i = 0; i < G_N_ELEMENTS(specs); i++) {
-            gint64 start = g_get_monotonic_time();
-            g_autoptr(EchPlan) plan = ech_plan_new(specs[i], items, n, 0, NULL);
-            double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
+            g_autoptr(EchPlan) plan = NULL;
+            double best = INFINITY;
+            for (int round = 0; round < 3; round++) {
+                g_clear_pointer(&plan, ech_plan_free);
+                double begin = seconds();
+                plan = ech_plan_new(specs[i], items, n, 0, NULL);
+                best = MIN(best, seconds() - begin);
+            }
             printf("{\"bench\": \"plan\", \"shape\": \"%s\", \"planner\": \"%s\", \"buffers_per_s\": %.0f, \"height_over_bound\": %.4f",
-                   shape ? "training" : "churn", specs[i], (double)n / seconds, (double)plan->height / (double)plan->lower_bound);
+                   shape ? "training" : "churn", specs[i], (double)n / best, (double)plan->height / (double)plan->lower_bound);
             if (shape == 0 && real[i] > 0)
-                printf(", \"ratio_to_real\": %.1f", (double)n / seconds / real[i]);
+                printf(", \"ratio_to_real\": %.1f", (double)n / best / real[i]);
             printf("}\n");
         }
     }
