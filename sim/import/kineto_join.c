@@ -332,4 +332,5 @@ void ech_kineto_join(Reader *r)
     drop(&r->asked);
     drop(&r->sides);
     drop(&r->shapes);
+    drop(&r->kernels);
 }
