@@ -201,6 +201,10 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         traffic.widest = MAX(traffic.widest, elements);
         if (on_chip(result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
+            uint64_t tile = 1;
+            for (uint8_t d = 0; result->n_tiles > 0 && d < result->tiles[0].rank; d++)
+                tile *= (uint64_t)MAX(result->tiles[0].dims[d], 1);
+            traffic.partial |= tile * ech_layout_element_bits(result) < REGISTER * 32;
             traffic.narrowed +=
                 ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
         } else {
@@ -246,9 +250,11 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
     double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
     double latency = serial * model->step, fixed = model->fixed;
-    /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at the memory's rate. */
-    bool copies = cost->hbm_read + cost->hbm_written > 0;
-    if (!copies && (model->view == ECH_KERNEL_HARDWARE || (!kernel->fused && cost->vmem_read == 0 && !(traffic->narrowed > 0)))) {
+    /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at the memory's rate, or relays out a register.
+     * What is only spread out from an array on chip is none of that. */
+    bool copies = cost->hbm_read + cost->hbm_written > 0, spread = !kernel->fused && kernel->body.broadcast > 0 && steps <= 1;
+    bool quiet = (cost->vmem_read == 0 || spread) && !(traffic->narrowed > 0) && !traffic->partial;
+    if (!copies && (model->view == ECH_KERNEL_HARDWARE || quiet)) {
         latency = fixed = 0;
         excess = compute * (serial - 1);
     }

@@ -16,6 +16,7 @@ typedef struct {
     double widest;      /**< Elements of the widest array, padded. */
     double stored;      /**< Bytes stored to HBM, as the view counts them. */
     double narrowed;    /**< Bytes that narrowing results on chip costs beyond themselves, as the view counts them. */
+    bool partial;       /**< A result on chip fills less than whole registers. */
     double window_bits; /**< Bits of one element of every wide array in HBM: what a window takes. */
 } EchKernelTraffic;
 
