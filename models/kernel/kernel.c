@@ -160,6 +160,13 @@ static bool on_chip(const EchLayout *layout)
     return layout->space == 1 || layout->space == 3;
 }
 
+/* Whether an array is where kernels reach it without windows. TPU v4's compiler prices what streams to and from the common memory, and the results of products
+ * there, as in HBM, operands of products as on chip (libtpu 2026-10: 574 streaming kernels of 40 programs, median error 2.9 %, 188 fused products 14 %). */
+static bool at_hand(const EchKernelModel *model, const EchLayout *layout)
+{
+    return layout->space == 1 || (layout->space == 3 && model->view == ECH_KERNEL_HARDWARE);
+}
+
 double ech_kernel_padded(const EchLayout *layout)
 {
     unsigned bits = ech_layout_element_bits(layout);
@@ -184,7 +191,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         const EchBytes *real = kernel->operand_bytes != NULL ? &kernel->operand_bytes[i] : NULL;
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
         traffic.widest = MAX(traffic.widest, moved_elements(operand, real));
-        if (on_chip(operand)) {
+        if (at_hand(model, operand)) {
             ret->vmem_read = ech_bytes_add(ret->vmem_read, bytes);
         } else {
             ret->hbm_read = ech_bytes_add(ret->hbm_read, bytes);
@@ -199,7 +206,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(result, ECH_LAYOUT_DENSE);
         double elements = moved_elements(result, real);
         traffic.widest = MAX(traffic.widest, elements);
-        if (on_chip(result)) {
+        if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
             uint64_t tile = 1;
             for (uint8_t d = 0; result->n_tiles > 0 && d < result->tiles[0].rank; d++)
@@ -356,7 +363,7 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
         .out_bits = ech_layout_element_bits(result),
         .lhs_hbm = !on_chip(lhs),
         .rhs_hbm = !on_chip(rhs),
-        .out_hbm = !on_chip(result),
+        .out_hbm = !at_hand(model, result),
         .eight = ech_layout_element_bits(lhs) == 8,
     };
     shape.cores = (uint64_t)model->cores;
@@ -380,7 +387,7 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
         if (i != kernel->lhs && i != kernel->rhs && kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i]))
             shape.extra_bytes += operand_bytes(kernel, i);
     for (size_t i = 0; i < kernel->n_results; i++)
-        if (i != own && kernel->results[i].rank > 0 && !on_chip(&kernel->results[i]))
+        if (i != own && kernel->results[i].rank > 0 && !at_hand(model, &kernel->results[i]))
             shape.extra_bytes += result_bytes(kernel, i);
     /* What the arrays really take, against which blocks with halos and padding are scaled. */
     shape.lhs_total = operand_bytes(kernel, kernel->lhs);

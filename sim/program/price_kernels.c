@@ -1,6 +1,8 @@
 /* An instruction as a kernel. */
 #include "sim/program/price_kernels.h"
 
+#include "models/place/cost.h"
+
 #include <string.h>
 
 #define MANY_POSITIONS 16 /* of a window along one dimension: more are summed by doubling */
@@ -581,14 +583,17 @@ static uint64_t elements_touched(const EchLayout *layout, EchBytes bytes)
 }
 
 /* Puts the arrays where they were when the instruction was compiled. */
-static void put_back(const EchInstruction *at, const Arrays *arrays)
+static void put_back(const EchProgram *program, const EchInstruction *at, const Arrays *arrays)
 {
+    const char *name = ech_program_kernels_for(program);
+    const EchPlaceChip *chip = name != NULL ? ech_place_chip(name) : NULL;
+    int32_t fast = chip != NULL ? (int32_t)chip->fast_space : ECH_SPACE_VECTOR;
     for (guint i = 0; i < arrays->operands->len + arrays->results->len; i++) {
         bool result = i >= arrays->operands->len;
         uint32_t bit = result ? i - arrays->operands->len : g_array_index(arrays->operand_of, uint32_t, i);
         EchLayout *layout = result ? &g_array_index(arrays->results, EchLayout, bit) : &g_array_index(arrays->operands, EchLayout, i);
         if (bit < (result ? 31u : 32u) && (layout->space == ECH_SPACE_HBM || layout->space == ECH_SPACE_VECTOR || layout->space == ECH_SPACE_COMMON))
-            layout->space = (at->compiled >> (bit + (result ? 32 : 0)) & 1) != 0 ? ECH_SPACE_VECTOR : ECH_SPACE_HBM;
+            layout->space = (at->compiled >> (bit + (result ? 32 : 0)) & 1) != 0 ? fast : ECH_SPACE_HBM;
     }
 }
 
@@ -621,7 +626,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
     Arrays arrays = {program, operands, results, operand_bytes, result_bytes, operand_of};
     collect(&arrays, instruction);
     if (compiled && at->compiled != 0)
-        put_back(at, &arrays);
+        put_back(program, at, &arrays);
 
     g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
     Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
