@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#define LANE_SPREAD 8.0 /* cycles a register that a lone broadcast fills lane by lane (libtpu 2026-10, v5e, v6e, tpu7x: exact) */
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
 static double number(const EchDevice *device, const char *prefix, const char *name, double fallback)
@@ -259,11 +260,11 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double latency = serial * model->step, fixed = model->fixed;
     /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at the memory's rate, or relays out a register.
      * What is only spread out from an array on chip is none of that. */
-    bool copies = cost->hbm_read + cost->hbm_written > 0, spread = !kernel->fused && kernel->body.broadcast > 0 && steps <= 1;
+    bool copies = cost->hbm_read + cost->hbm_written > 0, spread = !kernel->fused && kernel->body.broadcast > 0;
     bool quiet = (cost->vmem_read == 0 || spread) && !(traffic->narrowed > 0) && !traffic->partial;
     if (!copies && (model->view == ECH_KERNEL_HARDWARE || quiet)) {
         latency = fixed = 0;
-        excess = compute * (serial - 1);
+        excess = compute * (serial - 1) + (spread && kernel->body.lane_spread > 0 ? LANE_SPREAD * registers : 0);
     }
     double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)

@@ -46,10 +46,11 @@ typedef struct {
     uint32_t simple;         /**< add, multiply, compare, select... */
     uint32_t transcendental; /**< exp, tanh, log, rsqrt... */
     uint32_t divide;
-    uint32_t broadcast; /**< Of something that is not a constant. */
-    uint32_t reduce;    /**< Reductions along any dimension. */
-    uint32_t shuffle;   /**< Moves of every register across lanes or rows: window positions of a pooling. */
-    uint32_t lane_sums; /**< Of them, sums along lanes, but for sums of exponentials. */
+    uint32_t broadcast;   /**< Of something that is not a constant. */
+    uint32_t lane_spread; /**< Broadcasts that fill lanes: a register each has to be permuted. */
+    uint32_t reduce;      /**< Reductions along any dimension. */
+    uint32_t shuffle;     /**< Moves of every register across lanes or rows: window positions of a pooling. */
+    uint32_t lane_sums;   /**< Of them, sums along lanes, but for sums of exponentials. */
 } EchKernelBody;
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */

@@ -154,6 +154,22 @@ static bool reduces_exponentials(const EchProgram *program, const EchInstruction
     return false;
 }
 
+/* Whether a broadcast makes up the lanes of its result: the minor dimension is not its operand's. */
+static bool spreads_lanes(const EchProgram *program, const EchInstruction *at)
+{
+    const EchLayout *result = ech_program_layout(program, at->shape);
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    size_t n;
+    const char *text = ech_program_attribute(at, "dimensions", &n);
+    size_t count = text != NULL ? ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)) : 0;
+    if (result == NULL || result->rank == 0)
+        return false;
+    for (size_t k = 0; k < MIN(count, G_N_ELEMENTS(dims)); k++)
+        if (dims[k] == result->order[0])
+            return false;
+    return count > 0;
+}
+
 static void survey_instruction(Survey *survey, EchId id, unsigned depth)
 {
     const EchProgram *program = survey->program;
@@ -179,7 +195,12 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             memcpy(survey->callers, survey->path, sizeof survey->callers);
         }
         return;
-    case ECH_HLO_BROADCAST: survey->body.broadcast += wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0)); return;
+    case ECH_HLO_BROADCAST: {
+        bool array = wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0));
+        survey->body.broadcast += array;
+        survey->body.lane_spread += array && spreads_lanes(program, at);
+        return;
+    }
     case ECH_HLO_REDUCE:
         survey->body.reduce += wide;
         survey->body.lane_sums += wide && reduces_lanes(program, at) && !reduces_by_comparing(program, at) && !reduces_exponentials(program, at);
