@@ -835,10 +835,10 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
         EchId value = position == UINT32_MAX ? ECH_NONE : ech_program_value(p, id, position);
         EchMsaValue *mine = &m->values[v];
         mine->id = value == ECH_NONE ? UINT32_MAX + (uint64_t)v : p->values[value].order;
-        g_assert(leader && mine->group < m->n_values);
-        uint32_t *best = &leader[mine->group];
-        if (*best == ECH_PLACE_NONE || mine->first < m->values[*best].first || (mine->first == m->values[*best].first && mine->id < m->values[*best].id))
-            *best = v;
+        g_assert(mine->group < m->n_values);
+        uint32_t best = leader[mine->group];
+        if (best == ECH_PLACE_NONE || mine->first < m->values[best].first || (mine->first == m->values[best].first && mine->id < m->values[best].id))
+            leader[mine->group] = v;
         if (problem->instructions[place->step].leaves[place->leaf].space != ECH_SPACE_HBM) {
             EchMsaRequired need = {v, place->step};
             mine->allowed = false;

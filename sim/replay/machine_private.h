@@ -254,6 +254,7 @@ static inline uint64_t trips_between(const EchMachine *m, uint32_t inner_loop, u
     return product;
 }
 
+/* The queue is looked at again before time goes on. */
 static inline void schedule(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
@@ -263,6 +264,7 @@ static inline void schedule(EchMachine *m, uint32_t queue)
     m->todo[(m->todo_first + m->todo_n++) % m->n_queues] = queue;
 }
 
+/* Everything in the list may go on; it is empty then. */
 static inline void wake_list(EchMachine *m, uint32_t *first)
 {
     uint32_t queue = *first;
@@ -276,6 +278,7 @@ static inline void wake_list(EchMachine *m, uint32_t *first)
     }
 }
 
+/* Last in the list; who wakes it takes the whole list. */
 static inline void wait_on(EchMachine *m, uint32_t queue, uint32_t *first, EchWait reason)
 {
     Queue *q = &m->queues[queue];
