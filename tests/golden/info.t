@@ -142,3 +142,5 @@ $ echelon alloc tests/golden/data/oom.pickle --json --report | grep -E '"(format
  "peak_reserved_bytes" : 176160768,
  "fragmentation" : 0.071428571428571397,
  "out_of_memory_served" : 1,
+$ echelon run --trace tests/fuzz/corpus/recorded/no_parts.ech --device tests/golden/data/small.yaml --json | iconv -f utf-8 -t utf-8 | grep -c makespan_ps
+1
