@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#define QUIET_STEP 16.0 /* cycles of a step that waits for no copy, as the compiler counts (libtpu 2026-10, v5e to tpu7x) */
 #define LANE_SPREAD 8.0 /* cycles a register that a lone broadcast fills lane by lane (libtpu 2026-10, v5e, v6e, tpu7x: exact) */
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
@@ -264,6 +265,8 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     bool quiet = (cost->vmem_read == 0 || spread) && !(traffic->narrowed > 0) && !traffic->partial;
     if (!copies && (model->view == ECH_KERNEL_HARDWARE || quiet)) {
         latency = fixed = 0;
+        if (model->view == ECH_KERNEL_COMPILER)
+            fixed = QUIET_STEP * serial;
         excess = compute * (serial - 1) + (spread && kernel->body.lane_spread > 0 ? LANE_SPREAD * registers : 0);
     }
     double total = fixed + latency + moved + compute + excess;

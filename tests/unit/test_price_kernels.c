@@ -76,11 +76,35 @@ START_TEST(reductions_cost)
 }
 END_TEST
 
+/* Arrays that are born on chip, with the cycles that libtpu 2026-10 prints for v6e: whole registers need no copy and start at once, parts of one are laid out
+ * again, and lanes are filled by a permutation a register. */
+START_TEST(born_on_chip)
+{
+    static const struct {
+        const char *name;
+        double cycles, within;
+    } cases[] = {{"planes", 64, 0.5}, {"lanes", 8464, 0.05}, {"few", 2120, 0.05}, {"many", 18, 0.5}};
+    g_autoptr(EchProgram) program = read_text("HloModule born, is_scheduled=true\n\n"
+                                              "ENTRY %main (x: f32[2,4,1024]) -> s32[64] {\n  %x = f32[2,4,1024]{2,1,0:T(4,128)S(1)} parameter(0)\n"
+                                              "  %z = f32[]{:T(128)} constant(0)\n"
+                                              "  %planes = f32[48,32,128]{2,1,0:T(8,128)S(1)} broadcast(%z), dimensions={}\n"
+                                              "  %lanes = f32[2,4,1024,128]{3,2,1,0:T(8,128)S(1)} broadcast(%x), dimensions={0,1,2}\n"
+                                              "  %many = s32[8192]{0:T(1024)S(1)} iota(), iota_dimension=0\n"
+                                              "  ROOT %few = s32[64]{0:T(128)S(1)} iota(), iota_dimension=0\n}\n",
+                                              "tpu-v6e");
+    EchKernelCost cost = price(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER);
+    double cycles = (double)cost.time * 1.75e-3;
+    ck_assert_msg(cycles > cases[_i].cycles * (1 - cases[_i].within) && cycles < cases[_i].cycles * (1 + cases[_i].within),
+                  "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("prices of instructions");
     TCase *tests = tcase_create("prices");
     tcase_add_test(tests, reductions_cost);
+    tcase_add_loop_test(tests, born_on_chip, 0, 4);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
