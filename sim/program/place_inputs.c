@@ -839,6 +839,7 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
         uint32_t best = leader[mine->group];
         if (best == ECH_PLACE_NONE || mine->first < m->values[best].first || (mine->first == m->values[best].first && mine->id < m->values[best].id))
             leader[mine->group] = v;
+        g_assert(problem->instructions[place->step].leaves); /* a value is one of them */
         if (problem->instructions[place->step].leaves[place->leaf].space != ECH_SPACE_HBM) {
             EchMsaRequired need = {v, place->step};
             mine->allowed = false;
