@@ -1,5 +1,7 @@
 #include "models/device/device.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 EchDevice *ech_device_new(void)
@@ -171,9 +173,11 @@ uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype)
 
 static const EchDeviceNumber *find_number(const EchDevice *device, const char *path)
 {
+    uint64_t hash = ech_hash_bytes(path, strlen(path));
     for (size_t i = 0; i < device->n_numbers; i++) {
-        if (strcmp(device->numbers[i].path, path) == 0)
-            return &device->numbers[i];
+        const EchDeviceNumber *number = &device->numbers[i];
+        if ((number->hash == hash || number->hash == 0) && strcmp(number->path, path) == 0)
+            return number;
     }
     return NULL;
 }

@@ -80,7 +80,8 @@ typedef struct {
 typedef struct {
     char *path; /**< "runtime.launch_ps", "kernel.step_overhead_cycles", ... */
     double value;
-    char *source; /**< Where it comes from, or "assumed". */
+    char *source;  /**< Where it comes from, or "assumed". */
+    uint64_t hash; /**< Of the path (ech_hash_bytes), so that models find it soon; 0 where it was not made. */
 } EchDeviceNumber;
 
 typedef struct EchDevice {

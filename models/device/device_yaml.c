@@ -5,6 +5,7 @@
 #include "models/memory/hbm.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/base/param.h"
 
 #include <string.h>
@@ -70,7 +71,7 @@ static void number_clear(void *data)
 
 static void add_number(Loader *loader, char *path, double value, const char *source)
 {
-    EchDeviceNumber number = {.path = path, .value = value, .source = g_strdup(source)};
+    EchDeviceNumber number = {.path = path, .value = value, .source = g_strdup(source), .hash = ech_hash_bytes(path, strlen(path))};
     g_array_append_val(loader->numbers, number);
 }
 
