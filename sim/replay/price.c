@@ -431,19 +431,53 @@ static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp
     return true;
 }
 
+/* Whether a GPU kernel of @time has what its @roofline counts busy all along. It has not where the model says what else it waits for (@cost; NULL where it
+ * does not know the kernel), or where it takes several times as long. */
+static bool bound_by_resources(const EchGpuCost *cost, double time, double roofline)
+{
+    return (!cost || cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX) && time <= 3 * roofline;
+}
+
 /* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts take at least the
  * rest. */
 static void spread_model(EchPrice *price, Row *row, double roofline, const EchGpuCost *cost, EchTime launch)
 {
     EchTime rest = MAX(cost->time - cost->launch, 0);
     price->fixed = launch;
-    bool bound = cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX;
-    if (!bound || !(roofline > 0) || (double)rest > 3 * roofline) {
+    if (!(roofline > 0) || !bound_by_resources(cost, (double)rest, roofline)) {
         price->minimum = rest;
         return;
     }
     for (uint32_t i = 0; i < row->n_used; i++)
         row->amounts[row->used[i]] *= (double)rest / roofline;
+}
+
+/* A recorded duration, carried to this device: on a GPU by the kernel model's two times where it knows the kernel, else by the two rooflines; without bytes and
+ * operations by HBM's rates. */
+static void spread_recorded(const Pricer *pricer, const Map *map, const Map *reference, EchPrice *price, Row *row, const EchOp *op, double roofline,
+                            double reference_roofline)
+{
+    double recorded = (double)op->recorded.duration;
+    if (!(reference_roofline > 0)) {
+        row_clear(row);
+        const EchMemory *here = ech_device_memory_kind(map->device, ECH_MEM_HBM), *there = ech_device_memory_kind(reference->device, ECH_MEM_HBM);
+        price->minimum = whole_ps(recorded * (here && there && here->read && there->read ? (double)there->read / (double)here->read : 1));
+        return;
+    }
+    if (g_strcmp0(map->device->family, "gpu") != 0 || !(roofline > 0)) {
+        spread_known(price, row, reference_roofline, op->recorded.duration);
+        return;
+    }
+    EchGpuCost here, there;
+    bool known = gpu_model(pricer, map->device, op, &here, NULL);
+    bool carried = known && reference != map && gpu_model(pricer, reference->device, op, &there, NULL) && there.time > 0;
+    double time = recorded * (carried ? (double)here.time / (double)there.time : roofline / reference_roofline);
+    if (!bound_by_resources(known ? &here : NULL, time, roofline))
+        price->minimum = whole_ps(time);
+    else if (carried)
+        spread_known(price, row, roofline, whole_ps(time));
+    else
+        spread_known(price, row, reference_roofline, op->recorded.duration);
 }
 
 /* A product of a compiled program whose like was measured on this very device. */
@@ -496,18 +530,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         /* Recorded durations begin when the kernel does: no launch. */
         if (reference != map)
             source = ECH_PRICE_RECORDED_SCALED;
-        EchGpuCost here_cost, there_cost;
-        if (reference != map && roofline > 0 && gpu_model(pricer, map->device, op, &here_cost, NULL) &&
-            gpu_model(pricer, reference->device, op, &there_cost, NULL) && there_cost.time > 0) {
-            spread_known(price, row, roofline, (EchTime)MIN((double)op->recorded.duration * ((double)here_cost.time / (double)there_cost.time), 9e18));
-        } else if (base > 0) {
-            spread_known(price, row, base, op->recorded.duration);
-        } else {
-            row_clear(row);
-            const EchMemory *here = ech_device_memory_kind(map->device, ECH_MEM_HBM), *there = ech_device_memory_kind(reference->device, ECH_MEM_HBM);
-            double ratio = here && there && here->read && there->read ? (double)there->read / (double)here->read : 1;
-            price->minimum = whole_ps((double)op->recorded.duration * ratio);
-        }
+        spread_recorded(pricer, map, reference, price, row, op, roofline, base);
     } else if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && !has_measured(pricer, map, op) &&
                gpu_model(pricer, map->device, op, &cost, &price->kernel_class)) {
         source = ECH_PRICE_MODEL;

@@ -25,7 +25,7 @@ typedef enum {
     ECH_PRICE_ROOFLINE,        /**< The device's peaks and bandwidths. */
     ECH_PRICE_ESTIMATE,        /**< The compiler's estimate, spread over the roofline's resources. */
     ECH_PRICE_RECORDED,        /**< As long as it was recorded. */
-    ECH_PRICE_RECORDED_SCALED, /**< Recorded on another device, scaled by the ratio of the two rooflines. */
+    ECH_PRICE_RECORDED_SCALED, /**< Recorded on another device, scaled by what the kernel model (GPUs) or else the roofline gives on each. */
     ECH_PRICE_LINK,            /**< A copy over a link. */
     ECH_PRICE_PORT,            /**< A copy inside the device: memory ports only. */
     ECH_PRICE_COLLECTIVE,      /**< An algorithm over the device's links. */

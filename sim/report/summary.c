@@ -338,6 +338,9 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
                 ech_text_wrap(out, "    ", "(allocator: its cudaMalloc and cudaFree; the latter waits for the device)", columns);
             else if (strcmp(g_array_index(rows, ShareRow, i).label, "overhead") == 0)
                 ech_text_wrap(out, "    ", "(overhead: launches, set-ups and latencies, the fill and drain of kernels)", columns);
+            else if (strcmp(g_array_index(rows, ShareRow, i).label, "recorded kernel times") == 0)
+                ech_text_wrap(out, "    ",
+                              "(recorded kernel times: kernels that take longer than what they move and compute needs, or of which neither is known)", columns);
         }
     }
     ech_shares_free(shares, n);

@@ -626,6 +626,7 @@ retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   Critical path
     recorded kernel times           11 ms   96.4 % ###################.
     allocator                      416 us    3.6 % #...................
+    (recorded kernel times: kernels that take longer than what they move and compute needs, or of which neither is known)
     (allocator: its cudaMalloc and cudaFree; the latter waits for the device)
 
   Operations waited (sum over all of them)

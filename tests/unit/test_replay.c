@@ -751,6 +751,42 @@ START_TEST(estimates_follow_the_device)
 }
 END_TEST
 
+/* A GPU kernel recorded a little above its roofline has its memory busy all along; one recorded at several times of it waits for something else, and leaves
+ * the memory to a copy beside it. */
+START_TEST(recorded_kernels_take_what_they_move)
+{
+    static const struct {
+        int64_t recorded_us;
+        double together_us; /* with a copy of 3 MB, 30 us alone */
+        double twice_us;    /* alone, memory of twice the rate */
+    } rows[] = {{40, 43, 2.446 + (40 - 2.446) / 2}, {200, 200, 100}};
+    Maker m = maker_new();
+    EchId a = add_buffer(&m, m.hbm, 30 * MB, true);
+    EchId kernel = add_kernel(&m, m.core, 0);
+    ech_trace_builder_use(m.b, a, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_peek_op(m.b, kernel)->recorded = (EchRecorded){0, rows[_i].recorded_us * ECH_PS_PER_US};
+    g_autoptr(EchTrace) alone = finish(&m);
+    m = maker_new();
+    a = add_buffer(&m, m.hbm, 30 * MB, true);
+    kernel = add_kernel(&m, m.core, 0);
+    ech_trace_builder_use(m.b, a, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_peek_op(m.b, kernel)->recorded = (EchRecorded){0, rows[_i].recorded_us * ECH_PS_PER_US};
+    add_copy(&m, m.in, m.host, m.hbm, 3 * MB);
+    g_autoptr(EchTrace) beside = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0), twice = make_device(0);
+    twice->memories[0].read *= 2;
+    twice->memories[0].write *= 2;
+    twice->memories[0].both *= 2;
+    twice->hash = 1;
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    g_autoptr(EchRun) run = ech_replay_run(alone, device, device, &options, NULL), both = ech_replay_run(beside, device, device, &options, NULL),
+                      fast = ech_replay_run(alone, twice, device, &options, NULL);
+    near(run->makespan, rows[_i].recorded_us * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    ck_assert_double_eq_tol((double)both->makespan / 1e6, rows[_i].together_us, 0.3);
+    ck_assert_double_eq_tol((double)fast->makespan / 1e6, rows[_i].twice_us, 0.001);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replay");
@@ -773,6 +809,7 @@ int main(void)
     tcase_add_test(tests, copies_are_submitted_ahead);
     tcase_add_test(tests, too_many_operations_are_refused);
     tcase_add_test(tests, estimates_follow_the_device);
+    tcase_add_loop_test(tests, recorded_kernels_take_what_they_move, 0, 2);
     const char *cases = g_getenv("ECHELON_TEST_CASES");
     tcase_add_loop_test(tests, random_traces_agree, 0, cases ? atoi(cases) : 40);
     suite_add_tcase(suite, tests);
