@@ -209,6 +209,12 @@ static int compare_end(gconstpointer a, gconstpointer b, gpointer data)
     return ech_program_compare_ranges(a, b, data);
 }
 
+/* Whether memory-space assignment fills it. */
+static bool is_preset(const EchProgram *p, int32_t space)
+{
+    return p->platform == ECH_PLATFORM_TPU && (space == ECH_SPACE_VECTOR || space == ECH_SPACE_COMMON);
+}
+
 /* The operand whose place @value may take at its own definition, or ECH_NONE. */
 static EchId place_to_take(const Assigner *a, const Simulation *s, EchId v)
 {
@@ -222,7 +228,8 @@ static EchId place_to_take(const Assigner *a, const Simulation *s, EchId v)
         EchId o = ech_program_value(p, operand, 0);
         if (o == ECH_NONE || s->index[o] == ECH_NONE || s->ended[o] || p->buffers[p->values[o].buffer].n_values != 1 || p->values[o].end != value->start)
             continue;
-        if (p->values[o].defined.instruction != operand || p->values[o].defined.position != 0)
+        /* What memory-space assignment fetched counts as its own operand there. */
+        if ((p->values[o].defined.instruction != operand || p->values[o].defined.position != 0) && !is_preset(p, p->buffers[value->buffer].space))
             continue;
         if (ech_program_may_share(p, value->defined.instruction, value->defined.position, operand, a->n_users))
             return o;
@@ -311,11 +318,6 @@ static uint32_t join_slices(const EchProgram *p, const uint32_t *index, Heap *he
         }
     }
     return n;
-}
-
-static bool is_preset(const EchProgram *p, int32_t space)
-{
-    return p->platform == ECH_PLATFORM_TPU && (space == ECH_SPACE_VECTOR || space == ECH_SPACE_COMMON);
 }
 
 /* Events of the waiting buffers of one space, in the compiler's order. */

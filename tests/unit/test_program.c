@@ -77,6 +77,30 @@ START_TEST(in_place_operations_take_their_operands_place)
 }
 END_TEST
 
+static const char fetched[] = "HloModule fetched, is_scheduled=true\n\n"
+                              "%double (q: f32[8,1024]) -> f32[8,1024] {\n"
+                              "  %q = f32[8,1024]{1,0:T(8,128)S(1)} parameter(0)\n"
+                              "  ROOT %sum = f32[8,1024]{1,0:T(8,128)S(1)} add(%q, %q)\n"
+                              "}\n\n"
+                              "ENTRY %main (p: f32[8,1024]) -> f32[8,1024] {\n"
+                              "  %p = f32[8,1024]{1,0:T(8,128)} parameter(0)\n"
+                              "  %in = (f32[8,1024]{1,0:T(8,128)S(1)}, f32[8,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%p)\n"
+                              "  %there = f32[8,1024]{1,0:T(8,128)S(1)} copy-done(%in)\n"
+                              "  %twice = f32[8,1024]{1,0:T(8,128)S(1)} fusion(%there), kind=kLoop, calls=%double, "
+                              "backend_config={\"aliasing_operands\":{\"lists\":[{\"indices\":[\"0\",\"1\"]}]}}\n"
+                              "  %out = (f32[8,1024]{1,0:T(8,128)}, f32[8,1024]{1,0:T(8,128)S(1)}, u32[]{:S(2)}) copy-start(%twice)\n"
+                              "  ROOT %done = f32[8,1024]{1,0:T(8,128)} copy-done(%out)\n"
+                              "}\n";
+
+/* On chip, a result lies where its fetched operand was: one array, not two. */
+START_TEST(fetched_operands_hand_their_place_on)
+{
+    g_autoptr(EchProgram) program = read_text(fetched, "tpu-v5e");
+    assign(program);
+    ck_assert_uint_eq(ech_program_space_bytes(program, ECH_SPACE_VECTOR), 8 * 1024 * 4);
+}
+END_TEST
+
 #define LOOP(config)                                                                                                                                           \
     "HloModule loop, is_scheduled=true\n\n"                                                                                                                    \
     "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                               \
@@ -352,6 +376,7 @@ int main(void)
     Suite *suite = suite_create("program");
     TCase *small = tcase_create("small"), *captured = tcase_create("captured");
     tcase_add_test(small, in_place_operations_take_their_operands_place);
+    tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, branches_not_taken_hold_nothing);
     tcase_add_test(small, unscheduled_programs_get_an_order);
