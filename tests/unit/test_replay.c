@@ -48,6 +48,17 @@ static EchDevice *make_device(EchRate both_ways)
     return device;
 }
 
+/* The same with an hbm of twice the rate. */
+static EchDevice *make_fast_device(void)
+{
+    EchDevice *device = make_device(0);
+    device->memories[0].read *= 2;
+    device->memories[0].write *= 2;
+    device->memories[0].both *= 2;
+    device->hash = 1;
+    return device;
+}
+
 typedef struct {
     EchTraceBuilder *b;
     EchId hbm, host, core, in, out;
@@ -733,11 +744,7 @@ START_TEST(estimates_follow_the_device)
     ech_trace_builder_peek_op(m.b, kernel)->estimate = 40 * ECH_PS_PER_US;
     ech_trace_builder_peek_op(m.b, kernel)->estimate_origin = ECH_KNOWN;
     g_autoptr(EchTrace) trace = finish(&m);
-    g_autoptr(EchDevice) device = make_device(0), twice = make_device(0);
-    twice->memories[0].read *= 2;
-    twice->memories[0].write *= 2;
-    twice->memories[0].both *= 2;
-    twice->hash = 1;
+    g_autoptr(EchDevice) device = make_device(0), twice = make_fast_device();
     EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
     near(run->makespan, 40 * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
@@ -751,6 +758,17 @@ START_TEST(estimates_follow_the_device)
 }
 END_TEST
 
+/* A kernel that reads 30 MB of hbm and was recorded to take @duration. */
+static Maker maker_with_recorded(EchTime duration)
+{
+    Maker m = maker_new();
+    EchId read = add_buffer(&m, m.hbm, 30 * MB, true);
+    EchId kernel = add_kernel(&m, m.core, 0);
+    ech_trace_builder_use(m.b, read, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_peek_op(m.b, kernel)->recorded = (EchRecorded){0, duration};
+    return m;
+}
+
 /* A GPU kernel recorded a little above its roofline has its memory busy all along; one recorded at several times of it waits for something else, and leaves
  * the memory to a copy beside it. */
 START_TEST(recorded_kernels_take_what_they_move)
@@ -760,24 +778,12 @@ START_TEST(recorded_kernels_take_what_they_move)
         double together_us; /* with a copy of 3 MB, 30 us alone */
         double twice_us;    /* alone, memory of twice the rate */
     } rows[] = {{40, 43, 2.446 + (40 - 2.446) / 2}, {200, 200, 100}};
-    Maker m = maker_new();
-    EchId a = add_buffer(&m, m.hbm, 30 * MB, true);
-    EchId kernel = add_kernel(&m, m.core, 0);
-    ech_trace_builder_use(m.b, a, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
-    ech_trace_builder_peek_op(m.b, kernel)->recorded = (EchRecorded){0, rows[_i].recorded_us * ECH_PS_PER_US};
+    Maker m = maker_with_recorded(rows[_i].recorded_us * ECH_PS_PER_US);
     g_autoptr(EchTrace) alone = finish(&m);
-    m = maker_new();
-    a = add_buffer(&m, m.hbm, 30 * MB, true);
-    kernel = add_kernel(&m, m.core, 0);
-    ech_trace_builder_use(m.b, a, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
-    ech_trace_builder_peek_op(m.b, kernel)->recorded = (EchRecorded){0, rows[_i].recorded_us * ECH_PS_PER_US};
+    m = maker_with_recorded(rows[_i].recorded_us * ECH_PS_PER_US);
     add_copy(&m, m.in, m.host, m.hbm, 3 * MB);
     g_autoptr(EchTrace) beside = finish(&m);
-    g_autoptr(EchDevice) device = make_device(0), twice = make_device(0);
-    twice->memories[0].read *= 2;
-    twice->memories[0].write *= 2;
-    twice->memories[0].both *= 2;
-    twice->hash = 1;
+    g_autoptr(EchDevice) device = make_device(0), twice = make_fast_device();
     EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
     g_autoptr(EchRun) run = ech_replay_run(alone, device, device, &options, NULL), both = ech_replay_run(beside, device, device, &options, NULL),
                       fast = ech_replay_run(alone, twice, device, &options, NULL);
