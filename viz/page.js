@@ -137,7 +137,14 @@ function table(id, rows) {
   }
 }
 table('#critical', Object.entries(run.critical_path).filter(e => e[1] > 0).map(([name, ps]) => ({ name, value: time(ps), share: share(ps) })));
-if (run.critical_path.overhead > 0) select('#critical').append('p').attr('class', 'hint').text('overhead: launches, set-ups and latencies, the fill and drain of kernels');
+const meanings = {
+  'allocator': 'its cudaMalloc and cudaFree; the latter waits for the device',
+  'overhead': 'launches, set-ups and latencies, the fill and drain of kernels',
+  'latency inside kernels': 'kernels that wait for their own accesses and instructions, as small ones do',
+  'recorded kernel times': 'kernels that take longer than what they move and compute needs, or of which neither is known',
+};
+for (const name in meanings)
+  if (run.critical_path[name] > 0) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
 const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host, as recorded' };
 const reason = name => reasons[name] || name.replace('_', ' ');
 const waited = d3.sum(Object.values(run.waits));

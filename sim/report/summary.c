@@ -302,6 +302,16 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     }
 }
 
+/* What shares of the critical path mean whose names do not say it. */
+static const struct {
+    const char *name, *text;
+} meanings[] = {
+    {"allocator", "its cudaMalloc and cudaFree; the latter waits for the device"},
+    {"latency inside kernels", "kernels that wait for their own accesses and instructions, as small ones do"},
+    {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},
+    {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
+};
+
 static void append_time(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
@@ -334,13 +344,12 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
             add_share(rows, shares[i].name, ech_format_time(shares[i].time), ratio(shares[i].time, run->makespan), NULL);
         append_shares(out, rows, columns);
         for (guint i = 0; i < rows->len; i++) {
-            if (strcmp(g_array_index(rows, ShareRow, i).label, "allocator") == 0)
-                ech_text_wrap(out, "    ", "(allocator: its cudaMalloc and cudaFree; the latter waits for the device)", columns);
-            else if (strcmp(g_array_index(rows, ShareRow, i).label, "overhead") == 0)
-                ech_text_wrap(out, "    ", "(overhead: launches, set-ups and latencies, the fill and drain of kernels)", columns);
-            else if (strcmp(g_array_index(rows, ShareRow, i).label, "recorded kernel times") == 0)
-                ech_text_wrap(out, "    ",
-                              "(recorded kernel times: kernels that take longer than what they move and compute needs, or of which neither is known)", columns);
+            for (size_t k = 0; k < G_N_ELEMENTS(meanings); k++) {
+                if (strcmp(g_array_index(rows, ShareRow, i).label, meanings[k].name) != 0)
+                    continue;
+                g_string_printf(text, "(%s: %s)", meanings[k].name, meanings[k].text);
+                ech_text_wrap(out, "    ", text->str, columns);
+            }
         }
     }
     ech_shares_free(shares, n);
