@@ -52,10 +52,54 @@ static void suggest_option(GError *error, const GOptionEntry *entries)
     error->message = message;
 }
 
+/* The entry that @argument names; *@ret_value: its value, where it stands in the same argument. */
+static const GOptionEntry *entry_of(const char *argument, const GOptionEntry *entries, const char **ret_value)
+{
+    *ret_value = NULL;
+    for (const GOptionEntry *entry = entries; argument[0] == '-' && entry->long_name; entry++) {
+        size_t n = strlen(entry->long_name);
+        if (argument[1] == '-' && strncmp(argument + 2, entry->long_name, n) == 0 && (argument[2 + n] == '\0' || argument[2 + n] == '=')) {
+            *ret_value = argument[2 + n] ? argument + 3 + n : NULL;
+            return entry;
+        }
+        if (argument[1] != '-' && entry->short_name && argument[1] == entry->short_name) {
+            *ret_value = argument[2] ? argument + 2 : NULL;
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* GOption lets the last of two values win without a word. The long name of an option that is given more than once but takes one value, or NULL. */
+static const char *given_twice(int argc, char **argv, const GOptionEntry *entries)
+{
+    guint n = 0;
+    while (entries[n].long_name)
+        n++;
+    g_autofree bool *given = g_new0(bool, n + 1);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *value;
+        const GOptionEntry *entry = entry_of(argv[i], entries, &value);
+        if (!entry || entry->arg == G_OPTION_ARG_NONE)
+            continue;
+        bool *before = &given[entry - entries];
+        if (*before && entry->arg != G_OPTION_ARG_STRING_ARRAY && entry->arg != G_OPTION_ARG_FILENAME_ARRAY)
+            return entry->long_name;
+        *before = true;
+        i += value == NULL;
+    }
+    return NULL;
+}
+
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest)
 {
     if (describe_options) {
         describe_options(entries, describe_data);
+        return false;
+    }
+    const char *twice = given_twice(argc, argv, entries);
+    if (twice) {
+        fprintf(stderr, "echelon %s: --%s: given twice; expected one value\n", argv[0], twice);
         return false;
     }
     const EchVerb *verb = verb_table;

@@ -5,6 +5,9 @@ exit 2
 $ echelon run --trace tests/golden/data/stream.ech
 echelon: no device is given; expected 'device: tpu-v5e' in the experiment, or --device tpu-v5e
 exit 2
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --pass serial --pass pin -a pytorch: --allocator=jax
+echelon run: --allocator: given twice; expected one value
+exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5
 echelon: 'tpu-v5' is no device; did you mean 'tpu-v5e' or 'tpu-v5p'?
 exit 2
