@@ -47,7 +47,7 @@ static EchWire wire_of(const Reader *r, Span span)
 {
     EchWire wire = r->file;
     wire.at = span.data;
-    wire.end = span.data + span.size;
+    wire.end = span.size > 0 ? span.data + span.size : span.data;
     wire.bad = false;
     return wire;
 }
