@@ -38,6 +38,19 @@ static inline void ech_json_add_text(JsonBuilder *b, const char *name, const cha
     json_builder_add_string_value(b, valid);
 }
 
+/** Opens a member that is an object or an array. */
+static inline void ech_json_begin_object(JsonBuilder *b, const char *name)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_begin_object(b);
+}
+
+static inline void ech_json_begin_array(JsonBuilder *b, const char *name)
+{
+    json_builder_set_member_name(b, name);
+    json_builder_begin_array(b);
+}
+
 /** The document, indented, with a line's end. Names of members are made valid here. Owned by the caller. */
 static inline char *ech_json_print(JsonNode *root)
 {

@@ -1,0 +1,270 @@
+/* Reading a study: events, what was there before them, and how much memory there is for them. */
+#include "sim/experiment/alloc_study_private.h"
+#include "models/device/device.h"
+#include "sim/base/error.h"
+#include "sim/import/alloc_text.h"
+#include "sim/import/import.h"
+
+#include <string.h>
+
+/* Where nothing tells the capacity: the H100 and A100 of 80 GB, and the device the recorded placements were made on. */
+static const EchBytes DEFAULT_CAPACITY = UINT64_C(80) << 30;
+enum {
+    SEARCH_UNASKED = 200000, /* events up to which the smallest capacity is searched without being asked for */
+    SPLITS_UNASKED = 50000,  /* events up to which max_split_size_mb is tried at all its usual values */
+};
+
+void ech_alloc_study_free(EchAllocStudy *study)
+{
+    if (!study)
+        return;
+    g_clear_pointer(&study->events, g_array_unref);
+    g_clear_pointer(&study->after, g_array_unref);
+    g_clear_pointer(&study->start, ech_alloc_start_free);
+    g_clear_pointer(&study->trace, ech_trace_unref);
+    g_clear_pointer(&study->refusals, g_array_unref);
+    g_clear_pointer(&study->diag, ech_diag_free);
+    g_free(study->format);
+    g_free(study->others);
+    g_free(study);
+}
+
+/* What of a program's memory is there before it runs, and what its compiler needs in all. */
+static void count_program(const EchProgram *program, EchId memory, EchAllocStudy *study)
+{
+    for (size_t i = 0; i < ech_trace_n_buffers(study->trace); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(study->trace)[i];
+        if (buffer->memory == memory && buffer->resident && buffer->alias_of == ECH_NONE)
+            study->resident = ech_bytes_add(study->resident, buffer->bytes);
+    }
+    if (memory == ECH_NONE || strcmp(ech_trace_memory(study->trace, memory), "hbm") != 0 || !program->assignment)
+        return;
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    EchBytes more = ech_bytes_add(m.output - MIN(m.alias, m.output), m.temp);
+    study->compiler_bytes = study->temporaries ? more : ech_bytes_add(more, ech_bytes_add(m.argument, m.constant));
+}
+
+/* The memory that ran out, if it is one of several devices'; else the main one. */
+static EchId memory_of(const EchTrace *trace)
+{
+    EchId best = ech_alloc_main_memory(trace);
+    g_autoptr(GArray) of_main = ech_alloc_refusals(trace, best);
+    for (EchId m = 0; m < ech_trace_n_memories(trace) && of_main->len == 0; m++) {
+        g_autoptr(GArray) refusals = ech_alloc_refusals(trace, m);
+        if (refusals->len)
+            return m;
+    }
+    return best;
+}
+
+/* Names of the memories but @id that have buffers, or NULL. */
+static char *others_of(const EchTrace *trace, EchId id)
+{
+    size_t n = ech_trace_n_memories(trace);
+    g_autofree bool *has = g_new0(bool, n + 1);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+        has[MIN((size_t)ech_trace_buffers(trace)[i].memory, n)] = true;
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (EchId m = 0; m < n; m++) {
+        if (has[m] && m != id)
+            g_string_append_printf(names, "%s%s", names->len ? ", " : "", ech_trace_memory(trace, m));
+    }
+    return names->len ? g_strdup(names->str) : NULL;
+}
+
+/* Text of events is read straight into the array, because a trace of it would take many times its memory. */
+static bool read_text(EchSource *source, const char *path, EchAllocStudy *study, GError **error)
+{
+    study->format = g_strdup("alloc_text");
+    study->diag = ech_diag_new();
+    study->events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
+    if (!bytes)
+        return false;
+    gsize size;
+    const char *data = g_bytes_get_data(bytes, &size);
+    return ech_alloc_text_read(data, size, path, study->events, study->diag, error);
+}
+
+/* The trace of a file, or of its program with each loop's body once. */
+static bool take_trace(EchImport *import, EchAllocStudy *study, GError **error)
+{
+    study->format = g_strdup(import->format);
+    if (import->trace) {
+        study->trace = ech_trace_ref(import->trace);
+    } else {
+        const EchLowerOptions lower = {.loop_trips = 1};
+        study->trace = ech_program_lower(import->program, NULL, &lower, import->diag, error);
+        if (!study->trace)
+            return false;
+        study->is_program = true;
+        study->platform = import->program->platform;
+    }
+    study->diag = g_steal_pointer(&import->diag);
+    return true;
+}
+
+/* The allocations of @id, and all that the trace tells of the allocator they were made by. */
+static void take_memory(EchAllocStudy *study, EchId id)
+{
+    const EchTrace *trace = study->trace;
+    study->memory = id == ECH_NONE ? NULL : ech_trace_memory(trace, id);
+    study->events = ech_alloc_events_of_trace(trace, id, !study->temporaries);
+    study->start = ech_alloc_start_of_trace(trace, id);
+    if (study->start)
+        study->after = ech_alloc_events_of_trace(trace, id, false);
+    study->refusals = ech_alloc_refusals(trace, id);
+    study->held = ech_alloc_recorded_peak(trace, id);
+    study->had = study->refusals->len ? ech_alloc_refused_capacity(trace, id, &study->limited) : study->held;
+    const char *reserved = ech_trace_get_property(trace, "end_reserved_bytes");
+    if (study->held == 0 && reserved && !ech_parse_bytes(reserved, &study->held, NULL))
+        study->held = 0;
+    static const char *const pytorch[] = {"memory_snapshot", "kineto", "pytorch_et", "memory_timeline", NULL};
+    study->of_pytorch = g_strv_contains(pytorch, study->format);
+}
+
+static bool read_events(const char *path, const EchAllocStudyOptions *options, EchAllocStudy *study, GError **error)
+{
+    const EchImportOptions import_options = {.loop_trips = 1, .device = options->device};
+    g_autoptr(EchImport) import = NULL;
+    if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
+        import = ech_import_file(path, options->format, &import_options, error);
+    } else {
+        g_autoptr(EchSource) source = ech_source_open(path, error);
+        if (!source)
+            return false;
+        size_t n;
+        const uint8_t *head = ech_source_head(source, &n);
+        if ((!options->format || strcmp(options->format, "alloc_text") == 0) && ech_alloc_text_probe(head, n))
+            return read_text(source, path, study, error);
+        import = ech_import_source(source, options->format, &import_options, error);
+    }
+    if (!import || !take_trace(import, study, error))
+        return false;
+    EchId id = options->memory ? ech_trace_find_memory(study->trace, options->memory) : memory_of(study->trace);
+    study->others = others_of(study->trace, id);
+    if (options->memory && id == ECH_NONE) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--memory: the trace has no memory '%s'; it has %s", options->memory,
+                    study->others ? study->others : "none");
+        return false;
+    }
+    take_memory(study, id);
+    if (study->is_program)
+        count_program(import->program, id, study);
+    return true;
+}
+
+/* What a device's runtime hands out of a memory. */
+static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GError **error)
+{
+    g_autoptr(EchDevice) device = ech_device_load(name, NULL, error);
+    if (!device)
+        return false;
+    const EchMemory *found = ech_device_memory(device, memory ? memory : "hbm");
+    if (!found) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--device %s has no memory '%s'", name, memory ? memory : "hbm");
+        return false;
+    }
+    *ret = found->available;
+    return true;
+}
+
+/* How much memory there is where neither the user nor a device says it: a recording that ran out knows, a compiled program says what it is for. */
+static void guess_capacity(const char *memory, EchAllocStudy *study)
+{
+    const char *chip = study->trace ? ech_trace_get_property(study->trace, "chip") : NULL;
+    study->capacity = DEFAULT_CAPACITY;
+    study->capacity_from = "assumed (--device or --capacity says it)";
+    if (ech_alloc_study_n_refusals(study)) {
+        study->capacity = study->had;
+        study->capacity_from =
+            study->limited ? "what the recording held when a limit refused more" : "what the recording held and what was free when it ran out";
+    } else if (chip && capacity_of(chip, memory, &study->capacity, NULL)) {
+        study->capacity_from = chip;
+    } else if (study->had > DEFAULT_CAPACITY) {
+        study->capacity = study->had;
+        study->capacity_from = "the most that the recording held (--device or --capacity says more)";
+    }
+}
+
+EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions *options, GError **error)
+{
+    g_autoptr(EchAllocStudy) study = g_new0(EchAllocStudy, 1);
+    study->temporaries = options->temporaries;
+    study->capacity = options->capacity;
+    if (options->device && !options->capacity && !capacity_of(options->device, options->memory, &study->capacity, error))
+        return NULL;
+    if (!read_events(path, options, study, error))
+        return NULL;
+    if (!options->device && !options->capacity)
+        guess_capacity(options->memory, study);
+    return g_steal_pointer(&study);
+}
+
+bool ech_alloc_study_searches(const EchAllocStudy *study)
+{
+    return (study->is_program || study->of_pytorch) && study->events->len <= SEARCH_UNASKED;
+}
+
+/* The max_split_size_mb with which the least memory would do, as a spec; NULL where none of the usual values is better than none at all. */
+static char *best_split(const EchAllocStudy *study)
+{
+    static const unsigned mib[] = {32, 64, 128, 256, 512, 1024};
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
+    size_t n = study->events->len;
+    EchBytes least = ech_alloc_smallest_capacity("pytorch", events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
+    char *best = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(mib); i++) {
+        g_autofree char *spec = g_strdup_printf("pytorch:max_split_size_mb:%u", mib[i]);
+        EchBytes bytes = ech_alloc_smallest_capacity(spec, events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
+        if (bytes == 0 || bytes >= least)
+            continue;
+        least = bytes;
+        g_free(best);
+        best = g_steal_pointer(&spec);
+    }
+    return best;
+}
+
+static void add(GPtrArray *specs, const char *spec)
+{
+    g_ptr_array_add(specs, g_strdup(spec));
+}
+
+/* What a user of PyTorch can choose; the first is what was recorded. */
+static void add_pytorch(const EchAllocStudy *study, bool fresh, GPtrArray *specs)
+{
+    g_autofree char *recorded = study->start && !fresh ? ech_alloc_recorded_spec(study->trace) : NULL;
+    bool holes = study->start && study->start->seeds->len;
+    add(specs, "pytorch");
+    if (recorded && (holes || strcmp(recorded, "pytorch") != 0))
+        add(specs, "pytorch:");
+    g_autofree char *split = study->events->len && study->events->len <= SPLITS_UNASKED ? best_split(study) : NULL;
+    if (split)
+        add(specs, split);
+    if (!recorded || !strstr(recorded, "expandable_segments:True") || holes)
+        add(specs, "pytorch:expandable_segments:True");
+    add(specs, "pytorch:backend:cudaMallocAsync");
+}
+
+char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh)
+{
+    GPtrArray *specs = g_ptr_array_new();
+    if (study->is_program) {
+        /* Each shows what it needs: reserved bytes of a pool that is taken whole at the start say nothing. */
+        add(specs, "bfc");
+        add(specs, "pytorch");
+        add(specs, "pytorch:expandable_segments:True");
+        add(specs, "plan");
+        add(specs, "plan:exact:step_limit=200000");
+        if (study->compiler_bytes)
+            add(specs, "compiler");
+    } else if (study->of_pytorch) {
+        add_pytorch(study, fresh, specs);
+    } else {
+        add(specs, "bfc");
+        add(specs, "pytorch");
+    }
+    g_ptr_array_add(specs, NULL);
+    return (char **)g_ptr_array_free(specs, FALSE);
+}

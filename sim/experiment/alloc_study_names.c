@@ -1,0 +1,197 @@
+/* What the allocations of a study are called, and who holds memory. */
+#include "sim/experiment/alloc_study_private.h"
+
+#include <string.h>
+
+guint ech_alloc_study_n_refusals(const EchAllocStudy *study)
+{
+    return study->refusals ? study->refusals->len : 0;
+}
+
+uint32_t ech_alloc_study_refusal_id(const EchAllocStudy *study, guint index)
+{
+    return (uint32_t)ech_trace_n_buffers(study->trace) + index;
+}
+
+const EchRefusal *ech_alloc_study_refusal(const EchAllocStudy *study, uint32_t id)
+{
+    guint n = ech_alloc_study_n_refusals(study);
+    size_t first = n ? ech_alloc_study_refusal_id(study, 0) : 0;
+    return id >= first && id - first < n ? &g_array_index(study->refusals, EchRefusal, id - first) : NULL;
+}
+
+const EchBuffer *ech_alloc_study_buffer(const EchAllocStudy *study, uint32_t id)
+{
+    return study->trace && id < ech_trace_n_buffers(study->trace) ? &ech_trace_buffers(study->trace)[id] : NULL;
+}
+
+const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id)
+{
+    const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
+    const EchRefusal *refusal = ech_alloc_study_refusal(study, id);
+    EchId stack = buffer ? buffer->stack : refusal ? ech_trace_ops(study->trace)[refusal->op].stack : ECH_NONE;
+    return stack == ECH_NONE ? NULL : ech_trace_string(study->trace, stack);
+}
+
+char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)
+{
+    const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
+    const char *name = buffer ? ech_trace_string(study->trace, buffer->name) : "";
+    if (*name)
+        return g_strdup(name);
+    if (!ech_alloc_study_refusal(study, id))
+        return g_strdup_printf("#%u", id);
+    /* The innermost line of Python, without its folder. */
+    const char *stack = ech_alloc_study_stack(study, id), *dot = stack ? strstr(stack, ".py:") : NULL;
+    if (!dot)
+        return g_strdup("the refused request");
+    const char *begin = dot;
+    while (begin > stack && begin[-1] != '/' && begin[-1] != '\\' && begin[-1] != '\n')
+        begin--;
+    return g_strdup_printf("%.*s", (int)(dot - begin + 4 + (ptrdiff_t)strspn(dot + 4, "0123456789")), begin);
+}
+
+EchBytes ech_alloc_study_bound(const EchAllocStudy *study)
+{
+    return ech_alloc_lower_bound((const EchAllocEvent *)(const void *)study->events->data, study->events->len, NULL);
+}
+
+EchBytes ech_alloc_study_live_at(const EchAllocStudy *study, uint32_t id)
+{
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
+    EchBytes live = 0;
+    for (guint i = 0; i < study->events->len; i++) {
+        const EchAllocEvent *event = &events[i];
+        if (event->kind == ECH_EVENT_ALLOC && event->id == id)
+            break;
+        const EchBuffer *buffer = ech_alloc_study_buffer(study, event->id);
+        if (buffer && event->kind == ECH_EVENT_ALLOC)
+            live = ech_bytes_add(live, event->bytes);
+        else if (buffer && event->kind == ECH_EVENT_FREE)
+            live -= MIN(live, buffer->bytes);
+    }
+    return live;
+}
+
+static void holder_clear(gpointer data)
+{
+    g_free(((EchAllocHolder *)data)->line);
+}
+
+static int by_held(const void *a, const void *b)
+{
+    const EchAllocHolder *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return strcmp(x->line, y->line);
+}
+
+/* Frames of PyTorch that only call the next one. */
+static bool is_calling(const char *name, const char *end)
+{
+    static const char *const names[] = {"_call_impl", "_wrapped_call_impl", "__torch_function__", "handle_torch_function", "wrapper", "decorate_context"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        size_t n = strlen(names[i]);
+        if ((size_t)(end - MIN(name, end)) >= n && strncmp(name, names[i], n) == 0 && (name + n == end || !g_ascii_isalnum(name[n])))
+            return true;
+    }
+    return false;
+}
+
+/* "model.py:12 __init__ < train.py:30 main": up to three frames of Python, without folders (snapshots write file.py:12:name, profiles file.py(12): name). */
+static char *line_of(const EchAllocStudy *study, uint32_t id)
+{
+    const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
+    g_autoptr(GString) out = g_string_new(NULL);
+    unsigned shown = 0;
+    for (const char *at = ech_alloc_study_stack(study, id); at && *at && shown < 3;) {
+        const char *end = at + strcspn(at, "\n"), *dot = g_strstr_len(at, end - at, ".py");
+        if (dot && (dot[3] == ':' || dot[3] == '(')) {
+            const char *begin = dot, *digits = dot + 4;
+            while (begin > at && begin[-1] != '/' && begin[-1] != '\\')
+                begin--;
+            const char *past = digits + strspn(digits, "0123456789"), *name = past + strspn(past, "): ");
+            if (!is_calling(name, end)) {
+                g_string_append_printf(out, "%s%.*s:%.*s", shown++ ? " < " : "", (int)(dot + 3 - begin), begin, (int)(past - digits), digits);
+                g_string_append_printf(out, " %.*s", (int)(end > name ? end - name : 0), name);
+            }
+        }
+        at = *end ? end + 1 : end;
+    }
+    const char *name = ech_trace_string(study->trace, buffer->name);
+    if (shown == 0 && buffer->resident && !*name)
+        g_string_append(out, "(in use before the recording, without a stack)");
+    else if (shown == 0)
+        g_string_append(out, *name && *name != '[' ? name : "(without a line of Python: gradients of a backward pass, libraries)");
+    return g_utf8_make_valid(out->str, -1);
+}
+
+/* Number of events up to and with the moment at which holders are asked for. */
+static size_t moment_of_holders(const EchAllocStudy *study)
+{
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
+    size_t n = study->events->len, at;
+    guint n_refusals = ech_alloc_study_n_refusals(study);
+    if (n_refusals == 0) {
+        ech_alloc_lower_bound(events, n, &at);
+        return MIN(at + 1, n);
+    }
+    uint32_t last = ech_alloc_study_refusal_id(study, n_refusals - 1);
+    for (at = 0; at < n; at++) {
+        if (events[at].kind == ECH_EVENT_ALLOC && events[at].id == last)
+            break;
+    }
+    return at;
+}
+
+GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live)
+{
+    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchAllocHolder));
+    g_array_set_clear_func(out, holder_clear);
+    size_t n = study->trace ? ech_trace_n_buffers(study->trace) : 0, end = moment_of_holders(study);
+    g_autofree bool *live = g_new0(bool, n + 1);
+    for (size_t i = 0; i < end; i++) {
+        const EchAllocEvent *event = &g_array_index(study->events, EchAllocEvent, i);
+        if (event->id < n && (event->kind == ECH_EVENT_ALLOC || event->kind == ECH_EVENT_FREE))
+            live[event->id] = event->kind == ECH_EVENT_ALLOC;
+    }
+    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* line to index + 1 */
+    *ret_live = 0;
+    for (size_t i = 0; i < n; i++) {
+        EchBytes bytes = ech_trace_buffers(study->trace)[i].bytes;
+        if (!live[i] || bytes == 0)
+            continue;
+        *ret_live = ech_bytes_add(*ret_live, bytes);
+        g_autofree char *line = line_of(study, (uint32_t)i);
+        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(known, line));
+        if (index == 0) {
+            EchAllocHolder holder = {.line = g_strdup(line)};
+            g_array_append_val(out, holder);
+            index = out->len;
+            g_hash_table_insert(known, g_steal_pointer(&line), GUINT_TO_POINTER(index));
+        }
+        EchAllocHolder *holder = &g_array_index(out, EchAllocHolder, index - 1);
+        holder->blocks++;
+        holder->bytes = ech_bytes_add(holder->bytes, bytes);
+    }
+    if (out->len)
+        g_array_sort(out, by_held);
+    return out;
+}
+
+const char *ech_alloc_fit_name(EchFit fit)
+{
+    static const char *const names[] = {[ECH_FIT_OK] = "ok", [ECH_FIT_FULL] = "full", [ECH_FIT_FRAGMENTED] = "fragmented"};
+    return names[fit];
+}
+
+const char *ech_alloc_moment_name(EchMomentKind kind)
+{
+    static const char *const names[] = {[ECH_MOMENT_PEAK] = "peak", [ECH_MOMENT_FAILURE] = "failure", [ECH_MOMENT_END] = "end"};
+    return names[kind];
+}
+
+double ech_alloc_fragmentation(const EchAllocStats *stats)
+{
+    return stats->peak_reserved ? 1 - (double)stats->peak_live / (double)stats->peak_reserved : 0;
+}

@@ -1,0 +1,49 @@
+/** @file alloc_study_private.h
+ * What the writers of a study share: names of its allocations, and who holds memory.
+ */
+#pragma once
+#include "sim/experiment/alloc_study.h"
+
+/** Smallest capacities are searched in steps of what cudaMalloc takes from the device. */
+#define ECH_ALLOC_STUDY_GRANULE (UINT64_C(2) << 20)
+
+/** Number of requests that the recorded allocator refused. */
+guint ech_alloc_study_n_refusals(const EchAllocStudy *study);
+/** Event id of refusal number @index, below ech_alloc_study_n_refusals(). */
+uint32_t ech_alloc_study_refusal_id(const EchAllocStudy *study, guint index);
+/** The refused request with that event id, or NULL. */
+const EchRefusal *ech_alloc_study_refusal(const EchAllocStudy *study, uint32_t id);
+/** The trace's buffer with that event id, or NULL. */
+const EchBuffer *ech_alloc_study_buffer(const EchAllocStudy *study, uint32_t id);
+/** Where it was asked for, innermost frame first, a line each, or NULL. Borrowed. */
+const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id);
+/** What people call an allocation; never empty. Owned by the caller. */
+char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id) G_GNUC_WARN_UNUSED_RESULT;
+/** Bytes that no allocator can do without: the most that live together, as asked for. */
+EchBytes ech_alloc_study_bound(const EchAllocStudy *study);
+/** Bytes in use, as asked for, when request @id was made. */
+EchBytes ech_alloc_study_live_at(const EchAllocStudy *study, uint32_t id);
+
+/** Blocks that one line asked for and that live at the same time. */
+typedef struct {
+    char *line; /**< "model.py:12 __init__ < train.py:30 main" */
+    uint64_t blocks;
+    EchBytes bytes;
+} EchAllocHolder;
+
+/** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them: the most first (EchAllocHolder).
+ * @ret_live: their bytes together. */
+GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;
+
+/** "ok", "full" or "fragmented". */
+const char *ech_alloc_fit_name(EchFit fit);
+/** "peak", "failure" or "end". */
+const char *ech_alloc_moment_name(EchMomentKind kind);
+/** Share of the most reserved bytes that was not in use at the peak of use, 0 to 1. */
+double ech_alloc_fragmentation(const EchAllocStats *stats);
+
+/** Appends "    NAME was WHAT in FRAME < FRAME", @what such as "made": the innermost frames, where the capture has them; of a stack with Python in it only
+ * those. */
+void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32_t id, const char *what);
+/** Appends the row's report: moments, segments and the blocks that pin them, the address map. */
+void ech_alloc_study_text_report(GString *out, const EchAllocStudy *study, const EchAllocRow *row, unsigned top);

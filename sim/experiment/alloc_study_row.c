@@ -1,0 +1,253 @@
+/* One row of a study: its events under one allocator, or under a placement made in advance. */
+#include "models/alloc/fixed.h"
+#include "sim/base/error.h"
+#include "sim/experiment/alloc_study_private.h"
+#include "sim/report/placements_csv.h"
+
+#include <string.h>
+
+enum {
+    BEST_FIT_UNASKED = 50000, /* events up to which "plan" means XLA's default heap */
+    MAX_FAILURES = 5,         /* failures whose moment a report looks at */
+    MAP_ROWS = 16,            /* of a report's address map */
+    MAP_COLUMNS = 96,
+};
+
+void ech_alloc_row_free(EchAllocRow *row)
+{
+    if (!row)
+        return;
+    g_clear_pointer(&row->report, ech_alloc_report_free);
+    g_clear_pointer(&row->own, g_array_unref);
+    g_free(row->spec);
+    g_free(row->note);
+    g_free(row->fault);
+    g_free(row->difference);
+    g_free(row->settings);
+    g_free(row);
+}
+
+static const EchAllocEvent *events_of(const GArray *events)
+{
+    return (const EchAllocEvent *)(const void *)events->data;
+}
+
+/* Where the recorded allocator put them, and where this one did. */
+static void compare_recorded(const EchAllocStudy *study, const GArray *placed, EchAllocRow *row)
+{
+    for (guint i = 0; i < placed->len; i++) {
+        const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
+        uint32_t id = g_array_index(row->events, EchAllocEvent, item->event).id;
+        const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
+        if (!buffer || buffer->address == ECH_OFFSET_NONE)
+            continue;
+        row->compared++;
+        if (item->fit == ECH_FIT_OK && item->placement.address == buffer->address) {
+            row->equal++;
+        } else if (!row->difference) {
+            g_autofree char *here = item->fit == ECH_FIT_OK ? g_strdup_printf("0x%" G_GINT64_MODIFIER "x", item->placement.address) : g_strdup("nowhere");
+            row->difference = g_strdup_printf("allocation %u (#%u, %" G_GUINT64_FORMAT " bytes): recorded at 0x%" G_GINT64_MODIFIER "x, here %s", i, id,
+                                              buffer->bytes, buffer->address, here);
+        }
+    }
+}
+
+/* Of what the recorded allocator refused, the requests that were granted here. */
+static void count_served(const EchAllocStudy *study, const GArray *placed, EchAllocRow *row)
+{
+    for (guint i = 0; i < placed->len; i++) {
+        const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
+        if (!ech_alloc_study_refusal(study, g_array_index(row->events, EchAllocEvent, item->event).id))
+            continue;
+        row->served += item->fit == ECH_FIT_OK;
+        row->last_fit = item->fit;
+    }
+}
+
+/* ---- placed in advance ---- */
+
+static bool is_static(const char *spec)
+{
+    return strcmp(spec, "compiler") == 0 || strcmp(spec, "plan") == 0 || g_str_has_prefix(spec, "plan:");
+}
+
+/* The offsets that the program came with. */
+static bool run_compiler(const EchAllocStudy *study, EchAllocRow *row, GArray *placed, GError **error)
+{
+    const EchAllocEvent *events = events_of(study->events);
+    size_t n = study->events->len;
+    g_autofree uint64_t *offsets = g_new(uint64_t, n + 1);
+    uint64_t n_allocs = 0, known = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind != ECH_EVENT_ALLOC)
+            continue;
+        const EchBuffer *buffer = ech_alloc_study_buffer(study, events[i].id);
+        offsets[n_allocs] = buffer ? buffer->offset : ECH_FIXED_NONE;
+        known += offsets[n_allocs++] != ECH_FIXED_NONE;
+    }
+    if (known == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "compiler: the file carries no static assignment; plan:xla makes one");
+        return false;
+    }
+    if (known < n_allocs)
+        row->note = g_strdup_printf("the compiler's own assignment; it does not place %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " buffers", n_allocs - known,
+                                    n_allocs);
+    else
+        row->note = g_strdup("the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once");
+    /* It is one request: all of it fits or none. Temporaries may lie in donated arguments, so without those only the sum counts. */
+    EchBytes needs = study->compiler_bytes;
+    row->outcome = ech_alloc_run_fixed(events, n, offsets, needs && needs <= study->capacity ? UINT64_MAX : study->capacity, placed);
+    if (needs) {
+        row->outcome.stats.reserved = row->outcome.stats.peak_reserved = needs;
+        row->outcome.stats.failed = needs > study->capacity;
+    }
+    return true;
+}
+
+/* The planner that "plan" means: what the program's own compiler uses for its heap (XLA: fast_merge on TPU, best fit on GPU). */
+static const char *planner_of(const EchAllocStudy *study, const char *spec)
+{
+    const char *given = strchr(spec, ':');
+    if (given)
+        return given + 1;
+    if (study->platform == ECH_PLATFORM_TPU)
+        return "xla:algorithm=fast_merge,alignment=16384";
+    /* Best fit looks at everything that lives at the same time: on captures of whole runs it would take hours. */
+    return study->events->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
+}
+
+static bool run_plan(const EchAllocStudy *study, EchAllocRow *row, GArray *placed, GError **error)
+{
+    const EchAllocEvent *events = events_of(study->events);
+    size_t n = study->events->len;
+    const char *planner = planner_of(study, row->spec);
+    g_autoptr(GArray) items = ech_alloc_lives(events, n);
+    gint64 begin = g_get_monotonic_time();
+    g_autoptr(EchPlan) plan = ech_plan_new(planner, (const EchPlanItem *)(const void *)items->data, items->len, 0, error);
+    if (!plan)
+        return false;
+    double seconds = (double)(g_get_monotonic_time() - begin) / 1e6;
+    /* Heaps one after the other. */
+    for (size_t i = 0; i < plan->n; i++) {
+        for (uint32_t heap = 0; heap < plan->heaps[i]; heap++)
+            plan->offsets[i] = ech_bytes_add(plan->offsets[i], plan->heap_bytes[heap]);
+    }
+    const char *quality = plan->proved_optimal ? "; proved lowest" : plan->out_of_time ? "; best found in the time given" : "";
+    row->note = g_strdup_printf("%s, all lifetimes known in advance%s", planner, quality);
+    row->outcome = ech_alloc_run_fixed(events, n, plan->offsets, study->capacity, placed);
+    row->outcome.seconds = seconds;
+    return true;
+}
+
+static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GError **error)
+{
+    row->is_static = true;
+    row->events = study->events;
+    g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
+    if (!(strcmp(row->spec, "compiler") == 0 ? run_compiler : run_plan)(study, row, placed, error))
+        return false;
+    count_served(study, placed, row);
+    if (options->search)
+        row->smallest = row->outcome.stats.reserved;
+    return !options->placements || ech_placements_csv_write(options->placements, row->events, placed, error);
+}
+
+/* ---- online ---- */
+
+/* An allocator for the row, in the recorded start state where the row is to begin from it (row->recorded, taken back where that state does not fit). */
+static EchAllocator *begin(const EchAllocStudy *study, const char *spec, EchAllocRow *row, GError **error)
+{
+    const EchAllocDevice device = {.capacity = study->capacity};
+    g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, error);
+    if (!allocator || !row->recorded)
+        return g_steal_pointer(&allocator);
+    const GArray *seeds = study->start->seeds, *script = study->start->script;
+    g_autoptr(GError) misfit = NULL;
+    if (ech_allocator_seed(allocator, (const EchSeedBlock *)(const void *)seeds->data, seeds->len, &misfit)) {
+        ech_allocator_script(allocator, (const EchSegmentRange *)(const void *)script->data, script->len);
+        return g_steal_pointer(&allocator);
+    }
+    /* A smaller memory, say: then it is a what-if like any other. */
+    row->recorded = false;
+    row->note = g_strdup_printf("not from the recorded start state, which does not fit (%s): from an empty memory", misfit->message);
+    return ech_allocator_new(spec, &device, error);
+}
+
+static EchAllocReport *look_closely(const EchAllocStudy *study, const char *spec, const EchAllocRowOptions *options, const EchAllocRow *row, GError **error)
+{
+    const EchAllocDevice device = {.capacity = study->capacity};
+    EchAllocReportOptions look = {.peak_at = row->outcome.peak_reserved_at,
+                                  .max_failures = MAX_FAILURES,
+                                  .n_samples = options->n_samples,
+                                  .map_rows = MAP_ROWS,
+                                  .map_columns = MAP_COLUMNS};
+    if (row->recorded) {
+        look.seeds = (const EchSeedBlock *)(const void *)study->start->seeds->data;
+        look.n_seeds = study->start->seeds->len;
+        look.script = (const EchSegmentRange *)(const void *)study->start->script->data;
+        look.n_script = study->start->script->len;
+    }
+    return ech_alloc_report_new(spec, &device, events_of(row->events), row->events->len, &look, error);
+}
+
+/* The replay itself, and what can be told of it while the allocator is there. */
+static bool replay(const EchAllocStudy *study, const char *spec, const EchAllocRowOptions *options, EchAllocRow *row, GError **error)
+{
+    g_autoptr(EchAllocator) allocator = begin(study, spec, row, error);
+    if (!allocator)
+        return false;
+    row->events = row->recorded ? study->after : study->events;
+    bool refused = ech_alloc_study_n_refusals(study) > 0;
+    bool watched = options->placements || row->recorded || refused;
+    g_autoptr(GArray) placed = watched ? g_array_sized_new(FALSE, FALSE, sizeof(EchPlacedEvent), row->events->len) : NULL;
+    const EchAllocRunOptions run = {.placed = placed, .watch_peaks = options->report, .progress = options->progress};
+    row->outcome = ech_alloc_run(allocator, events_of(row->events), row->events->len, &run);
+    if (options->progress)
+        options->progress(1, 1);
+    if (refused)
+        count_served(study, placed, row);
+    if (row->recorded)
+        compare_recorded(study, placed, row);
+    size_t n_own;
+    const EchAllocStat *own = ech_allocator_own_stats(allocator, &n_own);
+    g_array_append_vals(row->own, own, (guint)n_own);
+    if (!row->note)
+        row->note = g_strdup(ech_allocator_note(allocator));
+    row->fault = g_strdup(ech_allocator_fault(allocator));
+    return !options->placements || ech_placements_csv_write(options->placements, row->events, placed, error);
+}
+
+static bool run_online(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GError **error)
+{
+    /* Other settings are a what-if: what was resident is then asked for first, in an empty memory. */
+    g_autofree char *recorded = study->start && !options->fresh ? ech_alloc_recorded_spec(study->trace) : NULL;
+    row->recorded = recorded && (strcmp(row->spec, "pytorch") == 0 || strcmp(row->spec, recorded) == 0);
+    const char *spec = row->recorded ? recorded : row->spec;
+    if (!replay(study, spec, options, row, error))
+        return false;
+    if (row->recorded && strcmp(recorded, "pytorch") != 0)
+        row->settings = g_strdup(recorded + strlen("pytorch:"));
+    if (options->report) {
+        row->report = look_closely(study, spec, options, row, error);
+        if (!row->report)
+            return false;
+    }
+    if (!options->search)
+        return true;
+    GError *problem = NULL;
+    row->smallest = ech_alloc_smallest_capacity(spec, events_of(study->events), study->events->len, ECH_ALLOC_STUDY_GRANULE, &problem);
+    if (!problem)
+        return true;
+    g_propagate_error(error, problem);
+    return false;
+}
+
+EchAllocRow *ech_alloc_row_new(const EchAllocStudy *study, const char *spec, const EchAllocRowOptions *options, GError **error)
+{
+    g_autoptr(EchAllocRow) row = g_new0(EchAllocRow, 1);
+    row->spec = g_strdup(spec);
+    row->own = g_array_new(FALSE, FALSE, sizeof(EchAllocStat));
+    if (!(is_static(spec) ? run_static : run_online)(study, options, row, error))
+        return NULL;
+    return g_steal_pointer(&row);
+}

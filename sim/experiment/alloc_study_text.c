@@ -1,0 +1,300 @@
+/* A study for a terminal. */
+#include "sim/experiment/alloc_study_private.h"
+
+#include <string.h>
+
+/* Behind the allocator of a recording that begins from the recorded start state. */
+#define AS_RECORDED ", as recorded"
+
+static char *label_of(const EchAllocRow *row)
+{
+    return g_strconcat(row->spec, row->recorded ? AS_RECORDED : NULL, NULL);
+}
+
+/* Of the first column: as wide as its longest label, within reason. */
+static int width_of(const GPtrArray *rows)
+{
+    size_t width = 20;
+    for (guint i = 0; i < rows->len; i++) {
+        g_autofree char *label = label_of(g_ptr_array_index(rows, i));
+        width = MAX(width, strlen(label));
+    }
+    return (int)MIN(width, (size_t)100);
+}
+
+/* True where a row begins with what was live at the recording's start, but without the holes between. */
+static bool lost_holes(const EchAllocStudy *study, const EchAllocRow *row)
+{
+    return study->start && study->start->seeds->len && !row->recorded && !row->is_static;
+}
+
+static void text_holders(GString *out, const EchAllocStudy *study, unsigned top)
+{
+    EchBytes live;
+    g_autoptr(GArray) held = ech_alloc_study_holders(study, &live);
+    if (held->len == 0 || top == 0)
+        return;
+    g_autofree char *sum = ech_format_bytes(live);
+    bool refused = ech_alloc_study_n_refusals(study) > 0;
+    g_string_append_printf(out, "\n%s, %s, by what asked for it\n", refused ? "in use at the refusal" : "in use when most is", sum);
+    EchBytes rest = 0;
+    uint64_t blocks = 0;
+    for (guint i = 0; i < held->len; i++) {
+        const EchAllocHolder *holder = &g_array_index(held, EchAllocHolder, i);
+        if (i >= top && held->len > top + 1) {
+            rest = ech_bytes_add(rest, holder->bytes);
+            blocks += holder->blocks;
+            continue;
+        }
+        g_autofree char *bytes = ech_format_bytes(holder->bytes);
+        g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  %.140s\n", bytes, holder->blocks, holder->blocks == 1 ? " " : "s", holder->line);
+    }
+    if (blocks) {
+        g_autofree char *bytes = ech_format_bytes(rest);
+        g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  of %u more lines (--top)\n", bytes, blocks, blocks == 1 ? " " : "s",
+                               held->len - top);
+    }
+}
+
+/* The recording ran out of memory: who would not have. */
+static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
+{
+    guint n = ech_alloc_study_n_refusals(study);
+    if (n == 0)
+        return;
+    const EchRefusal *refusal = &g_array_index(study->refusals, EchRefusal, n - 1);
+    uint32_t id = ech_alloc_study_refusal_id(study, n - 1);
+    EchBytes live = ech_alloc_study_live_at(study, id), held = refusal->reserved - MIN(refusal->reserved, live);
+    g_autofree char *asked = ech_format_bytes(refusal->bytes), *in_use = ech_format_bytes(live), *unused = ech_format_bytes(held),
+                    *left = ech_format_bytes(refusal->device_free), *name = ech_alloc_study_name(study, id), *room = ech_format_bytes(study->capacity);
+    g_string_append_printf(out, "\nthe recording ran out of memory");
+    if (n > 1)
+        g_string_append_printf(out, " %u times, the last time", n);
+    g_string_append_printf(out, ": %s asked for by %.60s with %s allocated, %s reserved but unallocated, %s free on the device\n", asked, name, in_use, unused,
+                           left);
+    ech_alloc_study_text_stack(out, study, id, "asked for");
+    if (study->limited)
+        g_string_append(out, "    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below\n");
+    EchBytes bound = ech_alloc_study_bound(study);
+    if (bound > study->capacity) {
+        g_autofree char *more = ech_format_bytes(bound - study->capacity);
+        g_string_append_printf(out,
+                               "  no allocator can serve it in %s: what lives together is %s more. Use less at a time (micro-batch, checkpointing, offload, "
+                               "shards) or a larger device\n",
+                               room, more);
+        return;
+    }
+    bool fragmented = false;
+    for (guint i = 0; i < rows->len; i++) {
+        const EchAllocRow *row = g_ptr_array_index(rows, i);
+        g_autofree char *label = label_of(row), *smallest = ech_format_bytes(row->smallest);
+        g_string_append_printf(out, "  %-*s  ", width, label);
+        if (row->served < n) {
+            g_string_append_printf(out, "refuses it%s, %s\n", row->recorded ? " too" : "",
+                                   row->last_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
+            fragmented |= row->last_fit == ECH_FIT_FRAGMENTED && !row->report && !row->is_static;
+            continue;
+        }
+        g_string_append(out, n > 1 ? "serves all of them" : "serves it");
+        if (row->outcome.stats.failed)
+            g_string_append(out, ", but fails elsewhere");
+        else if (row->smallest)
+            g_string_append_printf(out, "; %s of device memory would do", smallest);
+        if (lost_holes(study, row))
+            g_string_append(out, ", begun without the recording's holes");
+        g_string_append_c(out, '\n');
+    }
+    if (fragmented)
+        g_string_append(out, "  --report says what stood in the way\n");
+}
+
+/* PyTorch empties its cache before it gives up: not a failure, but slow. */
+static void text_retries(GString *out, const EchAllocRow *row)
+{
+    int64_t retries = 0, given_up = 0;
+    for (guint i = 0; i < row->own->len; i++) {
+        const EchAllocStat *stat = &g_array_index(row->own, EchAllocStat, i);
+        retries += strcmp(stat->name, "num_alloc_retries") == 0 ? stat->value : 0;
+        given_up += strcmp(stat->name, "num_ooms") == 0 ? stat->value : 0;
+    }
+    if (retries > given_up)
+        g_string_append_printf(out, "\n%s: emptied its cache %" G_GINT64_FORMAT " time%s to make room (num_alloc_retries): each waits for the device",
+                               row->spec, retries - given_up, retries - given_up == 1 ? "" : "s");
+}
+
+/* A program ends at its first failure; what comes after shows only how much more is missing. */
+static void text_first_failure(GString *out, const EchAllocStudy *study, const EchAllocRow *row)
+{
+    uint64_t failed = row->outcome.stats.failed, at = row->outcome.first_failed, fragmented = row->outcome.fragmented;
+    if (failed == 0 || row->is_static || !row->events || at >= row->events->len)
+        return;
+    const EchAllocEvent *event = &g_array_index(row->events, EchAllocEvent, at);
+    if (ech_alloc_study_refusal(study, event->id)) /* said already */
+        return;
+    g_autofree char *asked = ech_format_bytes(event->bytes), *name = ech_alloc_study_name(study, event->id);
+    g_string_append_printf(out, "\n%s: out of memory at event %" G_GUINT64_FORMAT ", %s for %.60s, %s", row->spec, at, asked, name,
+                           row->outcome.first_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
+    if (failed > 1)
+        g_string_append_printf(out,
+                               "; a program ends there, the replay goes on without it: %" G_GUINT64_FORMAT " more, %" G_GUINT64_FORMAT
+                               " of all %" G_GUINT64_FORMAT " are fragmentation",
+                               failed - 1, fragmented, failed);
+    if (fragmented && !row->report)
+        g_string_append(out, "; --report says what stood in the way");
+}
+
+/* Name of the file, what it needs at least, what there is. */
+static void text_head(GString *out, const EchAllocStudy *study, const char *path)
+{
+    g_autofree char *room = ech_format_bytes(study->capacity), *least = ech_format_bytes(ech_alloc_study_bound(study));
+    g_string_append_printf(out, "%s: %s, %u events; device memory %s%s%s\n", path, study->format, study->events->len, room, study->capacity_from ? ", " : "",
+                           study->capacity_from ? study->capacity_from : "");
+    if (study->others)
+        g_string_append_printf(out, "allocations of %s (--memory: %s)\n", study->memory, study->others);
+    g_string_append_printf(out, "no allocator needs less than %s", least);
+    if (study->held) {
+        g_autofree char *held = ech_format_bytes(study->held);
+        g_string_append_printf(out, "; the recorded one held %s", held);
+    }
+    g_string_append_c(out, '\n');
+    if (study->is_program) {
+        g_autofree char *resident = ech_format_bytes(study->resident);
+        g_string_append_printf(out, "arguments and constants, %s, %s; loop bodies once\n", resident,
+                               study->temporaries ? "are left out" : "come first and stay");
+    }
+    g_string_append_c(out, '\n');
+}
+
+/* Columns of the table that a narrow terminal does without. */
+typedef enum { WASTE, LARGEST, SEGMENTS, SMALLEST, N_EXTRA } Extra;
+static const struct {
+    const char *heading;
+    int width;
+} extras[N_EXTRA] = {[WASTE] = {"waste", 12}, [LARGEST] = {"largest", 12}, [SEGMENTS] = {"segments", 10}, [SMALLEST] = {"smallest", 12}};
+/* All other columns of the table but the first. */
+enum { FIXED_WIDTH = 41 };
+
+static char *extra_cell(const EchAllocRow *row, Extra column)
+{
+    const EchAllocStats *stats = &row->outcome.stats;
+    switch (column) {
+    case WASTE: return ech_format_bytes(stats->waste_at_peak);
+    case LARGEST: return ech_format_bytes(stats->largest_free);
+    case SEGMENTS: return g_strdup_printf("%" G_GUINT64_FORMAT, stats->segments_allocated);
+    case SMALLEST: return row->smallest ? ech_format_bytes(row->smallest) : g_strdup("none");
+    case N_EXTRA: break;
+    }
+    g_assert_not_reached();
+}
+
+/* Which of them fit beside a first column of @width: what says least is left out first. */
+static void choose_extras(int width, const EchAllocStudyOutput *output, bool shown[N_EXTRA])
+{
+    static const Extra dispensable[N_EXTRA] = {SEGMENTS, WASTE, LARGEST, SMALLEST};
+    int sum = 0, columns = (int)output->columns;
+    for (int k = 0; k < N_EXTRA; k++) {
+        shown[k] = k != SMALLEST || output->searched;
+        sum += shown[k] ? extras[k].width : 0;
+    }
+    for (int k = 0; k < N_EXTRA && columns && width + FIXED_WIDTH + sum > columns; k++) {
+        sum -= shown[dispensable[k]] ? extras[dispensable[k]].width : 0;
+        shown[dispensable[k]] = false;
+    }
+}
+
+static void text_table(GString *out, const GPtrArray *rows, int width, const EchAllocStudyOutput *output)
+{
+    bool shown[N_EXTRA];
+    choose_extras(width, output, shown);
+    g_string_append_printf(out, "%-*s %8s %11s %11s %7s", width, "allocator", "failed", "peak live", "reserved", "frag");
+    for (int k = 0; k < N_EXTRA; k++) {
+        if (shown[k])
+            g_string_append_printf(out, "%*s", extras[k].width, extras[k].heading);
+    }
+    g_string_append_c(out, '\n');
+    for (guint i = 0; i < rows->len; i++) {
+        const EchAllocRow *row = g_ptr_array_index(rows, i);
+        const EchAllocStats *stats = &row->outcome.stats;
+        g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *label = label_of(row);
+        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", width, label, stats->failed, live, reserved,
+                               100 * ech_alloc_fragmentation(stats));
+        for (int k = 0; k < N_EXTRA; k++) {
+            g_autofree char *text = extra_cell(row, (Extra)k);
+            if (shown[k])
+                g_string_append_printf(out, "%*s", extras[k].width, text);
+        }
+        g_string_append_c(out, '\n');
+    }
+}
+
+/* What must be known to read a row. */
+static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocRow *row, const EchAllocStudyOutput *output)
+{
+    if (row->recorded && study->capacity < study->had && row->difference)
+        g_string_append_printf(out, "\n%s" AS_RECORDED ": from the recorded start state, with less memory than was recorded\n", row->spec);
+    else if (row->recorded)
+        g_string_append_printf(out,
+                               "\n%s" AS_RECORDED ": from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                               " allocations at their recorded addresses%s%s%s%s\n",
+                               row->spec, row->equal, row->compared, row->settings ? "; settings " : "", row->settings ? row->settings : "",
+                               row->difference ? "\n  first difference: " : "", row->difference ? row->difference : "");
+    if (row->note)
+        g_string_append_printf(out, "\n%s: %s\n", row->spec, row->note);
+    if (row->fault)
+        g_string_append_printf(out, "\n%s: %s\n", row->spec, row->fault);
+    if (row->report)
+        ech_alloc_study_text_report(out, study, row, output->top);
+}
+
+/* What the recording's start means for the rows. */
+static void text_start(GString *out, const EchAllocStudy *study, const GPtrArray *rows)
+{
+    bool history = !study->after, fresh = false;
+    for (guint i = 0; !history && i < study->after->len; i++)
+        history = g_array_index(study->after, EchAllocEvent, i).kind == ECH_EVENT_ALLOC;
+    for (guint i = 0; i < rows->len; i++)
+        fresh |= lost_holes(study, g_ptr_array_index(rows, i));
+    if (!history)
+        g_string_append(out,
+                        "\nthe recording has no history of allocations (torch.cuda.memory._record_memory_history() begins one): only what lived at its end is "
+                        "known\n");
+    else if (fresh)
+        g_string_append(out,
+                        "\nrows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. "
+                        "'pytorch:' is the native allocator begun so, for comparison\n");
+}
+
+GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows, const char *path, const EchAllocStudyOutput *output)
+{
+    GString *out = g_string_new(NULL);
+    if (study->events->len == 0) {
+        g_string_append_printf(
+            out, "%s: %s, without a single allocation of device memory; a memory snapshot, a profile with profile_memory=True or a compiled program has them\n",
+            path, study->format);
+        return out;
+    }
+    int width = width_of(rows);
+    text_head(out, study, path);
+    text_table(out, rows, width, output);
+    for (guint i = 0; i < rows->len; i++)
+        text_notes(out, study, g_ptr_array_index(rows, i), output);
+    text_start(out, study, rows);
+    if (study->of_pytorch && strcmp(study->format, "pytorch_et") != 0)
+        text_holders(out, study, output->top);
+    text_refusals(out, study, rows, width);
+    bool explained = false;
+    for (guint i = 0; i < rows->len; i++) {
+        const EchAllocRow *row = g_ptr_array_index(rows, i);
+        text_retries(out, row);
+        text_first_failure(out, study, row);
+        explained |= row->report != NULL;
+    }
+    if (explained)
+        g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live "
+                             "block; age: in events");
+    if (output->searched && study->of_pytorch)
+        g_string_append(out, "\nsmallest: the least device memory in which nothing fails, with caches emptied as often as that takes");
+    if (out->str[out->len - 1] != '\n')
+        g_string_append_c(out, '\n');
+    return out;
+}
