@@ -49,8 +49,9 @@ static EchValidation *validate(const char *path, const char *format, const EchDe
     g_autoptr(EchImport) import = ech_import_file(path, format, &options, error);
     if (import == NULL)
         return NULL;
-    EchValidation *validation =
-        import->program ? ech_validate_program(import->program, device, own_tiles, error) : ech_validate_trace(import->trace, device, error);
+    EchValidation *validation = !import->program                                ? ech_validate_trace(import->trace, device, error)
+                                : import->program->platform == ECH_PLATFORM_GPU ? ech_validate_gpu_program(import->program, device, error)
+                                                                                : ech_validate_program(import->program, device, own_tiles, error);
     if (!validation)
         g_prefix_error(error, "%s: ", path);
     return validation;

@@ -65,8 +65,11 @@ bool ech_validate_is_table(const char *data, size_t size);
 EchValidation *ech_validate_table(const char *path, const char *data, size_t size, const EchDevice *device, bool own_tiles,
                                   GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Prices every kernel of a compiled program that carries the compiler's estimate, one pair each, by the compiler's constants; with the makespan: the same
- * kernels one after the other, loops as often as they run. ECH_ERROR_UNSUPPORTED for programs without estimates (GPUs'). */
+ * kernels one after the other, loops as often as they run. ECH_ERROR_UNSUPPORTED for programs without estimates. */
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The same of a program compiled for a GPU (assigned, if nobody did): against what XLA left of its cost models in backend_config (reification_cost), a
+ * kernel's start left out on both sides, tiles as written. ECH_ERROR_UNSUPPORTED where it left none. */
+EchValidation *ech_validate_gpu_program(EchProgram *program, const EchDevice *device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Holds the recorded durations of a trace's copies, kernels and collectives against the model's, device by device of the capture, each in the company it was
  * recorded in (a replay in which nothing starts before its recorded start); with the makespan of a replay that waits for nothing but dependencies. A recorded
  * duration is never its own prediction: kernels about which nothing else is known are gaps. ECH_ERROR_UNSUPPORTED where nothing was recorded. */

@@ -51,7 +51,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     }
     if (pairs->len == 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "%s: no kernel of the program carries the compiler's estimate (estimated_cycles, which only TPU compilers write)%s",
+                    "%s: no kernel of the program carries the compiler's estimate (estimated_cycles)%s",
                     program->name ? program->name : "program", without ? "" : ", and none could be priced");
         return NULL;
     }

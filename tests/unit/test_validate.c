@@ -264,6 +264,67 @@ START_TEST(real_profile)
 }
 END_TEST
 
+/* Estimates that XLA leaves in backend_config, as it prints them: of several models the one made for the kernel; what is no number is none. */
+#define COST(time, name) "{\"end_to_end_cycles\":1,\"exec_time_us\":" time ",\"compute_time_us\":0,\"memory_access_time_us\":0,\"name\":\"" name "\"}"
+#define KERNEL(name, costs)                                                                                                                                    \
+    "  %" name " = f32[1048576]{0} negate(%x), backend_config={\"operation_queue_id\":\"0\",\"reification_cost\":[" costs "],\"device_type\":\"GPU\"}\n"
+static const char estimated_text[] =
+    "HloModule estimated, is_scheduled=true\n\n"
+    "ENTRY %main (x: f32[1048576]) -> f32[1048576] {\n"
+    "  %x = f32[1048576]{0} parameter(0)\n" KERNEL("general", COST("0.01", "sol") "," COST("2.5", ""))
+        KERNEL("tiles", COST("2692578935.42", "") "," COST("3.5175", "indexing-cost-model") "," COST("0.01", "sol"))
+            KERNEL("gemm", COST("8219.5", "") "," COST("7955.117", "experimental-gemm-cost-model") "," COST("31114.7", "indexing-cost-model"))
+                KERNEL("bound", COST("0.01", "sol")) KERNEL("none", "") KERNEL("negative", COST("-1", "")) KERNEL("word", COST("nan", ""))
+                    KERNEL("huge", COST("1e300", "")) KERNEL("open", "{\"exec_time_us\":1") "  ROOT %last = f32[1048576]{0} negate(%x)\n"
+                                                                                            "}\n";
+
+START_TEST(estimates_of_gpu_programs)
+{
+    static const struct {
+        const char *name;
+        EchTime measured;
+    } expected[] = {{"general", 2500000}, {"tiles", 3517500}, {"gemm", 7955117000}};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)estimated_text, strlen(estimated_text), "estimated");
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_int_eq(import->program->platform, ECH_PLATFORM_GPU);
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchValidation) validation = ech_validate_gpu_program(import->program, device, &error);
+    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_uint_eq(validation->n_pairs, G_N_ELEMENTS(expected));
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        ck_assert_str_eq(validation->pairs[i].name, expected[i].name);
+        ck_assert_int_eq(validation->pairs[i].measured, expected[i].measured);
+        ck_assert_uint_eq(validation->pairs[i].bytes, 8 << 20);
+        /* 8 MiB that fit into L2 at 5.6 TB/s take 1.5 us; a start would be another. */
+        ck_assert_int_gt(validation->pairs[i].predicted, ECH_PS_PER_US);
+        ck_assert_int_lt(validation->pairs[i].predicted, 5 * ECH_PS_PER_US / 2);
+    }
+    ck_assert_uint_eq(validation->n_gaps, 1);
+    ck_assert_uint_eq(validation->gaps[0].count, 7);
+    ck_assert_str_eq(validation->gaps[0].example, "bound");
+}
+END_TEST
+
+START_TEST(gpu_programs_without_estimates)
+{
+    static const char text[] = "HloModule none, is_scheduled=true\n\nENTRY %main (x: f32[8]) -> f32[8] {\n  %x = f32[8]{0} parameter(0)\n"
+                               "  ROOT %n = f32[8]{0} negate(%x), backend_config={\"reification_cost\":[]}\n}\n";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "none");
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    ck_assert_ptr_null(ech_validate_gpu_program(import->program, device, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+    ck_assert_ptr_nonnull(strstr(error->message, "xla_gpu_collect_cost_model_stats"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("validation");
@@ -277,6 +338,8 @@ int main(void)
     tcase_add_test(cases, nothing_recorded);
     tcase_add_test(cases, absurd_times);
     tcase_add_test(cases, real_profile);
+    tcase_add_test(cases, estimates_of_gpu_programs);
+    tcase_add_test(cases, gpu_programs_without_estimates);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

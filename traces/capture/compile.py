@@ -295,7 +295,7 @@ def main():
     target = Target(args.chip, slice_, axes)
     function, arguments, named = built(target, module, keywords)
     if target.is_gpu:  # no device to time candidates on
-        options = {"xla_gpu_autotune_level": 0, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
+        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": True, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
     traced = function.trace(*arguments, **named)
     lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
     analysis, failure = {}, None
