@@ -1,5 +1,5 @@
 #include "models/alloc/class.h"
-#include "models/alloc/pytorch.h"
+#include "models/alloc/pytorch_conf.h"
 
 #include "sim/base/error.h"
 

@@ -5,7 +5,7 @@
  * least 32 MiB (assumed). A request that would fail although as many bytes are free has free pages of the pool moved together for it (NVIDIA's introduction
  * to the allocator, 2021: unused memory of the pool is remapped to a contiguous part of the address space). */
 #include "models/alloc/class.h"
-#include "models/alloc/pytorch.h"
+#include "models/alloc/pytorch_conf.h"
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
 
@@ -94,15 +94,14 @@ static bool async_configure(EchAllocator *base, const char *text, GError **error
     Async *self = (Async *)base;
     if (!text || !(strstr(text, "backend:cudaMallocAsync") || strstr(text, "backend:hipMallocAsync")))
         return ech_params_parse(params, self, text, error);
-    EchPyTorchConf conf = {0};
+    g_auto(EchPyTorchConf) conf = {0};
     if (!ech_pytorch_conf_read(text, &conf, error))
         return false;
     self->release_threshold = UINT64_MAX;
     if (conf.fraction > 0)
         base->limit = (EchBytes)(conf.fraction * (double)base->memory.capacity);
-    if (conf.ignored)
-        base->note = g_strdup_printf("this backend ignores %s; %s", conf.ignored, base->class->note);
-    g_free(conf.ignored);
+    if (conf.native)
+        base->note = g_strdup_printf("this backend ignores %s; %s", conf.native, base->class->note);
     return true;
 }
 

@@ -2,14 +2,12 @@
  *
  * Free blocks are kept per (pool, stream) in a tree by (bytes, address), because blocks never change streams; what walks "the whole
  * pool in order" in the original does not depend on the order between streams. Facts: c10/cuda/CUDACachingAllocator.cpp ("CCA") and
- * CUDAAllocatorConfig.cpp ("CFG") of PyTorch 2.6.0. */
-#include "models/alloc/pytorch.h"
+ * CUDAAllocatorConfig.cpp ("CFG") of PyTorch 2.6.0; pytorch_conf.c reads the settings. */
+#include "models/alloc/pytorch_conf.h"
 #include "models/alloc/class.h"
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* CCA:121-128. */
@@ -18,8 +16,6 @@ static const EchBytes SMALL_SIZE = UINT64_C(1) << 20;
 static const EchBytes SMALL_BUFFER = UINT64_C(2) << 20;
 static const EchBytes MIN_LARGE = UINT64_C(10) << 20;
 static const EchBytes ROUND_LARGE = UINT64_C(2) << 20;
-static const EchBytes MIB = UINT64_C(1) << 20;
-enum { N_DIVISIONS = 16 };
 
 typedef struct {
     uint64_t address;
@@ -86,12 +82,10 @@ static const char *const stat_names[N_STATS] = {
 typedef struct {
     EchAllocator base;
     /* Settings. */
-    EchBytes max_split, max_non_split_rounding, large_buffer;
-    double gc_threshold, fraction;
-    bool expandable, has_fraction, non_split_given;
-    GString *idle, *native; /* while settings are read: those that change no placement, and those of the native allocator; "a, b" */
-    uint32_t divisions[N_DIVISIONS];
-    EchBytes allowed;
+    EchPyTorchConf conf;
+    EchBytes allowed; /* of the device: by per_process_memory_fraction */
+    bool limited;     /* per_process_memory_fraction is given */
+    bool collects;    /* blocks that were not used for long are given back */
     /* State. */
     Block *blocks;
     uint32_t n_blocks, allocated_blocks, spare_block;
@@ -302,8 +296,8 @@ static EchBytes round_size(const PyTorch *self, EchBytes bytes)
 {
     if (bytes < MIN_BLOCK)
         return MIN_BLOCK;
-    int index = CLAMP((int)log2_floor(bytes) - 20, 0, N_DIVISIONS - 1);
-    uint32_t divisions = self->divisions[index];
+    int index = CLAMP((int)log2_floor(bytes) - 20, 0, ECH_PYTORCH_DIVISIONS - 1);
+    uint32_t divisions = self->conf.divisions[index];
     if (divisions > 1 && bytes > MIN_BLOCK * divisions) {
         if ((bytes & (bytes - 1)) == 0)
             return bytes;
@@ -318,7 +312,7 @@ static EchBytes segment_size(const PyTorch *self, EchBytes size)
     if (size <= SMALL_SIZE)
         return SMALL_BUFFER;
     if (size < MIN_LARGE)
-        return self->large_buffer;
+        return self->conf.large_buffer;
     return ech_round_up(size, ROUND_LARGE);
 }
 
@@ -462,7 +456,7 @@ static void release_block(PyTorch *self, uint32_t at)
     count(self, SEGMENT, small, -1);
     count(self, RESERVED_BYTES, small, -(int64_t)block.bytes);
     self->device_frees++;
-    if (block.bytes >= self->max_split)
+    if (block.bytes >= self->conf.max_split)
         stat_sub(&self->oversize_segments, 1);
     drop_segment(self, block.segment);
     drop_block(self, at);
@@ -539,10 +533,10 @@ static void release_cached(PyTorch *self)
 /* Gives back the oversize blocks it takes to make room for @size (CCA:2811-2857). */
 static bool release_available(PyTorch *self, uint32_t pool, EchBytes size)
 {
-    if (self->max_split == UINT64_MAX)
+    if (self->conf.max_split == UINT64_MAX)
         return false;
     EchTree *tree = &self->pools[pool].free;
-    EchBytes wanted = MAX(size, self->max_split), released = 0;
+    EchBytes wanted = MAX(size, self->conf.max_split), released = 0;
     EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(wanted, 0));
     if (it.leaf && !is_expandable(self, &self->blocks[ech_tree_iter_value(it)])) {
         release_block(self, ech_tree_iter_value(it));
@@ -557,7 +551,7 @@ static bool release_available(PyTorch *self, uint32_t pool, EchBytes size)
         bound = ech_tree_iter_key(before);
         uint32_t at = ech_tree_iter_value(before);
         EchBytes bytes = self->blocks[at].bytes;
-        if (bytes < self->max_split)
+        if (bytes < self->conf.max_split)
             break;
         if (is_expandable(self, &self->blocks[at]))
             continue;
@@ -570,7 +564,7 @@ static bool release_available(PyTorch *self, uint32_t pool, EchBytes size)
 /* CCA:2629-2686. */
 static void garbage_collect(PyTorch *self)
 {
-    EchBytes threshold = (EchBytes)(self->gc_threshold * (double)self->allowed);
+    EchBytes threshold = (EchBytes)(self->conf.gc_threshold * (double)self->allowed);
     if (self->total <= threshold)
         return;
     EchBytes target = self->total - threshold, reclaimed = 0;
@@ -624,14 +618,14 @@ static EchBytes expandable_size(const PyTorch *self, const Block *block)
 /* Takes the block out of the free set; 0 if none will do (CCA:2560-2618). */
 static uint32_t get_free_block(PyTorch *self, uint32_t pool, EchBytes size)
 {
-    if (self->has_fraction && self->gc_threshold > 0)
+    if (self->collects)
         self->calls[self->pools[pool].small]++;
     EchTree *tree = &self->pools[pool].free;
     EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(size, 0));
     if (!it.leaf)
         return 0;
     uint32_t at = ech_tree_iter_value(it);
-    if (!self->expandable && is_expandable(self, &self->blocks[at])) {
+    if (!self->conf.expandable && is_expandable(self, &self->blocks[at])) {
         /* Segments of a start state from when the option was on. */
         while (it.leaf && is_expandable(self, &self->blocks[ech_tree_iter_value(it)]))
             it = ech_tree_next(it);
@@ -651,9 +645,9 @@ static uint32_t get_free_block(PyTorch *self, uint32_t pool, EchBytes size)
         }
     }
     EchBytes bytes = self->blocks[at].bytes;
-    if (size < self->max_split && bytes >= self->max_split)
+    if (size < self->conf.max_split && bytes >= self->conf.max_split)
         return 0;
-    if (size >= self->max_split && bytes >= ech_bytes_add(size, self->max_non_split_rounding))
+    if (size >= self->conf.max_split && bytes >= ech_bytes_add(size, self->conf.max_non_split_rounding))
         return 0;
     ech_tree_remove_at(tree, it);
     return at;
@@ -696,7 +690,7 @@ static uint32_t find_expandable_block(PyTorch *self, uint32_t pool, EchBytes siz
         if (bytes >= size)
             return at;
     }
-    EchBytes capacity = self->base.memory.capacity, page = self->pools[pool].small ? SMALL_BUFFER : self->large_buffer;
+    EchBytes capacity = self->base.memory.capacity, page = self->pools[pool].small ? SMALL_BUFFER : self->conf.large_buffer;
     Segment segment = {.bytes = ech_round_up(capacity + capacity / 8, page), .page = page, .number = self->base.n_segments++};
     if (segment.bytes < size)
         return 0;
@@ -729,9 +723,9 @@ static uint32_t alloc_block(PyTorch *self, uint32_t pool, EchBytes size, bool re
 {
     EchBytes whole = segment_size(self, size);
     self->retries += retry;
-    if (self->has_fraction && ech_bytes_add(self->total, whole) > self->allowed)
+    if (self->limited && ech_bytes_add(self->total, whole) > self->allowed)
         return 0;
-    if (self->expandable)
+    if (self->conf.expandable)
         return allocate_expandable(self, pool, size);
     uint64_t address;
     uint32_t number;
@@ -743,7 +737,7 @@ static uint32_t alloc_block(PyTorch *self, uint32_t pool, EchBytes size, bool re
     Block block = {.address = address, .bytes = whole, .pool = pool, .segment = new_segment(self, segment), .mapped = true};
     count(self, SEGMENT, small, 1);
     count(self, RESERVED_BYTES, small, (int64_t)whole);
-    if (whole >= self->max_split)
+    if (whole >= self->conf.max_split)
         stat_add(&self->oversize_segments, 1);
     self->device_allocs++;
     return new_block(self, block);
@@ -752,36 +746,29 @@ static uint32_t alloc_block(PyTorch *self, uint32_t pool, EchBytes size, bool re
 static bool should_split(const PyTorch *self, bool small, EchBytes bytes, EchBytes size)
 {
     EchBytes remaining = bytes - size;
-    if (small || self->expandable)
+    if (small || self->conf.expandable)
         return remaining >= MIN_BLOCK;
-    return size < self->max_split && remaining > SMALL_SIZE;
+    return size < self->conf.max_split && remaining > SMALL_SIZE;
 }
 
-static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
+/* Where no free block will do: gives back what has been idle for long, takes from the device, and gives back more and tries again. 0: out of memory. */
+static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size)
 {
-    PyTorch *self = (PyTorch *)base;
-    if (request->bytes > UINT64_C(1) << 62)
-        return false;
-    process_events(self);
-    EchBytes size = round_size(self, request->bytes);
-    bool small = size <= SMALL_SIZE;
-    uint32_t pool = pool_of(self, request->stream, small);
-    uint32_t at = get_free_block(self, pool, size);
-    if (!at) {
-        if (self->has_fraction && self->gc_threshold > 0)
-            garbage_collect(self);
+    if (self->collects)
+        garbage_collect(self);
+    uint32_t at = alloc_block(self, pool, size, false);
+    if (!at && release_available(self, pool, size))
         at = alloc_block(self, pool, size, false);
-        if (!at && release_available(self, pool, size))
-            at = alloc_block(self, pool, size, false);
-        if (!at) {
-            release_cached(self);
-            at = alloc_block(self, pool, size, true);
-        }
-        if (!at) {
-            self->ooms++;
-            return false;
-        }
+    if (!at) {
+        release_cached(self);
+        at = alloc_block(self, pool, size, true);
     }
+    return at;
+}
+
+/* The first @size bytes of a block that is in no set; what is left over becomes free where it is worth keeping. */
+static uint32_t cut(PyTorch *self, uint32_t at, EchBytes size, bool small)
+{
     bool was_split = is_split(&self->blocks[at]), expandable = is_expandable(self, &self->blocks[at]);
     if (should_split(self, small, self->blocks[at].bytes, size)) {
         Block low = self->blocks[at];
@@ -801,6 +788,26 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
         count(self, INACTIVE_SPLIT_BYTES, small, -(int64_t)self->blocks[at].bytes);
         count(self, INACTIVE_SPLIT, small, -1);
     }
+    return at;
+}
+
+static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
+{
+    PyTorch *self = (PyTorch *)base;
+    if (request->bytes > UINT64_C(1) << 62)
+        return false;
+    process_events(self);
+    EchBytes size = round_size(self, request->bytes);
+    bool small = size <= SMALL_SIZE;
+    uint32_t pool = pool_of(self, request->stream, small);
+    uint32_t at = get_free_block(self, pool, size);
+    if (!at)
+        at = make_block(self, pool, size);
+    if (!at) {
+        self->ooms++;
+        return false;
+    }
+    at = cut(self, at, size, small);
     Block *block = &self->blocks[at];
     const Segment *segment = &self->segments[block->segment];
     block->allocated = true;
@@ -810,7 +817,7 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
     count(self, ACTIVE, small, 1);
     count(self, ACTIVE_BYTES, small, (int64_t)block->bytes);
     count(self, REQUESTED_BYTES, small, (int64_t)block->requested);
-    if (block->bytes >= self->max_split)
+    if (block->bytes >= self->conf.max_split)
         stat_add(&self->oversize_allocations, 1);
     live->address = block->address;
     live->rounded = block->bytes;
@@ -831,7 +838,7 @@ static void pytorch_release(EchAllocator *base, uint32_t id, const EchLive *live
     block->allocated = false;
     count(self, ALLOCATION, small, -1);
     count(self, ALLOCATED_BYTES, small, -(int64_t)block->bytes);
-    if (block->bytes >= self->max_split)
+    if (block->bytes >= self->conf.max_split)
         stat_sub(&self->oversize_allocations, 1);
     if (!block->uses) {
         free_block(self, at);
@@ -862,6 +869,7 @@ static void pytorch_prefetch(const EchAllocator *base, const EchLive *live, unsi
 /* What a recorded allocator gave back to the device (empty_cache, or another process's pressure). */
 static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes bytes)
 {
+    (void)bytes; /* all of the free block or of its pages */
     PyTorch *self = (PyTorch *)base;
     process_events(self);
     for (uint32_t i = 0; i < self->n_pools; i++) {
@@ -876,8 +884,6 @@ static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes byt
                 release_block(self, at);
                 return true;
             }
-            /* Pages of a free block: exactly these, if the block is a whole one of them. */
-            (void)bytes;
             unmap_block(self, at);
             return !self->blocks[at].mapped;
         }
@@ -908,61 +914,78 @@ static uint32_t seed_block(PyTorch *self, const EchSeedBlock *seed, uint32_t poo
     return at;
 }
 
+/* Takes a segment of the start state from the device: of the block that begins it. */
+static bool seed_segment(PyTorch *self, const EchSeedBlock *first, uint32_t *ret_slot, GError **error)
+{
+    EchAllocator *base = &self->base;
+    bool small = first->small_pool;
+    Segment segment = {.address = first->segment_address, .bytes = first->segment_bytes, .number = base->n_segments++, .reservation = -1};
+    EchBytes page = small ? SMALL_BUFFER : self->conf.large_buffer;
+    if (first->address != first->segment_address || first->segment_bytes == 0)
+        return seed_error(error, first, "does not begin its segment");
+    if (first->segment_bytes > base->memory.capacity - base->memory.used)
+        return seed_error(error, first, "the device's memory is smaller than what was recorded; expected a larger --capacity");
+    if (first->expandable && first->segment_bytes % page == 0) {
+        /* Every mapped range stands for a segment of its own that cannot grow: where its reservation ends is not recorded. */
+        segment.page = page;
+        if (!ech_device_memory_map(&base->memory, page, first->segment_bytes / page))
+            return seed_error(error, first, "cannot be mapped");
+    } else {
+        if (!ech_device_memory_take_at(&base->memory, first->segment_address, first->segment_bytes))
+            return seed_error(error, first, "overlaps another segment");
+        count(self, SEGMENT, small, 1);
+    }
+    base->stats.segments_allocated++;
+    ech_alloc_count_reserved(base, first->segment_bytes, 0);
+    self->total += first->segment_bytes;
+    count(self, RESERVED_BYTES, small, (int64_t)first->segment_bytes);
+    *ret_slot = new_segment(self, segment);
+    return true;
+}
+
+/* The blocks of the segment that blocks[0] begins; *ret_n of the n. */
+static bool seed_blocks(PyTorch *self, const EchSeedBlock *blocks, size_t n, uint32_t slot, size_t *ret_n, GError **error)
+{
+    const EchSeedBlock *first = &blocks[0];
+    uint32_t pool = pool_of(self, first->stream, first->small_pool), last = 0;
+    uint64_t at = first->address;
+    size_t i = 0;
+    for (; i < n && blocks[i].segment_address == first->segment_address; i++) {
+        if (blocks[i].address != at || blocks[i].bytes == 0 || blocks[i].bytes > first->segment_bytes - (at - first->segment_address))
+            return seed_error(error, &blocks[i], "the blocks of a segment do not tile it");
+        at += blocks[i].bytes;
+        last = seed_block(self, &blocks[i], pool, slot, last);
+        if (blocks[i].id == UINT32_MAX)
+            continue;
+        EchLive live = {
+            .requested = blocks[i].requested, .rounded = blocks[i].bytes, .address = blocks[i].address, .handle = last, .segment = self->segments[slot].number};
+        if (!ech_alloc_seed_live(&self->base, blocks[i].id, &live))
+            return seed_error(error, &blocks[i], "its id is given twice");
+    }
+    if (at - first->segment_address != first->segment_bytes)
+        return seed_error(error, first, "the blocks of its segment do not tile it");
+    for (uint32_t block = last; block; block = self->blocks[block].prev) {
+        if (self->blocks[block].allocated)
+            continue;
+        put(self, block);
+        if (is_split(&self->blocks[block]) && !is_expandable(self, &self->blocks[block])) {
+            count(self, INACTIVE_SPLIT, first->small_pool, 1);
+            count(self, INACTIVE_SPLIT_BYTES, first->small_pool, (int64_t)self->blocks[block].bytes);
+        }
+    }
+    *ret_n = i;
+    return true;
+}
+
 static bool pytorch_seed(EchAllocator *base, const EchSeedBlock *blocks, size_t n, GError **error)
 {
     PyTorch *self = (PyTorch *)base;
     for (size_t i = 0; i < n;) {
-        const EchSeedBlock *first = &blocks[i];
-        bool small = first->small_pool;
-        uint32_t pool = pool_of(self, first->stream, small), slot;
-        Segment segment = {.address = first->segment_address, .bytes = first->segment_bytes, .number = base->n_segments++, .reservation = -1};
-        EchBytes page = small ? SMALL_BUFFER : self->large_buffer;
-        if (first->address != first->segment_address || first->segment_bytes == 0)
-            return seed_error(error, first, "does not begin its segment");
-        if (first->segment_bytes > base->memory.capacity - base->memory.used)
-            return seed_error(error, first, "the device's memory is smaller than what was recorded; expected a larger --capacity");
-        bool expandable = first->expandable && first->segment_bytes % page == 0;
-        if (expandable) {
-            /* Every mapped range stands for a segment of its own that cannot grow: where its reservation ends is not recorded. */
-            segment.page = page;
-            if (!ech_device_memory_map(&base->memory, page, first->segment_bytes / page))
-                return seed_error(error, first, "cannot be mapped");
-            base->stats.segments_allocated++;
-        } else {
-            if (!ech_device_memory_take_at(&base->memory, first->segment_address, first->segment_bytes))
-                return seed_error(error, first, "overlaps another segment");
-            base->stats.segments_allocated++;
-            count(self, SEGMENT, small, 1);
-        }
-        ech_alloc_count_reserved(base, first->segment_bytes, 0);
-        self->total += first->segment_bytes;
-        count(self, RESERVED_BYTES, small, (int64_t)first->segment_bytes);
-        slot = new_segment(self, segment);
-        uint32_t prev = 0;
-        uint64_t at = first->address;
-        for (; i < n && blocks[i].segment_address == first->segment_address; i++) {
-            if (blocks[i].address != at || blocks[i].bytes == 0 || at + blocks[i].bytes - first->segment_address > first->segment_bytes)
-                return seed_error(error, &blocks[i], "the blocks of a segment do not tile it");
-            at += blocks[i].bytes;
-            prev = seed_block(self, &blocks[i], pool, slot, prev);
-            if (blocks[i].id == UINT32_MAX)
-                continue;
-            EchLive live = {
-                .requested = blocks[i].requested, .rounded = blocks[i].bytes, .address = blocks[i].address, .handle = prev, .segment = segment.number};
-            if (!ech_alloc_seed_live(base, blocks[i].id, &live))
-                return seed_error(error, &blocks[i], "its id is given twice");
-        }
-        if (at != first->segment_address + first->segment_bytes)
-            return seed_error(error, first, "the blocks of its segment do not tile it");
-        for (uint32_t block = prev; block; block = self->blocks[block].prev) {
-            if (self->blocks[block].allocated)
-                continue;
-            put(self, block);
-            if (is_split(&self->blocks[block]) && !expandable) {
-                count(self, INACTIVE_SPLIT, small, 1);
-                count(self, INACTIVE_SPLIT_BYTES, small, (int64_t)self->blocks[block].bytes);
-            }
-        }
+        uint32_t slot;
+        size_t read;
+        if (!seed_segment(self, &blocks[i], &slot, error) || !seed_blocks(self, &blocks[i], n - i, slot, &read, error))
+            return false;
+        i += read;
     }
     return true;
 }
@@ -976,6 +999,7 @@ static void pytorch_done(EchAllocator *base)
     }
     for (uint32_t i = 0; i < self->n_events; i++)
         g_free(self->events[i].blocks);
+    ech_pytorch_conf_clear(&self->conf);
     ech_tree_clear(&self->pool_index);
     ech_tree_clear(&self->event_index);
     g_free(self->pools);
@@ -1046,283 +1070,27 @@ static void pytorch_own_stats(EchAllocator *base, GArray *out)
     ech_alloc_add_stat(out, "num_sync_all_streams", self->syncs);
     ech_alloc_add_stat(out, "num_device_alloc", self->device_allocs);
     ech_alloc_add_stat(out, "num_device_free", self->device_frees);
-    ech_alloc_add_stat(out, "max_split_size", self->max_split == UINT64_MAX ? -1 : (int64_t)self->max_split);
-}
-
-/* ---- PYTORCH_CUDA_ALLOC_CONF (CFG:46-346) ---- */
-
-typedef enum {
-    SET_MAX_SPLIT,
-    SET_NON_SPLIT,
-    SET_GC,
-    SET_DIVISIONS,
-    SET_BACKEND,
-    SET_EXPANDABLE,
-    SET_FRACTION,
-    SET_LARGE_SEGMENT,
-    SET_RELEASE,
-    /* Accepted: these change no placement of device memory. */
-    SET_FLAG,
-    SET_THREADS,
-    SET_NUMBER,
-    SET_ANY,
-} Setting;
-
-/* since: 10 * minor of the first release that knows it, for release:2.N; 0: always. */
-static const struct {
-    const char *name;
-    Setting setting;
-    unsigned since;
-} settings[] = {
-    {"max_split_size_mb", SET_MAX_SPLIT, 0},
-    {"max_non_split_rounding_mb", SET_NON_SPLIT, 0},
-    {"garbage_collection_threshold", SET_GC, 0},
-    {"roundup_power2_divisions", SET_DIVISIONS, 0},
-    {"backend", SET_BACKEND, 0},
-    {"expandable_segments", SET_EXPANDABLE, 0},
-    {"release_lock_on_cudamalloc", SET_FLAG, 0},
-    {"release_lock_on_hipmalloc", SET_FLAG, 0},
-    {"pinned_use_cuda_host_register", SET_FLAG, 0},
-    {"pinned_use_hip_host_register", SET_FLAG, 0},
-    {"pinned_num_register_threads", SET_THREADS, 0},
-    {"pinned_use_background_threads", SET_FLAG, 0},
-    /* Later than 2.6 (facts of c10/core/AllocatorConfig.h, main). */
-    {"per_process_memory_fraction", SET_FRACTION, 9},
-    {"graph_capture_record_stream_reuse", SET_FLAG, 9},
-    {"pinned_reserve_segment_size_mb", SET_NUMBER, 9},
-    {"large_segment_size_mb", SET_LARGE_SEGMENT, 11},
-    {"throw_on_cudamalloc_oom", SET_FLAG, 13},
-    {"expandable_segments_reserve", SET_ANY, 13},
-    {"expandable_segments_reserve_by_class", SET_ANY, 13},
-    {"release", SET_RELEASE, 0},
-};
-
-static bool bad(GError **error, const char *name, const char *value, const char *expected)
-{
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is not %s", name, value, expected);
-    return false;
-}
-
-static bool boolean(const char *name, const char *value, bool *ret, GError **error)
-{
-    bool yes = strcmp(value, "True") == 0 || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
-    if (!yes && strcmp(value, "False") != 0 && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
-        return bad(error, name, value, "True or False");
-    *ret = yes;
-    return true;
-}
-
-static bool fraction(const char *name, const char *value, bool with_one, double *ret, GError **error)
-{
-    char *end;
-    double number = g_ascii_strtod(value, &end);
-    if (end == value || *end || !isfinite(number) || number <= 0 || number > 1 || (number == 1 && !with_one))
-        return bad(error, name, value, with_one ? "a fraction in (0, 1]" : "a fraction in (0, 1)");
-    *ret = number;
-    return true;
-}
-
-/* "4", or "[256:1,512:2,>:8]": a key sets its entry, the first key all below it too, '>' everything from the last key on. */
-static bool divisions(PyTorch *self, const char *name, const char *value, GError **error)
-{
-    uint64_t number;
-    if (*value != '[') {
-        if (!ech_parse_u64(value, &number, NULL) || number == 0 || number > 1u << 30 || (number & (number - 1)))
-            return bad(error, name, value, "a power of two, or a list like [256:1,512:2,>:8]");
-        for (unsigned i = 0; i < N_DIVISIONS; i++)
-            self->divisions[i] = (uint32_t)number;
-        return true;
-    }
-    size_t n = strlen(value);
-    if (value[n - 1] != ']')
-        return bad(error, name, value, "a list that ends with ]");
-    g_autofree char *inside = g_strndup(value + 1, n - 2);
-    g_auto(GStrv) items = g_strsplit(inside, ",", -1);
-    bool first = true;
-    unsigned last = 0;
-    for (char **item = items; *item; item++) {
-        char *colon = strchr(*item, ':');
-        if (!colon || !ech_parse_u64(colon + 1, &number, NULL) || number > 1u << 30 || (number & (number - 1)))
-            return bad(error, name, *item, "SIZE:DIVISIONS with a power of two");
-        *colon = '\0';
-        if (strcmp(*item, ">") == 0) {
-            for (unsigned i = last; i < N_DIVISIONS; i++)
-                self->divisions[i] = (uint32_t)number;
-            continue;
-        }
-        uint64_t key;
-        if (!ech_parse_u64(*item, &key, NULL) || key == 0 || (key & (key - 1)))
-            return bad(error, name, *item, "a size in MiB that is a power of two, or >");
-        last = MIN(log2_floor(key), (unsigned)N_DIVISIONS - 1);
-        for (unsigned i = first ? 0 : last; i <= last; i++)
-            self->divisions[i] = (uint32_t)number;
-        first = false;
-    }
-    return true;
-}
-
-static bool megabytes(const char *name, const char *value, uint64_t least, EchBytes *ret, GError **error)
-{
-    uint64_t number;
-    if (!ech_parse_u64(value, &number, NULL))
-        return bad(error, name, value, "a whole number of MiB, without a unit");
-    if (number < least) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is too small; expected at least %" G_GUINT64_FORMAT " (MiB)", name, value, least);
-        return false;
-    }
-    *ret = ech_bytes_mul(number, MIB);
-    return true;
-}
-
-static bool set_one(PyTorch *self, const char *name, const char *value, unsigned *release, GError **error)
-{
-    const char *names[G_N_ELEMENTS(settings) + 1] = {NULL};
-    for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
-        names[i] = settings[i].name;
-        if (strcmp(settings[i].name, name) != 0)
-            continue;
-        if (settings[i].since > *release) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is newer than PyTorch 2.%u", name, *release);
-            return false;
-        }
-        bool flag;
-        uint64_t number;
-        Setting setting = settings[i].setting;
-        if (setting >= SET_FLAG)
-            g_string_append_printf(self->idle, "%s%s", self->idle->len ? ", " : "", name);
-        if (setting != SET_BACKEND && setting != SET_FRACTION && setting != SET_RELEASE)
-            g_string_append_printf(self->native, "%s%s", self->native->len ? ", " : "", name);
-        switch (settings[i].setting) {
-        /* Checked once more when large_segment_size_mb is known. */
-        case SET_MAX_SPLIT: return megabytes(name, value, 1, &self->max_split, error);
-        case SET_NON_SPLIT: self->non_split_given = true; return megabytes(name, value, 1, &self->max_non_split_rounding, error);
-        case SET_LARGE_SEGMENT: return megabytes(name, value, 11, &self->large_buffer, error);
-        case SET_GC: return fraction(name, value, false, &self->gc_threshold, error);
-        case SET_FRACTION: self->has_fraction = true; return fraction(name, value, true, &self->fraction, error);
-        case SET_DIVISIONS: return divisions(self, name, value, error);
-        case SET_EXPANDABLE: return boolean(name, value, &self->expandable, error);
-        case SET_FLAG: return boolean(name, value, &flag, error);
-        case SET_BACKEND:
-            if (strcmp(value, "native") == 0 || strcmp(value, "cudaMallocAsync") == 0 || strcmp(value, "hipMallocAsync") == 0)
-                return true;
-            return bad(error, name, value, "native or cudaMallocAsync");
-        case SET_RELEASE: {
-            uint64_t minor;
-            if (strncmp(value, "2.", 2) != 0 || !ech_parse_u64(value + 2, &minor, NULL) || minor < 1 || minor > 99)
-                return bad(error, name, value, "a release like 2.6");
-            *release = (unsigned)minor;
-            return true;
-        }
-        case SET_THREADS:
-            return (ech_parse_u64(value, &number, NULL) && number && number <= 128 && (number & (number - 1)) == 0) ||
-                   bad(error, name, value, "a power of two up to 128");
-        case SET_NUMBER: return (ech_parse_u64(value, &number, NULL) && number) || bad(error, name, value, "a number above 0");
-        case SET_ANY: return true;
-        }
-    }
-    const char *nearest = ech_nearest_name(name, names);
-    g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
-    if (nearest)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no setting of PYTORCH_CUDA_ALLOC_CONF; did you mean '%s'?", name, nearest);
-    else
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no setting of PYTORCH_CUDA_ALLOC_CONF; expected %s", name, all);
-    return false;
-}
-
-static bool read_settings(PyTorch *self, const char *text, GError **error)
-{
-    self->max_split = UINT64_MAX;
-    self->max_non_split_rounding = UINT64_C(20) << 20;
-    self->large_buffer = UINT64_C(20) << 20;
-    unsigned release = 99;
-    /* Blanks and quotes do not matter to PyTorch's own reader either. */
-    g_autoptr(GString) clean = g_string_new(NULL);
-    for (const char *at = text ? text : ""; *at; at++) {
-        if (*at != ' ' && *at != '\'' && *at != '"')
-            g_string_append_c(clean, *at);
-    }
-    for (const char *at = clean->str; *at;) {
-        unsigned depth = 0;
-        const char *end = at;
-        for (; *end && (depth > 0 || *end != ','); end++)
-            depth += *end == '[' ? 1 : *end == ']' && depth > 0 ? -1u : 0;
-        g_autofree char *item = g_strndup(at, (gsize)(end - at));
-        at = *end ? end + 1 : end;
-        if (!*item)
-            continue;
-        char *colon = strchr(item, ':');
-        if (!colon)
-            return bad(error, "PYTORCH_CUDA_ALLOC_CONF", item, "of the form KEY:VALUE");
-        *colon = '\0';
-        if (!set_one(self, item, colon + 1, &release, error))
-            return false;
-    }
-    const struct {
-        const char *name;
-        EchBytes bytes;
-    } least[] = {{"max_split_size_mb", self->max_split}, {"max_non_split_rounding_mb", self->non_split_given ? self->max_non_split_rounding : UINT64_MAX}};
-    for (size_t i = 0; i < G_N_ELEMENTS(least); i++) {
-        if (least[i].bytes >= self->large_buffer)
-            continue;
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                    "%s: '%" G_GUINT64_FORMAT "' is too small; expected at least a large segment's %" G_GUINT64_FORMAT " (MiB)", least[i].name,
-                    least[i].bytes >> 20, self->large_buffer >> 20);
-        return false;
-    }
-    return true;
-}
-
-static bool with_lists(PyTorch *self, const char *text, GError **error)
-{
-    self->idle = g_string_new(NULL);
-    self->native = g_string_new(NULL);
-    return read_settings(self, text, error);
-}
-
-bool ech_pytorch_is_setting(const char *name)
-{
-    for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
-        if (strcmp(settings[i].name, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static void drop_lists(PyTorch *self)
-{
-    g_string_free(g_steal_pointer(&self->idle), TRUE);
-    g_string_free(g_steal_pointer(&self->native), TRUE);
-}
-
-bool ech_pytorch_conf_read(const char *text, EchPyTorchConf *ret, GError **error)
-{
-    PyTorch scratch = {0};
-    bool ok = with_lists(&scratch, text, error);
-    if (ok)
-        *ret = (EchPyTorchConf){scratch.has_fraction ? scratch.fraction : 0, scratch.native->len ? g_strdup(scratch.native->str) : NULL};
-    drop_lists(&scratch);
-    return ok;
+    ech_alloc_add_stat(out, "max_split_size", self->conf.max_split == UINT64_MAX ? -1 : (int64_t)self->conf.max_split);
 }
 
 static bool pytorch_configure(EchAllocator *base, const char *text, GError **error)
 {
     PyTorch *self = (PyTorch *)base;
-    bool ok = with_lists(self, text, error);
+    if (!ech_pytorch_conf_read(text, &self->conf, error))
+        return false;
+    const EchPyTorchConf *conf = &self->conf;
     g_autoptr(GString) note = g_string_new(NULL);
-    if (self->gc_threshold > 0 && !self->has_fraction)
+    if (conf->gc_threshold > 0 && conf->fraction == 0)
         g_string_append(note, "garbage_collection_threshold does nothing without per_process_memory_fraction (torch.cuda.set_per_process_memory_fraction)");
-    if (self->idle->len)
-        g_string_append_printf(note, "%s%s: changes no placement of device memory", note->len ? "; " : "", self->idle->str);
+    if (conf->idle)
+        g_string_append_printf(note, "%s%s: changes no placement of device memory", note->len ? "; " : "", conf->idle);
     if (note->len)
         base->note = g_strdup(note->str);
-    drop_lists(self);
-    if (!ok)
-        return false;
+    self->limited = conf->fraction > 0;
+    self->collects = self->limited && conf->gc_threshold > 0;
     self->allowed = base->memory.capacity;
-    if (self->has_fraction) {
-        self->allowed = (EchBytes)(self->fraction * (double)base->memory.capacity);
-        base->limit = self->allowed;
-    }
+    if (self->limited)
+        self->allowed = base->limit = (EchBytes)(conf->fraction * (double)base->memory.capacity);
     return true;
 }
 

@@ -1,0 +1,28 @@
+/** @file pytorch_conf.h
+ * PYTORCH_CUDA_ALLOC_CONF, read as PyTorch reads it: "KEY:VALUE,KEY:VALUE". With "release:2.N" in front, settings that came later are refused.
+ */
+#pragma once
+#include "sim/base/units.h"
+
+enum { ECH_PYTORCH_DIVISIONS = 16 };
+
+/** What the settings say, defaults included. */
+typedef struct {
+    EchBytes max_split;                        /**< Larger blocks are never split; UINT64_MAX: no limit. */
+    EchBytes max_non_split_rounding;           /**< A request of max_split and more takes no free block that is larger by so much. */
+    EchBytes large_buffer;                     /**< Segment for requests between 1 MiB and 10 MiB, and pages of expandable segments. */
+    double gc_threshold;                       /**< Of the memory it may use, 0 to 1, above which cached blocks are collected; 0: never. */
+    double fraction;                           /**< per_process_memory_fraction, 0 to 1; 0: not given. */
+    bool expandable;                           /**< expandable_segments */
+    uint32_t divisions[ECH_PYTORCH_DIVISIONS]; /**< Steps between powers of two that sizes round to: [i] from 2^i MiB on, [0] below too; 0: none. */
+    char *idle;                                /**< Settings among them that change no placement of device memory, "a, b", or NULL. */
+    char *native;                              /**< Settings among them that only the native allocator heeds, "a, b", or NULL. */
+} EchPyTorchConf;
+
+/** Reads @text (NULL: nothing set) into *ret, which ech_pytorch_conf_clear() empties; untouched on failure. ECH_ERROR_CONFIG. */
+bool ech_pytorch_conf_read(const char *text, EchPyTorchConf *ret, GError **error);
+/** Frees what it owns. */
+void ech_pytorch_conf_clear(EchPyTorchConf *conf);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchPyTorchConf, ech_pytorch_conf_clear)
+/** True for the name of a setting. */
+bool ech_pytorch_is_setting(const char *name);
