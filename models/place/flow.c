@@ -1056,6 +1056,7 @@ void ech_flow_free(EchFlow *flow)
     g_free(p->required);
     g_free(p->candidates);
     g_free(p->scoped);
+    g_free(p->colors);
     g_free(p->definition_bytes);
     g_free(flow->value_places);
     g_free(flow->position_places);

@@ -469,6 +469,7 @@ static void begin(Msa *m)
     m->final = g_ptr_array_new();
     m->all = g_ptr_array_new_with_free_func(ech_msa_stay_free);
     m->blocks = g_array_new(FALSE, FALSE, sizeof(BlockRef));
+    m->colors = g_array_new(FALSE, FALSE, sizeof(Color));
     m->finalized = g_new0(bool, MAX(values, 1));
     m->failed_sync = g_new0(bool, n + 1);
     m->candidates = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -526,6 +527,7 @@ static void finish(Msa *m)
     g_array_unref(m->places);
     g_hash_table_unref(m->intervals);
     g_array_unref(m->blocks);
+    g_array_unref(m->colors);
     g_array_unref(m->candidates);
     g_array_unref(m->converted);
     g_ptr_array_unref(m->final);
@@ -556,6 +558,7 @@ EchMsaResult *ech_msa_run(const EchMsaProblem *problem)
     Msa state = {.p = problem, .o = &problem->options, .n = problem->n_steps}, *m = &state;
     begin(m);
     place_scoped(m);
+    ech_msa_keep_colors(m);
     cross_program(m);
     for (uint32_t i = 0; i < problem->n_required; i++)
         ech_msa_require(m, problem->required[i].value, problem->required[i].step, false, -1, false);

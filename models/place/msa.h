@@ -92,6 +92,13 @@ typedef struct {
     uint32_t step;
 } EchMsaRequired;
 
+/** A kernel asks by name that a value be in the fast (or in the slow) memory at its step: where it is defined, or at a use. */
+typedef struct {
+    uint32_t value;
+    uint32_t step;
+    bool fast;
+} EchMsaColor;
+
 /** An entry parameter that may be fetched before the program begins; best first. */
 typedef struct {
     uint32_t value;
@@ -128,7 +135,7 @@ typedef struct {
 } EchMsaOptions;
 
 typedef struct {
-    uint32_t n_steps, n_values, n_positions, n_uses, n_aliases, n_required, n_candidates, n_scoped;
+    uint32_t n_steps, n_values, n_positions, n_uses, n_aliases, n_required, n_candidates, n_scoped, n_colors;
     EchMsaStep *steps;
     EchMsaValue *values;
     EchMsaPosition *positions; /**< Ascending by value, then by step. */
@@ -137,6 +144,7 @@ typedef struct {
     EchMsaRequired *required;
     EchMsaCandidate *candidates;
     EchMsaScoped *scoped;      /**< In the order in which they are placed. */
+    EchMsaColor *colors;       /**< In the order in which room is kept for them; what finds none is not served. */
     int64_t *definition_bytes; /**< [n_positions]: bytes written there. */
     EchMsaOptions options;
 } EchMsaProblem;

@@ -111,6 +111,8 @@ typedef struct {
     GArray *places;                        /* int64_t */
     GPtrArray *final;                      /* Stay, every stay, in order */
     GArray *blocks;                        /* BlockRef */
+    GArray *colors;                        /* Color, by value */
+    bool colors_pending;                   /* some are */
     GPtrArray *all;                        /* every Stay made, to free */
     bool *finalized;
     bool *failed_sync;
@@ -127,6 +129,19 @@ typedef struct {
     Picker pick;
     uint32_t n_groups, next_group; /* of the problem; of blocks */
 } Msa;
+
+/* Room kept for a value at one step, until the value is placed. */
+typedef struct {
+    Stay *stay; /* NULL: the slow memory was asked for */
+    uint32_t value;
+    int64_t time;
+    bool kept, pending; /* pending: given up, until uncommitted */
+} Color;
+
+/* What kernels ask of a segment by name. */
+typedef struct {
+    bool start_fast, start_slow, end_fast, end_slow;
+} Asked;
 
 /* A stay as the repacker sees it; those of one group lie at one offset. */
 typedef struct {
@@ -177,6 +192,11 @@ const Need *ech_msa_aliased_need(const Msa *m, const EchMsaUse *use);
 void ech_msa_clear_pending(Msa *m);
 /** What was decided since clear_pending is undone. */
 void ech_msa_uncommit(Msa *m, GPtrArray *holders);
+
+/** Keeps room for every array that a kernel asks for by name, at that kernel alone. */
+void ech_msa_keep_colors(Msa *m);
+/** What is asked of the holder's segment from @start to @end; gives up the room that was kept for it, until uncommitted. */
+Asked ech_msa_asked(Msa *m, const Holder *holder, int64_t start, int64_t end);
 
 /* msa_segment.c */
 

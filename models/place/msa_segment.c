@@ -102,7 +102,7 @@ static int keep(Msa *m, const Request *r)
     return OK;
 }
 
-static int evict(Msa *m, const Request *r)
+static int evict(Msa *m, const Request *r, bool force)
 {
     Holder *holder = r->from;
     Stay *before = holder->stays->pdata[holder->stays->len - 1];
@@ -140,6 +140,10 @@ static int evict(Msa *m, const Request *r)
         busy = !ech_msa_enough(m, &m->evict, start, end, resource);
     }
     bool many = m->o->max_evictions >= 0 && ech_msa_overlapping(m, m->evict_starts, m->evict_ends, start + 1, end) + 1 >= m->o->max_evictions;
+    if ((too_short || busy || many) && force) {
+        ech_msa_add_copy(m, holder, false, -1, holder->bytes, before->end, r->end, before->end + 1, -1, 0, ECH_PLACE_NONE);
+        return OK;
+    }
     if (too_short || busy || many)
         return OUT_OF_COPIES;
     int64_t old = before->end;
@@ -441,6 +445,24 @@ static int prefetch(Msa *m, const Request *r, Stay *slow)
     return result == OK ? TOO_SHORT : result;
 }
 
+/* The fast memory for the one step at which a kernel asks for it; there was room kept. NULL if there is none. */
+static Stay *force_place(Msa *m, const Request *r, int64_t step, bool copy)
+{
+    Holder *holder = r->from;
+    int64_t offset = ech_vmem_find(m->vmem, step, step, r->bytes, -1);
+    if (offset + r->bytes > (int64_t)m->o->size)
+        return NULL;
+    ech_msa_commit_chunk(m, (EchVmemChunk){step, step, offset, r->bytes});
+    if (copy)
+        return ech_msa_add_copy(m, holder, true, offset, r->bytes, step - 1, step, step, -1, 0, r->copy_for);
+    Stay *stay = ech_msa_stay_new(m, ECH_MSA_PINNED, true, holder->value, holder->position, step, step);
+    stay->offset = offset;
+    stay->bytes = r->bytes;
+    g_ptr_array_add(holder->stays, stay);
+    ech_msa_set_place(m, stay, -1);
+    return stay;
+}
+
 int ech_msa_allocate_segment(Msa *m, Request *r)
 {
     const EchMsaUse *use = &m->p->uses[r->use];
@@ -475,16 +497,19 @@ int ech_msa_allocate_segment(Msa *m, Request *r)
         }
     }
     int result = OK;
-    if (!start_slow && !end_slow && r->allow_keep && !r->need_copy) {
+    Asked asked = ech_msa_asked(m, holder, r->start, r->end);
+    if (!asked.start_slow && !asked.end_slow && !start_slow && !end_slow && r->allow_keep && !r->need_copy) {
         result = keep(m, r);
         if (result == OK)
             return OK;
     }
+    if (asked.start_fast && holder->stays->len == 0 && !holder->contiguous)
+        force_place(m, r, r->start, false);
     Stay *slow = ech_msa_last_slow(holder);
     if (!holder->contiguous) {
         Stay *last = holder->stays->len > 0 ? holder->stays->pdata[holder->stays->len - 1] : NULL;
         if (slow == NULL && last != NULL && last->fast) {
-            int evicted = is_copy(last) ? OUT_OF_COPIES : evict(m, r);
+            int evicted = is_copy(last) ? OUT_OF_COPIES : evict(m, r, asked.start_fast || asked.end_fast);
             if (evicted != OK)
                 return evicted | UNCOMMIT;
             slow = holder->stays->pdata[holder->stays->len - 1];
@@ -496,7 +521,7 @@ int ech_msa_allocate_segment(Msa *m, Request *r)
         return result | UNCOMMIT;
     if (holder->contiguous && at_start != NULL && at_end != NULL && at_start->fast != at_end->fast)
         return result | UNCOMMIT;
-    if (!holder->contiguous && !r->extend_only && !end_slow && r->hint != ECH_MSA_HINT_SLOW) {
+    if (!holder->contiguous && !r->extend_only && !end_slow && !asked.end_slow && r->hint != ECH_MSA_HINT_SLOW) {
         if (r->need_copy && !r->copy_is_slice) {
             bool has = false;
             for (guint i = 0; i < holder->stays->len; i++) {
@@ -509,6 +534,11 @@ int ech_msa_allocate_segment(Msa *m, Request *r)
         int got = prefetch(m, r, slow);
         if (got == OK)
             return OK;
+        Stay *forced = asked.end_fast ? force_place(m, r, r->end, true) : NULL;
+        if (forced != NULL) {
+            add_use(forced, r->use);
+            return OK;
+        }
         result |= got;
     }
     if (end_fast || (start_fast && holder->contiguous))

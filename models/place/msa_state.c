@@ -327,8 +327,70 @@ const Need *ech_msa_aliased_need(const Msa *m, const EchMsaUse *use)
     return NULL;
 }
 
+/* Changes what the fast memory holds for a color by its room. */
+static void move_color(Msa *m, const Color *color, bool in)
+{
+    EchVmemChunk chunk = {color->time, color->time, color->stay->offset, color->stay->bytes};
+    if (in)
+        ech_vmem_add(m->vmem, chunk);
+    else
+        ech_vmem_remove(m->vmem, chunk);
+    m->peak[color->time] += in ? chunk.bytes : -chunk.bytes;
+}
+
+Asked ech_msa_asked(Msa *m, const Holder *holder, int64_t start, int64_t end)
+{
+    Asked asked = {0};
+    guint low = 0, high = m->colors->len;
+    while (low < high) {
+        guint middle = (low + high) / 2;
+        if (g_array_index(m->colors, Color, middle).value < holder->value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < m->colors->len && g_array_index(m->colors, Color, low).value == holder->value; low++) {
+        Color *color = &g_array_index(m->colors, Color, low);
+        bool at_start = start == holder->step && color->time == start, at_end = color->time == end;
+        asked.start_fast |= at_start && color->stay != NULL;
+        asked.start_slow |= at_start && color->stay == NULL;
+        asked.end_fast |= at_end && color->stay != NULL;
+        asked.end_slow |= at_end && color->stay == NULL;
+        if (!color->kept || (!at_start && !at_end))
+            continue;
+        color->kept = false;
+        color->pending = true;
+        m->colors_pending = true;
+        move_color(m, color, false);
+    }
+    return asked;
+}
+
+/* What was given up since the last call is given up for good, or is there again. */
+static void settle_colors(Msa *m, bool back)
+{
+    for (guint i = 0; m->colors_pending && i < m->colors->len; i++) {
+        Color *color = &g_array_index(m->colors, Color, i);
+        if (!color->pending)
+            continue;
+        color->pending = false;
+        color->kept = back;
+        if (back) {
+            move_color(m, color, true);
+            continue;
+        }
+        for (guint k = 0; k < m->blocks->len; k++)
+            if (g_array_index(m->blocks, BlockRef, k).stay == color->stay) {
+                g_array_remove_index(m->blocks, k);
+                break;
+            }
+    }
+    m->colors_pending = false;
+}
+
 void ech_msa_clear_pending(Msa *m)
 {
+    settle_colors(m, false);
     g_array_set_size(m->pending_chunks, 0);
     g_array_set_size(m->pending_fetch, 0);
     g_array_set_size(m->pending_evict, 0);
@@ -356,6 +418,7 @@ void ech_msa_uncommit(Msa *m, GPtrArray *holders)
             m->peak[t] -= chunk.bytes;
         ech_vmem_remove(m->vmem, chunk);
     }
+    settle_colors(m, true);
     for (guint which = 0; which < 2; which++) {
         GArray *copies = which == 0 ? m->pending_fetch : m->pending_evict;
         for (guint i = 0; i < copies->len; i++) {
@@ -375,5 +438,33 @@ void ech_msa_uncommit(Msa *m, GPtrArray *holders)
                 g_array_remove_index(needs, k - 1);
     }
     g_array_set_size(m->pending_needs, 0);
+    ech_msa_clear_pending(m);
+}
+
+static gint compare_color(gconstpointer a, gconstpointer b)
+{
+    const Color *x = a, *y = b;
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+void ech_msa_keep_colors(Msa *m)
+{
+    const EchMsaProblem *p = m->p;
+    for (uint32_t i = 0; i < p->n_colors; i++) {
+        const EchMsaColor *asked = &p->colors[i];
+        Color color = {.value = asked->value, .time = asked->step, .kept = asked->fast};
+        if (asked->fast) {
+            int64_t bytes = (int64_t)p->values[asked->value].bytes, offset = ech_vmem_find(m->vmem, color.time, color.time, bytes, -1);
+            if (bytes == 0 || offset + bytes > (int64_t)m->o->size)
+                continue;
+            color.stay = ech_msa_stay_new(m, ECH_MSA_PINNED, true, asked->value, ECH_PLACE_NONE, color.time, color.time);
+            color.stay->offset = offset;
+            ech_msa_commit_chunk(m, (EchVmemChunk){color.time, color.time, offset, bytes});
+            BlockRef ref = {color.stay, ++m->next_group};
+            g_array_append_val(m->blocks, ref);
+        }
+        g_array_append_val(m->colors, color);
+    }
+    g_array_sort(m->colors, compare_color);
     ech_msa_clear_pending(m);
 }

@@ -665,6 +665,11 @@ static bool fill_instruction(EchPlaceProblem *problem, const EchProgram *p, uint
     for (uint32_t k = 0; k < in->n_called; k++)
         if (p->computations[called[k]].begin == p->computations[called[k]].end || p->computations[called[k]].caller != id) {
             /* A start without operands runs its body where it gets them, in an update. */
+            EchId caller = p->computations[called[k]].caller;
+            const EchInstruction *update = caller == ECH_NONE ? NULL : &p->instructions[caller];
+            if (update != NULL && update->opcode == ECH_HLO_ASYNC_UPDATE && update->n_operands > 1 && ech_program_operand(p, update, 0) == id &&
+                p->computations[called[k]].begin != p->computations[called[k]].end)
+                continue;
             if (in->op != ECH_FLOW_ASYNC_START || i->n_operands > 0)
                 return false;
             in->n_called = 0;
@@ -845,7 +850,9 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
             mine->allowed = false;
             g_array_append_val(needs, need);
         }
-        barred[mine->group] |= !mine->allowed || problem->instructions[place->step].op == ECH_FLOW_CONSTANT;
+        const EchFlowInstruction *in = &problem->instructions[place->step];
+        /* A constant of one element is never fetched; one of more is, as a parameter (seen on all chips). */
+        barred[mine->group] |= !mine->allowed || (in->op == ECH_FLOW_CONSTANT && in->leaves[place->leaf].elements <= 1);
     }
     for (uint32_t v = 0; v < m->n_values; v++)
         m->values[v].eligible = leader[m->values[v].group] == v && m->values[v].bytes > 0 && !barred[m->values[v].group];
@@ -908,6 +915,78 @@ static void fill_scoped(EchPlaceProblem *problem, const EchProgram *p, const Ech
     problem->flow->problem.scoped = (EchMsaScoped *)(void *)g_array_free(g_steal_pointer(&scoped), FALSE);
 }
 
+typedef struct {
+    EchMsaColor color;
+    uint64_t order; /* of the value in the compiler's numbering */
+} OrderedColor;
+
+static gint compare_ordered(gconstpointer a, gconstpointer b)
+{
+    const OrderedColor *x = a, *y = b;
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    return (x->color.step > y->color.step) - (x->color.step < y->color.step);
+}
+
+/* The entries of one list of a kernel's configuration, {"color":"1","operand_index":"0","shape_index":["0"]}. */
+static void read_colors(EchFlow *flow, const EchProgram *p, const EchPlaceChip *chip, const EchId *ids, uint32_t step, bool inputs, GArray *out)
+{
+    const EchInstruction *i = &p->instructions[ids[step]];
+    size_t n;
+    const char *text = ech_program_config(i, inputs ? "input_memory_space_colors" : "output_memory_space_colors", &n), *end = text ? text + n : NULL;
+    while (text && text < end) {
+        const char *open = memchr(text, '{', (size_t)(end - text));
+        const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
+        if (!close)
+            return;
+        text = close + 1;
+        size_t m, length = (size_t)(close - open);
+        int64_t space = -1, operand = -1, index[ECH_LAYOUT_MAX_RANK];
+        const char *value = ech_program_config_member(open, length, "color", &m);
+        if (value)
+            (void)ech_program_numbers(value, m, &space, 1);
+        value = inputs ? ech_program_config_member(open, length, "operand_index", &m) : NULL;
+        if (value)
+            (void)ech_program_numbers(value, m, &operand, 1);
+        value = ech_program_config_member(open, length, "shape_index", &m);
+        size_t depth = value ? ech_program_numbers(value, m, index, G_N_ELEMENTS(index)) : 0;
+        bool known = space == ECH_SPACE_HBM || space == (int64_t)chip->fast_space;
+        if (!known || depth > G_N_ELEMENTS(index) || (inputs && (operand < 0 || operand >= (int64_t)i->n_operands)))
+            continue;
+        EchId shape = inputs ? p->instructions[ech_program_operand(p, i, (uint32_t)operand)].shape : i->shape;
+        uint32_t position = ech_program_index_position(p, shape, index, depth), leaf = position == UINT32_MAX ? UINT32_MAX : ech_place_leaf(p, shape, position);
+        if (leaf == UINT32_MAX)
+            continue;
+        uint32_t of = inputs ? p->instructions[ech_program_operand(p, i, (uint32_t)operand)].schedule : step;
+        if (of >= flow->problem.n_steps || flow->leaf_start[of] + leaf >= flow->leaf_start[of + 1])
+            continue;
+        uint32_t v = flow->value_of[flow->leaf_start[of] + leaf];
+        if (v >= flow->problem.n_values)
+            continue;
+        const EchFlowPlace *defined = &flow->value_places[v];
+        EchId id = ids[defined->step], number = ech_program_value(p, id, ech_place_position(p, p->instructions[id].shape, defined->leaf));
+        OrderedColor color = {{v, step, space != ECH_SPACE_HBM}, number == ECH_NONE ? UINT32_MAX + (uint64_t)v : p->values[number].order};
+        g_array_append_val(out, color);
+    }
+}
+
+void ech_place_fill_colors(EchFlow *flow, const EchProgram *program, const EchPlaceChip *chip, const EchId *ids)
+{
+    EchMsaProblem *m = &flow->problem;
+    g_autoptr(GArray) colors = g_array_new(FALSE, FALSE, sizeof(OrderedColor));
+    for (uint32_t t = 0; t < m->n_steps; t++)
+        if (program->instructions[ids[t]].opcode == ECH_HLO_CUSTOM_CALL) {
+            read_colors(flow, program, chip, ids, t, false, colors);
+            read_colors(flow, program, chip, ids, t, true, colors);
+        }
+    g_array_sort(colors, compare_ordered);
+    g_free(m->colors);
+    m->n_colors = colors->len;
+    m->colors = g_new0(EchMsaColor, MAX(colors->len, 1));
+    for (guint i = 0; i < colors->len; i++)
+        m->colors[i] = g_array_index(colors, OrderedColor, i).color;
+}
+
 static void fill_options(EchMsaOptions *o, const EchPlaceChip *chip)
 {
     o->size = chip->limit;
@@ -940,6 +1019,7 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
     fill_options(&m->options, chip);
     fill_values(problem, program, chip->two_cores);
     fill_scoped(problem, program, chip);
+    ech_place_fill_colors(problem->flow, program, chip, problem->ids);
     ech_flow_clock(problem->flow, problem->instructions, 512);
     ech_place_fill_costs(problem->flow, program, costs, problem->ids);
     ech_flow_mark_sync(problem->flow, problem->instructions);

@@ -49,6 +49,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlaceProblem, ech_place_problem_free)
 EchPlaceTime ech_place_problem_time(const EchPlaceProblem *problem, const EchProgram *program, const EchPlaceCosts *costs, const EchMsaResult *result);
 /** Seconds, reductions, bytes accessed and the first key of the order from @costs; ids[step] names the instructions. */
 void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids);
+/** Which arrays kernels ask for by name in the chip's fast memory or in the slow one (custom_call_config.*_memory_space_colors); ids as above. */
+void ech_place_fill_colors(EchFlow *flow, const EchProgram *program, const EchPlaceChip *chip, const EchId *ids);
 /** Pre-order position of array number @leaf of a shape, and back; UINT32_MAX if there is none. */
 uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t leaf);
 uint32_t ech_place_leaf(const EchProgram *program, EchId shape, uint32_t position);

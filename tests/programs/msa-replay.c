@@ -631,6 +631,7 @@ static bool use_program(Replay *r, const char *path, GError **error)
     for (uint32_t v = 0; v < p->n_values; v++)
         printed[v] = p->values[v].boundedness;
     ech_place_fill_costs(r->flow, program, costs, ids);
+    ech_place_fill_colors(r->flow, program, r->chip, ids);
     for (uint32_t v = 0; r->compare && v < p->n_values; v++)
         if (p->values[v].eligible && fabs(p->values[v].boundedness - printed[v]) > 2e-5 * fabs(printed[v]))
             fprintf(stderr, "value %" G_GUINT64_FORMAT " (%s): %g, the compiler has %g\n", p->values[v].id, r->instructions[p->values[v].step].name,
@@ -993,6 +994,8 @@ static void place_alone(const Replay *in, const char *path, bool timing, JsonBui
     EchBytes picker = problem->flow->problem.options.picker_bytes;
     read_options(r, r->root);
     problem->flow->problem.options.picker_bytes = picker;
+    for (uint32_t i = 0; i < problem->flow->problem.n_scoped; i++)
+        problem->flow->problem.scoped[i].tag = -1 - (int64_t)i; /* no value's number */
     gint64 before = g_get_monotonic_time();
     g_autoptr(EchMsaResult) result = ech_msa_run(&r->flow->problem);
     if (timing)

@@ -1,0 +1,123 @@
+/* What kernels ask for by name: arrays in the fast or in the slow memory at one step (custom_call_config). */
+#include "sim/import/hlo.h"
+#include "sim/program/place_inputs.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char text[] =
+    "HloModule m, is_scheduled=true\n"
+    "\n"
+    "ENTRY %e (p: f32[256,512], q: f32[256,512]) -> f32[256,512] {\n"
+    "  %p = f32[256,512]{1,0:T(8,128)} parameter(0)\n"
+    "  %q = f32[256,512]{1,0:T(8,128)} parameter(1)\n"
+    "  %two = s32[2]{0:T(128)} constant({1, 2})\n"
+    "  %one = s32[1]{0:T(128)} constant({1})\n"
+    "  %k = (f32[256,512]{1,0:T(8,128)}, f32[256,512]{1,0:T(8,128)}) custom-call(%p, %q, %two, %one), custom_call_target=\"tpu_custom_call\", "
+    "backend_config={\"custom_call_config\":{\"body\":\"\",\"input_memory_space_colors\":[{\"color\":\"1\",\"operand_index\":\"0\",\"shape_index\":[]},"
+    "{\"color\":\"0\",\"operand_index\":\"1\",\"shape_index\":[]},{\"color\":\"1\",\"operand_index\":\"2\",\"shape_index\":[]},"
+    "{\"color\":\"1\",\"operand_index\":\"3\",\"shape_index\":[]},{\"color\":\"1\",\"operand_index\":\"9\",\"shape_index\":[]}],"
+    "\"output_memory_space_colors\":[{\"color\":\"1\",\"shape_index\":[\"0\"]},{\"color\":\"0\",\"shape_index\":[\"1\"]},{\"color\":\"1\",\"shape_index\":[\"7\"]}]}}\n"
+    "  %a = f32[256,512]{1,0:T(8,128)} get-tuple-element(%k), index=0\n"
+    "  %b = f32[256,512]{1,0:T(8,128)} get-tuple-element(%k), index=1\n"
+    "  ROOT %r = f32[256,512]{1,0:T(8,128)} add(%a, %b)\n"
+    "}\n";
+
+static uint32_t step_of(const EchPlaceProblem *problem, const char *name)
+{
+    for (uint32_t t = 0; t < problem->n; t++)
+        if (strcmp(problem->instructions[t].name, name) == 0)
+            return t;
+    return ECH_PLACE_NONE;
+}
+
+static bool reads_fast(const EchPlaceProblem *problem, const EchMsaResult *result, const char *user, uint32_t operand)
+{
+    const EchMsaProblem *m = &problem->flow->problem;
+    for (uint32_t u = 0; u < m->n_uses; u++)
+        if (m->uses[u].step == step_of(problem, user) && problem->flow->use_places[u].operand == operand)
+            return result->use_fast[u];
+    ck_abort_msg("%s reads no operand %u", user, operand);
+    return false;
+}
+
+static EchPlaceProblem *make_problem(EchProgram **ret_program, EchPlaceCosts **ret_costs)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GBytes) bytes = g_bytes_new_static(text, strlen(text));
+    *ret_program = ech_hlo_read_text(bytes, "m.hlo", "tpu7x", diag, &error);
+    ck_assert_msg(*ret_program != NULL, "%s", error ? error->message : "");
+    *ret_costs = ech_place_costs_new(*ret_program, ech_place_chip("tpu7x"));
+    EchPlaceProblem *problem = ech_place_problem_new(*ret_program, *ret_costs, true, &error);
+    ck_assert_msg(problem != NULL, "%s", error ? error->message : "");
+    return problem;
+}
+
+/* A kernel that starts the program gets its operands by copies that nothing hides, where it asks for them, and nothing where it asks for the slow memory. */
+START_TEST(asked_for_by_name)
+{
+    g_autoptr(EchProgram) program = NULL;
+    g_autoptr(EchPlaceCosts) costs = NULL;
+    g_autoptr(EchPlaceProblem) problem = make_problem(&program, &costs);
+    EchMsaProblem *m = &problem->flow->problem;
+    ck_assert_uint_eq(m->n_colors, 6); /* entries that name nothing are passed over */
+    m->options.cross_program = false;
+    g_autoptr(EchMsaResult) result = ech_msa_run(m);
+    g_autofree char *wrong = ech_msa_check(m, result);
+    ck_assert_msg(wrong == NULL, "%s", wrong);
+    uint32_t kernel = step_of(problem, "k"), copies = 0;
+    ck_assert(reads_fast(problem, result, "k", 0));
+    ck_assert(!reads_fast(problem, result, "k", 1));
+    ck_assert(reads_fast(problem, result, "k", 2));
+    ck_assert(reads_fast(problem, result, "r", 0));
+    ck_assert(!reads_fast(problem, result, "r", 1));
+    for (uint32_t i = 0; i < result->n_stays; i++) {
+        const EchMsaStay *stay = &result->stays[i];
+        if (stay->kind != ECH_MSA_COPIED)
+            continue;
+        copies++;
+        ck_assert(stay->fast && stay->copy_before == (int64_t)kernel);
+        /* The constant of two elements is there in time, the parameter only because it must. */
+        ck_assert_int_eq(stay->copy_after, stay->bytes == 256 * 512 * 4 ? (int64_t)kernel - 1 : (int64_t)kernel - 2);
+    }
+    ck_assert_uint_eq(copies, 2);
+}
+END_TEST
+
+/* Room that is kept for names is there for nothing else, and what finds none goes without. */
+START_TEST(room_is_kept)
+{
+    g_autoptr(EchProgram) program = NULL;
+    g_autoptr(EchPlaceCosts) costs = NULL;
+    g_autoptr(EchPlaceProblem) problem = make_problem(&program, &costs);
+    EchMsaProblem *m = &problem->flow->problem;
+    m->options.cross_program = false;
+    m->n_scoped = 0;
+    const EchBytes array = 256 * 512 * 4;
+    for (EchBytes size = 0; size <= 3 * array; size += array / 2) {
+        m->options.size = size;
+        g_autoptr(EchMsaResult) result = ech_msa_run(m);
+        g_autofree char *wrong = ech_msa_check(m, result);
+        ck_assert_msg(wrong == NULL, "%s", wrong);
+        ck_assert(result->peak <= size);
+        ck_assert_int_eq(reads_fast(problem, result, "k", 0), size >= array);
+        ck_assert(!reads_fast(problem, result, "k", 1));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("place_colors");
+    TCase *tcase = tcase_create("colors");
+    tcase_add_test(tcase, asked_for_by_name);
+    tcase_add_test(tcase, room_is_kept);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
