@@ -418,7 +418,7 @@ static char *make_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *opti
     g_string_append_printf(text,
                            "%s, %s, by `%s`.\n"
                            "Measured on the GPU and predicted with the device file calibrated in the same run (device.yaml). Medians with their 95 %% "
-                           "confidence interval; copies: mean\n"
+                           "confidence interval (of fewer than six repeats: the least and the most); copies: mean\n"
                            "error of those of 1 MiB and more. A program's kernels are replayed as their bytes or operations, not as themselves.\n\n",
                            suite->gpu, options->date, options->command);
     g_string_append(text, "| case | allocator | measured | predicted | error | copies | kernels | memory measured | predicted | error |\n"

@@ -299,7 +299,8 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     g_autofree char *driver = driver_text(m->driver_version);
     g_string_append_printf(text, "%s\nmeasured on %s, driver %s, %zu repeats after %" G_GUINT64_FORMAT " warm-ups; predicted for %s\n", v->result->title,
                            m->gpu, driver, m->n_makespans, v->warmups, v->result->device->name);
-    g_string_append_printf(text, "  %-26s %-34s %-12s %s\n", "", "measured [95 % of the median]", "predicted", "error");
+    const char *interval = m->n_makespans < ECH_CUDA_LEAST_REPEATS ? "measured [least, most]" : "measured [95 % of the median]";
+    g_string_append_printf(text, "  %-26s %-34s %-12s %s\n", "", interval, "predicted", "error");
     time_row(text, "makespan", m->makespan, m->low, m->high, v->predicted->makespan);
     g_autofree char *used = ech_format_bytes(v->memory_measured), *modelled = ech_format_bytes(v->memory_predicted);
     row(text, "device memory reserved", used, modelled, v->memory_measured > 0 ? (double)v->memory_predicted / (double)v->memory_measured - 1 : 0);

@@ -47,7 +47,7 @@ EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, cons
 typedef struct {
     EchTime start;     /**< First instance, since the replay's start; ECH_TIME_NONE where not measured. */
     EchTime duration;  /**< Sum over instances. */
-    EchTime low, high; /**< 95 % confidence interval of the duration's median. */
+    EchTime low, high; /**< Around the duration's median: ech_cuda_median. */
     uint64_t instances;
 } EchCudaOp;
 
@@ -57,7 +57,7 @@ typedef struct {
     EchTime *makespans; /**< makespans[n_makespans]: one a repeat, in order. */
     size_t n_makespans;
     EchTime makespan;       /**< Median. */
-    EchTime low, high;      /**< 95 % confidence interval of the median (order statistics). */
+    EchTime low, high;      /**< Around it: ech_cuda_median. */
     EchBytes peak_used;     /**< Most bytes the driver had given out for buffers, pools, blocks and arena (the engine's own scratch not counted). */
     EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer. */
     EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
@@ -69,6 +69,12 @@ typedef struct {
     int driver_version;
     EchDiag *diag;
 } EchCudaRun;
+
+/** Least number of repeats whose range holds the true median with 95 % confidence. */
+enum { ECH_CUDA_LEAST_REPEATS = 6 };
+/** Median of times[n], n > 0, and the narrowest pair of order statistics that holds the true median with at least 95 % confidence, if the values are
+ * independent and of one distribution; of fewer than ECH_CUDA_LEAST_REPEATS the least and the most, which hold it less surely (1 - 2^(1-n)). Sorts. */
+EchTime ech_cuda_median(EchTime *times, size_t n, EchTime *ret_low, EchTime *ret_high);
 
 /** Replays @trace on a GPU. @device prices kernels (what bounds them), @reference as in ech_prices_new. ECH_ERROR_BACKEND: no driver, no GPU, a call failed
  * (every return code is checked and everything is released); ECH_ERROR_UNSUPPORTED: too large, too many ops. */

@@ -307,6 +307,31 @@ START_TEST(a_program_is_compared)
 }
 END_TEST
 
+/* By hand: of 10 values the second and the ninth hold the median with 1 - 2 * 11/1024 = 97.9 %, the third and the eighth with only 89.1 %. */
+START_TEST(intervals_are_of_the_median)
+{
+    static const struct {
+        size_t n;
+        EchTime low, median, high;
+    } known[] = {{1, 1, 1, 1}, {2, 1, 1, 2}, {3, 1, 2, 3},  {5, 1, 3, 5},    {6, 1, 3, 6},
+                 {8, 1, 4, 8}, {9, 2, 5, 8}, {10, 2, 5, 9}, {20, 6, 10, 15}, {100, 40, 50, 61}};
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        EchTime times[100], low, high;
+        for (size_t k = 0; k < known[i].n; k++)
+            times[k] = (EchTime)((k * 37 + 11) % known[i].n) + 1;
+        EchTime median = ech_cuda_median(times, known[i].n, &low, &high);
+        ck_assert_msg(low == known[i].low && median == known[i].median && high == known[i].high, "%zu: %d %d %d", known[i].n, (int)low, (int)median, (int)high);
+    }
+    /* So many that a power of a half is no number any more. */
+    g_autofree EchTime *many = g_new(EchTime, 10000);
+    EchTime low, high;
+    for (size_t k = 0; k < 10000; k++)
+        many[k] = (EchTime)k;
+    ech_cuda_median(many, 10000, &low, &high);
+    ck_assert(low >= 4900 && low <= 4903 && high >= 5096 && high <= 5099);
+}
+END_TEST
+
 START_TEST(no_driver_is_one_clear_error)
 {
     g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
@@ -371,6 +396,7 @@ int main(void)
     tcase_add_test(tests, too_large_is_refused_or_scaled);
     tcase_add_test(tests, products_are_known_by_their_sides);
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
+    tcase_add_test(tests, intervals_are_of_the_median);
     tcase_add_test(tests, no_driver_is_one_clear_error);
     tcase_add_test(tests, no_gpu_is_one_clear_error);
     tcase_add_test(tests, a_refusing_driver_is_explained);

@@ -1,0 +1,274 @@
+/* Repeats a replay and reads the clock: that the GPU never waits for the host, what events cost, medians. */
+#include "sim/replay/cuda_private.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int by_time(const void *a, const void *b)
+{
+    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
+    return (x > y) - (x < y);
+}
+
+EchTime ech_cuda_median(EchTime *times, size_t n, EchTime *ret_low, EchTime *ret_high)
+{
+    /* Fewer than k of n independent values lie below the median as seldom as a fair coin falls fewer than k times: exactly, no normal law. */
+    double below = 0;
+    size_t k = 0;
+    for (;; k++) {
+        double chance = exp(lgamma((double)n + 1) - lgamma((double)k + 1) - lgamma((double)(n - k) + 1) - (double)n * G_LN2);
+        if (below + chance > 0.025 || k == n / 2)
+            break;
+        below += chance;
+    }
+    qsort(times, n, sizeof *times, by_time);
+    size_t low = k > 0 ? k - 1 : 0;
+    *ret_low = times[low];
+    *ret_high = times[n - 1 - low];
+    return n % 2 ? times[n / 2] : times[n / 2 - 1] + (times[n / 2] - times[n / 2 - 1]) / 2;
+}
+
+static bool elapsed(Engine *e, EchCuEvent begin, EchCuEvent end, EchTime *ret, GError **error)
+{
+    float ms = 0;
+    if (!CU(e, event_elapsed, "reading a time", error, &ms, begin, end))
+        return false;
+    *ret = (EchTime)((double)ms * 1e9);
+    return true;
+}
+
+/* Time between two events with @kernels empty kernels between them, in a queue that never waits for the host. */
+static bool time_empty(Engine *e, unsigned kernels, EchTime *ret, GError **error)
+{
+    EchTime times[7], low, high;
+    for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
+        if (!ech_cuda_issue_spin(e, (20 + 10 * (EchTime)kernels) * ECH_PS_PER_US, e->streams[0], error) ||
+            !CU(e, event_record, "recording an event", error, e->base, e->streams[0]))
+            return false;
+        for (unsigned k = 0; k < kernels; k++) {
+            if (!ech_cuda_issue_empty(e, e->streams[0], error))
+                return false;
+        }
+        if (!CU(e, event_record, "recording an event", error, e->done[0], e->streams[0]) ||
+            !CU(e, event_synchronize, "waiting for an event", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &times[i], error))
+            return false;
+    }
+    *ret = ech_cuda_median(times, G_N_ELEMENTS(times), &low, &high);
+    return true;
+}
+
+/* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. */
+bool ech_cuda_measure_gap(Engine *e, GError **error)
+{
+    enum { ROW = 17 };
+    EchTime one, row;
+    if (!time_empty(e, 0, &e->gap, error) || !time_empty(e, 1, &one, error) || !time_empty(e, ROW, &row, error))
+        return false;
+    e->kernel_gap = MAX(one - (row - one) / (ROW - 1), e->gap);
+    return true;
+}
+
+/* Clocks rise only under load, and one replay may be over before they have: a fifth of a second of arithmetic. */
+static bool warm_clocks(Engine *e, GError **error)
+{
+    enum { LAUNCHES = 20 };
+    /* 10 ms each at two operations a clock on 128 lanes of each multiprocessor. */
+    double peak = MAX(e->gpu.multiprocessors, 1) * 256.0 * (e->gpu.clock_khz > 0 ? e->gpu.clock_khz : 1500000) * 1e3;
+    for (unsigned i = 0; i < LAUNCHES; i++) {
+        if (!ech_cuda_issue_vector(e, (uint64_t)(peak * 0.01), e->streams[0], error))
+            return false;
+    }
+    return synchronize(e, error);
+}
+
+/* Keeps the GPU busy while the replay is issued, so that a queue never waits for the host that fills it: as long as issuing has taken at best, and half as
+ * much again. (At best: the driver makes the host wait where a thousand launches lie ahead of the GPU, and that would count for more each time.) */
+static bool head_start(Engine *e, GError **error)
+{
+    e->issue_begin = g_get_monotonic_time();
+    if (e->synchronous || e->issued_before == 0)
+        return true;
+    gint64 us = MAX((gint64)e->issued_before * 8, e->issue_us + e->issue_us / 2);
+    /* A graph's first launch also takes it to the GPU. */
+    us += 100 + (e->options->graph ? 2000 + (gint64)e->issued_before * 20 : 0);
+    return ech_cuda_issue_spin(e, MIN(us, 100000) * ECH_PS_PER_US, e->streams[0], error);
+}
+
+static void end_issue(Engine *e)
+{
+    /* The clock's first event has passed already: queues may have waited for the host. */
+    if (e->n_replays >= e->options->warmups && !e->synchronous && e->cu->event_query(e->base) == 0)
+        e->n_late++;
+    gint64 us = g_get_monotonic_time() - e->issue_begin;
+    if (e->issued_before > 0) /* Code is loaded in the first */
+        e->issue_us = e->issue_us > 0 ? MIN(e->issue_us, us) : us;
+}
+
+static void forget_instances(Engine *e)
+{
+    e->issued_before = e->issued;
+    e->n_marks = 0;
+    e->cursor = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++)
+        e->instances[i].n = 0;
+    e->issued = 0;
+}
+
+static bool reset_buffers(Engine *e, bool resident, GError **error)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
+        if (buffers[i].alias_of != ECH_NONE)
+            continue;
+        if (!resident) {
+            if (!e->places[i].kept && !ech_cuda_release_buffer(e, i, e->streams[0], error))
+                return false;
+            continue;
+        }
+        if (!buffers[i].resident && !e->options->graph)
+            continue;
+        if (!ech_cuda_place_buffer(e, i, 0, error) || !ech_cuda_poison_buffer(e, i, error))
+            return false;
+    }
+    return synchronize(e, error) && ech_cuda_note_memory(e, error);
+}
+
+static bool collect(Engine *e, GError **error)
+{
+    for (EchId at = 0; at < ech_trace_n_ops(e->trace); at++) {
+        EchOpKind kind = (EchOpKind)ech_trace_ops(e->trace)[at].kind;
+        if (kind == ECH_OP_LOOP || kind == ECH_OP_ALLOC || kind == ECH_OP_FREE || kind == ECH_OP_MARK)
+            continue;
+        Instances *in = &e->instances[at];
+        EchTime total = 0, start = ECH_TIME_NONE;
+        for (uint64_t i = 0; i < in->n; i++) {
+            EchTime time, from;
+            if (!elapsed(e, in->begin[i], in->end[i], &time, error))
+                return false;
+            if (i == 0) {
+                if (!elapsed(e, e->base, in->begin[i], &from, error))
+                    return false;
+                start = from;
+            }
+            total += MAX(time - (kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE ? e->kernel_gap : e->gap), 0);
+        }
+        if (in->n > 0) {
+            g_array_append_val(e->durations[at], total);
+            g_array_append_val(e->starts[at], start);
+            e->run->ops[at].instances = in->n;
+        }
+    }
+    return true;
+}
+
+/* Code is loaded when it is first used, into device memory: what is missing between the replays since then is not the trace's. */
+static bool discount_code(Engine *e, GError **error)
+{
+    size_t available, total;
+    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC || e->n_replays != 1)
+        return true;
+    if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
+        return false;
+    e->free_before -= e->free_idle > available ? MIN(e->free_idle - available, e->free_before) : 0;
+    return true;
+}
+
+typedef enum { WARM_UP, MEASURE_MAKESPAN, MEASURE_OPS } Purpose;
+
+static bool replay_once(Engine *e, Purpose purpose, GError **error)
+{
+    EchTime makespan;
+    e->timed = purpose == MEASURE_OPS;
+    /* The second, since code is loaded in the first. */
+    bool only = e->options->warmups == 0 && e->options->repeats == 1 && e->options->graph;
+    e->noting = e->n_replays == (only ? 0 : 1);
+    forget_instances(e);
+    if (!reset_buffers(e, true, error))
+        return false;
+    if (e->options->graph) {
+        EchCuGraph graph = NULL;
+        EchCuGraphExec exec = NULL;
+        bool ok = CU(e, capture_begin, "capturing a graph", error, e->streams[0], ECH_CU_CAPTURE_RELAXED) && ech_cuda_fork_streams(e, error) &&
+                  ech_cuda_issue_all(e, error) && ech_cuda_join_streams(e, error);
+        /* A capture must be ended even if issuing failed; the first error is the one to tell. */
+        EchCuResult ended = e->cu->capture_end(e->streams[0], &graph);
+        ok = ok && ech_cuda_check(e->cu, ended, "cuStreamEndCapture", "capturing a graph", error) &&
+             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && head_start(e, error) &&
+             CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) && CU(e, graph_launch, "launching a graph", error, exec, e->streams[0]) &&
+             CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) &&
+             CU(e, event_synchronize, "waiting for a graph", error, e->done[0]) && elapsed(e, e->base, e->done[0], &makespan, error);
+        if (exec)
+            e->cu->graph_exec_destroy(exec);
+        if (graph)
+            e->cu->graph_destroy(graph);
+        if (!ok)
+            return false;
+    } else {
+        if (!head_start(e, error) || !ech_cuda_fork_streams(e, error) || !ech_cuda_issue_all(e, error) || !ech_cuda_join_streams(e, error) ||
+            !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]))
+            return false;
+        end_issue(e);
+        if (!CU(e, event_synchronize, "waiting for the replay", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &makespan, error) ||
+            (e->timed && !collect(e, error)))
+            return false;
+    }
+    if (purpose == MEASURE_MAKESPAN) {
+        e->run->makespans[e->run->n_makespans++] = makespan;
+        if (e->options->verify && !ech_cuda_verify_buffers(e, error))
+            return false;
+    }
+    if (!synchronize(e, error))
+        return false;
+    ech_cuda_settle_all(e);
+    e->n_replays++;
+    return reset_buffers(e, false, error) && synchronize(e, error) && discount_code(e, error);
+}
+
+static void summarise(Engine *e)
+{
+    EchCudaRun *run = e->run;
+    g_autofree EchTime *sorted = g_memdup2(run->makespans, run->n_makespans * sizeof *run->makespans);
+    run->makespan = ech_cuda_median(sorted, run->n_makespans, &run->low, &run->high);
+    for (size_t i = 0; i < run->n_ops; i++) {
+        EchCudaOp *op = &run->ops[i];
+        op->start = op->duration = op->low = op->high = ECH_TIME_NONE;
+        if (e->durations[i]->len == 0)
+            continue;
+        EchTime low, high;
+        op->start = ech_cuda_median((EchTime *)(void *)e->starts[i]->data, e->starts[i]->len, &low, &high);
+        op->duration = ech_cuda_median((EchTime *)(void *)e->durations[i]->data, e->durations[i]->len, &op->low, &op->high);
+    }
+}
+
+bool ech_cuda_replay_all(Engine *e, GError **error)
+{
+    if (e->options->warmups > 0 && !warm_clocks(e, error))
+        return false;
+    for (uint64_t i = 0; i < e->options->warmups; i++) {
+        if (!replay_once(e, WARM_UP, error))
+            return false;
+    }
+    for (uint64_t i = 0; i < e->options->repeats; i++) {
+        if (!replay_once(e, MEASURE_MAKESPAN, error) || (!e->options->graph && !replay_once(e, MEASURE_OPS, error)))
+            return false;
+    }
+    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
+        EchCuPool pool;
+        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||
+            !CU(e, pool_get, "reading the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &e->run->pool_reserved))
+            return false;
+    }
+    summarise(e);
+    if (e->n_late > 0)
+        ech_diag_remark(
+            e->run->diag,
+            "%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+            " replays were still being issued when the GPU had begun (a thousand launches fill its queue, pageable copies make the host wait): short "
+            "operations may have waited for the host",
+            e->n_late, e->n_replays - MIN(e->n_replays, e->options->warmups));
+    if (e->n_clipped > 0)
+        ech_diag_remark(e->run->diag,
+                        "kernels that move more than %" G_GUINT64_FORMAT " bytes one way were measured with that much: an eighth of what the GPU had free",
+                        e->scratch_bytes / 2);
+    return true;
+}
