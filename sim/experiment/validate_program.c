@@ -50,8 +50,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         g_array_append_val(pairs, pair);
     }
     if (pairs->len == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "%s: no kernel of the program carries the compiler's estimate (estimated_cycles)%s",
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no kernel of the program carries the compiler's estimate (estimated_cycles)%s",
                     program->name ? program->name : "program", without ? "" : ", and none could be priced");
         return NULL;
     }

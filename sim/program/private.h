@@ -30,6 +30,13 @@ void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction,
 bool ech_program_derive_bodies(EchProgram *program, GError **error);
 /** The touched bytes again, after shapes were sized anew. */
 void ech_program_touch_bodies(EchProgram *program);
+/** What the body @computation of a GPU's fusion touches of its @n parameters: from the results back only what is asked for, in whole pieces of device memory.
+ * Bodies called inside must have been touched. Adds to @touched[n]. */
+void ech_program_touch_gpu(const EchProgram *program, EchId computation, EchTouched *touched, size_t n);
+/** What a slice, gather or scatter that stands alone touches of operand @k, in whole pieces of a GPU's memory. */
+EchBytes ech_program_picked_bytes(const EchProgram *program, EchId instruction, uint32_t k);
+/** Whether the update (dynamic-update-slice, scatter) in a fusion's body can be made in place of what it updates: that is a parameter of the body. */
+bool ech_program_updates_in_place(const EchProgram *program, EchId instruction);
 /** May result position @result of @user take the place of what its operand @operand (an instruction, position 0) holds? @n_users: uses of
  * every instruction as an operand. */
 bool ech_program_may_share(const EchProgram *program, EchId user, uint32_t result, EchId operand, const uint32_t *n_users);

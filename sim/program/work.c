@@ -354,6 +354,9 @@ static EchBytes plain_operand_bytes(const EchProgram *p, EchId id, uint32_t k)
 {
     const EchInstruction *i = &p->instructions[id];
     EchBytes full = all_bytes(p, p->instructions[ech_program_operand(p, i, k)].shape), result = all_bytes(p, i->shape);
+    bool picks = i->opcode == ECH_HLO_SLICE || i->opcode == ECH_HLO_DYNAMIC_SLICE || i->opcode == ECH_HLO_GATHER || i->opcode == ECH_HLO_SCATTER;
+    if (picks && p->platform == ECH_PLATFORM_GPU)
+        return ech_program_picked_bytes(p, id, k);
     switch ((int)i->opcode) {
     case ECH_HLO_SLICE:
     case ECH_HLO_DYNAMIC_SLICE:
@@ -461,7 +464,10 @@ static void touch_body(EchProgram *p, EchId computation)
     }
     g_free(body->parameters);
     body->parameters = g_new0(EchTouched, (size_t)body->n_parameters + 1);
-    touch_parameters(p, computation, body->parameters, body->n_parameters);
+    if (p->platform == ECH_PLATFORM_GPU)
+        ech_program_touch_gpu(p, computation, body->parameters, body->n_parameters);
+    else
+        touch_parameters(p, computation, body->parameters, body->n_parameters);
 }
 
 void ech_program_touch_bodies(EchProgram *p)
@@ -500,6 +506,11 @@ static EchBytes written_by(const EchProgram *p, EchId id, EchBytes full, unsigne
 {
     id = ech_program_look_through(p, id);
     const EchInstruction *i = &p->instructions[id];
+    bool gpu = p->platform == ECH_PLATFORM_GPU;
+    if (gpu && depth > 0 && i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && !ech_program_updates_in_place(p, id))
+        return full;
+    if (gpu && i->opcode == ECH_HLO_SCATTER && i->n_operands > 2)
+        return ech_program_picked_bytes(p, id, 0);
     if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 1)
         return MIN(full, all_bytes(p, p->instructions[ech_program_operand(p, i, 1)].shape));
     if (i->opcode == ECH_HLO_SCATTER && i->n_operands > 2)

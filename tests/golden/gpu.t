@@ -1,19 +1,19 @@
 A program compiled for an H100: kernels by class, tiles never timed by the best or as written, another GPU.
 $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 941 us, bound by latency inside kernels (87 % of the critical path).
+  It takes 934 us, bound by latency inside kernels (87 % of the critical path).
   Longest operations
     gemm_fusion_dot.47    24.1 us    2.6 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
     gemm_fusion_dot.48    24.1 us    2.6 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
     gemm_fusion_dot.50    24.1 us    2.6 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
     gemm_fusion_dot.53    24.1 us    2.6 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.11    23.0 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.4     23.0 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.11    23.0 us    2.5 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.4     23.0 us    2.5 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
 
   Kernel times: 100 kernel model. Engine: native (0.1.0).
   - buffer assignment taken from traces/gpt_nothing.h100/program.buffer-assignment.txt.gz
   - 26 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native --set replay.tuned_tiles=false | grep -E 'It takes|products carry'
-  It takes 2.97 ms, bound by latency inside kernels (96 % of the critical path).
+  It takes 2.96 ms, bound by latency inside kernels (96 % of the critical path).
 $ echelon run --trace traces/gpt_nothing.h100 --device a100-80 --engine native --json | grep -E '"(priced_by|kernel_class)"' | sort | uniq -c | tr -s ' '
  1 "kernel_class" : "elementwise",
  15 "kernel_class" : "product",

@@ -6,7 +6,7 @@ $ echelon run --trace traces/gpt_offload.v5e/program.hlo.txt.gz --device tpu-v5e
   after pass prefetch:budget=102400
   - prefetch: left 1 fetches where they are: no memory is free to hold them longer
 $ echelon run --trace traces/gpt_unrolled_offload.h100/program.hlo.txt.gz --device h100-sxm --engine native --pass prefetch 2>&1 | grep -E 'prefetch:'
-  - prefetch: 18 fetches from the host start earlier (96 MiB), by 531 us of computing at most
+  - prefetch: 18 fetches from the host start earlier (96 MiB), by 525 us of computing at most
   - prefetch: it takes up to 64 MiB more of the device's memory; its buffers are placed by the allocator, the compiler's places do not hold any more
 $ echelon run --trace traces/gpt_unrolled_offload.h100/program.hlo.txt.gz --device h100-sxm --engine native --pass prefetch:budget=16MiB,lookahead=2 2>&1 | grep -E 'prefetch:'
   after pass prefetch:lookahead=2,budget=16777216
