@@ -71,13 +71,13 @@ static int compare_steps(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-bool ech_placement_check(const EchPlaced *items, size_t n, EchBytes limit, GError **error)
+bool ech_placement_check(const EchPlacedRange *items, size_t n, EchBytes limit, GError **error)
 {
     g_assert(n < UINT32_MAX);
     g_autofree Step *steps = g_new(Step, 2 * n + 1);
     size_t n_steps = 0;
     for (size_t i = 0; i < n; i++) {
-        const EchPlaced *item = &items[i];
+        const EchPlacedRange *item = &items[i];
         if (item->bytes == 0 || item->begin >= item->end)
             continue;
         if (limit && (item->bytes > limit || item->address > limit - item->bytes)) {
@@ -92,7 +92,7 @@ bool ech_placement_check(const EchPlaced *items, size_t n, EchBytes limit, GErro
         qsort(steps, n_steps, sizeof *steps, compare_steps);
     g_autoptr(EchPlacementChecker) checker = ech_placement_checker_new();
     for (size_t i = 0; i < n_steps; i++) {
-        const EchPlaced *item = &items[steps[i].item];
+        const EchPlacedRange *item = &items[steps[i].item];
         if (!steps[i].begins)
             ech_placement_checker_remove(checker, item->address);
         else if (!ech_placement_checker_add(checker, steps[i].item, item->address, item->bytes, error))

@@ -9,11 +9,11 @@ typedef struct {
     uint64_t address;
     EchBytes bytes;
     uint64_t begin, end;
-} EchPlaced;
+} EchPlacedRange;
 
 /** True if no two items overlap in both address and time, and each ends at or below @limit (0: no limit).
  * Items of 0 bytes or of no time are fine anywhere. ECH_ERROR_VERIFY names the first offenders by index. */
-bool ech_placement_check(const EchPlaced *items, size_t n, EchBytes limit, GError **error);
+bool ech_placement_check(const EchPlacedRange *items, size_t n, EchBytes limit, GError **error);
 
 /** The same, step by step, beside a running allocator. */
 typedef struct EchPlacementChecker EchPlacementChecker;

@@ -101,7 +101,7 @@ static void find_flows(const EchReport *report, EchTimeline *timeline)
 {
     const EchTrace *trace = report->trace;
     const EchRun *run = report->run;
-    g_autoptr(GArray) flows = g_array_new(FALSE, FALSE, sizeof(EchFlow));
+    g_autoptr(GArray) flows = g_array_new(FALSE, FALSE, sizeof(EchArrow));
     g_autofree size_t *last = g_new(size_t, ech_trace_n_ops(trace));
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
         last[i] = SIZE_MAX;
@@ -120,14 +120,14 @@ static void find_flows(const EchReport *report, EchTimeline *timeline)
             size_t from = last[on];
             if (ech_trace_ops(trace)[on].kind != ECH_OP_COPY || from == SIZE_MAX || run->spans[from].end > span->start)
                 continue;
-            EchFlow flow = {slice_of[from], slice_of[i]};
+            EchArrow flow = {slice_of[from], slice_of[i]};
             if (flow.from != SIZE_MAX && flow.to != SIZE_MAX)
                 g_array_append_val(flows, flow);
         }
         last[span->op] = i;
     }
     timeline->n_flows = flows->len;
-    timeline->flows = (EchFlow *)(void *)g_array_steal(flows, NULL);
+    timeline->flows = (EchArrow *)(void *)g_array_steal(flows, NULL);
 }
 
 /* A queue's name; with its device where the capture has several. Owned by the caller. */

@@ -22,14 +22,14 @@ typedef struct {
 /** From the end of a copy to the start of an operation that waited for it: indices into slices. */
 typedef struct {
     size_t from, to;
-} EchFlow;
+} EchArrow;
 
 typedef struct {
     EchTrack *tracks; /**< tracks[n_tracks], queues first, in the trace's order. */
     size_t n_tracks;
     EchSlice *slices; /**< slices[n_slices], by track, then start. On one track they never overlap. */
     size_t n_slices;
-    EchFlow *flows; /**< flows[n_flows] */
+    EchArrow *flows; /**< flows[n_flows] */
     size_t n_flows;
 } EchTimeline;
 

@@ -3,6 +3,7 @@
  * Traces: ours (seeded), and the oracle's where they lie. Ratios only; nothing here passes or fails. */
 #include "models/alloc/events.h"
 #include "sim/import/alloc_text.h"
+#include "tests/support/random.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -37,10 +38,7 @@ static uint64_t state = 88172645463325252u;
 
 static uint64_t draw(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
+    return ech_test_draw(&state);
 }
 
 /* Sizes with a heavy tail, frees at random, about @n_live live. */

@@ -1,6 +1,7 @@
 /* Importers: megabytes of Kineto JSON and events of a memory snapshot per second of one core, and memory per byte of text.
  * The captures are generated, in the shapes that PyTorch writes; the first argument is the size of the JSON in MB (default 96; 1000 for the large figure). */
 #include "sim/import/import.h"
+#include "tests/support/clock.h"
 
 #include <glib/gstdio.h>
 #include <stdio.h>
@@ -8,15 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* One launch as the profiler tells it: operator, Python frames, memory event, runtime call, flow and kernel. About 1.9 kB. */
 static uint64_t write_launch(FILE *out, uint64_t i)
@@ -166,7 +159,7 @@ static Result measure(const char *path)
     pid_t child = fork();
     if (child == 0) {
         GError *error = NULL;
-        double begin = cpu_seconds();
+        double begin = ech_test_cpu_seconds();
         EchImport *import = ech_import_file(path, NULL, NULL, &error);
         if (!import) {
             fprintf(stderr, "%s\n", error->message);
@@ -174,7 +167,7 @@ static Result measure(const char *path)
         }
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
-        Result r = {cpu_seconds() - begin, (double)usage.ru_maxrss * 1024, ech_trace_n_ops(import->trace)};
+        Result r = {ech_test_cpu_seconds() - begin, (double)usage.ru_maxrss * 1024, ech_trace_n_ops(import->trace)};
         _exit(write(fds[1], &r, sizeof r) == (ssize_t)sizeof r ? 0 : 1);
     }
     close(fds[1]);

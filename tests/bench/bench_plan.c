@@ -1,28 +1,18 @@
 /* Offline planners: buffers per second, beside what XLA's own heap simulator did on the same lifetimes, and height over the lower bound.
  * The figures of the real code are those measured for its static heap (2k to 22k buffers/s best fit, 0.3M to 0.6M one-pass). */
 #include "models/alloc/plan.h"
+#include "tests/support/clock.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static uint64_t state = 88172645463325252;
 
 static uint64_t draw(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
-/** Processor time of this process: what else the machine does then counts little. */
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return ech_test_draw(&state);
 }
 
 /** Random frees around a number of live buffers: the shape that costs a best-fit heap most. */
@@ -78,9 +68,9 @@ int main(void)
             double best = INFINITY;
             for (int round = 0; round < 3; round++) {
                 g_clear_pointer(&plan, ech_plan_free);
-                double begin = seconds();
+                double begin = ech_test_cpu_seconds();
                 plan = ech_plan_new(specs[i], items, n, 0, NULL);
-                best = MIN(best, seconds() - begin);
+                best = MIN(best, ech_test_cpu_seconds() - begin);
             }
             printf("{\"bench\": \"plan\", \"shape\": \"%s\", \"planner\": \"%s\", \"buffers_per_s\": %.0f, \"height_over_bound\": %.4f",
                    shape ? "training" : "churn", specs[i], (double)n / best, (double)plan->height / (double)plan->lower_bound);

@@ -2,6 +2,7 @@
  * run; start-up and peak memory; events of captured files imported a second. Prints figures and ratios; decides nothing. */
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
+#include "tests/support/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,26 +11,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A figure of 0 means that SimGrid's solver gave up. */
-
-/* Processor time of this process: what else the machine does then counts little. */
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* For what happens in another process. */
-static double wall(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* Engines alone: keep @live demands alive, on 2 of 6 resources each, until @total have ended. */
 typedef struct {
@@ -60,7 +44,7 @@ static void drive_load(const EchFluidClass *class, void *engine, void *data)
     while (load->ended < load->total && (n = class->next(engine, tokens, &now)) > 0) {
         load->ended += n;
         if (load->rate && load->ended % 256 < n)
-            *load->rate = (double)load->ended / (seconds() - load->begin);
+            *load->rate = (double)load->ended / (ech_test_cpu_seconds() - load->begin);
         for (uint32_t i = 0; i < n; i++)
             class->start(engine, tokens[i], load->parts[load->next++ % 1024], 2, 0);
     }
@@ -73,9 +57,9 @@ static double native_rate(uint32_t live, uint64_t total)
     static Load load;
     load_init(&load, live, total);
     g_autoptr(EchNative) engine = ech_native_new(six, 6, 64);
-    double begin = seconds();
+    double begin = ech_test_cpu_seconds();
     drive_load(&ech_native_class, engine, &load);
-    return (double)load.ended / (seconds() - begin);
+    return (double)load.ended / (ech_test_cpu_seconds() - begin);
 }
 
 static double simgrid_rate(const EchFluidModule *module, uint32_t live, uint64_t total)
@@ -90,7 +74,7 @@ static double simgrid_rate(const EchFluidModule *module, uint32_t live, uint64_t
         if (!freopen("/dev/null", "w", stderr))
             _exit(1);
         load_init(&load, live, total);
-        load.begin = seconds();
+        load.begin = ech_test_cpu_seconds();
         load.rate = rate;
         module->run(six, 6, 64, ECH_PS_PER_S, drive_load, &load);
         _exit(0);
@@ -174,7 +158,7 @@ static double replay_rate(EchEngine engine, uint32_t queues, uint32_t n)
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
     options.engine = engine;
-    double (*clock)(void) = engine == ECH_ENGINE_SIMGRID ? wall : seconds;
+    double (*clock)(void) = engine == ECH_ENGINE_SIMGRID ? ech_test_wall_seconds : ech_test_cpu_seconds;
     double begin = clock();
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
     double spent = clock() - begin;
@@ -196,12 +180,12 @@ static void import_rates(void)
             struct stat status;
             if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 64 << 20)
                 continue;
-            double begin = seconds();
+            double begin = ech_test_cpu_seconds();
             EchImportOptions options = {.loop_trips = 1};
             g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, NULL);
             if (!import || !import->trace)
                 continue;
-            spent += seconds() - begin;
+            spent += ech_test_cpu_seconds() - begin;
             events += (double)ech_trace_n_ops(import->trace);
             bytes += (uint64_t)status.st_size;
             files++;
@@ -226,9 +210,9 @@ int main(int argc, char **argv)
     static const uint32_t lives[] = {1, 4, 16, 64};
     if (argc == 3)
         return one(argv[1], (uint32_t)CLAMP(atoi(argv[2]), 1, 64));
-    double begin = wall();
+    double begin = ech_test_wall_seconds();
     const EchFluidModule *module = ech_simgrid_module(NULL);
-    double load = wall() - begin;
+    double load = ech_test_wall_seconds() - begin;
     printf("%-28s %10s %10s %10s %10s\n", "per second, alive:", "1", "4", "16", "64");
     double native[4], raw[4], replayed[4], on_simgrid[4];
     for (int i = 0; i < 4; i++) {
@@ -245,9 +229,9 @@ int main(int argc, char **argv)
         printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "native / raw SimGrid", native[0] / raw[0], native[1] / raw[1], native[2] / raw[2], native[3] / raw[3]);
         printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "replay native / raw SimGrid", replayed[0] / raw[0], replayed[1] / raw[1], replayed[2] / raw[2],
                replayed[3] / raw[3]);
-        begin = wall();
+        begin = ech_test_wall_seconds();
         replay_rate(ECH_ENGINE_SIMGRID, 1, 2);
-        printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (wall() - begin) * 1e3);
+        printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (ech_test_wall_seconds() - begin) * 1e3);
     }
     import_rates();
     struct rusage usage;

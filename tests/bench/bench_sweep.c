@@ -1,19 +1,12 @@
 /* Points of a sweep a second, beside what reading the program costs: the points share what does not depend on them. Shipped programs, one worker.
  * Prints figures and ratios; decides nothing. */
 #include "sim/experiment/sweep.h"
+#include "tests/support/clock.h"
 
 #include <glib/gstdio.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <time.h>
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static const struct {
     const char *trace, *device, *pass;
@@ -52,16 +45,16 @@ int main(void)
         g_autoptr(GError) error = NULL;
         g_autoptr(EchExperiment) experiment =
             g_file_set_contents(path, text->str, (gssize)text->len, &error) ? ech_experiment_load(path, &overrides, &error) : NULL;
-        double begin = seconds();
+        double begin = ech_test_cpu_seconds();
         if (!experiment || !ech_experiment_preload(experiment, &error)) {
             fprintf(stderr, "%s\n", error->message);
             g_unlink(path);
             return EXIT_FAILURE;
         }
-        double read = seconds() - begin;
-        begin = seconds();
+        double read = ech_test_cpu_seconds() - begin;
+        begin = ech_test_cpu_seconds();
         EchSweepPoint *points = ech_sweep_run(experiment, 1, NULL, NULL, &error);
-        double each = (seconds() - begin) / (double)experiment->n_cases;
+        double each = (ech_test_cpu_seconds() - begin) / (double)experiment->n_cases;
         ech_sweep_free(points, points ? experiment->n_cases : 0);
         printf("%-28s %-6s %zu points: %6.2f ms each, %5.2f times reading the program (%.1f ms)\n", programs[p].trace, programs[p].pass ? programs[p].pass : "",
                experiment->n_cases, each * 1e3, each / read, read * 1e3);

@@ -2,6 +2,8 @@
 #include "models/alloc/alloc.h"
 #include "models/alloc/check.h"
 #include "sim/base/error.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -60,17 +62,7 @@ static uint64_t state;
 
 static uint64_t draw(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
-static uint64_t seed_of(int round)
-{
-    const char *given = g_getenv("ECH_SEED");
-    uint64_t seed = given ? g_ascii_strtoull(given, NULL, 0) : UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(round + 1);
-    return seed ? seed : 1;
+    return ech_test_draw(&state);
 }
 
 /* Sizes around every threshold that the allocators have. */
@@ -200,7 +192,7 @@ START_TEST(registry_keeps_its_promises)
 {
     const char *spec = g_ptr_array_index(specs, (guint)_i);
     for (int round = 0; round < n_rounds; round++) {
-        uint64_t seed = seed_of(round);
+        uint64_t seed = ech_test_seed_of(round);
         EchBytes capacity = (_i + round) % 2 ? UINT64_C(64) << 30 : UINT64_C(1) << 30;
         Outcome once = run(spec, seed, capacity, false);
         Outcome again = run(spec, seed, capacity, false);
@@ -215,16 +207,16 @@ END_TEST
 START_TEST(checker_sees_overlaps)
 {
     g_autoptr(GError) error = NULL;
-    const EchPlaced good[] = {{0, 10, 0, 5}, {10, 5, 0, 5}, {0, 15, 5, 9}, {3, 0, 0, 9}};
+    const EchPlacedRange good[] = {{0, 10, 0, 5}, {10, 5, 0, 5}, {0, 15, 5, 9}, {3, 0, 0, 9}};
     ck_assert(ech_placement_check(good, 4, 15, &error));
     ck_assert(!ech_placement_check(good, 4, 14, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_VERIFY));
     g_clear_error(&error);
-    const EchPlaced bad[] = {{0, 100, 0, 5}, {200, 5, 1, 5}, {99, 2, 4, 9}};
+    const EchPlacedRange bad[] = {{0, 100, 0, 5}, {200, 5, 1, 5}, {99, 2, 4, 9}};
     ck_assert(!ech_placement_check(bad, 3, 0, &error));
     ck_assert_str_eq(error->message, "placement of 2 at [99, 101) overlaps 0 at [0, 100)");
     g_clear_error(&error);
-    const EchPlaced inside[] = {{50, 2, 0, 5}, {0, 100, 1, 5}};
+    const EchPlacedRange inside[] = {{50, 2, 0, 5}, {0, 100, 1, 5}};
     ck_assert(!ech_placement_check(inside, 2, 0, &error));
 }
 END_TEST
@@ -254,9 +246,7 @@ int main(void)
     int factor = longer ? CLAMP(atoi(longer), 1, 100) : 1;
     n_events *= factor;
     n_rounds *= factor;
-    for (int i = 0; i < n_rounds; i++)
-        printf("seed of round %d: %" G_GUINT64_FORMAT " (ECH_SEED sets it)\n", i, seed_of(i));
-    fflush(stdout);
+    ech_test_print_seed();
     Suite *suite = suite_create("alloc properties");
     TCase *tests = tcase_create("registry");
     tcase_set_timeout(tests, 120 * factor * factor);
@@ -264,9 +254,5 @@ int main(void)
     tcase_add_test(tests, checker_sees_overlaps);
     tcase_add_test(tests, specs_are_refused_with_reasons);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -4,17 +4,16 @@
 #include "sim/experiment/pipeline_trace.h"
 #include "sim/experiment/product.h"
 #include "sim/replay/replay.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 START_TEST(engine_agrees)
 {
-    const guint32 seed = 20261122;
-    printf("seed %u\n", seed);
-    GRand *random = g_rand_new_with_seed(seed);
+    GRand *random = g_rand_new_with_seed((guint32)ech_test_seed_of(20261122));
     GError *error = NULL;
     g_autoptr(EchDevice) device = ech_device_load("tpu-v5e", NULL, &error);
     ck_assert_ptr_nonnull(device);
@@ -42,13 +41,13 @@ START_TEST(engine_agrees)
         operands[0].lookahead = g_rand_boolean(random);
         ech_pipeline_run(&pipeline, &result);
         g_autoptr(EchTrace) trace = ech_pipeline_trace(&pipeline, &error);
-        ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(trace != NULL, error);
         EchReplayOptions options = {0};
         ech_params_defaults(ech_replay_params, &options);
         ck_assert(ech_params_parse(ech_replay_params, &options, "engine=native,kernel_time=recorded,overhead=false", &error));
         g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, &error);
         ech_params_clear(ech_replay_params, &options);
-        ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(run != NULL, error);
         ck_assert_msg(run->makespan == result.total, "case %u: engine %" G_GINT64_FORMAT ", recurrence %" G_GINT64_FORMAT, i, run->makespan, result.total);
     }
     g_rand_free(random);
@@ -59,9 +58,7 @@ END_TEST
  * the engine. Rates make whole picoseconds, as the engine's clock is finer than that. */
 START_TEST(workload_agrees)
 {
-    const guint32 seed = 20261123;
-    printf("seed %u\n", seed);
-    GRand *random = g_rand_new_with_seed(seed);
+    GRand *random = g_rand_new_with_seed((guint32)ech_test_seed_of(20261123));
     for (unsigned i = 0; i < 60; i++) {
         static const char *const rates[] = {"125GB/s", "500GB/s", "1TB/s", "2TB/s"}, *const types[] = {"bf16", "f32", "s8"};
         g_autofree char *text = g_strdup_printf(
@@ -75,7 +72,7 @@ START_TEST(workload_agrees)
         GError *error = NULL;
         g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "d.yaml", &error);
         g_autoptr(EchDevice) device = root ? ech_device_load_yaml(root, NULL, &error) : NULL;
-        ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(device != NULL, error);
         g_autofree char *spec =
             g_strdup_printf("m=%d,n=%d,k=%d,block_m=%d,block_n=%d,block_k=%d,buffers=%u,dtype=%s", g_rand_int_range(random, 1, 1000),
                             g_rand_int_range(random, 1, 1000), g_rand_int_range(random, 1, 1000), 128 << g_rand_int_range(random, 0, 3),
@@ -86,13 +83,13 @@ START_TEST(workload_agrees)
         g_autoptr(EchDiag) diag = ech_diag_new();
         g_autoptr(EchTrace) trace = ech_product_trace(&product, device, diag, &error);
         ech_params_clear(ech_product_params, &product);
-        ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(trace != NULL, error);
         EchReplayOptions options = {0};
         ech_params_defaults(ech_replay_params, &options);
         ck_assert(ech_params_parse(ech_replay_params, &options, "engine=native", &error));
         g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, &error);
         ech_params_clear(ech_replay_params, &options);
-        ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(run != NULL, error);
         const char *recurrence = ech_trace_get_property(trace, "recurrence_ps");
         ck_assert_ptr_nonnull(recurrence);
         ck_assert_msg(run->makespan == g_ascii_strtoll(recurrence, NULL, 10), "case %u, %s: engine %" G_GINT64_FORMAT ", recurrence %s", i, spec, run->makespan,
@@ -104,15 +101,12 @@ END_TEST
 
 int main(void)
 {
+    ech_test_print_seed();
     Suite *suite = suite_create("pipeline on the engine");
     TCase *test = tcase_create("pipeline");
     tcase_set_timeout(test, 120);
     tcase_add_test(test, engine_agrees);
     tcase_add_test(test, workload_agrees);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

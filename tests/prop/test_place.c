@@ -4,29 +4,21 @@
 #include "sim/pass/pass.h"
 #include "sim/program/place_rewrite.h"
 #include "tests/fuzz/place_case.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 
 static uint64_t state;
 
 static uint64_t draw(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
-static uint64_t seed_of(int round)
-{
-    const char *text = g_getenv("ECH_SEED");
-    return (text ? g_ascii_strtoull(text, NULL, 10) : 20261121) * 1000003 + (uint64_t)round * 7919 + 1;
+    return ech_test_draw(&state);
 }
 
 START_TEST(random_problems_are_placed_legally)
 {
-    state = seed_of(_i);
+    state = ech_test_seed_of(_i);
     for (unsigned k = 0; k < 12; k++) {
         uint8_t bytes[1500];
         for (size_t i = 0; i < sizeof bytes; i++)
@@ -34,7 +26,7 @@ START_TEST(random_problems_are_placed_legally)
         EchPlaceCase *c = ech_place_case_new(bytes, sizeof bytes, 80);
         g_autoptr(EchMsaResult) result = ech_msa_run(&c->flow->problem), again = ech_msa_run(&c->flow->problem);
         g_autofree char *wrong = ech_place_case_check(&c->flow->problem, result);
-        ck_assert_msg(wrong == NULL, "seed %d, case %u: %s", _i, k, wrong);
+        ck_assert_msg(wrong == NULL, "round %d, case %u: %s", _i, k, wrong);
         ck_assert_uint_eq(result->n_stays, again->n_stays);
         ck_assert_uint_eq(result->prefetched, again->prefetched);
         ck_assert_uint_eq(result->peak, again->peak);
@@ -67,7 +59,7 @@ static EchProgram *place(EchProgram *program, const char *name, const char *spec
     g_autofree char *device_name = g_strdup_printf("tpu-%s", strrchr(name, '.') + 1);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_device_load(device_name, NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchPass) pass = ech_pass_new(spec, &error);
     g_autoptr(GPtrArray) list = g_ptr_array_new();
@@ -203,7 +195,7 @@ START_TEST(prefetch_keeps_what_is_done)
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchProgram) program = load(name);
     g_autoptr(EchTrace) trace = ech_program_lower(program, device, NULL, diag, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     g_autoptr(EchPass) pass = ech_pass_new(spec, &error);
     g_autoptr(GPtrArray) list = g_ptr_array_new();
     g_ptr_array_add(list, pass);
@@ -226,7 +218,7 @@ END_TEST
 
 int main(void)
 {
-    g_print("seed %s\n", g_getenv("ECH_SEED") ? g_getenv("ECH_SEED") : "20261121");
+    ech_test_print_seed();
     Suite *suite = suite_create("place");
     TCase *tcase = tcase_create("place");
     tcase_set_timeout(tcase, 120);
@@ -236,9 +228,5 @@ int main(void)
     tcase_add_loop_test(tcase, unrolled_loops_are_found, 2, 9);
     tcase_add_loop_test(tcase, prefetch_keeps_what_is_done, 0, 12);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

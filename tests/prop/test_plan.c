@@ -2,6 +2,8 @@
 #include "models/alloc/heap_fit.h"
 #include "models/alloc/plan.h"
 #include "sim/base/error.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -40,22 +42,12 @@ static void fill_specs(void)
 
 static uint64_t draw(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
+    return ech_test_draw(&state);
 }
 
 static uint64_t below(uint64_t n)
 {
     return draw() % n;
-}
-
-static uint64_t seed_of(int round)
-{
-    const char *text = g_getenv("ECH_SEED");
-    uint64_t seed = text ? g_ascii_strtoull(text, NULL, 10) : 20261121;
-    return seed * 1000003 + (uint64_t)round * 7919 + 1;
 }
 
 enum { N_KINDS = 6 };
@@ -114,7 +106,7 @@ START_TEST(plans_are_legal)
     const char *spec = specs->pdata[_i / N_KINDS];
     int kind = _i % N_KINDS;
     for (int round = 0; round < 5; round++) {
-        uint64_t seed = seed_of(round * 100 + kind);
+        uint64_t seed = ech_test_seed_of(round * 100 + kind);
         state = seed;
         EchPlanItem items[128];
         size_t n = draw_items(items, kind);
@@ -142,7 +134,7 @@ START_TEST(damaged_plans_are_refused)
 {
     unsigned refused = 0, tried = 0;
     for (int round = 0; round < 60; round++) {
-        state = seed_of(round);
+        state = ech_test_seed_of(round);
         EchPlanItem items[128];
         size_t n = draw_items(items, round % N_KINDS);
         g_autoptr(EchPlan) plan = ech_plan_new("greedy", items, n, 0, NULL);
@@ -163,7 +155,7 @@ START_TEST(damaged_plans_are_refused)
             continue;
         g_autoptr(GError) error = NULL;
         tried++;
-        ck_assert_msg(ech_plan_check(items, n, plan, &error) == !illegal, "seed %" G_GUINT64_FORMAT, seed_of(round));
+        ck_assert_msg(ech_plan_check(items, n, plan, &error) == !illegal, "seed %" G_GUINT64_FORMAT, ech_test_seed_of(round));
         refused += illegal;
     }
     ck_assert_uint_gt(refused, tried / 4);
@@ -196,7 +188,7 @@ static EchBytes best_of_all(const EchPlanItem *items, size_t n, uint64_t *offset
 START_TEST(exact_is_lowest)
 {
     for (int round = 0; round < 15; round++) {
-        uint64_t seed = seed_of(_i * 1000 + round);
+        uint64_t seed = ech_test_seed_of(_i * 1000 + round);
         state = seed;
         EchPlanItem items[7];
         size_t n = 3 + (size_t)below(5);
@@ -218,7 +210,7 @@ END_TEST
 START_TEST(exact_restores_a_cut_rectangle)
 {
     for (int round = 0; round < 5; round++) {
-        uint64_t seed = seed_of(round);
+        uint64_t seed = ech_test_seed_of(round);
         state = seed;
         EchPlanItem items[64];
         uint64_t lows[64];
@@ -294,7 +286,7 @@ START_TEST(heap_finds_what_a_plain_one_finds)
 {
     enum { N = 1500 };
     static Placed placed[2 * N];
-    uint64_t seed = seed_of(_i);
+    uint64_t seed = ech_test_seed_of(_i);
     state = seed;
     uint32_t n_slots = 1 + (uint32_t)below(_i % 2 ? 6000 : 300), longest = 1 + (uint32_t)below(n_slots), ends_at = 1 + (uint32_t)below(n_slots);
     EchBytes largest = _i % 3 ? 5000 : 12;
@@ -333,7 +325,7 @@ END_TEST
 int main(void)
 {
     fill_specs();
-    printf("seed %" G_GUINT64_FORMAT " (set ECH_SEED)\n", seed_of(0));
+    ech_test_print_seed();
     Suite *suite = suite_create("plan");
     TCase *tests = tcase_create("properties");
     tcase_set_timeout(tests, 120);
@@ -343,9 +335,5 @@ int main(void)
     tcase_add_test(tests, exact_restores_a_cut_rectangle);
     tcase_add_loop_test(tests, heap_finds_what_a_plain_one_finds, 0, 20);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -4,6 +4,8 @@
 #include "sim/experiment/sweep.h"
 #include "sim/report/timeline.h"
 #include "sim/trace/file.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
@@ -17,12 +19,6 @@ static const char device_text[] = "name: small\nfamily: other\nmemories:\n  hbm:
                                   "  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
                                   "links:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 9GB/s, both_ways: 15GB/s, setup: 2us}\n"
                                   "units:\n  matrix: {peaks: {bf16: 100GFLOP/s}}\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
-
-static guint32 seed_of(void)
-{
-    const char *text = g_getenv("ECHELON_SEED");
-    return text ? (guint32)g_ascii_strtoull(text, NULL, 10) : 1;
-}
 
 static EchTrace *random_trace(GRand *rand)
 {
@@ -74,7 +70,7 @@ static EchTrace *random_trace(GRand *rand)
     }
     GError *error = NULL;
     EchTrace *trace = ech_trace_builder_finish(builder, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
 }
 
@@ -84,20 +80,8 @@ static EchDevice *small_device(void)
     g_autoptr(EchYamlNode) root = ech_yaml_parse(device_text, strlen(device_text), "device", &error);
     ck_assert(root != NULL);
     EchDevice *device = ech_device_from_yaml(root, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     return device;
-}
-
-static EchRun *replay(const EchTrace *trace, const EchDevice *device)
-{
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    options.engine = ECH_ENGINE_NATIVE;
-    GError *error = NULL;
-    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
-    ech_params_clear(ech_replay_params, &options);
-    return run;
 }
 
 /* Everything that is written about a run, one after the other. */
@@ -150,14 +134,13 @@ static void check_perfetto(const GByteArray *bytes)
 
 START_TEST(test_random)
 {
-    guint32 seed = seed_of() * 1000 + (guint32)_i;
-    fprintf(stderr, "seed %u\n", seed);
+    guint32 seed = (guint32)ech_test_seed_of(_i);
     GRand *rand = g_rand_new_with_seed(seed);
     g_autoptr(EchTrace) trace = random_trace(rand);
     g_rand_free(rand);
     g_autoptr(EchDevice) device = small_device();
-    g_autoptr(EchRun) run = replay(trace, device);
-    g_autoptr(EchRun) again = replay(trace, device);
+    g_autoptr(EchRun) run = ech_test_replay(trace, device);
+    g_autoptr(EchRun) again = ech_test_replay(trace, device);
     EchReport report = {.title = "random", .trace_path = "random.ech", .format = "random", .trace = trace, .device = device, .run = run};
     EchReport second = report;
     second.run = again;
@@ -193,7 +176,7 @@ START_TEST(test_jobs)
     for (unsigned jobs = 1; jobs <= 3; jobs++) {
         GError *error = NULL;
         g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-        ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(experiment != NULL, error);
         ck_assert_uint_eq(experiment->n_cases, 8);
         EchSweepPoint *points = ech_sweep_run(experiment, jobs, NULL, NULL, &error);
         ck_assert(points != NULL);
@@ -215,15 +198,12 @@ END_TEST
 
 int main(void)
 {
+    ech_test_print_seed();
     Suite *suite = suite_create("report");
     TCase *tcase = tcase_create("all");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_random, 0, ROUNDS);
     tcase_add_test(tcase, test_jobs);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,9 +1,11 @@
 /* Lossless: a trace written and read is the same trace, whatever made it; a second import of an .ech gives the same bytes. Random traces with every field
- * set, all our corpora, and every captured file that is at hand. ECHELON_SEED chooses another seed. */
+ * set, all our corpora, and every captured file that is at hand. ECH_SEED chooses another seed. */
 #include "sim/base/error.h"
 #include "sim/import/import.h"
 #include "sim/trace/file.h"
 #include "sim/trace/select.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -11,12 +13,6 @@
 #include <string.h>
 
 enum { ROUNDS = 60 };
-
-static guint32 seed_of(void)
-{
-    const char *text = g_getenv("ECHELON_SEED");
-    return text ? (guint32)g_ascii_strtoull(text, NULL, 10) : 1;
-}
 
 static void assert_lossless(const EchTrace *trace, const char *what)
 {
@@ -209,13 +205,13 @@ static EchTrace *random_trace(GRand *rand)
     }
     g_autoptr(GError) error = NULL;
     EchTrace *trace = ech_trace_builder_finish(builder, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
 }
 
 START_TEST(random_traces)
 {
-    guint32 seed = seed_of() * 1000 + (guint32)_i;
+    guint32 seed = (guint32)ech_test_seed_of(_i);
     g_autofree char *what = g_strdup_printf("seed %u", seed);
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
     g_autoptr(EchTrace) trace = random_trace(rand);
@@ -276,6 +272,7 @@ END_TEST
 
 int main(void)
 {
+    ech_test_print_seed();
     Suite *suite = suite_create("round trips");
     TCase *cases = tcase_create("ech");
     tcase_set_timeout(cases, 250);
@@ -283,9 +280,5 @@ int main(void)
     tcase_add_test(cases, our_corpora);
     tcase_add_loop_test(cases, captured_files, 0, 7);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

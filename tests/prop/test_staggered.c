@@ -1,5 +1,7 @@
 /* Places whose parts begin at different times: legal whatever the order of events, at least as high as what lives at once, the same every time. */
 #include "models/place/xheap.h"
+#include "tests/support/random.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -35,9 +37,7 @@ static uint32_t make(GRand *rand, uint32_t n, EchXheapEvent *events, EchBytes *s
 
 START_TEST(staggered_places_are_legal)
 {
-    guint32 seed = 7000 + (guint32)_i;
-    printf("seed %u\n", seed);
-    g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
+    g_autoptr(GRand) rand = g_rand_new_with_seed((guint32)ech_test_seed_of(_i));
     enum { N = 60 };
     EchXheapEvent events[2 * N];
     EchBytes sizes[N], within[N];
@@ -71,13 +71,10 @@ END_TEST
 
 int main(void)
 {
+    ech_test_print_seed();
     Suite *suite = suite_create("staggered");
     TCase *tests = tcase_create("staggered");
     tcase_add_loop_test(tests, staggered_places_are_legal, 0, 40);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

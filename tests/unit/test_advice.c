@@ -1,15 +1,15 @@
 /* Advice on layouts: what padding costs, the cheapest order, GPU alignment, tiles and waves. */
 #include "models/layout/advice.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchLayoutAdvice advise(const char *text, unsigned generation)
 {
     EchLayout layout;
     GError *error = NULL;
-    ck_assert_msg(ech_layout_parse(text, strlen(text), &layout, NULL, &error), "%s", error ? error->message : "");
+    ck_assert_ok(ech_layout_parse(text, strlen(text), &layout, NULL, &error), error);
     if (generation > 0 && layout.n_tiles == 0)
         ech_layout_choose_tiles(&layout, generation);
     EchLayoutAdvice advice;
@@ -70,9 +70,5 @@ int main(void)
     tcase_add_test(test, generations);
     tcase_add_test(test, gpu);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -5,10 +5,10 @@
 #include "sim/base/error.h"
 #include "sim/import/alloc_events.h"
 #include "sim/import/alloc_text.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define KIB UINT64_C(1024)
@@ -451,7 +451,7 @@ START_TEST(text_reads_every_line_kind)
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(GError) error = NULL;
     ck_assert(ech_alloc_text_probe((const uint8_t *)text, strlen(text)));
-    ck_assert_msg(ech_alloc_text_read(text, strlen(text), "x", events, diag, &error), "%s", error ? error->message : "");
+    ck_assert_ok(ech_alloc_text_read(text, strlen(text), "x", events, diag, &error), error);
     ck_assert_uint_eq(events->len, 8);
     ck_assert_uint_eq(g_array_index(events, EchAllocEvent, 1).upper_end, 1);
     ck_assert_uint_eq(g_array_index(events, EchAllocEvent, 2).stream, 3);
@@ -540,7 +540,7 @@ static void replay_snapshot(const char *path)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_file(path, "memory_snapshot", NULL, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     EchId memory = ech_alloc_main_memory(import->trace);
     g_autoptr(EchAllocStart) start = ech_alloc_start_of_trace(import->trace, memory);
     if (!start)
@@ -647,9 +647,5 @@ int main(void)
     tcase_add_loop_test(tests, text_errors_have_places, 0, G_N_ELEMENTS(broken));
     tcase_add_loop_test(tests, placements_equal_the_real_ones, 0, G_N_ELEMENTS(recorded));
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -3,9 +3,9 @@
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 #include "sim/base/units.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 
 START_TEST(time_for_rounds_up_and_saturates)
 {
@@ -124,9 +124,5 @@ int main(void)
     tcase_add_test(tests, diag_counts_in_order);
     tcase_add_test(tests, numbers_print_shortly);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/experiment/calibrate.h"
 #include "sim/experiment/validate_cuda.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -37,7 +38,7 @@ START_TEST(finds_what_the_fake_is_made_of)
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "300", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
-    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(held(), 0);
     NEAR(c->pinned[0].rate, 20e9, 0.001);
     NEAR(c->pinned[1].rate, 18e9, 0.001);
@@ -75,11 +76,11 @@ START_TEST(finds_what_the_fake_is_made_of)
 
     /* The file loads, says the same, and predicts the fake's own times. */
     g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
-    ck_assert_msg(yaml != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(yaml != NULL, error);
     g_autofree char *path = g_strdup_printf("/tmp/echelon-calibrate-%d.yaml", (int)getpid());
     ck_assert(g_file_set_contents(path, yaml, -1, NULL));
     g_autoptr(EchDevice) device = ech_device_load(path, NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     NEAR((double)ech_device_memory(device, "hbm")->read, 1000e9, 0.001);
     NEAR((double)ech_device_link(device, "host")->from_device, 18e9, 0.001);
     NEAR(ech_device_number(device, "runtime.launch_ps", 0), 2e6, 0.001);
@@ -91,7 +92,7 @@ START_TEST(finds_what_the_fake_is_made_of)
     g_unsetenv("ECH_FAKE_CUDA_ALLOC_US");
     g_autoptr(EchCudaValidation) v = experiment ? ech_validate_cuda(experiment, "repeats=3,warmups=1", 0, NULL, &error) : NULL;
     unlink(path);
-    ck_assert_msg(v != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(v != NULL, error);
     double error_of_makespan = fabs((double)v->predicted->makespan / (double)v->measured->makespan - 1);
     ck_assert_msg(error_of_makespan < 0.05, "makespan predicted %g, measured %g", (double)v->predicted->makespan, (double)v->measured->makespan);
     ck_assert_double_lt(ech_cuda_validation_mape(v, "copy", 0, 1 << 20), 0.03);
@@ -106,7 +107,7 @@ START_TEST(finds_how_the_driver_rounds)
     load_fake("134217728");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
-    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(held(), 0);
     ck_assert_uint_eq(c->malloc_page, 2 << 20);
     ck_assert_uint_eq(c->malloc_shared, 1 << 20);
@@ -114,7 +115,7 @@ START_TEST(finds_how_the_driver_rounds)
     g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
     g_autoptr(EchYamlNode) root = yaml ? ech_yaml_parse(yaml, strlen(yaml), "it", &error) : NULL;
     g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     ck_assert_double_eq(ech_device_number(device, "runtime.driver.malloc_page", 0), 2 << 20);
     ck_assert_double_eq(ech_device_number(device, "runtime.driver.pool_growth", 0), 32 << 20);
 }
@@ -129,7 +130,7 @@ START_TEST(a_slow_host_is_noticed)
     load_fake("33554432");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
-    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(held(), 0);
     ck_assert_int_eq(strstr(c->failures, "waited for the host") != NULL, _i == 1);
     if (_i > 0)
@@ -146,7 +147,7 @@ START_TEST(one_specimen_is_not_its_kind)
     g_setenv("ECH_FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
-    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(c != NULL, error);
     g_autofree char *folder = g_dir_make_tmp("echelon-devices-XXXXXX", NULL);
     static const char *const products[] = {"NVIDIA H100 80GB HBM3", "Some Other GPU"};
     for (size_t i = 0; i < G_N_ELEMENTS(products); i++) {
@@ -154,7 +155,7 @@ START_TEST(one_specimen_is_not_its_kind)
         c->gpu = g_strdup(products[i]);
         g_autofree char *name = g_strdup_printf("a%zu", i), *file = g_strdup_printf("%s.yaml", name), *path = g_build_filename(folder, file, NULL);
         g_autofree char *yaml = ech_calibration_yaml(c, name, "2026-01-02", &error);
-        ck_assert_msg(yaml != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(yaml != NULL, error);
         ck_assert(g_file_set_contents(path, yaml, -1, NULL));
     }
     g_setenv("ECHELON_DEVICES", folder, TRUE);
@@ -177,7 +178,7 @@ START_TEST(kernels_stay_within_buffers)
     g_setenv("ECH_FAKE_CUDA_PTX", "1000", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
-    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(c != NULL, error);
     ck_assert_str_eq(c->failures, "");
     ck_assert_int_eq(held(), 0);
 }
@@ -200,7 +201,7 @@ START_TEST(every_call_fails_cleanly)
         g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
         g_unsetenv("ECH_FAKE_CUDA_FAIL");
         ck_assert((c == NULL) == (error != NULL));
-        ck_assert_msg(!error || g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), "%s", error ? error->message : "");
+        ck_assert_ok(!error || g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), error);
         ck_assert_msg(held() == 0, "call %ld of %ld failed and left %ld things held", i, n, held());
     }
 }
@@ -212,10 +213,10 @@ START_TEST(without_cublas_the_file_is_whole)
     g_setenv("ECHELON_LIBCUBLAS", "", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
-    ck_assert_msg(c != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(c->blas_version, 0);
     g_autofree char *yaml = ech_calibration_yaml(c, "bare", "2026-01-02", &error);
-    ck_assert_msg(yaml != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(yaml != NULL, error);
     ck_assert_ptr_nonnull(strstr(yaml, "mma.sync without cuBLAS"));
 }
 END_TEST
@@ -243,9 +244,5 @@ int main(void)
     tcase_add_test(tests, without_cublas_the_file_is_whole);
     tcase_add_test(tests, without_a_gpu_it_says_so);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,5 +1,6 @@
 /* Our CUPTI library from injection to imported trace, over a fake CUPTI. */
 #include "sim/import/import.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -65,7 +66,7 @@ START_TEST(capture_is_imported)
     EchImportOptions options = {0};
     g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, &error);
     g_unlink(path);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     ck_assert_str_eq(import->format, "cupti");
     ck_assert_uint_eq(ech_diag_count(import->records, "CONCURRENT_KERNEL"), 1);
     ck_assert_uint_eq(ech_diag_count(import->diag, "records_dropped_by_cupti"), 7);
@@ -175,9 +176,5 @@ int main(void)
     tcase_add_test(tests, a_killed_program_leaves_what_it_did);
     tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -4,6 +4,7 @@
 #include "sim/experiment/validate_cuda.h"
 #include "sim/replay/cuda.h"
 #include "sim/trace/trace.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -86,7 +87,7 @@ static EchTrace *streaming_trace(EchBytes bytes)
     ech_trace_builder_dep(b, copy + 2, 0);
     GError *error = NULL;
     EchTrace *trace = ech_trace_builder_finish(b, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
 }
 
@@ -94,7 +95,7 @@ static EchDevice *load_device(void)
 {
     GError *error = NULL;
     EchDevice *device = ech_device_load("h200", NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     return device;
 }
 
@@ -112,7 +113,7 @@ START_TEST(replays_and_gives_everything_back)
     g_autoptr(GError) error = NULL;
     ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], &error));
     g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     ck_assert_int_eq(held(), 0);
     ck_assert_uint_eq(run->n_makespans, options.repeats);
     ck_assert_int_gt(run->makespan, 0);
@@ -207,7 +208,7 @@ START_TEST(too_large_is_refused_or_scaled)
     g_clear_error(&error);
     options.scale = 1;
     g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     ck_assert(run->scale < 0.5 && run->scale > 0);
     ck_assert_int_eq(held(), 0);
 }
@@ -277,9 +278,9 @@ START_TEST(a_program_is_compared)
     const EchExperimentOverrides overrides = {.trace = ECH_SOURCE_DIR "/traces/gpt_offload.v5e", .device = "h100-sxm", .engine = "native"};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-    ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(experiment != NULL, error);
     g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, ways[_i].spec, 0, ways[_i].allocator, &error);
-    ck_assert_msg(v != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(v != NULL, error);
     ck_assert_int_eq(held(), 0);
     ck_assert_int_gt(v->measured->makespan, 0);
     ck_assert_uint_eq(v->measured->differing, 0);
@@ -402,9 +403,5 @@ int main(void)
     tcase_add_test(tests, a_refusing_driver_is_explained);
     tcase_add_test(tests, libraries_of_wheels_are_found);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -2,10 +2,10 @@
  * what "moves the stated bytes" and "does the stated operations" rest on. */
 #include "sim/replay/cuda_driver.h"
 #include "tests/gpu/fake/ptx.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Memory at an address of its own, as long as it says and no longer, and how often each of its words of 4 bytes was read and written. */
@@ -310,9 +310,5 @@ int main(void)
     tcase_add_test(tests, spins_by_the_clock);
     tcase_add_test(tests, refuses_what_it_does_not_know);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return ech_test_main(suite);
 }

@@ -1,9 +1,9 @@
 /* Device files: every shipped one loads, carries sources, and answers to --set; bad ones say where and what. */
 #include "models/device/device_yaml.h"
 #include "sim/base/error.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char small[] =
@@ -23,7 +23,7 @@ START_TEST(test_small)
 {
     GError *error = NULL;
     g_autoptr(EchDevice) device = load(small, NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     const EchMemory *hbm = ech_device_memory(device, "hbm");
     ck_assert_uint_eq(hbm->capacity, UINT64_C(16) << 30);
     ck_assert_uint_eq(hbm->assignment_limit, UINT64_C(15) << 30);
@@ -57,7 +57,7 @@ START_TEST(test_settings)
     const char *const settings[] = {
         "device.memories.hbm.capacity=x2", "links.host.to_device=x0.5", "device.links.host.from_device=x0.5", "memories.hbm.read=x0.5", "kernel.step=3", NULL};
     g_autoptr(EchDevice) device = load(small, settings, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     const EchMemory *hbm = ech_device_memory(device, "hbm");
     ck_assert_uint_eq(hbm->capacity, UINT64_C(32) << 30);
     ck_assert_uint_eq(hbm->available, UINT64_C(31) << 30);
@@ -84,7 +84,7 @@ START_TEST(test_peaks_follow)
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         GError *error = NULL;
         g_autoptr(EchDevice) device = load(small, cases[i].settings, &error);
-        ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(device != NULL, error);
         const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
         ck_assert((double)ech_unit_peak(unit, "bf16") == cases[i].bf16);
         ck_assert((double)ech_unit_peak(unit, "f32") == cases[i].f32);
@@ -168,7 +168,7 @@ START_TEST(test_shipped)
     for (char **name = names; *name; name++) {
         GError *error = NULL;
         g_autoptr(EchDevice) device = ech_device_load(*name, NULL, &error);
-        ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(device != NULL, error);
         ck_assert_str_eq(device->name, *name);
         ck_assert_ptr_nonnull(ech_device_memory(device, "host"));
         ck_assert_ptr_nonnull(ech_device_link(device, "host"));
@@ -186,7 +186,7 @@ START_TEST(test_shipped)
             ck_assert_uint_le(device->links[i].both_ways, device->links[i].to_device + device->links[i].from_device);
         const char *const settings[] = {"device.memories.hbm.capacity=x2", NULL};
         g_autoptr(EchDevice) twice = ech_device_load(*name, settings, &error);
-        ck_assert_msg(twice != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(twice != NULL, error);
         ck_assert_uint_eq(ech_device_memory(twice, "hbm")->capacity, 2 * ech_device_memory(device, "hbm")->capacity);
         ck_assert(device->hash != twice->hash);
     }
@@ -238,9 +238,5 @@ int main(void)
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

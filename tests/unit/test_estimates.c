@@ -1,9 +1,9 @@
 /* The compiler's estimates in runs: whose they are, and how they are carried to another device. */
 #include "sim/base/error.h"
 #include "sim/experiment/experiment.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A shipped program as one run. */
@@ -14,9 +14,9 @@ static EchResult *run_on(const char *trace, const char *device, const char *sett
     const EchExperimentOverrides overrides = {.trace = path, .device = device, .engine = "native", .settings = setting ? settings : NULL};
     GError *error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-    ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(experiment != NULL, error);
     EchResult *result = ech_experiment_run(experiment, 0, &error);
-    ck_assert_msg(result != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(result != NULL, error);
     return result;
 }
 
@@ -67,9 +67,5 @@ int main(void)
     tcase_add_test(tests, whose_estimates);
     tcase_add_loop_test(tests, no_kernel_dwarfs_the_rest, 0, 3);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

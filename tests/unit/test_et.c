@@ -2,10 +2,10 @@
 #include "sim/base/error.h"
 #include "sim/import/import.h"
 #include "sim/report/wire_out.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static EchImport *read_bytes(const char *format, const void *data, size_t n, GError **error)
 {
@@ -13,22 +13,9 @@ static EchImport *read_bytes(const char *format, const void *data, size_t n, GEr
     return ech_import_source(source, format, NULL, error);
 }
 
-static EchImport *must_read(const char *name)
+static EchId find(const EchTrace *trace, EchOpKind kind, const char *name)
 {
-    GError *error = NULL;
-    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
-    EchImport *import = ech_import_file(path, NULL, NULL, &error);
-    ck_assert_msg(import != NULL, "%s: %s", name, error ? error->message : "");
-    return import;
-}
-
-static EchId find_op(const EchTrace *trace, EchOpKind kind, const char *name)
-{
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
-        if (ech_trace_ops(trace)[i].kind == kind && strcmp(ech_trace_string(trace, ech_trace_ops(trace)[i].name), name) == 0)
-            return (EchId)i;
-    ck_abort_msg("no %s %s", ech_op_kind_name(kind), name);
-    return ECH_NONE;
+    return (EchId)(ech_test_op(trace, kind, name) - ech_trace_ops(trace));
 }
 
 static bool depends(const EchTrace *trace, EchId op, EchId on)
@@ -42,11 +29,11 @@ static bool depends(const EchTrace *trace, EchId op, EchId on)
 
 START_TEST(chakra_of_a_gpu)
 {
-    g_autoptr(EchImport) import = must_read("chakra/gpu.et");
+    g_autoptr(EchImport) import = ech_test_corpus("chakra/gpu.et", NULL);
     const EchTrace *trace = import->trace;
     ck_assert_str_eq(import->format, "chakra");
-    EchId gemm = find_op(trace, ECH_OP_KERNEL, "gemm_kernel"), copy = find_op(trace, ECH_OP_COPY, "Memcpy HtoD (Pinned -> Device)");
-    EchId reduce = find_op(trace, ECH_OP_COLLECTIVE, "all_reduce");
+    EchId gemm = find(trace, ECH_OP_KERNEL, "gemm_kernel"), copy = find(trace, ECH_OP_COPY, "Memcpy HtoD (Pinned -> Device)");
+    EchId reduce = find(trace, ECH_OP_COLLECTIVE, "all_reduce");
     const EchOp *ops = ech_trace_ops(trace);
     /* The dependency points forward in the file: the copy comes first here. */
     ck_assert_uint_lt(copy, gemm);
@@ -65,28 +52,28 @@ START_TEST(chakra_of_a_gpu)
     ck_assert_int_eq(ops[reduce].collective, ECH_COLLECTIVE_ALL_REDUCE);
     ck_assert_uint_eq(ops[reduce].bytes, 4096);
     ck_assert_int_eq(ops[reduce].bytes_origin, ECH_KNOWN);
-    find_op(trace, ECH_OP_MARK, "aten::mm");
+    find(trace, ECH_OP_MARK, "aten::mm");
 }
 END_TEST
 
 START_TEST(chakra_of_a_generator)
 {
-    g_autoptr(EchImport) import = must_read("chakra/remote.et");
+    g_autoptr(EchImport) import = ech_test_corpus("chakra/remote.et", NULL);
     const EchTrace *trace = import->trace;
     const EchOp *ops = ech_trace_ops(trace);
-    EchId load = find_op(trace, ECH_OP_COPY, "weights"), mul = find_op(trace, ECH_OP_KERNEL, "mul"), store = find_op(trace, ECH_OP_COPY, "out");
+    EchId load = find(trace, ECH_OP_COPY, "weights"), mul = find(trace, ECH_OP_KERNEL, "mul"), store = find(trace, ECH_OP_COPY, "out");
     ck_assert(depends(trace, mul, load) && depends(trace, store, mul));
     ck_assert_uint_eq(ops[load].bytes, 1 << 20);
     ck_assert_str_eq(ech_trace_memory(trace, ops[store].memory_to), "host");
     ck_assert_uint_eq(ops[mul].n_work, 1);
     ck_assert_uint_eq(ech_trace_work(trace)[ops[mul].first_work].count, UINT64_C(1) << 30);
-    ck_assert_int_eq(ops[find_op(trace, ECH_OP_COLLECTIVE, "send")].collective, ECH_COLLECTIVE_SEND);
+    ck_assert_int_eq(ops[find(trace, ECH_OP_COLLECTIVE, "send")].collective, ECH_COLLECTIVE_SEND);
 }
 END_TEST
 
 START_TEST(chakra_cycles_are_counted)
 {
-    g_autoptr(EchImport) import = must_read("chakra/cycle.et");
+    g_autoptr(EchImport) import = ech_test_corpus("chakra/cycle.et", NULL);
     ck_assert_uint_eq(ech_diag_count(import->diag, "nodes_in_dependency_cycles"), 3);
     ck_assert_uint_eq(ech_diag_count(import->diag, "repeated_node_ids"), 1);
     ck_assert(!ech_diag_check_strict(import->diag, NULL));
@@ -136,7 +123,7 @@ START_TEST(chakra_of_many_nodes)
     }
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = read_bytes(NULL, file->data, file->len, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     ck_assert_uint_eq(ech_trace_n_ops(import->trace), N);
     ck_assert_uint_eq(ech_diag_count(import->diag, "nodes_in_dependency_cycles"), 0);
 }
@@ -144,16 +131,16 @@ END_TEST
 
 START_TEST(pytorch_of_both_schemas)
 {
-    g_autoptr(EchImport) now = must_read("pytorch_et/new.json"), old = must_read("pytorch_et/old.json");
+    g_autoptr(EchImport) now = ech_test_corpus("pytorch_et/new.json", NULL), old = ech_test_corpus("pytorch_et/old.json", NULL);
     ck_assert_str_eq(now->format, "pytorch_et");
     ck_assert_str_eq(ech_trace_get_property(now->trace, "pytorch_et.schema"), "1.1.1-chakra.0.0.4");
     /* The caller of a kernel is a mark; leaves work, in order of their ids. */
-    EchId linear = find_op(now->trace, ECH_OP_MARK, "aten::linear"), mm = find_op(now->trace, ECH_OP_KERNEL, "aten::mm"),
-          relu = find_op(now->trace, ECH_OP_KERNEL, "aten::relu");
+    EchId linear = find(now->trace, ECH_OP_MARK, "aten::linear"), mm = find(now->trace, ECH_OP_KERNEL, "aten::mm"),
+          relu = find(now->trace, ECH_OP_KERNEL, "aten::relu");
     ck_assert_uint_lt(linear, mm);
     ck_assert_uint_lt(mm, relu);
     ck_assert_uint_eq(ech_trace_ops(now->trace)[mm].n_uses, 3);
-    const EchOp *add = &ech_trace_ops(old->trace)[find_op(old->trace, ECH_OP_KERNEL, "aten::add")];
+    const EchOp *add = &ech_trace_ops(old->trace)[find(old->trace, ECH_OP_KERNEL, "aten::add")];
     ck_assert_uint_eq(add->n_uses, 3);
     const EchBuffer *buffer = &ech_trace_buffers(old->trace)[ech_trace_uses(old->trace)[add->first_use].buffer];
     ck_assert_str_eq(ech_trace_memory(old->trace, buffer->memory), "host");
@@ -199,14 +186,14 @@ START_TEST(pytorch_views_and_results)
         "\"outputs\":{\"values\":[[5,13,0,32,4,\"cpu\"]],\"shapes\":[[4,8]],\"types\":[],\"strides\":[[8,1]]}}]}";
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = read_bytes("pytorch_et", text, strlen(text), &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     const EchTrace *t = import->trace;
     EchBytes resident = 0;
     for (size_t i = 0; i < ech_trace_n_buffers(t); i++)
         resident += ech_trace_buffers(t)[i].resident ? ech_trace_buffers(t)[i].bytes : 0;
     ck_assert_uint_eq(resident, 32);
     ck_assert_uint_eq(ech_diag_count(import->diag, "allocations_inferred_from_first_write"), 2);
-    const EchOp *copy = &ech_trace_ops(t)[find_op(t, ECH_OP_KERNEL, "aten::copy_")];
+    const EchOp *copy = &ech_trace_ops(t)[find(t, ECH_OP_KERNEL, "aten::copy_")];
     EchBytes read = 0;
     for (uint32_t u = copy->first_use; u < copy->first_use + copy->n_uses; u++)
         read += ech_trace_uses(t)[u].access == ECH_READ ? ech_trace_uses(t)[u].bytes : 0;
@@ -223,7 +210,7 @@ START_TEST(real_chakra)
     }
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     ck_assert_uint_eq(ech_diag_count(import->records, "COMP"), 3643);
     ck_assert_uint_eq(ech_diag_count(import->records, "COMM_COLL"), 21);
     ck_assert(ech_diag_check_strict(import->diag, NULL));
@@ -245,9 +232,5 @@ int main(void)
     tcase_add_test(cases, pytorch_views_and_results);
     tcase_add_test(cases, real_chakra);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -2,17 +2,17 @@
 #include "models/device/device_yaml.h"
 #include "sim/report/explain.h"
 #include "sim/report/report.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 static JsonObject *parse(JsonParser **ret, const char *text)
 {
     GError *error = NULL;
     *ret = json_parser_new();
-    ck_assert_msg(json_parser_load_from_data(*ret, text, -1, &error), "%s", error ? error->message : "");
+    ck_assert_ok(json_parser_load_from_data(*ret, text, -1, &error), error);
     return json_node_get_object(json_parser_get_root(*ret));
 }
 
@@ -144,7 +144,7 @@ START_TEST(test_holdings)
     GError *error = NULL;
     g_autoptr(EchYamlNode) root = ech_yaml_parse(device_text, strlen(device_text), "d.yaml", &error);
     g_autoptr(EchDevice) device = root ? ech_device_load_yaml(root, NULL, &error) : NULL;
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
     EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
     EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0),
@@ -190,13 +190,13 @@ START_TEST(test_holdings)
     ech_trace_builder_use(b, ids[4], ECH_WRITE, 3000000, ECH_PATTERN_STREAM, ECH_KNOWN);
     ech_trace_builder_dep(b, 1, 0);
     g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
     ck_assert(ech_params_parse(ech_replay_params, &options, "engine=native,kernel_time=recorded", &error));
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, &error);
     ech_params_clear(ech_replay_params, &options);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     const EchReport report = {.title = "t", .trace = trace, .device = device, .run = run};
     static const struct {
         int64_t us;
@@ -237,9 +237,5 @@ int main(void)
     tcase_add_test(tests, test_steps);
     tcase_add_test(tests, test_holdings);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

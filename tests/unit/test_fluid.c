@@ -1,5 +1,6 @@
 /* The engine seam: closed forms for both engines, and the two against each other on random cases. */
 #include "sim/replay/fluid.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
@@ -205,9 +206,5 @@ int main(void)
     const char *cases = g_getenv("ECHELON_TEST_CASES");
     tcase_add_loop_test(tests, random_cases_agree, 0, cases ? atoi(cases) : 40);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

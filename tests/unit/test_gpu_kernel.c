@@ -1,9 +1,9 @@
 /* GPU kernels: what names say, launches as text, prices, and the work of operators. */
 #include "models/kernel/gpu.h"
 #include "sim/import/gpu_work.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -227,9 +227,5 @@ int main(void)
     tcase_add_test(tcase, prices);
     tcase_add_test(tcase, operators);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -3,9 +3,9 @@
 #include "sim/import/import.h"
 #include "sim/program/gpu_launch.h"
 #include "sim/replay/replay.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ADD(name)                                                                                                                                              \
@@ -105,20 +105,11 @@ static EchImport *import(void)
     GError *error = NULL;
     EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
     EchImport *import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(made != NULL, error);
     ech_program_set_assignment(import->program, made, "made by echelon");
     return import;
-}
-
-static EchId named(const EchProgram *p, const char *name)
-{
-    for (size_t i = 0; i < p->n_instructions; i++)
-        if (strcmp(p->instructions[i].name, name) == 0)
-            return (EchId)i;
-    ck_abort_msg("no instruction %s", name);
-    return ECH_NONE;
 }
 
 static const struct {
@@ -148,7 +139,7 @@ START_TEST(instructions_say)
 {
     g_autoptr(EchImport) got = import();
     EchGpuLaunch launch, again;
-    ck_assert_msg(ech_program_gpu_launch(got->program, named(got->program, kinds[_i].name), 132, &launch), "%s", kinds[_i].name);
+    ck_assert_msg(ech_program_gpu_launch(got->program, ech_test_instruction(got->program, kinds[_i].name), 132, &launch), "%s", kinds[_i].name);
     g_autoptr(GString) text = g_string_new(NULL);
     ech_gpu_launch_print(&launch, text);
     ck_assert_str_eq(text->str, kinds[_i].launch);
@@ -216,7 +207,7 @@ static EchRun *run(const EchTrace *trace, const EchDevice *device, bool tuned)
     options.tuned_tiles = tuned;
     GError *error = NULL;
     EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     ech_params_clear(ech_replay_params, &options);
     return run;
 }
@@ -241,7 +232,7 @@ START_TEST(prices)
     GError *error = NULL;
     g_autoptr(EchDevice) h100 = ech_device_load("h100-sxm", NULL, NULL), a100 = ech_device_load("a100-80", NULL, NULL);
     g_autoptr(EchTrace) trace = ech_program_lower(got->program, h100, NULL, got->diag, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     g_autoptr(EchRun) tuned = run(trace, h100, true), written = run(trace, h100, false), older = run(trace, a100, true);
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         const EchPrice *price = price_of(tuned, trace, kinds[i].name);
@@ -259,8 +250,8 @@ START_TEST(prices)
     ck_assert_uint_eq(ech_diag_count(tuned->diag, "products_with_tiles_never_timed"), 1);
     ck_assert_uint_eq(ech_diag_count(written->diag, "products_with_tiles_never_timed"), 0);
     /* Both directions of a convolution do the same work, whatever their labels say. */
-    ck_assert_uint_eq(ech_program_work(got->program, named(got->program, "k_filter")).matrix,
-                      ech_program_work(got->program, named(got->program, "k_conv")).matrix);
+    ck_assert_uint_eq(ech_program_work(got->program, ech_test_instruction(got->program, "k_filter")).matrix,
+                      ech_program_work(got->program, ech_test_instruction(got->program, "k_conv")).matrix);
     /* What may not be rounded runs on the lanes: at most 66.9 TFLOP/s. */
     ck_assert_double_gt(us(price_of(tuned, trace, "k_precise")), 2.0 * 4096 * 4096 * 1024 / 66.9e6);
     /* 16 blocks for all columns: a fraction of the chip, where rows fill it. */
@@ -342,9 +333,5 @@ int main(void)
     tcase_add_test(tcase, few_channels);
     tcase_add_test(tcase, long_products);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

@@ -2,10 +2,10 @@
  */
 #include "sim/experiment/gpu_suite.h"
 #include "sim/trace/file.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
@@ -31,7 +31,7 @@ static EchGpuSuite *run(const EchGpuSuiteOptions *options)
 {
     g_autoptr(GError) error = NULL;
     EchGpuSuite *suite = ech_gpu_suite_run(options, NULL, NULL, &error);
-    ck_assert_msg(suite != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(suite != NULL, error);
     return suite;
 }
 
@@ -70,7 +70,7 @@ START_TEST(every_case_is_within_its_goal)
         g_autoptr(GError) error = NULL;
         ck_assert(g_file_get_contents(trace_path, &text, &length, NULL));
         g_autoptr(EchTrace) trace = ech_trace_file_read(text, length, trace_name, &error);
-        ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(trace != NULL, error);
         ck_assert(g_file_test(json_path, G_FILE_TEST_IS_REGULAR));
     }
     /* Only the program that is not there and the stage that died have failed, and their rows say why. */
@@ -82,7 +82,7 @@ START_TEST(every_case_is_within_its_goal)
     ck_assert_ptr_nonnull(strstr(suite->table, "2026-01-02"));
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_device_load(suite->device_path, NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
 
     /* As if killed in the middle of one stage: that, and what failed, is done again; the rest stands. */
     g_autofree char *cut = g_build_filename(folder, "products.row", NULL), *before = NULL, *after = NULL;
@@ -123,7 +123,7 @@ START_TEST(what_the_budget_does_not_reach_is_left)
     g_autoptr(EchGpuSuite) second = run(&options);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_device_load(second->device_path, NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     remove_folder(folder);
 }
 END_TEST
@@ -149,9 +149,5 @@ int main(void)
     tcase_add_test(tests, what_the_budget_does_not_reach_is_left);
     tcase_add_test(tests, without_a_gpu_it_says_so);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -3,11 +3,11 @@
 #include "tests/unit/dram_sim.h"
 
 #include "models/device/device_yaml.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define POINTS(x) (100 * (x))
@@ -137,7 +137,7 @@ START_TEST(test_device)
     static const char *const slower[] = {"dram.t_faw=60ns", "dram.per_bank=0", NULL};
     g_autoptr(EchDevice) device = ech_device_load_yaml(root, NULL, &error);
     g_autoptr(EchDevice) changed = device ? ech_device_load_yaml(root, slower, &error) : NULL;
-    ck_assert_msg(device && changed, "%s", error ? error->message : "");
+    ck_assert_ok(device && changed, error);
     EchHbm dram;
     const EchHbmPattern pattern = {ECH_HBM_RANDOM, 64, 0, 1};
     ck_assert(ech_hbm_of(device, ech_device_memory(device, "hbm"), &dram));
@@ -202,9 +202,5 @@ int main(void)
     tcase_add_test(tests, test_device);
     tcase_add_test(tests, layouts);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

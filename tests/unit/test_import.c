@@ -5,9 +5,9 @@
 #include "sim/import/json_stream.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -15,33 +15,6 @@ static EchImport *read_corpus(const char *name, GError **error)
 {
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
     return ech_import_file(path, NULL, NULL, error);
-}
-
-static EchImport *must_read(const char *name)
-{
-    GError *error = NULL;
-    EchImport *import = read_corpus(name, &error);
-    ck_assert_msg(import != NULL, "%s: %s", name, error ? error->message : "");
-    return import;
-}
-
-static size_t count_ops(const EchTrace *trace, EchOpKind kind)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
-        n += ech_trace_ops(trace)[i].kind == kind;
-    return n;
-}
-
-static const EchOp *find_op(const EchTrace *trace, EchOpKind kind, const char *name)
-{
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        const EchOp *op = &ech_trace_ops(trace)[i];
-        if (op->kind == kind && (!name || strcmp(ech_trace_string(trace, op->name), name) == 0))
-            return op;
-    }
-    ck_abort_msg("no op %s", name ? name : ech_op_kind_name(kind));
-    return NULL;
 }
 
 static GBytes *gzip(const uint8_t *data, size_t n)
@@ -187,7 +160,7 @@ START_TEST(snapshot_is_rewound)
 {
     static const char *const files[] = {"memory_snapshot/small.2.pickle", "memory_snapshot/small.4.pickle", "memory_snapshot/small.5.pickle"};
     for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
-        g_autoptr(EchImport) import = must_read(files[i]);
+        g_autoptr(EchImport) import = ech_test_corpus(files[i], NULL);
         const EchTrace *t = import->trace;
         ck_assert_uint_eq(ech_trace_n_buffers(t), 4);
         const EchBuffer *b = ech_trace_buffers(t);
@@ -197,12 +170,12 @@ START_TEST(snapshot_is_rewound)
         ck_assert(!b[2].resident && b[2].bytes == 2 << 20);
         ck_assert_str_eq(ech_trace_string(t, b[0].stack), "/home/me/train.py:7:forward\n/home/me/train.py:40:main");
         ck_assert_str_eq(ech_trace_string(t, b[0].name), "train.py:7");
-        ck_assert_uint_eq(count_ops(t, ECH_OP_ALLOC), 2);
-        ck_assert_uint_eq(count_ops(t, ECH_OP_FREE), 2);
-        find_op(t, ECH_OP_MARK, "segment_start address=0x7f0000000000 stream=0 type=small");
-        find_op(t, ECH_OP_MARK, "segment_alloc address=0x7f0004000000 stream=7");
-        find_op(t, ECH_OP_MARK, "free_requested address=0x7f0004000000");
-        find_op(t, ECH_OP_MARK, "oom device_free=99 reserved=23068672 stream=0");
+        ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 2);
+        ck_assert_uint_eq(ech_test_count(t, ECH_OP_FREE), 2);
+        ech_test_op(t, ECH_OP_MARK, "segment_start address=0x7f0000000000 stream=0 type=small");
+        ech_test_op(t, ECH_OP_MARK, "segment_alloc address=0x7f0004000000 stream=7");
+        ech_test_op(t, ECH_OP_MARK, "free_requested address=0x7f0004000000");
+        ech_test_op(t, ECH_OP_MARK, "oom device_free=99 reserved=23068672 stream=0");
         /* The refused request is asked for again, behind everything else; 1 GiB from a device that had 99 bytes left. */
         EchId hbm = ech_trace_find_memory(t, "hbm");
         g_autoptr(GArray) refusals = ech_alloc_refusals(t, hbm);
@@ -214,7 +187,7 @@ START_TEST(snapshot_is_rewound)
         g_autoptr(GArray) events = ech_alloc_events_of_trace(t, hbm, true);
         const EchAllocEvent *last = &g_array_index(events, EchAllocEvent, events->len - 2);
         ck_assert(last->kind == ECH_EVENT_ALLOC && last->id == 4 && last->bytes == 1 << 30 && last[1].kind == ECH_EVENT_FREE && last[1].id == 4);
-        find_op(t, ECH_OP_MARK, "START step");
+        ech_test_op(t, ECH_OP_MARK, "START step");
         g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
         ck_assert_uint_eq(lifetimes->end_live, 1300);
         ck_assert_str_eq(ech_trace_get_property(t, "end_reserved_bytes"), "23068672");
@@ -244,9 +217,9 @@ END_TEST
 
 START_TEST(kineto_joins)
 {
-    g_autoptr(EchImport) import = must_read("kineto/new.json");
+    g_autoptr(EchImport) import = ech_test_corpus("kineto/new.json", NULL);
     const EchTrace *t = import->trace;
-    const EchOp *kernel = find_op(t, ECH_OP_KERNEL, "sgemm<float>");
+    const EchOp *kernel = ech_test_op(t, ECH_OP_KERNEL, "sgemm<float>");
     ck_assert_int_eq(kernel->recorded.duration, 20500000);
     ck_assert_str_eq(ech_trace_string(t, kernel->stack), "aten::mm\ntrain.py(3): step");
     /* 64x128 times 128x32 in float: inputs read once, product written. */
@@ -256,7 +229,7 @@ START_TEST(kineto_joins)
     ck_assert_uint_eq(ech_trace_work(t)[kernel->first_work].count, 2 * 64 * 128 * 32);
     ck_assert_int_eq(ech_trace_work(t)[kernel->first_work].origin, ECH_INFERRED);
     /* The stream wait waits for the copy issued before the event was recorded. */
-    const EchOp *copy = find_op(t, ECH_OP_COPY, NULL), *wait = find_op(t, ECH_OP_WAIT, "Stream Wait Event");
+    const EchOp *copy = ech_test_op(t, ECH_OP_COPY, NULL), *wait = ech_test_op(t, ECH_OP_WAIT, "Stream Wait Event");
     ck_assert_uint_eq(copy->bytes, 4096);
     ck_assert_uint_eq(wait->n_deps, 1);
     ck_assert_ptr_eq(&ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op], copy);
@@ -270,20 +243,20 @@ END_TEST
 
 START_TEST(kineto_of_2021)
 {
-    g_autoptr(EchImport) import = must_read("kineto/old.json");
-    find_op(import->trace, ECH_OP_KERNEL, "a\\xq<float>");
+    g_autoptr(EchImport) import = ech_test_corpus("kineto/old.json", NULL);
+    ech_test_op(import->trace, ECH_OP_KERNEL, "a\\xq<float>");
     ck_assert_uint_eq(ech_diag_count(import->diag, "strings_repaired"), 1);
-    ck_assert_int_eq(find_op(import->trace, ECH_OP_COPY, NULL)->bytes_origin, ECH_ABSENT);
+    ck_assert_int_eq(ech_test_op(import->trace, ECH_OP_COPY, NULL)->bytes_origin, ECH_ABSENT);
     ck_assert_uint_eq(ech_diag_count(import->diag, "copies_without_bytes"), 1);
 }
 END_TEST
 
 START_TEST(kineto_of_rocm)
 {
-    g_autoptr(EchImport) import = must_read("kineto/rocm.json");
+    g_autoptr(EchImport) import = ech_test_corpus("kineto/rocm.json", NULL);
     const EchTrace *t = import->trace;
     /* One copy says its bytes, the other only its call. */
-    const EchOp *in = find_op(t, ECH_OP_COPY, "Memcpy HtoD (Host -> Device)"), *out = find_op(t, ECH_OP_COPY, "Memcpy DtoH (Device -> Host)");
+    const EchOp *in = ech_test_op(t, ECH_OP_COPY, "Memcpy HtoD (Host -> Device)"), *out = ech_test_op(t, ECH_OP_COPY, "Memcpy DtoH (Device -> Host)");
     ck_assert_uint_eq(in->bytes, 1024);
     ck_assert_int_eq(in->bytes_origin, ECH_INFERRED);
     ck_assert_uint_eq(out->bytes, 4096);
@@ -293,31 +266,31 @@ START_TEST(kineto_of_rocm)
     ck_assert_uint_eq(ech_diag_count(import->diag, "copies_without_bytes"), 0);
     /* Device type 6 is HIP: the allocation is the device's. */
     ck_assert_str_eq(ech_trace_memory(t, ech_trace_buffers(t)[0].memory), "hbm");
-    ck_assert_uint_eq(find_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS")->n_work, 1);
+    ck_assert_uint_eq(ech_test_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS")->n_work, 1);
 }
 END_TEST
 
 START_TEST(nsys_schemas)
 {
-    g_autoptr(EchImport) fresh = must_read("nsys/new.sqlite"), old = must_read("nsys/old.sqlite");
+    g_autoptr(EchImport) fresh = ech_test_corpus("nsys/new.sqlite", NULL), old = ech_test_corpus("nsys/old.sqlite", NULL);
     const EchTrace *t = fresh->trace;
-    ck_assert_int_eq(find_op(t, ECH_OP_KERNEL, "add(float*)")->recorded.duration, 35000);
-    ck_assert_uint_eq(find_op(t, ECH_OP_COPY, "Unified memory HtoD (page fault)")->bytes, 65536);
-    const EchOp *wait = find_op(t, ECH_OP_WAIT, "Stream Wait Event");
+    ck_assert_int_eq(ech_test_op(t, ECH_OP_KERNEL, "add(float*)")->recorded.duration, 35000);
+    ck_assert_uint_eq(ech_test_op(t, ECH_OP_COPY, "Unified memory HtoD (page fault)")->bytes, 65536);
+    const EchOp *wait = ech_test_op(t, ECH_OP_WAIT, "Stream Wait Event");
     ck_assert_uint_eq(wait->n_deps, 1);
     ck_assert_int_eq(ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op].kind, ECH_OP_COPY);
-    ck_assert_uint_eq(count_ops(t, ECH_OP_FREE), 2);
-    ck_assert_uint_eq(count_ops(old->trace, ECH_OP_WAIT), 1);
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_FREE), 2);
+    ck_assert_uint_eq(ech_test_count(old->trace, ECH_OP_WAIT), 1);
     ck_assert_uint_eq(ech_diag_count(old->diag, "inferred_host_waits"), 1);
 }
 END_TEST
 
 START_TEST(xplane_times_transfers_by_completion)
 {
-    g_autoptr(EchImport) import = must_read("xplane/tpu.pb");
+    g_autoptr(EchImport) import = ech_test_corpus("xplane/tpu.pb", NULL);
     const EchTrace *t = import->trace;
-    const EchOp *first = find_op(t, ECH_OP_COPY, "copy-start"), *second = find_op(t, ECH_OP_COPY, "copy-start.1"),
-                *slice = find_op(t, ECH_OP_COPY, "slice-start");
+    const EchOp *first = ech_test_op(t, ECH_OP_COPY, "copy-start"), *second = ech_test_op(t, ECH_OP_COPY, "copy-start.1"),
+                *slice = ech_test_op(t, ECH_OP_COPY, "slice-start");
     ck_assert_int_eq(first->recorded.duration, 10 * ECH_PS_PER_MS + 2000);
     /* The second began when the first ended, not when it was issued. */
     ck_assert_int_eq(second->recorded.start, first->recorded.start + first->recorded.duration);
@@ -326,32 +299,32 @@ START_TEST(xplane_times_transfers_by_completion)
     ck_assert_uint_eq(slice->bytes, 1 << 20);
     ck_assert_str_eq(ech_trace_memory(t, slice->memory_to), "vector");
     ck_assert_str_eq(ech_trace_memory(t, first->memory_from), "host");
-    const EchOp *fusion = find_op(t, ECH_OP_KERNEL, "fusion");
+    const EchOp *fusion = ech_test_op(t, ECH_OP_KERNEL, "fusion");
     ck_assert_uint_eq(fusion->n_uses, 2);
     ck_assert_uint_eq(ech_trace_uses(t)[fusion->first_use].bytes, 4 << 20);
-    const EchOp *reduce = find_op(t, ECH_OP_COLLECTIVE, "all-reduce");
+    const EchOp *reduce = ech_test_op(t, ECH_OP_COLLECTIVE, "all-reduce");
     ck_assert_uint_eq(reduce->memory_from, 2);
     ck_assert_int_eq(reduce->recorded.duration, ECH_PS_PER_MS - 7);
-    g_autoptr(EchImport) gpu = must_read("xplane/gpu.pb");
-    ck_assert_uint_eq(find_op(gpu->trace, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
-    ck_assert_uint_eq(count_ops(gpu->trace, ECH_OP_ALLOC), 1);
+    g_autoptr(EchImport) gpu = ech_test_corpus("xplane/gpu.pb", NULL);
+    ck_assert_uint_eq(ech_test_op(gpu->trace, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
+    ck_assert_uint_eq(ech_test_count(gpu->trace, ECH_OP_ALLOC), 1);
 }
 END_TEST
 
 START_TEST(json_twin_of_xplane)
 {
-    g_autoptr(EchImport) import = must_read("xplane_json/tpu.json");
+    g_autoptr(EchImport) import = ech_test_corpus("xplane_json/tpu.json", NULL);
     const EchTrace *t = import->trace;
     ck_assert_str_eq(import->format, "xplane_json");
-    ck_assert_int_eq(find_op(t, ECH_OP_MARK, "jit_f(1)")->recorded.duration, INT64_C(24000500000));
-    const EchOp *copy = find_op(t, ECH_OP_COPY, "copy-start"), *wait = find_op(t, ECH_OP_WAIT, "copy-done");
+    ck_assert_int_eq(ech_test_op(t, ECH_OP_MARK, "jit_f(1)")->recorded.duration, INT64_C(24000500000));
+    const EchOp *copy = ech_test_op(t, ECH_OP_COPY, "copy-start"), *wait = ech_test_op(t, ECH_OP_WAIT, "copy-done");
     ck_assert_uint_eq(copy->bytes, 4 << 20);
     ck_assert_int_eq(copy->recorded.start + copy->recorded.duration, wait->recorded.start + wait->recorded.duration);
-    const EchOp *fusion = find_op(t, ECH_OP_KERNEL, "fusion");
+    const EchOp *fusion = ech_test_op(t, ECH_OP_KERNEL, "fusion");
     ck_assert_uint_eq(fusion->n_uses, 2);
     ck_assert_int_eq(ech_trace_uses(t)[fusion->first_use].origin, ECH_INFERRED);
     ck_assert_str_eq(ech_trace_string(t, fusion->stack), "jit(f)/add:");
-    ck_assert_uint_eq(find_op(t, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
+    ck_assert_uint_eq(ech_test_op(t, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
 }
 END_TEST
 
@@ -440,9 +413,5 @@ int main(void)
     tcase_add_loop_test(tcase, damage, 0, 6);
     tcase_add_test(tcase, recorded_medians_of_the_v6e_profile);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,6 +1,7 @@
 /* The kernel model: what a price is made of, that it moves the right way, and that it never breaks. */
 #include "models/kernel/kernel.h"
 #include "sim/experiment/validate.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
@@ -11,7 +12,7 @@ static EchLayout layout(const char *text)
 {
     EchLayout ret;
     GError *error = NULL;
-    ck_assert_msg(ech_layout_parse(text, strlen(text), &ret, NULL, &error), "%s", error ? error->message : "");
+    ck_assert_ok(ech_layout_parse(text, strlen(text), &ret, NULL, &error), error);
     return ret;
 }
 
@@ -20,7 +21,7 @@ static EchDevice *device(const char *name, const char *setting)
     const char *settings[] = {setting, NULL};
     GError *error = NULL;
     EchDevice *ret = ech_device_load(name, settings, &error);
-    ck_assert_msg(ret != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(ret != NULL, error);
     return ret;
 }
 
@@ -344,9 +345,5 @@ int main(void)
     tcase_add_test(test, batches);
     tcase_add_test(test, tables);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,10 +1,10 @@
 /* SCALE-Sim layers as kernels: priced by the kernel model on a TPU, padding included. */
 #include "sim/experiment/experiment.h"
 #include "sim/report/counters.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 static EchResult *run_layers(const char *text, const char *device)
@@ -17,10 +17,10 @@ static EchResult *run_layers(const char *text, const char *device)
     ck_assert(g_file_set_contents(path, text, -1, &error));
     const EchExperimentOverrides overrides = {.trace = path, .device = device, .engine = "native"};
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-    ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(experiment != NULL, error);
     EchResult *result = ech_experiment_run(experiment, 0, &error);
     g_unlink(path);
-    ck_assert_msg(result != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(result != NULL, error);
     return result;
 }
 
@@ -89,9 +89,5 @@ int main(void)
     tcase_add_test(tests, padding_counts);
     tcase_add_test(tests, stationary_weights);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

@@ -1,7 +1,7 @@
 #include "models/layout/layout.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchLayout parse(const char *text)
@@ -148,9 +148,5 @@ int main(void)
     tcase_add_loop_test(tests, malformed_shapes_are_refused, 0, G_N_ELEMENTS(refused));
     tcase_add_loop_test(tests, tiles_are_chosen_as_the_compiler_does, 0, G_N_ELEMENTS(choices));
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,6 +1,7 @@
 /* Every array of every TPU buffer assignment captured by others: its padded size is the compiler's, its text survives parsing and printing, and the tile of
  * every parameter is the one we would choose. Skipped where the captures are not there. */
 #include "models/layout/advice.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
@@ -120,9 +121,5 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, captures);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

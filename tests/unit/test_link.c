@@ -1,5 +1,6 @@
 /* Links: copies by size, collectives by algorithm, against closed forms. */
 #include "models/link/link.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -131,9 +132,5 @@ int main(void)
     tcase_add_test(tests, copies_pay_their_set_up);
     tcase_add_test(tests, curves_hold_the_set_up);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,10 +1,10 @@
 /* Measured kernels of a device file: their points exactly, between and beyond them by the rules of measured.h, and what-ifs on top of them. */
 #include "models/device/device_yaml.h"
 #include "models/kernel/measured.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char base[] = "name: m\nsummary: m\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, capacity: 8GiB, read: 1000GB/s, write: 1000GB/s}\nunits:\n  "
@@ -19,7 +19,7 @@ static EchDevice *load(const char *more)
     g_autoptr(GError) error = NULL;
     g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "test", &error);
     EchDevice *device = root ? ech_device_from_yaml(root, &error) : NULL;
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     return device;
 }
 
@@ -68,9 +68,5 @@ int main(void)
     tcase_add_test(tests, products_by_shape);
     tcase_add_test(tests, streams_by_size);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,9 +1,9 @@
 /* On-chip memories: windows in whole tiles, scalars in whole words, accumulators row by row. */
 #include "models/layout/layout.h"
 #include "models/memory/onchip.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The bytes of a window are those of an array of its shape with the tile that the compiler gives it. */
@@ -46,7 +46,7 @@ START_TEST(test_accumulators)
     GError *error = NULL;
     g_autoptr(EchDevice) with = ech_device_load("tpu7x", NULL, &error);
     g_autoptr(EchDevice) without = ech_device_load("tpu-v5e", NULL, NULL);
-    ck_assert_msg(with && without, "%s", error ? error->message : "");
+    ck_assert_ok(with && without, error);
     /* 2 MiB: 2048 rows of 256 words. */
     EchAccumulators all = ech_onchip_accumulators(with, 1024, 512), more = ech_onchip_accumulators(with, 1024, 513),
                     none = ech_onchip_accumulators(without, 8, 128);
@@ -64,9 +64,5 @@ int main(void)
     tcase_add_test(tests, test_fit);
     tcase_add_test(tests, test_accumulators);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

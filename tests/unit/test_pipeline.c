@@ -1,10 +1,10 @@
 /* The tile pipeline: hand-made schedules, the closed form, published numbers, and both fidelities against each other. */
 #include "tests/pallas_table.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static EchPipelineOperand stream(bool output, uint64_t steps, uint64_t bytes, uint32_t buffers)
 {
@@ -16,7 +16,7 @@ static EchPipelineResult run(const EchPipeline *pipeline)
 {
     EchPipelineResult result;
     GError *error = NULL;
-    ck_assert_msg(ech_pipeline_check(pipeline, &error), "%s", error ? error->message : "");
+    ck_assert_ok(ech_pipeline_check(pipeline, &error), error);
     ech_pipeline_run(pipeline, &result);
     g_autoptr(EchPipelineExpansion) expansion = ech_pipeline_expand(pipeline, &error);
     ck_assert_ptr_nonnull(expansion);
@@ -252,9 +252,5 @@ int main(void)
     tcase_add_test(test, search);
     tcase_add_test(test, refusals);
     suite_add_tcase(suite, test);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,8 +1,8 @@
 /* From a schedule to values. Which slices a copy engine can make: the compiler's own choices among slices compiled for this purpose (v5e and v6e agree). */
 #include "models/place/flow.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -121,9 +121,5 @@ int main(void)
     tcase_add_test(tcase, collectives_hand_on_their_operand);
     tcase_add_test(tcase, operands_bound_at_an_update);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

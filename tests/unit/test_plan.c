@@ -6,9 +6,9 @@
 #include "sim/base/error.h"
 #include "sim/import/minimalloc.h"
 #include "sim/report/minimalloc_csv.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ALONE ECH_PLAN_ALONE
@@ -17,7 +17,7 @@ static EchPlan *plan_of(const char *spec, const EchPlanItem *items, size_t n)
 {
     GError *error = NULL;
     EchPlan *plan = ech_plan_new(spec, items, n, 0, &error);
-    ck_assert_msg(plan != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(plan != NULL, error);
     ck_assert_msg(ech_plan_check(items, n, plan, &error), "%s: %s", spec, error ? error->message : "");
     return plan;
 }
@@ -168,7 +168,7 @@ START_TEST(csv_is_read_in_any_column_order)
     const char text[] = "\xef\xbb\xbfsize, id ,upper,lower,alignment,junk\r\n16,a,4,0,8,x\n\n32,\"b,c\",9,-3,,\n";
     g_autoptr(GError) error = NULL;
     g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(text, sizeof text - 1, "t.csv", &error);
-    ck_assert_msg(table != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(table != NULL, error);
     ck_assert_uint_eq(table->n, 2);
     ck_assert_str_eq(table->rows[0].id, "a");
     ck_assert_uint_eq(table->rows[0].alignment, 8);
@@ -276,9 +276,5 @@ int main(void)
     tcase_add_loop_test(tests, bad_csv_says_where, 0, G_N_ELEMENTS(bad_csvs));
     tcase_add_test(tests, csv_written_reads_back);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,6 +1,7 @@
 /* A user's allocator: the documented example builds outside the tree with one line; crashes and lies are reported. */
 #include "models/alloc/alloc.h"
 #include "sim/base/error.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
@@ -37,7 +38,7 @@ START_TEST(example_places_and_reuses)
     g_autofree char *object = build("stacks", ECH_SOURCE_DIR "/models/alloc/example/stacks.c", NULL);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchAllocator) allocator = open_plugin(object, ",smallest=512", &error);
-    ck_assert_msg(allocator != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(allocator != NULL, error);
     EchPlacement p;
     ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 0, .bytes = 700}, &p), ECH_FIT_OK);
     ck_assert_uint_eq(p.address, 0);
@@ -93,7 +94,7 @@ START_TEST(bad_plugins_are_reported)
     g_autofree char *object = build(bad[_i].name, NULL, text);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchAllocator) allocator = open_plugin(object, "", &error);
-    ck_assert_msg(allocator != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(allocator != NULL, error);
     EchPlacement p;
     ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 0, .bytes = 100}, &p), ECH_FIT_OK);
     ck_assert_int_ne(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 1, .bytes = 100}, &p), ECH_FIT_OK);

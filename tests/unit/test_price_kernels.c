@@ -1,9 +1,9 @@
 /* Instructions as kernels: what the program's text decides about their price. */
 #include "sim/import/import.h"
 #include "sim/program/price_kernels.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchProgram *read_text(const char *text, const char *device)
@@ -12,28 +12,19 @@ static EchProgram *read_text(const char *text, const char *device)
     GError *error = NULL;
     EchImportOptions options = {.device = device, .ignore_beside = true};
     g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     return ech_program_ref(import->program);
-}
-
-static EchId find(const EchProgram *program, const char *name)
-{
-    for (size_t i = 0; i < program->n_instructions; i++)
-        if (strcmp(program->instructions[i].name, name) == 0)
-            return (EchId)i;
-    ck_abort_msg("no instruction %s", name);
-    return ECH_NONE;
 }
 
 static EchKernelCost price(const EchProgram *program, const char *name, const char *device, EchKernelView view)
 {
     GError *error = NULL;
     g_autoptr(EchDevice) chip = ech_device_load(device, NULL, &error);
-    ck_assert_msg(chip != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(chip != NULL, error);
     EchKernelModel model;
     EchKernelCost cost;
     ck_assert(ech_kernel_model_init(&model, chip, view, NULL));
-    ck_assert(ech_program_price_kernel(program, find(program, name), &model, true, &cost));
+    ck_assert(ech_program_price_kernel(program, ech_test_instruction(program, name), &model, true, &cost));
     return cost;
 }
 
@@ -106,9 +97,5 @@ int main(void)
     tcase_add_test(tests, reductions_cost);
     tcase_add_loop_test(tests, born_on_chip, 0, 4);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

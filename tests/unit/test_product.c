@@ -4,6 +4,7 @@
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
 #include "sim/replay/replay.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -17,15 +18,6 @@ static const char device_text[] =
     "units:\n  matrix: {rows: 128, columns: 128, clock: 1GHz, peaks: {bf16: 2TFLOP/s}}\n"
     "runtime: {grid_step_ps: 100ns}\n";
 
-static EchDevice *make_device(void)
-{
-    GError *error = NULL;
-    g_autoptr(EchYamlNode) root = ech_yaml_parse(device_text, strlen(device_text), "d.yaml", &error);
-    EchDevice *device = root ? ech_device_load_yaml(root, NULL, &error) : NULL;
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
-    return device;
-}
-
 static EchTrace *make(const char *spec, const EchDevice *device, EchDiag *diag)
 {
     GError *error = NULL;
@@ -34,20 +26,8 @@ static EchTrace *make(const char *spec, const EchDevice *device, EchDiag *diag)
     ck_assert(ech_params_parse(ech_product_params, &options, spec, &error));
     EchTrace *trace = ech_product_trace(&options, device, diag, &error);
     ech_params_clear(ech_product_params, &options);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
-}
-
-static EchRun *replay(const EchTrace *trace, const EchDevice *device)
-{
-    GError *error = NULL;
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    ck_assert(ech_params_parse(ech_replay_params, &options, "engine=native", &error));
-    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
-    ech_params_clear(ech_replay_params, &options);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
-    return run;
 }
 
 /* Five steps along k: both blocks of a step are 64 KiB together, 1 us; a product with its step 2.197152 us; the result of 32 KiB 0.5 us. */
@@ -62,11 +42,11 @@ static const struct {
 
 START_TEST(test_schedule)
 {
-    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autofree char *spec = g_strdup_printf("m=128,n=128,k=640,block_m=128,block_n=128,block_k=128,buffers=%d", (int)schedules[_i].buffers);
     g_autoptr(EchTrace) trace = make(spec, device, diag);
-    g_autoptr(EchRun) run = replay(trace, device);
+    g_autoptr(EchRun) run = ech_test_replay(trace, device);
     ck_assert_msg(llabs(run->makespan - schedules[_i].makespan) <= 5, "%d buffers: %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT,
                   (int)schedules[_i].buffers, run->makespan, schedules[_i].makespan);
     for (size_t i = 0; i < run->n_memories; i++) {
@@ -80,13 +60,13 @@ END_TEST
 
 START_TEST(test_windows_that_do_not_fit)
 {
-    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) trace = make("m=512,n=512,k=512,block_m=256,block_n=512,block_k=512", device, diag);
     const char *const *remarks = ech_diag_remarks(diag);
     ck_assert_ptr_nonnull(remarks[0]);
     ck_assert_ptr_nonnull(strstr(remarks[0], "more than the 256 KiB that the compiler keeps for kernels"));
-    g_autoptr(EchRun) run = replay(trace, device);
+    g_autoptr(EchRun) run = ech_test_replay(trace, device);
     ck_assert(!run->fits);
     ck_assert_str_eq(run->failure.memory, "vector");
 }
@@ -95,13 +75,13 @@ END_TEST
 /* Blocks left to us fit into what the compiler keeps for kernels, and the schedule says where its time goes. */
 START_TEST(test_searched)
 {
-    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) trace = make("m=512,n=512,k=512,block_m=0", device, diag);
     const char *const *remarks = ech_diag_remarks(diag);
     ck_assert(g_str_has_prefix(remarks[0], "matmul: blocks of "));
     g_autoptr(EchTrace) same = make("m=512,n=512,k=512,block_m=128,block_n=128,block_k=128", device, diag);
-    g_autoptr(EchRun) ours = replay(trace, device), theirs = replay(same, device);
+    g_autoptr(EchRun) ours = ech_test_replay(trace, device), theirs = ech_test_replay(same, device);
     ck_assert_int_le(ours->makespan, theirs->makespan);
     EchTime parts = 0;
     static const char *const names[] = {"compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead"};
@@ -118,7 +98,7 @@ END_TEST
 
 START_TEST(test_refused)
 {
-    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     static const char *const specs[] = {"dtype=bf17", "result=pred[", "m=1048576,n=1048576,k=1048576,block_m=1,block_n=1,block_k=1"};
     for (size_t i = 0; i < G_N_ELEMENTS(specs); i++) {
@@ -137,7 +117,7 @@ END_TEST
 /* [256, 64] row-major takes 128 lanes; its windows' bytes and the copies' go with it. */
 START_TEST(test_pad)
 {
-    g_autoptr(EchDevice) device = make_device();
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) trace = make("m=256,n=256,k=64,block_m=256,block_n=256,block_k=64", device, diag);
     const EchBuffer *lhs = &ech_trace_buffers(trace)[0];
@@ -151,12 +131,12 @@ START_TEST(test_pad)
         GError *error = NULL;
         g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
         EchPass *pass = ech_pass_new(wanted[i].spec, &error);
-        ck_assert_msg(pass != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(pass != NULL, error);
         g_ptr_array_add(passes, pass);
         g_autoptr(EchTrace) padded = ech_passes_run_trace(passes, device, trace, diag, &error);
-        ck_assert_msg(padded != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(padded != NULL, error);
         ck_assert_uint_eq(ech_trace_buffers(padded)[0].bytes, wanted[i].lhs);
-        g_autoptr(EchRun) run = replay(padded, device);
+        g_autoptr(EchRun) run = ech_test_replay(padded, device);
         for (size_t m = 0; m < run->n_memories; m++) {
             if (strcmp(run->memories[m].name, "hbm") == 0)
                 ck_assert_msg(run->memories[m].read == wanted[i].read, "%s: %" G_GUINT64_FORMAT " read", wanted[i].spec, run->memories[m].read);
@@ -175,9 +155,5 @@ int main(void)
     tcase_add_test(tests, test_refused);
     tcase_add_test(tests, test_pad);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -2,10 +2,10 @@
 #include "models/device/device.h"
 #include "sim/import/import.h"
 #include "sim/program/place_inputs.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <json-glib/json-glib.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchProgram *read_text(const char *text, const char *device)
@@ -14,7 +14,7 @@ static EchProgram *read_text(const char *text, const char *device)
     GError *error = NULL;
     EchImportOptions options = {.device = device, .ignore_beside = true};
     g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     return ech_program_ref(import->program);
 }
 
@@ -22,7 +22,7 @@ static void assign(EchProgram *program)
 {
     GError *error = NULL;
     EchProgramAssignment *made = ech_program_assign(program, 0, NULL, &error);
-    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(made != NULL, error);
     ech_program_set_assignment(program, made, "made by echelon");
 }
 
@@ -31,7 +31,7 @@ static EchTrace *lower(const EchProgram *program)
     GError *error = NULL;
     g_autoptr(EchDiag) diag = ech_diag_new();
     EchTrace *trace = ech_program_lower(program, NULL, NULL, diag, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
 }
 
@@ -133,26 +133,17 @@ END_TEST
     "  ROOT %r = f32[256]{0} get-tuple-element(%w), index=1\n"                                                                                                 \
     "}\n"
 
-static EchId find(const EchProgram *program, const char *name)
-{
-    for (EchId i = 0; i < program->n_instructions; i++)
-        if (strcmp(program->instructions[i].name, name) == 0)
-            return i;
-    ck_abort_msg("no instruction %s", name);
-    return ECH_NONE;
-}
-
 START_TEST(trip_counts)
 {
     uint64_t trips = 0;
     EchOrigin origin = ECH_ABSENT;
     /* 3, 5, .. 15: seven times. */
     g_autoptr(EchProgram) inferred = read_text(LOOP(""), NULL);
-    ck_assert(ech_program_trips(inferred, find(inferred, "w"), &trips, &origin));
+    ck_assert(ech_program_trips(inferred, ech_test_instruction(inferred, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 7);
     ck_assert_int_eq(origin, ECH_INFERRED);
     g_autoptr(EchProgram) known = read_text(LOOP(", backend_config={\"known_trip_count\":{\"n\":\"12\"}}"), NULL);
-    ck_assert(ech_program_trips(known, find(known, "w"), &trips, &origin));
+    ck_assert(ech_program_trips(known, ech_test_instruction(known, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 12);
     ck_assert_int_eq(origin, ECH_KNOWN);
     /* A start that only the caller knows. */
@@ -160,7 +151,7 @@ START_TEST(trip_counts)
     char *start = strstr(text, "tuple(%zero, %c)");
     memcpy(start, "tuple(%first,%c)", 16);
     g_autoptr(EchProgram) unknown = read_text(text, NULL);
-    ck_assert(!ech_program_trips(unknown, find(unknown, "w"), &trips, &origin));
+    ck_assert(!ech_program_trips(unknown, ech_test_instruction(unknown, "w"), &trips, &origin));
     EchLowerOptions options = {.loop_trips = 5};
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) trace = ech_program_lower(unknown, NULL, &options, diag, NULL);
@@ -245,7 +236,7 @@ START_TEST(cuts_over_cores_count_from_the_most_major)
     EchLayout layout;
     GError *error = NULL;
     static const char text[] = "pred[100,300]{0,1:T(8,128)(4,1)S(1)SC(0:152)}";
-    ck_assert_msg(ech_layout_parse(text, strlen(text), &layout, NULL, &error), "%s", error ? error->message : "");
+    ck_assert_ok(ech_layout_parse(text, strlen(text), &layout, NULL, &error), error);
     ck_assert_uint_eq(ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU), 19456);
 }
 END_TEST
@@ -349,7 +340,7 @@ START_TEST(captured_programs_from_their_text_alone)
         EchImportOptions options = {.device = device, .ignore_beside = true};
         GError *error = NULL;
         g_autoptr(EchImport) import = ech_import_file(g_file_test(packed, G_FILE_TEST_EXISTS) ? packed : plain, NULL, &options, &error);
-        ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(import != NULL, error);
         assign(import->program);
         EchMemoryAnalysis m = ech_program_memory_analysis(import->program);
         g_autoptr(JsonParser) parser = json_parser_new();
@@ -388,9 +379,5 @@ int main(void)
     tcase_add_test(captured, captured_programs_from_their_text_alone);
     suite_add_tcase(suite, small);
     suite_add_tcase(suite, captured);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

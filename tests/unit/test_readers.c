@@ -5,25 +5,16 @@
 #include "sim/import/import.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchImport *read_corpus(const char *name, GError **error)
 {
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
     return ech_import_file(path, NULL, NULL, error);
-}
-
-static EchImport *must_read(const char *name, const char *format)
-{
-    GError *error = NULL;
-    EchImport *import = read_corpus(name, &error);
-    ck_assert_msg(import != NULL, "%s: %s", name, error ? error->message : "");
-    ck_assert_str_eq(import->format, format);
-    return import;
 }
 
 static void must_fail(const char *name, const char *says)
@@ -45,23 +36,12 @@ static const EchBuffer *find_buffer(const EchTrace *trace, const char *name)
     return NULL;
 }
 
-static const EchOp *find_op(const EchTrace *trace, EchOpKind kind, const char *name)
-{
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        const EchOp *op = &ech_trace_ops(trace)[i];
-        if (op->kind == kind && strcmp(ech_trace_string(trace, op->name), name) == 0)
-            return op;
-    }
-    ck_abort_msg("no op %s", name);
-    return NULL;
-}
-
 START_TEST(scalesim_convolutions)
 {
-    g_autoptr(EchImport) import = must_read("scalesim/conv.csv", "scalesim");
+    g_autoptr(EchImport) import = ech_test_corpus("scalesim/conv.csv", "scalesim");
     const EchTrace *t = import->trace;
     /* 8x8x3 with 16 filters of 3x3x3: 6x6x16. */
-    const EchOp *first = find_op(t, ECH_OP_KERNEL, "Conv1");
+    const EchOp *first = ech_test_op(t, ECH_OP_KERNEL, "Conv1");
     ck_assert_uint_eq(first->n_uses, 3);
     ck_assert_uint_eq(ech_trace_uses(t)[first->first_use].bytes, 8 * 8 * 3);
     ck_assert_uint_eq(ech_trace_uses(t)[first->first_use + 1].bytes, 3 * 3 * 3 * 16);
@@ -70,7 +50,7 @@ START_TEST(scalesim_convolutions)
     ck_assert_uint_eq(ech_trace_work(t)[first->first_work].count, 2 * 6 * 6 * 3 * 3 * 3 * 16);
     ck_assert_int_eq(ech_trace_work(t)[first->first_work].unit, ECH_WORK_MATRIX);
     /* The next layer reads the same array. */
-    const EchOp *second = find_op(t, ECH_OP_KERNEL, "Same"), *depthwise = find_op(t, ECH_OP_KERNEL, "DP_conv");
+    const EchOp *second = ech_test_op(t, ECH_OP_KERNEL, "Same"), *depthwise = ech_test_op(t, ECH_OP_KERNEL, "DP_conv");
     ck_assert_uint_eq(ech_trace_uses(t)[second->first_use].buffer, ech_trace_uses(t)[first->first_use + 2].buffer);
     /* Depthwise: (6 - 3 + 2) / 2 rounded up, as SCALE-Sim does, twice; one filter a channel. */
     ck_assert_uint_eq(ech_trace_uses(t)[depthwise->first_use + 2].bytes, 3 * 3 * 8 * 2);
@@ -86,8 +66,8 @@ END_TEST
 
 START_TEST(scalesim_products)
 {
-    g_autoptr(EchImport) import = must_read("scalesim/gemm.csv", "scalesim");
-    const EchOp *op = find_op(import->trace, ECH_OP_KERNEL, "qkv");
+    g_autoptr(EchImport) import = ech_test_corpus("scalesim/gemm.csv", "scalesim");
+    const EchOp *op = ech_test_op(import->trace, ECH_OP_KERNEL, "qkv");
     ck_assert_uint_eq(ech_trace_work(import->trace)[op->first_work].count, 2 * 128 * 192 * 64);
     ck_assert_uint_eq(find_buffer(import->trace, "qkv filters")->bytes, 64 * 192);
     must_fail("scalesim/bad.csv", "bad.csv:3: '2e9' is not");
@@ -97,7 +77,7 @@ END_TEST
 
 START_TEST(timeline_of_categories)
 {
-    g_autoptr(EchImport) import = must_read("memory_timeline/small.json", "memory_timeline");
+    g_autoptr(EchImport) import = ech_test_corpus("memory_timeline/small.json", "memory_timeline");
     const EchTrace *t = import->trace;
     ck_assert_uint_eq(ech_trace_n_buffers(t), 5);
     const EchBuffer *b = ech_trace_buffers(t);
@@ -110,7 +90,7 @@ START_TEST(timeline_of_categories)
     ck_assert_str_eq(ech_trace_get_property(t, "time_zero_unix_us"), "1696966047395848");
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ECH_NONE);
     ck_assert_uint_eq(lifetimes->end_live, 1024 + 512 + 64);
-    g_autoptr(EchImport) odd = must_read("memory_timeline/odd.json", "memory_timeline");
+    g_autoptr(EchImport) odd = ech_test_corpus("memory_timeline/odd.json", "memory_timeline");
     ck_assert_uint_eq(ech_diag_count(odd->diag, "frees_of_unknown_tensors"), 1);
     ck_assert_uint_eq(ech_diag_count(odd->diag, "events_of_unknown_action"), 1);
     ck_assert_uint_eq(ech_diag_count(odd->diag, "times_out_of_range"), 1);
@@ -121,7 +101,7 @@ END_TEST
 START_TEST(memory_profile_is_a_resident_set)
 {
     static const char *const files[] = {"memory_profile/small.pb", "memory_profile/small.prof.gz"};
-    g_autoptr(EchImport) import = must_read(files[_i], "memory_profile");
+    g_autoptr(EchImport) import = ech_test_corpus(files[_i], "memory_profile");
     const EchTrace *t = import->trace;
     ck_assert_uint_eq(ech_trace_n_ops(t), 0);
     ck_assert_uint_eq(ech_trace_n_buffers(t), 5);
@@ -137,7 +117,7 @@ START_TEST(memory_profile_is_a_resident_set)
     ck_assert(ech_diag_check_strict(import->diag, &error));
     must_fail("memory_profile/time.pb", "counts no bytes");
     /* 2^40 buffers claimed: one, not memory for all. */
-    g_autoptr(EchImport) many = must_read("memory_profile/many.pb", "memory_profile");
+    g_autoptr(EchImport) many = ech_test_corpus("memory_profile/many.pb", "memory_profile");
     ck_assert_uint_eq(ech_trace_n_buffers(many->trace), 1);
     ck_assert_uint_eq(ech_diag_count(many->diag, "samples_of_negative_size"), 1);
 }
@@ -150,7 +130,7 @@ START_TEST(memory_profile_beside_a_capture)
     g_autofree char *snapshot = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_snapshot/small.4.pickle", NULL);
     g_autofree char *xplane = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/xplane/tpu.pb", NULL);
     EchImportOptions options = {.loop_trips = 1, .beside = beside};
-    g_autoptr(EchImport) alone = must_read("kineto/new.json", "kineto");
+    g_autoptr(EchImport) alone = ech_test_corpus("kineto/new.json", "kineto");
     g_autoptr(EchImport) import = ech_import_file(main, NULL, &options, NULL);
     ck_assert_ptr_nonnull(import);
     ck_assert_str_eq(import->format, "kineto");
@@ -158,7 +138,7 @@ START_TEST(memory_profile_beside_a_capture)
     ck_assert_uint_eq(ech_diag_count(import->diag, "resident_buffers_added"), 4);
     ck_assert_uint_eq(ech_diag_count(import->diag, "resident_buffers_of_other_devices"), 1);
     /* The same again adds nothing: as large as what is resident already. */
-    g_autoptr(EchImport) profile = must_read("memory_profile/small.pb", "memory_profile");
+    g_autoptr(EchImport) profile = ech_test_corpus("memory_profile/small.pb", "memory_profile");
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) twice = ech_import_add_resident(import->trace, profile->trace, diag, NULL);
     ck_assert_uint_eq(ech_trace_n_buffers(twice), ech_trace_n_buffers(import->trace));
@@ -185,7 +165,7 @@ START_TEST(snapshot_beside_a_profile)
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     const EchTrace *t = import->trace;
     ck_assert_uint_eq(ech_diag_count(import->diag, "memory_events_replaced_by_the_snapshot"), 1);
     /* The snapshot frees at 1 us and at 7 us, allocates at 3 and 4 us: the kernels stand where they ran. */
@@ -222,7 +202,7 @@ START_TEST(memory_events_follow_ended_work)
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     static const char *const awaited[] = {NULL, "short", "long"};
     const EchTrace *t = import->trace;
     size_t events = 0;
@@ -242,7 +222,7 @@ END_TEST
 
 START_TEST(usage_reports)
 {
-    g_autoptr(EchImport) import = must_read("memory_usage_report/new.txt", "memory_usage_report");
+    g_autoptr(EchImport) import = ech_test_corpus("memory_usage_report/new.txt", "memory_usage_report");
     const EchTrace *t = import->trace;
     const EchBuffer *b = ech_trace_buffers(t);
     /* 1 MiB and bf16[256,1025] behind it: the shape is exact where "512.50KiB" is not. */
@@ -253,7 +233,7 @@ START_TEST(usage_reports)
     g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm")), host = ech_lifetimes_new(t, ech_trace_find_memory(t, "host"));
     ck_assert_uint_eq(hbm->peak, 1574144);
     ck_assert_uint_eq(host->peak, 4096);
-    g_autoptr(EchImport) old = must_read("memory_usage_report/old.txt", "memory_usage_report");
+    g_autoptr(EchImport) old = ech_test_corpus("memory_usage_report/old.txt", "memory_usage_report");
     g_autoptr(EchLifetimes) all = ech_lifetimes_new(old->trace, ECH_NONE);
     ck_assert_uint_eq(all->peak, 2097664);
     must_fail("memory_usage_report/bad.txt", "bad.txt:4");
@@ -448,9 +428,5 @@ int main(void)
     tcase_add_test(tcase, mangled);
     tcase_add_test(tcase, own_file_loses_nothing);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,8 +1,8 @@
 /* Every shipped experiment: it is found by its name, reads, says what it asks, and its first and last cases run. */
 #include "sim/experiment/experiment.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 START_TEST(recipes)
@@ -39,11 +39,11 @@ START_TEST(offload_costs)
     GError *error = NULL;
     g_autofree char *path = ech_experiment_find(cases[_i].name);
     g_autoptr(EchExperiment) experiment = ech_experiment_load(path, &overrides, &error);
-    ck_assert_msg(experiment != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(experiment != NULL, error);
     EchBytes needed[2];
     for (size_t i = 0; i < 2; i++) {
         g_autoptr(EchResult) result = ech_experiment_run(experiment, i ? cases[_i].offloaded : cases[_i].base, &error);
-        ck_assert_msg(result != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(result != NULL, error);
         EchReport report = ech_result_report(result);
         size_t n;
         g_autofree EchFitRow *rows = ech_report_fit_rows(&report, &n);
@@ -65,9 +65,5 @@ int main(void)
     tcase_add_test(tests, recipes);
     tcase_add_loop_test(tests, offload_costs, 0, 2);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -3,6 +3,7 @@
 
 #include "sim/base/error.h"
 #include "sim/trace/file.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -131,7 +132,7 @@ static EchTrace *finish(Maker *m)
 {
     g_autoptr(GError) error = NULL;
     EchTrace *trace = ech_trace_builder_finish(m->b, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     ech_trace_builder_free(m->b);
     return trace;
 }
@@ -148,7 +149,7 @@ static EchRun *replay(const EchTrace *trace, const EchDevice *device, EchReplayO
 {
     g_autoptr(GError) error = NULL;
     EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     ech_params_clear(ech_replay_params, &options);
     /* Holds for every complete run. */
     if (run->completed) {
@@ -819,9 +820,5 @@ int main(void)
     const char *cases = g_getenv("ECHELON_TEST_CASES");
     tcase_add_loop_test(tests, random_traces_agree, 0, cases ? atoi(cases) : 40);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -3,9 +3,9 @@
 #include "sim/import/import.h"
 #include "sim/report/report.h"
 #include "sim/report/wire_out.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchImport *read_bytes(const void *data, size_t n, const char *format)
@@ -14,7 +14,7 @@ static EchImport *read_bytes(const void *data, size_t n, const char *format)
     GError *error = NULL;
     EchImportOptions options = {.device = "tpu-v5e", .ignore_beside = true};
     EchImport *import = ech_import_source(source, format, &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     return import;
 }
 
@@ -179,13 +179,13 @@ START_TEST(stacks_and_counts)
     g_autoptr(EchImport) import = read_bytes(many, strlen(many), "hlo");
     GError *error = NULL;
     EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(made != NULL, error);
     ech_program_set_assignment(import->program, made, "made by echelon");
     g_autoptr(EchDevice) device = ech_device_load("tpu-v5e", NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     EchLowerOptions options = {.loop_trips = 1};
     g_autoptr(EchTrace) trace = ech_program_lower(import->program, device, &options, import->diag, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     bool stack = false;
     for (EchId b = 0; b < ech_trace_n_buffers(trace); b++) {
         const EchBuffer *buffer = &ech_trace_buffers(trace)[b];
@@ -198,7 +198,7 @@ START_TEST(stacks_and_counts)
     EchReplayOptions replay = {0};
     ech_params_defaults(ech_replay_params, &replay);
     EchRun *run = ech_replay_run(trace, device, NULL, &replay, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     ck_assert_uint_gt(run->n_skips, 0);
     const EchReport report = {.title = "t", .trace = trace, .program = import->program, .device = device, .run = run};
     size_t n;
@@ -286,11 +286,11 @@ START_TEST(kernels_of_the_programs_own)
     g_autoptr(EchImport) import = read_bytes(cases[_i].text, strlen(cases[_i].text), "hlo");
     GError *error = NULL;
     EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(made != NULL, error);
     ech_program_set_assignment(import->program, made, "made by echelon");
     EchLowerOptions options = {.loop_trips = 1};
     g_autoptr(EchTrace) trace = ech_program_lower(import->program, NULL, &options, import->diag, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     EchBytes moved[2] = {0, 0};
     uint64_t work[ECH_N_WORK_UNITS] = {0};
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
@@ -319,9 +319,5 @@ int main(void)
     tcase_add_loop_test(tcase, donations, 0, 8);
     tcase_add_loop_test(tcase, kernels_of_the_programs_own, 0, 3);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

@@ -1,8 +1,8 @@
 /* Where the time of tiles goes: exact sums, and every reason where it must show. */
 #include "models/kernel/stalls.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 
 static EchPipelineProduct product_of(uint64_t size, uint64_t block, uint32_t buffers)
 {
@@ -125,9 +125,5 @@ int main(void)
     tcase_add_test(tcase, every_reason_shows);
     tcase_add_test(tcase, scaled_parts_add_up);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

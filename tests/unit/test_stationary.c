@@ -1,6 +1,7 @@
 /* A chip with stationary weights: the tile rules by hand, their counters, and TPU v1's six workloads against its hardware counters and its published what-ifs.
  */
 #include "tests/tpu_v1_table.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
@@ -300,7 +301,7 @@ START_TEST(measured)
     GError *error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
     g_autoptr(EchResult) result = experiment ? ech_experiment_run(experiment, 0, &error) : NULL;
-    ck_assert_msg(result != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(result != NULL, error);
     EchReport report = ech_result_report(result);
     GString *text = ech_report_summary(&report, 0);
     ck_assert_ptr_nonnull(strstr(text->str, "Counters of the matrix unit"));
@@ -389,9 +390,5 @@ int main(void)
     tcase_add_test(chip, twice_the_matrix);
     suite_add_tcase(suite, model);
     suite_add_tcase(suite, chip);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

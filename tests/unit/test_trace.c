@@ -3,9 +3,9 @@
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
 #include "sim/trace/trace.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -97,7 +97,7 @@ START_TEST(file_round_trip)
     g_autoptr(GString) text = ech_trace_file_print(trace);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchTrace) again = ech_trace_file_read(text->str, text->len, "t.ech", &error);
-    ck_assert_msg(again != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(again != NULL, error);
     g_autoptr(GString) text2 = ech_trace_file_print(again);
     ck_assert_str_eq(text->str, text2->str);
     ck_assert_uint_eq(ech_trace_hash(trace), ech_trace_hash(again));
@@ -276,9 +276,5 @@ int main(void)
     tcase_add_test(tests, invariants_hold);
     tcase_add_test(tests, lifetimes_and_peak);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,6 +1,7 @@
 /* Medians of recorded copies by what ran the other way. */
 #include "sim/import/import.h"
 #include "sim/report/transfers.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -137,9 +138,5 @@ int main(void)
     tcase_add_test(tcase, engines);
     tcase_add_test(tcase, the_v6e_profile);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

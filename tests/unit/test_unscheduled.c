@@ -2,9 +2,9 @@
  * compiler, held against each other. */
 #include "models/device/device.h"
 #include "sim/import/import.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static EchImport *read_text(const char *text, const char *device)
@@ -13,10 +13,10 @@ static EchImport *read_text(const char *text, const char *device)
     GError *error = NULL;
     EchImportOptions options = {.device = device, .ignore_beside = true};
     EchImport *import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     if (!import->program->assignment) {
         EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-        ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(made != NULL, error);
         ech_program_set_assignment(import->program, made, "made by echelon");
     }
     return import;
@@ -40,7 +40,7 @@ static Moved moved(const EchProgram *program, EchDiag *diag)
 {
     GError *error = NULL;
     g_autoptr(EchTrace) trace = ech_program_lower(program, NULL, NULL, diag, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     Moved sum = {0};
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
@@ -359,9 +359,9 @@ static EchImport *read_file(const char *path, const char *device)
     EchImportOptions options = {.device = device, .ignore_beside = true};
     GError *error = NULL;
     EchImport *import = ech_import_file(path, NULL, &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-    ck_assert_msg(made != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(made != NULL, error);
     ech_program_set_assignment(import->program, made, "made by echelon");
     return import;
 }
@@ -468,9 +468,5 @@ int main(void)
     tcase_add_test(captured, captured_pairs);
     suite_add_tcase(suite, small);
     suite_add_tcase(suite, captured);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

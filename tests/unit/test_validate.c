@@ -6,6 +6,7 @@
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
 #include "sim/trace/select.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <math.h>
@@ -13,20 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static EchDevice *load_device(void)
-{
-    GError *error = NULL;
-    EchDevice *device = ech_device_load(ECH_SOURCE_DIR "/tests/golden/data/small.yaml", NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
-    return device;
-}
+#define DATA ECH_SOURCE_DIR "/tests/golden/data/"
+static const char small[] = DATA "small.yaml";
 
-static EchTrace *load_trace(const char *name)
+static EchTrace *load_trace(const char *path)
 {
-    g_autoptr(GError) error = NULL;
-    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/golden/data", name, NULL);
-    g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
     return ech_trace_ref(import->trace);
 }
 
@@ -34,7 +27,7 @@ static EchTrace *finish(EchTraceBuilder *builder)
 {
     g_autoptr(GError) error = NULL;
     EchTrace *trace = ech_trace_builder_finish(builder, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
 }
 
@@ -55,11 +48,11 @@ static EchTrace *record(const EchTrace *trace, const EchDevice *device)
 
 START_TEST(a_replay_validates_itself)
 {
-    g_autoptr(EchDevice) device = load_device();
-    g_autoptr(EchTrace) trace = load_trace("stream.ech"), own = record(trace, device);
+    g_autoptr(EchDevice) device = ech_test_device(small, NULL);
+    g_autoptr(EchTrace) trace = load_trace(DATA "stream.ech"), own = record(trace, device);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchValidation) validation = ech_validate_trace(own, device, &error);
-    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_pairs, 6);
     ck_assert_uint_eq(validation->n_gaps, 0);
     for (size_t i = 0; i < validation->n_pairs; i++) {
@@ -75,8 +68,8 @@ END_TEST
 
 START_TEST(recordings_never_predict_themselves)
 {
-    g_autoptr(EchDevice) device = load_device();
-    g_autoptr(EchTrace) trace = load_trace("stream.ech"), own = record(trace, device);
+    g_autoptr(EchDevice) device = ech_test_device(small, NULL);
+    g_autoptr(EchTrace) trace = load_trace(DATA "stream.ech"), own = record(trace, device);
     g_autoptr(EchValidation) before = ech_validate_trace(own, device, NULL);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(own);
     for (EchId i = 0; i < ech_trace_n_ops(own); i++) {
@@ -121,10 +114,10 @@ START_TEST(devices_are_apart)
         ech_trace_builder_dep(builder, copy, 0);
     }
     g_autoptr(EchTrace) trace = finish(builder);
-    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchDevice) device = ech_test_device(small, NULL);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchValidation) validation = ech_validate_trace(trace, device, &error);
-    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_pairs, 2);
     ck_assert_uint_eq(validation->n_wholes, 2);
     for (uint32_t d = 0; d < 2; d++) {
@@ -141,13 +134,13 @@ END_TEST
 
 START_TEST(selection)
 {
-    g_autoptr(EchTrace) trace = load_trace("recorded.ech");
+    g_autoptr(EchTrace) trace = load_trace(DATA "recorded.ech");
     size_t n = ech_trace_n_ops(trace);
     g_autofree EchId *map = g_new(EchId, n);
     EchSelectOptions options = {.device = ECH_NONE, .clock = true, .forget = true};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchTrace) paced = ech_trace_select(trace, &options, map, &error);
-    ck_assert_msg(paced != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(paced != NULL, error);
     for (size_t i = 0; i < n; i++) {
         const EchOp *op = &ech_trace_ops(paced)[map[i]];
         ck_assert_str_eq(ech_trace_string(paced, op->name), ech_trace_string(trace, ech_trace_ops(trace)[i].name));
@@ -179,7 +172,7 @@ START_TEST(pageable_copies)
     g_autoptr(GError) error = NULL;
     g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "device", &error);
     g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     static const struct {
         const char *name;
         bool out;
@@ -203,7 +196,7 @@ START_TEST(pageable_copies)
     }
     g_autoptr(EchTrace) trace = finish(builder);
     g_autoptr(EchValidation) validation = ech_validate_trace(trace, device, &error);
-    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_pairs, G_N_ELEMENTS(rows));
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
         ck_assert_int_eq(validation->pairs[i].predicted, rows[i].predicted);
@@ -212,8 +205,8 @@ END_TEST
 
 START_TEST(nothing_recorded)
 {
-    g_autoptr(EchDevice) device = load_device();
-    g_autoptr(EchTrace) trace = load_trace("stream.ech");
+    g_autoptr(EchDevice) device = ech_test_device(small, NULL);
+    g_autoptr(EchTrace) trace = load_trace(DATA "stream.ech");
     g_autoptr(GError) error = NULL;
     ck_assert_ptr_null(ech_validate_trace(trace, device, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
@@ -224,9 +217,9 @@ END_TEST
 START_TEST(absurd_times)
 {
     static const EchRecorded times[] = {{INT64_MAX - 1, INT64_MAX}, {INT64_MIN + 1, INT64_MAX}, {0, INT64_MAX}, {-5, 0}, {INT64_MIN + 1, 1}, {INT64_MAX, 0}};
-    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchDevice) device = ech_test_device(small, NULL);
     for (size_t first = 0; first < G_N_ELEMENTS(times); first++) {
-        g_autoptr(EchTrace) trace = load_trace("recorded.ech");
+        g_autoptr(EchTrace) trace = load_trace(DATA "recorded.ech");
         g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
         for (EchId i = 0; i < ech_trace_n_ops(trace); i++)
             ech_trace_builder_peek_op(builder, i)->recorded = times[(first + i) % G_N_ELEMENTS(times)];
@@ -251,11 +244,11 @@ START_TEST(real_profile)
     }
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     g_autoptr(EchDevice) device = ech_device_load("tpu-v6e", NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     g_autoptr(EchValidation) validation = ech_validate_trace(import->trace, device, &error);
-    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_wholes, 4);
     for (size_t i = 0; i < 4; i++)
         ck_assert(fabs((double)validation->wholes[i].predicted / (double)validation->wholes[i].measured - 1) < 0.03);
@@ -288,12 +281,12 @@ START_TEST(estimates_of_gpu_programs)
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)estimated_text, strlen(estimated_text), "estimated");
     EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
     g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     ck_assert_int_eq(import->program->platform, ECH_PLATFORM_GPU);
     g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
-    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(device != NULL, error);
     g_autoptr(EchValidation) validation = ech_validate_gpu_program(import->program, device, &error);
-    ck_assert_msg(validation != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_pairs, G_N_ELEMENTS(expected));
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
         ck_assert_str_eq(validation->pairs[i].name, expected[i].name);
@@ -317,7 +310,7 @@ START_TEST(gpu_programs_without_estimates)
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "none");
     EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
     g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
     ck_assert_ptr_null(ech_validate_gpu_program(import->program, device, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
@@ -341,9 +334,5 @@ int main(void)
     tcase_add_test(cases, estimates_of_gpu_programs);
     tcase_add_test(cases, gpu_programs_without_estimates);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

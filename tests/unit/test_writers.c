@@ -3,10 +3,10 @@
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
 #include "sim/report/writers.h"
+#include "tests/support/support.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- A protobuf decoder that knows nothing of ours ---- */
@@ -301,7 +301,7 @@ static size_t check_chrome(const char *text, gssize n)
 {
     g_autoptr(JsonParser) parser = json_parser_new();
     g_autoptr(GError) error = NULL;
-    ck_assert_msg(json_parser_load_from_data(parser, text, n, &error), "%s", error ? error->message : "");
+    ck_assert_ok(json_parser_load_from_data(parser, text, n, &error), error);
     JsonArray *events = json_object_get_array_member(json_node_get_object(json_parser_get_root(parser)), "traceEvents");
     g_autoptr(GArray) slices = g_array_new(FALSE, FALSE, sizeof(Slice));
     gint64 balance = 0;
@@ -471,7 +471,7 @@ static EchTrace *odd_trace(void)
     ech_trace_builder_op(builder, release);
     g_autoptr(GError) error = NULL;
     EchTrace *trace = ech_trace_builder_finish(builder, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     return trace;
 }
 
@@ -504,7 +504,7 @@ START_TEST(simulated_timelines)
     ech_params_defaults(ech_replay_params, &options);
     options.engine = ECH_ENGINE_NATIVE;
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(run != NULL, error);
     ech_params_clear(ech_replay_params, &options);
     EchReport report = {.title = "t", .trace_path = "t", .format = "ech", .trace = trace, .device = device, .run = run};
     g_autoptr(GByteArray) perfetto = ech_report_perfetto(&report), time = ech_report_pprof(&report, ECH_PPROF_TIME);
@@ -521,14 +521,6 @@ START_TEST(simulated_timelines)
 }
 END_TEST
 
-static size_t count(const EchTrace *trace, EchOpKind kind)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
-        n += ech_trace_ops(trace)[i].kind == kind;
-    return n;
-}
-
 static EchTrace *read_back(GBytes *bytes, const char *format)
 {
     gsize n;
@@ -536,7 +528,7 @@ static EchTrace *read_back(GBytes *bytes, const char *format)
     g_autoptr(GError) error = NULL;
     g_autoptr(EchSource) source = ech_source_new_memory(data, n, "written");
     g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
-    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(import != NULL, error);
     ck_assert_str_eq(import->format, format);
     ck_assert(ech_diag_check_strict(import->diag, NULL));
     return ech_trace_ref(import->trace);
@@ -547,8 +539,8 @@ START_TEST(chakra_back)
     g_autoptr(EchTrace) trace = load("tests/golden/data/stream.ech");
     g_autoptr(GBytes) bytes = write_as("chakra", trace);
     g_autoptr(EchTrace) back = read_back(bytes, "chakra");
-    ck_assert_uint_eq(count(back, ECH_OP_KERNEL), 2);
-    ck_assert_uint_eq(count(back, ECH_OP_COPY), 4);
+    ck_assert_uint_eq(ech_test_count(back, ECH_OP_KERNEL), 2);
+    ck_assert_uint_eq(ech_test_count(back, ECH_OP_COPY), 4);
     for (size_t i = 0; i < ech_trace_n_ops(back); i++) {
         const EchOp *op = &ech_trace_ops(back)[i];
         if (op->kind == ECH_OP_KERNEL) {
@@ -587,10 +579,10 @@ START_TEST(chakra_unrolls)
     ech_trace_builder_dep(builder, at, 0);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
-    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    ck_assert_ok(trace != NULL, error);
     g_autoptr(GBytes) bytes = write_as("chakra", trace);
     g_autoptr(EchTrace) back = read_back(bytes, "chakra");
-    ck_assert_uint_eq(count(back, ECH_OP_KERNEL), 7);
+    ck_assert_uint_eq(ech_test_count(back, ECH_OP_KERNEL), 7);
     /* In the order that dependencies leave: a b a b a b after. */
     g_autoptr(GString) order = g_string_new(NULL);
     for (size_t i = 0; i < ech_trace_n_ops(back); i++)
@@ -608,7 +600,7 @@ START_TEST(minimalloc_back)
     g_autoptr(EchTrace) trace = load("tests/golden/data/stream.ech");
     g_autoptr(GBytes) bytes = write_as("minimalloc", trace);
     g_autoptr(EchTrace) back = read_back(bytes, "minimalloc");
-    ck_assert_uint_eq(count(back, ECH_OP_ALLOC), 4);
+    ck_assert_uint_eq(ech_test_count(back, ECH_OP_ALLOC), 4);
     ck_assert_str_eq(ech_trace_string(back, ech_trace_buffers(back)[0].name), "in.0");
 }
 END_TEST
@@ -670,9 +662,5 @@ int main(void)
     tcase_add_test(cases, what_cannot_be_written);
     tcase_add_test(cases, endings_choose);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

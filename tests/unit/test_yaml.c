@@ -1,8 +1,8 @@
 /* YAML: what is refused, with its place, before the library sees it. */
 #include "sim/base/yaml.h"
+#include "tests/support/support.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 START_TEST(odd_text_is_refused_with_its_place)
@@ -31,7 +31,7 @@ START_TEST(usual_text_is_taken)
     for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
         g_autoptr(GError) error = NULL;
         g_autoptr(EchYamlNode) root = ech_yaml_parse(good[i], strlen(good[i]), "t", &error);
-        ck_assert_msg(root != NULL, "%s", error ? error->message : "");
+        ck_assert_ok(root != NULL, error);
         ck_assert_ptr_nonnull(ech_yaml_get(root, "a"));
     }
 }
@@ -44,9 +44,5 @@ int main(void)
     tcase_add_test(tests, odd_text_is_refused_with_its_place);
     tcase_add_test(tests, usual_text_is_taken);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

@@ -1,0 +1,117 @@
+#include "tests/support/support.h"
+#include "models/device/device_yaml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int ech_test_main(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+bool ech_test_lacks(const char *path)
+{
+    if (g_file_test(path, G_FILE_TEST_EXISTS))
+        return false;
+    g_print("skipped: %s is not there\n", path);
+    return true;
+}
+
+EchImport *ech_test_import(const char *path, const EchImportOptions *options)
+{
+    GError *error = NULL;
+    EchImport *import = ech_import_file(path, NULL, options, &error);
+    ck_assert_ok(import != NULL, error);
+    return import;
+}
+
+EchImport *ech_test_corpus(const char *name, const char *format)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
+    EchImport *import = ech_test_import(path, NULL);
+    if (format)
+        ck_assert_str_eq(import->format, format);
+    return import;
+}
+
+EchImport *ech_test_hlo(const char *text, const char *device)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    EchImportOptions options = {.device = device, .ignore_beside = true};
+    GError *error = NULL;
+    EchImport *import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_ok(import != NULL, error);
+    return import;
+}
+
+void ech_test_assign(EchImport *import)
+{
+    if (import->program->assignment)
+        return;
+    GError *error = NULL;
+    EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
+    ck_assert_ok(made != NULL, error);
+    ech_program_set_assignment(import->program, made, "made by echelon");
+}
+
+EchDevice *ech_test_device(const char *name, const char *const *settings)
+{
+    GError *error = NULL;
+    EchDevice *device = ech_device_load(name, settings, &error);
+    ck_assert_ok(device != NULL, error);
+    return device;
+}
+
+EchDevice *ech_test_device_yaml(const char *text)
+{
+    GError *error = NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "test.yaml", &error);
+    EchDevice *device = root ? ech_device_load_yaml(root, NULL, &error) : NULL;
+    ck_assert_ok(device != NULL, error);
+    return device;
+}
+
+EchRun *ech_test_replay(const EchTrace *trace, const EchDevice *device)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    GError *error = NULL;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_ok(run != NULL, error);
+    return run;
+}
+
+EchId ech_test_instruction(const EchProgram *program, const char *name)
+{
+    for (EchId i = 0; i < program->n_instructions; i++) {
+        if (strcmp(program->instructions[i].name, name) == 0)
+            return i;
+    }
+    ck_abort_msg("no instruction %s", name);
+    return ECH_NONE;
+}
+
+const EchOp *ech_test_op(const EchTrace *trace, EchOpKind kind, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind == kind && (!name || strcmp(ech_trace_string(trace, op->name), name) == 0))
+            return op;
+    }
+    ck_abort_msg("no %s %s", ech_op_kind_name(kind), name ? name : "at all");
+    return NULL;
+}
+
+size_t ech_test_count(const EchTrace *trace, EchOpKind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        n += ech_trace_ops(trace)[i].kind == kind;
+    return n;
+}

@@ -1,0 +1,40 @@
+/** @file support.h
+ * What unit and property tests share. Where something cannot be had, these end the test with the reason; what they return is never NULL.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/import/import.h"
+#include "sim/replay/replay.h"
+
+#include <check.h>
+
+/** Ends the test with the error's message unless @condition holds. */
+#define ck_assert_ok(condition, error) ck_assert_msg(condition, "%s", (error) ? (error)->message : "and no error says why")
+
+/** Runs @suite and frees it; the program's exit status. */
+int ech_test_main(Suite *suite);
+/** True where there is no such file or folder; says so, as the reason for leaving a test out. */
+bool ech_test_lacks(const char *path);
+
+/** Reads a file. @options may be NULL. Owned by the caller. */
+EchImport *ech_test_import(const char *path, const EchImportOptions *options) G_GNUC_WARN_UNUSED_RESULT;
+/** Reads "FORMAT/FILE" of the fuzzers' corpora, and fails unless it is taken for that format (@format NULL: any). Owned by the caller. */
+EchImport *ech_test_corpus(const char *name, const char *format) G_GNUC_WARN_UNUSED_RESULT;
+/** Reads a program's text without looking beside it; @device may be NULL. Owned by the caller. */
+EchImport *ech_test_hlo(const char *text, const char *device) G_GNUC_WARN_UNUSED_RESULT;
+/** Gives a program the assignment of echelon's own unless it has one. */
+void ech_test_assign(EchImport *import);
+
+/** Loads a device by name or path with edits ("device." left out), NULL: none. Owned by the caller. */
+EchDevice *ech_test_device(const char *name, const char *const *settings) G_GNUC_WARN_UNUSED_RESULT;
+/** The device that the YAML says. Owned by the caller. */
+EchDevice *ech_test_device_yaml(const char *text) G_GNUC_WARN_UNUSED_RESULT;
+/** Replays on the native engine with default options. Owned by the caller. */
+EchRun *ech_test_replay(const EchTrace *trace, const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
+
+/** Index of the instruction of that name. */
+EchId ech_test_instruction(const EchProgram *program, const char *name);
+/** The first operation of that kind and name (NULL: any). Borrowed. */
+const EchOp *ech_test_op(const EchTrace *trace, EchOpKind kind, const char *name);
+/** Number of operations of that kind. */
+size_t ech_test_count(const EchTrace *trace, EchOpKind kind);
