@@ -20,6 +20,8 @@ function bytes(n) {
 }
 const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + ' %';
 const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 1000 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
+// As the terminal shows names of C++ kernels: without what all of PyTorch's begin with.
+const pretty = name => /^void |::/.test(name) ? name.replace(/^void /, '').replace(/\(anonymous namespace\)::|gpu_kernel_impl(_nocast)?<|\b(at::native|c10|std|at)::/g, '') : name;
 const ways = link => link && link.peers ? ['out', 'in'] : ['to device', 'from device'];
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
@@ -127,7 +129,7 @@ function table(id, rows) {
   if (!rows.length) select(id).append('p').attr('class', 'hint').text('nothing');
   for (const row of rows) {
     const tr = body.append('tr');
-    tr.append('td').attr('class', 'name').append('div').attr('class', 'clip').attr('title', row.name).text(row.name);
+    tr.append('td').attr('class', 'name').append('div').attr('class', 'clip').attr('title', row.title || row.name).text(row.name);
     tr.append('td').attr('class', 'n').text(row.value);
     if (row.share !== undefined) {
       tr.append('td').attr('class', 'n').text(percent(row.share));
@@ -160,20 +162,22 @@ for (const [name, l] of Object.entries(run.links)) {
 table('#busy', busy);
 const held = select('#held');
 for (const [memory, m] of Object.entries(run.memories)) {
-  if (!m.peak_live_bytes || minor(m)) continue;
-  const holds = Object.entries(m.holds || {}).filter(e => e[1].bytes > 0), all = d3.sum(holds, e => e[1].bytes) || 1;
+  const holds = Object.entries(m.holds || {}).filter(e => e[1].bytes > 0);
+  if (!m.peak_live_bytes || minor(m) || (holds.length === 1 && holds[0][0] === 'buffers')) continue; // nothing known of any purpose
+  const all = d3.sum(holds, e => e[1].bytes) || 1;
   const id = 'held-' + memory.replace(/[^a-z0-9]/gi, '-');
   held.append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps) + (m.padding && m.padding.padding_bytes > 0.01 * m.padding.bytes ? '; ' + bytes(m.padding.padding_bytes) + ' of it padding' : ''));
   held.append('div').attr('id', id);
   table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
 }
+if (held.select('h3').empty()) select(held.node().parentNode).remove();
 // Buffers at the peak, and what padding costs there.
 for (const [memory, m] of Object.entries(run.memories)) {
   if (!m.peak_live_bytes || minor(m)) continue;
   const id = memory.replace(/[^a-z0-9]/gi, '-');
   select('#holders').append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps));
   select('#holders').append('div').attr('id', 'holders-' + id);
-  table('#holders-' + id, m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes).map(h => ({ name: h.name, value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: [h.role === 'unknown' ? '' : h.role, h.shape, h.source, h.op_name].filter(t => t).join('  ') })));
+  table('#holders-' + id, m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes).map(h => ({ name: h.name + (h.buffers > 1 ? ', ' + h.buffers + ' of them' : ''), value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: [h.role === 'unknown' ? '' : h.role, h.shape, h.source, h.op_name].filter(t => t).join('  ') })));
   if (!m.padding || m.padding.padding_bytes < 16384 || m.padding.padding_bytes * 100 < m.padding.bytes) continue;
   const part = select('#padding > div');
   part.append('h3').text(memory + ': ' + bytes(m.padding.padding_bytes) + ' of ' + bytes(m.padding.bytes) + ' is padding (' + percent(m.padding.padding_bytes / m.padding.bytes) + ')');
@@ -210,8 +214,10 @@ for (const row of stalls.slice(0, 11)) {
 const bounds = {};
 for (const s of details.slices)
   if (s[5] >= 0 && !(details.names[s[1]] in bounds)) bounds[details.names[s[1]]] = ', bound by ' + details.resources[s[5]];
-table('#longest', run.longest.slice(0, 12).map(o => ({ name: o.name, value: time(o.time_ps), share: share(o.time_ps),
+table('#longest', run.longest.slice(0, 12).map(o => ({ name: pretty(o.name), title: o.name, value: time(o.time_ps), share: share(o.time_ps),
   note: o.kind + (o.times > 1 ? ', ' + o.times + ' times' : '') + (bounds[o.name] || '') + (o.source ? ', ' + o.source : '') })));
+
+if (!run.longest.length) select('#slowest').remove();
 
 // Charts
 const GUTTER = 168, AXIS = 26;
@@ -336,7 +342,7 @@ panel('#timeline', 'Timeline: queues and links over time', Math.max(1, details.t
       if (room > 30) {
         context.fillStyle = '#fff';
         context.textAlign = 'left';
-        context.fillText(fit(context, details.names[slice[1]], room), left, y + LANE / 2);
+        context.fillText(fit(context, pretty(details.names[slice[1]]), room), left, y + LANE / 2);
       }
     }
     context.globalAlpha = 1;
@@ -351,9 +357,15 @@ panel('#timeline', 'Timeline: queues and links over time', Math.max(1, details.t
   const at = x.invert(px), slack = x.invert(px + 1) - at;
   const found = track.find(s => at >= s[2] - slack && at <= s[2] + s[3] + slack);
   if (!found) return null;
-  return shorten(details.names[found[1]]) + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
+  return shorten(pretty(details.names[found[1]])) + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
     (found[5] >= 0 ? '\nbound by ' + details.resources[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' for ' + reason(details.reasons[found[8]]) : '') + (found[6] ? '\niteration ' + found[6] : '');
 });
+
+// '#12 ' in front of a name is a buffer's own number.
+const unnumbered = name => {
+  const own = name.replace(/^#\d+ ?/, '');
+  return !own ? '(without a name)' : /\.(cpp|cu):/.test(own) && !/\.py/.test(own) ? '(without a line of Python)' : own;
+};
 
 // Memory curves: a band per memory with something in it, scaled to its own peak or limit.
 const CURVE = 96, memories = details.memories.filter(m => m.series.length && m.peak > 0 && !(run.memories[m.name] && minor(run.memories[m.name])));
@@ -409,18 +421,37 @@ panel('#curves', 'Memory over time', Math.max(1, memories.length) * CURVE + AXIS
   if (!m || px < GUTTER) return null;
   const at = x.invert(px), i = d3.bisector(s => s[0]).right(m.series, at) - 1;
   if (i < 0) return null;
-  const held = m.blocks.filter(b => at >= b[1] && at < b[2]).sort((a, b) => b[4] - a[4]), rest = held.slice(6);
-  return m.name + ' at ' + time(at) + '\n' + bytes(m.series[i][1]) + ' live, ' + bytes(m.series[i][2]) + ' reserved' + held.slice(0, 6).map(b => '\n' + bytes(b[4]) + '  ' + shorten(details.names[b[0]])).join('') +
-    (rest.length ? '\n' + bytes(d3.sum(rest, b => b[4])) + '  in ' + rest.length + ' more' : '');
+  const held = d3.nest().key(b => unnumbered(details.names[b[0]])).entries(m.blocks.filter(b => at >= b[1] && at < b[2]))
+    .map(h => ({ name: h.key, n: h.values.length, bytes: d3.sum(h.values, b => b[4]) })).sort((a, b) => b.bytes - a.bytes), rest = held.slice(6);
+  return m.name + ' at ' + time(at) + '\n' + bytes(m.series[i][1]) + ' live, ' + bytes(m.series[i][2]) + ' reserved' + held.slice(0, 6).map(h => '\n' + bytes(h.bytes) + '  ' + shorten(h.name) + (h.n > 1 ? ', ' + h.n + ' of them' : '')).join('') +
+    (rest.length ? '\n' + bytes(d3.sum(rest, h => h.bytes)) + '  in ' + rest.length + ' more' : '');
 });
 
 // Address map of one memory: time by address.
 const mapped = memories.filter(m => m.blocks.length);
 let shown = mapped.reduce((best, m) => !best || m.blocks.length > best.blocks.length ? m : best, null);
-const roles = ['#8a9199', '#4c78a8', '#f2a154', '#e0695f', '#72b7b2', '#66a866', '#d9b73a', '#a07ab8', '#d58aa8'];
+const roles = ['#8a9199', '#4c78a8', '#f2a154', '#e0695f', '#72b7b2', '#66a866', '#d9b73a', '#a07ab8', '#d58aa8', '#b59b7a'];
 const buttons = select('#choice');
 mapped.forEach(m => buttons.append('button').datum(m).text(m.name).on('click', () => { shown = m; choose(); redraw(); }));
-function choose() { buttons.selectAll('button').classed('on', d => d === shown); }
+// Where roles tell nothing apart, as in a memory snapshot: the names that hold most, each with a colour.
+function colours(memory) {
+  const all = new Set(memory.blocks.map(b => b[5]));
+  if (all.size > 1 || details.roles[[...all][0]] !== 'unknown')
+    return { words: [...all].map(role => [details.roles[role], roles[role % roles.length]]), of: b => roles[b[5] % roles.length] };
+  const held = d3.nest().key(b => unnumbered(details.names[b[0]])).rollup(v => d3.sum(v, b => b[4] * (b[2] - b[1]))).entries(memory.blocks);
+  const most = held.sort((a, b) => b.value - a.value).slice(0, roles.length - 1).map((h, i) => [h.key, roles[i + 1]]), chosen = new Map(most);
+  const ids = details.names.map(name => chosen.get(unnumbered(name)) || roles[0]);
+  return { words: most.concat(held.length > most.length ? [['others', roles[0]]] : []), of: b => ids[b[0]] };
+}
+const palettes = new Map(mapped.map(m => [m, colours(m)]));
+function choose() {
+  buttons.selectAll('button').classed('on', d => d === shown);
+  const items = select('#roles').selectAll('span.item').data(shown ? palettes.get(shown).words : [], d => d);
+  items.exit().remove();
+  const item = items.enter().append('span').attr('class', 'item').attr('title', d => d[0]);
+  item.append('i').style('background', d => d[1]);
+  item.append('span').text(d => shorten(d[0].replace(/^.*\/(?=[^/]*\.py)/, '')));
+}
 choose();
 const MAP = 320;
 const extent = m => d3.max(m.blocks, b => b[3] + b[4]) || 1;
@@ -434,7 +465,7 @@ panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (co
   for (const b of shown.blocks) {
     const left = x(b[1]), right = x(b[2]), high = y(b[3] + b[4]), low = y(b[3]);
     if (right < GUTTER || left > width) continue;
-    context.fillStyle = roles[b[5] % roles.length];
+    context.fillStyle = palettes.get(shown).of(b);
     context.fillRect(left, high, Math.max(right - left - 0.5, 0.7), Math.max(low - high - 0.5, 0.5));
     if (low - high > 13 && right - left > 40) {
       context.fillStyle = '#fff';
@@ -447,15 +478,6 @@ panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (co
   context.textAlign = 'right';
   context.fillStyle = style('soft');
   for (const tick of [0, 0.25, 0.5, 0.75, 1]) context.fillText(bytes(tick * extent(shown)), GUTTER - 10, Math.min(MAP - 8, Math.max(16, y(tick * extent(shown)))));
-  context.textAlign = 'left';
-  let at = 12, line = 32;
-  for (const role of new Set(shown.blocks.map(b => b[5]))) {
-    context.fillStyle = roles[role % roles.length];
-    context.fillRect(at, line + 3, 9, 9);
-    context.fillStyle = style('soft');
-    context.fillText(details.roles[role], at + 14, line + 8);
-    line += 17;
-  }
 }, (px, py, x) => {
   if (!shown || px < GUTTER || py > MAP) return null;
   const y = d3.scaleLinear().domain([0, extent(shown)]).range([MAP - 2, 10]), at = x.invert(px), address = y.invert(py);

@@ -7,6 +7,7 @@
 #include "sim/report/json_out.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
+#include "sim/report/text.h"
 #include "sim/report/transfers.h"
 #include "sim/trace/lifetime.h"
 
@@ -411,7 +412,8 @@ static char *fine_time(EchTime time)
 
 static char *short_name(const EchTrace *trace, EchId id)
 {
-    char *name = g_utf8_make_valid(ech_trace_string(trace, id), -1);
+    g_autofree char *kernel = ech_text_kernel(ech_trace_string(trace, id));
+    char *name = g_utf8_make_valid(kernel, -1);
     if (g_utf8_strlen(name, -1) > 90)
         *g_utf8_offset_to_pointer(name, 90) = '\0';
     return name;
@@ -472,7 +474,7 @@ static void text_names(GString *out, const EchTrace *trace, const GPtrArray *nam
         text_name_devices(out, by_device, row);
     }
     if (more)
-        g_string_append_printf(out, "              and %u names more\n", more);
+        g_string_append_printf(out, "              and %u name%s more\n", more, more > 1 ? "s" : "");
 }
 
 static void text_transfers(GString *out, const EchTrace *trace)
@@ -530,8 +532,9 @@ static void text_trace(GString *out, const EchTrace *trace)
     Summary sum = {0};
     summarise(trace, &sum);
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
-    g_string_append_printf(out, "%zu operations on %zu queue%s, %zu buffers\n", ech_trace_n_ops(trace), ech_trace_n_queues(trace),
-                           ech_trace_n_queues(trace) == 1 ? "" : "s", ech_trace_n_buffers(trace));
+    g_string_append_printf(out, "%zu operation%s on %zu queue%s, %zu buffer%s\n", ech_trace_n_ops(trace), ech_trace_n_ops(trace) == 1 ? "" : "s",
+                           ech_trace_n_queues(trace), ech_trace_n_queues(trace) == 1 ? "" : "s", ech_trace_n_buffers(trace),
+                           ech_trace_n_buffers(trace) == 1 ? "" : "s");
     for (int k = 0; k < ECH_N_OP_KINDS; k++) {
         if (sum.ops[k])
             g_string_append_printf(out, "  %s %" G_GUINT64_FORMAT, ech_op_kind_name((EchOpKind)k), sum.ops[k]);

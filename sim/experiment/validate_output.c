@@ -1,6 +1,7 @@
 /* A validation as JSON, text, SVG, HTML and comma-separated values. */
 #include "sim/experiment/validate.h"
 #include "sim/report/json_out.h"
+#include "sim/report/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -326,11 +327,7 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
 /* At most @width characters of a name, with an ellipsis; of C++ kernels without what all of them begin with. */
 static char *cut(const char *name, glong width)
 {
-    static const char *const skip[] = {"void ", "at::native::", "(anonymous namespace)::"};
-    for (size_t i = 0; i < G_N_ELEMENTS(skip); i++)
-        if (g_str_has_prefix(name, skip[i]))
-            name += strlen(skip[i]);
-    g_autofree char *valid = g_utf8_make_valid(name, -1);
+    g_autofree char *kernel = ech_text_kernel(name), *valid = g_utf8_make_valid(kernel, -1);
     if (g_utf8_strlen(valid, -1) <= width)
         return g_steal_pointer(&valid);
     g_autofree char *start = g_utf8_substring(valid, 0, width - 3);

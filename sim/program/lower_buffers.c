@@ -281,7 +281,7 @@ static void lift_unlowered(Lowerer *l)
 
 static EchRole role_of(const EchValueBuffer *buffer)
 {
-    return buffer->is_parameter ? ECH_ROLE_PARAMETER : buffer->live_out ? ECH_ROLE_OUTPUT : buffer->is_constant ? ECH_ROLE_PARAMETER : ECH_ROLE_TEMPORARY;
+    return buffer->is_parameter ? ECH_ROLE_PARAMETER : buffer->live_out ? ECH_ROLE_OUTPUT : buffer->is_constant ? ECH_ROLE_CONSTANT : ECH_ROLE_TEMPORARY;
 }
 
 static void append_id(GArray **lists, EchId at, EchId id)

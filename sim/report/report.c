@@ -301,7 +301,8 @@ bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTim
     return placed->begin <= time && placed->end > time;
 }
 
-EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n)
+/* Live at a time; with @at_end, what was never given back. */
+static EchHolder *holders_of(const EchReport *report, const char *memory, EchTime time, bool at_end, size_t *ret_n)
 {
     const EchRun *run = report->run;
     EchId id = ech_trace_find_memory(report->trace, memory);
@@ -310,7 +311,9 @@ EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTi
     for (size_t i = 0; i < run->n_placed; i++) {
         const EchPlaced *placed = &run->placed[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
-        if (buffer->memory != id || MAX(placed->place.rounded, buffer->bytes) == 0 || !ech_report_live(of, placed, time))
+        if (buffer->memory != id || MAX(placed->place.rounded, buffer->bytes) == 0)
+            continue;
+        if (at_end ? placed->died != UINT64_MAX : !ech_report_live(of, placed, time))
             continue;
         EchHolder holder = {placed->buffer, MAX(placed->place.rounded, buffer->bytes), placed->place.address};
         g_array_append_val(holders, holder);
@@ -318,6 +321,11 @@ EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTi
     g_array_sort(holders, compare_holders);
     *ret_n = holders->len;
     return (EchHolder *)(void *)g_array_steal(holders, NULL);
+}
+
+EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n)
+{
+    return holders_of(report, memory, time, false, ret_n);
 }
 
 /* Windows */
@@ -470,6 +478,82 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
         return frame ? g_strdup_printf("#%u %s", buffer, frame) : g_strdup_printf("#%u", buffer);
     }
     return *shape ? g_strdup_printf("#%u %s", buffer, shape) : g_strdup_printf("#%u", buffer);
+}
+
+EchHolder *ech_report_failure_holders(const EchReport *report, size_t *ret_n)
+{
+    const EchFailure *f = &report->run->failure;
+    size_t n;
+    EchHolder *all = holders_of(report, f->memory, f->time, true, &n);
+    EchBytes sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum = ech_bytes_add(sum, all[i].bytes);
+    if (sum == f->live) {
+        *ret_n = n;
+        return all;
+    }
+    g_free(all);
+    *ret_n = f->n_holders;
+    return g_memdup2(f->holders, f->n_holders * sizeof *f->holders);
+}
+
+/* What buffers of one origin have in common: their name, without the number that tells one from another. */
+static char *group_name(const EchReport *report, EchId buffer)
+{
+    const EchBuffer *b = &ech_trace_buffers(report->trace)[buffer];
+    g_autofree char *name = ech_report_buffer_name(report->trace, buffer);
+    if (*ech_trace_string(report->trace, b->name) && *name != '#')
+        return g_steal_pointer(&name);
+    const char *space = *name == '#' ? strchr(name, ' ') : NULL;
+    /* An innermost frame of C++ is where the stack was taken, or a library. */
+    if (space)
+        return g_strdup(strstr(space, ".cpp:") || strstr(space, ".cu:") ? "(without a line of Python)" : space + 1);
+    return g_strdup(b->resident ? "(in use before the recording)" : "(without a name)");
+}
+
+static int by_group_bytes(const void *a, const void *b)
+{
+    const EchHolderGroup *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+EchHolderGroup *ech_report_holder_groups(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n)
+{
+    EchHolderGroup *out = g_new0(EchHolderGroup, n + 1);
+    g_autoptr(GHashTable) known = g_hash_table_new(g_str_hash, g_str_equal); /* name to index + 1 */
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *name = group_name(report, holders[i].buffer);
+        size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, name));
+        if (at == 0) {
+            out[n_out] = (EchHolderGroup){g_steal_pointer(&name), holders[i].buffer, holders[i].bytes, 1};
+            g_hash_table_insert(known, out[n_out].name, GSIZE_TO_POINTER(n_out + 1));
+            n_out++;
+        } else {
+            out[at - 1].bytes = ech_bytes_add(out[at - 1].bytes, holders[i].bytes);
+            out[at - 1].buffers++;
+        }
+    }
+    if (n_out > 0)
+        qsort(out, n_out, sizeof *out, by_group_bytes);
+    /* One alone keeps its number: it is found by it. */
+    for (size_t i = 0; i < n_out; i++) {
+        if (out[i].buffers > 1 || *out[i].name == '(')
+            continue;
+        g_free(out[i].name);
+        out[i].name = ech_report_buffer_name(report->trace, out[i].buffer);
+    }
+    *ret_n = n_out;
+    return out;
+}
+
+void ech_holder_groups_free(EchHolderGroup *groups, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        g_free(groups[i].name);
+    g_free(groups);
 }
 
 GBytes *ech_report_gzip(const void *data, size_t n)

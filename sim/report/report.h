@@ -65,6 +65,20 @@ const EchMemoryRun *ech_report_memory(const EchRun *run, const char *name);
 bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time);
 /** Buffers live in a memory at a time, largest first; g_free. Bytes are what the allocator gave (asked for where it only counts). */
 EchHolder *ech_report_holders(const EchReport *report, const char *memory, EchTime time, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Buffers live where the replay failed, largest first: all of them where the run tells who they were, else the 16 largest; g_free. */
+EchHolder *ech_report_failure_holders(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Buffers of one name: layers share a line of Python, Kineto's allocations their stack. */
+typedef struct {
+    char *name;       /**< Theirs; without a number where they are several. */
+    EchId buffer;     /**< The largest of them, the first of equals. */
+    EchBytes bytes;   /**< Of all of them. */
+    uint64_t buffers; /**< How many. */
+} EchHolderGroup;
+/** Holders of one name together, most bytes first; what has neither name nor stack is told as in use before the recording, or as without a name. Free
+ * with ech_holder_groups_free. */
+EchHolderGroup *ech_report_holder_groups(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+void ech_holder_groups_free(EchHolderGroup *groups, size_t n);
+
 /** Bytes that a memory holds for one purpose. */
 typedef struct {
     char *name; /**< "arguments", "temporaries in use", "kept for later use", "arriving from host", "back from host before its use", "leaving for host"... */

@@ -44,16 +44,18 @@ static void add_origin(JsonBuilder *b, const char *stack)
         ech_json_add_text(b, "source", source);
 }
 
-static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder *holders, size_t n)
+static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder *holders, size_t n, size_t most)
 {
+    size_t n_groups;
+    EchHolderGroup *groups = ech_report_holder_groups(report, holders, n, &n_groups);
     json_builder_set_member_name(b, "held_by");
     json_builder_begin_array(b);
-    for (size_t i = 0; i < n; i++) {
-        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
-        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[holders[i].buffer];
+    for (size_t i = 0; i < MIN(n_groups, most); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(report->trace)[groups[i].buffer];
         open_object(b, NULL);
-        ech_json_add_text(b, "name", name);
-        ech_json_add_count(b, "bytes", holders[i].bytes);
+        ech_json_add_text(b, "name", groups[i].name);
+        ech_json_add_count(b, "bytes", groups[i].bytes);
+        ech_json_add_count(b, "buffers", groups[i].buffers);
         ech_json_add_text(b, "role", ech_role_name((EchRole)buffer->role));
         ech_json_add_text(b, "shape", ech_trace_string(report->trace, buffer->shape));
         if (report->program)
@@ -61,6 +63,7 @@ static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
+    ech_holder_groups_free(groups, n_groups);
 }
 
 static void add_holdings(JsonBuilder *b, const EchReport *report, const EchMemoryRun *memory)
@@ -134,7 +137,7 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_text(b, "allocator", m->allocator);
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
-        add_holders(b, report, holders, MIN(n, 8));
+        add_holders(b, report, holders, n, 8);
         add_holdings(b, report, m);
         EchWindows windows = ech_report_windows(report, m->name);
         if (windows.kept > 0 || windows.kernels > 0) {
@@ -191,7 +194,9 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     ech_json_add_count(b, "reserved_bytes", f->reserved);
     ech_json_add_count(b, "limit_bytes", f->limit);
     ech_json_add_text(b, "reason", f->fit == ECH_FIT_FRAGMENTED ? "fragmented" : "full");
-    add_holders(b, report, f->holders, f->n_holders);
+    size_t n_live;
+    g_autofree EchHolder *holders = ech_report_failure_holders(report, &n_live);
+    add_holders(b, report, holders, n_live, 16);
     json_builder_end_object(b);
 }
 

@@ -109,49 +109,17 @@ static void append_holder_notes(GString *out, const EchReport *report, const Ech
     }
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    const EchHolder *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
-}
-
-/* Buffers of one name, as those of a line of Python in a memory snapshot, are one row: the sum, in the place of the largest. @ret_counts[buffer]: how many.
- * Names of programs differ. */
-static EchHolder *grouped(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n, GHashTable *counts)
-{
-    EchHolder *out = g_new(EchHolder, n + 1);
-    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* name to index + 1 */
-    size_t n_out = 0;
-    for (size_t i = 0; i < n; i++) {
-        g_autofree char *name = ech_report_buffer_name(report->trace, holders[i].buffer);
-        size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, name));
-        if (at == 0) {
-            out[n_out++] = holders[i];
-            g_hash_table_insert(known, g_steal_pointer(&name), GSIZE_TO_POINTER(n_out));
-            continue;
-        }
-        EchHolder *first = &out[at - 1];
-        first->bytes = ech_bytes_add(first->bytes, holders[i].bytes);
-        gpointer key = GUINT_TO_POINTER(first->buffer + 1);
-        g_hash_table_insert(counts, key, GUINT_TO_POINTER(MAX(GPOINTER_TO_UINT(g_hash_table_lookup(counts, key)), 1u) + 1));
-    }
-    qsort(out, n_out, sizeof *out, by_bytes);
-    *ret_n = n_out;
-    return out;
-}
-
 static void append_holders(GString *out, const EchReport *report, const EchHolder *holders, size_t n, size_t most, const char *indent, unsigned columns)
 {
-    g_autoptr(GHashTable) counts = g_hash_table_new(NULL, NULL); /* buffer + 1 to number */
     size_t n_rows;
-    g_autofree EchHolder *rows = grouped(report, holders, n, &n_rows, counts);
+    EchHolderGroup *rows = ech_report_holder_groups(report, holders, n, &n_rows);
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     int name_width = 0, role_width = 0, most_columns = (int)(columns ? columns : ECH_TEXT_COLUMNS);
     for (size_t i = 0; i < MIN(n_rows, most); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[rows[i].buffer];
-        g_autofree char *name = ech_report_buffer_name(report->trace, rows[i].buffer);
-        name_width = MAX(name_width, ech_text_width(name) + (g_hash_table_contains(counts, GUINT_TO_POINTER(rows[i].buffer + 1)) ? 15 : 0));
+        g_ptr_array_add(names,
+                        rows[i].buffers > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " of them", rows[i].name, rows[i].buffers) : g_strdup(rows[i].name));
+        name_width = MAX(name_width, ech_text_width(names->pdata[i]));
         role_width = MAX(role_width, buffer->role != ECH_ROLE_UNKNOWN ? ech_text_width(ech_role_name((EchRole)buffer->role)) : 0);
     }
     int fixed = ech_text_width(indent) + 12;
@@ -159,14 +127,11 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
     for (size_t i = 0; i < MIN(n_rows, most); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[rows[i].buffer];
         g_autofree char *bytes = ech_format_bytes(rows[i].bytes);
-        g_autofree char *own = ech_report_buffer_name(report->trace, rows[i].buffer);
-        guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, GUINT_TO_POINTER(rows[i].buffer + 1)));
-        g_autofree char *name = count ? g_strdup_printf("%s, %u of them", own, count) : g_strdup(own);
         g_string_append_printf(out, "%s%10s  ", indent, bytes);
-        ech_text_cell(out, name, name_width);
+        ech_text_cell(out, names->pdata[i], name_width);
         if (role_width)
             g_string_append_printf(out, "  %-*s", role_width, buffer->role != ECH_ROLE_UNKNOWN ? ech_role_name((EchRole)buffer->role) : "");
-        append_holder_notes(out, report, buffer, name, most_columns - fixed - name_width - (role_width ? role_width + 2 : 0));
+        append_holder_notes(out, report, buffer, names->pdata[i], most_columns - fixed - name_width - (role_width ? role_width + 2 : 0));
         while (out->len && out->str[out->len - 1] == ' ')
             g_string_truncate(out, out->len - 1);
         g_string_append_c(out, '\n');
@@ -178,6 +143,7 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
         g_autofree char *bytes = ech_format_bytes(rest);
         g_string_append_printf(out, "%s%10s  in %zu more\n", indent, bytes, n_rows - most);
     }
+    ech_holder_groups_free(rows, n_rows);
 }
 
 /* A compiler's plan that reaches beyond the memory: the first buffer beyond it is found out late; what fills the plan says more. */
@@ -296,9 +262,11 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
                                live, limit, reserved);
         ech_text_wrap(out, "  ", text->str, columns);
     }
-    if (f->n_holders) {
+    size_t n_live;
+    g_autofree EchHolder *live_then = ech_report_failure_holders(report, &n_live);
+    if (n_live) {
         g_string_append(out, "  What held the memory:\n");
-        append_holders(out, report, f->holders, f->n_holders, 10, "  ", columns);
+        append_holders(out, report, live_then, n_live, 10, "  ", columns);
     }
 }
 
@@ -491,6 +459,8 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
         return;
     size_t n;
     g_autofree EchNameTime *times = ech_report_longest(report, 6, &n);
+    if (n == 0)
+        return;
     g_string_append(out, "\n  Longest operations\n");
     g_autoptr(GArray) rows = share_rows_new();
     /* Who priced it says less than where it comes from, and that less than how often it ran. */
@@ -515,7 +485,8 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
         bool priced = *price && (!source || least + ech_text_width(price) + 2 <= room);
         char *note = g_strdup_printf("%s%s%s%s%s%s", ech_op_kind_name(times[i].kind), priced ? ", " : "", priced ? price : "", count, source ? ", " : "",
                                      source ? source : "");
-        add_share(rows, times[i].name, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), note);
+        g_autofree char *label = ech_text_kernel(times[i].name);
+        add_share(rows, label, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), note);
     }
     append_shares(out, rows, columns);
 }

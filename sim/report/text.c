@@ -23,6 +23,49 @@ void ech_text_cell(GString *out, const char *text, int width)
     g_string_append(out, tail_start);
 }
 
+/* Bytes up to the list of arguments' types: the first parenthesis outside of any template's brackets, or to the end. */
+static size_t without_arguments(const char *name)
+{
+    static const char unnamed[] = "(anonymous namespace)";
+    int depth = 0;
+    for (const char *at = name; *at; at++) {
+        if (g_str_has_prefix(at, unnamed)) {
+            at += sizeof unnamed - 2;
+        } else if (*at == '(' && depth == 0 && at > name) {
+            return (size_t)(at - name);
+        } else if (*at == '<') {
+            depth++;
+        } else if (*at == '>' && at > name && at[-1] != '-') {
+            depth--;
+        }
+    }
+    return strlen(name);
+}
+
+char *ech_text_kernel(const char *name)
+{
+    static const char *const said_by_all[] = {
+        "(anonymous namespace)::", "gpu_kernel_impl_nocast<", "gpu_kernel_impl<", "at::native::", "c10::", "std::", "at::"};
+    if (!g_str_has_prefix(name, "void ") && !strstr(name, "::"))
+        return g_strdup(name);
+    if (g_str_has_prefix(name, "void "))
+        name += strlen("void ");
+    g_autofree char *kept = g_strndup(name, without_arguments(name));
+    g_autoptr(GString) out = g_string_new(NULL);
+    bool starts = true; /* "at::" ends other words too; what has no name is said after any. */
+    for (const char *at = kept; *at;) {
+        size_t skip = 0;
+        for (size_t i = 0; skip == 0 && i < (starts ? G_N_ELEMENTS(said_by_all) : 1); i++)
+            skip = g_str_has_prefix(at, said_by_all[i]) ? strlen(said_by_all[i]) : 0;
+        if (skip == 0) {
+            starts = !g_ascii_isalnum(*at) && *at != '_' && *at != ':';
+            g_string_append_c(out, *at++);
+        }
+        at += skip;
+    }
+    return out->len ? g_strdup(out->str) : g_strdup(name);
+}
+
 /* A number stays with its unit. */
 static bool goes_with(const char *word, const char *next)
 {

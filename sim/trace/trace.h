@@ -58,6 +58,7 @@ typedef enum {
     ECH_ROLE_KV_CACHE,
     ECH_ROLE_INPUT,
     ECH_ROLE_OUTPUT,
+    ECH_ROLE_CONSTANT,
     ECH_N_ROLES
 } EchRole;
 

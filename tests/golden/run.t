@@ -104,18 +104,21 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         {
           "name" : "in.0",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         },
         {
           "name" : "in.1",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         },
         {
           "name" : "y.0",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         }
@@ -165,24 +168,28 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         {
           "name" : "w.0",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         },
         {
           "name" : "w.1",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         },
         {
           "name" : "out.0",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         },
         {
           "name" : "out.1",
           "bytes" : 1000000000,
+          "buffers" : 1,
           "role" : "unknown",
           "shape" : ""
         }
@@ -662,3 +669,54 @@ $ echelon run --trace tests/golden/data/oom.pickle --device h100-sxm --engine na
 
   It fits. hbm 120 MiB of 79.1 GiB (0 %)
   It takes 90 us, bound by the host, as recorded (100 % of the critical path).
+$ echelon run --trace tests/golden/data/layers.ech --device tests/golden/data/small.yaml
+layers on small (a device for tests)
+
+  It fits. hbm 1.86 GiB of 3.73 GiB (50 %)
+  It takes 10 ms, bound by hbm port (100 % of the critical path).
+  No schedule of it is shorter than 10 ms on this device; with no overlap at all it takes 10 ms.
+
+  Busy
+    hbm port                        10 ms  100.0 % ####################  954 MiB read, 0 B written
+
+  Memory at its fullest
+    hbm: 1.86 GiB live at 5 ms; best_fit
+       954 MiB  model.py:7, 2 of them
+       477 MiB  (in use before the recording), 2 of them
+       381 MiB  one.py:1
+      95.4 MiB  table                                     constant
+
+  Longest operations
+    cat::gemm<(cat::Mode)1>                                         5 ms   50.0 % ##########..........  kernel, roofline
+    elementwise_kernel<128, 4, ...nel(TensorIteratorBase&)> >       5 ms   50.0 % ##########..........  kernel, roofline
+
+  Kernel times: 2 roofline. Engine: simgrid (SimGrid version 3.32).
+$ echelon run --trace tests/golden/data/layers.ech --device tests/golden/data/small.yaml --set device.memories.hbm.capacity=1.6GB
+layers on small (a device for tests)
+  with device.memories.hbm.capacity=1.6GB
+
+  IT DOES NOT FIT. hbm 1.86 GiB of 1.49 GiB (125 %)
+  At 5 ms 'model.py:7' asks for 477 MiB more in hbm: 1.40 GiB of 1.49 GiB are live, 1.40 GiB reserved.
+  What held the memory:
+     477 MiB  (in use before the recording), 2 of them
+     477 MiB  model.py:7
+     381 MiB  one.py:1
+    95.4 MiB  table                                     constant
+  Up to there it takes 5 ms, bound by hbm port (100 % of the critical path).
+  No schedule of it is shorter than 10 ms on this device; with no overlap at all it takes 10 ms.
+
+  Busy
+    hbm port                         5 ms  100.0 % ####################  477 MiB read, 0 B written
+
+  Memory at its fullest
+    hbm: 1.40 GiB live at 0 ps; best_fit
+       477 MiB  (in use before the recording), 2 of them
+       477 MiB  model.py:7
+       381 MiB  one.py:1
+      95.4 MiB  table                                     constant
+
+  Longest operations
+    elementwise_kernel<128, 4, ...nel(TensorIteratorBase&)> >       5 ms  100.0 % ####################  kernel, roofline
+
+  Kernel times: 2 roofline. Engine: simgrid (SimGrid version 3.32).
+exit 3
