@@ -58,8 +58,7 @@ static EchProgram *place(EchProgram *program, const char *name, const char *spec
 {
     g_autofree char *device_name = g_strdup_printf("tpu-%s", strrchr(name, '.') + 1);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchDevice) device = ech_device_load(device_name, NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchPass) pass = ech_pass_new(spec, &error);
     g_autoptr(GPtrArray) list = g_ptr_array_new();

@@ -87,6 +87,16 @@ EchRun *ech_test_replay(const EchTrace *trace, const EchDevice *device)
     return run;
 }
 
+EchResult *ech_test_run(const EchExperimentOverrides *overrides)
+{
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    EchResult *result = ech_experiment_run(experiment, 0, &error);
+    ck_assert_ok(result != NULL, error);
+    return result;
+}
+
 EchId ech_test_instruction(const EchProgram *program, const char *name)
 {
     for (EchId i = 0; i < program->n_instructions; i++) {

@@ -3,7 +3,7 @@
  */
 #pragma once
 #include "models/device/device.h"
-#include "sim/import/import.h"
+#include "sim/experiment/experiment.h"
 #include "sim/replay/replay.h"
 
 #include <check.h>
@@ -31,6 +31,8 @@ EchDevice *ech_test_device(const char *name, const char *const *settings) G_GNUC
 EchDevice *ech_test_device_yaml(const char *text) G_GNUC_WARN_UNUSED_RESULT;
 /** Replays on the native engine with default options. Owned by the caller. */
 EchRun *ech_test_replay(const EchTrace *trace, const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
+/** The one run that @overrides describe. Owned by the caller. */
+EchResult *ech_test_run(const EchExperimentOverrides *overrides) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Index of the instruction of that name. */
 EchId ech_test_instruction(const EchProgram *program, const char *name);

@@ -79,8 +79,7 @@ START_TEST(finds_what_the_fake_is_made_of)
     ck_assert_ok(yaml != NULL, error);
     g_autofree char *path = g_strdup_printf("/tmp/echelon-calibrate-%d.yaml", (int)getpid());
     ck_assert(g_file_set_contents(path, yaml, -1, NULL));
-    g_autoptr(EchDevice) device = ech_device_load(path, NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device(path, NULL);
     NEAR((double)ech_device_memory(device, "hbm")->read, 1000e9, 0.001);
     NEAR((double)ech_device_link(device, "host")->from_device, 18e9, 0.001);
     NEAR(ech_device_number(device, "runtime.launch_ps", 0), 2e6, 0.001);

@@ -93,10 +93,7 @@ static EchTrace *streaming_trace(EchBytes bytes)
 
 static EchDevice *load_device(void)
 {
-    GError *error = NULL;
-    EchDevice *device = ech_device_load("h200", NULL, &error);
-    ck_assert_ok(device != NULL, error);
-    return device;
+    return ech_test_device("h200", NULL);
 }
 
 static const char *const settings[] = {

@@ -12,12 +12,7 @@ static EchResult *run_on(const char *trace, const char *device, const char *sett
     g_autofree char *path = g_strconcat(ECH_SOURCE_DIR "/traces/", trace, NULL);
     const char *settings[] = {setting, NULL};
     const EchExperimentOverrides overrides = {.trace = path, .device = device, .engine = "native", .settings = setting ? settings : NULL};
-    GError *error = NULL;
-    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-    ck_assert_ok(experiment != NULL, error);
-    EchResult *result = ech_experiment_run(experiment, 0, &error);
-    ck_assert_ok(result != NULL, error);
-    return result;
+    return ech_test_run(&overrides);
 }
 
 /* On the chip it was compiled for the estimates stand; on another, or with other settings, they are scaled, or replaced where the device's constants were

@@ -204,10 +204,8 @@ END_TEST
 START_TEST(real_chakra)
 {
     const char *path = ECH_SHARED "/traces/chakra/chakra.0.et";
-    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
-        fprintf(stderr, "skipped: %s is not there\n", path);
+    if (ech_test_lacks(path))
         return;
-    }
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
     ck_assert_ok(import != NULL, error);

@@ -89,8 +89,7 @@ static EchTime price(const EchDevice *device, const char *name, const char *laun
 
 START_TEST(waves_quantise)
 {
-    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
-    ck_assert_ptr_nonnull(device);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     const char *name = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_x";
     EchGpuCost full, over, twice;
     EchTime one = price(device, name, "product=1x16896x128x8192", 0, 0, &full); /* 132 tiles on 132 SMs */
@@ -109,9 +108,9 @@ END_TEST
 
 START_TEST(prices)
 {
-    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL), slow = NULL;
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL), slow = NULL;
     static const char *const halved[] = {"memories.hbm.read=x0.5", "memories.hbm.write=x0.5", "memories.hbm.both=x0.5", NULL};
-    slow = ech_device_load("h100-sxm", halved, NULL);
+    slow = ech_test_device("h100-sxm", halved);
     ck_assert(device && slow);
     const char *add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, x)";
     EchGpuCost cost;
@@ -137,7 +136,7 @@ START_TEST(prices)
     ck_assert_int_gt(odd, even);
     EchGpuKernel unknown = {.read = 100, .launch = {.grid = {1, 1, 1}}};
     ck_assert(!ech_gpu_kernel_price(device, &unknown, &cost));
-    g_autoptr(EchDevice) tpu = ech_device_load("tpu-v5e", NULL, NULL);
+    g_autoptr(EchDevice) tpu = ech_test_device("tpu-v5e", NULL);
     ech_gpu_name(add, &unknown.name);
     ck_assert(!ech_gpu_kernel_price(tpu, &unknown, &cost));
 }

@@ -230,7 +230,7 @@ START_TEST(prices)
 {
     g_autoptr(EchImport) got = import();
     GError *error = NULL;
-    g_autoptr(EchDevice) h100 = ech_device_load("h100-sxm", NULL, NULL), a100 = ech_device_load("a100-80", NULL, NULL);
+    g_autoptr(EchDevice) h100 = ech_test_device("h100-sxm", NULL), a100 = ech_test_device("a100-80", NULL);
     g_autoptr(EchTrace) trace = ech_program_lower(got->program, h100, NULL, got->diag, &error);
     ck_assert_ok(trace != NULL, error);
     g_autoptr(EchRun) tuned = run(trace, h100, true), written = run(trace, h100, false), older = run(trace, a100, true);
@@ -268,7 +268,7 @@ START_TEST(measured_additions)
         uint64_t elements;
         double us;
     } rows[] = {{65536, 1.5}, {UINT64_C(1) << 30, 4100}};
-    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     EchGpuKernel kernel = {.launch = {.elements = rows[_i].elements, .operand_bytes = 4, .kind = ECH_GPU_ELEMENTWISE, .instructions = 13, .trips = 1},
                            .read = 8 * rows[_i].elements,
                            .written = 4 * rows[_i].elements};
@@ -294,7 +294,7 @@ static EchTime product(const EchDevice *device, const char *text, const char *dt
 /* Tensor cores step through a filter's channels one position at a time: 3 channels cost what 32 do, and many times a product of the same k. */
 START_TEST(few_channels)
 {
-    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     EchTime three = product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
             full = product(device, "product=1x25088x768x8192 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
             plain = product(device, "product=1x25088x768x768 operand_bytes=2 class=product arithmetic=mma", "bf16");
@@ -312,7 +312,7 @@ END_TEST
 /* A product of few tiles and a long k fills the chip with parts of it. */
 START_TEST(long_products)
 {
-    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     EchTime whole = product(device, "product=1x128x512x65536 operand_bytes=2 class=product arithmetic=wgmma tile=128x128x64 stages=4", "bf16"),
             parts = product(device, "product=1x128x512x65536 operand_bytes=2 class=product arithmetic=wgmma", "bf16");
     ck_assert_int_lt(4 * parts, whole);

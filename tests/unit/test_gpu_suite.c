@@ -81,8 +81,7 @@ START_TEST(every_case_is_within_its_goal)
     ck_assert_ptr_nonnull(strstr(suite->table, "| streaming-2-buffers |"));
     ck_assert_ptr_nonnull(strstr(suite->table, "2026-01-02"));
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchDevice) device = ech_device_load(suite->device_path, NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device(suite->device_path, NULL);
 
     /* As if killed in the middle of one stage: that, and what failed, is done again; the rest stands. */
     g_autofree char *cut = g_build_filename(folder, "products.row", NULL), *before = NULL, *after = NULL;
@@ -122,8 +121,7 @@ START_TEST(what_the_budget_does_not_reach_is_left)
     ck_assert(g_file_set_contents(suite->device_path, "nonsense", -1, NULL));
     g_autoptr(EchGpuSuite) second = run(&options);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchDevice) device = ech_device_load(second->device_path, NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device(second->device_path, NULL);
     remove_folder(folder);
 }
 END_TEST

@@ -19,10 +19,7 @@ static EchLayout layout(const char *text)
 static EchDevice *device(const char *name, const char *setting)
 {
     const char *settings[] = {setting, NULL};
-    GError *error = NULL;
-    EchDevice *ret = ech_device_load(name, settings, &error);
-    ck_assert_ok(ret != NULL, error);
-    return ret;
+    return ech_test_device(name, settings);
 }
 
 static EchKernelCost price_product(const EchDevice *chip, uint64_t m, uint64_t k, uint64_t n, const char *dtype)

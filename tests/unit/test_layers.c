@@ -13,14 +13,10 @@ static EchResult *run_layers(const char *text, const char *device)
     int fd = g_mkstemp(path);
     ck_assert_int_ge(fd, 0);
     close(fd);
-    GError *error = NULL;
-    ck_assert(g_file_set_contents(path, text, -1, &error));
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
     const EchExperimentOverrides overrides = {.trace = path, .device = device, .engine = "native"};
-    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-    ck_assert_ok(experiment != NULL, error);
-    EchResult *result = ech_experiment_run(experiment, 0, &error);
+    EchResult *result = ech_test_run(&overrides);
     g_unlink(path);
-    ck_assert_ok(result != NULL, error);
     return result;
 }
 

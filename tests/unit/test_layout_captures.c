@@ -83,11 +83,10 @@ static void check_line(const char *line, const char *chip, bool parameter, Count
 
 START_TEST(captures)
 {
-    g_autoptr(GDir) folder = g_dir_open(FOLDER, 0, NULL);
-    if (!folder) {
-        printf("skipped: %s is not there\n", FOLDER);
+    if (ech_test_lacks(FOLDER))
         return;
-    }
+    g_autoptr(GDir) folder = g_dir_open(FOLDER, 0, NULL);
+    ck_assert_ptr_nonnull(folder);
     Counts counts = {0};
     const char *name;
     while ((name = g_dir_read_name(folder))) {

@@ -16,11 +16,7 @@ static const char numbers[] = "kernel:\n  products:\n    bf16: {1024x1024: 0.5, 
 static EchDevice *load(const char *more)
 {
     g_autofree char *text = g_strconcat(base, more, NULL);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "test", &error);
-    EchDevice *device = root ? ech_device_from_yaml(root, &error) : NULL;
-    ck_assert_ok(device != NULL, error);
-    return device;
+    return ech_test_device_yaml(text);
 }
 
 START_TEST(products_by_shape)

@@ -45,7 +45,7 @@ START_TEST(test_accumulators)
 {
     GError *error = NULL;
     g_autoptr(EchDevice) with = ech_device_load("tpu7x", NULL, &error);
-    g_autoptr(EchDevice) without = ech_device_load("tpu-v5e", NULL, NULL);
+    g_autoptr(EchDevice) without = ech_test_device("tpu-v5e", NULL);
     ck_assert_ok(with && without, error);
     /* 2 MiB: 2048 rows of 256 words. */
     EchAccumulators all = ech_onchip_accumulators(with, 1024, 512), more = ech_onchip_accumulators(with, 1024, 513),

@@ -1,12 +1,11 @@
 /* A user's allocator: the documented example builds outside the tree with one line; crashes and lies are reported. */
 #include "models/alloc/alloc.h"
 #include "sim/base/error.h"
+#include "sim/experiment/output.h"
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <glib/gstdio.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static char *folder;
@@ -120,17 +119,8 @@ int main(void)
     tcase_add_test(tests, settings_are_the_plugins_own);
     tcase_add_loop_test(tests, bad_plugins_are_reported, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
-    const char *name;
-    while (dir && (name = g_dir_read_name(dir))) {
-        g_autofree char *path = g_build_filename(folder, name, NULL);
-        g_remove(path);
-    }
-    g_rmdir(folder);
+    int status = ech_test_main(suite);
+    ech_remove_tree(folder);
     g_free(folder);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

@@ -8,19 +8,13 @@
 
 static EchProgram *read_text(const char *text, const char *device)
 {
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
-    GError *error = NULL;
-    EchImportOptions options = {.device = device, .ignore_beside = true};
-    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = ech_test_hlo(text, device);
     return ech_program_ref(import->program);
 }
 
 static EchKernelCost price(const EchProgram *program, const char *name, const char *device, EchKernelView view)
 {
-    GError *error = NULL;
-    g_autoptr(EchDevice) chip = ech_device_load(device, NULL, &error);
-    ck_assert_ok(chip != NULL, error);
+    g_autoptr(EchDevice) chip = ech_test_device(device, NULL);
     EchKernelModel model;
     EchKernelCost cost;
     ck_assert(ech_kernel_model_init(&model, chip, view, NULL));

@@ -10,11 +10,7 @@
 
 static EchProgram *read_text(const char *text, const char *device)
 {
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
-    GError *error = NULL;
-    EchImportOptions options = {.device = device, .ignore_beside = true};
-    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = ech_test_hlo(text, device);
     return ech_program_ref(import->program);
 }
 
@@ -327,10 +323,8 @@ START_TEST(captured_programs_from_their_text_alone)
                                         "gpu_aot/gpt6_offload.h100.on",
                                         "gpu_aot/adam4_offload.a100.on"};
     g_autofree char *root = g_build_filename(ECH_SHARED, "traces", NULL);
-    if (!g_file_test(root, G_FILE_TEST_IS_DIR)) {
-        g_print("skipped: %s is not there\n", root);
+    if (ech_test_lacks(root))
         return;
-    }
     for (size_t k = 0; k < G_N_ELEMENTS(names); k++) {
         g_autofree char *packed = g_strdup_printf("%s/%s.hlo.txt.gz", root, names[k]), *plain = g_strdup_printf("%s/%s.hlo.txt", root, names[k]);
         g_autofree char *about = g_strdup_printf("%s/%s.json", root, names[k]);

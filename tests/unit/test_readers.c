@@ -244,11 +244,10 @@ END_TEST
 START_TEST(usage_reports_of_the_compiler)
 {
     const char *folder = ECH_SHARED "/traces/gpu_aot";
-    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
-    if (!dir) {
-        g_print("skipped: %s is not there\n", folder);
+    if (ech_test_lacks(folder))
         return;
-    }
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+    ck_assert_ptr_nonnull(dir);
     size_t n = 0;
     for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir)) {
         if (!g_str_has_suffix(name, ".memory-usage-report.txt.gz"))
@@ -267,8 +266,7 @@ START_TEST(gpu_targets_are_devices)
 {
     g_autofree char *old_path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/gpu_target/old.pbtxt", NULL);
     g_autofree char *new_path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/gpu_target/new.txtpb", NULL);
-    g_autoptr(EchDevice) old = ech_device_load(old_path, NULL, NULL), fresh = ech_device_load(new_path, NULL, NULL);
-    ck_assert_ptr_nonnull(old);
+    g_autoptr(EchDevice) old = ech_test_device(old_path, NULL), fresh = ech_test_device(new_path, NULL);
     ck_assert_ptr_nonnull(fresh);
     ck_assert_str_eq(old->summary, "My \"GPU\"");
     ck_assert_str_eq(old->compiler, "a100");
@@ -284,7 +282,7 @@ START_TEST(gpu_targets_are_devices)
     ck_assert_uint_eq(ech_device_link(fresh, "nvlink")->ports, 18);
     /* Settings apply as to any device, and as a trace it is refused with advice. */
     const char *const settings[] = {"memories.hbm.capacity=x2", NULL};
-    g_autoptr(EchDevice) doubled = ech_device_load(old_path, settings, NULL);
+    g_autoptr(EchDevice) doubled = ech_test_device(old_path, settings);
     ck_assert_uint_eq(ech_device_memory(doubled, "hbm")->capacity, 2 * UINT64_C(42505273344));
     must_fail("gpu_target/old.pbtxt", "--device FILE");
     g_autoptr(GError) error = NULL;
@@ -402,9 +400,7 @@ START_TEST(own_file_loses_nothing)
                                           NULL};
     static const char *const traces[] = {"kineto", "memory_snapshot", "minimalloc", "nsys_sqlite", "scalesim", "xplane", NULL};
     walk(ECH_SOURCE_DIR "/tests/fuzz/corpus", corpora);
-    if (!g_file_test(ECH_SHARED "/traces", G_FILE_TEST_IS_DIR))
-        g_print("skipped: %s is not there\n", ECH_SHARED "/traces");
-    else
+    if (!ech_test_lacks(ECH_SHARED "/traces"))
         walk(ECH_SHARED "/traces", traces);
 }
 END_TEST

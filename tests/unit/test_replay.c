@@ -513,7 +513,7 @@ START_TEST(an_emptied_cache_stalls_the_device)
     ck_assert_ptr_nonnull(trace);
     static const char *const full[] = {"memories.hbm.available=64MiB", "runtime.driver.malloc_ps=100us", "runtime.driver.free_ps=50us", NULL},
                              *const roomy[] = {"memories.hbm.available=256MiB", "runtime.driver.malloc_ps=100us", "runtime.driver.free_ps=50us", NULL};
-    g_autoptr(EchDevice) small = ech_device_load("h100-sxm", full, NULL), large = ech_device_load("h100-sxm", roomy, NULL);
+    g_autoptr(EchDevice) small = ech_test_device("h100-sxm", full), large = ech_test_device("h100-sxm", roomy);
     ck_assert(small && large);
     EchReplayOptions options = default_options(engine);
     options.allocator = g_strdup("pytorch:");

@@ -20,12 +20,7 @@ static EchImport *read_bytes(const void *data, size_t n, const char *format)
 
 static const EchInstruction *named(const EchProgram *p, const char *name)
 {
-    for (size_t i = 0; i < p->n_instructions; i++) {
-        if (strcmp(p->instructions[i].name, name) == 0)
-            return &p->instructions[i];
-    }
-    ck_abort_msg("no instruction %s", name);
-    return NULL;
+    return &p->instructions[ech_test_instruction(p, name)];
 }
 
 #define TABLES(PARENT_OF_1, PARENT_OF_2, PARENT_OF_3, PARENT_OF_4)                                                                                             \
@@ -181,8 +176,7 @@ START_TEST(stacks_and_counts)
     EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
     ck_assert_ok(made != NULL, error);
     ech_program_set_assignment(import->program, made, "made by echelon");
-    g_autoptr(EchDevice) device = ech_device_load("tpu-v5e", NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
     EchLowerOptions options = {.loop_trips = 1};
     g_autoptr(EchTrace) trace = ech_program_lower(import->program, device, &options, import->diag, &error);
     ck_assert_ok(trace != NULL, error);

@@ -133,7 +133,7 @@ START_TEST(six_hundred)
     } cases[] = {{NULL, NULL, 9, 18}, {"units.matrix.rows=512", "units.matrix.columns=512", 4, 32}};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         const char *const settings[] = {cases[i].rows, cases[i].columns, NULL};
-        g_autoptr(EchDevice) device = ech_device_load("tpu-v1", settings, NULL);
+        g_autoptr(EchDevice) device = ech_test_device("tpu-v1", settings);
         EchStationaryModel model;
         ck_assert(device != NULL && ech_stationary_model_init(&model, device));
         const EchStationaryProduct products[] = {product(1, 600, 600)};
@@ -143,7 +143,7 @@ START_TEST(six_hundred)
         NEAR(c.tiles, cases[i].tiles, 0);
         NEAR((double)end * 1e-6, cases[i].us, 0.05 * cases[i].us);
     }
-    g_autoptr(EchDevice) later = ech_device_load("tpu-v3", NULL, NULL);
+    g_autoptr(EchDevice) later = ech_test_device("tpu-v3", NULL);
     EchStationaryModel none;
     ck_assert(later != NULL && !ech_stationary_model_init(&none, later));
 }
@@ -154,7 +154,7 @@ START_TEST(host_link)
 {
     static const char *const names[] = {"tpu-v1", "tpu-v5e"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        g_autoptr(EchDevice) device = ech_device_load(names[i], NULL, NULL);
+        g_autoptr(EchDevice) device = ech_test_device(names[i], NULL);
         const EchMemory *host = ech_device_memory(device, "host"), *vector = ech_device_memory(device, "vector"), *hbm = ech_device_memory(device, "hbm");
         bool forward = false;
         const EchLink *link = ech_device_link(device, "host");

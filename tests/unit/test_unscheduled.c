@@ -9,16 +9,8 @@
 
 static EchImport *read_text(const char *text, const char *device)
 {
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
-    GError *error = NULL;
-    EchImportOptions options = {.device = device, .ignore_beside = true};
-    EchImport *import = ech_import_source(source, "hlo", &options, &error);
-    ck_assert_ok(import != NULL, error);
-    if (!import->program->assignment) {
-        EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-        ck_assert_ok(made != NULL, error);
-        ech_program_set_assignment(import->program, made, "made by echelon");
-    }
+    EchImport *import = ech_test_hlo(text, device);
+    ech_test_assign(import);
     return import;
 }
 
@@ -356,13 +348,9 @@ END_TEST
 
 static EchImport *read_file(const char *path, const char *device)
 {
-    EchImportOptions options = {.device = device, .ignore_beside = true};
-    GError *error = NULL;
-    EchImport *import = ech_import_file(path, NULL, &options, &error);
-    ck_assert_ok(import != NULL, error);
-    EchProgramAssignment *made = ech_program_assign(import->program, 0, import->diag, &error);
-    ck_assert_ok(made != NULL, error);
-    ech_program_set_assignment(import->program, made, "made by echelon");
+    const EchImportOptions options = {.device = device, .ignore_beside = true};
+    EchImport *import = ech_test_import(path, &options);
+    ech_test_assign(import);
     return import;
 }
 
@@ -435,10 +423,8 @@ START_TEST(captured_pairs)
                  {"mlp10_act.a100.on", .4, 1.6},         {"mlp10_act_param.h100.on", .4, 1.6}, {"mlp10_act_param_devgrad.h100.on", .4, 1.6},
                  {"gpt6_unrolled_save.h100.on", .7, 1.4}};
     g_autofree char *root = g_build_filename(ECH_SHARED, "traces", "gpu_aot", NULL);
-    if (!g_file_test(root, G_FILE_TEST_IS_DIR)) {
-        g_print("skipped: %s is not there\n", root);
+    if (ech_test_lacks(root))
         return;
-    }
     for (size_t k = 0; k < G_N_ELEMENTS(pairs); k++) {
         g_autofree char *before = g_strdup_printf("%s/%s.before.hlo.txt.gz", root, pairs[k].name);
         g_autofree char *after = g_strdup_printf("%s/%s.hlo.txt.gz", root, pairs[k].name);

@@ -238,15 +238,12 @@ END_TEST
 START_TEST(real_profile)
 {
     const char *path = ECH_SHARED "/traces/xplane/tpu_inference_2_old.xplane.pb";
-    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
-        fprintf(stderr, "skipped: %s is not there\n", path);
+    if (ech_test_lacks(path))
         return;
-    }
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
     ck_assert_ok(import != NULL, error);
-    g_autoptr(EchDevice) device = ech_device_load("tpu-v6e", NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v6e", NULL);
     g_autoptr(EchValidation) validation = ech_validate_trace(import->trace, device, &error);
     ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_wholes, 4);
@@ -283,8 +280,7 @@ START_TEST(estimates_of_gpu_programs)
     g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
     ck_assert_ok(import != NULL, error);
     ck_assert_int_eq(import->program->platform, ECH_PLATFORM_GPU);
-    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
-    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     g_autoptr(EchValidation) validation = ech_validate_gpu_program(import->program, device, &error);
     ck_assert_ok(validation != NULL, error);
     ck_assert_uint_eq(validation->n_pairs, G_N_ELEMENTS(expected));
