@@ -1,0 +1,119 @@
+/** @file fake.h
+ * What the files of the fake driver share. fake_cuda.c says what it is and how it is told to misbehave; fake_gpu.c is its time, fake_memory.c its memory,
+ * fake_streams.c queues, events, copies and graphs, fake_kernels.c what kernels do, fake_blas.c the products.
+ */
+#pragma once
+#include "sim/replay/cuda_blas.h"
+#include "sim/replay/cuda_driver.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define CARD_BYTES (getenv("ECH_FAKE_CUDA_BYTES") ? strtoull(getenv("ECH_FAKE_CUDA_BYTES"), NULL, 10) : (size_t)1 << 28)
+
+#define PROTOTYPE(member, symbol, parameters) EchCuResult symbol parameters;
+ECH_CU_FUNCTIONS(PROTOTYPE)
+ECH_CU_OPTIONAL_FUNCTIONS(PROTOTYPE)
+#undef PROTOTYPE
+#define PROTOTYPE(member, symbol, parameters) int symbol parameters;
+ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
+#undef PROTOTYPE
+
+enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+
+typedef struct Block {
+    struct Block *next;
+    char *data;
+    size_t bytes;
+    int host, pooled;
+} Block;
+
+/* What is issued. */
+typedef enum { TO_DEVICE, FROM_DEVICE, PORT, OPERATIONS, MARK, WAIT, RELEASE } Kind;
+
+/* One recording of an event. */
+typedef struct Mark {
+    struct Mark *next;
+    double time;
+    int done;
+} Mark;
+
+typedef struct Task {
+    struct Task *next;
+    Kind kind;
+    double fixed, amount, rate; /* Nanoseconds that pass first; then units, at most so many a nanosecond */
+    Mark *mark;
+    const void *pointer;              /* RELEASE */
+    struct EchCuStreamOpaque *stream; /* Where it was captured */
+    long order;
+    int running;
+} Task;
+
+struct EchCuStreamOpaque {
+    struct EchCuStreamOpaque *next;
+    Task *first, **last;
+    int capturing;
+};
+struct EchCuEventOpaque {
+    Mark *mark; /* NULL: never recorded */
+};
+struct EchCuGraphOpaque {
+    Task *first, **last;
+};
+
+typedef struct {
+    long held, calls;
+    int ready, current; /* cuInit was called; a context is */
+    size_t used;        /* Of the card */
+    int capturing;
+    struct EchCuGraphOpaque graph; /* The one that is captured */
+    struct EchCuStreamOpaque *streams;
+    double busy; /* Nanoseconds worked since the context was made */
+} Fake;
+extern Fake fake;
+
+/* ---- fake_cuda.c ---- */
+
+/** True if this call is to fail. */
+int fake_failing(void);
+#define ENTER()                                                                                                                                                \
+    do {                                                                                                                                                       \
+        if (fake_failing())                                                                                                                                    \
+            return LAUNCH_FAILED;                                                                                                                              \
+        if (!fake.ready)                                                                                                                                       \
+            return NOT_INITIALIZED;                                                                                                                            \
+    } while (0)
+#define ENTER_CONTEXT()                                                                                                                                        \
+    do {                                                                                                                                                       \
+        ENTER();                                                                                                                                               \
+        if (!fake.current)                                                                                                                                     \
+            return INVALID_CONTEXT;                                                                                                                            \
+    } while (0)
+/** Whether it is a machine rather than a model: ECH_FAKE_CUDA_REAL. */
+int fake_real(void);
+
+/* ---- fake_gpu.c ---- */
+
+/** 1 in the middle, some percent around it, sometimes much more. */
+double fake_scatter(double width);
+Mark *fake_new_mark(void);
+EchCuResult fake_issue(EchCuStream stream, Task model);
+/** The same of work, whose time scatters. */
+EchCuResult fake_issue_work(EchCuStream stream, Kind kind, double fixed, double amount, double rate);
+/** Lets time pass until a queue is empty or a mark is reached, or, without either, until all queues are empty: a wait for a mark that never comes is then
+ * left out. */
+void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark);
+#define fake_run_all() fake_run_until(NULL, NULL)
+/** A call that takes the host some time, in which the GPU goes on. */
+void fake_host_takes(double nanoseconds);
+void fake_empty_graph(void);
+
+/* ---- fake_memory.c ---- */
+
+/** The block that holds all of a range, or NULL. */
+Block *fake_block_at(const void *pointer, size_t bytes);
+/** A queue has come to where it gives back what the pool lent. */
+void fake_release_pooled(const void *pointer);
+
+/* ---- fake_kernels.c ---- */
+
+/** Whether a range lies in the cache: within the last 4 MiB that kernels have moved. It does from now on. */
+int fake_is_cached(const void *pointer, size_t bytes);

@@ -1,0 +1,65 @@
+/* cuBLAS. */
+#include "tests/gpu/fake/fake.h"
+
+#include <math.h>
+
+static char library;
+static EchCuStream blas_stream;
+
+EXPORT int cublasCreate_v2(EchCuBlasHandle *ret)
+{
+    ENTER_CONTEXT();
+    *ret = (EchCuBlasHandle)(void *)&library;
+    fake.held++;
+    return 0;
+}
+
+EXPORT int cublasDestroy_v2(EchCuBlasHandle handle)
+{
+    int fails = fake_failing();
+    fake.held--;
+    return fails ? LAUNCH_FAILED : (void *)handle == &library ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasGetVersion_v2(EchCuBlasHandle handle, int *ret)
+{
+    ENTER_CONTEXT();
+    *ret = 130000;
+    return (void *)handle == &library ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasSetStream_v2(EchCuBlasHandle handle, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    blas_stream = stream;
+    return (void *)handle == &library ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasSetWorkspace_v2(EchCuBlasHandle handle, void *workspace, size_t bytes)
+{
+    ENTER_CONTEXT();
+    return (void *)handle == &library && fake_block_at(workspace, bytes) ? 0 : INVALID_VALUE;
+}
+
+EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a,
+                                      int type_a, int lda, long long stride_a, const void *b, int type_b, int ldb, long long stride_b, const void *beta,
+                                      void *c, int type_c, int ldc, long long stride_c, int batch, int compute, int algorithm)
+{
+    ENTER_CONTEXT();
+    fake_host_takes(1500);
+    size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;
+    (void)compute;
+    if ((void *)handle != &library || m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 ||
+        lda < (transpose_a ? k : m) || ldb < k || ldc < m || stride_a < (long long)m * k || stride_b < (long long)k * n || stride_c < (long long)m * n ||
+        !fake_block_at(a, (size_t)batch * (size_t)stride_a * element) || !fake_block_at(b, (size_t)batch * (size_t)stride_b * element) ||
+        !fake_block_at(c, (size_t)batch * (size_t)stride_c * result))
+        return INVALID_VALUE;
+    if (fake_real()) {
+        /* Tiles of 128 x 128 in waves of 32; a prologue as long as 200 steps of k. */
+        double tiles = (double)((m + 127) / 128) * ((n + 127) / 128) * batch, waves = ceil(tiles / 32);
+        double full = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000, uneven = m % 8 || n % 8 || k % 8 ? .16 : 1;
+        return fake_issue_work(blas_stream, OPERATIONS, 2000, waves * 32 * 128 * 128 * 2.0 * (k + 200), full * uneven);
+    }
+    double rate = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000;
+    return fake_issue_work(blas_stream, OPERATIONS, 2000, 2.0 * m * n * k * batch, m % 2 || n % 2 || k % 2 ? .7 * rate : rate);
+}

@@ -1,0 +1,249 @@
+/* Time: what is issued waits in its queue until somebody asks for it, then queues run side by side and share what the GPU has. */
+#include "tests/gpu/fake/fake.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static double now;
+static double horizon = INFINITY; /* Time passes no further: what the host takes for a call */
+static double heat;               /* Tensor cores' share of the last milliseconds */
+static Mark *marks;
+static long order;
+
+/* 1 in the middle, some percent around it, sometimes much more. */
+double fake_scatter(double width)
+{
+    static uint64_t state = 88172645463325252u;
+    double sum = 0;
+    if (!fake_real())
+        return 1;
+    for (int i = 0; i < 4; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum += (double)(state >> 11) / 9007199254740992.0 - 0.5;
+    }
+    return 1 + width * sum + (state % 97 == 0 ? 0.3 : 0);
+}
+
+Mark *fake_new_mark(void)
+{
+    Mark *mark = calloc(1, sizeof *mark);
+    if (!mark)
+        abort();
+    mark->next = marks;
+    marks = mark;
+    return mark;
+}
+
+static void append(Task ***last, Task *task)
+{
+    **last = task;
+    *last = &task->next;
+    task->next = NULL;
+}
+
+EchCuResult fake_issue(EchCuStream stream, Task model)
+{
+    Task *task = malloc(sizeof *task);
+    if (!task)
+        abort();
+    *task = model;
+    task->order = order++;
+    task->stream = stream;
+    append(fake.capturing ? &fake.graph.last : &stream->last, task);
+    return 0;
+}
+
+EchCuResult fake_issue_work(EchCuStream stream, Kind kind, double fixed, double amount, double rate)
+{
+    double by = fake_scatter(0.015);
+    fixed *= fake_scatter(0.05);
+    amount *= by;
+    return fake_issue(stream, (Task){.kind = kind, .fixed = fixed, .amount = amount, .rate = rate});
+}
+
+static void drop_first(struct EchCuStreamOpaque *stream)
+{
+    Task *task = stream->first;
+    stream->first = task->next;
+    if (!stream->first)
+        stream->last = &stream->first;
+    free(task);
+}
+
+/* Marks, waits and releases at the heads of queues, until none can pass. */
+static int pass_heads(void)
+{
+    int passed = 0;
+    for (struct EchCuStreamOpaque *stream = fake.streams; stream; stream = stream->next) {
+        while (stream->first && (stream->first->kind == MARK || stream->first->kind == RELEASE || (stream->first->kind == WAIT && stream->first->mark->done))) {
+            int waited = stream->first->kind == WAIT;
+            if (stream->first->kind == RELEASE)
+                fake_release_pooled(stream->first->pointer);
+            if (stream->first->kind == MARK) {
+                stream->first->mark->time = now;
+                stream->first->mark->done = 1;
+            }
+            drop_first(stream);
+            if (waited && fake_real() && stream->first && !stream->first->running)
+                stream->first->fixed += 1500;
+            passed = 1;
+        }
+    }
+    return passed;
+}
+
+/* The heads that run: all, but of the copies of one direction the one issued first or already running. */
+static size_t running_heads(Task **running, size_t room)
+{
+    size_t n = 0;
+    Task *copies[2] = {NULL, NULL};
+    for (struct EchCuStreamOpaque *stream = fake.streams; stream; stream = stream->next) {
+        Task *task = stream->first;
+        if (!task || task->kind == WAIT)
+            continue;
+        if (task->kind == TO_DEVICE || task->kind == FROM_DEVICE) {
+            Task **best = &copies[task->kind == FROM_DEVICE];
+            if (!*best || task->running > (*best)->running || (task->running == (*best)->running && task->order < (*best)->order))
+                *best = task;
+        } else if (n < room) {
+            running[n++] = task;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (copies[i] && n < room)
+            running[n++] = copies[i];
+    }
+    for (size_t i = 0; i < n; i++)
+        running[i]->running = 1;
+    return n;
+}
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static int is_tensor(const Task *task)
+{
+    return task->kind == OPERATIONS && task->rate >= 25000;
+}
+
+/* Power is limited over milliseconds. */
+static void warm(Task *const *running, size_t n, double step)
+{
+    int tensor = 0;
+    for (size_t i = 0; i < n; i++)
+        tensor |= is_tensor(running[i]) && running[i]->fixed <= 0;
+    double keep = exp(-step / 5e6);
+    heat = fake_real() ? heat * keep + tensor * (1 - keep) : 0;
+}
+
+/* Units a nanosecond of each. */
+static void share(Task **running, size_t n, double *rates)
+{
+    double port = 1000, port_users = 0, computing = 0;
+    size_t copies = 0;
+    for (size_t i = 0; i < n; i++) {
+        Task *task = running[i];
+        if (task->fixed > 0)
+            continue;
+        copies += task->kind == TO_DEVICE || task->kind == FROM_DEVICE;
+        port_users += task->kind == PORT;
+        computing += task->kind == OPERATIONS;
+    }
+    for (size_t i = 0; i < n; i++) {
+        rates[i] = running[i]->fixed > 0 ? 0 : running[i]->rate;
+        if (rates[i] > 0 && (running[i]->kind == TO_DEVICE || running[i]->kind == FROM_DEVICE)) {
+            if (copies == 2)
+                rates[i] = least(rates[i], fake_real() ? (running[i]->kind == TO_DEVICE ? 17 : 12) : 15);
+            port -= rates[i];
+        }
+    }
+    double clocks = fake_real() && fake.busy < 20e6 ? 0.5 : 1;
+    for (size_t i = 0; i < n; i++) {
+        if (running[i]->kind == PORT)
+            rates[i] *= clocks < 1 ? 0.8 : 1;
+        if (running[i]->kind == OPERATIONS)
+            rates[i] *= clocks * (is_tensor(running[i]) ? 1 - heat / 8 : 1);
+        if (rates[i] > 0 && running[i]->kind == PORT)
+            rates[i] = least(rates[i], port / port_users * (running[i]->rate / 1000 > 1 ? running[i]->rate / 1000 : 1));
+        else if (rates[i] > 0 && running[i]->kind == OPERATIONS)
+            rates[i] /= computing;
+    }
+}
+
+/* Lets time pass until a queue is empty or a mark is reached, or, without either, until all queues are empty: a wait for a mark that never comes is then
+ * left out. */
+void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)
+{
+    for (;;) {
+        Task *running[64];
+        double rates[64], step = 1e18;
+        if (pass_heads())
+            continue;
+        if ((empty && !empty->first) || (mark && mark->done))
+            return;
+        size_t n = running_heads(running, 64);
+        if (n == 0 && horizon < INFINITY) {
+            now = horizon;
+            return;
+        }
+        if (n == 0)
+            break;
+        share(running, n, rates);
+        for (size_t i = 0; i < n; i++)
+            step = least(step, running[i]->fixed > 0 ? running[i]->fixed : running[i]->amount > 0 ? running[i]->amount / rates[i] : 0);
+        if (now >= horizon)
+            return;
+        step = least(step, horizon - now);
+        warm(running, n, step);
+        now += step;
+        fake.busy += step;
+        for (size_t i = 0; i < n; i++) {
+            Task *task = running[i];
+            if (task->fixed > 0) {
+                task->fixed = task->fixed <= step * (1 + 1e-12) ? 0 : task->fixed - step;
+            } else {
+                task->amount -= step * rates[i];
+            }
+            if (task->fixed > 0 || task->amount > 1e-6)
+                continue;
+            for (struct EchCuStreamOpaque *stream = fake.streams; stream; stream = stream->next) {
+                if (stream->first == task) {
+                    drop_first(stream);
+                    break;
+                }
+            }
+        }
+    }
+    for (struct EchCuStreamOpaque *stream = fake.streams; stream; stream = stream->next) {
+        while (stream->first) {
+            if (stream->first->kind == RELEASE)
+                fake_release_pooled(stream->first->pointer);
+            drop_first(stream);
+        }
+    }
+}
+
+/* A call that takes the host some time, in which the GPU goes on. */
+void fake_host_takes(double nanoseconds)
+{
+    if (!fake_real() || fake.capturing)
+        return;
+    const char *slower = getenv("ECH_FAKE_CUDA_SLOW");
+    horizon = now + nanoseconds * (slower ? strtod(slower, NULL) : 1);
+    fake_run_until(NULL, NULL);
+    horizon = INFINITY;
+}
+
+void fake_empty_graph(void)
+{
+    while (fake.graph.first) {
+        Task *task = fake.graph.first;
+        fake.graph.first = task->next;
+        free(task);
+    }
+    fake.graph.last = &fake.graph.first;
+}

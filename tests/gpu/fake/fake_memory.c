@@ -1,0 +1,278 @@
+/* Memory: the card's bytes, the pool, mappings; host memory stands behind all of it. */
+#include "tests/gpu/fake/fake.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static Block *blocks;
+static size_t pool_used, pool_high, small_used;
+static char pool;
+
+/* What is taken of the card. A machine rounds up to pages of 2 MiB, which allocations up to 1 MiB share. */
+enum { PAGE = 2 << 20, SHARED = 1 << 20, POOL_GROWTH = 32 << 20 };
+
+static size_t up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static size_t charged(size_t bytes, int taking)
+{
+    if (!fake_real())
+        return bytes;
+    if (bytes > SHARED)
+        return up(bytes, PAGE);
+    size_t before = up(small_used, PAGE), after = up(taking ? small_used + up(bytes, 512) : small_used - up(bytes, 512), PAGE);
+    return taking ? after - before : before - after;
+}
+
+static void note_small(size_t bytes, int taking)
+{
+    if (fake_real() && bytes <= SHARED)
+        small_used = taking ? small_used + up(bytes, 512) : small_used - up(bytes, 512);
+}
+
+Block *fake_block_at(const void *pointer, size_t bytes)
+{
+    for (Block *b = blocks; b; b = b->next) {
+        if ((const char *)pointer >= b->data && (const char *)pointer + bytes <= b->data + b->bytes)
+            return b;
+    }
+    return NULL;
+}
+
+static EchCuResult take(void **ret, size_t bytes, int host)
+{
+    if (bytes == 0)
+        return INVALID_VALUE;
+    if (!host && fake.used + charged(bytes, 1) > CARD_BYTES)
+        return ECH_CU_ERROR_OUT_OF_MEMORY;
+    Block *b = calloc(1, sizeof *b);
+    if (!b)
+        abort();
+    b->data = malloc(bytes);
+    if (!b->data)
+        abort();
+    b->bytes = bytes;
+    b->host = host;
+    b->next = blocks;
+    blocks = b;
+    if (!host) {
+        fake.used += charged(bytes, 1);
+        note_small(bytes, 1);
+    }
+    fake.held++;
+    *ret = b->data;
+    return 0;
+}
+
+static EchCuResult give(const void *pointer, int host)
+{
+    for (Block **at = &blocks; *at; at = &(*at)->next) {
+        Block *b = *at;
+        if (b->data != pointer || b->host != host)
+            continue;
+        *at = b->next;
+        if (!host) {
+            fake.used -= charged(b->bytes, 0);
+            note_small(b->bytes, 0);
+        }
+        free(b->data);
+        free(b);
+        fake.held--;
+        return 0;
+    }
+    return INVALID_VALUE;
+}
+
+void fake_release_pooled(const void *pointer)
+{
+    Block *block = fake_block_at(pointer, 1);
+    pool_used -= block && block->pooled ? block->bytes : 0;
+    give(pointer, 0);
+}
+
+static void dawdle(void)
+{
+    const char *text = getenv("ECH_FAKE_CUDA_ALLOC_US");
+    if (!text)
+        return;
+    struct timespec begin, at;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &at);
+    while ((double)(at.tv_sec - begin.tv_sec) * 1e6 + (double)(at.tv_nsec - begin.tv_nsec) / 1e3 < strtod(text, NULL));
+}
+
+EXPORT EchCuResult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
+{
+    ENTER_CONTEXT();
+    *ret_total = CARD_BYTES;
+    *ret_free = CARD_BYTES - fake.used;
+    return 0;
+}
+
+EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
+{
+    ENTER_CONTEXT();
+    void *data;
+    dawdle();
+    EchCuResult result = take(&data, bytes, 0);
+    if (result == ECH_CU_ERROR_OUT_OF_MEMORY && !fake.capturing) {
+        fake_run_all(); /* What queues have yet to give back */
+        result = take(&data, bytes, 0);
+    }
+    if (result == 0)
+        *ret = (EchCuPointer)(uintptr_t)data;
+    return result;
+}
+
+EXPORT EchCuResult cuMemFree_v2(EchCuPointer pointer)
+{
+    int fails = fake_failing();
+    EchCuResult result = give((void *)(uintptr_t)pointer, 0);
+    return fails ? LAUNCH_FAILED : result;
+}
+
+EXPORT EchCuResult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
+{
+    ENTER_CONTEXT();
+    (void)flags;
+    return take(ret, bytes, 1);
+}
+
+EXPORT EchCuResult cuMemFreeHost(void *pointer)
+{
+    int fails = fake_failing();
+    EchCuResult result = give(pointer, 1);
+    return fails ? LAUNCH_FAILED : result;
+}
+
+EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream stream)
+{
+    /* What this queue has freed before is there for it at once. */
+    for (Task *task = stream ? stream->first : NULL; task; task = task->next) {
+        Block *freed = task->kind == RELEASE ? fake_block_at(task->pointer, 1) : NULL;
+        if (freed && freed->pooled) {
+            pool_used -= freed->bytes;
+            freed->pooled = 0;
+        }
+    }
+    EchCuResult result = cuMemAlloc_v2(ret, bytes);
+    if (result == 0)
+        fake_block_at((void *)(uintptr_t)*ret, bytes)->pooled = 1;
+    pool_used += result == 0 ? bytes : 0;
+    pool_high = pool_used > pool_high ? pool_used : pool_high;
+    return result;
+}
+
+EXPORT EchCuResult cuMemFreeAsync(EchCuPointer pointer, EchCuStream stream)
+{
+    int fails = fake_failing();
+    const void *data = (void *)(uintptr_t)pointer;
+    Block *block = fake_block_at(data, 1);
+    if (!stream || !block || !block->pooled)
+        return INVALID_VALUE;
+    fake_issue(stream, (Task){.kind = RELEASE, .pointer = data});
+    return fails ? LAUNCH_FAILED : 0;
+}
+
+EXPORT EchCuResult cuDeviceGetDefaultMemPool(EchCuPool *ret, EchCuDevice device)
+{
+    ENTER_CONTEXT();
+    *ret = (EchCuPool)(void *)&pool;
+    return device == 0 ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemPoolGetAttribute(EchCuPool which, int attribute, void *ret)
+{
+    ENTER_CONTEXT();
+    uint64_t value = attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH ? pool_high : pool_used;
+    if (fake_real() && (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_RESERVED_CURRENT))
+        value = up(value, POOL_GROWTH);
+    memcpy(ret, &value, sizeof value);
+    return (void *)which == &pool && attribute > 0 ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemPoolSetAttribute(EchCuPool which, int attribute, void *value)
+{
+    ENTER_CONTEXT();
+    uint64_t wanted = 0;
+    if ((void *)which != &pool || attribute <= 0 || !value)
+        return INVALID_VALUE;
+    memcpy(&wanted, value, sizeof wanted);
+    /* A high-water mark can only be set back. */
+    if (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH) {
+        if (wanted != 0)
+            return INVALID_VALUE;
+        pool_high = pool_used;
+    }
+    return 0;
+}
+
+EXPORT EchCuResult cuMemPoolTrimTo(EchCuPool which, size_t keep)
+{
+    ENTER_CONTEXT();
+    (void)keep;
+    return (void *)which == &pool ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemGetAllocationGranularity(size_t *ret, const EchCuAllocationProp *prop, int option)
+{
+    ENTER_CONTEXT();
+    *ret = (size_t)2 << 20;
+    return prop && option >= 0 ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemAddressReserve(EchCuPointer *ret, size_t bytes, size_t alignment, EchCuPointer hint, unsigned long long flags)
+{
+    (void)alignment, (void)hint, (void)flags;
+    return cuMemAlloc_v2(ret, bytes);
+}
+
+EXPORT EchCuResult cuMemAddressFree(EchCuPointer pointer, size_t bytes)
+{
+    (void)bytes;
+    return cuMemFree_v2(pointer);
+}
+
+EXPORT EchCuResult cuMemCreate(unsigned long long *ret, size_t bytes, const EchCuAllocationProp *prop, unsigned long long flags)
+{
+    ENTER_CONTEXT();
+    *ret = 1;
+    fake.held++;
+    return bytes > 0 && prop && !flags ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemRelease(unsigned long long handle)
+{
+    int fails = fake_failing();
+    fake.held--;
+    return fails ? LAUNCH_FAILED : handle == 1 ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemMap(EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags)
+{
+    ENTER_CONTEXT();
+    const char *harm = getenv("ECH_FAKE_CUDA_MAP");
+    if (harm && strcmp(harm, "crash") == 0)
+        raise(SIGKILL);
+    while (harm && strcmp(harm, "hang") == 0)
+        pause();
+    return fake_block_at((void *)(uintptr_t)pointer, bytes) && offset == 0 && handle == 1 && !flags ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemUnmap(EchCuPointer pointer, size_t bytes)
+{
+    ENTER_CONTEXT();
+    return fake_block_at((void *)(uintptr_t)pointer, bytes) ? 0 : INVALID_VALUE;
+}
+
+EXPORT EchCuResult cuMemSetAccess(EchCuPointer pointer, size_t bytes, const EchCuAccess *access, size_t n)
+{
+    ENTER_CONTEXT();
+    return fake_block_at((void *)(uintptr_t)pointer, bytes) && access && n == 1 ? 0 : INVALID_VALUE;
+}

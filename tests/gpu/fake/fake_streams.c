@@ -1,0 +1,260 @@
+/* Queues, events, copies and graphs. */
+#include "tests/gpu/fake/fake.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char instance;
+
+static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStream stream, int to_host, int from_host)
+{
+    Block *t = fake_block_at(target, bytes), *s = fake_block_at(source, bytes);
+    if (!stream || (!to_host && (!t || t->host)) || (!from_host && (!s || s->host)))
+        return INVALID_VALUE;
+    if (!fake.capturing)
+        memmove(target, source, bytes);
+    /* Large copies reach their rate only slowly. */
+    double slow = fake_real() ? 8 * sqrt((double)bytes) : 0;
+    if (from_host || to_host) {
+        const Block *pinned = from_host ? s : t;
+        double rate = from_host ? (pinned ? 20 : 6) : (pinned ? 18 : 5);
+        EchCuResult result = fake_issue_work(stream, from_host ? TO_DEVICE : FROM_DEVICE, 5000 + slow, (double)bytes * (pinned ? 1 : fake_scatter(0.05)), rate);
+        if (fake_real() && !pinned && !fake.capturing)
+            fake_run_until(stream, NULL); /* The host copies, and waits */
+        return result;
+    }
+    return fake_issue_work(stream, PORT, 2000, 2 * (double)bytes, 950);
+}
+
+EXPORT EchCuResult cuMemcpyHtoDAsync_v2(EchCuPointer target, const void *source, size_t bytes, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    fake_host_takes(1500);
+    return copy((void *)(uintptr_t)target, source, bytes, stream, 0, 1);
+}
+
+EXPORT EchCuResult cuMemcpyDtoHAsync_v2(void *target, EchCuPointer source, size_t bytes, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    fake_host_takes(1500);
+    return copy(target, (void *)(uintptr_t)source, bytes, stream, 1, 0);
+}
+
+EXPORT EchCuResult cuMemcpyDtoDAsync_v2(EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    fake_host_takes(1500);
+    return copy((void *)(uintptr_t)target, (void *)(uintptr_t)source, bytes, stream, 0, 0);
+}
+
+EXPORT EchCuResult cuMemsetD32Async(EchCuPointer target, unsigned value, size_t words, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    uint32_t *data = (uint32_t *)(uintptr_t)target;
+    if (!stream || !fake_block_at(data, words * 4))
+        return INVALID_VALUE;
+    for (size_t i = 0; i < words; i++)
+        data[i] = value;
+    return fake_issue_work(stream, PORT, 2000, (double)words * 4, 900);
+}
+
+EXPORT EchCuResult cuStreamCreate(EchCuStream *ret, unsigned flags)
+{
+    ENTER_CONTEXT();
+    (void)flags;
+    EchCuStream stream = calloc(1, sizeof *stream);
+    if (!stream)
+        abort();
+    stream->last = &stream->first;
+    stream->next = fake.streams;
+    fake.streams = stream;
+    *ret = stream;
+    fake.held++;
+    return 0;
+}
+
+static void forget(EchCuStream stream)
+{
+    struct EchCuStreamOpaque **at = &fake.streams;
+    while (*at && *at != stream)
+        at = &(*at)->next;
+    if (*at)
+        *at = stream->next;
+    free(stream);
+}
+
+EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
+{
+    int fails = fake_failing();
+    fake_run_all();
+    forget(stream);
+    fake.held--;
+    return fails ? LAUNCH_FAILED : 0;
+}
+
+EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    if (!stream || fake.capturing)
+        return INVALID_HANDLE;
+    fake_run_until(stream, NULL);
+    return 0;
+}
+
+EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsigned flags)
+{
+    ENTER_CONTEXT();
+    fake_host_takes(1500);
+    if (!stream || !event || flags)
+        return INVALID_HANDLE;
+    return event->mark ? fake_issue(stream, (Task){.kind = WAIT, .mark = event->mark}) : 0;
+}
+
+EXPORT EchCuResult cuStreamBeginCapture_v2(EchCuStream stream, int mode)
+{
+    ENTER_CONTEXT();
+    if (!stream || mode != ECH_CU_CAPTURE_RELAXED || fake.capturing)
+        return INVALID_VALUE;
+    fake_run_all();
+    fake_empty_graph();
+    fake.capturing = stream->capturing = 1;
+    return 0;
+}
+
+EXPORT EchCuResult cuStreamEndCapture(EchCuStream stream, EchCuGraph *ret)
+{
+    int fails = fake_failing();
+    if (!stream->capturing)
+        return INVALID_HANDLE;
+    fake.capturing = stream->capturing = 0;
+    if (fails)
+        return LAUNCH_FAILED;
+    fake.held++;
+    *ret = &fake.graph;
+    return 0;
+}
+
+EXPORT EchCuResult cuGraphInstantiateWithFlags(EchCuGraphExec *ret, EchCuGraph from, unsigned long long flags)
+{
+    ENTER_CONTEXT();
+    if (from != &fake.graph || flags)
+        return INVALID_HANDLE;
+    fake.held++;
+    *ret = (EchCuGraphExec)(void *)&instance;
+    return 0;
+}
+
+/* The captured queues run as hidden ones, after what is ahead in @stream; kernels start faster. */
+EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    if ((void *)exec != &instance || !stream || fake.capturing)
+        return INVALID_HANDLE;
+    Mark *begin = fake_new_mark();
+    fake_issue(stream, (Task){.kind = MARK, .mark = begin});
+    struct EchCuStreamOpaque *hidden[64] = {NULL}, *of[64] = {NULL};
+    size_t n = 0;
+    for (Task *task = fake.graph.first; task; task = task->next) {
+        size_t i = 0;
+        while (i < n && of[i] != task->stream)
+            i++;
+        if (i == 64)
+            return INVALID_VALUE;
+        if (i == n) {
+            n++;
+            of[i] = task->stream;
+            hidden[i] = calloc(1, sizeof *hidden[i]);
+            if (!hidden[i])
+                abort();
+            hidden[i]->last = &hidden[i]->first;
+            hidden[i]->next = fake.streams;
+            fake.streams = hidden[i];
+            fake_issue(hidden[i], (Task){.kind = WAIT, .mark = begin});
+        }
+        if (task->kind == MARK)
+            task->mark->done = 0;
+        Task again = *task;
+        if (again.fixed == 2000)
+            again.fixed = 1000;
+        fake_issue(hidden[i], again);
+    }
+    for (size_t i = 0; i < n; i++) {
+        Mark *end = fake_new_mark();
+        fake_issue(hidden[i], (Task){.kind = MARK, .mark = end});
+        fake_issue(stream, (Task){.kind = WAIT, .mark = end});
+    }
+    fake_run_all();
+    for (size_t i = 0; i < n; i++)
+        forget(hidden[i]);
+    return 0;
+}
+
+EXPORT EchCuResult cuGraphExecDestroy(EchCuGraphExec exec)
+{
+    int fails = fake_failing();
+    fake.held--;
+    return fails ? LAUNCH_FAILED : (void *)exec == &instance ? 0 : INVALID_HANDLE;
+}
+
+EXPORT EchCuResult cuGraphDestroy(EchCuGraph which)
+{
+    int fails = fake_failing();
+    fake.held--;
+    fake_empty_graph();
+    return fails ? LAUNCH_FAILED : which == &fake.graph ? 0 : INVALID_HANDLE;
+}
+
+EXPORT EchCuResult cuEventCreate(EchCuEvent *ret, unsigned flags)
+{
+    ENTER_CONTEXT();
+    (void)flags;
+    *ret = calloc(1, sizeof **ret);
+    fake.held++;
+    return 0;
+}
+
+EXPORT EchCuResult cuEventDestroy_v2(EchCuEvent event)
+{
+    int fails = fake_failing();
+    free(event);
+    fake.held--;
+    return fails ? LAUNCH_FAILED : 0;
+}
+
+EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    fake_host_takes(1500);
+    if (!event || !stream)
+        return INVALID_HANDLE;
+    event->mark = fake_new_mark();
+    if (fake_real() && !fake.capturing)
+        fake_issue_work(stream, OPERATIONS, 450, 0, 1);
+    return fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
+}
+
+EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
+{
+    ENTER_CONTEXT();
+    if (!event || !event->mark)
+        return INVALID_HANDLE;
+    fake_run_until(NULL, event->mark);
+    return event->mark->done ? 0 : INVALID_HANDLE;
+}
+
+EXPORT EchCuResult cuEventQuery(EchCuEvent event)
+{
+    ENTER_CONTEXT();
+    return !event ? INVALID_HANDLE : !event->mark || event->mark->done ? 0 : ECH_CU_ERROR_NOT_READY;
+}
+
+EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
+{
+    ENTER_CONTEXT();
+    if (!begin || !end || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
+        return INVALID_HANDLE;
+    double time = end->mark->time - begin->mark->time;
+    *ret_ms = (float)((fake_real() ? round(time / 500) * 500 : time) / 1e6);
+    return 0;
+}
