@@ -1,0 +1,134 @@
+/* Arithmetic: units alone, matrix products by dtype and shape. */
+#include "sim/experiment/calibrate_private.h"
+
+#include <string.h>
+
+#define SETTLE_SECONDS 0.03
+
+typedef struct {
+    EchCuFunction function;
+    uint64_t rounds;
+    bool wide; /* float64 factor; no factor at all where the kernel takes none */
+    bool plain;
+} BurnShape;
+
+static bool issue_burn(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    BurnShape shape = *(const BurnShape *)data;
+    float narrow = 0.999F;
+    double wide = 0.999;
+    void *with[] = {&shape.rounds, shape.wide ? (void *)&wide : (void *)&narrow, &b->sink}, *without[] = {&shape.rounds, &b->sink};
+    return ech_bench_launch(b, shape.function, (unsigned)b->gpu.multiprocessors * 4, 256, stream, shape.plain ? without : with, error);
+}
+
+/* Rounds of @operations a thread and round that take about a millisecond at two operations a lane and clock. */
+static bool time_burn(Bench *b, BurnShape shape, double operations, double lanes, EchFigure *ret, GError **error)
+{
+    double threads = (double)b->gpu.multiprocessors * 4 * 256;
+    double peak = (double)MAX(b->gpu.multiprocessors, 1) * lanes * (double)(b->gpu.clock_khz > 0 ? b->gpu.clock_khz : 1500000) * 1e3;
+    shape.rounds = (uint64_t)MAX(peak * 1e-3 / (threads * operations), 16);
+    EchFigure time;
+    if (!ech_bench_time_each(b, issue_burn, &shape, REPEATS, &time, error))
+        return false;
+    *ret = ech_calibration_rate(time, threads * operations * (double)shape.rounds, b->result->alone.median);
+    return true;
+}
+
+bool ech_calibrate_arithmetic(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    return time_burn(b, (BurnShape){.function = b->fma}, 32, 256, &r->f32, error) &&
+           time_burn(b, (BurnShape){.function = b->fma64, .wide = true}, 32, 128, &r->f64, error) &&
+           time_burn(b, (BurnShape){.function = b->exponential, .plain = true}, 16, 16, &r->exponential, error) &&
+           time_burn(b, (BurnShape){.function = b->mma, .plain = true}, 16384.0 / 32, 4096, &r->tensor, error);
+}
+
+static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    return ech_cuda_gemm_issue(b->blas, b->handle, data, b->a, b->b, b->workspace, b->workspace_bytes, stream, error);
+}
+
+static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
+
+/* Clocks and power settle only under load: a large product first keeps the GPU busy for a while, timed by one that goes before (the first of all loads code).
+ */
+static bool time_gemm(Bench *b, EchDtype dtype, int edge, int inner, unsigned n, EchFigure *ret, GError **error)
+{
+    EchGemm gemm = {.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = inner, .batch = 1, .times = 1};
+    double once = 0;
+    if (ech_cuda_gemm_operations(&gemm) > UINT64_C(20000000000)) {
+        if (!issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+            !issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+            !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]) || !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &once, error))
+            return false;
+        unsigned before = (unsigned)CLAMP(SETTLE_SECONDS * 1e9 / MAX(once, 1), 1, 500);
+        for (unsigned i = 0; i < before; i++) {
+            if (!issue_gemm(b, b->streams[0], &gemm, error))
+                return false;
+        }
+    }
+    return ech_bench_time_each(b, issue_gemm, &gemm, n, ret, error);
+}
+
+/* Whether a product of these sides has room. */
+static bool fits(const Bench *b, EchDtype dtype, int side)
+{
+    EchGemm gemm = {.dtype = (uint8_t)dtype, .m = side, .n = side, .k = side, .batch = 1, .times = 1};
+    EchBytes inputs, output;
+    ech_cuda_gemm_bytes(&gemm, &inputs, &output);
+    return MAX(inputs, output) <= b->half;
+}
+
+bool ech_calibrate_matrix(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    for (size_t i = 0; b->blas && i < G_N_ELEMENTS(matrix_dtypes); i++) {
+        EchDtype dtype = matrix_dtypes[i];
+        int edge = 128, most = dtype == ECH_DTYPE_F64 ? 4096 : 8192;
+        while (edge < most && fits(b, dtype, edge + 128))
+            edge += 128;
+        EchFigure time;
+        g_autoptr(GError) refused = NULL;
+        /* A library without one of these types is no reason to have none. */
+        if (!time_gemm(b, dtype, edge, edge, 7, &time, &refused)) {
+            ech_bench_note_failure(b, ech_dtype_name(dtype), refused);
+            continue;
+        }
+        r->matrix[i] = ech_calibration_gemm_rate(time, edge, edge, r->alone.median);
+        if (dtype != ECH_DTYPE_BF16)
+            continue;
+        if (!time_gemm(b, dtype, edge - 1, edge - 1, 7, &time, error))
+            return false;
+        EchFigure odd = ech_calibration_gemm_rate(time, edge - 1, edge - 1, r->alone.median);
+        r->unpadded = (EchFigure){.median = r->matrix[i].median > 0 ? odd.median / r->matrix[i].median : 0, .spread = odd.spread, .n = odd.n};
+    }
+    return true;
+}
+
+/* Products over a grid of sides, aligned and one less: tiles, waves and short inner loops all tell there. */
+bool ech_calibrate_products(Bench *b, GError **error)
+{
+    static const struct {
+        EchDtype dtype;
+        bool odd;
+    } kinds[ECH_CALIBRATE_PRODUCTS] = {{ECH_DTYPE_BF16, false}, {ECH_DTYPE_BF16, true}, {ECH_DTYPE_F32, false}, {ECH_DTYPE_F32, true}};
+    for (size_t i = 0; b->blas && i < G_N_ELEMENTS(kinds); i++) {
+        EchProductGrid *grid = &b->result->products[i];
+        unsigned sides[ECH_CALIBRATE_SIDES];
+        size_t n = 0;
+        for (unsigned side = 128; side <= 8192 && fits(b, kinds[i].dtype, (int)side); side *= 2)
+            sides[n++] = side - kinds[i].odd;
+        for (size_t e = 0; e < n; e++) {
+            for (size_t k = 0; k < n; k++) {
+                double operations = 2.0 * sides[e] * sides[e] * sides[k];
+                if (!time_gemm(b, kinds[i].dtype, (int)sides[e], (int)sides[k], operations > 1e11 ? 7 : REPEATS, &grid->time[e * n + k], error))
+                    return false;
+            }
+        }
+        grid->dtype = kinds[i].dtype;
+        grid->odd = kinds[i].odd;
+        memcpy(grid->sides, sides, sizeof sides);
+        grid->n = n;
+    }
+    return true;
+}

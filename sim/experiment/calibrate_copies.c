@@ -1,0 +1,131 @@
+/* Copies over the host link: by size, both ways, engines, beside kernels. */
+#include "sim/experiment/calibrate_private.h"
+
+static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *curve, GError **error)
+{
+    for (EchBytes bytes = 1 << 10; bytes <= b->host_bytes && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= bytes < 1 << 20 ? 4 : 2) {
+        CopyShape shape = {bytes, from, pageable};
+        unsigned n = bytes >= (EchBytes)64 << 20 ? 5 : REPEATS;
+        if (!ech_bench_time_each(b, ech_bench_issue_copy, &shape, n, &curve->time[curve->n], error))
+            return false;
+        curve->bytes[curve->n++] = bytes;
+    }
+    /* The rate is what more bytes cost; what is left of the largest copy is its set-up. */
+    size_t last = curve->n - 1, before = last >= 2 ? last - 2 : 0;
+    double growth = curve->time[last].median - curve->time[before].median, more = (double)(curve->bytes[last] - curve->bytes[before]);
+    double whole = curve->time[last].median;
+    curve->rate = growth > 0 ? more / growth * 1e9 : (double)curve->bytes[last] / MAX(whole, 1) * 1e9;
+    curve->setup = MAX(whole - (double)curve->bytes[last] / curve->rate * 1e9, 0);
+    return true;
+}
+
+bool ech_calibrate_pinned(Bench *b, GError **error)
+{
+    return measure_curve(b, false, false, &b->result->pinned[0], error) && measure_curve(b, true, false, &b->result->pinned[1], error);
+}
+
+bool ech_calibrate_pageable(Bench *b, GError **error)
+{
+    return measure_curve(b, false, true, &b->result->pageable[0], error) && measure_curve(b, true, true, &b->result->pageable[1], error);
+}
+
+/* Issues @n copies on each queue, both begun by one event; ends of each, nanoseconds since that. */
+static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, double ends[2][MOST_EVENTS], GError **error)
+{
+    if (!ech_bench_head_start(b, 4 * n, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+        !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned s = 0; s < 2; s++) {
+            if (!ech_bench_issue_copy(b, b->streams[s], &shapes[s], error) ||
+                !CU(b, event_record, "recording an event", error, b->events[s][i + 1], b->streams[s]))
+                return false;
+        }
+    }
+    for (unsigned s = 0; s < 2; s++) {
+        if (!CU(b, stream_synchronize, "waiting for copies", error, b->streams[s]))
+            return false;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned s = 0; s < 2; s++) {
+            if (!ech_bench_elapsed(b, b->events[0][0], b->events[s][i + 1], &ends[s][i], error))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool ech_calibrate_both_ways(Bench *b, GError **error)
+{
+    enum { COPIES = 4 };
+    double rates[REPEATS], shares[REPEATS], ends[2][MOST_EVENTS];
+    const EchBytes bytes = b->host_bytes;
+    const CopyShape shapes[2] = {{bytes, false, false}, {bytes, true, false}};
+    for (unsigned r = 0; r < REPEATS; r++) {
+        if (!run_pair(b, shapes, COPIES, ends, error))
+            return false;
+        /* Until the first of the two queues is done both always run; the other's last copy counts in part. */
+        unsigned slow = ends[0][COPIES - 1] < ends[1][COPIES - 1] ? 1 : 0;
+        double window = ends[1 - slow][COPIES - 1], moved = COPIES;
+        for (unsigned i = 0; i < COPIES; i++) {
+            double begin = i > 0 ? ends[slow][i - 1] : 0;
+            if (ends[slow][i] <= window)
+                moved += 1;
+            else if (begin < window)
+                moved += (window - begin) / (ends[slow][i] - begin);
+        }
+        rates[r] = window > 0 ? moved * (double)bytes / window * 1e9 : 0;
+        shares[r] = (slow == 0 ? moved - COPIES : COPIES) / moved;
+    }
+    b->result->both_share = ech_bench_figure(shares, REPEATS);
+    b->result->both_ways = ech_bench_figure(rates, REPEATS);
+    return true;
+}
+
+/* Two copies of one direction in two queues: side by side they end together, one after the other they do not. */
+bool ech_calibrate_engines(Bench *b, GError **error)
+{
+    double ends[2][MOST_EVENTS];
+    for (unsigned from = 0; from < 2; from++) {
+        const CopyShape shapes[2] = {{b->host_bytes / 2, from, false}, {b->host_bytes / 2, from, false}};
+        if (!run_pair(b, shapes, 1, ends, error))
+            return false;
+        double first = MIN(ends[0][0], ends[1][0]), second = MAX(ends[0][0], ends[1][0]);
+        b->result->engines[from] = first > 0.75 * second ? 2 : 1;
+    }
+    return true;
+}
+
+/* A queue of reading kernels alone, then beside a queue of copies that lasts longer. */
+bool ech_calibrate_interference(Bench *b, GError **error)
+{
+    enum { KERNELS = 24 };
+    const StreamShape reads = {b->half / 16, 0, false};
+    const CopyShape copy = {b->host_bytes / 2, false, false};
+    double times[2][REPEATS];
+    double copy_ns = (double)copy.bytes / b->result->pinned[0].rate * 1e9, kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
+    unsigned copies = (unsigned)CLAMP(2 * KERNELS * kernel_ns / MAX(copy_ns, 1) + 1, 2, 200);
+    for (unsigned beside = 0; beside < 2; beside++) {
+        for (unsigned r = 0; r < REPEATS; r++) {
+            if (!ech_bench_head_start(b, KERNELS + copies, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+                !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
+                return false;
+            for (unsigned i = 0; beside && i < copies; i++) {
+                if (!CU(b, copy_to_device, "copying to the device", error, b->b, b->pinned[0], copy.bytes, b->streams[1]))
+                    return false;
+            }
+            for (unsigned i = 0; i < KERNELS; i++) {
+                if (!ech_bench_issue_stream(b, b->streams[0], &reads, error))
+                    return false;
+            }
+            if (!CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+                !CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) ||
+                !CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) ||
+                !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &times[beside][r], error))
+                return false;
+        }
+    }
+    EchFigure alone = ech_bench_figure(times[0], REPEATS), beside = ech_bench_figure(times[1], REPEATS);
+    b->result->beside_copies = (EchFigure){.median = beside.median > 0 ? alone.median / beside.median : 0, .spread = beside.spread, .n = beside.n};
+    return true;
+}

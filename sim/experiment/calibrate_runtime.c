@@ -1,0 +1,166 @@
+/* What the driver itself takes: launches, graphs, allocations, and how it rounds. */
+#include "sim/experiment/calibrate_private.h"
+
+#include "sim/base/error.h"
+
+bool ech_calibrate_launches(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    double submits[REPEATS], waits[REPEATS];
+    if (!ech_bench_time_each(b, NULL, NULL, 40, &r->event, error) || !ech_bench_time_each(b, ech_bench_issue_empty, NULL, 40, &r->alone, error) ||
+        !ech_bench_time_batch(b, ech_bench_issue_empty, NULL, 200, &r->launch, error))
+        return false;
+    for (unsigned i = 0; i < REPEATS; i++) {
+        double begin = ech_bench_host_ns();
+        for (unsigned k = 0; k < 50; k++) {
+            if (!ech_bench_issue_empty(b, b->streams[0], NULL, error))
+                return false;
+        }
+        submits[i] = (ech_bench_host_ns() - begin) / 50;
+        if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]))
+            return false;
+        begin = ech_bench_host_ns();
+        if (!CU(b, stream_synchronize, "waiting for an idle queue", error, b->streams[0]))
+            return false;
+        waits[i] = ech_bench_host_ns() - begin;
+    }
+    r->submit = ech_bench_figure(submits, REPEATS);
+    r->synchronize = ech_bench_figure(waits, REPEATS);
+    return true;
+}
+
+bool ech_calibrate_graph(Bench *b, GError **error)
+{
+    enum { NODES = 200 };
+    EchCuGraph graph = NULL;
+    EchCuGraphExec exec = NULL;
+    double times[REPEATS];
+    bool ok = CU(b, capture_begin, "capturing a graph", error, b->streams[0], ECH_CU_CAPTURE_RELAXED);
+    bool capturing = ok;
+    for (unsigned i = 0; ok && i < NODES; i++)
+        ok = ech_bench_issue_empty(b, b->streams[0], NULL, error);
+    if (capturing) {
+        EchCuResult ended = b->cu->capture_end(b->streams[0], &graph);
+        ok = ok && ech_cuda_check(b->cu, ended, "cuStreamEndCapture", "capturing a graph", error);
+    }
+    ok = ok && CU(b, graph_instantiate, "making a graph", error, &exec, graph, 0);
+    for (unsigned i = 0; ok && i < REPEATS + 1; i++) {
+        double time = 0;
+        ok = ech_bench_head_start(b, NODES, error) && CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) &&
+             CU(b, graph_launch, "launching a graph", error, exec, b->streams[0]) &&
+             CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) &&
+             CU(b, stream_synchronize, "waiting for a graph", error, b->streams[0]) && ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &time, error);
+        if (i > 0)
+            times[i - 1] = MAX(time - b->result->event.median, 0) / NODES;
+    }
+    if (exec)
+        b->cu->graph_exec_destroy(exec);
+    if (graph)
+        b->cu->graph_destroy(graph);
+    if (ok)
+        b->result->graph_launch = ech_bench_figure(times, REPEATS);
+    return ok;
+}
+
+bool ech_calibrate_allocations(Bench *b, GError **error)
+{
+    double take[REPEATS], give[REPEATS], take_async[REPEATS], give_async[REPEATS], pin[REPEATS];
+    const EchBytes bytes = 2 << 20;
+    for (unsigned i = 0; i < REPEATS; i++) {
+        EchCuPointer pointer = 0;
+        void *host = NULL;
+        double begin = ech_bench_host_ns();
+        if (!CU(b, allocate, "allocating", error, &pointer, bytes))
+            return false;
+        take[i] = ech_bench_host_ns() - begin;
+        begin = ech_bench_host_ns();
+        if (!CU(b, release, "freeing", error, pointer))
+            return false;
+        give[i] = ech_bench_host_ns() - begin;
+        if (b->gpu.has_pools) {
+            begin = ech_bench_host_ns();
+            if (!CU(b, allocate_async, "allocating from the pool", error, &pointer, bytes, b->streams[0]))
+                return false;
+            take_async[i] = ech_bench_host_ns() - begin;
+            begin = ech_bench_host_ns();
+            if (!CU(b, release_async, "freeing to the pool", error, pointer, b->streams[0]))
+                return false;
+            give_async[i] = ech_bench_host_ns() - begin;
+        }
+        begin = ech_bench_host_ns();
+        if (!CU(b, host_allocate, "pinning memory", error, &host, 1 << 20, 0))
+            return false;
+        pin[i] = ech_bench_host_ns() - begin;
+        if (!CU(b, host_release, "unpinning memory", error, host))
+            return false;
+    }
+    EchCalibration *r = b->result;
+    r->malloc = ech_bench_figure(take, REPEATS);
+    r->free = ech_bench_figure(give, REPEATS);
+    r->pin = ech_bench_figure(pin, REPEATS);
+    if (b->gpu.has_pools) {
+        r->malloc_async = ech_bench_figure(take_async, REPEATS);
+        r->free_async = ech_bench_figure(give_async, REPEATS);
+    }
+    return true;
+}
+
+/* Device memory that @n buffers of @bytes take. */
+static bool taken_by(Bench *b, EchBytes bytes, unsigned n, EchBytes *ret, GError **error)
+{
+    enum { MOST = 16 };
+    EchCuPointer pointers[MOST];
+    size_t before = 0, after = 0, total;
+    unsigned made = 0;
+    g_assert(n <= MOST);
+    bool ok = CU(b, memory_info, "asking for free memory", error, &before, &total);
+    while (ok && made < n) {
+        ok = CU(b, allocate, "allocating", error, &pointers[made], bytes);
+        made += ok;
+    }
+    ok = ok && CU(b, memory_info, "asking for free memory", error, &after, &total);
+    for (unsigned i = 0; i < made; i++) {
+        EchCuResult result = b->cu->release(pointers[i]);
+        ok = ok && ech_cuda_check(b->cu, result, "cuMemFree_v2", "freeing", error);
+    }
+    *ret = before > after ? before - after : 0;
+    return ok;
+}
+
+static bool measure_pool_growth(Bench *b, GError **error)
+{
+    EchCuPool pool;
+    EchCuPointer pointer = 0;
+    uint64_t reserved = 0;
+    if (!CU(b, default_pool, "finding the memory pool", error, &pool, b->gpu.device) || !CU(b, stream_synchronize, "waiting", error, b->streams[0]) ||
+        !CU(b, pool_trim, "emptying the memory pool", error, pool, 0) ||
+        !CU(b, allocate_async, "allocating from the pool", error, &pointer, 1024, b->streams[0]))
+        return false;
+    bool ok = CU(b, pool_get, "reading the memory pool", error, pool, ECH_CU_POOL_RESERVED_CURRENT, &reserved);
+    EchCuResult freed = b->cu->release_async(pointer, b->streams[0]);
+    b->result->pool_growth = reserved;
+    return ok && ech_cuda_check(b->cu, freed, "cuMemFreeAsync", "freeing to the pool", error) && CU(b, stream_synchronize, "waiting", error, b->streams[0]) &&
+           CU(b, pool_trim, "emptying the memory pool", error, pool, 0);
+}
+
+/* How the driver rounds, which nothing documents. */
+bool ech_calibrate_pages(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    const EchBytes large = (EchBytes)4 << 20, small[] = {4096, 65536, 262144, 524288, 786432, 1048576, 1572864};
+    EchBytes taken;
+    /* What is being mapped for the first time may need tables of its own, which stay. */
+    for (unsigned i = 0; i < 2; i++) {
+        if (!taken_by(b, large + 1, 1, &taken, error))
+            return false;
+    }
+    r->malloc_page = taken > large + 1 ? taken - large : 0;
+    for (size_t i = 0; r->malloc_page > 0 && i < G_N_ELEMENTS(small) && small[i] < r->malloc_page; i++) {
+        if (!taken_by(b, small[i], 8, &taken, error))
+            return false;
+        if (taken >= 8 * r->malloc_page)
+            break;
+        r->malloc_shared = small[i];
+    }
+    return !b->gpu.has_pools || measure_pool_growth(b, error);
+}
