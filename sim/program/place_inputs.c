@@ -59,26 +59,39 @@ static EchId parameter_of(const EchProgram *p, EchId computation, uint32_t numbe
     return ECH_NONE;
 }
 
-/* What a fusion reads of one of its parameters. Slices count what they take, in-place destinations and nested gathers and scatters
- * (custom fusions) nothing, broadcasts and reshapes each all of it; all other users share one read. */
-static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId parameter, unsigned depth)
+/* Whether a fusion only tiles its operand anew or names it by another shape (such ones stand around arrays whose tiles are not those of the kernel). */
+static bool hands_on(const EchProgram *p, const EchInstruction *fusion)
+{
+    if (fusion->n_operands != 1 || fusion->n_called == 0)
+        return false;
+    EchId root = p->computations[ech_program_called(p, fusion, 0)].root;
+    const EchInstruction *last = root == ECH_NONE ? NULL : &p->instructions[root];
+    return last != NULL && (last->opcode == ECH_HLO_COPY || last->opcode == ECH_HLO_BITCAST) &&
+           p->instructions[ech_program_operand(p, last, 0)].opcode == ECH_HLO_PARAMETER;
+}
+
+/* What a fusion reads of one of its parameters, of @full bytes, where that is @value (the parameter, or what hands it on). Slices count what they take,
+ * in-place destinations nothing, broadcasts and reshapes each all of it; all other users share one read. */
+static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId value, EchBytes full, bool *shared, unsigned depth)
 {
     const EchComputation *c = &p->computations[computation];
-    EchBytes full = all_bytes(p, p->instructions[parameter].shape), sum = 0;
-    bool shared = false;
+    EchBytes sum = 0;
     for (uint32_t j = 0; j < c->n; j++) {
         EchId id = c->first + j;
         const EchInstruction *i = &p->instructions[id];
         bool user = false, first = false;
         for (uint32_t k = 0; k < i->n_operands; k++)
-            if (ech_program_operand(p, i, k) == parameter) {
+            if (ech_program_operand(p, i, k) == value) {
                 user = true;
                 first = first || k == 0;
-                if (i->opcode == ECH_HLO_FUSION && i->fusion_kind != 'C' && i->n_called > 0 && depth < MAX_DEPTH) {
-                    EchId inner = parameter_of(p, ech_program_called(p, i, 0), k);
-                    if (inner != ECH_NONE)
-                        sum = ech_bytes_add(sum, fusion_reads(p, ech_program_called(p, i, 0), inner, depth + 1));
-                }
+                if (i->opcode != ECH_HLO_FUSION || i->fusion_kind == 'C' || i->n_called == 0 || depth >= MAX_DEPTH)
+                    continue;
+                EchId body = ech_program_called(p, i, 0), inner = parameter_of(p, body, k);
+                bool own = false;
+                if (!i->is_root && hands_on(p, i))
+                    sum = ech_bytes_add(sum, fusion_reads(p, computation, id, full, &own, depth + 1));
+                else if (inner != ECH_NONE)
+                    sum = ech_bytes_add(sum, fusion_reads(p, body, inner, full, &own, depth + 1));
             }
         if (!user || i->opcode == ECH_HLO_FUSION)
             continue;
@@ -86,15 +99,31 @@ static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId param
             sum = ech_bytes_add(sum, array_bytes(p, id));
         else if (i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_RESHAPE)
             sum = ech_bytes_add(sum, full);
-        else if (!(i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && first) && !shared) {
-            shared = true;
+        else if (!(i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && first) && !*shared) {
+            *shared = true;
             sum = ech_bytes_add(sum, full);
         }
     }
     return sum;
 }
 
-/* A gather reads whole tiles for each slice; a slice that takes all of a dimension uses what pads it too. Lone elements are a vreg each. */
+/* How many times its bytes are moved for a slice of @table with @sizes, tile by tile: a slice that takes all of a dimension uses what pads it too. Lone
+ * elements are a vector register each. */
+static uint64_t tile_factor(const EchLayout *table, const int64_t *sizes)
+{
+    const EchTile *tile = &table->tiles[0];
+    uint64_t elements = 1, used = 1;
+    for (uint8_t t = 0; t < tile->rank; t++) {
+        uint64_t side = tile->dims[tile->rank - 1 - t] > 0 ? (uint64_t)tile->dims[tile->rank - 1 - t] : 1;
+        uint8_t dim = t < table->rank ? table->order[t] : 0;
+        uint64_t taken = t >= table->rank ? 1 : (uint64_t)sizes[dim] >= (uint64_t)table->dims[dim] ? side : (uint64_t)MAX(sizes[dim], 1);
+        elements *= side;
+        used *= MIN(side, taken);
+    }
+    return MAX(elements, 1024) / MAX(used, 1); /* a vector register at least */
+}
+
+/* A gather reads whole tiles for each slice. */
 static EchBytes gather_reads(const EchProgram *p, EchId gather)
 {
     const EchInstruction *i = &p->instructions[gather];
@@ -106,18 +135,44 @@ static EchBytes gather_reads(const EchProgram *p, EchId gather)
     count = text != NULL ? ech_program_numbers(text, n, sizes, G_N_ELEMENTS(sizes)) : 0;
     if (table == NULL || table->n_tiles == 0 || count != table->rank)
         return result;
-    const EchTile *tile = &table->tiles[0];
-    uint64_t elements = 1, used = 1;
-    for (uint8_t t = 0; t < tile->rank; t++) {
-        uint64_t side = tile->dims[tile->rank - 1 - t] > 0 ? (uint64_t)tile->dims[tile->rank - 1 - t] : 1;
-        uint8_t dim = t < table->rank ? table->order[t] : 0;
-        uint64_t taken = t >= table->rank ? 1 : (uint64_t)sizes[dim] >= (uint64_t)table->dims[dim] ? side : (uint64_t)MAX(sizes[dim], 1);
-        elements *= side;
-        used *= MIN(side, taken);
+    return ech_bytes_mul(result, tile_factor(table, sizes));
+}
+
+static bool among(const int64_t *list, size_t n, int64_t what)
+{
+    for (size_t k = 0; k < n; k++)
+        if (list[k] == what)
+            return true;
+    return false;
+}
+
+/* A scatter reads, and writes, whole tiles for each update. */
+static EchBytes scatter_moves(const EchProgram *p, EchId scatter)
+{
+    const EchInstruction *i = &p->instructions[scatter];
+    EchId updates = ech_program_operand(p, i, 2);
+    EchBytes bytes = array_bytes(p, updates);
+    const EchLayout *table = ech_program_layout(p, p->instructions[ech_program_operand(p, i, 0)].shape);
+    const EchLayout *from = ech_program_layout(p, p->instructions[updates].shape);
+    int64_t windows[ECH_LAYOUT_MAX_RANK], inserted[ECH_LAYOUT_MAX_RANK], sizes[ECH_LAYOUT_MAX_RANK];
+    size_t n, n_windows = 0, n_inserted = 0, at = 0;
+    const char *text = ech_program_attribute(i, "update_window_dims", &n);
+    if (text != NULL)
+        n_windows = MIN(ech_program_numbers(text, n, windows, G_N_ELEMENTS(windows)), G_N_ELEMENTS(windows));
+    text = ech_program_attribute(i, "inserted_window_dims", &n);
+    if (text != NULL)
+        n_inserted = MIN(ech_program_numbers(text, n, inserted, G_N_ELEMENTS(inserted)), G_N_ELEMENTS(inserted));
+    if (table == NULL || from == NULL || table->n_tiles == 0)
+        return bytes;
+    for (uint8_t d = 0; d < table->rank; d++) {
+        sizes[d] = 1;
+        if (among(inserted, n_inserted, d) || at >= n_windows)
+            continue;
+        if (windows[at] >= 0 && windows[at] < from->rank)
+            sizes[d] = (int64_t)from->dims[windows[at]];
+        at++;
     }
-    if (tile->rank == 1)
-        elements = MAX(elements, 1024);
-    return ech_bytes_mul(result, elements / MAX(used, 1));
+    return ech_bytes_mul(bytes, tile_factor(table, sizes));
 }
 
 /* The parameter behind @id, through whatever only reshapes it; ECH_NONE if there is none. */
@@ -148,16 +203,25 @@ static EchId reshaped(const EchProgram *p, EchId computation, EchId id)
     return id;
 }
 
-static EchId gather_in(const EchProgram *p, EchId fusion)
+/* The gather or the scatter of one array that a custom fusion is; ECH_NONE. */
+static EchId mover_in(const EchProgram *p, EchId fusion)
 {
     const EchInstruction *i = &p->instructions[fusion];
     if (i->fusion_kind != 'C' || i->n_called == 0)
         return ECH_NONE;
     const EchComputation *c = &p->computations[ech_program_called(p, i, 0)];
-    for (uint32_t j = 0; j < c->n; j++)
-        if (p->instructions[c->first + j].opcode == ECH_HLO_GATHER && p->instructions[c->first + j].n_operands >= 2)
+    for (uint32_t j = 0; j < c->n; j++) {
+        const EchInstruction *in = &p->instructions[c->first + j];
+        if ((in->opcode == ECH_HLO_GATHER && in->n_operands >= 2) || (in->opcode == ECH_HLO_SCATTER && in->n_operands == 3))
             return c->first + j;
+    }
     return ECH_NONE;
+}
+
+/* Of a gather's or scatter's first operand. */
+static EchBytes mover_reads(const EchProgram *p, EchId mover)
+{
+    return p->instructions[mover].opcode == ECH_HLO_GATHER ? gather_reads(p, mover) : scatter_moves(p, mover);
 }
 
 static EchBytes operand_bytes(const EchProgram *p, const EchPlaceChip *chip, EchId id, uint32_t k, EchBytes full)
@@ -168,19 +232,20 @@ static EchBytes operand_bytes(const EchProgram *p, const EchPlaceChip *chip, Ech
     case ECH_HLO_DYNAMIC_SLICE: return k == 0 ? array_bytes(p, id) : k == 1 || !chip->first_index_only ? full : 0;
     case ECH_HLO_DYNAMIC_UPDATE_SLICE: return k == 0 ? 0 : k <= 2 || !chip->first_index_only ? full : 0;
     case ECH_HLO_GATHER: return k == 0 ? gather_reads(p, id) : full;
+    case ECH_HLO_SCATTER: return k == 0 && i->n_operands == 3 ? scatter_moves(p, id) : full;
     case ECH_HLO_FUSION: {
         if (i->n_called == 0)
             return full;
-        EchId gather = gather_in(p, id), computation = ech_program_called(p, i, 0), parameter = parameter_of(p, computation, k);
+        EchId mover = mover_in(p, id), computation = ech_program_called(p, i, 0), parameter = parameter_of(p, computation, k);
         if (parameter == ECH_NONE)
             return full;
-        if (gather != ECH_NONE) {
-            const EchInstruction *g = &p->instructions[gather];
-            if (trace_to_parameter(p, ech_program_operand(p, g, 0)) == parameter)
-                return gather_reads(p, gather);
+        if (mover != ECH_NONE) {
+            if (trace_to_parameter(p, ech_program_operand(p, &p->instructions[mover], 0)) == parameter)
+                return mover_reads(p, mover);
             return array_bytes(p, reshaped(p, computation, parameter));
         }
-        return fusion_reads(p, computation, parameter, 0);
+        bool shared = false;
+        return fusion_reads(p, computation, parameter, all_bytes(p, p->instructions[parameter].shape), &shared, 0);
     }
     default: return full;
     }
@@ -202,6 +267,9 @@ static EchBytes result_bytes(const EchProgram *p, EchId id, uint32_t leaf, EchBy
         return written(p, id, full);
     if (i->opcode != ECH_HLO_FUSION || i->n_called == 0)
         return full;
+    EchId mover = mover_in(p, id);
+    if (mover != ECH_NONE && !p->shapes[i->shape].is_tuple)
+        return p->instructions[mover].opcode == ECH_HLO_GATHER ? array_bytes(p, mover) : scatter_moves(p, mover);
     EchId root = p->computations[ech_program_called(p, i, 0)].root;
     for (unsigned depth = 0; depth < MAX_DEPTH && root != ECH_NONE; depth++) {
         const EchInstruction *r = &p->instructions[root];
@@ -392,6 +460,13 @@ static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
 {
     const float taken = 0.2f;
     const EchPlaceChip *chip = costs->chip;
+    g_autofree bool *elsewhere = g_new0(bool, MAX(p->n_computations, 1));
+    for (uint32_t t = 0; t < p->n_flat; t++) {
+        const EchInstruction *i = &p->instructions[p->flat[t]];
+        size_t n;
+        if (i->opcode == ECH_HLO_ASYNC_START && i->n_called > 0 && ech_program_attribute(i, "async_execution_thread", &n) != NULL)
+            elsewhere[ech_program_called(p, i, 0)] = true;
+    }
     for (uint32_t t = 0; t < p->n_flat; t++) {
         EchId start = p->flat[t];
         const EchInstruction *i = &p->instructions[start];
@@ -405,8 +480,8 @@ static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
         for (uint32_t u = t + 1; u < p->n_flat; u++) {
             EchId id = p->flat[u];
             const EchInstruction *in = &p->instructions[id];
-            if (in->computation != i->computation)
-                continue;
+            if (elsewhere[in->computation])
+                continue; /* loops that run meanwhile are not, what another core runs is */
             bool next = in->n_operands > 0 && ech_program_operand(p, in, 0) == start;
             if (next && in->opcode == ECH_HLO_ASYNC_UPDATE) {
                 float total = 0;
@@ -485,7 +560,9 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         g_array_set_size(leaves, 0);
         append_leaves(p, i->shape, leaves);
         for (guint l = 0; l < leaves->len; l++) {
-            bool told = kind == COST_NORMAL || (kind == COST_KERNEL && !p->shapes[i->shape].is_tuple);
+            /* Nor are the several results of a collective, there. */
+            bool several = chip->mxu_passes > 0 && p->shapes[i->shape].is_tuple && i->opcode == ECH_HLO_ALL_REDUCE;
+            bool told = (kind == COST_NORMAL && !several) || (kind == COST_KERNEL && !p->shapes[i->shape].is_tuple);
             uint64_t bytes = told ? result_bytes(p, (EchId)id, l, p->shapes[g_array_index(leaves, EchId, l)].bytes) : 0;
             if (i->opcode == ECH_HLO_SORT && leaves->len > 1) {
                 /* A sort's results are in the total (where the chip prices windows, in place: not even there) but not told apart. */

@@ -8,14 +8,14 @@ $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:vmem=8MiB,prefetches=2 2>&1 | grep 'place:'
   after pass place:vmem=8388608,prefetches=2
   - place: the compiler had: 104 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 2 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
-  - place: now, with 8 MiB (8 MiB used at most, policy xla): 81 arrays made on chip (44.9 MiB), 17 prefetches (15.5 MiB, 1 of them in slices), 21 evictions (12.7 MiB), 0 fetched before the program begins (0 B)
+  - place: now, with 8 MiB (8 MiB used at most, policy xla): 83 arrays made on chip (44.4 MiB), 18 prefetches (13.0 MiB, 1 of them in slices), 22 evictions (11.7 MiB), 0 fetched before the program begins (0 B)
   - place: ran out of space 4 times; placing everything again helped 4 times
-  - place: declined 29 reads that would be faster (8.73 MiB): they find no room
+  - place: declined 26 reads that would be faster (7.23 MiB): they find no room
   - place: declined 2 reads that would be faster (520 KiB): they come too soon after the value is there to hide a copy
-  - place: declined 12 reads that would be faster (9.02 MiB): they find no bandwidth or no free copy
+  - place: declined 13 reads that would be faster (12.5 MiB): they find no bandwidth or no free copy
   - place: declined 35 reads that would be faster (784 KiB): they may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --set device.memories.vector.capacity=x0.25 --pass place 2>&1 | grep 'now, with'
-  - place: now, with 16 MiB (15.6 MiB used at most, policy xla): 92 arrays made on chip (53.0 MiB), 17 prefetches (20.0 MiB, 9 of them in slices), 11 evictions (15.5 MiB), 0 fetched before the program begins (0 B)
+  - place: now, with 16 MiB (16 MiB used at most, policy xla): 93 arrays made on chip (53.5 MiB), 20 prefetches (19.0 MiB, 8 of them in slices), 15 evictions (14.1 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:policy=on-demand 2>&1 | grep 'now, with'
   - place: now, with 112 MiB (31.6 MiB used at most, policy on-demand): 105 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 0 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:policy=none 2>&1 | grep 'place:'

@@ -293,6 +293,50 @@ START_TEST(charges_of_gathers_and_custom_calls)
 }
 END_TEST
 
+/* Gathers and scatters in fusions cost as they are inside: v5p's compiler charges eight times half a thousand rows of 256. */
+START_TEST(fusions_that_move_rows_cost_as_the_compiler_says)
+{
+    g_autoptr(EchProgram) p =
+        read_text("HloModule m, is_scheduled=true\n\n"
+                  "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n  ROOT %s = f32[] add(%x, %y)\n}\n\n"
+                  "%rows (t: f32[4096,256], i: s32[500], u: f32[500,256]) -> f32[4096,256] {\n"
+                  "  %t = f32[4096,256]{1,0:T(8,128)} parameter(0)\n  %i = s32[500]{0:T(512)} parameter(1)\n  %u = f32[500,256]{1,0:T(8,128)} parameter(2)\n"
+                  "  ROOT %sc = f32[4096,256]{1,0:T(8,128)} scatter(%t, %i, %u), update_window_dims={1}, inserted_window_dims={0}, "
+                  "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add\n}\n\n"
+                  "%columns (t2: f32[16,8], i2: s32[8]) -> f32[8,16] {\n"
+                  "  %t2 = f32[16,8]{0,1:T(8,128)} parameter(0)\n  %i2 = s32[8]{0:T(128)} parameter(1)\n"
+                  "  %g2 = f32[16,8]{1,0:T(8,128)} gather(%t2, %i2), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, "
+                  "slice_sizes={16,1}\n"
+                  "  ROOT %tr = f32[8,16]{1,0:T(8,128)} transpose(%g2), dimensions={1,0}\n}\n\n"
+                  "%again (a: bf16[6,768,768]) -> bf16[6,768,768] {\n  %a = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(0)\n"
+                  "  ROOT %b = bf16[6,768,768]{2,1,0:T(8,128)(2,1)} copy(%a)\n}\n\n"
+                  "%slice (w: bf16[6,768,768], n: s32[]) -> bf16[1,768,768] {\n  %w = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(0)\n"
+                  "  %f = bf16[6,768,768]{2,1,0:T(8,128)(2,1)} fusion(%w), kind=kLoop, calls=%again\n  %n = s32[]{:T(128)} parameter(1)\n"
+                  "  %z = s32[]{:T(128)} constant(0)\n"
+                  "  ROOT %d = bf16[1,768,768]{2,1,0:T(8,128)(2,1)} dynamic-slice(%f, %n, %z, %z), dynamic_slice_sizes={1,768,768}\n}\n\n"
+                  "ENTRY %main (p0: f32[4096,256], p1: s32[500], p2: f32[500,256], p3: f32[16,8], p4: s32[8], p5: bf16[6,768,768], p6: s32[]) -> "
+                  "f32[4096,256] {\n"
+                  "  %p0 = f32[4096,256]{1,0:T(8,128)} parameter(0)\n  %p1 = s32[500]{0:T(512)} parameter(1)\n"
+                  "  %p2 = f32[500,256]{1,0:T(8,128)} parameter(2)\n  %p3 = f32[16,8]{0,1:T(8,128)} parameter(3)\n"
+                  "  %p4 = s32[8]{0:T(128)} parameter(4)\n  %p5 = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(5)\n  %p6 = s32[]{:T(128)} parameter(6)\n"
+                  "  %k1 = f32[8,16]{1,0:T(8,128)} fusion(%p3, %p4), kind=kCustom, calls=%columns\n"
+                  "  %k2 = bf16[1,768,768]{2,1,0:T(8,128)(2,1)} fusion(%p5, %p6), kind=kLoop, calls=%slice\n"
+                  "  ROOT %k0 = f32[4096,256]{1,0:T(8,128)} fusion(%p0, %p1, %p2), kind=kCustom, calls=%rows\n}\n",
+                  "tpu-v5p");
+    const EchPlaceChip *chip = ech_place_chip("v5p");
+    g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(p, chip);
+    double bytes[3] = {0};
+    for (size_t f = 0; f < p->n_flat; f++) {
+        const char *name = p->instructions[p->flat[f]].name;
+        if (name[0] == 'k')
+            bytes[name[1] - '0'] = (double)costs->seconds[p->flat[f]] * chip->hbm_bytes_per_s;
+    }
+    ck_assert_double_eq_tol(bytes[0], 2 * 8 * 504 * 256 * 4 + 504 * 256 * 4 + 2048, 16);
+    ck_assert_double_eq_tol(bytes[1], 9 * 16 * 128 * 4 + 512, 16);
+    ck_assert_double_eq_tol(bytes[2], 2 * 768 * 768 * 2 + 512, 16);
+}
+END_TEST
+
 START_TEST(hostile_programs_are_refused)
 {
     static const char *const bad[] = {
@@ -368,6 +412,7 @@ int main(void)
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
+    tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, hostile_programs_are_refused);
     tcase_set_timeout(captured, 120);
     tcase_add_test(captured, captured_programs_from_their_text_alone);
