@@ -1,5 +1,5 @@
 /* GPU kernels: latency, issue and memory of a grid of blocks; tiles in waves for matrix products. */
-#include "models/kernel/gpu.h"
+#include "models/kernel/gpu_internal.h"
 #include "models/layout/advice.h"
 
 #include <math.h>
@@ -7,8 +7,6 @@
 
 /* What an SM holds at once (CUDA C programming guide, compute capabilities 7.0 to 10.0; device numbers kernel.sm_* say otherwise). */
 enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 << 10 };
-/* Lanes that an SM issues to in a clock: four warp schedulers of 32. */
-#define LANES 128.0
 /* Bytes that an SM takes from L2 in a clock (XLA's cost model: at most 32). */
 #define SM_BYTES 32.0
 /* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
@@ -65,16 +63,7 @@ const char *ech_gpu_bound_name(EchGpuBound bound)
     return bound < G_N_ELEMENTS(names) ? names[bound] : "?";
 }
 
-typedef struct {
-    const EchDevice *device;
-    const EchMemory *hbm, *l2;
-    const EchUnit *matrix, *vector;
-    double sms, clock; /* clock of the lanes, Hz */
-    double trip;       /* seconds */
-    double start;      /* seconds */
-} Chip;
-
-static EchTime to_time(double seconds)
+EchTime ech_gpu_time(double seconds)
 {
     double ps = seconds * 1e12;
     return ps >= 9e18 ? ECH_TIME_MAX : (EchTime)llround(MAX(ps, 0));
@@ -86,25 +75,25 @@ static uint64_t to_count(double count)
     return count > 0 ? count < 1e19 ? (uint64_t)count : UINT64_MAX : 0;
 }
 
-static bool chip_of(const EchDevice *device, Chip *ret)
+static bool chip_of(const EchDevice *device, EchGpuChip *ret)
 {
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
     if (g_strcmp0(device->family, "gpu") != 0 || !vector || vector->count == 0 || vector->clock_hz == 0 || !hbm || hbm->read == 0)
         return false;
-    *ret = (Chip){.device = device,
-                  .hbm = hbm,
-                  .l2 = ech_device_memory_kind(device, ECH_MEM_CACHE),
-                  .matrix = ech_device_unit(device, ECH_UNIT_MATRIX),
-                  .vector = vector,
-                  .sms = vector->count,
-                  .clock = (double)vector->clock_hz,
-                  .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
-                  .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12};
+    *ret = (EchGpuChip){.device = device,
+                        .hbm = hbm,
+                        .l2 = ech_device_memory_kind(device, ECH_MEM_CACHE),
+                        .matrix = ech_device_unit(device, ECH_UNIT_MATRIX),
+                        .vector = vector,
+                        .sms = vector->count,
+                        .clock = (double)vector->clock_hz,
+                        .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
+                        .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12};
     return true;
 }
 
-static double resident_blocks(const Chip *chip, uint32_t threads, uint32_t registers, uint32_t shared)
+static double resident_blocks(const EchGpuChip *chip, uint32_t threads, uint32_t registers, uint32_t shared)
 {
     double warps = MAX(ceil(threads / 32.0), 1), n = ech_device_number(chip->device, "kernel.sm_blocks", SM_BLOCKS);
     n = MIN(n, floor(ech_device_number(chip->device, "kernel.sm_threads", SM_THREADS) / (warps * 32)));
@@ -121,7 +110,7 @@ static double rate_seconds(double bytes, EchRate rate)
 }
 
 /* Reads and writes in equal parts run at the mixed rate; what fits into L2 at L2's. */
-static double memory_seconds(const Chip *chip, double read, double written, double blocks)
+double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double written, double blocks)
 {
     const EchMemory *hbm = chip->hbm;
     double mixed = MIN(read, written), all = read + written;
@@ -138,7 +127,7 @@ static double memory_seconds(const Chip *chip, double read, double written, doub
 
 /* Bytes read again because the rows in flight do not stay in L2 until the next pass. Its halves each keep a copy, so it counts half: from 0.42 of the whole on,
  * fully at 0.67 (softmax and layer normalisation of 4096 to 16384 columns on an A100, NeuSight artifact). */
-static double read_again(const Chip *chip, const EchGpuKernel *kernel, uint8_t passes, double places)
+static double read_again(const EchGpuChip *chip, const EchGpuKernel *kernel, uint8_t passes, double places)
 {
     const EchGpuLaunch *launch = &kernel->launch;
     if (passes < 2 || launch->rows == 0 || !chip->l2 || chip->l2->capacity == 0)
@@ -159,13 +148,13 @@ static double overlap(const double *parts, size_t n, double p)
 
 static void finish(EchGpuCost *cost, double start, double work)
 {
-    cost->launch = to_time(start);
-    cost->time = MAX(to_time(start + work), 1);
+    cost->launch = ech_gpu_time(start);
+    cost->time = MAX(ech_gpu_time(start + work), 1);
 }
 
 /* ---- What streams ---- */
 
-static void price_stream(const Chip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
     const Traits *class = &traits[kernel->name.kind];
@@ -195,15 +184,15 @@ static void price_stream(const Chip *chip, const EchGpuKernel *kernel, EchGpuCos
     double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
     double parts[3] = {
         waves * trips * chip->trip,
-        elements * instructions / (used * LANES * chip->clock),
-        memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, class->passes, places), (double)kernel->written, working),
+        elements * instructions / (used * ECH_GPU_LANES * chip->clock),
+        ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, class->passes, places), (double)kernel->written, working),
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
         parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
     double p = CLAMP(1 + log2(resident), 1, 4);
-    *ret = (EchGpuCost){.latency = to_time(parts[0]),
-                        .compute = to_time(parts[1]),
-                        .memory = to_time(parts[2]),
+    *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
+                        .compute = ech_gpu_time(parts[1]),
+                        .memory = ech_gpu_time(parts[2]),
                         .bytes = ech_bytes_add(kernel->read, kernel->written),
                         .waves = to_count(ceil(waves)),
                         .resident = (uint32_t)resident,
@@ -223,12 +212,12 @@ typedef struct {
 } Tile;
 
 /* Multiply-accumulates a second of one SM. */
-static double tile_rate(const Chip *chip, const Tile *tile, const char *dtype)
+static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dtype)
 {
     double intensity = tile->m * tile->n / (tile->m + tile->n);
     if (tile->arithmetic == ECH_GPU_FMA) {
         double peak = (double)ech_unit_peak(chip->vector, dtype) / 2 / chip->sms, wide = (double)ech_unit_peak(chip->vector, "f32") / 2 / chip->sms;
-        double issue = LANES * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
+        double issue = ECH_GPU_LANES * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
         return MIN(peak * FMA_SHARE, issue);
     }
     double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
@@ -239,7 +228,7 @@ static double tile_rate(const Chip *chip, const Tile *tile, const char *dtype)
     return rate * intensity / (intensity + ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY));
 }
 
-static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile, const char *dtype, double bytes, EchGpuCost *ret)
+static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile *tile, const char *dtype, double bytes, EchGpuCost *ret)
 {
     double batch = MAX((double)l->batch, 1), m = (double)l->m, n = (double)l->n, k = (double)l->k;
     double straight = ceil(m / tile->m) * ceil(n / tile->n) * batch, swapped = ceil(n / tile->m) * ceil(m / tile->n) * batch;
@@ -265,7 +254,7 @@ static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile,
     double steps = MAX(ceil(deep / tile->k) / MAX(tile->stages, 1), 1), life = (TILE_TRIPS + steps) * chip->trip;
     double rated = each * (main + tail), lived = persistent ? 0 : waves * (main * alone + tail + life) - life;
     double result = MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1));
-    double memory = memory_seconds(chip, bytes - result, result, 0);
+    double memory = ech_gpu_memory_seconds(chip, bytes - result, result, 0);
     double stored = rate_seconds(result, chip->hbm->write ? chip->hbm->write : chip->hbm->read) / waves;
     /* Every tile takes its operands from L2 anew. */
     double feed = ech_device_number(chip->device, "kernel.tile_feed", chip->l2 ? (double)chip->l2->read : 0);
@@ -276,11 +265,11 @@ static void tile_cost(const Chip *chip, const EchGpuLaunch *l, const Tile *tile,
     double parts[3] = {steps * chip->trip, MAX(rated, lived), memory};
     double set_up = tile->stages > 2 ? PIPELINE_SETUP : 0, work = MAX(parts[0], MAX(parts[1], parts[2]));
     if (tile->parts > 1) /* sums of f32 written, and read by a kernel that adds them up */
-        work += chip->start + 2 * chip->trip + memory_seconds(chip, 4 * split * batch * m * n, 4 * split * batch * m * n, 0);
+        work += chip->start + 2 * chip->trip + ech_gpu_memory_seconds(chip, 4 * split * batch * m * n, 4 * split * batch * m * n, 0);
     *ret = (EchGpuCost){
-        .latency = to_time(set_up + 2 * chip->trip),
-        .compute = to_time(parts[1]),
-        .memory = to_time(memory),
+        .latency = ech_gpu_time(set_up + 2 * chip->trip),
+        .compute = ech_gpu_time(parts[1]),
+        .memory = ech_gpu_time(memory),
         .bytes = to_count(bytes),
         .tile_m = (uint32_t)(swap ? tile->n : tile->m),
         .tile_n = (uint32_t)(swap ? tile->m : tile->n),
@@ -312,7 +301,7 @@ static const char *operand_type(const EchGpuKernel *kernel)
     return kernel->name.tf32 && strcmp(dtype, "f32") == 0 ? "tf32" : dtype;
 }
 
-static bool price_product(const Chip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
     const EchGpuName *name = &kernel->name;
@@ -372,7 +361,7 @@ static bool price_product(const Chip *chip, const EchGpuKernel *kernel, EchGpuCo
 /* Fused attention: its products at the rate of the instruction, less what softmax between them and whole tiles take. FlashAttention-2 (arXiv 2307.08691):
  * forward 73 %, backward 63 % of an A100's peak at long sequences; on an H100 both are mma kernels; FlashAttention-3 (arXiv 2407.08608): 75 % and 60 % by
  * wgmma. */
-static bool price_attention(const Chip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     double rate = (double)ech_unit_peak(chip->matrix, operand_type(kernel));
     if (kernel->operations <= 0 || rate <= 0)
@@ -387,10 +376,10 @@ static bool price_attention(const Chip *chip, const EchGpuKernel *kernel, EchGpu
     if (blocks > 0)
         fill = ceil(blocks / chip->sms) * chip->sms / blocks;
     double parts[3] = {(TILE_TRIPS + 2) * chip->trip, kernel->operations / rate * fill,
-                       memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
-    *ret = (EchGpuCost){.latency = to_time(parts[0]),
-                        .compute = to_time(parts[1]),
-                        .memory = to_time(parts[2]),
+                       ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
+    *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
+                        .compute = ech_gpu_time(parts[1]),
+                        .memory = ech_gpu_time(parts[2]),
                         .bytes = ech_bytes_add(kernel->read, kernel->written),
                         .resident = (uint32_t)resident,
                         .bound = parts[1] >= parts[2] ? ECH_GPU_BY_MATRIX : ECH_GPU_BY_MEMORY};
@@ -400,7 +389,7 @@ static bool price_attention(const Chip *chip, const EchGpuKernel *kernel, EchGpu
 
 bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
-    Chip chip;
+    EchGpuChip chip;
     if (!chip_of(device, &chip))
         return false;
     EchGpuCost cost = {0};
@@ -410,6 +399,9 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
     case ECH_GPU_N_CLASSES: return false;
     case ECH_GPU_PRODUCT: known = price_product(&chip, kernel, &cost); break;
     case ECH_GPU_ATTENTION: known = price_attention(&chip, kernel, &cost); break;
+    case ECH_GPU_SORT:
+    case ECH_GPU_FFT:
+    case ECH_GPU_SOLVER: known = ech_gpu_library_price(&chip, kernel, &cost); break;
     case ECH_GPU_ELEMENTWISE:
     case ECH_GPU_STRIDED:
     case ECH_GPU_FILL:

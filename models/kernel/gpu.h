@@ -34,6 +34,9 @@ typedef enum {
     ECH_GPU_CONCAT,
     ECH_GPU_RELAYOUT,  /**< Transposition, NCHW to NHWC. */
     ECH_GPU_OPTIMIZER, /**< One kernel over lists of tensors. */
+    ECH_GPU_SORT,      /**< Many kernels: XLA's bitonic sort, or cub's radix sort. */
+    ECH_GPU_FFT,       /**< cuFFT: passes over all points. */
+    ECH_GPU_SOLVER,    /**< cuSOLVER, triangular solves: one column after another. */
     ECH_GPU_N_CLASSES,
 } EchGpuClass;
 /** "elementwise", "product", ... */
@@ -44,6 +47,20 @@ typedef enum {
     ECH_GPU_MMA,   /**< Tensor cores by warp instructions, registers in: sm_70 to sm_89, and such kernels on later chips. */
     ECH_GPU_WGMMA, /**< Tensor cores fed from shared memory: sm_90 and later. */
 } EchGpuArithmetic;
+
+/** What a library's call does, where one class has several ways. */
+typedef enum {
+    ECH_GPU_ROUTINE_NONE, /**< Sorts: bitonic. */
+    ECH_GPU_RADIX,
+    ECH_GPU_CHOLESKY,
+    ECH_GPU_LU,
+    ECH_GPU_QR,
+    ECH_GPU_ORTHOGONAL, /**< The orthogonal factor of a QR (orgqr). */
+    ECH_GPU_EIGEN,      /**< Of symmetric matrices. */
+    ECH_GPU_SINGULAR,
+    ECH_GPU_TRIANGULAR, /**< Triangular solve. */
+    ECH_GPU_N_ROUTINES,
+} EchGpuRoutine;
 
 /** What a kernel's name says; 0 where it does not. */
 typedef struct {
@@ -66,14 +83,14 @@ void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product arithmetic=mma
- * tile=64x32x32 stages=3 instructions=30 vector=4 trips=2". */
+ * tile=64x32x32 stages=3 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2". */
 typedef struct {
     uint32_t grid[3], block[3];
     uint32_t shared;         /**< Bytes a block. */
     uint32_t registers;      /**< A thread. */
-    uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. */
+    uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. Solvers: batch of [m, n]; k: right-hand sides. */
     uint64_t taps;           /**< Convolutions as products: positions of the filter, of whose k / taps channels every one takes whole steps of k; else 0. */
-    uint64_t rows, columns;  /**< Softmax, normalisation: rows, and elements of each. */
+    uint64_t rows, columns;  /**< Softmax, normalisation, sorts: rows, and elements of each. */
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
@@ -82,6 +99,9 @@ typedef struct {
     uint8_t arithmetic;      /**< EchGpuArithmetic + 1; 0: not said. */
     uint8_t stages, vector;
     uint16_t tile_m, tile_n, tile_k, instructions, trips;
+    uint8_t routine; /**< EchGpuRoutine */
+    uint8_t keys;    /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
+    uint16_t passes; /**< FFTs: times that all points are read and written. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);

@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-static const char *const ech_gpu_class_names[ECH_GPU_N_CLASSES] = {"unknown",      "elementwise", "strided", "fill",     "reduce",       "softmax",
-                                                                   "softmax_warp", "norm",        "product", "vector",   "split_reduce", "attention",
-                                                                   "gather",       "scatter",     "concat",  "relayout", "optimizer"};
+static const char *const ech_gpu_class_names[ECH_GPU_N_CLASSES] = {
+    "unknown",      "elementwise", "strided", "fill",    "reduce", "softmax",  "softmax_warp", "norm", "product", "vector",
+    "split_reduce", "attention",   "gather",  "scatter", "concat", "relayout", "optimizer",    "sort", "fft",     "solver"};
+static const char *const routines[ECH_GPU_N_ROUTINES] = {"", "radix", "cholesky", "lu", "qr", "orthogonal", "eigen", "singular", "triangular"};
 /* "": not said */
 static const char *const arithmetics[] = {"", "fma", "mma", "wgmma"};
 
@@ -292,6 +293,9 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_GATHER:
     case ECH_GPU_SCATTER:
     case ECH_GPU_OPTIMIZER:
+    case ECH_GPU_SORT:
+    case ECH_GPU_FFT:
+    case ECH_GPU_SOLVER:
     case ECH_GPU_N_CLASSES: break;
     }
 }
@@ -373,6 +377,12 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->kind = (uint8_t)read_word(equal + 1, ech_gpu_class_names, ECH_GPU_N_CLASSES);
         else if (n == 10 && strncmp(at, "arithmetic", 10) == 0)
             ret->arithmetic = (uint8_t)read_word(equal + 1, arithmetics, G_N_ELEMENTS(arithmetics));
+        else if (n == 7 && strncmp(at, "routine", 7) == 0)
+            ret->routine = (uint8_t)read_word(equal + 1, routines, G_N_ELEMENTS(routines));
+        else if (n == 4 && strncmp(at, "keys", 4) == 0)
+            ret->keys = (uint8_t)MIN(v[0], 8u);
+        else if (n == 6 && strncmp(at, "passes", 6) == 0)
+            ret->passes = (uint16_t)MIN(v[0], 65535u);
         at = strchr(end, ' ');
         if (!at)
             break;
@@ -431,6 +441,9 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_field(out, start, "instructions", launch->instructions ? 1 : 0, (const uint64_t[]){launch->instructions});
     print_field(out, start, "vector", launch->vector ? 1 : 0, (const uint64_t[]){launch->vector});
     print_field(out, start, "trips", launch->trips ? 1 : 0, (const uint64_t[]){launch->trips});
+    print_word(out, start, "routine", launch->routine && launch->routine < ECH_GPU_N_ROUTINES ? routines[launch->routine] : NULL);
+    print_field(out, start, "keys", launch->keys ? 1 : 0, (const uint64_t[]){launch->keys});
+    print_field(out, start, "passes", launch->passes ? 1 : 0, (const uint64_t[]){launch->passes});
 }
 
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)

@@ -1,5 +1,6 @@
 /* Instructions of GPU programs as kernels. */
 #include "sim/program/gpu_launch.h"
+#include "sim/program/gpu_library.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@ enum { MAX_DEPTH = 16, MAX_STEPS = 4096, LONG_CONCATENATION = 10, ACCESS_BYTES =
 /* Of an element that passes through shared memory on its way. Assumed. */
 #define STAGED 16.0
 
-static const EchLayout *layout_of(const EchProgram *p, EchId id)
+const EchLayout *ech_gpu_launch_layout(const EchProgram *p, EchId id)
 {
     EchId shape = p->instructions[id].shape;
     for (unsigned depth = 0; p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0 && depth < MAX_DEPTH; depth++)
@@ -24,24 +25,24 @@ static const EchLayout *layout_of(const EchProgram *p, EchId id)
 
 static uint64_t elements_of(const EchProgram *p, EchId id)
 {
-    const EchLayout *layout = layout_of(p, id);
+    const EchLayout *layout = ech_gpu_launch_layout(p, id);
     return layout ? ech_layout_elements(layout) : 0;
 }
 
 static unsigned bits_of(const EchProgram *p, EchId id)
 {
-    const EchLayout *layout = layout_of(p, id);
+    const EchLayout *layout = ech_gpu_launch_layout(p, id);
     return layout ? ech_layout_element_bits(layout) : 0;
 }
 
 /* Instructions of one application: what PyTorch's kernels of these functions take more than an addition's on an A100 and an H100 (models/kernel/gpu_name.c);
  * divisions of integers by their latency in XLA's own table (hlo_op_profiles), four times an exponential's. */
-static double cost_of(const EchProgram *p, const EchInstruction *i)
+double ech_gpu_launch_instructions(const EchProgram *p, const EchInstruction *i)
 {
     switch ((int)i->opcode) {
     case ECH_HLO_DIVIDE:
     case ECH_HLO_REMAINDER: {
-        const EchLayout *layout = layout_of(p, (EchId)(i - p->instructions));
+        const EchLayout *layout = ech_gpu_launch_layout(p, (EchId)(i - p->instructions));
         bool whole = layout && (layout->dtype[0] == 's' || layout->dtype[0] == 'u');
         return whole ? 60 : 8;
     }
@@ -69,7 +70,7 @@ typedef struct {
     double addresses;    /* likewise, but once for all that a thread loads together */
     EchId reduce;        /* the reduction that the kernel is made for, or ECH_NONE */
     EchId inner;         /* that one, else any: the last */
-    EchId scatter, product, convolution, call;
+    EchId scatter, product, convolution, call, sort;
     unsigned reduces, budget;
     bool transposes, picks, separate;
 } Body;
@@ -86,7 +87,7 @@ static int fastest(const EchLayout *layout)
 /* Whether neighbours of the result are no neighbours of the operand. */
 static bool turns(const EchProgram *p, const EchInstruction *i)
 {
-    const EchLayout *to = ech_program_layout(p, i->shape), *from = i->n_operands > 0 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL;
+    const EchLayout *to = ech_program_layout(p, i->shape), *from = i->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL;
     if (!to || !from || to->rank != from->rank)
         return false;
     int out = fastest(to), in = fastest(from);
@@ -124,7 +125,7 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         double each = 0;
         const EchComputation *c = i->n_called > 0 ? &p->computations[ech_program_called(p, i, 0)] : NULL;
         for (uint32_t k = 0; c && k < MIN(c->n, 64u); k++)
-            each += cost_of(p, &p->instructions[c->first + k]);
+            each += ech_gpu_launch_instructions(p, &p->instructions[c->first + k]);
         body->instructions += MAX(each, 1) * in / MAX(body->iteration, 1);
         body->separate |= p->shapes[i->shape].is_tuple != 0;
         return;
@@ -142,7 +143,10 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         body->separate = true;
         return;
     }
-    case ECH_HLO_SORT: body->separate = true; return;
+    case ECH_HLO_SORT:
+        body->sort = id;
+        body->separate = true;
+        return;
     case ECH_HLO_SCATTER: body->scatter = id; return;
     case ECH_HLO_DOT:
     case ECH_HLO_RAGGED_DOT:
@@ -175,7 +179,7 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         if (i->n_operands > 0 && elements_of(p, ech_program_operand(p, i, 0)) > 1)
             body->addresses += ADDRESS * weight;
         return;
-    default: body->instructions += weight * cost_of(p, i); return;
+    default: body->instructions += weight * ech_gpu_launch_instructions(p, i); return;
     }
 }
 
@@ -191,7 +195,7 @@ static void survey(Body *body, EchId computation, unsigned depth)
 static bool reduction_of(const EchProgram *p, EchId reduce, EchGpuReduction *ret)
 {
     const EchInstruction *r = &p->instructions[reduce];
-    const EchLayout *layout = r->n_operands > 0 ? layout_of(p, ech_program_operand(p, r, 0)) : NULL;
+    const EchLayout *layout = r->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, r, 0)) : NULL;
     size_t n;
     const char *text = ech_program_attribute(r, "dimensions", &n);
     int64_t over[ECH_LAYOUT_MAX_RANK];
@@ -254,6 +258,7 @@ static Body body_of(const EchProgram *p, EchId id, double iteration, bool recomp
                  .product = ECH_NONE,
                  .convolution = ECH_NONE,
                  .call = ECH_NONE,
+                 .sort = ECH_NONE,
                  .budget = MAX_STEPS};
     const EchInstruction *i = &p->instructions[id];
     EchId last = ECH_NONE;
@@ -426,8 +431,8 @@ static uint64_t sizes(const EchLayout *layout, const EchInstruction *i, const ch
 static bool product_sizes(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
-    const EchLayout *lhs = i->n_operands > 1 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL,
-                    *rhs = i->n_operands > 1 ? layout_of(p, ech_program_operand(p, i, 1)) : NULL;
+    const EchLayout *lhs = i->n_operands > 1 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL,
+                    *rhs = i->n_operands > 1 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 1)) : NULL;
     if (!lhs || !rhs)
         return false;
     uint64_t k = sizes(lhs, i, "lhs_contracting_dims", "lhs_contracting_dimensions"), batch = sizes(lhs, i, "lhs_batch_dims", "lhs_batch_dimensions");
@@ -449,7 +454,7 @@ static bool contains(const char *text, size_t n, const char *word)
 static uint8_t arithmetic_of(const EchProgram *p, EchId id, bool wgmma)
 {
     const EchInstruction *i = &p->instructions[id];
-    const EchLayout *lhs = layout_of(p, ech_program_operand(p, i, 0));
+    const EchLayout *lhs = ech_gpu_launch_layout(p, ech_program_operand(p, i, 0));
     size_t n = 0;
     const char *text = text_of(i, "operand_precision", "operand_precision", &n);
     bool precise = contains(text, n, "HIGH") || contains(text, n, "high");
@@ -554,7 +559,8 @@ static bool convolution(const EchProgram *p, EchId id, bool wgmma, EchGpuLaunch 
     const char *kernel = labels ? memchr(labels, '_', n) : NULL, *arrow = kernel ? g_strstr_len(kernel, (gssize)(n - (size_t)(kernel - labels)), "->") : NULL;
     if (!arrow || i->n_operands < 2)
         return false;
-    const EchLayout *lhs = layout_of(p, ech_program_operand(p, i, 0)), *rhs = layout_of(p, ech_program_operand(p, i, 1)), *out = layout_of(p, id);
+    const EchLayout *lhs = ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)), *rhs = ech_gpu_launch_layout(p, ech_program_operand(p, i, 1)),
+                    *out = ech_gpu_launch_layout(p, id);
     uint64_t in[3], filter[3], result[3];
     kernel++;
     /* The call for a filter's gradient gives the filter's labels to its result, that for an input's gradient the input's to its result. */
@@ -677,6 +683,8 @@ static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     }
     if (strstr(i->target, "cudnn$conv"))
         return convolution(p, id, true, ret);
+    if (ech_program_gpu_solver(p, id, ret))
+        return true;
     if (ech_program_attention(p, id, &backward) > 0) {
         ret->kind = ECH_GPU_ATTENTION;
         ret->arithmetic = ECH_GPU_WGMMA + 1;
@@ -695,6 +703,8 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
     Body body = body_of(p, id, (double)written_elements(p, id), true);
     if (body.call != ECH_NONE) /* a library's call whose operands or result are slices */
         return library_call(p, body.call, ret);
+    if (body.sort != ECH_NONE)
+        return ech_program_gpu_sort(p, body.sort, ret);
     if (i->fusion_kind == 'C') {
         if (config_is(i, "fusion_backend_config.kind", "__custom_fusion") && config_is(i, "custom_fusion_config.name", "dynamic_slice_fusion")) {
             memcpy_of(p, id, ret);
@@ -708,7 +718,7 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
             return false;
         uint64_t tiles[ECH_LAYOUT_MAX_RANK], warps = 4;
         size_t n = tiles_of(i, tiles, G_N_ELEMENTS(tiles));
-        const EchLayout *layout = layout_of(p, id);
+        const EchLayout *layout = ech_gpu_launch_layout(p, id);
         (void)ech_program_config_u64(i, "num_warps", &warps);
         if (!layout || n != layout->rank)
             return false;
@@ -762,6 +772,10 @@ bool ech_program_gpu_launch(const EchProgram *p, EchId id, uint32_t sms, EchGpuL
         }
         break;
     case ECH_HLO_SCATTER: known = scattering(p, id, sms, &launch); break;
+    case ECH_HLO_SORT: known = ech_program_gpu_sort(p, id, &launch); break;
+    case ECH_HLO_FFT: known = ech_program_gpu_fft(p, id, &launch); break;
+    case ECH_HLO_CHOLESKY:
+    case ECH_HLO_TRIANGULAR_SOLVE: known = ech_program_gpu_solver(p, id, &launch); break;
     case ECH_HLO_COPY:
     case ECH_HLO_TRANSPOSE:
         if (turns(p, i))

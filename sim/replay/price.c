@@ -415,6 +415,16 @@ static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp
         return false;
     if (ret_class)
         *ret_class = kernel.name.kind;
+    if (kernel.launch.kind == ECH_GPU_SORT && kernel.launch.routine == ECH_GPU_ROUTINE_NONE && kernel.launch.keys > 0 && pricer->options->tuned_tiles) {
+        EchGpuKernel radix = kernel;
+        EchGpuCost cost;
+        radix.launch.routine = ECH_GPU_RADIX;
+        if (ech_gpu_kernel_price(device, &radix, &cost) && cost.time < ret->time) {
+            ech_diag_note(pricer->diag, "sorts_as_radix", 1);
+            *ret = cost;
+        }
+        return true;
+    }
     if (kernel.launch.kind != ECH_GPU_PRODUCT || kernel.launch.tile_m == 0 || !pricer->options->tuned_tiles)
         return true;
     EchGpuKernel free_tile = kernel;
@@ -790,6 +800,13 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
                         " products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with "
                         "the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written",
                         ech_diag_count(diag, "products_with_tiles_never_timed"));
+    if (ech_diag_count(diag, "sorts_as_radix") > 0)
+        ech_diag_remark(
+            diag,
+            "%" G_GUINT64_FORMAT
+            " sorts are XLA's own, as it compiles them where there is no GPU to ask for cub's scratch size: priced as cub's radix sort where that is "
+            "faster, as XLA decides on the machine itself; replay.tuned_tiles=false prices them as written",
+            ech_diag_count(diag, "sorts_as_radix"));
     if (!estimate_holds(trace, old->device) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
         ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"),
                         old->device->name);

@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (ech_gpu_launch_parse(printed->str, &read))
             ech_gpu_launch_print(&read, again);
         g_assert_cmpstr(printed->str, ==, again->str);
+        ech_gpu_launch_says(&kernel.launch, &kernel.name);
     }
     EchGpuCost cost;
     if (ech_gpu_kernel_price(device, &kernel, &cost))

@@ -4,6 +4,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -215,6 +216,63 @@ START_TEST(operators)
 }
 END_TEST
 
+/* Published times of library calls: what was fitted, in microseconds; what was not, and how far from it the model may be. */
+static const struct {
+    const char *device, *launch;
+    double us, within;
+} library[] = {
+    /* NVIDIA/cccl pull request 3611, B200, random keys of 64 bits: the first and last are fitted. */
+    {"b200", "rows=1x65536 operand_bytes=8 class=sort routine=radix keys=8", 132.6, 0.05},
+    {"b200", "rows=1x1048576 operand_bytes=8 class=sort routine=radix keys=8", 201.1, 0.10},
+    {"b200", "rows=1x16777216 operand_bytes=8 class=sort routine=radix keys=8", 1437, 0.05},
+    {"b200", "rows=1x268435456 operand_bytes=8 class=sort routine=radix keys=8", 21040, 0.05},
+    /* arXiv 2206.01784, an A100, keys of 32 bits: 29.4 billion a second. */
+    {"a100-80", "rows=1x268435456 operand_bytes=4 class=sort routine=radix keys=4", 9130, 0.15},
+    /* pytorch/pytorch pull request 173515, H100, with the call of a framework: 512 x 512 and 64 of 2048 are fitted. */
+    {"h100-sxm", "product=1x512x512x1 operand_bytes=4 class=solver routine=cholesky", 376.1, 0.10},
+    {"h100-sxm", "product=1x2048x2048x1 operand_bytes=4 class=solver routine=cholesky", 1954, 0.20},
+    {"h100-sxm", "product=16x128x128x1 operand_bytes=4 class=solver routine=cholesky", 157.7, 0.20},
+    {"h100-sxm", "product=16x2048x2048x1 operand_bytes=4 class=solver routine=cholesky", 10598, 0.40},
+    {"h100-sxm", "product=64x2048x2048x1 operand_bytes=4 class=solver routine=cholesky", 22181, 0.10},
+};
+
+static EchGpuCost library_cost(const EchDevice *device, const char *text)
+{
+    EchGpuKernel kernel = {.read = 1 << 20, .written = 1 << 20};
+    EchGpuCost cost = {0};
+    ck_assert(ech_gpu_launch_parse(text, &kernel.launch));
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    ck_assert_msg(ech_gpu_kernel_price(device, &kernel, &cost), "%s", text);
+    return cost;
+}
+
+START_TEST(library_calls)
+{
+    g_autoptr(EchDevice) device = ech_device_load(library[_i].device, NULL, NULL);
+    ck_assert_ptr_nonnull(device);
+    double us = (double)library_cost(device, library[_i].launch).time * 1e-6;
+    ck_assert_msg(fabs(us / library[_i].us - 1) <= library[_i].within, "%s on %s: %.1f us, published %.1f", library[_i].launch, library[_i].device, us,
+                  library[_i].us);
+}
+END_TEST
+
+/* Rows that fit in a tile are one kernel; a longer one takes passes over memory that grow as the square of what is beyond. */
+START_TEST(bitonic_passes)
+{
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    EchTime start = library_cost(device, "rows=64x4096 operand_bytes=4 class=sort").launch;
+    ck_assert_int_eq(library_cost(device, "rows=1x1024 operand_bytes=4 class=sort").launch, start);
+    ck_assert_int_eq(library_cost(device, "rows=1x8192 operand_bytes=4 class=sort").launch, 3 * start);
+    ck_assert_int_eq(library_cost(device, "rows=1x131072 operand_bytes=4 class=sort").launch, 21 * start);
+    ck_assert_int_eq(library_cost(device, "rows=1x4096 operand_bytes=16 class=sort").launch, 3 * start); /* 48 KiB hold 2048 of 16 bytes */
+    EchGpuKernel kernel = {.read = 1, .written = 1};
+    EchGpuCost cost;
+    ck_assert(ech_gpu_launch_parse("rows=5x100 operand_bytes=4 class=sort routine=radix", &kernel.launch)); /* no key that cub sorts */
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    ck_assert(!ech_gpu_kernel_price(device, &kernel, &cost));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gpu_kernel");
@@ -225,6 +283,8 @@ int main(void)
     tcase_add_test(tcase, waves_quantise);
     tcase_add_test(tcase, prices);
     tcase_add_test(tcase, operators);
+    tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
+    tcase_add_test(tcase, bitonic_passes);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

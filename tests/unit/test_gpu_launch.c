@@ -150,6 +150,69 @@ START_TEST(instructions_say)
 }
 END_TEST
 
+#define GREATER(name, more)                                                                                                                                    \
+    "%" name " (" name "a: f32[], " name "b: f32[]" more ") -> pred[] {\n  %" name "a = f32[] parameter(0)\n  %" name "b = f32[] parameter(1)\n"
+static const char library_text[] =
+    "HloModule library, is_scheduled=true\n\n" GREATER("one", "") "  ROOT %one.r = pred[] compare(%onea, %oneb), direction=LT\n}\n\n" GREATER(
+        "kept",
+        ", keptc: s32[], keptd: s32[]") "  %keptc = s32[] parameter(2)\n  %keptd = s32[] parameter(3)\n"
+                                        "  %kept.e = pred[] compare(%kepta, %keptb), direction=EQ\n"
+                                        "  %kept.l = pred[] compare(%kepta, %keptb), direction=LT\n"
+                                        "  %kept.p = pred[] compare(%keptc, %keptd), direction=LT\n"
+                                        "  ROOT %kept.r = pred[] select(%kept.e, %kept.p, %kept.l)\n}\n\n"
+                                        "ENTRY %main () -> f32[] {\n"
+                                        "  %x = f32[64,8192]{1,0} parameter(0)\n  %v = s32[64,8192]{1,0} parameter(1)\n  %c = c64[256,4096]{1,0} parameter(2)\n"
+                                        "  %m = f32[4,1024,512]{2,1,0} parameter(3)\n  %odd = c64[8,131]{1,0} parameter(4)\n  %r = f32[8,1024,1024]{2,1,0} "
+                                        "parameter(5)\n"
+                                        "  %where = s32[64,8192]{1,0} iota(), iota_dimension=1\n"
+                                        "  %k_keys = f32[64,8192]{1,0} sort(%x), dimensions={1}, to_apply=%one\n"
+                                        "  %k_stable = (f32[64,8192]{1,0}, s32[64,8192]{1,0}) sort(%x, %where), dimensions={1}, to_apply=%kept\n"
+                                        "  %k_two = (f32[64,8192]{1,0}, s32[64,8192]{1,0}) sort(%x, %v), dimensions={1}, to_apply=%kept\n"
+                                        "  %k_down = f32[64,8192]{1,0} sort(%x), dimensions={0}, to_apply=%one\n"
+                                        "  %k_cub = (f32[64,8192]{1,0}, u8[65536]{0}) custom-call(%x), custom_call_target=\"__cub$DeviceRadixSort\"\n"
+                                        "  %k_fft = c64[256,4096]{1,0} fft(%c), fft_type=FFT, fft_length={4096}\n"
+                                        "  %k_prime = c64[8,131]{1,0} fft(%odd), fft_type=FFT, fft_length={131}\n"
+                                        "  %k_plane = c64[8,1024,513]{2,1,0} fft(%r), fft_type=RFFT, fft_length={1024,1024}\n"
+                                        "  %k_lu = (f32[4,1024,512]{2,1,0}, s32[4,512]{1,0}, s32[4]{0}) custom-call(%m), "
+                                        "custom_call_target=\"cusolver_getrf_ffi\"\n"
+                                        "  %k_solve = f32[4,1024,512]{2,1,0} custom-call(%r, %m), custom_call_target=\"__cublas$triangularSolve\"\n"
+                                        "  ROOT %k_end = f32[] constant(0)\n}\n";
+
+static const struct {
+    const char *name, *launch;
+} calls[] = {
+    {"k_keys", "rows=64x8192 operand_bytes=4 class=sort instructions=1 keys=4"},
+    /* Positions keep equal ones in order: cub's sort is stable by itself. */
+    {"k_stable", "rows=64x8192 operand_bytes=8 class=sort instructions=2 keys=4"},
+    {"k_two", "rows=64x8192 operand_bytes=8 class=sort instructions=2"},
+    {"k_down", "rows=8192x64 operand_bytes=4 class=sort instructions=1"},
+    {"k_cub", "rows=64x8192 operand_bytes=4 class=sort instructions=1 routine=radix keys=4"},
+    {"k_fft", "elements=1048576 operand_bytes=8 class=fft instructions=96 passes=1"},
+    /* Longer than any factor that cuFFT has kernels for: two transforms of twice the length and a product. */
+    {"k_prime", "elements=1048 operand_bytes=8 class=fft instructions=257 passes=5"},
+    {"k_plane", "elements=4202496 operand_bytes=8 class=fft instructions=160 passes=2"},
+    {"k_lu", "product=4x1024x512x1 operand_bytes=4 class=solver routine=lu"},
+    {"k_solve", "product=8x1024x1024x256 operand_bytes=4 class=solver routine=triangular"},
+};
+
+START_TEST(library_calls)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)library_text, strlen(library_text), "library");
+    GError *error = NULL;
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) got = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(got != NULL, "%s", error ? error->message : "");
+    EchGpuLaunch launch, again;
+    ck_assert_msg(ech_program_gpu_launch(got->program, ech_test_instruction(got->program, calls[_i].name), 132, &launch), "%s", calls[_i].name);
+    g_autoptr(GString) text = g_string_new(NULL), twice = g_string_new(NULL);
+    ech_gpu_launch_print(&launch, text);
+    ck_assert_str_eq(text->str, calls[_i].launch);
+    ck_assert(ech_gpu_launch_parse(text->str, &again));
+    ech_gpu_launch_print(&again, twice);
+    ck_assert_str_eq(twice->str, calls[_i].launch);
+}
+END_TEST
+
 START_TEST(reductions)
 {
     EchGpuReduction r;
@@ -326,6 +389,7 @@ int main(void)
     TCase *tcase = tcase_create("all");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, instructions_say, 0, G_N_ELEMENTS(kinds));
+    tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(calls));
     tcase_add_test(tcase, reductions);
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, prices);

@@ -1,0 +1,25 @@
+/** @file gpu_internal.h
+ * What the parts of the GPU kernel model share: gpu.c prices single kernels, gpu_library.c calls that are many kernels one after another.
+ */
+#pragma once
+#include "models/kernel/gpu.h"
+
+/** Lanes that an SM issues to in a clock: four warp schedulers of 32. */
+#define ECH_GPU_LANES 128.0
+
+/** The numbers of a device that the model uses. Borrowed. */
+typedef struct {
+    const EchDevice *device;
+    const EchMemory *hbm, *l2;
+    const EchUnit *matrix, *vector;
+    double sms, clock; /**< clock of the lanes, Hz */
+    double trip;       /**< Seconds of a trip to memory under load. */
+    double start;      /**< Seconds from one kernel to the next. */
+} EchGpuChip;
+
+/** Picoseconds of @seconds, saturated. */
+EchTime ech_gpu_time(double seconds);
+/** Seconds that @read and @written bytes take, from L2 as far as they fit there, by @blocks blocks (0: enough of them). */
+double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double written, double blocks);
+/** Sorts, FFTs and solvers; false where their launch says no shape. */
+bool ech_gpu_library_price(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret);

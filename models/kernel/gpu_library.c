@@ -1,0 +1,150 @@
+/* Library calls and sorts on GPUs: many kernels one after another. */
+#include "models/kernel/gpu_internal.h"
+
+#include <math.h>
+
+/*
+ * Bitonic sort as XLA emits it (openxla/xla, service/gpu: EmitSort): log2(n) stages, stage s compares over 2^s .. 1; what stays inside a tile is done in shared
+ * memory by one kernel for all that follow one another, every longer distance is a kernel of its own over all the data. A tile: 4 elements for each of 1024
+ * threads, if 48 KiB hold them.
+ */
+#define TILE_MOST 4096.0
+#define TILE_BYTES 49152.0
+/* Instructions of a step for an element: its share of two loads, two stores, a comparison and their addresses; and clocks of a step in shared memory with its
+ * barrier. Assumed. */
+#define STEP_INSTRUCTIONS 16.0
+#define STEP_CLOCKS 60.0
+/* Radix sort of cub (onesweep, arXiv 2206.01784): a histogram of all keys, then 8 bits a pass, each reading and writing everything once. What a pass issues for
+ * a byte of an element, and its look-back through the blocks in trips, are from cub's own benchmark of 2^16 and 2^28 keys of 64 bits on a B200
+ * (NVIDIA/cccl pull request 3611: 133 us, 21.1 ms); 2^20 and 2^24 there come out 5 and 1 per cent too slow, 32-bit keys on an A100 9 per cent (the paper). Rows
+ * side by side: cub's segmented sort, 6 bits a pass, a block a row; at the same rate, assumed. */
+#define RADIX_BITS 8.0
+#define SEGMENT_BITS 6.0
+#define RADIX_BYTE_INSTRUCTIONS 45.5
+#define RADIX_LEAST_INSTRUCTIONS 170.0
+#define RADIX_PASS 14.5e-6
+#define RADIX_OTHERS 3.0
+
+static void finish(double start, double latency, double compute, double memory, double total, EchGpuCost *ret)
+{
+    *ret = (EchGpuCost){
+        .time = MAX(ech_gpu_time(start + total), 1),
+        .launch = ech_gpu_time(start),
+        .latency = ech_gpu_time(latency),
+        .compute = ech_gpu_time(compute),
+        .memory = ech_gpu_time(memory),
+        .bound = memory >= compute && memory >= latency ? ECH_GPU_BY_MEMORY
+                 : compute >= latency                   ? ECH_GPU_BY_ISSUE
+                                                        : ECH_GPU_BY_LATENCY,
+    };
+}
+
+static double lanes(const EchGpuChip *chip)
+{
+    return chip->sms * ECH_GPU_LANES * chip->clock;
+}
+
+static void price_bitonic(const EchGpuChip *chip, const EchGpuLaunch *launch, EchGpuCost *ret)
+{
+    double n = (double)launch->columns, rows = (double)launch->rows, each = MAX(launch->operand_bytes, 1u), data = n * rows * each;
+    double stages = n > 1 ? ceil(log2(n)) : 0, fits = floor(log2(MAX(MIN(TILE_MOST, TILE_BYTES / each), 1))), tile = MIN(fits, stages), over = stages - tile;
+    double single = over * (over + 1) / 2, tiled = 1 + over;
+    double steps = tile * (tile + 1) / 2 + over * tile; /* in tiles */
+    double instructions = STEP_INSTRUCTIONS + launch->instructions;
+    double blocks = rows * ceil(n / exp2(tile)), held = MAX(floor(2048 / MAX(exp2(tile) / 4, 32)), 1), waves = ceil(blocks / (chip->sms * held));
+    double memory = (single + tiled) * ech_gpu_memory_seconds(chip, data, data, blocks);
+    double used = MIN(blocks, chip->sms) / chip->sms;
+    double compute = (single + steps) * n * rows * instructions / (lanes(chip) * used);
+    double latency = (single + tiled) * 2 * chip->trip + steps * STEP_CLOCKS / chip->clock * waves;
+    /* Inside a kernel the three overlap; between kernels nothing does. */
+    finish(chip->start * (single + tiled), latency, compute, memory, MAX(MAX(latency, memory), compute) + 2 * chip->trip * (single + tiled), ret);
+}
+
+static void price_radix(const EchGpuChip *chip, const EchGpuLaunch *launch, EchGpuCost *ret)
+{
+    double n = (double)launch->columns, rows = (double)launch->rows, key = launch->keys, each = MAX(launch->operand_bytes, (uint32_t)launch->keys);
+    bool segmented = rows > 1;
+    double passes = ceil(key * 8 / (segmented ? SEGMENT_BITS : RADIX_BITS)), elements = n * rows;
+    double instructions = MAX(RADIX_BYTE_INSTRUCTIONS * each, RADIX_LEAST_INSTRUCTIONS);
+    double share = segmented ? rows / (ceil(rows / chip->sms) * chip->sms) : 1;
+    double memory = passes * ech_gpu_memory_seconds(chip, elements * each * (segmented ? 2 : 1), elements * each, segmented ? rows : 0);
+    if (!segmented)
+        memory += ech_gpu_memory_seconds(chip, elements * key, 0, 0);
+    double compute = passes * elements * instructions / (lanes(chip) * share);
+    double latency = passes * (segmented ? 4 * chip->trip : RADIX_PASS);
+    double others = segmented ? 0 : RADIX_OTHERS;
+    finish(chip->start * (passes + others), latency, compute, memory, latency + MAX(memory, compute) + others * 2 * chip->trip, ret);
+}
+
+/* cuFFT: each pass takes all points through shared memory once; a pass after a pass, each a kernel. Passes: from the lengths, by who makes the launch. */
+static void price_fft(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    double passes = MAX(launch->passes, 1), points = (double)launch->elements, between = points * launch->operand_bytes;
+    double moved_in = (double)kernel->read, moved_out = (double)kernel->written;
+    double memory = passes > 1 ? ech_gpu_memory_seconds(chip, moved_in, between, 0) + (passes - 2) * ech_gpu_memory_seconds(chip, between, between, 0) +
+                                     ech_gpu_memory_seconds(chip, between, moved_out, 0)
+                               : ech_gpu_memory_seconds(chip, moved_in, moved_out, 0);
+    double compute = points * launch->instructions * (launch->operand_bytes > 8 ? 2 : 1) / lanes(chip), latency = passes * 3 * chip->trip;
+    finish(chip->start * passes, latency, compute, memory, latency + MAX(memory, compute), ret);
+}
+
+/*
+ * Factorisations go column by column, each waiting for the last (trips to memory a column), and update the rest by products that never come near the lanes'
+ * peak (share). Cholesky: fitted to two of the twelve sizes in pytorch/pytorch pull request 173515 (one of 512, 64 of 2048; the ten others within 40 per cent,
+ * most too fast); QR and its orthogonal factor: 2000 columns on an A100 in 6.3 ms (ml-explore/mlx pull request 975) is 24 per cent less than this gives;
+ * symmetric eigenvalues: about 36 ms for 2048 on an A100 (ROCm/rocm-jax issue 278, there only as half of another chip's); LU, triangular and singular values
+ * are assumed. Operations: LAPACK Users' Guide, for real square matrices the counts that everyone uses.
+ */
+static const struct {
+    double trips, batched_trips, share;
+} routines[ECH_GPU_N_ROUTINES] = {
+    [ECH_GPU_CHOLESKY] = {1.3, 2.1, 0.13}, [ECH_GPU_LU] = {2.5, 2.5, 0.25},       [ECH_GPU_QR] = {2.5, 2.5, 0.25},         [ECH_GPU_ORTHOGONAL] = {1, 1, 0.25},
+    [ECH_GPU_EIGEN] = {23, 23, 0.25},      [ECH_GPU_SINGULAR] = {115, 115, 0.25}, [ECH_GPU_TRIANGULAR] = {0.3, 0.3, 0.25},
+};
+
+static bool price_solver(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *l = &kernel->launch;
+    if (l->routine <= ECH_GPU_RADIX || l->routine >= ECH_GPU_N_ROUTINES || l->m == 0 || l->n == 0)
+        return false;
+    double m = (double)l->m, n = (double)l->n, least = MIN(m, n), most = MAX(m, n), batch = MAX((double)l->batch, 1), operations;
+    switch ((EchGpuRoutine)l->routine) {
+    case ECH_GPU_CHOLESKY: operations = least * least * least / 3; break;
+    case ECH_GPU_TRIANGULAR: operations = m * m * MAX((double)l->k, 1); break;
+    case ECH_GPU_EIGEN: operations = 4 * least * least * least; break;
+    case ECH_GPU_SINGULAR: operations = 8 * most * least * least; break;
+    case ECH_GPU_LU: operations = most * least * least - least * least * least / 3; break;
+    case ECH_GPU_QR:
+    case ECH_GPU_ORTHOGONAL:
+    case ECH_GPU_ROUTINE_NONE:
+    case ECH_GPU_RADIX:
+    case ECH_GPU_N_ROUTINES:
+    default: operations = 2 * most * least * least - 2 * least * least * least / 3; break;
+    }
+    double peak = (double)ech_unit_peak(chip->vector, kernel->dtype ? kernel->dtype : l->operand_bytes >= 8 ? "f64" : "f32");
+    double columns = l->routine == ECH_GPU_TRIANGULAR ? m : least;
+    double latency = columns * (batch > 1 ? routines[l->routine].batched_trips : routines[l->routine].trips) * chip->trip;
+    double compute = peak > 0 ? batch * operations / (routines[l->routine].share * peak) : 0;
+    double memory = ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, 0);
+    finish(chip->start, latency, compute, memory, latency + MAX(compute, memory), ret);
+    return true;
+}
+
+bool ech_gpu_library_price(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    bool known = kernel->name.kind == ECH_GPU_SOLVER ? price_solver(chip, kernel, ret)
+                 : kernel->name.kind == ECH_GPU_FFT  ? launch->elements > 0
+                                                     : launch->rows > 0 && launch->columns > 0 && (launch->routine != ECH_GPU_RADIX || launch->keys > 0);
+    if (!known)
+        return false;
+    if (kernel->name.kind == ECH_GPU_FFT)
+        price_fft(chip, kernel, ret);
+    else if (kernel->name.kind == ECH_GPU_SORT && launch->routine == ECH_GPU_RADIX)
+        price_radix(chip, launch, ret);
+    else if (kernel->name.kind == ECH_GPU_SORT)
+        price_bitonic(chip, launch, ret);
+    ret->bytes = ech_bytes_add(kernel->read, kernel->written);
+    return true;
+}

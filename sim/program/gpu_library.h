@@ -1,0 +1,17 @@
+/** @file gpu_library.h
+ * Instructions of GPU programs that become many kernels: sorts, FFTs, solvers.
+ */
+#pragma once
+#include "models/kernel/gpu.h"
+#include "sim/program/program.h"
+
+/** Layout of an array, of a tuple's first; NULL without one. */
+const EchLayout *ech_gpu_launch_layout(const EchProgram *program, EchId instruction);
+/** Issued instructions of one application of an element-wise instruction; 0 for others. */
+double ech_gpu_launch_instructions(const EchProgram *program, const EchInstruction *instruction);
+
+/** A sort as XLA emits it, with the key's width where cub could do it; or a call of cub's own. */
+bool ech_program_gpu_sort(const EchProgram *program, EchId instruction, EchGpuLaunch *ret);
+bool ech_program_gpu_fft(const EchProgram *program, EchId instruction, EchGpuLaunch *ret);
+/** Calls of cuSOLVER and cuBLAS that factorise or solve, and the instructions that XLA makes them of. */
+bool ech_program_gpu_solver(const EchProgram *program, EchId instruction, EchGpuLaunch *ret);
