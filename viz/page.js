@@ -103,6 +103,12 @@ if (run.failure && !(run.needs && run.needs[run.failure.memory] && !run.needs[ru
   verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
 
+if (run.without_changes) {
+  verdict.append('p').attr('class', 'hint').text('Without ' + (run.provenance.settings.concat(run.provenance.passes).join(', ') || 'that allocator') + ': ' + time(run.without_changes.makespan_ps) + (run.without_changes.fits ? '' : ', and it does not fit'));
+  const list = verdict.append('ul').attr('class', 'why');
+  for (const line of run.without_changes.why) list.append('li').text(line);
+}
+
 function card(name, value, note) {
   const c = select('#cards').append('div').attr('class', 'card');
   c.append('div').attr('class', 'name').text(name);

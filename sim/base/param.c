@@ -182,6 +182,18 @@ void ech_params_clear(const EchParam *params, void *object)
     }
 }
 
+/* The largest unit that says it exactly: what is printed is read back. */
+static char *print_bytes(EchBytes bytes)
+{
+    static const char *const names[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    size_t i = 0;
+    while (bytes > 0 && bytes % 1024 == 0 && i + 1 < G_N_ELEMENTS(names)) {
+        bytes /= 1024;
+        i++;
+    }
+    return g_strdup_printf("%" G_GUINT64_FORMAT "%s", bytes, names[i]);
+}
+
 static char *print_value(const EchParam *param, const void *object)
 {
     const void *field = const_field_of(param, object);
@@ -197,8 +209,8 @@ static char *print_value(const EchParam *param, const void *object)
         char buffer[G_ASCII_DTOSTR_BUF_SIZE];
         return g_strdup(g_ascii_dtostr(buffer, sizeof buffer, value.ratio));
     }
+    case ECH_PARAM_BYTES: return print_bytes(value.u64);
     case ECH_PARAM_U64:
-    case ECH_PARAM_BYTES:
     case ECH_PARAM_RATE: return g_strdup_printf("%" G_GUINT64_FORMAT, value.u64);
     case ECH_PARAM_STRING: break;
     }

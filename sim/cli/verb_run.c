@@ -84,6 +84,11 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (!result)
         return ech_cli_fail(error);
     EchReport report = ech_result_report(result);
+    /* What the changes on the command line are worth; where it does not run without them there is nothing to say. */
+    g_autoptr(EchResult) plain = experiment->plain ? ech_experiment_run_plain(experiment, NULL) : NULL;
+    EchReport plain_report = plain ? ech_result_report(plain) : (EchReport){0};
+    g_autoptr(JsonNode) plain_json = plain ? ech_report_json(&plain_report) : NULL;
+    report.plain = plain_json ? json_node_get_object(plain_json) : NULL;
     JsonNode *node = ech_report_json(&report);
     g_autofree char *json = ech_report_json_text(node);
     json_node_unref(node);

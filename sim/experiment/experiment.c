@@ -49,6 +49,9 @@ void ech_experiment_free(EchExperiment *experiment)
     for (size_t i = 0; i < experiment->n_cases; i++)
         case_clear(&experiment->cases[i]);
     g_free(experiment->cases);
+    if (experiment->plain)
+        case_clear(experiment->plain);
+    g_free(experiment->plain);
     g_strfreev(experiment->axes);
     g_free(experiment->axis_sizes);
     for (size_t i = 0; experiment->axis_bases && experiment->axis_bases[i]; i++)
@@ -348,9 +351,9 @@ static char **steal_strv(GPtrArray *array)
     return (char **)g_ptr_array_steal(array, NULL);
 }
 
-static bool lay_out_case(EchExperiment *experiment, const EchYamlNode *root, const GPtrArray *edits, GArray *axes, size_t index, GError **error)
+static bool lay_out_case(const EchExperiment *experiment, EchCase *c, const EchYamlNode *root, const GPtrArray *edits, GArray *axes, size_t index,
+                         GError **error)
 {
-    EchCase *c = &experiment->cases[index];
     c->config = ech_yaml_copy(root);
     g_autoptr(GPtrArray) settings = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(GPtrArray) said = g_ptr_array_new_with_free_func(g_free);
@@ -421,6 +424,35 @@ static bool read_sets(const EchYamlNode *set, GPtrArray *edits, GError **error)
     return true;
 }
 
+/* An edit of what is run on, not of what is run; engines agree. */
+static bool is_what_if(const char *edit)
+{
+    if (g_str_has_prefix(edit, "replay.engine="))
+        return false;
+    return is_device_edit(edit) || g_str_has_prefix(edit, "replay.") || g_str_has_prefix(edit, "allocator=") || g_str_has_prefix(edit, "host_allocator=");
+}
+
+/* The case as it would be without what the command line makes of it. @root: as the file has it, trace and device given. */
+static bool lay_out_plain(EchExperiment *experiment, const EchYamlNode *root, const EchExperimentOverrides *overrides, const GPtrArray *edits, guint n_own,
+                          GError **error)
+{
+    bool differs = (overrides->passes && *overrides->passes) || overrides->allocator || overrides->host_allocator;
+    g_autoptr(GPtrArray) kept = g_ptr_array_new(); /* borrowed */
+    for (guint i = 0; i < edits->len; i++) {
+        if (i >= n_own && is_what_if(edits->pdata[i]))
+            differs = true;
+        else
+            g_ptr_array_add(kept, edits->pdata[i]);
+    }
+    if (!differs || experiment->n_cases != 1)
+        return true;
+    static char native[] = "replay.engine=native"; /* The same times, and no second worker. */
+    g_ptr_array_add(kept, native);
+    g_autoptr(GArray) no_axes = g_array_new(FALSE, FALSE, sizeof(Axis));
+    experiment->plain = g_new0(EchCase, 1);
+    return lay_out_case(experiment, experiment->plain, root, kept, no_axes, 0, error);
+}
+
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
 {
     g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
@@ -428,19 +460,30 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
         return NULL;
     override(root, "trace", overrides->trace);
     override(root, "device", overrides->device);
-    override(root, "allocator", overrides->allocator);
-    override(root, "host_allocator", overrides->host_allocator);
     override(root, "format", overrides->format);
     override(root, "beside", overrides->beside);
+    g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);
+    override(root, "allocator", overrides->allocator);
+    override(root, "host_allocator", overrides->host_allocator);
     if (overrides->passes && *overrides->passes) {
         EchYamlNode *list = ech_yaml_new_list("--pass");
         for (const char *const *pass = overrides->passes; *pass; pass++)
             ech_yaml_append(list, ech_yaml_new_scalar(*pass, "--pass"));
         ech_yaml_put(root, "passes", list);
     }
+    /* Our placement under other terms is compared with our placement, not with the compiler's. */
+    for (const char *const *pass = overrides->passes; pass && *pass; pass++) {
+        if (!g_str_has_prefix(*pass, "place:"))
+            continue;
+        EchYamlNode *list = ech_yaml_new_list("--pass");
+        ech_yaml_append(list, ech_yaml_new_scalar("place", "--pass"));
+        ech_yaml_put(plain, "passes", list);
+        break;
+    }
     g_autoptr(GPtrArray) edits = g_ptr_array_new_with_free_func(g_free);
     if (!read_sets(ech_yaml_get(root, "set"), edits, error))
         return NULL;
+    guint n_own = edits->len;
     if (overrides->engine)
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
@@ -488,11 +531,15 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     g_array_set_clear_func(experiment->cache->items, cached_clear);
     experiment->cache->devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
     for (size_t i = 0; i < n_cases; i++) {
-        if (!lay_out_case(experiment, root, edits, axes, i, error))
+        if (!lay_out_case(experiment, &experiment->cases[i], root, edits, axes, i, error))
             return NULL;
         if (!ech_yaml_check_keys(experiment->cases[i].config, "experiment", root_keys, error))
             return NULL;
     }
+    remove_key(plain, "set");
+    remove_key(plain, "sweep");
+    if (!lay_out_plain(experiment, plain, overrides, edits, n_own, error))
+        return NULL;
     const EchYamlNode *title = ech_yaml_get(experiment->cases[0].config, "title"), *trace = ech_yaml_get(experiment->cases[0].config, "trace");
     if (title && title->kind == ECH_YAML_SCALAR)
         experiment->title = g_strdup(title->text);
@@ -906,10 +953,8 @@ static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError
     return trace;
 }
 
-EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error)
+static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError **error)
 {
-    g_assert(index < experiment->n_cases);
-    const EchCase *c = &experiment->cases[index];
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
@@ -949,6 +994,18 @@ EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **
     }
     ech_params_clear(ech_replay_params, &options);
     return result->run ? g_steal_pointer(&result) : NULL;
+}
+
+EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error)
+{
+    g_assert(index < experiment->n_cases);
+    return run_case(experiment, &experiment->cases[index], error);
+}
+
+EchResult *ech_experiment_run_plain(EchExperiment *experiment, GError **error)
+{
+    g_assert(experiment->plain);
+    return run_case(experiment, experiment->plain, error);
 }
 
 void ech_result_free(EchResult *result)

@@ -43,6 +43,8 @@ typedef struct {
     size_t **axis_bases; /**< Per axis and value: the value it is compared with; itself where it begins a group of its own. */
     EchCase *cases;      /**< cases[n_cases], at least one. */
     size_t n_cases;
+    EchCase *plain; /**< The one case without the passes, edits of device and replay, and allocators that the command line gives; NULL where it gives none, or
+                         the file sweeps. Of pass place its parameters are left out, not the pass. */
     struct EchImportCache *cache;
 } EchExperiment;
 
@@ -74,6 +76,8 @@ typedef struct {
 
 /** Imports (once per file), loads the device, runs the passes, lowers, replays. Errors of any of these. */
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** EchExperiment.plain, which must be there, on the native engine: what a run is compared with. */
+EchResult *ech_experiment_run_plain(EchExperiment *experiment, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Lowers a program as `run` does: an assignment is made where it has none, TPU kernels are priced for @device. *@reference: the device without edits; becomes
  * the one that the program was compiled for, or NULL where nothing is left to scale (owned by the caller throughout). Remarks go to @diag. */
 EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag,

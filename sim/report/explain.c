@@ -467,6 +467,22 @@ GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b)
     return out;
 }
 
+GPtrArray *ech_report_changes(const EchReport *report)
+{
+    if (!report->plain)
+        return g_ptr_array_new_with_free_func(g_free);
+    EchReport alone = *report;
+    alone.plain = NULL;
+    g_autoptr(JsonNode) run = ech_report_json(&alone);
+    GPtrArray *out = ech_explain_change(report->plain, json_node_get_object(run));
+    g_autofree char *time = ech_format_time(ech_member_int(report->plain, "makespan_ps"));
+    if (out->len == 0 && ech_member_bool(report->plain, "fits"))
+        say(out, "Next to nothing: as it is it takes %s and needs as much.", time);
+    else if (out->len == 0)
+        say(out, "Nothing: as it is it does not fit either.");
+    return out;
+}
+
 GPtrArray *ech_explain_run(JsonObject *run)
 {
     GPtrArray *out = g_ptr_array_new_with_free_func(g_free);

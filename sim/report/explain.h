@@ -3,10 +3,13 @@
  * what it had to do, the memory whose need moved most and what it held at its fullest, what offloading saved and what it cost.
  */
 #pragma once
+#include "sim/report/report.h"
 #include "sim/report/table.h"
 
 /** Sentences, most telling first; owned, elements freed with the array. Empty where either run is missing. */
 GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b) G_GNUC_WARN_UNUSED_RESULT;
+/** What changes from EchReport.plain to the run, or one sentence that nothing does; empty without it. Elements freed with the array. */
+GPtrArray *ech_report_changes(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** One run on its own, as a start: what it takes, what bounds it, what its fullest memory holds. */
 GPtrArray *ech_explain_run(JsonObject *run) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -26,6 +26,7 @@ typedef struct {
     const EchDiag *pass_diag;    /**< Remarks of passes and lowering, or NULL. */
     const char *const *passes;   /**< Canonical specs, NULL-terminated, or NULL. */
     const char *const *settings; /**< PATH=VALUE edits in force, NULL-terminated, or NULL. */
+    JsonObject *plain;           /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
 } EchReport;
 
 /** Space by space, what an XLA program's assignment needs of what the runtime hands out. */

@@ -1,6 +1,7 @@
 /* A run as JSON: the names of the documentation, in a fixed order. */
 #include "models/kernel/gpu.h"
 #include "sim/report/counters.h"
+#include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
@@ -259,6 +260,15 @@ JsonNode *ech_report_json(const EchReport *report)
     ech_json_add_int(b, "serial_ps", run->serial);
     ech_json_add_count(b, "ops", run->ops);
     ech_json_add_bool(b, "completed", run->completed);
+    if (report->plain) {
+        g_autoptr(GPtrArray) why = ech_report_changes(report);
+        g_ptr_array_add(why, NULL);
+        open_object(b, "without_changes");
+        ech_json_add_int(b, "makespan_ps", ech_member_int(report->plain, "makespan_ps"));
+        ech_json_add_bool(b, "fits", ech_member_bool(report->plain, "fits"));
+        add_texts(b, "why", (const char *const *)why->pdata);
+        json_builder_end_object(b);
+    }
     add_fit(b, report);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);

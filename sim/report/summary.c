@@ -2,6 +2,7 @@
 #include "models/kernel/gpu.h"
 #include "models/memory/onchip.h"
 #include "sim/report/counters.h"
+#include "sim/report/explain.h"
 #include "sim/report/padding.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
@@ -270,6 +271,22 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     }
 }
 
+/* What passes and settings of the command line are worth. */
+static void append_changes(GString *out, const EchReport *report, unsigned columns)
+{
+    if (!report->plain)
+        return;
+    g_autoptr(GPtrArray) why = ech_report_changes(report);
+    JsonArray *passes = json_object_get_array_member(ech_member_object(report->plain, "provenance"), "passes");
+    guint n = passes ? json_array_get_length(passes) : 0;
+    if (n == 0)
+        g_string_append(out, "\n  What that changes\n");
+    else
+        g_string_append_printf(out, "\n  What that changes, from pass %s as it is\n", json_array_get_string_element(passes, n - 1));
+    for (guint i = 0; i < why->len; i++)
+        ech_text_wrap(out, "    ", why->pdata[i], columns);
+}
+
 /* What shares of the critical path mean whose names do not say it. */
 static const struct {
     const char *name, *text;
@@ -305,6 +322,7 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     g_string_printf(text, "No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.", bound, serial);
     ech_text_wrap(out, "  ", text->str, columns);
+    append_changes(out, report, columns);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
         g_autoptr(GArray) rows = share_rows_new();

@@ -6,7 +6,7 @@ $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e
   - place: declined 3 reads that would be faster (4.00 MiB): they find no bandwidth or no free copy
   - place: declined 33 reads that would be faster (144 KiB): they may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:vmem=8MiB,prefetches=2 2>&1 | grep 'place:'
-  after pass place:vmem=8388608,prefetches=2
+  after pass place:vmem=8MiB,prefetches=2
   - place: the compiler had: 104 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 2 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
   - place: now, with 8 MiB (8 MiB used at most, policy xla): 83 arrays made on chip (44.4 MiB), 18 prefetches (13.0 MiB, 1 of them in slices), 22 evictions (11.7 MiB), 0 fetched before the program begins (0 B)
   - place: ran out of space 4 times; placing everything again helped 4 times

@@ -75,6 +75,14 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
   "serial_ps" : 600000000000,
   "ops" : 14,
   "completed" : true,
+  "without_changes" : {
+    "makespan_ps" : 400000000000,
+    "fits" : true,
+    "why" : [
+      "It takes 50.0 % longer: 400 ms -> 600 ms. Along the critical path: +100 ms host link from device, +100 ms matrix unit.",
+      "The host link from device does the same work as fast as before (200 ms); what changed is how much of it lies under other work."
+    ]
+  },
   "fits" : true,
   "critical_path" : {
     "host link from device" : 200000000000,
@@ -630,6 +638,10 @@ retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It takes 11.4 ms, bound by recorded kernel times (96 % of the critical path).
   No schedule of it is shorter than 11 ms on this device; with no overlap at all it takes 11.8 ms.
 
+  What that changes
+    It takes 3.8 % longer: 11 ms -> 11.4 ms. Along the critical path: +416 us allocator.
+    The allocator's share is its calls of the driver: cudaMalloc, and cudaFree, which waits until the device has done all that was asked for before and lets nothing new begin. A cache that must be emptied to make room for a request (PyTorch's retry) costs that every time.
+
   Critical path
     recorded kernel times           11 ms   96.4 % ###################.
     allocator                      416 us    3.6 % #...................
@@ -650,6 +662,7 @@ retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
 $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device.memories.hbm.available=64MiB --allocator pytorch:expandable_segments:True --json --set replay.engine=native | grep -E '"(makespan_ps|allocator)"'
   "makespan_ps" : 11000000000,
+    "makespan_ps" : 11000000000,
       "allocator" : "pytorch:expandable_segments:True",
       "allocator" : "counted",
       "allocator" : "counted",
@@ -660,8 +673,10 @@ $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device
     "allocator" : 0
 $ for p in serial pin; do echelon run --trace tests/golden/data/pageable.json --device h100-sxm --engine native --pass $p | grep -E 'It takes|pin:|link'; done
   It takes 1.01 ms, bound by pageable port (99 % of the critical path).
+    It takes as long as before, 1.01 ms: 99 % of its critical path is on the pageable port, which this does not touch.
     pageable link to device          1 ms   98.9 % ####################  10.6 MiB at 11.1 GB/s
   It takes 214 us, bound by host link to device (97 % of the critical path).
+    It takes 78.9 % less time: 1.01 ms -> 214 us. Along the critical path: -1 ms pageable port, +207 us host link to device.
     host link to device            207 us   96.7 % ###################.
     host link to device            207 us   96.7 % ###################.  10.6 MiB at 53.7 GB/s
   - pin: 1 copy of 10.6 MiB in all: from or to pinned memory now (pin_memory(), non_blocking=True); pinning it takes time of its own, not counted, once
@@ -704,6 +719,9 @@ layers on small (a device for tests)
     95.4 MiB  table                                     constant
   Up to there it takes 5 ms, bound by hbm port (100 % of the critical path).
   No schedule of it is shorter than 10 ms on this device; with no overlap at all it takes 10 ms.
+
+  What that changes
+    It stops fitting: at 5 ms 'model.py:7' asks for 477 MiB of hbm, where 1.40 GiB of 1.49 GiB are live.
 
   Busy
     hbm port                         5 ms  100.0 % ####################  477 MiB read, 0 B written
