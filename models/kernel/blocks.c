@@ -262,19 +262,17 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *ker
                         break;
                     blocks = more;
                 }
-                double time = INFINITY;
-                EchKernelWalk walk;
+                double time = INFINITY, steps = (double)ceil_div(c->m, rows[m]) * (double)ceil_div(c->n, columns[n]) * (double)ceil_div(c->k, depth[k]);
                 for (uint64_t together = blocks.batch; together >= 1; together /= 2) {
                     EchKernelBlocks some = blocks;
                     some.batch = together;
-                    walk = ech_kernel_walk(shape, &some, ceil_div(c->m, some.bm), ceil_div(c->n, some.bn), ceil_div(c->k, some.bk));
-                    time = ech_kernel_walk_cycles(model, shape, &walk);
+                    time = ech_kernel_product_cycles(model, shape, &some, NULL);
                     if (time < best_time * (1 - 1e-9)) {
                         best_time = time;
                         best = some;
                     }
                 }
-                if (walk.steps > 64 && time > 2 * best_time)
+                if (steps > 64 && time > 2 * best_time)
                     break; /* thinner blocks only move more */
             }
         }

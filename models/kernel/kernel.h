@@ -120,11 +120,9 @@ typedef struct {
     double start;                                             /**< Before a contraction's first fetch is issued, and all latency of a single step. */
     double matrix_step;                                       /**< Latency of a contraction's fetch that is not under compute. */
     double matrix_overhead;                                   /**< Cycles of compute a step. */
-    double matrix_store;                                      /**< Latency of storing a block of the result. */
     double accumulate;                                        /**< Cycles a register of the accumulator, where k is split. */
-    double transpose;                                         /**< Cycles a register of an operand transposed in memory. */
-    double weights;                                           /**< Cycles a register of the stationary operand. */
-    double split_store;                                       /**< Share of a result's store that is exposed where k is split. */
+    double load;                                              /**< Cycles a row of the side of a product that the units hold, until they have taken it in. */
+    double load_transposed;                                   /**< Times as many where that row lies along lanes. */
     double overlap;                                           /**< Exponent of overlap(compute, movement): large is a true maximum. */
     double int8_start;                                        /**< Added to start for 8-bit products. */
     double int8;                                              /**< Efficiency of the matrix unit at 8-bit operands. */
@@ -135,6 +133,7 @@ typedef struct {
     double gather;         /**< Cycles a gathered row. */
     double relayout;       /**< Cycles a register whose lanes a copy makes rows. */
     double shuffle;        /**< Cycles a register moved across lanes. */
+    double narrow_on_chip; /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
     double narrow_store;   /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;    /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
     double stage_weights;  /**< Share of the rhs block kept in 32 bits. */

@@ -25,20 +25,25 @@ typedef struct {
     const EchKernelContraction *c;
     double lhs_bytes, rhs_bytes; /**< Of an element. */
     unsigned out_bits;
-    bool lhs_hbm, rhs_hbm, out_hbm, eight;
+    bool lhs_hbm, rhs_hbm, out_hbm, out_common, eight;
     uint64_t m_granule, n_granule; /**< Block sizes are multiples of these. */
     double rate;                   /**< Multiply-accumulates a cycle. */
     double extra_bytes;            /**< Of further operands and results. */
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */
+    double load, load_transposed;
+    double side; /**< Of the part of a unit that a product takes whole. */
     double stage_input, stage_weights, stage_result, stage_depth, accumulators, stage_precise_input, stage_precise_weights;
 } EchKernelShape;
 
-/** A contraction in equal steps. */
+/** A contraction in equal steps on one core: all of k for every row of blocks, all rows for every column of them. */
 typedef struct {
-    double steps, tiles, macs, in_bytes;
-    double weights; /**< Elements of the stationary operand in a step; 0: unknown. */
+    double columns, rows, depth; /**< Steps along n, m and k. */
+    bool alone;                  /**< Products of a batch: no step shares an operand with the next. */
+    double compute;              /**< Cycles of the units in a step. */
+    double lhs, rhs, store;      /**< Cycles that moving a block takes, without latency. */
+    double macs;                 /**< Of all steps. */
 } EchKernelWalk;
 
 double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits);
@@ -47,8 +52,6 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
 double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
                                 EchKernelSums *sums);
 double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelBlocks *blocks, EchKernelSums *ret);
-double ech_kernel_walk_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelWalk *walk);
-EchKernelWalk ech_kernel_walk(const EchKernelShape *shape, const EchKernelBlocks *blocks, uint64_t m, uint64_t n, uint64_t k);
 
 /* blocks.c */
 EchBytes ech_kernel_product_vmem(const EchKernelShape *shape, const EchKernelBlocks *blocks);
