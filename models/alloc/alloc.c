@@ -310,8 +310,14 @@ bool ech_allocator_reset(EchAllocator *self)
 void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)
 {
     *ret = self->stats;
-    if (self->class->largest_free)
+    if (self->class->largest_free) {
         ret->largest_free = self->class->largest_free(self);
+    } else if (self->class->walk_free) {
+        g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
+        self->class->walk_free(self, blocks);
+        for (guint i = 0; i < blocks->len; i++)
+            ret->largest_free = MAX(ret->largest_free, g_array_index(blocks, EchAllocBlock, i).bytes);
+    }
 }
 
 void ech_allocator_driver(const EchAllocator *self, EchDriverCalls *ret)

@@ -1,5 +1,5 @@
 /* A bump arena: addresses only grow; the space comes back when everything has been freed or at a reset. */
-#include "models/alloc/class.h"
+#include "models/alloc/range.h"
 
 typedef struct {
     EchAllocator base;
@@ -18,10 +18,7 @@ static bool arena_init(EchAllocator *base, GError **error)
 {
     (void)error;
     Arena *self = (Arena *)base;
-    if (self->limit == 0 || self->limit > base->limit)
-        self->limit = base->limit;
-    base->limit = self->limit;
-    base->n_segments = 1;
+    ech_range_init(base, &self->limit, 1);
     return true;
 }
 
@@ -31,13 +28,9 @@ static bool arena_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
     EchBytes bytes = ech_round_up(request->bytes, self->alignment);
     if (bytes < request->bytes || bytes > self->limit - self->top)
         return false;
-    live->address = ret->offset = self->top;
-    live->rounded = bytes;
-    live->segment = 0;
+    ech_range_place(base, self->top, bytes, live, ret);
     self->top += bytes;
     self->n_live++;
-    if (self->top > base->stats.reserved)
-        ech_alloc_count_reserved(base, self->top - base->stats.reserved, 0);
     return true;
 }
 
@@ -69,9 +62,7 @@ static void arena_walk(const EchAllocator *base, GArray *out)
 {
     const Arena *self = (const Arena *)base;
     ech_alloc_walk_holes(base, self->top, out);
-    EchAllocBlock rest = {.state = ECH_BLOCK_FREE, .address = self->top, .bytes = base->stats.reserved - self->top, .id = UINT32_MAX};
-    if (rest.bytes)
-        g_array_append_val(out, rest);
+    ech_range_add_free(base, self->top, base->stats.reserved - self->top, out);
 }
 
 const EchAllocClass ech_alloc_arena = {

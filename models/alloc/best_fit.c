@@ -1,6 +1,6 @@
 /* Address-ordered best fit over one range: the smallest free chunk that is large enough, the lowest address among equals. */
 #include "models/alloc/chunks.h"
-#include "models/alloc/class.h"
+#include "models/alloc/range.h"
 #include "models/alloc/tree.h"
 
 typedef struct {
@@ -22,8 +22,9 @@ static void put(BestFit *self, uint32_t at)
     ech_tree_insert(&self->free, ech_tree_key(chunk->bytes, chunk->address), at);
 }
 
-static void pull(BestFit *self, uint32_t at)
+static void pull(void *data, uint32_t at)
 {
+    BestFit *self = data;
     const EchChunk *chunk = &self->chunks.items[at];
     ech_tree_remove(&self->free, ech_tree_key(chunk->bytes, chunk->address));
 }
@@ -32,11 +33,7 @@ static bool best_fit_init(EchAllocator *base, GError **error)
 {
     (void)error;
     BestFit *self = (BestFit *)base;
-    if (self->limit == 0 || self->limit > base->limit)
-        self->limit = base->limit;
-    self->limit -= self->limit % self->alignment;
-    base->limit = self->limit;
-    base->n_segments = 1;
+    ech_range_init(base, &self->limit, self->alignment);
     if (self->limit)
         put(self, ech_chunks_add(&self->chunks, 0, self->limit, 0));
     return true;
@@ -62,14 +59,9 @@ static bool best_fit_alloc(EchAllocator *base, const EchAllocRequest *request, E
     ech_tree_remove_at(&self->free, it);
     if (self->chunks.items[at].bytes > bytes)
         put(self, ech_chunks_split(&self->chunks, at, bytes));
-    EchChunk *chunk = &self->chunks.items[at];
-    chunk->used = 1;
-    if (chunk->address + bytes > base->stats.reserved)
-        ech_alloc_count_reserved(base, chunk->address + bytes - base->stats.reserved, 0);
-    live->address = ret->offset = chunk->address;
-    live->rounded = bytes;
+    self->chunks.items[at].used = 1;
     live->handle = at;
-    live->segment = 0;
+    ech_range_place(base, self->chunks.items[at].address, bytes, live, ret);
     return true;
 }
 
@@ -77,37 +69,20 @@ static void best_fit_release(EchAllocator *base, uint32_t id, const EchLive *liv
 {
     (void)id;
     BestFit *self = (BestFit *)base;
-    EchChunk *items = self->chunks.items;
-    uint32_t at = live->handle;
-    items[at].used = 0;
-    uint32_t next = items[at].next, prev = items[at].prev;
-    if (next && !items[next].used) {
-        pull(self, next);
-        ech_chunks_absorb_next(&self->chunks, at);
-    }
-    if (prev && !items[prev].used) {
-        pull(self, prev);
-        ech_chunks_absorb_next(&self->chunks, prev);
-        at = prev;
-    }
-    put(self, at);
-}
-
-/* Only what lies below the high-water mark counts as reserved. */
-static EchBytes reserved_part(const EchAllocator *base, const EchChunk *chunk)
-{
-    EchBytes end = base->stats.reserved;
-    return chunk->address >= end ? 0 : MIN(chunk->bytes, end - chunk->address);
+    put(self, ech_chunks_free(&self->chunks, live->handle, pull, self));
 }
 
 static EchBytes best_fit_largest(const EchAllocator *base)
 {
     const BestFit *self = (const BestFit *)base;
-    EchBytes largest = 0;
+    EchBytes largest = 0, end = base->stats.reserved;
     unsigned seen = 0;
-    /* Only the last chunk can reach past the mark, so the second largest decides if that one does. */
-    for (EchTreeIter it = ech_tree_last(&self->free); it.leaf && seen < 2; it = ech_tree_prev(it), seen++)
-        largest = MAX(largest, reserved_part(base, &self->chunks.items[ech_tree_iter_value(it)]));
+    /* Only the last chunk can reach past what is reserved, so the second largest decides if that one does. */
+    for (EchTreeIter it = ech_tree_last(&self->free); it.leaf && seen < 2; it = ech_tree_prev(it), seen++) {
+        const EchChunk *chunk = &self->chunks.items[ech_tree_iter_value(it)];
+        if (chunk->address < end)
+            largest = MAX(largest, MIN(chunk->bytes, end - chunk->address));
+    }
     return largest;
 }
 
@@ -116,9 +91,7 @@ static void best_fit_walk(const EchAllocator *base, GArray *out)
     const BestFit *self = (const BestFit *)base;
     for (EchTreeIter it = ech_tree_first(&self->free); it.leaf; it = ech_tree_next(it)) {
         const EchChunk *chunk = &self->chunks.items[ech_tree_iter_value(it)];
-        EchAllocBlock block = {.state = ECH_BLOCK_FREE, .address = chunk->address, .bytes = reserved_part(base, chunk), .id = UINT32_MAX};
-        if (block.bytes)
-            g_array_append_val(out, block);
+        ech_range_add_free(base, chunk->address, chunk->bytes, out);
     }
 }
 

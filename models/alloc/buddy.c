@@ -1,5 +1,5 @@
 /* Binary buddies over one range: blocks of 2^k bytes at multiples of their size; a freed block joins its buddy. */
-#include "models/alloc/class.h"
+#include "models/alloc/range.h"
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
 
@@ -27,11 +27,7 @@ static bool buddy_init(EchAllocator *base, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "smallest: '%" G_GUINT64_FORMAT "' is no power of two", self->smallest);
         return false;
     }
-    if (self->limit == 0 || self->limit > base->limit)
-        self->limit = base->limit;
-    self->limit -= self->limit % self->smallest;
-    base->limit = self->limit;
-    base->n_segments = 1;
+    ech_range_init(base, &self->limit, self->smallest);
     /* A range that is no power of two is the sum of the powers in it, the largest first: each then lies at a multiple of its size. */
     uint64_t at = 0;
     for (int order = 62; order >= 0; order--) {
@@ -65,12 +61,7 @@ static bool buddy_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
         have--;
         ech_tree_insert(&self->free, ech_tree_key(have, address + (UINT64_C(1) << have)), 0);
     }
-    EchBytes end = address + (UINT64_C(1) << order);
-    if (end > base->stats.reserved)
-        ech_alloc_count_reserved(base, end - base->stats.reserved, 0);
-    live->address = ret->offset = address;
-    live->rounded = UINT64_C(1) << order;
-    live->segment = 0;
+    ech_range_place(base, address, UINT64_C(1) << order, live, ret);
     return true;
 }
 
@@ -91,22 +82,9 @@ static void buddy_walk(const EchAllocator *base, GArray *out)
 {
     const Buddy *self = (const Buddy *)base;
     for (EchTreeIter it = ech_tree_first(&self->free); it.leaf; it = ech_tree_next(it)) {
-        uint64_t address = (uint64_t)ech_tree_iter_key(it), end = base->stats.reserved;
         EchBytes bytes = UINT64_C(1) << (unsigned)(ech_tree_iter_key(it) >> 64);
-        EchAllocBlock block = {.state = ECH_BLOCK_FREE, .address = address, .bytes = address < end ? MIN(bytes, end - address) : 0, .id = UINT32_MAX};
-        if (block.bytes)
-            g_array_append_val(out, block);
+        ech_range_add_free(base, (uint64_t)ech_tree_iter_key(it), bytes, out);
     }
-}
-
-static EchBytes buddy_largest(const EchAllocator *base)
-{
-    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
-    buddy_walk(base, blocks);
-    EchBytes largest = 0;
-    for (guint i = 0; i < blocks->len; i++)
-        largest = MAX(largest, g_array_index(blocks, EchAllocBlock, i).bytes);
-    return largest;
 }
 
 const EchAllocClass ech_alloc_buddy = {
@@ -119,6 +97,5 @@ const EchAllocClass ech_alloc_buddy = {
     .done = buddy_done,
     .alloc = buddy_alloc,
     .release = buddy_release,
-    .largest_free = buddy_largest,
     .walk_free = buddy_walk,
 };

@@ -1,6 +1,6 @@
 /* First fit and next fit: the lowest free range that is large enough, from the beginning or from where the last search ended. */
-#include "models/alloc/class.h"
 #include "models/alloc/gaps.h"
+#include "models/alloc/range.h"
 
 typedef struct {
     EchAllocator base;
@@ -21,11 +21,7 @@ static bool sequential_init(EchAllocator *base, GError **error)
 {
     (void)error;
     Sequential *self = (Sequential *)base;
-    if (self->limit == 0 || self->limit > base->limit)
-        self->limit = base->limit;
-    self->limit -= self->limit % self->alignment;
-    base->limit = self->limit;
-    base->n_segments = 1;
+    ech_range_init(base, &self->limit, self->alignment);
     ech_gaps_add(&self->free, 0, self->limit);
     return true;
 }
@@ -49,11 +45,7 @@ static bool sequential_alloc(EchAllocator *base, const EchAllocRequest *request,
         return false;
     ech_gaps_take(&self->free, address, bytes);
     self->rover = address + bytes;
-    if (address + bytes > base->stats.reserved)
-        ech_alloc_count_reserved(base, address + bytes - base->stats.reserved, 0);
-    live->address = ret->offset = address;
-    live->rounded = bytes;
-    live->segment = 0;
+    ech_range_place(base, address, bytes, live, ret);
     return true;
 }
 
@@ -64,34 +56,20 @@ static void sequential_release(EchAllocator *base, uint32_t id, const EchLive *l
 }
 
 typedef struct {
-    EchBytes end, largest;
+    const EchAllocator *base;
     GArray *out;
 } Visit;
 
 static void visit(uint64_t address, uint64_t bytes, void *data)
 {
-    Visit *state = data;
-    if (address >= state->end)
-        return;
-    EchAllocBlock block = {.state = ECH_BLOCK_FREE, .address = address, .bytes = MIN(bytes, state->end - address), .id = UINT32_MAX};
-    state->largest = MAX(state->largest, block.bytes);
-    if (state->out)
-        g_array_append_val(state->out, block);
-}
-
-static EchBytes sequential_largest(const EchAllocator *base)
-{
-    const Sequential *self = (const Sequential *)base;
-    Visit state = {.end = base->stats.reserved};
-    ech_gaps_each(&self->free, visit, &state);
-    return state.largest;
+    const Visit *state = data;
+    ech_range_add_free(state->base, address, bytes, state->out);
 }
 
 static void sequential_walk(const EchAllocator *base, GArray *out)
 {
-    const Sequential *self = (const Sequential *)base;
-    Visit state = {.end = base->stats.reserved, .out = out};
-    ech_gaps_each(&self->free, visit, &state);
+    Visit state = {base, out};
+    ech_gaps_each(&((const Sequential *)base)->free, visit, &state);
 }
 
 #define SEQUENTIAL(symbol, text)                                                                                                                               \
@@ -105,7 +83,6 @@ static void sequential_walk(const EchAllocator *base, GArray *out)
         .done = sequential_done,                                                                                                                               \
         .alloc = sequential_alloc,                                                                                                                             \
         .release = sequential_release,                                                                                                                         \
-        .largest_free = sequential_largest,                                                                                                                    \
         .walk_free = sequential_walk,                                                                                                                          \
     }
 

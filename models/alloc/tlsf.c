@@ -1,8 +1,7 @@
 /* Two-level segregated fit: constant-time good fit. A free block of 2^f + s * 2^(f-5) bytes is in list (f, s); a request is rounded up to
  * the next list, so the first block of the first list at or above it fits; lists are last in, first out. */
 #include "models/alloc/chunks.h"
-#include "models/alloc/class.h"
-#include "sim/base/error.h"
+#include "models/alloc/range.h"
 
 enum { SECOND_BITS = 5, N_SECOND = 1 << SECOND_BITS, N_FIRST = 64 };
 
@@ -60,8 +59,9 @@ static void put(Tlsf *self, uint32_t at)
     self->second[f] |= UINT32_C(1) << s;
 }
 
-static void pull(Tlsf *self, uint32_t at)
+static void pull(void *data, uint32_t at)
 {
+    Tlsf *self = data;
     unsigned f, s;
     map(self->chunks.items[at].bytes, &f, &s);
     Links links = self->links[at];
@@ -83,11 +83,7 @@ static bool tlsf_init(EchAllocator *base, GError **error)
 {
     (void)error;
     Tlsf *self = (Tlsf *)base;
-    if (self->limit == 0 || self->limit > base->limit)
-        self->limit = base->limit;
-    self->limit -= self->limit % self->alignment;
-    base->limit = self->limit;
-    base->n_segments = 1;
+    ech_range_init(base, &self->limit, self->alignment);
     if (self->limit)
         put(self, ech_chunks_add(&self->chunks, 0, self->limit, 0));
     return true;
@@ -129,14 +125,9 @@ static bool tlsf_alloc(EchAllocator *base, const EchAllocRequest *request, EchLi
     pull(self, at);
     if (self->chunks.items[at].bytes > bytes)
         put(self, ech_chunks_split(&self->chunks, at, bytes));
-    EchChunk *chunk = &self->chunks.items[at];
-    chunk->used = 1;
-    if (chunk->address + bytes > base->stats.reserved)
-        ech_alloc_count_reserved(base, chunk->address + bytes - base->stats.reserved, 0);
-    live->address = ret->offset = chunk->address;
-    live->rounded = bytes;
+    self->chunks.items[at].used = 1;
     live->handle = at;
-    live->segment = 0;
+    ech_range_place(base, self->chunks.items[at].address, bytes, live, ret);
     return true;
 }
 
@@ -144,20 +135,7 @@ static void tlsf_release(EchAllocator *base, uint32_t id, const EchLive *live)
 {
     (void)id;
     Tlsf *self = (Tlsf *)base;
-    EchChunk *items = self->chunks.items;
-    uint32_t at = live->handle;
-    items[at].used = 0;
-    uint32_t next = items[at].next, prev = items[at].prev;
-    if (next && !items[next].used) {
-        pull(self, next);
-        ech_chunks_absorb_next(&self->chunks, at);
-    }
-    if (prev && !items[prev].used) {
-        pull(self, prev);
-        ech_chunks_absorb_next(&self->chunks, prev);
-        at = prev;
-    }
-    put(self, at);
+    put(self, ech_chunks_free(&self->chunks, live->handle, pull, self));
 }
 
 static void tlsf_walk(const EchAllocator *base, GArray *out)
@@ -165,22 +143,9 @@ static void tlsf_walk(const EchAllocator *base, GArray *out)
     const Tlsf *self = (const Tlsf *)base;
     for (uint32_t at = 1; at < self->chunks.n; at++) {
         const EchChunk *chunk = &self->chunks.items[at];
-        uint64_t end = base->stats.reserved;
-        if (chunk->bytes == 0 || chunk->used || chunk->address >= end)
-            continue;
-        EchAllocBlock block = {.state = ECH_BLOCK_FREE, .address = chunk->address, .bytes = MIN(chunk->bytes, end - chunk->address), .id = UINT32_MAX};
-        g_array_append_val(out, block);
+        if (!chunk->used)
+            ech_range_add_free(base, chunk->address, chunk->bytes, out);
     }
-}
-
-static EchBytes tlsf_largest(const EchAllocator *base)
-{
-    g_autoptr(GArray) blocks = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
-    tlsf_walk(base, blocks);
-    EchBytes largest = 0;
-    for (guint i = 0; i < blocks->len; i++)
-        largest = MAX(largest, g_array_index(blocks, EchAllocBlock, i).bytes);
-    return largest;
 }
 
 const EchAllocClass ech_alloc_tlsf = {
@@ -193,6 +158,5 @@ const EchAllocClass ech_alloc_tlsf = {
     .done = tlsf_done,
     .alloc = tlsf_alloc,
     .release = tlsf_release,
-    .largest_free = tlsf_largest,
     .walk_free = tlsf_walk,
 };
