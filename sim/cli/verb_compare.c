@@ -40,22 +40,16 @@ static JsonNode *compare_json(const EchTableRow *rows, size_t n)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
-    json_builder_set_member_name(b, "runs");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "runs");
     gint64 first = ech_member_int(rows[0].run, "makespan_ps");
     for (size_t i = 0; i < n; i++) {
         gint64 makespan = ech_member_int(rows[i].run, "makespan_ps");
         json_builder_begin_object(b);
-        json_builder_set_member_name(b, "label");
-        json_builder_add_string_value(b, rows[i].label);
-        json_builder_set_member_name(b, "title");
-        json_builder_add_string_value(b, ech_member_text(rows[i].run, "title"));
-        json_builder_set_member_name(b, "fits");
-        json_builder_add_boolean_value(b, ech_member_bool(rows[i].run, "fits"));
-        json_builder_set_member_name(b, "makespan_ps");
-        json_builder_add_int_value(b, makespan);
-        json_builder_set_member_name(b, "relative");
-        json_builder_add_double_value(b, first > 0 ? (double)makespan / (double)first : 0);
+        ech_json_add_text(b, "label", rows[i].label);
+        ech_json_add_text(b, "title", ech_member_text(rows[i].run, "title"));
+        ech_json_add_bool(b, "fits", ech_member_bool(rows[i].run, "fits"));
+        ech_json_add_int(b, "makespan_ps", makespan);
+        ech_json_add_double(b, "relative", first > 0 ? (double)makespan / (double)first : 0);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);

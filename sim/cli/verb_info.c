@@ -178,17 +178,11 @@ static EchTime median(const GArray *durations)
     return low + (high - low) / 2;
 }
 
-static void begin(JsonBuilder *b, const char *name)
-{
-    json_builder_set_member_name(b, name);
-    json_builder_begin_object(b);
-}
-
 static void add_rows(JsonBuilder *b, const char *name, const EchDiag *diag, bool dropped)
 {
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(diag, &n);
-    begin(b, name);
+    ech_json_begin_object(b, name);
     for (size_t i = 0; i < n; i++) {
         if (rows[i].fatal_if_strict != dropped)
             continue;
@@ -200,7 +194,7 @@ static void add_rows(JsonBuilder *b, const char *name, const EchDiag *diag, bool
 
 static void add_shares(JsonBuilder *b, const char *name, const uint64_t shares[4])
 {
-    begin(b, name);
+    ech_json_begin_object(b, name);
     for (EchOrigin o = ECH_ABSENT; o <= ECH_ASSUMED; o++)
         ech_json_add_count(b, ech_origin_name(o), shares[o]);
     json_builder_end_object(b);
@@ -228,8 +222,7 @@ static EchId main_memory(const EchTrace *trace)
 static void json_names(JsonBuilder *b, const char *member, const EchTrace *trace, bool by_device)
 {
     g_autoptr(GPtrArray) names = names_of(trace, by_device);
-    json_builder_set_member_name(b, member);
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, member);
     for (guint i = 0; i < MIN(names->len, 500u); i++) {
         const NameRow *row = names->pdata[i];
         json_builder_begin_object(b);
@@ -257,8 +250,7 @@ static void add_time(JsonBuilder *b, const char *name, EchTime time)
 static void json_transfers(JsonBuilder *b, const EchTrace *trace)
 {
     g_autoptr(EchTransfers) transfers = ech_transfers_new(trace);
-    json_builder_set_member_name(b, "transfers");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "transfers");
     for (size_t i = 0; i < MIN(transfers->n, (size_t)500); i++) {
         const EchTransferRow *row = &transfers->rows[i];
         json_builder_begin_object(b);
@@ -270,8 +262,7 @@ static void json_transfers(JsonBuilder *b, const EchTrace *trace)
         ech_json_add_count(b, "count", row->count);
         add_time(b, "in_flight_median_ps", row->in_flight);
         add_time(b, "waited_median_ps", row->waited);
-        json_builder_set_member_name(b, "devices");
-        json_builder_begin_array(b);
+        ech_json_begin_array(b, "devices");
         for (size_t d = 0; d < row->n_devices; d++) {
             json_builder_begin_object(b);
             ech_json_add_count(b, "device", row->devices[d].device);
@@ -291,14 +282,14 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, main_memory(trace));
     ech_json_add_text(b, "source_format", ech_trace_format(trace));
     ech_json_add_count(b, "events", ech_trace_n_ops(trace));
-    begin(b, "ops");
+    ech_json_begin_object(b, "ops");
     for (int k = 0; k < ECH_N_OP_KINDS; k++)
         ech_json_add_count(b, ech_op_kind_name((EchOpKind)k), sum.ops[k]);
     ech_json_add_count(b, "memset", sum.memsets);
     json_builder_end_object(b);
     ech_json_add_count(b, "buffers", ech_trace_n_buffers(trace));
     ech_json_add_count(b, "queues", ech_trace_n_queues(trace));
-    begin(b, "bytes");
+    ech_json_begin_object(b, "bytes");
     ech_json_add_count(b, "allocated", sum.allocated);
     ech_json_add_count(b, "peak_live", lifetimes->peak);
     ech_json_add_count(b, "h2d", sum.h2d);
@@ -309,22 +300,22 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     ech_json_add_count(b, "end_reserved", figure(trace, "end_reserved_bytes", 0));
     json_builder_end_object(b);
     ech_json_add_count(b, "span_ps", sum.last == ECH_TIME_NONE ? 0 : (uint64_t)(sum.last - sum.first));
-    begin(b, "recorded_ps");
+    ech_json_begin_object(b, "recorded_ps");
     ech_json_add_count(b, "kernel", (uint64_t)sum.kernel);
     ech_json_add_count(b, "copy", (uint64_t)sum.copy);
     ech_json_add_count(b, "memset", (uint64_t)sum.memset);
     json_builder_end_object(b);
-    begin(b, "origins");
+    ech_json_begin_object(b, "origins");
     add_shares(b, "copy_bytes", sum.copy_bytes);
     add_shares(b, "kernel_bytes", sum.kernel_bytes);
     add_shares(b, "kernel_work", sum.kernel_work);
     add_shares(b, "allocation_bytes", sum.alloc_bytes);
     add_shares(b, "loop_trips", sum.loop_trips);
     json_builder_end_object(b);
-    begin(b, "memories");
+    ech_json_begin_object(b, "memories");
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
         g_autoptr(EchLifetimes) own = ech_lifetimes_new(trace, m);
-        begin(b, ech_trace_memory(trace, m));
+        ech_json_begin_object(b, ech_trace_memory(trace, m));
         ech_json_add_count(b, "allocations", own->n);
         ech_json_add_count(b, "peak_live_bytes", own->peak);
         ech_json_add_count(b, "end_live_bytes", own->end_live);
@@ -339,7 +330,7 @@ static void json_trace(JsonBuilder *b, const EchTrace *trace)
     json_names(b, "names", trace, true);
     json_names(b, "names_on_all_devices", trace, false);
     json_transfers(b, trace);
-    begin(b, "properties");
+    ech_json_begin_object(b, "properties");
     const char *value, *key;
     for (size_t i = 0; (key = ech_trace_property(trace, i, &value)) != NULL; i++)
         ech_json_add_text(b, key, value);
@@ -366,8 +357,7 @@ static int print_json(const EchImport *import, const EchTrace *trace)
     add_rows(b, "records", import->records, false);
     add_rows(b, "dropped", import->diag, true);
     add_rows(b, "notes", import->diag, false);
-    json_builder_set_member_name(b, "remarks");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "remarks");
     for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
         json_builder_add_string_value(b, *remark);
     json_builder_end_array(b);
@@ -701,9 +691,9 @@ static void json_device(JsonBuilder *b, const EchDevice *device)
 {
     ech_json_add_text(b, "name", device->name);
     ech_json_add_text(b, "summary", device->summary);
-    begin(b, "memories");
+    ech_json_begin_object(b, "memories");
     for (size_t i = 0; i < device->n_memories; i++) {
-        begin(b, device->memories[i].name);
+        ech_json_begin_object(b, device->memories[i].name);
         ech_json_add_count(b, "capacity_bytes", device->memories[i].capacity);
         ech_json_add_count(b, "nominal_bytes_per_s", device->memories[i].nominal);
         ech_json_add_count(b, "read_bytes_per_s", device->memories[i].read);
@@ -711,17 +701,17 @@ static void json_device(JsonBuilder *b, const EchDevice *device)
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
-    begin(b, "links");
+    ech_json_begin_object(b, "links");
     for (size_t i = 0; i < device->n_links; i++) {
-        begin(b, device->links[i].name);
+        ech_json_begin_object(b, device->links[i].name);
         ech_json_add_count(b, "to_device_bytes_per_s", device->links[i].to_device);
         ech_json_add_count(b, "from_device_bytes_per_s", device->links[i].from_device);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
-    begin(b, "units");
+    ech_json_begin_object(b, "units");
     for (size_t i = 0; i < device->n_units; i++) {
-        begin(b, device->units[i].name);
+        ech_json_begin_object(b, device->units[i].name);
         for (size_t k = 0; k < device->units[i].n_peaks; k++)
             ech_json_add_count(b, device->units[i].peaks[k].dtype, device->units[i].peaks[k].ops);
         json_builder_end_object(b);
@@ -748,7 +738,7 @@ static int info_device(const char *path, bool json)
         g_autoptr(JsonBuilder) b = json_builder_new();
         json_builder_begin_object(b);
         ech_json_add_text(b, "format", "gpu_target_config");
-        begin(b, "device");
+        ech_json_begin_object(b, "device");
         json_device(b, device);
         json_builder_end_object(b);
         json_builder_end_object(b);

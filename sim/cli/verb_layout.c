@@ -23,8 +23,7 @@ static void add_json(JsonBuilder *json, const Row *row, bool gpu)
     ech_json_add_count(json, "dense_bytes", advice->dense);
     ech_json_add_count(json, "padded_bytes", advice->padded);
     ech_json_add_double(json, "waste", advice->waste);
-    json_builder_set_member_name(json, "dimensions");
-    json_builder_begin_array(json);
+    ech_json_begin_array(json, "dimensions");
     for (unsigned i = 0; i < advice->rank; i++) {
         json_builder_begin_object(json);
         ech_json_add_count(json, "size", advice->dims[i].size);
@@ -40,8 +39,7 @@ static void add_json(JsonBuilder *json, const Row *row, bool gpu)
     }
     if (gpu && row->layout.rank > 0) {
         EchGpuAlignment alignment = ech_gpu_alignment(row->layout.dims[row->layout.order[0]], ech_layout_element_bits(&row->layout));
-        json_builder_set_member_name(json, "tensor_cores");
-        json_builder_begin_object(json);
+        ech_json_begin_object(json, "tensor_cores");
         ech_json_add_bool(json, "usable", alignment.usable);
         ech_json_add_bool(json, "best", alignment.best);
         ech_json_add_count(json, "next_usable", alignment.next_usable);
@@ -135,8 +133,7 @@ int ech_verb_layout(int argc, char **argv)
     if (json) {
         g_autoptr(JsonBuilder) builder = json_builder_new();
         json_builder_begin_object(builder);
-        json_builder_set_member_name(builder, "shapes");
-        json_builder_begin_array(builder);
+        ech_json_begin_array(builder, "shapes");
         for (guint i = 0; i < rows->len; i++)
             add_json(builder, &g_array_index(rows, Row, i), gpu);
         json_builder_end_array(builder);

@@ -32,8 +32,7 @@ typedef struct {
 
 static void add_member(Writer *writer, const char *name, const char *value)
 {
-    json_builder_set_member_name(writer->json, name);
-    json_builder_add_string_value(writer->json, value);
+    ech_json_add_text(writer->json, name, value);
 }
 
 static const char *type_name(EchParamType type)
@@ -125,8 +124,7 @@ static bool list_devices(Writer *writer, GError **error)
             for (size_t i = 0; i < device->n_numbers; i++) {
                 json_builder_begin_object(writer->json);
                 add_member(writer, "path", device->numbers[i].path);
-                json_builder_set_member_name(writer->json, "value");
-                json_builder_add_double_value(writer->json, device->numbers[i].value);
+                ech_json_add_double(writer->json, "value", device->numbers[i].value);
                 add_member(writer, "source", device->numbers[i].source);
                 json_builder_end_object(writer->json);
             }

@@ -132,8 +132,7 @@ static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_
     if (capacity)
         ech_json_add_count(b, "capacity_bytes", capacity);
     ech_json_add_bool(b, "fits", plan->fits);
-    json_builder_set_member_name(b, "heap_bytes");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "heap_bytes");
     for (size_t i = 0; i < plan->n_heaps; i++)
         json_builder_add_int_value(b, (gint64)plan->heap_bytes[i]);
     json_builder_end_array(b);

@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/experiment/output.h"
 #include "sim/report/explain.h"
+#include "sim/report/json_out.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -135,20 +136,16 @@ static void add_changes(JsonBuilder *b, const EchExperiment *experiment, JsonArr
     size_t n;
     g_autofree EchExplainStep *steps =
         ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
-    json_builder_set_member_name(b, "changes");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "changes");
     for (size_t i = 0; i < n; i++) {
         g_autoptr(GPtrArray) sentences =
             steps[i].from == SIZE_MAX ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
         json_builder_begin_object(b);
         if (steps[i].from != SIZE_MAX) {
-            json_builder_set_member_name(b, "from");
-            json_builder_add_int_value(b, (gint64)steps[i].from);
+            ech_json_add_int(b, "from", (gint64)steps[i].from);
         }
-        json_builder_set_member_name(b, "to");
-        json_builder_add_int_value(b, (gint64)steps[i].to);
-        json_builder_set_member_name(b, "why");
-        json_builder_begin_array(b);
+        ech_json_add_int(b, "to", (gint64)steps[i].to);
+        ech_json_begin_array(b, "why");
         for (guint k = 0; k < sentences->len; k++)
             json_builder_add_string_value(b, sentences->pdata[k]);
         json_builder_end_array(b);
@@ -161,23 +158,18 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
-    json_builder_set_member_name(b, "title");
-    json_builder_add_string_value(b, experiment->title);
-    json_builder_set_member_name(b, "axes");
-    json_builder_begin_array(b);
+    ech_json_add_text(b, "title", experiment->title);
+    ech_json_begin_array(b, "axes");
     for (char **axis = experiment->axes; *axis; axis++)
         json_builder_add_string_value(b, *axis);
     json_builder_end_array(b);
     g_autoptr(JsonArray) runs = json_array_new();
-    json_builder_set_member_name(b, "points");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "points");
     for (size_t i = 0; i < experiment->n_cases; i++) {
         const EchCase *c = &experiment->cases[i];
         json_builder_begin_object(b);
-        json_builder_set_member_name(b, "label");
-        json_builder_add_string_value(b, c->label);
-        json_builder_set_member_name(b, "values");
-        json_builder_begin_array(b);
+        ech_json_add_text(b, "label", c->label);
+        ech_json_begin_array(b, "values");
         for (char **value = c->values; *value; value++)
             json_builder_add_string_value(b, *value);
         json_builder_end_array(b);
@@ -187,16 +179,13 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
                 return NULL;
             JsonNode *run = json_node_copy(json_parser_get_root(parser));
             JsonObject *object = json_node_get_object(run);
-            json_builder_set_member_name(b, "fits");
-            json_builder_add_boolean_value(b, json_object_get_boolean_member(object, "fits"));
-            json_builder_set_member_name(b, "makespan_ps");
-            json_builder_add_int_value(b, json_object_get_int_member(object, "makespan_ps"));
+            ech_json_add_bool(b, "fits", json_object_get_boolean_member(object, "fits"));
+            ech_json_add_int(b, "makespan_ps", json_object_get_int_member(object, "makespan_ps"));
             json_array_add_element(runs, json_node_copy(run));
             json_builder_set_member_name(b, "run");
             json_builder_add_value(b, run);
         } else {
-            json_builder_set_member_name(b, "error");
-            json_builder_add_string_value(b, points[i].error);
+            ech_json_add_text(b, "error", points[i].error);
             json_array_add_null_element(runs);
         }
         json_builder_end_object(b);

@@ -2,6 +2,7 @@
 #include "sim/report/counters.h"
 
 #include "sim/program/price_stationary.h"
+#include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -117,29 +118,21 @@ void ech_report_build_counters(JsonBuilder *b, const EchReport *report)
         return;
     Row rows[N_ROWS];
     rows_of(&c, rows);
-    json_builder_set_member_name(b, "matrix_counters");
-    json_builder_begin_object(b);
-    json_builder_set_member_name(b, "cycles");
-    json_builder_add_int_value(b, (gint64)c.cycles);
+    ech_json_begin_object(b, "matrix_counters");
+    ech_json_add_int(b, "cycles", (gint64)c.cycles);
     for (size_t i = 0; i < N_ROWS; i++) {
-        json_builder_set_member_name(b, rows[i].key);
-        json_builder_add_double_value(b, rows[i].cycles / c.cycles);
+        ech_json_add_double(b, rows[i].key, rows[i].cycles / c.cycles);
     }
-    json_builder_set_member_name(b, "measured");
-    json_builder_begin_object(b);
+    ech_json_begin_object(b, "measured");
     for (size_t i = 0; i < N_ROWS; i++) {
         double measured;
         if (!read_measured(report->trace, rows[i].key, &measured))
             continue;
-        json_builder_set_member_name(b, rows[i].key);
-        json_builder_add_double_value(b, measured / 100);
+        ech_json_add_double(b, rows[i].key, measured / 100);
     }
     json_builder_end_object(b);
-    json_builder_set_member_name(b, "ops_per_second");
-    json_builder_add_double_value(b, 2 * c.macs / c.cycles * clock);
-    json_builder_set_member_name(b, "tiles");
-    json_builder_add_int_value(b, (gint64)c.tiles);
-    json_builder_set_member_name(b, "weight_bytes");
-    json_builder_add_int_value(b, (gint64)c.weight_bytes);
+    ech_json_add_double(b, "ops_per_second", 2 * c.macs / c.cycles * clock);
+    ech_json_add_int(b, "tiles", (gint64)c.tiles);
+    ech_json_add_int(b, "weight_bytes", (gint64)c.weight_bytes);
     json_builder_end_object(b);
 }

@@ -90,8 +90,7 @@ void ech_padding_json(JsonBuilder *b, const EchTrace *trace, const EchPadding *p
     json_builder_begin_object(b);
     ech_json_add_count(b, "bytes", padding->bytes);
     ech_json_add_count(b, "padding_bytes", padding->padding);
-    json_builder_set_member_name(b, "buffers");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "buffers");
     for (size_t i = 0; i < MIN(padding->n_rows, most); i++) {
         const EchPaddingRow *row = &padding->rows[i];
         g_autofree char *name = ech_report_buffer_name(trace, row->buffer);

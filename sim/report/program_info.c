@@ -10,8 +10,7 @@ void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
     if (!program->assignment)
         return;
     EchMemoryAnalysis m = ech_program_memory_analysis(program);
-    json_builder_set_member_name(b, "memory_analysis");
-    json_builder_begin_object(b);
+    ech_json_begin_object(b, "memory_analysis");
     ech_json_add_count(b, "argument", m.argument);
     ech_json_add_count(b, "output", m.output);
     ech_json_add_count(b, "temp", m.temp);
@@ -23,12 +22,10 @@ void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
     ech_json_add_count(b, "host_temp", m.host_temp);
     ech_json_add_count(b, "peak", m.peak);
     json_builder_end_object(b);
-    json_builder_set_member_name(b, "heap");
-    json_builder_begin_object(b);
+    ech_json_begin_object(b, "heap");
     for (size_t h = 0; h < program->assignment->n_heaps; h++) {
         g_autofree char *name = g_strdup_printf("%d", program->assignment->heaps[h].space);
-        json_builder_set_member_name(b, name);
-        json_builder_begin_object(b);
+        ech_json_begin_object(b, name);
         ech_json_add_count(b, "allocation_bytes", program->assignment->heaps[h].allocation_bytes);
         ech_json_add_count(b, "peak_live_bytes", program->assignment->heaps[h].peak_live_bytes);
         json_builder_end_object(b);
@@ -55,8 +52,7 @@ static GArray *spaces_of(const EchProgram *program)
 static void report_assignment(JsonBuilder *b, const EchProgram *program)
 {
     ech_report_memory_analysis(b, program);
-    json_builder_set_member_name(b, "spaces");
-    json_builder_begin_object(b);
+    ech_json_begin_object(b, "spaces");
     g_autoptr(GArray) spaces = spaces_of(program);
     for (guint k = 0; k < spaces->len; k++) {
         int32_t space = g_array_index(spaces, int32_t, k);
@@ -87,8 +83,7 @@ static void report_copies(JsonBuilder *b, const EchProgram *program)
         g_autofree char *name = g_strdup_printf("%d->%d", from, to);
         ech_diag_note(counts, name, 1);
     }
-    json_builder_set_member_name(b, "copies");
-    json_builder_begin_object(b);
+    ech_json_begin_object(b, "copies");
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(counts, &n);
     for (size_t k = 0; k < n; k++)
@@ -106,8 +101,7 @@ void ech_report_program_info(JsonBuilder *b, const EchProgram *program)
     if (program->assignment)
         report_assignment(b, program);
     report_copies(b, program);
-    json_builder_set_member_name(b, "program");
-    json_builder_begin_object(b);
+    ech_json_begin_object(b, "program");
     ech_json_add_text(b, "name", program->name);
     ech_json_add_text(b, "platform", platform_name(program->platform));
     if (program->chip)

@@ -10,17 +10,9 @@
 
 #include <string.h>
 
-static void open_object(JsonBuilder *b, const char *name)
-{
-    if (name)
-        json_builder_set_member_name(b, name);
-    json_builder_begin_object(b);
-}
-
 static void add_texts(JsonBuilder *b, const char *name, const char *const *texts)
 {
-    json_builder_set_member_name(b, name);
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, name);
     for (; texts && *texts; texts++)
         json_builder_add_string_value(b, *texts);
     json_builder_end_array(b);
@@ -28,7 +20,7 @@ static void add_texts(JsonBuilder *b, const char *name, const char *const *texts
 
 static void add_waits(JsonBuilder *b, const char *name, const EchTime *waits)
 {
-    open_object(b, name);
+    ech_json_begin_object(b, name);
     for (int i = 0; i < ECH_N_WAITS; i++)
         ech_json_add_int(b, ech_wait_name((EchWait)i), waits[i]);
     json_builder_end_object(b);
@@ -49,11 +41,10 @@ static void add_holders(JsonBuilder *b, const EchReport *report, const EchHolder
 {
     size_t n_groups;
     EchHolderGroup *groups = ech_report_holder_groups(report, holders, n, &n_groups);
-    json_builder_set_member_name(b, "held_by");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "held_by");
     for (size_t i = 0; i < MIN(n_groups, most); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[groups[i].buffer];
-        open_object(b, NULL);
+        json_builder_begin_object(b);
         ech_json_add_text(b, "name", groups[i].name);
         ech_json_add_count(b, "bytes", groups[i].bytes);
         ech_json_add_count(b, "buffers", groups[i].buffers);
@@ -71,13 +62,12 @@ static void add_holdings(JsonBuilder *b, const EchReport *report, const EchMemor
 {
     size_t n;
     EchHolding *holdings = ech_report_holdings(report, memory->name, memory->peak_at, &n);
-    open_object(b, "holds");
+    ech_json_begin_object(b, "holds");
     for (size_t i = 0; i < n; i++) {
-        open_object(b, holdings[i].name);
+        ech_json_begin_object(b, holdings[i].name);
         ech_json_add_count(b, "bytes", holdings[i].bytes);
         ech_json_add_count(b, "buffers", holdings[i].buffers);
-        json_builder_set_member_name(b, "largest");
-        json_builder_begin_array(b);
+        ech_json_begin_array(b, "largest");
         for (size_t k = 0; k < G_N_ELEMENTS(holdings[i].largest) && holdings[i].largest[k] != ECH_NONE; k++) {
             g_autofree char *name = ech_report_buffer_name(report->trace, holdings[i].largest[k]);
             json_builder_add_string_value(b, name);
@@ -93,10 +83,9 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
 {
     size_t n;
     g_autofree EchNameTime *times = ech_report_longest(report, 16, &n);
-    json_builder_set_member_name(b, "longest");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "longest");
     for (size_t i = 0; i < n; i++) {
-        open_object(b, NULL);
+        json_builder_begin_object(b);
         ech_json_add_text(b, "name", times[i].name);
         ech_json_add_text(b, "kind", ech_op_kind_name(times[i].kind));
         ech_json_add_int(b, "time_ps", times[i].time);
@@ -116,10 +105,10 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
 static void add_memories(JsonBuilder *b, const EchReport *report)
 {
     const EchRun *run = report->run;
-    open_object(b, "memories");
+    ech_json_begin_object(b, "memories");
     for (size_t i = 0; i < run->n_memories; i++) {
         const EchMemoryRun *m = &run->memories[i];
-        open_object(b, m->name);
+        ech_json_begin_object(b, m->name);
         ech_json_add_count(b, "capacity_bytes", m->capacity);
         ech_json_add_count(b, "available_bytes", m->available);
         ech_json_add_count(b, "peak_live_bytes", m->peak_live);
@@ -142,7 +131,7 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         add_holdings(b, report, m);
         EchWindows windows = ech_report_windows(report, m->name);
         if (windows.kept > 0 || windows.kernels > 0) {
-            open_object(b, "windows");
+            ech_json_begin_object(b, "windows");
             ech_json_add_count(b, "kept_bytes", windows.kept);
             ech_json_add_count(b, "most_bytes", windows.most);
             ech_json_add_text(b, "kernel", windows.kernel);
@@ -168,9 +157,9 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     if (n) {
-        open_object(b, "needs");
+        ech_json_begin_object(b, "needs");
         for (size_t i = 0; i < n; i++) {
-            open_object(b, rows[i].memory);
+            ech_json_begin_object(b, rows[i].memory);
             ech_json_add_count(b, "bytes", rows[i].needed);
             ech_json_add_count(b, "available_bytes", rows[i].available);
             ech_json_add_bool(b, "fits", rows[i].needed <= rows[i].available);
@@ -181,7 +170,7 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     if (report->run->fits)
         return;
     const EchFailure *f = &report->run->failure;
-    open_object(b, "failure");
+    ech_json_begin_object(b, "failure");
     ech_json_add_text(b, "memory", f->memory);
     if (f->op != ECH_NONE)
         ech_json_add_text(b, "op", ech_trace_string(report->trace, ech_trace_ops(report->trace)[f->op].name));
@@ -204,14 +193,13 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
 static void add_remarks(JsonBuilder *b, const EchReport *report)
 {
     const EchDiag *const diags[] = {report->import_diag, report->pass_diag, report->run->diag};
-    json_builder_set_member_name(b, "remarks");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "remarks");
     for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
         for (const char *const *remark = diags[i] ? ech_diag_remarks(diags[i]) : NULL; remark && *remark; remark++)
             json_builder_add_string_value(b, *remark);
     }
     json_builder_end_array(b);
-    open_object(b, "counters");
+    ech_json_begin_object(b, "counters");
     for (size_t i = 0; i < G_N_ELEMENTS(diags); i++) {
         size_t n = 0;
         const EchDiagRow *rows = diags[i] ? ech_diag_rows(diags[i], &n) : NULL;
@@ -224,7 +212,7 @@ static void add_remarks(JsonBuilder *b, const EchReport *report)
 static void add_provenance(JsonBuilder *b, const EchReport *report)
 {
     const EchProvenance *p = &report->run->provenance;
-    open_object(b, "provenance");
+    ech_json_begin_object(b, "provenance");
     ech_json_add_text(b, "echelon", ECH_VERSION);
     ech_json_add_text(b, "engine", p->engine);
     ech_json_add_text(b, "engine_version", p->engine_version);
@@ -238,7 +226,7 @@ static void add_provenance(JsonBuilder *b, const EchReport *report)
     ech_json_add_text(b, "options", p->options);
     add_texts(b, "passes", report->passes);
     add_texts(b, "settings", report->settings);
-    open_object(b, "kernels_priced_by");
+    ech_json_begin_object(b, "kernels_priced_by");
     for (int i = 0; i < ECH_N_PRICES; i++) {
         if (p->kernels[i])
             ech_json_add_count(b, ech_price_name((EchPriceSource)i), p->kernels[i]);
@@ -253,7 +241,7 @@ JsonNode *ech_report_json(const EchReport *report)
 {
     const EchRun *run = report->run;
     g_autoptr(JsonBuilder) b = json_builder_new();
-    open_object(b, NULL);
+    json_builder_begin_object(b);
     ech_json_add_text(b, "title", report->title);
     ech_json_add_int(b, "makespan_ps", run->makespan);
     ech_json_add_int(b, "lower_bound_ps", run->lower_bound);
@@ -272,17 +260,17 @@ JsonNode *ech_report_json(const EchReport *report)
     add_fit(b, report);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
-    open_object(b, "critical_path");
+    ech_json_begin_object(b, "critical_path");
     for (size_t i = 0; i < n; i++)
         ech_json_add_int(b, shares[i].name, shares[i].time);
     json_builder_end_object(b);
     ech_json_add_text(b, "bound_by", n ? shares[0].name : "nothing");
     ech_shares_free(shares, n);
     add_memories(b, report);
-    open_object(b, "links");
+    ech_json_begin_object(b, "links");
     for (size_t i = 0; i < run->n_links; i++) {
         const EchLinkRun *l = &run->links[i];
-        open_object(b, l->name);
+        ech_json_begin_object(b, l->name);
         ech_json_add_bool(b, "peers", ech_report_link_peers(report->device, l->name));
         ech_json_add_count(b, "bytes_forward", l->forward);
         ech_json_add_count(b, "bytes_backward", l->backward);
@@ -294,20 +282,20 @@ JsonNode *ech_report_json(const EchReport *report)
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
-    open_object(b, "units");
+    ech_json_begin_object(b, "units");
     for (size_t i = 0; i < run->n_units; i++) {
         const EchUnitRun *u = &run->units[i];
-        open_object(b, u->name);
+        ech_json_begin_object(b, u->name);
         ech_json_add_int(b, "busy_ps", u->busy);
         ech_json_add_double(b, "utilisation", u->utilisation);
         ech_json_add_double(b, "flops", u->flops);
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
-    open_object(b, "queues");
+    ech_json_begin_object(b, "queues");
     for (size_t i = 0; i < run->n_queues; i++) {
         const EchQueueRun *q = &run->queues[i];
-        open_object(b, ech_trace_string(report->trace, ech_trace_queues(report->trace)[q->queue].name));
+        ech_json_begin_object(b, ech_trace_string(report->trace, ech_trace_queues(report->trace)[q->queue].name));
         ech_json_add_int(b, "busy_ps", q->busy);
         ech_json_add_count(b, "ops", q->ops);
         add_waits(b, "waits", q->waits);

@@ -1,4 +1,5 @@
 /* What the time inside kernels is spent on. */
+#include "sim/report/json_out.h"
 #include "sim/report/stalls.h"
 
 #include "models/kernel/stationary.h"
@@ -122,21 +123,16 @@ static void add_row(JsonBuilder *b, const EchStallRow *row)
 {
     json_builder_begin_object(b);
     if (row->name) {
-        json_builder_set_member_name(b, "name");
-        json_builder_add_string_value(b, row->name);
+        ech_json_add_text(b, "name", row->name);
     }
-    json_builder_set_member_name(b, "time_ps");
-    json_builder_add_int_value(b, row->time);
-    json_builder_set_member_name(b, "runs");
-    json_builder_add_int_value(b, (gint64)MIN(row->runs, (uint64_t)G_MAXINT64));
+    ech_json_add_int(b, "time_ps", row->time);
+    ech_json_add_count(b, "runs", row->runs);
     for (unsigned i = 0; i < ECH_N_STALLS; i++) {
         g_autofree char *name = g_strdup_printf("%s_ps", ech_stall_name((EchStall)i));
-        json_builder_set_member_name(b, name);
-        json_builder_add_int_value(b, row->stalls.at[i]);
+        ech_json_add_int(b, name, row->stalls.at[i]);
     }
     if (row->vmem > 0) {
-        json_builder_set_member_name(b, "vmem_bytes");
-        json_builder_add_int_value(b, (gint64)MIN(row->vmem, (EchBytes)G_MAXINT64));
+        ech_json_add_count(b, "vmem_bytes", row->vmem);
     }
     json_builder_end_object(b);
 }
@@ -147,8 +143,7 @@ void ech_report_build_stalls(JsonBuilder *b, const EchReport *report)
     g_autofree EchStallRow *rows = ech_report_stalls(report, &n);
     if (n == 0)
         return;
-    json_builder_set_member_name(b, "kernel_stalls");
-    json_builder_begin_array(b);
+    ech_json_begin_array(b, "kernel_stalls");
     for (size_t i = 0; i < n; i++)
         add_row(b, &rows[i]);
     json_builder_end_array(b);
