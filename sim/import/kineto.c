@@ -242,98 +242,98 @@ static bool read_dims(Reader *r)
     return false;
 }
 
+/* A walk through the list that a member is, with what is in lists of it; zeros begin it. */
+typedef struct {
+    EchJsonToken token; /* the last; ECH_JSON_BAD: the file is damaged */
+    unsigned base;      /* depth of the list; 0: not begun */
+    unsigned depth;     /* of the token below the list: 0 for a member that is no list */
+    size_t n;           /* texts and lists that began so far as members */
+} List;
+
+/* To the next token of it; false at its end, where it is no list, and at damage. */
+static bool list_next(Reader *r, List *list)
+{
+    list->token = ech_json_next(r->json);
+    if (list->base == 0) {
+        if (list->token != ECH_JSON_ARRAY)
+            return false;
+        list->base = ech_json_depth(r->json);
+        list->token = ech_json_next(r->json);
+    }
+    unsigned depth = ech_json_depth(r->json);
+    if (list->token == ECH_JSON_BAD || depth < list->base)
+        return false;
+    list->depth = depth - list->base;
+    list->n += (list->token == ECH_JSON_STRING && list->depth == 0) || (list->token == ECH_JSON_ARRAY && list->depth == 1);
+    return true;
+}
+
 /* "Input type": ["float", "c10::BFloat16", ""], in step with the dims; either may come first. */
 static bool read_types(Reader *r)
 {
     Event *e = &r->e;
-    EchJsonToken token = ech_json_next(r->json);
-    if (token != ECH_JSON_ARRAY)
-        return token != ECH_JSON_BAD;
-    unsigned base = ech_json_depth(r->json);
-    size_t at = 0;
-    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
-        unsigned depth = ech_json_depth(r->json);
-        if (token == ECH_JSON_ARRAY_END && depth < base)
-            break;
-        if (token == ECH_JSON_STRING && depth == base) {
-            size_t n;
-            const char *text = ech_json_text(r->json, &n);
-            if (at < MAX_INPUTS)
-                e->inputs[at].dtype = (uint8_t)dtype_of(text, n);
-            at++;
-        } else if (token == ECH_JSON_ARRAY && depth == base + 1) {
-            at++;
-        }
+    List list = {0};
+    while (list_next(r, &list)) {
+        if (list.token != ECH_JSON_STRING || list.depth != 0 || list.n > MAX_INPUTS)
+            continue;
+        size_t n;
+        const char *text = ech_json_text(r->json, &n);
+        e->inputs[list.n - 1].dtype = (uint8_t)dtype_of(text, n);
     }
-    e->n_types = MIN(at, (size_t)MAX_INPUTS);
-    return token != ECH_JSON_BAD;
+    e->n_types = MIN(list.n, (size_t)MAX_INPUTS);
+    return list.token != ECH_JSON_BAD;
 }
 
 /* "Input Strides": [[4096, 1], []]: those of lists are passed over. */
 static bool read_strides(Reader *r)
 {
     Event *e = &r->e;
-    EchJsonToken token = ech_json_next(r->json);
-    if (token != ECH_JSON_ARRAY)
-        return token != ECH_JSON_BAD;
-    unsigned base = ech_json_depth(r->json);
-    size_t at = 0;
-    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
-        unsigned depth = ech_json_depth(r->json);
-        if (token == ECH_JSON_ARRAY_END && depth < base)
-            break;
-        if (token == ECH_JSON_ARRAY && depth == base + 1)
-            at++;
-        if (token != ECH_JSON_NUMBER || depth != base + 1 || at == 0 || at > MAX_INPUTS)
+    List list = {0};
+    while (list_next(r, &list)) {
+        if (list.token != ECH_JSON_NUMBER || list.depth != 1 || list.n == 0 || list.n > MAX_INPUTS)
             continue;
-        Input *input = &e->inputs[at - 1];
+        Input *input = &e->inputs[list.n - 1];
         size_t n;
         const char *text = ech_json_text(r->json, &n);
         int64_t stride;
         if (input->n_strides < MAX_RANK && ech_json_parse_i64(text, n, &stride))
             input->strides[input->n_strides++] = stride;
-        e->n_details = MAX(e->n_details, at);
+        e->n_details = MAX(e->n_details, list.n);
     }
-    return token != ECH_JSON_BAD;
+    return list.token != ECH_JSON_BAD;
+}
+
+/* The integers of "[14, -14]" or "1", as many as are kept. */
+static void take_integers(Input *input, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n && n <= 64 && input->n_integers < ECH_GPU_MAX_INTEGERS;) {
+        size_t from = i;
+        while (i < n && (g_ascii_isdigit(text[i]) || text[i] == '-'))
+            i++;
+        int64_t value;
+        bool whole = i == n || text[i] == ',' || text[i] == ']';
+        if (i > from && whole && ech_json_parse_i64(text + from, i - from, &value))
+            input->integers[input->n_integers++] = value;
+        i += i == from || !whole;
+    }
 }
 
 /* "Concrete Inputs": ["", "[14, 14]", "1", "True"]: the first integers of each. */
 static bool read_values(Reader *r)
 {
     Event *e = &r->e;
-    EchJsonToken token = ech_json_next(r->json);
-    if (token != ECH_JSON_ARRAY)
-        return token != ECH_JSON_BAD;
-    unsigned base = ech_json_depth(r->json);
-    size_t at = 0;
-    while ((token = ech_json_next(r->json)) != ECH_JSON_BAD) {
-        unsigned depth = ech_json_depth(r->json);
-        if (token == ECH_JSON_ARRAY_END && depth < base)
-            break;
-        if (depth == base + 1 && token == ECH_JSON_ARRAY)
-            at++;
-        if (depth != base || token != ECH_JSON_STRING)
+    List list = {0};
+    while (list_next(r, &list)) {
+        if (list.token != ECH_JSON_STRING || list.depth != 0 || list.n > MAX_INPUTS)
             continue;
-        at++;
-        if (at > MAX_INPUTS)
-            continue;
-        Input *input = &e->inputs[at - 1];
+        Input *input = &e->inputs[list.n - 1];
         size_t n;
         const char *text = ech_json_text(r->json, &n);
         input->truth = is(text, n, "True");
-        for (size_t i = 0; i < n && n <= 64 && input->n_integers < ECH_GPU_MAX_INTEGERS;) {
-            size_t from = i;
-            while (i < n && (g_ascii_isdigit(text[i]) || text[i] == '-'))
-                i++;
-            int64_t value;
-            bool whole = i == n || text[i] == ',' || text[i] == ']';
-            if (i > from && whole && ech_json_parse_i64(text + from, i - from, &value))
-                input->integers[input->n_integers++] = value;
-            i += i == from || !whole;
-        }
-        e->n_details = MAX(e->n_details, at);
+        take_integers(input, text, n);
+        e->n_details = MAX(e->n_details, list.n);
     }
-    return token != ECH_JSON_BAD;
+    return list.token != ECH_JSON_BAD;
 }
 
 /* "grid": [96, 1, 1] */

@@ -738,12 +738,10 @@ static int probe(const uint8_t *head, size_t n)
         return 0;
     static const char *const marks[] = {"/device:TPU",      "/device:GPU",    "/host:CPU",          "/host:metadata",
                                         "Task Environment", "/device:CUSTOM", "/host:python-tracer"};
-    EchWire wire = ech_wire_init(head, n);
     /* The first plane usually goes past the window: its length is not checked, only what it begins with. */
     size_t at = 1;
     while (at < n && at < 11 && head[at] & 0x80)
         at++;
-    (void)wire;
     EchWire plane = ech_wire_init(head + MIN(at + 1, n), n - MIN(at + 1, n));
     EchWireField f;
     for (int i = 0; i < 4 && ech_wire_next(&plane, &f); i++) {
