@@ -251,7 +251,7 @@ JsonNode *ech_report_json(const EchReport *report)
     if (report->plain) {
         g_autoptr(GPtrArray) why = ech_report_changes(report);
         g_ptr_array_add(why, NULL);
-        open_object(b, "without_changes");
+        ech_json_begin_object(b, "without_changes");
         ech_json_add_int(b, "makespan_ps", ech_member_int(report->plain, "makespan_ps"));
         ech_json_add_bool(b, "fits", ech_member_bool(report->plain, "fits"));
         add_texts(b, "why", (const char *const *)why->pdata);
