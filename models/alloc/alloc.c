@@ -49,11 +49,14 @@ static const struct {
     {"PYTORCH_NO_CUDA_MEMORY_CACHING=", "pytorch", true},
 };
 
+/* PyTorch's reader drops blanks wherever they stand. Quotes around it all are a shell's. */
 static void strip_blanks(char *text)
 {
+    size_t n = strlen(text);
+    bool quoted = n > 1 && (*text == '\'' || *text == '"') && text[n - 1] == *text;
     char *to = text;
-    for (const char *from = text; *from; from++) {
-        if (*from != ' ' && *from != '\'' && *from != '"')
+    for (const char *from = text + quoted; from < text + n - quoted; from++) {
+        if (*from != ' ')
             *to++ = *from;
     }
     *to = '\0';

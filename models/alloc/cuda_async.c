@@ -98,7 +98,7 @@ static bool async_configure(EchAllocator *base, const char *text, GError **error
     if (!ech_pytorch_conf_read(text, &conf, error))
         return false;
     self->release_threshold = UINT64_MAX;
-    if (conf.fraction > 0)
+    if (conf.has_fraction)
         base->limit = (EchBytes)(conf.fraction * (double)base->memory.capacity);
     if (conf.native)
         base->note = g_strdup_printf("this backend ignores %s; %s", conf.native, base->class->note);

@@ -297,7 +297,7 @@ static EchBytes round_size(const PyTorch *self, EchBytes bytes)
     if (bytes < MIN_BLOCK)
         return MIN_BLOCK;
     int index = CLAMP((int)log2_floor(bytes) - 20, 0, ECH_PYTORCH_DIVISIONS - 1);
-    uint32_t divisions = self->conf.divisions[index];
+    uint64_t divisions = self->conf.divisions[index];
     if (divisions > 1 && bytes > MIN_BLOCK * divisions) {
         if ((bytes & (bytes - 1)) == 0)
             return bytes;
@@ -494,6 +494,21 @@ static void unmap_block(PyTorch *self, uint32_t at)
     self->device_frees++;
 }
 
+/* The same, and a reservation without pages goes too (CCA:3061-3066). False where the block has no whole page. */
+static bool unmap_or_drop(PyTorch *self, uint32_t at)
+{
+    unmap_block(self, at);
+    if (self->blocks[at].mapped)
+        return false;
+    if (!is_split(&self->blocks[at])) {
+        pull_unmapped(self, at);
+        drop_segment(self, self->blocks[at].segment);
+        drop_block(self, at);
+        self->base.stats.segments_freed++;
+    }
+    return true;
+}
+
 static void release_pool(PyTorch *self, bool small)
 {
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -512,13 +527,7 @@ static void release_pool(PyTorch *self, bool small)
                 release_block(self, at);
                 continue;
             }
-            unmap_block(self, at);
-            if (!is_split(&self->blocks[at]) && !self->blocks[at].mapped) {
-                pull_unmapped(self, at);
-                drop_segment(self, self->blocks[at].segment);
-                drop_block(self, at);
-                self->base.stats.segments_freed++;
-            }
+            unmap_or_drop(self, at);
         }
     }
 }
@@ -690,10 +699,11 @@ static uint32_t find_expandable_block(PyTorch *self, uint32_t pool, EchBytes siz
         if (bytes >= size)
             return at;
     }
+    if (self->base.memory.n_reservations == UINT16_MAX)
+        return 0; /* the top 16 bits of an address are its reservation's number */
     EchBytes capacity = self->base.memory.capacity, page = self->pools[pool].small ? SMALL_BUFFER : self->conf.large_buffer;
+    /* Also for a request that it is too small for: the reservation is made, all of it cannot be mapped, and it stays (CCA:2239-2294, 2371-2376). */
     Segment segment = {.bytes = ech_round_up(capacity + capacity / 8, page), .page = page, .number = self->base.n_segments++};
-    if (segment.bytes < size)
-        return 0;
     uint32_t reservation;
     segment.address = ech_device_memory_reserve(&self->base.memory, &reservation);
     segment.reservation = (int32_t)reservation;
@@ -794,8 +804,8 @@ static uint32_t cut(PyTorch *self, uint32_t at, EchBytes size, bool small)
 static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
 {
     PyTorch *self = (PyTorch *)base;
-    if (request->bytes > UINT64_C(1) << 62)
-        return false;
+    if (request->bytes >= UINT64_C(1) << 60)
+        return false; /* refused before anything else is done ("more than 1EB", NativeCachingAllocator::allocate) */
     process_events(self);
     EchBytes size = round_size(self, request->bytes);
     bool small = size <= SMALL_SIZE;
@@ -884,8 +894,7 @@ static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes byt
                 release_block(self, at);
                 return true;
             }
-            unmap_block(self, at);
-            return !self->blocks[at].mapped;
+            return unmap_or_drop(self, at);
         }
     }
     return false;
@@ -1080,13 +1089,13 @@ static bool pytorch_configure(EchAllocator *base, const char *text, GError **err
         return false;
     const EchPyTorchConf *conf = &self->conf;
     g_autoptr(GString) note = g_string_new(NULL);
-    if (conf->gc_threshold > 0 && conf->fraction == 0)
+    if (conf->gc_threshold > 0 && !conf->has_fraction)
         g_string_append(note, "garbage_collection_threshold does nothing without per_process_memory_fraction (torch.cuda.set_per_process_memory_fraction)");
     if (conf->idle)
         g_string_append_printf(note, "%s%s: changes no placement of device memory", note->len ? "; " : "", conf->idle);
     if (note->len)
         base->note = g_strdup(note->str);
-    self->limited = conf->fraction > 0;
+    self->limited = conf->has_fraction && (conf->release < 10 || conf->fraction < 1);
     self->collects = self->limited && conf->gc_threshold > 0;
     self->allowed = base->memory.capacity;
     if (self->limited)

@@ -1,9 +1,11 @@
-/* Facts: c10/cuda/CUDAAllocatorConfig.cpp of PyTorch 2.6.0, lines 26 to 346; settings of later releases from c10/core/AllocatorConfig.h. */
+/* Facts: c10/cuda/CUDAAllocatorConfig.cpp of PyTorch 2.6.0, lines 26 to 346 (read so up to 2.9); c10/core/AllocatorConfig.h from 2.10 on, and how
+ * libc10_cuda.so of every release from 2.6 to 2.15 answers the same strings. Told no release, separators are held to the older reader and values to the later
+ * one. */
 #include "models/alloc/pytorch_conf.h"
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 
-#include <math.h>
+#include <limits.h>
 #include <string.h>
 
 static const EchBytes MIB = UINT64_C(1) << 20;
@@ -18,14 +20,17 @@ typedef enum {
     SET_FRACTION,
     SET_LARGE_SEGMENT,
     SET_RELEASE,
+    SET_REJECT,
     /* Checked and then left alone, because they change no placement of device memory. */
     SET_FLAG,
     SET_THREADS,
     SET_NUMBER,
+    SET_SIZE,
     SET_ANY,
+    SET_LIST,
 } Setting;
 
-/* since: N of the first release 2.N that knows it; 0: all do. */
+/* since: N of the first release 2.N that knows it, as libc10_cuda.so of 2.6 to 2.15 answers; 0: all do. */
 static const struct {
     const char *name;
     Setting setting;
@@ -43,31 +48,68 @@ static const struct {
     {"pinned_use_hip_host_register", SET_FLAG, 0},
     {"pinned_num_register_threads", SET_THREADS, 0},
     {"pinned_use_background_threads", SET_FLAG, 0},
-    {"per_process_memory_fraction", SET_FRACTION, 9},
     {"graph_capture_record_stream_reuse", SET_FLAG, 9},
-    {"pinned_reserve_segment_size_mb", SET_NUMBER, 9},
+    {"per_process_memory_fraction", SET_FRACTION, 0}, /* since 2.10; before that torch.cuda.set_per_process_memory_fraction is meant */
+    {"pinned_reserve_segment_size_mb", SET_NUMBER, 10},
     {"large_segment_size_mb", SET_LARGE_SEGMENT, 11},
-    {"throw_on_cudamalloc_oom", SET_FLAG, 13},
-    {"expandable_segments_reserve", SET_ANY, 13},
-    {"expandable_segments_reserve_by_class", SET_ANY, 13},
+    {"throw_on_cudamalloc_oom", SET_REJECT, 12},
+    {"pinned_free_catch_all", SET_FLAG, 12},
+    {"pinned_max_round_threshold_mb", SET_SIZE, 13},
+    {"pinned_max_cached_size_mb", SET_SIZE, 13},
+    {"expandable_segments_reserve", SET_ANY, 15},
+    {"expandable_segments_reserve_by_class", SET_LIST, 15},
     {"release", SET_RELEASE, 0},
 };
 
 /* While settings are read. */
 typedef struct {
     EchPyTorchConf conf;
-    unsigned release;       /* N of 2.N */
-    bool non_split_given;   /* its least value depends on another setting */
-    GString *idle, *native; /* as in the result */
+    GPtrArray *tokens;                    /* words, and each of ",:[]" alone */
+    guint at;                             /* the token that is read next */
+    unsigned release;                     /* N of 2.N */
+    bool old, lax;                        /* told a release before 2.10, or a later one: how strict each was */
+    EchBytes least_split, least_rounding; /* the smallest that was ever given: each is checked; UINT64_MAX: none */
+    GString *idle, *native;               /* as in the result */
 } Reader;
 
 static void reader_clear(Reader *reader)
 {
     ech_pytorch_conf_clear(&reader->conf);
+    g_ptr_array_free(reader->tokens, TRUE);
     g_string_free(reader->idle, TRUE);
     g_string_free(reader->native, TRUE);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Reader, reader_clear)
+
+/* A release before 2.10 (PyTorch's later reader knows other blanks too) splits at commas, colons and brackets and drops blanks wherever they stand. */
+static GPtrArray *split(const char *text, bool old)
+{
+    GPtrArray *tokens = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GString) word = g_string_new(NULL);
+    for (const char *at = text;; at++) {
+        bool mark = *at && strchr(",:[]", *at);
+        if ((mark || !*at) && word->len) {
+            g_ptr_array_add(tokens, g_strdup(word->str));
+            g_string_truncate(word, 0);
+        }
+        if (!*at)
+            return tokens;
+        if (mark)
+            g_ptr_array_add(tokens, g_strndup(at, 1));
+        else if (*at != ' ' && (old || !g_ascii_isspace(*at)))
+            g_string_append_c(word, *at);
+    }
+}
+
+static const char *peek(const Reader *reader, guint ahead)
+{
+    return reader->at + ahead < reader->tokens->len ? reader->tokens->pdata[reader->at + ahead] : NULL;
+}
+
+static bool next_is(const Reader *reader, const char *mark)
+{
+    return g_strcmp0(peek(reader, 0), mark) == 0;
+}
 
 static bool bad(GError **error, const char *name, const char *value, const char *expected)
 {
@@ -75,87 +117,142 @@ static bool bad(GError **error, const char *name, const char *value, const char 
     return false;
 }
 
+/* Goes past @mark. From 2.10 on PyTorch looks at what stands there and then takes anything. */
+static bool pass(Reader *reader, const char *mark, const char *name, GError **error)
+{
+    const char *token = peek(reader, 0);
+    if (token && (reader->lax || strcmp(token, mark) == 0)) {
+        reader->at++;
+        return true;
+    }
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: expected '%s' before '%s'", name, mark, token ? token : "the end");
+    return false;
+}
+
+/* The value behind a colon. */
+static const char *value_of(Reader *reader, const char *name, GError **error)
+{
+    if (!pass(reader, ":", name, error))
+        return NULL;
+    const char *value = peek(reader, 0);
+    if (!value)
+        bad(error, name, "", "a value");
+    reader->at++;
+    return value;
+}
+
+/* C's reading of a number: what follows the digits is not looked at. To 2.9 of an int's size, then of a size_t's, whose negative numbers wrap. */
+static bool number_of(const Reader *reader, const char *text, uint64_t *ret)
+{
+    while (g_ascii_isspace(*text))
+        text++;
+    bool minus = *text == '-';
+    const char *digits = text + (minus || *text == '+');
+    if (!g_ascii_isdigit(*digits))
+        return false;
+    uint64_t value = 0;
+    for (; g_ascii_isdigit(*digits); digits++) {
+        if (__builtin_mul_overflow(value, UINT64_C(10), &value) || __builtin_add_overflow(value, (uint64_t)(*digits - '0'), &value))
+            return false;
+    }
+    if (reader->old && value > (uint64_t)INT_MAX + minus)
+        return false;
+    *ret = minus ? -value : value;
+    return true;
+}
+
 static bool boolean(const char *name, const char *value, bool *ret, GError **error)
 {
-    bool yes = strcmp(value, "True") == 0 || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
-    if (!yes && strcmp(value, "False") != 0 && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
+    bool yes = strcmp(value, "True") == 0;
+    if (!yes && strcmp(value, "False") != 0)
         return bad(error, name, value, "True or False");
     *ret = yes;
     return true;
 }
 
-static bool fraction(const char *name, const char *value, bool with_one, double *ret, GError **error)
+static bool fraction(const char *name, const char *value, bool with_ends, double *ret, GError **error)
 {
     char *end;
     double number = g_ascii_strtod(value, &end);
-    if (end == value || *end || !isfinite(number) || number <= 0 || number > 1 || (number == 1 && !with_one))
-        return bad(error, name, value, with_one ? "a fraction in (0, 1]" : "a fraction in (0, 1)");
+    if (end == value || !(with_ends ? number >= 0 && number <= 1 : number > 0 && number < 1))
+        return bad(error, name, value, with_ends ? "a fraction in [0, 1]" : "a fraction in (0, 1)");
     *ret = number;
     return true;
 }
 
-static bool power_of_two(const char *text, uint64_t most, uint64_t *ret)
+static bool power_of_two(const Reader *reader, const char *text, uint64_t *ret)
 {
     uint64_t number;
-    if (!ech_parse_u64(text, &number, NULL) || number == 0 || number > most || (number & (number - 1)))
+    if (!number_of(reader, text, &number) || number == 0 || (number & (number - 1)))
         return false;
     *ret = number;
     return true;
 }
 
-static bool megabytes(const char *name, const char *value, uint64_t least, EchBytes *ret, GError **error)
+static bool megabytes(const Reader *reader, const char *name, const char *value, EchBytes *ret, GError **error)
 {
     uint64_t number;
-    if (!ech_parse_u64(value, &number, NULL))
-        return bad(error, name, value, "a whole number of MiB, without a unit");
-    if (number < least) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is too small; expected at least %" G_GUINT64_FORMAT " (MiB)", name, value, least);
+    if (!number_of(reader, value, &number))
+        return bad(error, name, value, "a number of MiB");
+    *ret = MIN(number, UINT64_MAX / MIB) * MIB;
+    return true;
+}
+
+/* For check_sizes(). */
+static bool checked_megabytes(const Reader *reader, const char *name, const char *value, EchBytes *ret, EchBytes *least, GError **error)
+{
+    if (!megabytes(reader, name, value, ret, error))
         return false;
-    }
-    *ret = ech_bytes_mul(number, MIB);
+    *least = MIN(*least, *ret);
     return true;
 }
 
 static void set_divisions(EchPyTorchConf *conf, unsigned from, unsigned to, uint64_t number)
 {
     for (unsigned i = from; i < to; i++)
-        conf->divisions[i] = (uint32_t)number;
+        conf->divisions[i] = number;
 }
 
-/* "4", or "[256:1,512:2,>:8]": a key sets its entry, the first key all below it too, '>' everything from the last key on. */
-static bool divisions(EchPyTorchConf *conf, const char *name, const char *value, GError **error)
+/* "256:1,512:2,>:8]": a key sets its entry, the first key all below it too, '>' everything from the last key on. */
+static bool division_list(Reader *reader, const char *name, GError **error)
 {
-    static const uint64_t most = 1u << 30;
-    uint64_t number;
-    if (*value != '[') {
-        if (!power_of_two(value, most, &number))
-            return bad(error, name, value, "a power of two, or a list like [256:1,512:2,>:8]");
-        set_divisions(conf, 0, ECH_PYTORCH_DIVISIONS, number);
-        return true;
-    }
-    size_t n = strlen(value);
-    if (value[n - 1] != ']')
-        return bad(error, name, value, "a list that ends with ]");
-    g_autofree char *inside = g_strndup(value + 1, n - 2);
-    g_auto(GStrv) items = g_strsplit(inside, ",", -1);
+    static const Reader wide = {.old = false}; /* a key always was a size_t */
     bool first = true;
     unsigned last = 0;
-    for (char **item = items; *item; item++) {
-        char *colon = strchr(*item, ':');
-        if (!colon || !power_of_two(colon + 1, most, &number))
-            return bad(error, name, *item, "SIZE:DIVISIONS with a power of two");
-        *colon = '\0';
-        if (strcmp(*item, ">") == 0) {
-            set_divisions(conf, last, ECH_PYTORCH_DIVISIONS, number);
-            continue;
+    while (peek(reader, 0) && !next_is(reader, "]")) {
+        const char *key = peek(reader, 0), *value;
+        uint64_t mib, number;
+        reader->at++;
+        if (!(value = value_of(reader, name, error)))
+            return false;
+        if (!number_of(reader, value, &number) || (number & (number - 1)))
+            return bad(error, name, value, "0 or a power of two");
+        if (strcmp(key, ">") == 0) {
+            set_divisions(&reader->conf, last + reader->lax, ECH_PYTORCH_DIVISIONS, number); /* since 2.10 not the last key's own */
+        } else if (power_of_two(&wide, key, &mib)) {
+            last = MIN((unsigned)__builtin_ctzll(mib), (unsigned)ECH_PYTORCH_DIVISIONS - 1);
+            set_divisions(&reader->conf, first ? 0 : last, last + 1, number);
+            first = false;
+        } else {
+            return bad(error, name, key, "a size in MiB that is a power of two, or >");
         }
-        uint64_t mib;
-        if (!power_of_two(*item, UINT64_MAX, &mib))
-            return bad(error, name, *item, "a size in MiB that is a power of two, or >");
-        last = MIN((unsigned)__builtin_ctzll(mib), (unsigned)ECH_PYTORCH_DIVISIONS - 1);
-        set_divisions(conf, first ? 0 : last, last + 1, number);
-        first = false;
+        if (!next_is(reader, "]") && !pass(reader, ",", name, error))
+            return false;
     }
+    if (!peek(reader, 0))
+        return bad(error, name, "", "a list that ends with ]");
+    reader->at++;
+    return true;
+}
+
+static bool divisions(Reader *reader, const char *name, const char *value, GError **error)
+{
+    uint64_t number;
+    if (strcmp(value, "[") == 0)
+        return division_list(reader, name, error);
+    if (!power_of_two(reader, value, &number))
+        return bad(error, name, value, "a power of two, or a list like [256:1,512:2,>:8]");
+    set_divisions(&reader->conf, 0, ECH_PYTORCH_DIVISIONS, number);
     return true;
 }
 
@@ -165,30 +262,52 @@ static bool set_release(Reader *reader, const char *name, const char *value, GEr
     if (strncmp(value, "2.", 2) != 0 || !ech_parse_u64(value + 2, &minor, NULL) || minor < 1 || minor > 99)
         return bad(error, name, value, "a release like 2.6");
     reader->release = (unsigned)minor;
+    reader->old = minor < 10;
+    reader->lax = !reader->old;
+    reader->conf.release = reader->release;
     return true;
 }
 
-static bool set_value(Reader *reader, Setting setting, const char *name, const char *value, GError **error)
+/* Past the rest of a value that is not looked at. */
+static bool skip(Reader *reader, const char *name, const char *value, bool list, GError **error)
+{
+    if (strcmp(value, "[") != 0)
+        return !list || bad(error, name, value, "a list in brackets");
+    while (peek(reader, 0) && !next_is(reader, "]"))
+        reader->at++;
+    if (!peek(reader, 0))
+        return bad(error, name, "", "a list that ends with ]");
+    reader->at++;
+    return true;
+}
+
+static bool set_value(Reader *reader, Setting setting, const char *name, GError **error)
 {
     EchPyTorchConf *conf = &reader->conf;
     bool flag;
     uint64_t number;
+    const char *value = value_of(reader, name, error);
+    if (!value)
+        return false;
     switch (setting) {
-    case SET_MAX_SPLIT: return megabytes(name, value, 1, &conf->max_split, error);                                              /* and check_sizes() */
-    case SET_NON_SPLIT: reader->non_split_given = true; return megabytes(name, value, 1, &conf->max_non_split_rounding, error); /* likewise */
-    case SET_LARGE_SEGMENT: return megabytes(name, value, 11, &conf->large_buffer, error);
+    case SET_MAX_SPLIT: return checked_megabytes(reader, name, value, &conf->max_split, &reader->least_split, error);
+    case SET_NON_SPLIT: return checked_megabytes(reader, name, value, &conf->max_non_split_rounding, &reader->least_rounding, error);
+    case SET_LARGE_SEGMENT: return megabytes(reader, name, value, &conf->large_buffer, error);
     case SET_GC: return fraction(name, value, false, &conf->gc_threshold, error);
-    case SET_FRACTION: return fraction(name, value, true, &conf->fraction, error);
-    case SET_DIVISIONS: return divisions(conf, name, value, error);
+    case SET_FRACTION: conf->has_fraction = true; return fraction(name, value, true, &conf->fraction, error);
+    case SET_DIVISIONS: return divisions(reader, name, value, error);
     case SET_EXPANDABLE: return boolean(name, value, &conf->expandable, error);
+    case SET_REJECT: return boolean(name, value, &conf->reject, error);
     case SET_BACKEND: /* alloc.c has chosen the allocator by it */
         return strcmp(value, "native") == 0 || strcmp(value, "cudaMallocAsync") == 0 || strcmp(value, "hipMallocAsync") == 0 ||
                bad(error, name, value, "native or cudaMallocAsync");
     case SET_RELEASE: return set_release(reader, name, value, error);
     case SET_FLAG: return boolean(name, value, &flag, error);
-    case SET_THREADS: return power_of_two(value, 128, &number) || bad(error, name, value, "a power of two up to 128");
-    case SET_NUMBER: return (ech_parse_u64(value, &number, NULL) && number) || bad(error, name, value, "a number above 0");
-    case SET_ANY: return true;
+    case SET_THREADS: return (power_of_two(reader, value, &number) && number <= 128) || bad(error, name, value, "a power of two up to 128");
+    case SET_NUMBER: return (number_of(reader, value, &number) && number) || bad(error, name, value, "a number above 0");
+    case SET_SIZE: return number_of(reader, value, &number) || bad(error, name, value, "a number");
+    case SET_ANY: return skip(reader, name, value, false, error);
+    case SET_LIST: return skip(reader, name, value, true, error);
     }
     g_assert_not_reached();
 }
@@ -198,9 +317,9 @@ static void list(GString *names, const char *name)
     g_string_append_printf(names, "%s%s", names->len ? ", " : "", name);
 }
 
-static bool set_one(Reader *reader, const char *name, const char *value, GError **error)
+static bool set_one(Reader *reader, GError **error)
 {
-    const char *names[G_N_ELEMENTS(settings) + 1] = {NULL};
+    const char *names[G_N_ELEMENTS(settings) + 1] = {NULL}, *name = peek(reader, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
         Setting setting = settings[i].setting;
         names[i] = settings[i].name;
@@ -214,7 +333,8 @@ static bool set_one(Reader *reader, const char *name, const char *value, GError 
             list(reader->idle, name);
         if (setting != SET_BACKEND && setting != SET_FRACTION && setting != SET_RELEASE)
             list(reader->native, name);
-        return set_value(reader, setting, name, value, error);
+        reader->at++;
+        return set_value(reader, setting, name, error);
     }
     const char *nearest = ech_nearest_name(name, names);
     g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
@@ -225,57 +345,36 @@ static bool set_one(Reader *reader, const char *name, const char *value, GError 
     return false;
 }
 
-/* What depends on large_segment_size_mb, which may come last. */
-static bool check_sizes(const Reader *reader, GError **error)
+static bool too_small(const char *name, EchBytes bytes, EchBytes least, GError **error)
 {
-    const EchPyTorchConf *conf = &reader->conf;
-    const struct {
-        const char *name;
-        EchBytes bytes;
-    } least[] = {{"max_split_size_mb", conf->max_split}, {"max_non_split_rounding_mb", reader->non_split_given ? conf->max_non_split_rounding : UINT64_MAX}};
-    for (size_t i = 0; i < G_N_ELEMENTS(least); i++) {
-        if (least[i].bytes >= conf->large_buffer)
-            continue;
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                    "%s: '%" G_GUINT64_FORMAT "' is too small; expected at least a large segment's %" G_GUINT64_FORMAT " (MiB)", least[i].name,
-                    least[i].bytes / MIB, conf->large_buffer / MIB);
-        return false;
-    }
-    return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%" G_GUINT64_FORMAT "' is too small; expected at least %" G_GUINT64_FORMAT " (MiB)", name,
+                bytes / MIB, least / MIB);
+    return false;
 }
 
-/* End of the item at @at: the next comma outside of brackets. */
-static const char *item_end(const char *at)
+/* What depends on large_segment_size_mb, which may come last, and on the release: up to 2.9 more than a large segment, then as much. */
+static bool check_sizes(Reader *reader, GError **error)
 {
-    unsigned depth = 0;
-    for (; *at && (depth > 0 || *at != ','); at++) {
-        if (*at == '[')
-            depth++;
-        else if (*at == ']' && depth > 0)
-            depth--;
-    }
-    return at;
+    EchPyTorchConf *conf = &reader->conf;
+    if (conf->large_buffer < 11 * MIB)
+        return too_small("large_segment_size_mb", conf->large_buffer, 11 * MIB, error);
+    EchBytes least = conf->large_buffer + (reader->old ? MIB : 0);
+    if (reader->least_split < least)
+        return too_small("max_split_size_mb", reader->least_split, least, error);
+    if (reader->least_rounding < least)
+        return too_small("max_non_split_rounding_mb", reader->least_rounding, least, error);
+    if (reader->least_rounding == UINT64_MAX)
+        conf->max_non_split_rounding = conf->large_buffer;
+    return true;
 }
 
 static bool read_items(Reader *reader, const char *text, GError **error)
 {
-    /* Blanks and quotes do not matter to PyTorch's own reader either. */
-    g_autoptr(GString) clean = g_string_new(NULL);
-    for (const char *at = text; *at; at++) {
-        if (*at != ' ' && *at != '\'' && *at != '"')
-            g_string_append_c(clean, *at);
-    }
-    for (const char *at = clean->str; *at;) {
-        const char *end = item_end(at);
-        g_autofree char *item = g_strndup(at, (gsize)(end - at));
-        at = *end ? end + 1 : end;
-        if (!*item)
-            continue;
-        char *colon = strchr(item, ':');
-        if (!colon)
-            return bad(error, "PYTORCH_CUDA_ALLOC_CONF", item, "of the form KEY:VALUE");
-        *colon = '\0';
-        if (!set_one(reader, item, colon + 1, error))
+    static const char told[] = "release:2.";
+    reader->old = g_str_has_prefix(text, told) && g_ascii_strtoull(text + strlen(told), NULL, 10) < 10;
+    reader->tokens = split(text, reader->old);
+    while (peek(reader, 0)) {
+        if (!set_one(reader, error) || (peek(reader, 0) && !pass(reader, ",", "PYTORCH_CUDA_ALLOC_CONF", error)))
             return false;
     }
     return check_sizes(reader, error);
@@ -286,10 +385,12 @@ bool ech_pytorch_conf_read(const char *text, EchPyTorchConf *ret, GError **error
     g_auto(Reader) reader = {
         .conf = {.max_split = UINT64_MAX, .max_non_split_rounding = 20 * MIB, .large_buffer = 20 * MIB},
         .release = 99,
+        .least_split = UINT64_MAX,
+        .least_rounding = UINT64_MAX,
         .idle = g_string_new(NULL),
         .native = g_string_new(NULL),
     };
-    if (text && !read_items(&reader, text, error))
+    if (!read_items(&reader, text ? text : "", error))
         return false;
     reader.conf.idle = reader.idle->len ? g_strdup(reader.idle->str) : NULL;
     reader.conf.native = reader.native->len ? g_strdup(reader.native->str) : NULL;

@@ -12,9 +12,12 @@ typedef struct {
     EchBytes max_non_split_rounding;           /**< A request of max_split and more takes no free block that is larger by so much. */
     EchBytes large_buffer;                     /**< Segment for requests between 1 MiB and 10 MiB, and pages of expandable segments. */
     double gc_threshold;                       /**< Of the memory it may use, 0 to 1, above which cached blocks are collected; 0: never. */
-    double fraction;                           /**< per_process_memory_fraction, 0 to 1; 0: not given. */
+    double fraction;                           /**< per_process_memory_fraction, 0 to 1. */
+    bool has_fraction;                         /**< It is given. */
+    bool reject;                               /**< throw_on_cudamalloc_oom */
+    unsigned release;                          /**< N of "release:2.N"; 0: none told, which stands for 2.6 with the settings of later ones. */
     bool expandable;                           /**< expandable_segments */
-    uint32_t divisions[ECH_PYTORCH_DIVISIONS]; /**< Steps between powers of two that sizes round to: [i] from 2^i MiB on, [0] below too; 0: none. */
+    uint64_t divisions[ECH_PYTORCH_DIVISIONS]; /**< Steps between powers of two that sizes round to: [i] from 2^i MiB on, [0] below too; 0: none. */
     char *idle;                                /**< Settings among them that change no placement of device memory, "a, b", or NULL. */
     char *native;                              /**< Settings among them that only the native allocator heeds, "a, b", or NULL. */
 } EchPyTorchConf;

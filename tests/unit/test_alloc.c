@@ -146,6 +146,12 @@ static const struct {
     {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8]", 600 * MIB, 640 * MIB, 640 * MIB},
     {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8]", 100 * MIB + 1, 100 * MIB + 512, 102 * MIB},
     {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8]", 1025 * MIB, 1152 * MIB, 1152 * MIB},
+    /* '>' begins with the last key's own entry up to 2.9, behind it from 2.10 on. */
+    {"pytorch:release:2.9,roundup_power2_divisions:[64:8,>:2]", 65 * MIB, 96 * MIB, 96 * MIB},
+    {"pytorch:release:2.10,roundup_power2_divisions:[64:8,>:2]", 65 * MIB, 72 * MIB, 72 * MIB},
+    {"pytorch:roundup_power2_divisions:[1:4,64:0,]", 65 * MIB + 1, 66 * MIB, 66 * MIB},
+    /* As C reads numbers, and PyTorch with it. */
+    {"pytorch: round up_power2_divisions : 4x", 1200 * KIB, 1280 * KIB, 20 * MIB},
 };
 
 START_TEST(pytorch_rounds_and_takes_segments)
@@ -214,12 +220,54 @@ START_TEST(pytorch_expands_segments)
 }
 END_TEST
 
+START_TEST(pytorch_reserves_for_what_cannot_fit)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:expandable_segments:True", 256 * MIB);
+    EchPlacement p;
+    /* Once at first and once more after the cache is emptied, and neither reservation ever goes: none of its pages were ever mapped. */
+    ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 0, .bytes = GIB}, &p), ECH_FIT_FULL);
+    EchPlacement large = take(pytorch, 1, 30 * MIB), small = take(pytorch, 2, 100);
+    ck_assert_int_eq(large.reservation, 0);
+    ck_assert_int_eq(small.reservation, 2);
+    /* More than 1 EB is refused without a look at anything. */
+    ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 3, .bytes = UINT64_C(1) << 60}, &p), ECH_FIT_FULL);
+    ck_assert_int_eq(own(pytorch, "num_ooms"), 1);
+}
+END_TEST
+
+START_TEST(pytorch_gives_whole_reservations_back)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:expandable_segments:True", GIB);
+    EchPlacement a = take(pytorch, 0, 100);
+    ck_assert_int_eq(a.reservation, 0);
+    ech_allocator_release(pytorch, 0);
+    ck_assert(ech_allocator_give_back(pytorch, a.address, 2 * MIB));
+    ck_assert_int_eq(take(pytorch, 1, 100).reservation, 1);
+}
+END_TEST
+
 static const struct {
     const char *spec, *said;
 } refused[] = {
     {"pytorch:max_split_size_mb:19", "max_split_size_mb: '19' is too small"},
-    {"pytorch:max_split_size_mb:128MB", "is not a whole number of MiB"},
-    {"large_segment_size_mb:64,max_split_size_mb:30", "at least a large segment's 64"},
+    {"pytorch:max_split_size_mb:MB", "is not a number of MiB"},
+    {"pytorch:release:2.9,max_split_size_mb:20", "'20' is too small; expected at least 21"},
+    {"pytorch:release:2.9,max_split_size_mb:2147483648", "is not a number of MiB"},
+    {"pytorch:large_segment_size_mb:64,max_split_size_mb:32", "'32' is too small; expected at least 64"},
+    {"pytorch:max_split_size_mb:19,max_split_size_mb:64", "'19' is too small"},
+    {"pytorch:expandable_segments:true", "'true' is not True or False"},
+    {"pytorch:expandable_segments:1", "'1' is not True or False"},
+    {"pytorch:expandable_segments", "expected ':' before 'the end'"},
+    {"pytorch:expandable_segments:True,,max_split_size_mb:64", "',' is no setting"},
+    {"pytorch:,expandable_segments:True", "',' is no setting"},
+    {"pytorch:'expandable_segments:True", "''expandable_segments' is no setting"},
+    {"pytorch:max_split_size_mb,64", "expected ':' before ','"},
+    {"pytorch:roundup_power2_divisions:[64:8;128:4]", "expected ',' before ':'"},
+    {"pytorch:roundup_power2_divisions:0", "is not a power of two"},
+    {"pytorch:garbage_collection_threshold:nan", "is not a fraction in (0, 1)"},
+    {"pytorch:release:2.9,	expandable_segments:True", "is no setting"},
+    {"pytorch:release:2.14,expandable_segments_reserve:0.5", "newer than PyTorch 2.14"},
+    {"large_segment_size_mb:64,max_split_size_mb:30", "'30' is too small; expected at least 64"},
     {"pytorch:large_segment_size_mb:10", "'10' is too small"},
     {"pytorch:pinned_num_register_threads:3", "is not a power of two up to 128"},
     {"pytorch:pinned_reserve_segment_size_mb:0", "is not a number above 0"},
@@ -229,8 +277,8 @@ static const struct {
     {"pytorch:max_splitsize_mb:200", "did you mean 'max_split_size_mb'?"},
     {"pytorch:garbage_collection_threshold:1.5", "is not a fraction in (0, 1)"},
     {"pytorch:expandable_segments:maybe", "is not True or False"},
-    {"pytorch:roundup_power2_divisions:[256:3]", "is not SIZE:DIVISIONS"},
-    {"pytorch:roundup_power2_divisions:[256:1", "is not a list that ends with ]"},
+    {"pytorch:roundup_power2_divisions:[256:3]", "is not 0 or a power of two"},
+    {"pytorch:roundup_power2_divisions:[256:1", "expected ',' before 'the end'"},
     {"pytorch:release:2.6,large_segment_size_mb:40", "'large_segment_size_mb' is newer than PyTorch 2.6"},
     {"jax:mem_fraction=2", "is no fraction of the memory"},
     {"tensorflow:allow_grwth", "did you mean 'allow_growth'?"},
@@ -634,6 +682,8 @@ int main(void)
     tcase_add_test(tests, pytorch_waits_for_recorded_streams);
     tcase_add_test(tests, pytorch_releases_its_cache_before_failing);
     tcase_add_test(tests, pytorch_expands_segments);
+    tcase_add_test(tests, pytorch_reserves_for_what_cannot_fit);
+    tcase_add_test(tests, pytorch_gives_whole_reservations_back);
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
     tcase_add_test(tests, words_choose_the_allocator);
     tcase_add_test(tests, simple_allocators_place_by_their_rule);
