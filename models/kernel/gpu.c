@@ -260,9 +260,13 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double feed = ech_device_number(chip->device, "kernel.tile_feed", chip->l2 ? (double)chip->l2->read : 0);
     double shared_m = tile->arithmetic == ECH_GPU_WGMMA ? CLUSTER : 1;
     double fed = feed > 0 && l->operand_bytes > 0 ? l->operand_bytes * count * (tile->m / shared_m + tile->n) * deep / feed : 0;
-    rated = MAX(rated + STORE_SHARE * stored, fed + stored);
-    lived = persistent ? 0 : lived + STORE_SHARE * stored;
-    double parts[3] = {steps * chip->trip, MAX(rated, lived), memory};
+    /* The last tile of an SM leaves through its own port after its last step. */
+    double each_result = batch * m * n > 0 ? result / (batch * m * n) : 0,
+           left = MIN(tile->m, swap ? n : m) * MIN(tile->n, swap ? m : n) * each_result / (SM_BYTES * chip->clock);
+    double kept = MAX(STORE_SHARE * stored, left);
+    rated = MAX(rated + kept, fed + stored);
+    lived = persistent ? 0 : lived + kept;
+    double parts[3] = {steps * chip->trip + left, MAX(rated, lived), memory};
     double set_up = tile->stages > 2 ? PIPELINE_SETUP : 0, work = MAX(parts[0], MAX(parts[1], parts[2]));
     if (tile->parts > 1) /* sums of f32 written, and read by a kernel that adds them up */
         work += chip->start + 2 * chip->trip + ech_gpu_memory_seconds(chip, 4 * split * batch * m * n, 4 * split * batch * m * n, 0);
@@ -286,6 +290,8 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     finish(ret, chip->start, set_up + 2 * chip->trip + work);
 }
 
+/* A step along k: rows of 128 bytes, the widest that shared memory takes apart without conflicts (PTX ISA, swizzle modes of wgmma); older kernels take half. */
+#define STEP_BYTES 128.0
 /* Parts that a library cuts k into at most, and the least of k that a part has (cuBLAS's splitKreduce kernels in profiles). */
 #define MAX_SPLIT 64.0
 #define LEAST_PART 512.0
@@ -330,15 +336,28 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
         tile_cost(chip, launch, &tile, dtype, bytes, ret);
         return true;
     }
+    /* An instruction that takes such operands only along k (kernel.wgmma_along_k) has them turned round first, by a kernel before; older ones do not mind. */
+    double turning = 0;
+    if (arithmetic == ECH_GPU_WGMMA && launch->turned > 0 && launch->operand_bytes != 2 && ech_device_number(chip->device, "kernel.wgmma_along_k", 0) > 0) {
+        EchBytes moved = ech_bytes_mul(launch->turned, MAX(launch->operand_bytes, 1u));
+        EchGpuKernel turn = {.name = {.kind = ECH_GPU_RELAYOUT, .vector = 1},
+                             .launch = {.elements = launch->turned, .operand_bytes = launch->operand_bytes},
+                             .read = moved,
+                             .written = moved};
+        EchGpuCost cost;
+        price_stream(chip, &turn, &cost);
+        turning = (double)cost.time;
+    }
     bool any = false;
+    double each = CLAMP(launch->operand_bytes ? launch->operand_bytes : strcmp(dtype, "tf32") == 0 || strcmp(dtype, "f32") == 0 ? 4 : 2, 1, 8);
     /* Convolutions have both kinds: the older one takes shorter steps of few channels. */
-    size_t n_kinds = launch->taps > 1 && arithmetic == ECH_GPU_WGMMA ? 2 : 1;
+    size_t n_kinds = (launch->taps > 1 || turning > 0) && arithmetic == ECH_GPU_WGMMA ? 2 : 1;
     for (size_t i = 0; i < n_kinds * G_N_ELEMENTS(tiles); i++) {
         uint8_t kind = i < G_N_ELEMENTS(tiles) ? arithmetic : ECH_GPU_MMA;
         uint16_t m = tiles[i % G_N_ELEMENTS(tiles)].m, n = tiles[i % G_N_ELEMENTS(tiles)].n;
         Tile tile = {.m = m,
                      .n = n,
-                     .k = kind == ECH_GPU_WGMMA ? 64 : 32,
+                     .k = (kind == ECH_GPU_WGMMA ? STEP_BYTES : STEP_BYTES / 2) / each,
                      .stages = 4,
                      .threads = 128,
                      .resident = m * n >= 128 * 128 || kind == ECH_GPU_WGMMA ? 1 : 2,
@@ -350,6 +369,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
             tile.parts = split;
             EchGpuCost cost;
             tile_cost(chip, launch, &tile, dtype, bytes, &cost);
+            if (kind == ECH_GPU_WGMMA && turning > 0)
+                cost.time = ech_time_add(cost.time, (EchTime)turning);
             if (!any || cost.time < ret->time)
                 *ret = cost;
             any = true;

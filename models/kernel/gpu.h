@@ -83,13 +83,14 @@ void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product arithmetic=mma
- * tile=64x32x32 stages=3 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2". */
+ * tile=64x32x32 stages=3 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096". */
 typedef struct {
     uint32_t grid[3], block[3];
     uint32_t shared;         /**< Bytes a block. */
     uint32_t registers;      /**< A thread. */
     uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. Solvers: batch of [m, n]; k: right-hand sides. */
     uint64_t taps;           /**< Convolutions as products: positions of the filter, of whose k / taps channels every one takes whole steps of k; else 0. */
+    uint64_t turned;         /**< Products: elements of operands whose fastest dimension is not summed over. */
     uint64_t rows, columns;  /**< Softmax, normalisation, sorts: rows, and elements of each. */
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */

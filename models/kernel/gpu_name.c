@@ -353,6 +353,8 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->batch = v[0], ret->m = v[1], ret->n = v[2], ret->k = v[3];
         else if (n == 4 && strncmp(at, "taps", 4) == 0)
             ret->taps = v[0];
+        else if (n == 6 && strncmp(at, "turned", 6) == 0)
+            ret->turned = v[0];
         else if (n == 4 && strncmp(at, "rows", 4) == 0)
             ret->rows = v[0], ret->columns = v[1];
         else if (n == 8 && strncmp(at, "elements", 8) == 0)
@@ -429,6 +431,7 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_field(out, start, "registers", launch->registers ? 1 : 0, (const uint64_t[]){launch->registers});
     print_field(out, start, "product", launch->m ? 4 : 0, (const uint64_t[]){launch->batch, launch->m, launch->n, launch->k});
     print_field(out, start, "taps", launch->taps ? 1 : 0, (const uint64_t[]){launch->taps});
+    print_field(out, start, "turned", launch->turned ? 1 : 0, (const uint64_t[]){launch->turned});
     print_field(out, start, "rows", launch->rows ? 2 : 0, (const uint64_t[]){launch->rows, launch->columns});
     print_field(out, start, "elements", launch->elements ? 1 : 0, (const uint64_t[]){launch->elements});
     print_field(out, start, "operand_bytes", launch->operand_bytes ? 1 : 0, (const uint64_t[]){launch->operand_bytes});

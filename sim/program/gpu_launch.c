@@ -428,6 +428,20 @@ static uint64_t sizes(const EchLayout *layout, const EchInstruction *i, const ch
     return size;
 }
 
+/* Elements of an operand whose neighbours are not summed over. */
+static uint64_t turned(const EchLayout *layout, const EchInstruction *i, const char *attribute, const char *config)
+{
+    size_t n;
+    const char *text = text_of(i, attribute, config, &n);
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    size_t count = text ? MIN(ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims)) : 0;
+    int fast = fastest(layout);
+    for (size_t k = 0; k < count; k++)
+        if (dims[k] == fast)
+            return 0;
+    return fast < 0 ? 0 : ech_layout_elements(layout);
+}
+
 static bool product_sizes(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -442,6 +456,8 @@ static bool product_sizes(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     ret->m = MAX(ech_layout_elements(lhs) / shared, 1);
     ret->n = MAX(ech_layout_elements(rhs) / shared, 1);
     ret->operand_bytes = MAX(MAX(ech_layout_element_bits(lhs), ech_layout_element_bits(rhs)) / 8, 1u);
+    ret->turned = ech_bytes_add(turned(lhs, i, "lhs_contracting_dims", "lhs_contracting_dimensions"),
+                                turned(rhs, i, "rhs_contracting_dims", "rhs_contracting_dimensions"));
     return ech_layout_elements(lhs) > 0 && ech_layout_elements(rhs) > 0;
 }
 

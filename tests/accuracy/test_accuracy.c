@@ -228,10 +228,11 @@ static void xla_products(const char *device_name, const char *dtype, unsigned bi
     for (size_t i = 0; device != NULL && i < n; i++) {
         const XlaProduct *p = &rows[i];
         uint64_t each = bits / 8, out = bits == 8 ? 2 : each;
-        EchGpuKernel kernel = {.launch = {.batch = p->batch, .m = p->m, .n = p->n, .k = p->k, .operand_bytes = bits / 8},
-                               .read = p->batch * each * (p->m * p->k + p->k * p->n),
-                               .written = p->batch * out * p->m * p->n,
-                               .dtype = dtype};
+        EchGpuKernel kernel = {
+            .launch = {.batch = p->batch, .m = p->m, .n = p->n, .k = p->k, .operand_bytes = bits / 8, .turned = bits == 8 ? 0 : p->batch * p->n * p->k},
+            .read = p->batch * each * (p->m * p->k + p->k * p->n),
+            .written = p->batch * out * p->m * p->n,
+            .dtype = dtype};
         ech_gpu_name("nvjet", &kernel.name); /* any tile */
         EchGpuCost cost;
         if (ech_gpu_kernel_price(device, &kernel, &cost))

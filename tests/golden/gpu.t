@@ -1,6 +1,6 @@
 A program compiled for an H100: kernels by class, tiles never timed by the best or as written, another GPU.
 $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 934 us, bound by latency inside kernels (87 % of the critical path).
+  It takes 937 us, bound by latency inside kernels (87 % of the critical path).
   Longest operations
     gemm_fusion_dot.47    24.1 us    2.6 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
     gemm_fusion_dot.48    24.1 us    2.6 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
@@ -16,6 +16,5 @@ $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native 
   It takes 2.96 ms, bound by latency inside kernels (96 % of the critical path).
     It takes 3.17 times as long: 934 us -> 2.96 ms. Along the critical path: +2.03 ms latency inside kernels.
 $ echelon run --trace traces/gpt_nothing.h100 --device a100-80 --engine native --json | grep -E '"(priced_by|kernel_class)"' | sort | uniq -c | tr -s ' '
- 1 "kernel_class" : "elementwise",
- 15 "kernel_class" : "product",
+ 16 "kernel_class" : "product",
  16 "priced_by" : "model",

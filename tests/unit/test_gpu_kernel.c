@@ -256,6 +256,34 @@ START_TEST(library_calls)
 }
 END_TEST
 
+/* Operands of 4 bytes that do not lie along k cost a kernel more, or an older instruction, where the newer one only takes them along k; never more than the
+ * older instruction alone. */
+START_TEST(operands_across_k)
+{
+    static const char *const chips[] = {"h100-sxm", "b200"};
+    for (size_t c = 0; c < G_N_ELEMENTS(chips); c++) {
+        g_autoptr(EchDevice) device = ech_device_load(chips[c], NULL, NULL);
+        for (unsigned bytes = 2; bytes <= 4; bytes += 2) {
+            EchTime times[3];
+            for (size_t i = 0; i < 3; i++) {
+                g_autofree char *text = g_strdup_printf("product=1x2048x2048x2048%s operand_bytes=%u class=product arithmetic=%s",
+                                                        i == 1 ? " turned=4194304" : "", bytes, i == 2 ? "mma" : "wgmma");
+                EchGpuKernel kernel = {.read = 2 * 4194304 * (EchBytes)bytes, .written = 4194304 * (EchBytes)bytes, .dtype = bytes == 4 ? "tf32" : "bf16"};
+                EchGpuCost cost;
+                ck_assert(ech_gpu_launch_parse(text, &kernel.launch));
+                ech_gpu_launch_says(&kernel.launch, &kernel.name);
+                ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+                times[i] = cost.time;
+            }
+            if (c == 0 && bytes == 4)
+                ck_assert(times[1] > times[0] + 3 * ECH_PS_PER_US && times[1] <= times[2]);
+            else
+                ck_assert_int_eq(times[1], times[0]);
+        }
+    }
+}
+END_TEST
+
 /* Rows that fit in a tile are one kernel; a longer one takes passes over memory that grow as the square of what is beyond. */
 START_TEST(bitonic_passes)
 {
@@ -285,6 +313,7 @@ int main(void)
     tcase_add_test(tcase, operators);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
+    tcase_add_test(tcase, operands_across_k);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -125,9 +125,9 @@ static const struct {
     {"k_nested", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=10 vector=2 trips=4"},
     {"k_turned", "grid=4096x1x1 block=128x1x1 elements=4194304 operand_bytes=4 class=relayout instructions=28 vector=1 trips=2"},
     {"k_soft", "grid=4096x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=softmax_warp instructions=39 vector=1 trips=2"},
-    {"k_product",
-     "grid=65536x1x1 block=64x1x1 shared=1536 registers=42 product=1x4096x2048x1024 operand_bytes=2 class=product arithmetic=mma tile=16x8x32 stages=1"},
-    {"k_blas", "product=1x4096x2048x1024 operand_bytes=2 class=product arithmetic=wgmma"},
+    {"k_product", "grid=65536x1x1 block=64x1x1 shared=1536 registers=42 product=1x4096x2048x1024 turned=2097152 operand_bytes=2 class=product arithmetic=mma "
+                  "tile=16x8x32 stages=1"},
+    {"k_blas", "product=1x4096x2048x1024 turned=2097152 operand_bytes=2 class=product arithmetic=wgmma"},
     {"k_precise", "product=1x4096x4096x1024 operand_bytes=4 class=product arithmetic=fma"},
     {"k_conv", "product=1x6272x64x147 taps=49 operand_bytes=2 class=product arithmetic=wgmma"},
     /* The filter's gradient keeps the labels of the convolution: channels by positions times channels, summed over pixels. */
