@@ -115,3 +115,17 @@ echelon: page.html: no captured format that echelon knows: the text is a web pag
 echelon: err.log: no captured format that echelon knows: the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 echelon: r.nsys-rep: no captured format that echelon knows: a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads
 exit 1
+$ echelon import tests/fuzz/corpus/gpu_target/new.txtpb | head -6
+# Made from XLA's gpu_target_config; what it does not say is marked assumed.
+name: "nvidia-h100"
+summary: "NVIDIA H100"
+family: gpu
+compiler: h100
+cores: {value: 1, source: "one program has the whole GPU"}
+$ cd $T; echelon import $OLDPWD/tests/fuzz/corpus/gpu_target/new.txtpb -o d.yaml 2>/dev/null && echelon layout 'f32[8,128]{1,0}' --device d.yaml
+f32[8,128]{1,0}
+  4096 bytes dense (4 KiB), 4096 padded (4 KiB): 0.0 % waste, 1.000x
+  tensor cores: rows of 512 bytes, a multiple of 128: best
+$ echelon import tests/fuzz/corpus/gpu_target/new.txtpb -o /nowhere/d.yaml
+echelon: /nowhere/d.yaml: No such file or directory
+exit 1

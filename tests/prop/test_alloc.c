@@ -104,6 +104,19 @@ static void check_blocks(const EchAllocator *allocator, const char *spec, uint64
     ck_assert_msg(stats.largest_free <= largest, "%s seed %" G_GUINT64_FORMAT ": largest free", spec, seed);
 }
 
+/* What an allocator tells of itself besides: names once each, trees as deep as what they hold takes. */
+static void check_tellings(EchAllocator *allocator, const char *spec)
+{
+    size_t n;
+    const EchAllocStat *own = ech_allocator_own_stats(allocator, &n);
+    g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(g_hash_table_add(names, (gpointer)(uintptr_t)own[i].name), "%s tells %s twice", spec, own[i].name);
+    EchAllocShape shape;
+    if (ech_allocator_shape(allocator, &shape))
+        ck_assert_msg(shape.depth < 16 && (shape.keys == 0 || shape.depth > 0), "%s: depth %u", spec, shape.depth);
+}
+
 static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inject)
 {
     g_autoptr(GError) error = NULL;
@@ -176,6 +189,7 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
             check_blocks(allocator, spec, seed);
     }
     ech_allocator_stats(allocator, &outcome.stats);
+    check_tellings(allocator, spec);
     ck_assert_uint_ge(outcome.stats.peak_reserved, bound);
     ck_assert_uint_eq(outcome.stats.peak_requested, bound);
     ck_assert_uint_ge(outcome.stats.peak_live, bound);

@@ -129,6 +129,41 @@ START_TEST(plans_are_legal)
 }
 END_TEST
 
+/* Only the order of times counts: a thousand times as far apart, the plan is the same. */
+START_TEST(times_are_only_ordered)
+{
+    const char *spec = specs->pdata[_i];
+    for (int round = 0; round < N_KINDS; round++) {
+        state = ech_test_seed_of(round);
+        EchPlanItem items[128];
+        size_t n = draw_items(items, round);
+        g_autoptr(EchPlan) near = ech_plan_new(spec, items, n, 0, NULL);
+        for (size_t i = 0; i < n; i++) {
+            items[i].begin *= 1000;
+            items[i].end *= 1000;
+        }
+        g_autoptr(EchPlan) far = ech_plan_new(spec, items, n, 0, NULL);
+        ck_assert_msg(memcmp(near->offsets, far->offsets, n * sizeof *near->offsets) == 0, "%s: kind %d", spec, round);
+    }
+}
+END_TEST
+
+/* Thousands live at a time, of many sizes, so that every structure behind a planner of one pass splits and joins what it holds. */
+START_TEST(many_lives_are_placed_legally)
+{
+    enum { N = 6000 };
+    static const char *const fast[] = {"xla:algorithm=fast_merge", "xla:algorithm=best"};
+    g_autofree EchPlanItem *items = g_new(EchPlanItem, N);
+    state = ech_test_seed_of(_i);
+    for (int i = 0; i < N; i++)
+        items[i] = (EchPlanItem){i, i + 1 + (int64_t)below(4000), 1 + below(1 << 20), 0, 0, ECH_PLAN_ALONE};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchPlan) plan = ech_plan_new(fast[_i], items, N, 0, &error);
+    ck_assert_ok(plan != NULL, error);
+    ck_assert_ok(ech_plan_check(items, N, plan, &error), error);
+}
+END_TEST
+
 /* The checker itself: a legal plan made illegal is refused. */
 START_TEST(damaged_plans_are_refused)
 {
@@ -330,6 +365,8 @@ int main(void)
     TCase *tests = tcase_create("properties");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, plans_are_legal, 0, (int)specs->len * N_KINDS);
+    tcase_add_loop_test(tests, times_are_only_ordered, 0, (int)specs->len);
+    tcase_add_loop_test(tests, many_lives_are_placed_legally, 0, 2);
     tcase_add_test(tests, damaged_plans_are_refused);
     tcase_add_loop_test(tests, exact_is_lowest, 0, 3);
     tcase_add_test(tests, exact_restores_a_cut_rectangle);

@@ -444,6 +444,92 @@ START_TEST(settings_without_effect_are_named)
 }
 END_TEST
 
+/* Three blocks of a segment at 2^32: 4 MiB in use, 6 MiB free, 10 MiB in use. */
+static const EchSeedBlock seeds[] = {
+    {.id = 0, .address = UINT64_C(1) << 32, .bytes = 4 * MIB, .requested = 4 * MIB, .segment_address = UINT64_C(1) << 32, .segment_bytes = 20 * MIB},
+    {.id = UINT32_MAX, .address = (UINT64_C(1) << 32) + 4 * MIB, .bytes = 6 * MIB, .segment_address = UINT64_C(1) << 32, .segment_bytes = 20 * MIB},
+    {.id = 1,
+     .address = (UINT64_C(1) << 32) + 10 * MIB,
+     .bytes = 10 * MIB,
+     .requested = 10 * MIB,
+     .segment_address = UINT64_C(1) << 32,
+     .segment_bytes = 20 * MIB}};
+
+START_TEST(start_states_are_taken_and_given_back)
+{
+    EchAllocDevice device = {.capacity = 100 * MIB};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchAllocator) allocator = ech_allocator_new("pytorch", &device, &error);
+    ck_assert_ok(ech_allocator_seed(allocator, seeds, G_N_ELEMENTS(seeds), &error), error);
+    EchAllocStats stats;
+    ech_allocator_stats(allocator, &stats);
+    ck_assert_uint_eq(stats.reserved, 20 * MIB);
+    ck_assert_uint_eq(stats.live, 14 * MIB);
+    ck_assert_uint_eq(stats.largest_free, 6 * MIB);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 2, .bytes = 6 * MIB}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq(p.address, seeds[1].address);
+    /* While any of it is in use the segment stays; then it goes back, once. */
+    ck_assert(ech_allocator_release(allocator, 0) && ech_allocator_release(allocator, 1));
+    ck_assert(!ech_allocator_give_back(allocator, seeds[0].address, 4 * MIB));
+    ck_assert(ech_allocator_release(allocator, 2));
+    ck_assert(ech_allocator_give_back(allocator, seeds[0].address, 20 * MIB));
+    ck_assert(!ech_allocator_give_back(allocator, seeds[0].address, 20 * MIB));
+    ech_allocator_stats(allocator, &stats);
+    ck_assert_uint_eq(stats.reserved, 0);
+}
+END_TEST
+
+/* One number of a start state changed so that it makes no sense, and what is said. */
+static const struct {
+    size_t block, offset;
+    uint64_t value;
+    const char *said;
+} bad_seeds[] = {
+    {0, offsetof(EchSeedBlock, address), 4096, "does not begin its segment"},
+    {0, offsetof(EchSeedBlock, segment_bytes), 200 * MIB, "smaller than what was recorded"},
+    {1, offsetof(EchSeedBlock, address), UINT64_C(1) << 32, "do not tile it"},
+    {1, offsetof(EchSeedBlock, bytes), 0, "do not tile it"},
+    {1, offsetof(EchSeedBlock, bytes), UINT64_MAX, "do not tile it"},
+    {2, offsetof(EchSeedBlock, bytes), 9 * MIB, "do not tile it"},
+    {2, offsetof(EchSeedBlock, segment_address), (UINT64_C(1) << 32) + 10 * MIB, "do not tile it"},
+};
+
+START_TEST(start_states_are_refused_with_reasons)
+{
+    EchSeedBlock blocks[G_N_ELEMENTS(seeds)];
+    memcpy(blocks, seeds, sizeof blocks);
+    memcpy((char *)&blocks[bad_seeds[_i].block] + bad_seeds[_i].offset, &bad_seeds[_i].value, sizeof(uint64_t));
+    EchAllocDevice device = {.capacity = 100 * MIB};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchAllocator) allocator = ech_allocator_new("pytorch", &device, NULL);
+    ck_assert(!ech_allocator_seed(allocator, blocks, G_N_ELEMENTS(blocks), &error));
+    ck_assert_msg(strstr(error->message, bad_seeds[_i].said) != NULL, "%s", error->message);
+}
+END_TEST
+
+/* What is stranded most comes first. */
+START_TEST(report_orders_segments)
+{
+    static const EchAllocEvent events[] = {{.id = 0, .bytes = 12 * MIB, .kind = ECH_EVENT_ALLOC},
+                                           {.id = 1, .bytes = 5 * MIB, .kind = ECH_EVENT_ALLOC},
+                                           {.id = 2, .bytes = 5 * MIB, .kind = ECH_EVENT_ALLOC},
+                                           {.id = 3, .bytes = 300 << 10, .kind = ECH_EVENT_ALLOC},
+                                           {.id = 1, .kind = ECH_EVENT_FREE}};
+    EchAllocDevice device = {.capacity = 80 * MIB};
+    EchAllocReportOptions options = {.peak_at = 3, .max_failures = 2};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchAllocReport) report = ech_alloc_report_new("pytorch", &device, events, G_N_ELEMENTS(events), &options, &error);
+    ck_assert_ok(report != NULL, error);
+    const EchMoment *end = &g_array_index(report->moments, EchMoment, report->moments->len - 1);
+    ck_assert_uint_eq(end->n_segments, 2);
+    ck_assert_uint_eq(end->segments[0].bytes, 20 * MIB);
+    ck_assert_uint_eq(end->segments[0].used, 5 * MIB);
+    ck_assert_uint_eq(end->segments[1].bytes, 2 * MIB);
+    ck_assert_uint_eq(end->segments[1].used, 300 << 10);
+}
+END_TEST
+
 START_TEST(report_names_what_pins_a_segment)
 {
     static const EchAllocEvent events[] = {
@@ -691,6 +777,9 @@ int main(void)
     tcase_add_test(tests, async_pool_follows_streams);
     tcase_add_test(tests, async_pool_moves_free_pages_together);
     tcase_add_test(tests, settings_without_effect_are_named);
+    tcase_add_test(tests, start_states_are_taken_and_given_back);
+    tcase_add_loop_test(tests, start_states_are_refused_with_reasons, 0, G_N_ELEMENTS(bad_seeds));
+    tcase_add_test(tests, report_orders_segments);
     tcase_add_test(tests, report_names_what_pins_a_segment);
     tcase_add_test(tests, gpu_snapshots_replay_at_their_addresses);
     tcase_add_test(tests, fixed_placements_stand_beside_online_ones);
