@@ -931,6 +931,18 @@ static bool write_starts(Apply *a, GArray *list)
     return true;
 }
 
+/* Whether what is fetched before anything else is there: a program whose schedule is not a compiler's may name its parameters late. */
+static bool sources_written(const Apply *a, const GArray *list)
+{
+    for (guint i = 0; list != NULL && i < list->len; i++) {
+        uint32_t s = g_array_index(list, Start, i).stay;
+        if (a->source[s] == ECH_PLACE_NONE && a->r->stays[s].sync_step == ECH_PLACE_NONE &&
+            a->writer.map[a->problem->ids[source_place(a, &a->r->stays[s]).step]] == ECH_NONE)
+            return false;
+    }
+    return true;
+}
+
 static bool write_dones(Apply *a, const GArray *list)
 {
     for (guint i = 0; list != NULL && i < list->len; i++)
@@ -1003,7 +1015,8 @@ static bool write_all(Apply *a)
         for (uint32_t k = 0; k < p->computations[c].n; k++) {
             EchId id = p->computations[c].first + k;
             uint32_t step = p->instructions[id].schedule;
-            if (!begun && p->instructions[id].opcode != ECH_HLO_PARAMETER && p->instructions[id].opcode != ECH_HLO_CONSTANT) {
+            if (!begun && p->instructions[id].opcode != ECH_HLO_PARAMETER && p->instructions[id].opcode != ECH_HLO_CONSTANT &&
+                sources_written(a, a->begins[c])) {
                 begun = true;
                 if (!write_starts(a, a->begins[c]))
                     return false;

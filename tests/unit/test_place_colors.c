@@ -1,12 +1,13 @@
-/* What kernels ask for by name: arrays in the fast or in the slow memory at one step (custom_call_config). */
+/* What kernels ask for by name: arrays in the fast or in the slow memory at one step (custom_call_config); and what is fetched before the program. */
 #include "sim/import/hlo.h"
 #include "sim/program/place_inputs.h"
+#include "sim/program/place_rewrite.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char text[] =
+static const char asking[] =
     "HloModule m, is_scheduled=true\n"
     "\n"
     "ENTRY %e (p: f32[256,512], q: f32[256,512]) -> f32[256,512] {\n"
@@ -43,7 +44,7 @@ static bool reads_fast(const EchPlaceProblem *problem, const EchMsaResult *resul
     return false;
 }
 
-static EchPlaceProblem *make_problem(EchProgram **ret_program, EchPlaceCosts **ret_costs)
+static EchPlaceProblem *make_problem(const char *text, EchProgram **ret_program, EchPlaceCosts **ret_costs)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDiag) diag = ech_diag_new();
@@ -61,7 +62,7 @@ START_TEST(asked_for_by_name)
 {
     g_autoptr(EchProgram) program = NULL;
     g_autoptr(EchPlaceCosts) costs = NULL;
-    g_autoptr(EchPlaceProblem) problem = make_problem(&program, &costs);
+    g_autoptr(EchPlaceProblem) problem = make_problem(asking, &program, &costs);
     EchMsaProblem *m = &problem->flow->problem;
     ck_assert_uint_eq(m->n_colors, 6); /* entries that name nothing are passed over */
     m->options.cross_program = false;
@@ -92,7 +93,7 @@ START_TEST(room_is_kept)
 {
     g_autoptr(EchProgram) program = NULL;
     g_autoptr(EchPlaceCosts) costs = NULL;
-    g_autoptr(EchPlaceProblem) problem = make_problem(&program, &costs);
+    g_autoptr(EchPlaceProblem) problem = make_problem(asking, &program, &costs);
     EchMsaProblem *m = &problem->flow->problem;
     m->options.cross_program = false;
     m->n_scoped = 0;
@@ -109,12 +110,50 @@ START_TEST(room_is_kept)
 }
 END_TEST
 
+/* A schedule of our own may name a weight after the first kernel; it is fetched before the program all the same. */
+START_TEST(weights_named_late)
+{
+    static const char text[] = "HloModule late, is_scheduled=true\n"
+                               "\n"
+                               "ENTRY %e (q: f32[512,512], w: f32[512,512]) -> f32[512,512] {\n"
+                               "  %q = f32[512,512]{1,0:T(8,128)} parameter(0)\n"
+                               "  %n = f32[512,512]{1,0:T(8,128)} negate(%q)\n"
+                               "  %w = f32[512,512]{1,0:T(8,128)} parameter(1)\n"
+                               "  %t = f32[512,512]{1,0:T(8,128)} tanh(%n)\n"
+                               "  ROOT %d = f32[512,512]{1,0:T(8,128)} dot(%t, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = NULL;
+    g_autoptr(EchPlaceCosts) costs = NULL;
+    g_autoptr(EchPlaceProblem) problem = make_problem(text, &program, &costs);
+    g_autoptr(EchMsaResult) result = ech_msa_run(&problem->flow->problem);
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < result->n_stays; i++)
+        before += result->stays[i].cross_program;
+    ck_assert_uint_eq(before, 1);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) placed = ech_place_apply(program, problem, result, 1, 0, diag, &error);
+    ck_assert_msg(placed != NULL, "%s", error ? error->message : "");
+    size_t fetched = ECH_NONE, read = ECH_NONE;
+    for (size_t f = 0; f < placed->n_flat; f++) {
+        const EchInstruction *i = &placed->instructions[placed->flat[f]];
+        size_t n;
+        if (i->opcode == ECH_HLO_COPY_START && ech_program_attribute(i, "cross_program_prefetch_index", &n) != NULL)
+            fetched = f;
+        if (i->opcode == ECH_HLO_DOT)
+            read = f;
+    }
+    ck_assert(fetched != ECH_NONE && read != ECH_NONE && fetched < read);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("place_colors");
     TCase *tcase = tcase_create("colors");
     tcase_add_test(tcase, asked_for_by_name);
     tcase_add_test(tcase, room_is_kept);
+    tcase_add_test(tcase, weights_named_late);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
