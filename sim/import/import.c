@@ -41,6 +41,8 @@ struct EchSource {
     z_stream stream;
     bool stream_open, stream_done;
     uint64_t produced;
+    uint8_t first[3]; /* gzip: bytes unpacked to look for a byte order mark, still to be handed out */
+    size_t n_first;
 };
 
 static bool is_gzip(const uint8_t *data, size_t n)
@@ -48,13 +50,20 @@ static bool is_gzip(const uint8_t *data, size_t n)
     return n >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
 }
 
+/* A byte order mark says nothing about UTF-8, but editors put it there; no binary format begins like it. */
+static size_t mark_of(const uint8_t *data, size_t n)
+{
+    return n >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 static EchSource *source_new(const uint8_t *data, size_t n, const char *path)
 {
     EchSource *source = g_new0(EchSource, 1);
     source->path = g_strdup(path);
-    source->raw = data;
-    source->n_raw = n;
-    source->gzip = is_gzip(data, n);
+    size_t mark = mark_of(data, n);
+    source->raw = mark ? data + mark : data;
+    source->n_raw = n - mark;
+    source->gzip = is_gzip(source->raw, source->n_raw);
     return source;
 }
 
@@ -161,6 +170,9 @@ const uint8_t *ech_source_head(EchSource *source, size_t *ret_n)
             }
             inflateEnd(&stream);
         }
+        size_t mark = mark_of(source->head, source->n_head);
+        source->n_head -= mark;
+        memmove(source->head, source->head + mark, source->n_head);
     }
     *ret_n = source->n_head;
     return source->head;
@@ -192,6 +204,17 @@ gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error
         if (!stream_start(source, &source->stream, error))
             return -1;
         source->stream_open = true;
+        gssize got = stream_read(source, &source->stream, &source->stream_done, &source->produced, source->first, sizeof source->first, error);
+        if (got < 0)
+            return -1;
+        source->n_first = mark_of(source->first, (size_t)got) ? 0 : (size_t)got;
+    }
+    if (source->n_first) {
+        size_t got = MIN(n, source->n_first);
+        memcpy(buffer, source->first, got);
+        memmove(source->first, source->first + got, source->n_first - got);
+        source->n_first -= got;
+        return (gssize)got;
     }
     gssize got = stream_read(source, &source->stream, &source->stream_done, &source->produced, buffer, n, error);
     if (source->stream.next_in)
@@ -208,7 +231,10 @@ GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error)
             g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %zu bytes; at most %zu are read of this format", ech_source_path(source), source->n_raw, limit);
             return NULL;
         }
-        return source->mapped ? g_mapped_file_get_bytes(source->mapped) : g_bytes_new(source->raw, source->n_raw);
+        if (!source->mapped)
+            return g_bytes_new(source->raw, source->n_raw);
+        g_autoptr(GBytes) whole = g_mapped_file_get_bytes(source->mapped);
+        return g_bytes_new_from_bytes(whole, g_bytes_get_size(whole) - source->n_raw, source->n_raw);
     }
     z_stream stream;
     if (!stream_start(source, &stream, error))
@@ -233,7 +259,11 @@ GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error)
         }
     }
     inflateEnd(&stream);
-    return ok ? g_bytes_new_take(g_steal_pointer(&data), used) : NULL;
+    if (!ok)
+        return NULL;
+    size_t mark = mark_of(data, used);
+    memmove(data, data + mark, used - mark);
+    return g_bytes_new_take(g_steal_pointer(&data), used - mark);
 }
 
 const EchImportClass *const *ech_import_classes(size_t *ret_n)
@@ -252,7 +282,8 @@ static bool is_mangled(const uint8_t *head, size_t n)
         control += head[i] < 9;
         mangled += i + 2 < n && head[i] == 0xef && head[i + 1] == 0xbf && head[i + 2] == 0xbd;
     }
-    return mangled > 8 && control > 8 && mangled * 3 + 64 >= high;
+    /* What happened to be UTF-8 has stayed: of random bytes above 127 about one in ten. */
+    return mangled > 8 && control > 8 && mangled * 3 * 2 >= high;
 }
 
 /* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
@@ -267,7 +298,13 @@ static char *describe(const uint8_t *head, size_t n)
         {"\xfd"
          "7zXZ",
          5, "xz; unpack it first"},
-        {"PK\x03\x04", 4, "a zip archive; unpack it first"},
+        {"\xff\xfe", 2, "UTF-16 text, as PowerShell writes it; save it as UTF-8"},
+        {"\xfe\xff", 2, "UTF-16 text; save it as UTF-8"},
+        {"\x1f\x8b", 2, "gzip inside gzip; unpack it once"},
+        {"\x04\x22\x4d\x18", 4, "lz4; unpack it first"},
+        {"PAR1", 4, "Parquet"},
+        {"ML\xefR", 4, "MLIR bytecode, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads"},
+        {"NVR", 4, "a report of Nsight Compute, which tells of single kernels; 'nsys export --type sqlite' writes what echelon reads of a whole run"},
         {"BZh", 3, "bzip2; unpack it first"},
         {"\x28\xb5\x2f\xfd", 4, "zstd; unpack it first"},
         {"\x7f"
@@ -287,6 +324,14 @@ static char *describe(const uint8_t *head, size_t n)
         if (n >= known[i].n && memcmp(head, known[i].magic, known[i].n) == 0)
             return g_strdup_printf("the bytes look like %s", known[i].what);
     }
+    if (n > 4 && memcmp(head, "PK\x03\x04", 4) == 0)
+        return g_strdup(memmem(head, n, "data.pkl", 8)
+                            ? "the bytes look like a file of torch.save; write a memory snapshot with torch.cuda.memory._dump_snapshot"
+                            : "the bytes look like a zip archive; unpack it first");
+    if (n > 262 && memcmp(head + 257, "ustar", 5) == 0)
+        return g_strdup_printf("the bytes look like a tar archive, of '%.99s' first; unpack it first", (const char *)head);
+    if (n > 64 && (memcmp(head, "(dp0\n", 5) == 0 || memcmp(head, "}q", 2) == 0) && memmem(head, 64, "segments", 8))
+        return g_strdup("the bytes look like a memory snapshot pickled by protocol 0 or 1; pickle it by protocol 2 or later");
     if (ech_gpu_target_probe((const char *)head, n))
         return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon "
                         "import FILE -o DEVICE.yaml'");

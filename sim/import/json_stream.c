@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { WINDOW = 256 << 10, WORD = 8, MAX_DEPTH = 512, MAX_TOKEN = 256 << 20 };
+enum { WINDOW = 256 << 10, WORD = 8, MAX_DEPTH = 512, MAX_TOKEN = 256 << 20, MAX_REPAIR = 64 << 10, MAX_KEY = 256 };
 enum { EXPECT_VALUE, EXPECT_VALUE_OR_END, EXPECT_KEY_OR_END, EXPECT_COLON, EXPECT_COMMA_OR_END, EXPECT_NOTHING };
 
 struct EchJson {
@@ -212,11 +212,10 @@ static int hex4(const char *p)
     return value;
 }
 
-/* Resolves escapes of buffer[from, to) in place; returns the new end. The result is never longer. */
-static size_t unescape(EchJson *json, size_t from, size_t to)
+/* Resolves escapes of buffer[from, to) in place; returns the new end. The result is never longer. @odd: there is something else to repair. */
+static size_t unescape(EchJson *json, size_t from, size_t to, bool odd)
 {
     char *p = json->buffer + from, *end = json->buffer + to, *out = p;
-    bool odd = false;
     while (p < end) {
         if (*p != '\\' || p + 1 >= end) {
             odd |= (unsigned char)*p < ' ';
@@ -249,32 +248,91 @@ static size_t unescape(EchJson *json, size_t from, size_t to)
     return (size_t)(out - json->buffer);
 }
 
+/* The byte at buffer[token + offset], or -1 at the end of the text. */
+static int peek(EchJson *json, size_t offset)
+{
+    while (json->token + offset >= json->end) {
+        json->at = json->end;
+        if (!refill(json))
+            return -1;
+    }
+    return (unsigned char)json->buffer[json->token + offset];
+}
+
+/* The same, past blanks. */
+static int peek_past_blanks(EchJson *json, size_t *offset)
+{
+    int c;
+    while ((c = peek(json, *offset)) >= 0 && c <= ' ')
+        ++*offset;
+    return c;
+}
+
+/* Whether what stands at @offset is a key: a short string and a colon. */
+static bool key_at(EchJson *json, size_t offset)
+{
+    if (peek_past_blanks(json, &offset) != '"')
+        return false;
+    for (size_t n = 0; n < MAX_KEY; n++) {
+        if (peek(json, ++offset) == '"') {
+            offset++;
+            return peek_past_blanks(json, &offset) == ':';
+        }
+    }
+    return false;
+}
+
+/* Profilers have written names with the quotes in them as they are. A quote ends its string where what follows is what follows a string there; after a quote
+ * that does not (@repairing), a comma must also have a key behind it, so that f("a", "b") stays whole. */
+static bool closes(EchJson *json, size_t offset, bool key, bool repairing)
+{
+    int c = peek_past_blanks(json, &offset);
+    if (c < 0 || (!key && json->depth == 0))
+        return true;
+    if (key)
+        return c == ':';
+    if (!json->is_object[json->depth - 1])
+        return c == ',' || c == ']';
+    return c == '}' || (c == ',' && (!repairing || key_at(json, offset + 1)));
+}
+
 /* From the opening quote: text is set, the closing quote consumed. */
-static bool string(EchJson *json)
+static bool string(EchJson *json, bool key)
 {
     json->at++;
     json->token = json->at;
-    size_t stop = json->at;
+    size_t stop = json->at, kept = SIZE_MAX; /* where the first quote that ends nothing stands, from the token on */
     bool odd = false;
     for (;;) {
         stop = scan_string(json, stop);
-        if (stop < json->end && json->buffer[stop] == '"')
-            break;
+        if (stop < json->end && json->buffer[stop] == '"') {
+            size_t offset = stop - json->token;
+            char next = json->buffer[stop + 1]; /* nearly always enough */
+            bool ends = (key ? next == ':' : next == ',' && kept == SIZE_MAX) || closes(json, offset + 1, key, kept != SIZE_MAX);
+            stop = json->token + offset; /* The buffer may have moved. */
+            if (ends && !json->error)
+                break;
+            kept = MIN(kept, offset);
+        }
         odd |= stop < json->end;
         size_t step = stop < json->end ? 1 + (json->buffer[stop] == '\\') : 0; /* What a backslash stands before ends nothing. */
-        if (stop + step < json->end) {
+        bool hopeless = kept != SIZE_MAX && stop - json->token - kept > MAX_REPAIR;
+        if (stop + step < json->end && !hopeless) {
             stop += step;
             continue;
         }
         size_t done = stop + step - json->token;
         json->at = json->end;
-        if (!refill(json)) {
-            bad(json, "the text ends inside a string; the file is cut");
+        if (hopeless || !refill(json)) {
+            json->at = kept != SIZE_MAX ? json->token + kept + 1 : json->at;
+            bad(json, kept == SIZE_MAX ? "the text ends inside a string; the file is cut"
+                      : key            ? "expected ':' after a key"
+                                       : "expected ',' or a closing bracket");
             return false;
         }
         stop = json->token + done;
     }
-    size_t begin = json->token, end = odd ? unescape(json, begin, stop) : stop;
+    size_t begin = json->token, end = odd ? unescape(json, begin, stop, kept != SIZE_MAX) : stop;
     json->at = stop + 1;
     json->text = json->buffer + begin;
     json->n_text = end - begin;
@@ -391,7 +449,7 @@ EchJsonToken ech_json_next(EchJson *json)
     if (json->expect == EXPECT_KEY_OR_END) {
         if (c != '"')
             return bad(json, "expected a key in quotes");
-        if (!string(json))
+        if (!string(json, true))
             return ECH_JSON_BAD;
         json->expect = EXPECT_COLON;
         return ECH_JSON_KEY;
@@ -399,12 +457,23 @@ EchJsonToken ech_json_next(EchJson *json)
     if (c == '{' || c == '[')
         return open_container(json, c == '{');
     if (c == '"') {
-        if (!string(json))
+        if (!string(json, false))
             return ECH_JSON_BAD;
         json->expect = after_value(json);
         return ECH_JSON_STRING;
     }
     return bare(json);
+}
+
+/* Whether the quote at json->at ends a string, wherever that stands. */
+static bool closes_somewhere(EchJson *json)
+{
+    size_t offset = 1;
+    json->token = json->at;
+    int c = peek_past_blanks(json, &offset);
+    json->at = json->token;
+    json->token = SIZE_MAX;
+    return c < 0 || c == ',' || c == ':' || c == '}' || c == ']';
 }
 
 /* From an opening quote to behind the closing one, keeping nothing. */
@@ -415,10 +484,17 @@ static bool skip_string(EchJson *json)
         json->at = scan_string(json, json->at);
         if (json->at < json->end) {
             char c = json->buffer[json->at];
+            if (c == '"') {
+                char next = json->buffer[json->at + 1]; /* nearly always enough */
+                bool ends = next == ',' || next == ':' || closes_somewhere(json);
+                json->at++;
+                if (json->error || ends)
+                    return !json->error;
+                json->repaired++;
+                continue;
+            }
             if (c != '\\' || json->at + 1 < json->end) {
                 json->at += c == '\\' ? 2 : 1;
-                if (c == '"')
-                    return true;
                 continue;
             }
         }

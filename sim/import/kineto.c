@@ -144,17 +144,8 @@ static EchDtype dtype_of(const char *text, size_t n)
 
 /* ---- one event ---- */
 
-static bool read_time(Reader *r, const char *text, size_t n, bool absolute, EchTime *ret)
+static bool in_range(Reader *r, int64_t us, int32_t ps, int64_t base, EchTime *ret)
 {
-    int64_t us;
-    int32_t ps;
-    if (!ech_json_parse_us(text, n, &us, &ps))
-        return false;
-    if (absolute && !r->has_base) {
-        r->base_us = us;
-        r->has_base = true;
-    }
-    int64_t base = absolute ? r->base_us : 0;
     int64_t difference;
     if (__builtin_sub_overflow(us, base, &difference) || difference > INT64_MAX / ECH_PS_PER_US / 4 || difference < -(INT64_MAX / ECH_PS_PER_US / 4)) {
         ech_diag_dropped(r->ret->diag, "times_out_of_range", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
@@ -162,6 +153,17 @@ static bool read_time(Reader *r, const char *text, size_t n, bool absolute, EchT
     }
     *ret = difference * ECH_PS_PER_US + ps;
     return true;
+}
+
+/* Times are kept from that of the first event that is used: of metadata some have none and say 0. */
+static void place_in_time(Reader *r)
+{
+    Event *e = &r->e;
+    if (!r->has_base) {
+        r->base_us = e->stamp_us;
+        r->has_base = true;
+    }
+    e->has_time = in_range(r, e->stamp_us, e->stamp_ps, r->base_us, &e->start);
 }
 
 /* The value after a key, as text; containers are skipped and give "". False on damage. */
@@ -699,6 +701,9 @@ static void use_event(Reader *r)
     r->n_events++;
     if (!e->has_time || e->category == CAT_OTHER || e->category == CAT_FLOW)
         return;
+    place_in_time(r);
+    if (!e->has_time)
+        return;
     if (e->phase == 'i' || e->phase == 'I') {
         if (e->category == CAT_INSTANT && strcmp(e->name->str, "[memory]") == 0)
             memory_event(r);
@@ -732,6 +737,8 @@ static bool read_event(Reader *r)
     Event *e = &r->e;
     reset(e);
     EchJsonToken token;
+    int64_t us;
+    int32_t ps;
     while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
         size_t n;
         const char *key = ech_json_text(r->json, &n), *text;
@@ -762,9 +769,9 @@ static bool read_event(Reader *r)
             return false;
         switch (which) {
         case 'p': e->phase = n ? text[0] : 0; break;
-        case 't': e->has_time = read_time(r, text, n, true, &e->start); break;
+        case 't': e->has_time = ech_json_parse_us(text, n, &e->stamp_us, &e->stamp_ps); break;
         case 'd':
-            e->has_duration = read_time(r, text, n, false, &e->duration);
+            e->has_duration = ech_json_parse_us(text, n, &us, &ps) && in_range(r, us, ps, 0, &e->duration);
             if (e->has_duration && e->duration < 0) {
                 ech_diag_dropped(r->ret->diag, "negative_durations", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
                 e->duration = 0;
@@ -849,6 +856,8 @@ static bool read_top(Reader *r)
             continue;
         }
         g_autofree char *name = g_strndup(key, MIN(n, (size_t)64));
+        if (!r->events_seen && r->keys->len < 120)
+            g_string_append_printf(r->keys, "%s\"%s\"", r->keys->len ? ", " : "", name);
         EchJsonToken kind = ech_json_next(r->json);
         if (kind == ECH_JSON_STRING || kind == ECH_JSON_NUMBER) {
             const char *text = ech_json_text(r->json, &n);
@@ -900,7 +909,11 @@ static bool merge_snapshot(Reader *r, const char *path, GError **error)
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     if (!r->events_seen) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents", r->where);
+        bool snapshot = strstr(r->keys->str, "\"segments\"") || strstr(r->keys->str, "\"device_traces\"");
+        g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s", r->where,
+                    r->keys->len ? "its keys begin " : "it has no keys", keys,
+                    snapshot ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes" : "");
         return false;
     }
     for (guint i = 0; i < r->kinds->len; i++)
@@ -948,10 +961,12 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->e.name = g_string_new(NULL);
     r->e.kind = g_string_new(NULL);
     r->e.sync = g_string_new(NULL);
+    r->keys = g_string_new(NULL);
     bool ok = read_top(r) ? finish(r, options, error) : ech_json_error(json, error);
     g_string_free(r->e.name, TRUE);
     g_string_free(r->e.kind, TRUE);
     g_string_free(r->e.sync, TRUE);
+    g_string_free(r->keys, TRUE);
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
     g_array_unref(r->uses);

@@ -77,7 +77,9 @@ typedef struct {
     Category category;
     uint32_t kind_index; /* in kinds, or ECH_NONE */
     bool has_time, has_duration, in_args;
-    EchTime start, duration;
+    int64_t stamp_us; /* "ts", with what is behind the point */
+    int32_t stamp_ps;
+    EchTime start, duration; /* start: from base_us on */
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
         from_device, to_device, shared, registers;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
@@ -110,6 +112,7 @@ typedef struct {
     int64_t base_ns; /* baseTimeNanoseconds */
     uint64_t n_events, n_syncs, n_host_syncs;
     bool events_seen;
+    GString *keys; /* the first ones of the document, for the message when it is no trace */
     const char *where;
 } Reader;
 

@@ -412,6 +412,7 @@ static bool read_pytorch_et(EchSource *source, const EchImportOptions *options, 
             g_prefix_error(error, "%s: ", ech_source_path(source));
         return false;
     }
+    ech_diag_dropped(ret->diag, "strings_repaired", ech_json_repaired(json), NULL);
     ret->trace = ech_et_finish(et, true, ret, error);
     return ret->trace != NULL;
 }

@@ -1,10 +1,13 @@
 /* SCALE-Sim's topologies (scalesim-project/SCALE-Sim): one line a layer, convolutions or matrix products, run one after the other.
  *
- * Columns by position, as SCALE-Sim reads them: name, IFMAP height and width, filter height and width, channels, filters, stride[, batch]; or name, M, N, K.
- * Behind them stands what people add. A layer whose name holds "DP" is depthwise: every channel has its own filters. Rules, each counted or remarked:
+ * Columns by position, as SCALE-Sim reads them: name, IFMAP height and width, filter height and width, channels, filters, stride; or name, M, N, K. The next
+ * one is what its header says: a batch size, a stride along the width, a sparsity; or what people add, as those behind it. Commas or tabs. A layer whose name
+ * holds "DP" is depthwise: every channel has its own filters. Rules, each counted or remarked:
  *  - a word is one byte of s8, SCALE-Sim's own size: bytes are assumed;
  *  - a layer reads what the layer before it wrote where the number of elements is the same; else its input is a new array made for it
  *    (padding, pooling and branches are not in the file) (inputs_that_are_not_the_output_before);
+ *  - filters are dense, whatever their sparsity (sparse_layers_taken_as_dense);
+ *  - a row without whole numbers is left out (rows_without_dimensions), a file of such rows only is refused;
  *  - inputs and outputs live from the layer that makes them to the end of the one that reads them; filters are there from the start. */
 #include "sim/base/error.h"
 #include "sim/import/import.h"
@@ -24,31 +27,55 @@ typedef struct {
     char filter_shape[96], output_shape[96]; /* "" where a layer is no plain product or convolution (depthwise) */
 } Layer;
 
+/* What the column behind those of a layer holds. */
+typedef enum { EXTRA_NOTHING, EXTRA_BATCH, EXTRA_STRIDE, EXTRA_SPARSITY } Extra;
+
 typedef struct {
     EchImport *ret;
     const char *where;
     size_t line;
     bool gemm;
+    char comma; /* or a tab */
+    Extra extra;
+    GError *first_bad; /* of the first row that was left out for its numbers */
     EchTraceBuilder *builder;
     EchId memory, core;
     EchId output; /* of the layer before, or ECH_NONE */
     size_t n_layers;
 } Reader;
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '"';
+}
+
+/* Spreadsheets write blanks that do not break, too. */
 static Field trim(const char *text, size_t n)
 {
-    while (n && (*text == ' ' || *text == '\t' || *text == '"'))
-        text++, n--;
-    while (n && (text[n - 1] == ' ' || text[n - 1] == '\t' || text[n - 1] == '\r' || text[n - 1] == '"'))
-        n--;
+    static const char hard[] = "\xc2\xa0";
+    for (size_t step = 1; n && step;) {
+        step = is_blank(*text) ? 1 : n >= 2 && memcmp(text, hard, 2) == 0 ? 2 : 0;
+        text += step;
+        n -= step;
+    }
+    for (size_t step = 1; n && step;) {
+        step = is_blank(text[n - 1]) ? 1 : n >= 2 && memcmp(text + n - 2, hard, 2) == 0 ? 2 : 0;
+        n -= step;
+    }
     return (Field){text, n};
 }
 
-static size_t split(const char *line, size_t n, Field fields[MAX_FIELDS])
+/* What separates the fields of a file that begins with this line. */
+static char separator(const char *line, size_t n)
+{
+    return !memchr(line, ',', n) && memchr(line, '\t', n) ? '\t' : ',';
+}
+
+static size_t split(const char *line, size_t n, char comma, Field fields[MAX_FIELDS])
 {
     size_t count = 0, from = 0;
     for (size_t i = 0; i <= n && count < MAX_FIELDS; i++) {
-        if (i == n || line[i] == ',') {
+        if (i == n || line[i] == comma) {
             fields[count++] = trim(line + from, i - from);
             from = i + 1;
         }
@@ -69,11 +96,33 @@ static bool same(Field field, const char *text)
 /* 0 no header, 1 convolutions, 2 products. */
 static int header_kind(const Field *fields, size_t n)
 {
-    if (n < 4 || !starts(fields[0], "layer"))
+    if (n < 4)
+        return 0;
+    bool named = starts(fields[0], "layer"), product = same(fields[0], "L") || same(fields[0], "name");
+    if (!named && !product)
         return 0;
     if (same(fields[1], "M") && same(fields[2], "N") && same(fields[3], "K"))
         return 2;
-    return n >= 8 && starts(fields[1], "ifmap") && starts(fields[3], "filter") ? 1 : 0;
+    return named && n >= 8 && starts(fields[1], "ifmap") && starts(fields[3], "filter") ? 1 : 0;
+}
+
+static Extra extra_of(const Field *fields, size_t n, bool gemm)
+{
+    size_t at = gemm ? 4 : 8;
+    if (n <= at)
+        return EXTRA_NOTHING;
+    return starts(fields[at], "batch") && !gemm    ? EXTRA_BATCH
+           : starts(fields[at], "stride") && !gemm ? EXTRA_STRIDE
+           : starts(fields[at], "sparsity")        ? EXTRA_SPARSITY
+                                                   : EXTRA_NOTHING;
+}
+
+/* SCALE-Sim's "2:4": two of four are there. */
+static void note_sparsity(Reader *r, const Field *fields, size_t n)
+{
+    size_t at = r->gemm ? 4 : 8;
+    if (r->extra == EXTRA_SPARSITY && n > at && fields[at].n && !same(fields[at], "1:1"))
+        ech_diag_note(r->ret->diag, "sparse_layers_taken_as_dense", 1);
 }
 
 static bool bad(const Reader *r, Field field, const char *expected, GError **error)
@@ -123,8 +172,10 @@ static bool convolution(Reader *r, const Field *fields, size_t n_fields, Layer *
         if (!number(r, fields[i], &d[i], error))
             return false;
     }
+    uint64_t across = d[7];
     d[8] = 1;
-    if (n_fields > 8 && fields[8].n && !number(r, fields[8], &d[8], error))
+    uint64_t *extra = r->extra == EXTRA_BATCH ? &d[8] : r->extra == EXTRA_STRIDE ? &across : NULL;
+    if (extra && n_fields > 8 && fields[8].n && !number(r, fields[8], extra, error))
         return false;
     if (d[3] > d[1] || d[4] > d[2]) {
         ech_diag_dropped(r->ret->diag, "layers_with_a_filter_larger_than_their_input", 1, "line %zu", r->line);
@@ -132,7 +183,7 @@ static bool convolution(Reader *r, const Field *fields, size_t n_fields, Layer *
         return true;
     }
     height = (d[1] - d[3] + d[7] + d[7] - 1) / d[7];
-    width = (d[2] - d[4] + d[7] + d[7] - 1) / d[7];
+    width = (d[2] - d[4] + across + across - 1) / across;
     bool apart = depthwise(fields[0]);
     if (apart)
         ech_diag_note(r->ret->records, "depthwise", 1);
@@ -240,10 +291,16 @@ static bool read_row(Reader *r, const Field *fields, size_t n, GError **error)
     }
     Layer layer = {0};
     bool skip = false;
-    if (!(r->gemm ? matrix_product(r, fields, &layer, error) : convolution(r, fields, n, &layer, &skip, error)))
-        return false;
+    g_autoptr(GError) failure = NULL;
+    if (!(r->gemm ? matrix_product(r, fields, &layer, &failure) : convolution(r, fields, n, &layer, &skip, &failure))) {
+        ech_diag_dropped(r->ret->diag, "rows_without_dimensions", 1, "line %zu", r->line);
+        if (!r->first_bad)
+            r->first_bad = g_steal_pointer(&failure);
+        return true;
+    }
     if (skip)
         return true;
+    note_sparsity(r, fields, n);
     ech_diag_note(r->ret->records, r->gemm ? "gemm layers" : "conv layers", 1);
     add_layer(r, fields[0], &layer);
     return true;
@@ -258,20 +315,25 @@ static bool read_text(Reader *r, const char *data, size_t n, GError **error)
         size_t length = end ? (size_t)(end - line) : n - at;
         at += length + 1;
         r->line++;
-        if (r->line == 1 && length >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0)
-            line += 3, length -= 3;
         if (trim(line, length).n == 0)
             continue;
-        size_t n_fields = split(line, length, fields);
+        if (!header)
+            r->comma = separator(line, length);
+        size_t n_fields = split(line, length, r->comma, fields);
         int kind = header_kind(fields, n_fields);
         if (!header) {
             if (!kind)
                 return bad(r, trim(line, length), "a header; expected Layer name, IFMAP Height, ... or Layer,M,N,K", error);
             header = true;
             r->gemm = kind == 2;
+            r->extra = extra_of(fields, n_fields, r->gemm);
         } else if (!kind && !read_row(r, fields, n_fields, error)) {
             return false;
         }
+    }
+    if (r->n_layers == 0 && r->first_bad) {
+        g_propagate_error(error, g_steal_pointer(&r->first_bad));
+        return false;
     }
     if (r->n_layers == 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: a topology without layers", r->where, r->line);
@@ -292,7 +354,9 @@ static bool read_scalesim(EchSource *source, const EchImportOptions *options, Ec
     Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .output = ECH_NONE};
     r.memory = ech_trace_builder_memory(builder, "hbm");
     r.core = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
-    if (!read_text(&r, data, n, error))
+    bool ok = read_text(&r, data, n, error);
+    g_clear_error(&r.first_bad);
+    if (!ok)
         return false;
     ech_diag_remark(ret->diag, "SCALE-Sim says no element type: a word is taken as one byte of s8, as SCALE-Sim does");
     ret->trace = ech_trace_builder_finish(builder, error);
@@ -302,13 +366,12 @@ static bool read_scalesim(EchSource *source, const EchImportOptions *options, Ec
 static int probe(const uint8_t *head, size_t n)
 {
     const char *text = (const char *)head;
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        text += 3, n -= 3;
     const char *end = n ? memchr(text, '\n', n) : NULL;
     if (!end)
         return 0;
     Field fields[MAX_FIELDS];
-    return header_kind(fields, split(text, (size_t)(end - text), fields)) ? 2 : 0;
+    size_t length = (size_t)(end - text);
+    return header_kind(fields, split(text, length, separator(text, length), fields)) ? 2 : 0;
 }
 
 const EchImportClass ech_import_scalesim = {

@@ -156,6 +156,88 @@ START_TEST(json_tokens_across_windows)
 }
 END_TEST
 
+/* Quotes inside names that nobody escaped, wherever the window is refilled; what follows a string says where it ends. */
+START_TEST(json_quotes_in_names)
+{
+    g_autoptr(GString) text = g_string_new("[");
+    for (int i = 0; i < 30000; i++)
+        g_string_append_printf(
+            text,
+            "%s{\"name\": \"f(\"a\", \"b\") %d\" ,\n \"skip\": {\"x\": \"one \"two\" three\"}, \"paths\": [\"/\"a/\"\", \"b\"], \"last\": \"is \"quoted\"\"}",
+            i ? ",\n " : "", i);
+    g_string_append(text, "]");
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, NULL);
+    g_autoptr(EchJson) json = ech_json_new(source);
+    ck_assert_int_eq(ech_json_next(json), ECH_JSON_ARRAY);
+    for (int i = 0; i < 30000; i++) {
+        char expected[64];
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_OBJECT);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_STRING);
+        g_snprintf(expected, sizeof expected, "f(\"a\", \"b\") %d", i);
+        ck_assert_str_eq(ech_json_text(json, NULL), expected);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        ck_assert(ech_json_skip(json));
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        ck_assert_str_eq(ech_json_text(json, NULL), "paths");
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_ARRAY);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_STRING);
+        ck_assert_str_eq(ech_json_text(json, NULL), "/\"a/\"");
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_STRING);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_ARRAY_END);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_KEY);
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_STRING);
+        ck_assert_str_eq(ech_json_text(json, NULL), "is \"quoted\"");
+        ck_assert_int_eq(ech_json_next(json), ECH_JSON_OBJECT_END);
+    }
+    ck_assert_int_eq(ech_json_next(json), ECH_JSON_ARRAY_END);
+    ck_assert_int_eq(ech_json_next(json), ECH_JSON_END);
+    ck_assert_uint_ge(ech_json_repaired(json), 30000 * 4);
+}
+END_TEST
+
+/* What is no quote in a name is an error where it stands, not at the end of the text. */
+START_TEST(json_missing_comma)
+{
+    g_autoptr(GString) text = g_string_new("{\"a\": \"b\" \"c\": [");
+    for (int i = 0; i < 200000; i++)
+        g_string_append(text, "1, ");
+    g_string_append(text, "1]}");
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, NULL);
+    g_autoptr(EchJson) json = ech_json_new(source);
+    EchJsonToken token;
+    do
+        token = ech_json_next(json);
+    while (token != ECH_JSON_BAD && token != ECH_JSON_END);
+    g_autoptr(GError) error = NULL;
+    ck_assert(!ech_json_error(json, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "byte 9: expected ',' or a closing bracket"));
+}
+END_TEST
+
+START_TEST(source_without_its_mark)
+{
+    static const char marked[] = "\xef\xbb\xbf[]";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)marked, 5, NULL);
+    size_t n;
+    ck_assert_int_eq(ech_source_head(source, &n)[0], '[');
+    ck_assert_uint_eq(n, 2);
+    char two[8];
+    ck_assert_int_eq(ech_source_read(source, two, sizeof two, NULL), 2);
+    ck_assert_mem_eq(two, "[]", 2);
+    /* Inside gzip as well: "\xef\xbb\xbf[]", packed. */
+    static const uint8_t packed[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 3, 0x7b, 0xbf, 0x7b, 0x7f, 0x74, 0x2c, 0, 0x73, 0x7e, 0x42, 0x24, 5, 0, 0, 0};
+    g_autoptr(EchSource) inside = ech_source_new_memory(packed, sizeof packed, NULL);
+    ck_assert_int_eq(ech_source_head(inside, &n)[0], '[');
+    ck_assert_uint_eq(n, 2);
+    ck_assert_int_eq(ech_source_read(inside, two, 1, NULL), 1);
+    ck_assert_int_eq(ech_source_read(inside, two + 1, 7, NULL), 1);
+    ck_assert_mem_eq(two, "[]", 2);
+    g_autoptr(GBytes) bytes = ech_source_bytes(inside, 0, NULL);
+    ck_assert_uint_eq(g_bytes_get_size(bytes), 2);
+}
+END_TEST
+
 START_TEST(snapshot_is_rewound)
 {
     static const char *const files[] = {"memory_snapshot/small.2.pickle", "memory_snapshot/small.4.pickle", "memory_snapshot/small.5.pickle"};
@@ -248,6 +330,18 @@ START_TEST(kineto_of_2021)
     ck_assert_uint_eq(ech_diag_count(import->diag, "strings_repaired"), 1);
     ck_assert_int_eq(ech_test_op(import->trace, ECH_OP_COPY, NULL)->bytes_origin, ECH_ABSENT);
     ck_assert_uint_eq(ech_diag_count(import->diag, "copies_without_bytes"), 1);
+}
+END_TEST
+
+/* Metadata without a time say 0: they move nothing else out of reach. Times may be quoted, names hold quotes. */
+START_TEST(kineto_metadata_at_zero)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("kineto/metadata_at_zero.json", NULL);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "times_out_of_range"), 0);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "strings_repaired"), 2);
+    const EchOp *first = ech_test_op(import->trace, ECH_OP_KERNEL, "a"), *mark = ech_test_op(import->trace, ECH_OP_MARK, "the \"first\" step");
+    ck_assert_int_eq(first->recorded.start - mark->recorded.start, 2 * ECH_PS_PER_US);
+    ck_assert_int_eq(first->recorded.duration, 1500000);
 }
 END_TEST
 
@@ -400,10 +494,14 @@ int main(void)
     tcase_add_test(tcase, unknown_bytes_are_described);
     tcase_add_test(tcase, json_numbers_keep_every_digit);
     tcase_add_test(tcase, json_tokens_across_windows);
+    tcase_add_test(tcase, json_quotes_in_names);
+    tcase_add_test(tcase, json_missing_comma);
+    tcase_add_test(tcase, source_without_its_mark);
     tcase_add_test(tcase, snapshot_is_rewound);
     tcase_add_test(tcase, pickles_run_nothing);
     tcase_add_test(tcase, kineto_joins);
     tcase_add_test(tcase, kineto_of_2021);
+    tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);

@@ -70,8 +70,26 @@ START_TEST(scalesim_products)
     const EchOp *op = ech_test_op(import->trace, ECH_OP_KERNEL, "qkv");
     ck_assert_uint_eq(ech_trace_work(import->trace)[op->first_work].count, 2 * 128 * 192 * 64);
     ck_assert_uint_eq(find_buffer(import->trace, "qkv filters")->bytes, 64 * 192);
-    must_fail("scalesim/bad.csv", "bad.csv:3: '2e9' is not");
+    /* A row that cannot be read is left out and told of; a file of such rows is refused with the first. */
+    g_autoptr(EchImport) some = ech_test_corpus("scalesim/bad.csv", "scalesim");
+    ck_assert_uint_eq(ech_diag_count(some->records, "gemm layers"), 1);
+    ck_assert_uint_eq(ech_diag_count(some->diag, "rows_without_dimensions"), 1);
+    must_fail("scalesim/none.csv", "none.csv:2: 'B' is not");
     must_fail("scalesim/huge.csv", "larger than 2^61");
+}
+END_TEST
+
+/* Tabs, blanks that do not break, a stride for each direction; a sparsity. */
+START_TEST(scalesim_columns)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("scalesim/strides.csv", "scalesim");
+    const EchOp *op = ech_test_op(import->trace, ECH_OP_KERNEL, "Conv1");
+    ck_assert_uint_eq(ech_trace_uses(import->trace)[op->first_use + 2].bytes, 4 * 6 * 16);
+    g_autoptr(EchImport) sparse = ech_test_corpus("scalesim/sparse.csv", "scalesim");
+    op = ech_test_op(sparse->trace, ECH_OP_KERNEL, "Conv1");
+    ck_assert_uint_eq(ech_trace_uses(sparse->trace)[op->first_use + 2].bytes, 6 * 6 * 16);
+    ck_assert_uint_eq(ech_diag_count(sparse->diag, "sparse_layers_taken_as_dense"), 1);
+    ck_assert_uint_eq(ech_diag_count(sparse->records, "conv layers"), 3);
 }
 END_TEST
 
@@ -412,6 +430,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, scalesim_convolutions);
     tcase_add_test(tcase, scalesim_products);
+    tcase_add_test(tcase, scalesim_columns);
     tcase_add_test(tcase, timeline_of_categories);
     tcase_add_loop_test(tcase, memory_profile_is_a_resident_set, 0, 2);
     tcase_add_test(tcase, memory_profile_beside_a_capture);
