@@ -113,7 +113,7 @@ typedef struct {
 /** Blocks of one segment tile it and come in address order, all segments' blocks together in @blocks. ECH_ERROR_CONFIG where a seed makes
  * no sense, ECH_ERROR_UNSUPPORTED where the allocator takes none. Call once, before the first request. */
 bool ech_allocator_seed(EchAllocator *allocator, const EchSeedBlock *blocks, size_t n, GError **error);
-/** A range that a device gave. */
+/** A range that a device gave; of 0 bytes: where a reservation of addresses began. */
 typedef struct {
     uint64_t address;
     EchBytes bytes;

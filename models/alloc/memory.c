@@ -113,5 +113,11 @@ void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n)
 uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number)
 {
     *ret_number = memory->n_reservations++;
+    for (size_t i = memory->script_at; i < memory->n_script; i++) {
+        if (memory->script[i].bytes == 0 && !memory->script_used[i]) {
+            memory->script_used[i] = true;
+            return memory->script[i].address;
+        }
+    }
     return (uint64_t)(*ret_number + 1) << 48;
 }

@@ -242,7 +242,7 @@ static void add_pytorch(const EchAllocStudy *study, bool fresh, GPtrArray *specs
     g_autofree char *split = study->events->len && study->events->len <= SPLITS_UNASKED ? best_split(study) : NULL;
     if (split)
         add(specs, split);
-    if (!recorded || !strstr(recorded, "expandable_segments:True") || holes)
+    if (!recorded || !strstr(recorded, "expandable_segments:True") || (holes && strcmp(recorded, "pytorch:expandable_segments:True") != 0))
         add(specs, "pytorch:expandable_segments:True");
     add(specs, "pytorch:backend:cudaMallocAsync");
 }

@@ -42,11 +42,6 @@ static gboolean equal64(gconstpointer a, gconstpointer b)
     return *(const uint64_t *)a == *(const uint64_t *)b;
 }
 
-static Streams streams_new(const EchTrace *trace)
-{
-    return (Streams){trace, g_hash_table_new_full(hash64, equal64, g_free, NULL)};
-}
-
 static uint32_t stream_number(Streams *streams, EchId queue, EchId pool)
 {
     uint64_t number;
@@ -62,6 +57,18 @@ static uint32_t stream_number(Streams *streams, EchId queue, EchId pool)
         g_hash_table_insert(streams->numbers, g_memdup2(&key, sizeof key), known);
     }
     return (OWN_STREAMS + GPOINTER_TO_UINT(known)) & ECH_EVENT_MAX_STREAM;
+}
+
+/* Every stream of the trace has its number at once: the start state, which meets them in another order than the events, gives them the same ones. */
+static Streams streams_new(const EchTrace *trace)
+{
+    Streams streams = {trace, g_hash_table_new_full(hash64, equal64, g_free, NULL)};
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (i == 0 || buffers[i].queue != buffers[i - 1].queue || buffers[i].pool != buffers[i - 1].pool)
+            stream_number(&streams, buffers[i].queue, buffers[i].pool);
+    }
+    return streams;
 }
 
 /* A recorded change of segments: "segment_alloc address=0x7f21 stream=0 type=large expandable=1 pool=0:1". */
@@ -326,6 +333,33 @@ static EchBytes block_bytes(const EchBuffer *buffer, const StartSegment *segment
     return MIN(bytes, room);
 }
 
+enum { MAX_RESERVATIONS = 256 };
+
+/* Pages are mapped from a reservation's start on, behind those that are, or where they had been: what is mapped elsewhere begins a new reservation. */
+static void script_reservations(GArray *script, const GArray *segments, const GArray *mapped)
+{
+    g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
+    for (guint i = 0; i < segments->len + mapped->len && known->len < MAX_RESERVATIONS; i++) {
+        bool later = i >= segments->len;
+        const StartSegment *segment = &g_array_index(later ? mapped : segments, StartSegment, later ? i - segments->len : i);
+        EchSegmentRange range = {segment->mark.address, segment->bytes}, *of = NULL;
+        if (!segment->mark.expandable && !later)
+            continue;
+        for (guint k = 0; k < known->len && !of; k++) {
+            EchSegmentRange *other = &g_array_index(known, EchSegmentRange, k);
+            of = range.address >= other->address && range.address - other->address <= other->bytes ? other : NULL;
+        }
+        if (of) {
+            of->bytes = MAX(of->bytes, ech_bytes_add(range.address - of->address, range.bytes));
+            continue;
+        }
+        g_array_append_val(known, range);
+        range.bytes = 0;
+        if (later)
+            g_array_append_val(script, range);
+    }
+}
+
 EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
 {
     uint32_t device;
@@ -336,7 +370,7 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     EchAllocStart *start = g_new0(EchAllocStart, 1);
     start->seeds = g_array_new(FALSE, FALSE, sizeof(EchSeedBlock));
     start->script = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
-    g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment));
+    g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         StartSegment segment = {.bytes = op->bytes};
@@ -347,8 +381,11 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         } else if (read_mark(trace, op, device, "segment_alloc", &segment.mark)) {
             EchSegmentRange range = {segment.mark.address, op->bytes};
             g_array_append_val(start->script, range);
+        } else if (read_mark(trace, op, device, "segment_map", &segment.mark)) {
+            g_array_append_val(mapped, segment);
         }
     }
+    script_reservations(start->script, segments, mapped);
     g_autoptr(GArray) residents = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (size_t i = 0; i < n_buffers; i++) {
         EchId id = (EchId)i;
@@ -446,7 +483,11 @@ static char *settings_in_effect(const EchTrace *trace)
 
 char *ech_alloc_recorded_spec(const EchTrace *trace)
 {
-    const char *conf = setting(trace, "PYTORCH_CUDA_ALLOC_CONF");
+    /* Of NVIDIA's builds, of AMD's, and of newer ones for all devices. */
+    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    const char *conf = "";
+    for (size_t i = 0; i < G_N_ELEMENTS(variables) && !*conf; i++)
+        conf = setting(trace, variables[i]);
     g_autofree char *effect = settings_in_effect(trace);
     if (!*conf || (strstr(effect, "expandable_segments") && !strstr(conf, "expandable_segments")))
         return g_steal_pointer(&effect);

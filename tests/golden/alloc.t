@@ -184,3 +184,8 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
   pytorch:              serves it; 220 MiB of device memory would do
 
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
+$ echelon alloc tests/golden/data/streams.pickle | grep -E "recorded"
+no allocator needs less than 90 MiB; the recorded one held 100 MiB
+pytorch, as recorded                   0      90 MiB     100 MiB  10.0 %         0 B      25 MiB         2     100 MiB
+pytorch, as recorded: from the recorded start state; 5 of 5 allocations at their recorded addresses; settings expandable_segments:True
+rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'pytorch:' is the native allocator begun so, for comparison

@@ -1,4 +1,4 @@
-"""Writes oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+"""Writes oom.pickle, and streams.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
 stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
 import pathlib
 import pickle
@@ -67,3 +67,39 @@ for _ in range(3):
 assert run.malloc(100 * MIB, ("loss.py", 8, "cross_entropy"), main) is None
 with open(pathlib.Path(__file__).with_name("oom.pickle"), "wb") as out:
     pickle.dump(run.snapshot(), out, protocol=4)
+
+# streams.pickle: expandable segments of two streams with handles as CUDA gives them, the window begun mid-run. The stream that asks first then has the higher
+# addresses; blocks go where PyTorch's rules put them: into the smallest free block of their own stream, else behind what is mapped, in pages of 20 MiB.
+A, B, STREAM = 0x7E0000000000, 0x7F0000000000, {0x7E0000000000: 0x55D0C0002000, 0x7F0000000000: 0x55D0C0001000}
+window, ticks = [], iter(range(1_700_000_000_000_000, 1_700_000_001_000_000, 10))
+frames = [{"filename": "/home/me/serve.py", "line": 9, "name": "decode"}]
+
+
+def event(base, offset, size, *actions):
+    for action in actions:
+        window.append({"action": action, "addr": base + offset * MIB, "size": size * MIB, "stream": STREAM[base], "time_us": next(ticks), "frames": frames})
+
+
+event(B, 20, 40, "segment_map")
+event(B, 20, 30, "alloc")
+event(A, 0, 10, "alloc")
+event(B, 50, 10, "alloc")
+event(A, 20, 20, "segment_map")
+event(A, 10, 20, "alloc")
+event(B, 20, 30, "free_requested", "free_completed")
+event(B, 20, 5, "alloc")
+
+
+def expandable(base, *blocks):
+    listed, at = [], base
+    for size, used in blocks:
+        listed.append({"address": at, "size": size * MIB, "requested_size": size * MIB if used else 0, "state": "active_allocated" if used else "inactive", "frames": []})
+        at += size * MIB
+    return {"device": 0, "address": base, "total_size": at - base, "allocated_size": sum(b["requested_size"] for b in listed), "stream": STREAM[base],
+            "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": True, "blocks": listed}
+
+
+state = {"segments": [expandable(A, (10, 1), (20, 1), (10, 0)), expandable(B, (20, 1), (5, 1), (25, 0), (10, 1))], "device_traces": [window],
+         "allocator_settings": {"PYTORCH_HIP_ALLOC_CONF": "expandable_segments:True", "expandable_segments": True}, "external_annotations": []}
+with open(pathlib.Path(__file__).with_name("streams.pickle"), "wb") as out:
+    pickle.dump(state, out, protocol=4)
