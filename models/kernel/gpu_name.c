@@ -15,6 +15,34 @@ const char *ech_gpu_class_name(EchGpuClass kind)
     return kind < ECH_GPU_N_CLASSES ? ech_gpu_class_names[kind] : ech_gpu_class_names[0];
 }
 
+EchGpuBasis ech_gpu_class_basis(EchGpuClass kind)
+{
+    switch (kind) {
+    case ECH_GPU_PRODUCT: return ECH_GPU_HELD;
+    case ECH_GPU_ELEMENTWISE:
+    case ECH_GPU_STRIDED:
+    case ECH_GPU_FILL:
+    case ECH_GPU_REDUCE:
+    case ECH_GPU_SOFTMAX:
+    case ECH_GPU_SOFTMAX_WARP:
+    case ECH_GPU_NORM:
+    case ECH_GPU_VECTOR:
+    case ECH_GPU_SPLIT_REDUCE:
+    case ECH_GPU_ATTENTION:
+    case ECH_GPU_GATHER:
+    case ECH_GPU_CONCAT:
+    case ECH_GPU_RELAYOUT:
+    case ECH_GPU_OPTIMIZER: return ECH_GPU_BORROWED;
+    case ECH_GPU_UNKNOWN:
+    case ECH_GPU_SCATTER:
+    case ECH_GPU_SORT:
+    case ECH_GPU_FFT:
+    case ECH_GPU_SOLVER:
+    case ECH_GPU_N_CLASSES: break;
+    }
+    return ECH_GPU_ASSUMED;
+}
+
 /* Names of kernels, most telling first: the first that occurs decides. Seen in profiles of PyTorch 1.8 to 2.7, cuBLAS 10 to 12.8, cuDNN 7 to 9, CUTLASS,
  * FlashAttention and XLA. Case does not matter. */
 static const struct {

@@ -453,7 +453,7 @@ static bool bound_by_resources(const EchGpuCost *cost, double time, double roofl
 static void spread_model(EchPrice *price, Row *row, double roofline, const EchGpuCost *cost, EchTime launch)
 {
     EchTime rest = MAX(cost->time - cost->launch, 0);
-    price->fixed = launch;
+    price->fixed = launch > 0 ? MAX(launch, cost->launch) : 0; /* many kernels start many times */
     if (!(roofline > 0) || !bound_by_resources(cost, (double)rest, roofline)) {
         price->minimum = rest;
         return;

@@ -4,6 +4,7 @@
  * Writers are pure functions of an EchReport: same run, same bytes. Times are integer picoseconds and sizes bytes unless a name says otherwise.
  */
 #pragma once
+#include "models/kernel/gpu.h"
 #include "models/device/device.h"
 #include "sim/base/diag.h"
 #include "sim/program/program.h"
@@ -117,6 +118,18 @@ typedef struct {
 uint64_t *ech_report_span_counts(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+
+/** What the kernel times of a GPU program rest on, as sums over its spans, skipped iterations included. */
+typedef struct {
+    EchTime all;                        /**< Of all kernels below. */
+    EchTime model[ECH_GPU_N_BASES];     /**< By the kernel model, by EchGpuBasis. */
+    EchTime roofline, unknown;          /**< A plain roofline; only a start. */
+    EchTime classes[ECH_GPU_N_CLASSES]; /**< Of what is assumed, by EchGpuClass. */
+} EchBasis;
+/** False, and *ret untouched, where the report is of no GPU program or no kernel of it took time by a model of ours. */
+bool ech_report_basis(const EchReport *report, EchBasis *ret);
+/** "Of the kernels' time 55 % is products, ..."; owned by the caller. */
+char *ech_report_basis_text(const EchBasis *basis) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Of a stack whose first line names an operation of an XLA program: the first frame of the program's own source (not of an installed package), as
  * "model.py:29"; owned by the caller, NULL where there are no frames. */

@@ -525,6 +525,11 @@ static void append_remarks(GString *out, const EchReport *report, unsigned colum
                            versioned ? run->provenance.engine_version : "", versioned ? ")" : "");
     g_string_append_c(out, '\n');
     ech_text_wrap(out, "  ", text->str, columns);
+    EchBasis basis;
+    if (ech_report_basis(report, &basis)) {
+        g_autofree char *said = ech_report_basis_text(&basis);
+        ech_text_wrap(out, "  ", said, columns);
+    }
     if (report->refusal && !ech_report_refused(report)) {
         g_string_printf(text, "the compiler refused it: %s", report->refusal);
         ech_text_wrap(out, "  - ", text->str, columns);
