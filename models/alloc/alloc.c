@@ -170,7 +170,8 @@ void ech_allocator_free(EchAllocator *self)
     g_free(self);
 }
 
-EchLive *ech_alloc_live(EchAllocator *self, uint32_t id)
+/* The record of a live allocation, or NULL. */
+static EchLive *find_live(EchAllocator *self, uint32_t id)
 {
     size_t page = id >> PAGE_BITS;
     if (page >= self->n_pages || !self->pages[page])
@@ -270,7 +271,7 @@ bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live)
 
 bool ech_allocator_release(EchAllocator *self, uint32_t id)
 {
-    EchLive *live = ech_alloc_live(self, id);
+    EchLive *live = find_live(self, id);
     if (!live)
         return false;
     self->stats.frees++;
@@ -286,7 +287,7 @@ bool ech_allocator_release(EchAllocator *self, uint32_t id)
 
 void ech_allocator_record_stream(EchAllocator *self, uint32_t id, uint32_t stream)
 {
-    const EchLive *live = self->class->record_stream ? ech_alloc_live(self, id) : NULL;
+    const EchLive *live = self->class->record_stream ? find_live(self, id) : NULL;
     if (live)
         self->class->record_stream(self, id, live, stream);
 }
@@ -415,7 +416,8 @@ void ech_allocator_inject_failure(EchAllocator *self, uint64_t skip, uint64_t n)
     self->memory.fail = n;
 }
 
-void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data)
+/* Every live allocation in order of id. */
+static void each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data)
 {
     for (size_t i = 0; i < self->n_pages; i++) {
         if (!self->pages[i])
@@ -443,7 +445,7 @@ static int compare_blocks(const void *a, const void *b)
 EchAllocBlock *ech_allocator_blocks(const EchAllocator *self, size_t *ret_n)
 {
     GArray *out = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
-    ech_alloc_each_live(self, add_used, out);
+    each_live(self, add_used, out);
     if (self->class->walk_free)
         self->class->walk_free(self, out);
     if (out->len)
@@ -455,7 +457,7 @@ EchAllocBlock *ech_allocator_blocks(const EchAllocator *self, size_t *ret_n)
 void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out)
 {
     g_autoptr(GArray) used = g_array_new(FALSE, FALSE, sizeof(EchAllocBlock));
-    ech_alloc_each_live(self, add_used, used);
+    each_live(self, add_used, used);
     if (used->len)
         g_array_sort(used, compare_blocks);
     uint64_t at = 0;

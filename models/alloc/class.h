@@ -66,19 +66,15 @@ struct EchAllocator {
     GArray *own;
 };
 
-/** A range of the device, counted as a segment; false where refused. */
+/** A range of the device, counted as a segment; false where refused. ech_alloc_give_segment() gives it back. */
 bool ech_alloc_take_segment(EchAllocator *self, EchBytes bytes, uint64_t *ret_address, uint32_t *ret_segment);
 void ech_alloc_give_segment(EchAllocator *self, uint64_t address, EchBytes bytes);
 /** Counts reserved bytes that a class keeps itself. */
 void ech_alloc_count_reserved(EchAllocator *self, EchBytes added, EchBytes removed);
 /** Allocation @id will be released soon. Stage 0, 1, 2: ever nearer, some events apart, so that what a stage reads is there. */
 void ech_alloc_prefetch(const EchAllocator *self, uint32_t id, unsigned stage);
-/** The record of a live allocation, or NULL. */
-EchLive *ech_alloc_live(EchAllocator *self, uint32_t id);
 /** Registers an allocation that exists at start (seed). */
 bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live);
-/** Every live allocation in order of id. */
-void ech_alloc_each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data);
 /** Adds what lies below @end between the live allocations as free blocks of segment 0, for allocators with one range. */
 void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out);
 /** For shape. */

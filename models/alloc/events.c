@@ -116,7 +116,7 @@ EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *even
     EchBytes bound = ech_alloc_lower_bound(events, n, NULL);
     uint64_t low = bound / granule, high = MAX(low, (uint64_t)1); /* low: does not fit, or below the bound */
     low = low ? low - 1 : 0;
-    uint64_t most = ech_bytes_mul(high, 64);
+    uint64_t most = MIN(ech_bytes_mul(high, 64), UINT64_MAX / granule);
     bool ok = false;
     for (uint64_t step = MAX(high / 64, (uint64_t)1);; step *= 2) {
         if (!fits(spec, events, n, high * granule, &ok, error))

@@ -52,7 +52,7 @@ typedef struct {
 EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *events, size_t n, const EchAllocRunOptions *options);
 /** Most requested bytes live at once: no allocator needs less. *ret_at (may be NULL): the event. */
 EchBytes ech_alloc_lower_bound(const EchAllocEvent *events, size_t n, size_t *ret_at);
-/** Smallest capacity, a multiple of @granule, at which every event succeeds. Found by bisection: with an allocator that is not monotone (a
+/** Smallest capacity, a multiple of @granule (at least 1), at which every event succeeds. Found by bisection: with an allocator that is not monotone (a
  * larger pool can place worse) a smaller one may exist below. 0 and no error: none up to
  * 64 times the lower bound. ECH_ERROR_CONFIG from the allocator. */
 EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, GError **error);

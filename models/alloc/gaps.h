@@ -21,6 +21,7 @@ typedef struct {
     uint64_t free_bytes; /**< Sum over the set. */
 } EchGaps;
 
+/** Frees what it holds; the set is empty afterwards. */
 void ech_gaps_clear(EchGaps *gaps);
 /** Adds a range that overlaps none there, joined with the ranges it touches. */
 void ech_gaps_add(EchGaps *gaps, uint64_t address, uint64_t bytes);

@@ -27,15 +27,19 @@ typedef struct {
     EchGaps space; /**< Free virtual ranges. */
 } EchDeviceMemory;
 
+/** A device of which nothing is taken. @granule 0: ECH_GRANULE. */
 void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes granule);
+/** Frees what it holds. */
 void ech_device_memory_clear(EchDeviceMemory *memory);
 /** A contiguous range; false where it does not fit. */
 bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address);
+/** Gives a range back that was taken, all of it or a part of whole granules. */
 void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
 /** The range at @address, for start states; false where it is taken or too large. */
 bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
 /** @n physical pages of @page bytes; all or none. */
 bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n);
+/** Gives @n pages of @page bytes back. */
 void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n);
 /** Start of a new virtual reservation, and its number. */
 uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number);

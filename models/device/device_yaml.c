@@ -762,7 +762,8 @@ char **ech_device_list(void)
     return (char **)g_ptr_array_steal(names, NULL);
 }
 
-char *ech_device_find(const char *name_or_path, GError **error)
+/* Path of the file of a device by name, or @name_or_path itself where it is a path. Owned by the caller. */
+static char *find_file(const char *name_or_path, GError **error)
 {
     if (strchr(name_or_path, '/') || g_str_has_suffix(name_or_path, ".yaml") || g_str_has_suffix(name_or_path, ".pbtxt") ||
         g_str_has_suffix(name_or_path, ".txtpb"))
@@ -806,7 +807,7 @@ static EchYamlNode *load_tree(const char *path, GError **error)
 
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)
 {
-    g_autofree char *path = ech_device_find(name_or_path, error);
+    g_autofree char *path = find_file(name_or_path, error);
     return path ? load_tree(path, error) : NULL;
 }
 

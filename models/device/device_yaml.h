@@ -33,5 +33,3 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error) G_GNUC_
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The tree of the file of a device, or of the device file that XLA's description of a GPU stands for. As ech_device_load. Owned by the caller. */
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** Path of the file of a device by name, or @name_or_path itself where it is a path. ECH_ERROR_CONFIG with the nearest name. Owned by the caller. */
-char *ech_device_find(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

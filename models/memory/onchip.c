@@ -2,18 +2,6 @@
 
 enum { LANES = 128, SUBLANES = 8, WORD_BITS = 32 };
 
-EchBytes ech_onchip_window_bytes(uint64_t rows, uint64_t columns, unsigned bits, uint64_t buffers)
-{
-    uint64_t width = MAX(bits, 1u), packed = MAX(WORD_BITS / width, 1u);
-    /* Fewer rows than a tile has take a smaller tile: a power of two of packed rows. */
-    uint64_t tile = packed;
-    while (tile < SUBLANES && tile < rows)
-        tile *= 2;
-    tile = MAX(tile, MIN(SUBLANES, ech_round_up(rows, packed)));
-    EchBytes elements = ech_bytes_mul(ech_round_up(rows, tile), ech_round_up(columns, LANES));
-    return ech_bytes_mul(ech_bytes_mul(elements, width) / 8, buffers);
-}
-
 EchBytes ech_onchip_scalar_bytes(uint64_t n)
 {
     return ech_bytes_mul(n, WORD_BITS / 8);

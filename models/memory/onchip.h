@@ -1,6 +1,6 @@
 /** @file onchip.h
- * Rules of on-chip memories: what a window takes of vector memory, a value of scalar memory, and how much of a product's block stays in the matrix units'
- * accumulators.
+ * Rules of on-chip memories: what a kernel's windows leave of vector memory, what a value takes of scalar memory, and how much of a product's block stays in
+ * the matrix units' accumulators.
  *
  * Sources: JAX's Pallas TPU guide (tiles of 8 x 128 words, transactions of 4 KiB, scalar memory read 32 bits an instruction), jax/_src/tpu_info.py
  * (accumulators), Jouppi et al., ISCA'17 (TPU v1: 4096 accumulators of 256 32-bit words).
@@ -8,8 +8,6 @@
 #pragma once
 #include "models/device/device.h"
 
-/** Bytes of a window of @rows x @columns elements: whole tiles of 8 x 128 32-bit words, rows of narrower elements packed. @buffers copies of it. */
-EchBytes ech_onchip_window_bytes(uint64_t rows, uint64_t columns, unsigned bits, uint64_t buffers);
 /** Bytes of @n values in scalar memory: a 32-bit word each, whatever their type. */
 EchBytes ech_onchip_scalar_bytes(uint64_t n);
 

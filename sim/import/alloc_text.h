@@ -12,6 +12,7 @@
 #include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
 
+/** True if the bytes begin such a text. */
 bool ech_alloc_text_probe(const uint8_t *head, size_t n);
 /** Reads @n bytes into EchAllocEvents, appended to @events. Frees of ids that are not live are dropped and counted. ECH_ERROR_PARSE with
  * "WHERE:line: ...". */

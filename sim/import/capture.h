@@ -14,6 +14,7 @@
 
 /** Where bytes are: "hbm", "host", and on TPUs "vector" (VMEM), "common" (CMEM), "scalar" (SMEM). */
 typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_TIER_VECTOR, ECH_TIER_COMMON, ECH_TIER_SCALAR, ECH_N_TIERS } EchTier;
+/** What an event is. FOREIGN: an operation of the merged trace (ech_capture_merge). */
 typedef enum {
     ECH_ITEM_KERNEL,
     ECH_ITEM_MEMSET,
@@ -57,6 +58,7 @@ typedef struct {
 
 typedef struct EchCapture EchCapture;
 
+/** An empty capture whose trace @import will get; @format names what it came from. Borrows @import. */
 EchCapture *ech_capture_new(EchImport *import, const char *format) G_GNUC_WARN_UNUSED_RESULT;
 void ech_capture_free(EchCapture *capture);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCapture, ech_capture_free)
@@ -65,12 +67,16 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCapture, ech_capture_free)
 EchTraceBuilder *ech_capture_builder(EchCapture *capture);
 /** Index of the queue of this name on a device; made when first named. */
 uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind kind, uint32_t device);
+/** Device that a queue is of. */
 uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue);
+/** An event with every "none" value set. */
 EchItem ech_item_init(EchItemKind kind);
+/** Appends an event; the order does not matter. */
 void ech_capture_add(EchCapture *capture, const EchItem *item);
 size_t ech_capture_n_items(const EchCapture *capture);
 /** Borrowed until the next add. */
 EchItem *ech_capture_item(EchCapture *capture, size_t i);
+/** Number of a kernel's traffic and operations, for EchItem.work. */
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work);
 /** Bytes in use in a memory just before the first event of it. */
 void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes);

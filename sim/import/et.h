@@ -42,11 +42,15 @@ typedef struct {
 
 typedef struct EchEt EchEt;
 
+/** An empty collection; @format names what it came from. */
 EchEt *ech_et_new(const char *format) G_GNUC_WARN_UNUSED_RESULT;
 void ech_et_free(EchEt *et);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchEt, ech_et_free)
+/** Interns a text; @length < 0 means strlen. */
 EchId ech_et_string(EchEt *et, const char *text, gssize length);
+/** Sets a property of the trace. */
 void ech_et_property(EchEt *et, const char *key, const char *value);
+/** Appends a node. */
 void ech_et_node(EchEt *et, EchEtNode node);
 /** Of the last node: it comes after node @id. Data decide the order; control (the caller, in files made from PyTorch's) is kept where it does not
  * contradict data, and counts as data in files without any. */

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-void ech_hlo_count_records(const EchProgram *program, EchDiag *records)
+/* Counts instructions by opcode. */
+static void count_records(const EchProgram *program, EchDiag *records)
 {
     for (size_t i = 0; i < program->n_instructions; i++)
         ech_diag_note(records, program->instructions[i].opcode_name, 1);
@@ -194,7 +195,7 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
     ret->program = read(bytes, ech_source_path(source), asked, ret->diag, error);
     if (!ret->program)
         return false;
-    ech_hlo_count_records(ret->program, ret->records);
+    count_records(ret->program, ret->records);
     bool ours = !ret->program->scheduled && !ret->program->assignment;
     Notes notes = ech_source_path(source) ? read_notes(ech_source_path(source)) : (Notes){NULL, NULL};
     if (ours)

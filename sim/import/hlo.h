@@ -22,5 +22,3 @@ typedef struct {
 void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag);
 /** Says in @diag which donated arguments a compiled program copies its outputs over, instead of updating them in place. */
 void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag);
-/** Counts instructions by opcode into @records. */
-void ech_hlo_count_records(const EchProgram *program, EchDiag *records);

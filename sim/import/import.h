@@ -11,11 +11,13 @@
 /** Where bytes come from: a file, unpacked if it is gzip. Every read is bounded; a bomb gets ECH_ERROR_PARSE. */
 typedef struct EchSource EchSource;
 
+/** Opens a file and looks whether it is gzip. G_FILE_ERROR. */
 EchSource *ech_source_open(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** A source over memory, for fuzz targets and tests; @path is only used in messages and for files beside it (may be NULL). */
 EchSource *ech_source_new_memory(const uint8_t *data, size_t n, const char *path) G_GNUC_WARN_UNUSED_RESULT;
 void ech_source_free(EchSource *source);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchSource, ech_source_free)
+/** As given; may be NULL for a source over memory. Borrowed. */
 const char *ech_source_path(const EchSource *source);
 /** Up to the first 64 KiB of the unpacked bytes, for probing; borrowed. */
 const uint8_t *ech_source_head(EchSource *source, size_t *ret_n);
@@ -26,8 +28,8 @@ GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error) G_GNUC
 
 typedef struct {
     const char *device; /**< --device, or NULL: some formats need the chip. */
-    const char
-        *beside; /**< A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; a device memory profile beside anything. */
+    /** A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; a device memory profile beside anything. */
+    const char *beside;
     uint64_t loop_trips; /**< Trip count for loops that tell none (default 1). */
     bool ignore_beside;  /**< Do not pick up files beside the program (buffer assignment). */
 } EchImportOptions;
@@ -52,10 +54,12 @@ typedef struct {
     bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);
 } EchImportClass;
 
+/** The table, in the order of importers.def. */
 const EchImportClass *const *ech_import_classes(size_t *ret_n);
 /** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it. Owned by the caller. ECH_ERROR_UNSUPPORTED says
  * what the bytes look like. */
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The same of a source, which stays the caller's. */
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_import_free(EchImport *import);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchImport, ech_import_free)

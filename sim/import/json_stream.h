@@ -29,6 +29,7 @@ typedef struct EchJson EchJson;
 EchJson *ech_json_new(EchSource *source) G_GNUC_WARN_UNUSED_RESULT;
 void ech_json_free(EchJson *json);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchJson, ech_json_free)
+/** The next token. */
 EchJsonToken ech_json_next(EchJson *json);
 /** Skips the next value whole (after a KEY, or the next element of an array). False on damage or where a container ends instead. */
 bool ech_json_skip(EchJson *json);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Members of the object that is open. */
 static inline void ech_json_add_int(JsonBuilder *b, const char *name, int64_t value)
 {
     json_builder_set_member_name(b, name);

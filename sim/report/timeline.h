@@ -4,11 +4,12 @@
 #pragma once
 #include "sim/report/report.h"
 
+/** What a track stands for. */
 typedef enum { ECH_TRACK_QUEUE, ECH_TRACK_LINK, ECH_N_TRACK_GROUPS } EchTrackGroup;
 
 typedef struct {
     EchTrackGroup group;
-    char *name;    /**< "core", "host link to device", "ici link". */
+    char *name;    /**< "core", "host link to device", "ici link"; lanes above 0 keep it, so that viewers put them together. */
     uint32_t lane; /**< 0, then 1, 2... for slices that overlap the ones before. */
 } EchTrack;
 
@@ -33,10 +34,11 @@ typedef struct {
     size_t n_flows;
 } EchTimeline;
 
+/** Owned by the caller. */
 EchTimeline *ech_timeline_new(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 void ech_timeline_free(EchTimeline *timeline);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTimeline, ech_timeline_free)
-/** Name of the track as shown: lanes above 0 keep the name, so that viewers put them together. */
+/** What a group of tracks is called: "Queues", "Links". */
 const char *ech_track_group_name(EchTrackGroup group);
 /** What a slice of @op is called: its name, or its kind where it has none. Borrowed. */
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op);
