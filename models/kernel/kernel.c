@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define QUIET_STEP 16.0 /* cycles of a step that waits for no copy, as the compiler counts (libtpu 2026-10, v5e to tpu7x) */
-#define LANE_SPREAD 8.0 /* cycles a register that a lone broadcast fills lane by lane (libtpu 2026-10, v5e, v6e, tpu7x: exact) */
+#define LANE_SPREAD 8.0 /* cycles a row of registers that a broadcast fills lane by lane (libtpu 2026-10, v3 to tpu7x: exact) */
+#define UNPACK 4.0      /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
 static double number(const EchDevice *device, const char *prefix, const char *name, double fallback)
@@ -40,11 +41,11 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
     model.step = NUMBER("step_cycles", 1.2e-6 * model.clock_hz); /* v5e, v5p, v6e: 1.2 us; v4 0.53, tpu7x 1.0 */
     model.fixed = NUMBER("fixed_cycles", 24);
-    model.simple = NUMBER("simple_cycles", 0.4);
+    model.touch = NUMBER("touch_cycles", 0.25);
+    model.simple = NUMBER("simple_cycles", 0.25);
     model.transcendental = NUMBER("transcendental_cycles", 0.5);
-    model.divide = NUMBER("divide_cycles", 3);
-    model.broadcast = NUMBER("broadcast_cycles", 0.6);
-    model.reduce = NUMBER("reduce_cycles", 1.4);
+    model.divide = NUMBER("divide_cycles", 0.75);
+    model.reduce = NUMBER("reduce_cycles", 0.5);
     model.start = NUMBER("start_cycles", 3 * model.step);
     model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
     model.matrix_overhead = NUMBER("matrix_overhead_cycles", 0);
@@ -60,6 +61,7 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.gather = NUMBER("gather_cycles", 8);
     model.shuffle = NUMBER("shuffle_cycles", 8);
     model.relayout = NUMBER("relayout_cycles", 5);
+    model.gather_rows = NUMBER("gather_rows_cycles", 0.5);
     model.narrow_store = view == ECH_KERNEL_COMPILER ? 1 : NUMBER("narrow_store", 0);
     model.stage_input = NUMBER("stage_input", 1);
     model.stage_weights = NUMBER("stage_weights", 0);
@@ -181,6 +183,26 @@ static double moved_elements(const EchLayout *layout, const EchBytes *bytes)
     return bytes == NULL ? ech_kernel_padded(layout) : bits > 0 ? (double)*bytes * 8 / bits : 0;
 }
 
+static uint64_t tile_elements(const EchLayout *layout)
+{
+    uint64_t tile = 1;
+    for (uint8_t d = 0; layout->n_tiles > 0 && d < layout->tiles[0].rank; d++)
+        tile *= (uint64_t)MAX(layout->tiles[0].dims[d], 1);
+    return tile;
+}
+
+/* Whether a tile of the array fills less than whole registers. */
+static bool is_partial(const EchLayout *layout)
+{
+    return tile_elements(layout) * ech_layout_element_bits(layout) < REGISTER * 32;
+}
+
+/* Whether whole registers hold more than 1024 elements each: T(16,128) of 16 bits. */
+static bool is_packed(const EchLayout *layout)
+{
+    return ech_layout_element_bits(layout) < 32 && !is_partial(layout);
+}
+
 /* Traffic of the whole kernel, each operand read once. */
 static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
 {
@@ -193,6 +215,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
         traffic.widest = MAX(traffic.widest, moved_elements(operand, real));
         if (at_hand(model, operand)) {
+            traffic.streamed |= kernel->body.reads;
             ret->vmem_read = ech_bytes_add(ret->vmem_read, bytes);
         } else {
             ret->hbm_read = ech_bytes_add(ret->hbm_read, bytes);
@@ -209,10 +232,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         traffic.widest = MAX(traffic.widest, elements);
         if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
-            uint64_t tile = 1;
-            for (uint8_t d = 0; result->n_tiles > 0 && d < result->tiles[0].rank; d++)
-                tile *= (uint64_t)MAX(result->tiles[0].dims[d], 1);
-            traffic.partial |= tile * ech_layout_element_bits(result) < REGISTER * 32;
+            traffic.partial |= is_partial(result);
             traffic.narrowed +=
                 ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
         } else {
@@ -220,6 +240,15 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
             traffic.stored += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
             traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
         }
+    }
+    for (size_t i = 0; i < kernel->n_operands + kernel->n_results; i++) {
+        bool result = i >= kernel->n_operands;
+        size_t k = result ? i - kernel->n_operands : i;
+        const EchLayout *layout = result ? &kernel->results[k] : &kernel->operands[k];
+        const EchBytes *bytes = result ? kernel->result_bytes : kernel->operand_bytes;
+        if (layout->rank == 0 || moved_elements(layout, bytes != NULL ? &bytes[k] : NULL) * 2 < traffic.widest)
+            continue;
+        *(result ? &traffic.wide_results : &traffic.wide_operands) += 1;
     }
     return traffic;
 }
@@ -234,39 +263,60 @@ static double iterations(const EchKernelWindows *windows)
     return n;
 }
 
-static double body_cycles(const EchKernelModel *model, const EchKernelBody *body, bool fused)
+/* Tiles of a window times a tile's elements. */
+static double window_elements(const uint32_t *window, unsigned n)
 {
-    double cycles = model->simple * body->simple + model->shuffle * body->shuffle;
-    /* A lone instruction's arithmetic hides under its many small windows. */
+    double product = n > 0 ? REGISTER : 0;
+    for (unsigned i = 0; i < n; i++)
+        product *= MAX(window[i], 1u);
+    return product;
+}
+
+/* Cycles of the body over @registers, in whole. A lone instruction's arithmetic hides under its loads and stores. Exact for 50 bodies on v5e, v6e and tpu7x
+ * (libtpu 0.0.51, 64 x 512 to 512 x 1024 elements, on chip and in HBM). */
+static double body_cycles(const EchKernelModel *model, const EchKernelBody *body, bool fused, double registers)
+{
+    double cycles = model->simple * body->narrow;
+    cycles += model->view == ECH_KERNEL_COMPILER ? model->reduce * body->windows : model->shuffle * body->shuffle + model->simple * body->positions;
     if (fused)
-        cycles +=
-            model->transcendental * body->transcendental + model->divide * body->divide + model->broadcast * body->broadcast + model->reduce * body->reduce;
-    return cycles;
+        cycles += model->simple * body->simple + model->transcendental * body->transcendental + model->divide * body->divide + model->reduce * body->reduce;
+    return registers * cycles + LANE_SPREAD * body->spread + body->rows;
 }
 
 double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
                                 EchKernelSums *sums)
 {
+    const EchKernelBody *body = &kernel->body;
     double registers = traffic->widest / REGISTER;
-    double moved = ((double)cost->hbm_read + traffic->stored) / model->hbm;
-    if ((model->view == ECH_KERNEL_COMPILER ? kernel->body.reduce : kernel->body.lane_sums) > 0)
-        moved += registers * REGISTER * 4 / model->hbm;
-    double in_vmem = (double)cost->vmem_read / model->vmem_read + (double)cost->vmem_written / model->vmem + traffic->narrowed / model->hbm;
-    moved += in_vmem;
-    double compute = registers / steps * body_cycles(model, &kernel->body, kernel->fused);
+    bool compiler = model->view == ECH_KERNEL_COMPILER;
+    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read, hbm = (read + traffic->stored) / model->hbm;
+    if ((compiler ? body->reduce : body->lane_sums) > 0)
+        hbm += registers * REGISTER * 4 / model->hbm;
+    if (compiler && kernel->windows.n_iterations > 0 && steps > 1) { /* every window counts as a whole one */
+        double whole = window_elements(kernel->windows.output, kernel->windows.n_output) * steps / traffic->widest;
+        hbm *= whole > 1 && whole < 1.5 ? whole : 1;
+    }
+    /* What is only spread out from an array on chip is not read at a rate. */
+    double in_vmem = traffic->narrowed / model->hbm + (compiler ? 0 : (double)cost->vmem_written / model->vmem);
+    if (!compiler || traffic->streamed)
+        in_vmem += (double)cost->vmem_read / model->vmem_read;
+    double moved = hbm + in_vmem;
+    double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
+    double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, body, kernel->fused, registers)) / steps;
     double serial = MAX(1, ceil(steps / model->cores)); /* steps of the core that has most of them */
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
     double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
     double latency = serial * model->step, fixed = model->fixed;
-    /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at the memory's rate, or relays out a register.
-     * What is only spread out from an array on chip is none of that. */
-    bool copies = cost->hbm_read + cost->hbm_written > 0, spread = !kernel->fused && kernel->body.broadcast > 0;
-    bool quiet = (cost->vmem_read == 0 || spread) && !(traffic->narrowed > 0) && !traffic->partial;
-    if (!copies && (model->view == ECH_KERNEL_HARDWARE || quiet)) {
+    /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at a rate, or relays out a register. */
+    bool copies = read + (double)cost->hbm_written > 0, quiet = !traffic->streamed && !(traffic->narrowed > 0) && !traffic->partial;
+    if (!copies && (!compiler || quiet)) {
         latency = fixed = 0;
-        if (model->view == ECH_KERNEL_COMPILER)
+        if (compiler)
             fixed = QUIET_STEP * serial;
-        excess = compute * (serial - 1) + (spread && kernel->body.lane_spread > 0 ? LANE_SPREAD * registers : 0);
+        excess = compute * (serial - 1);
+    } else if (!copies) { /* one wait for all windows */
+        latency = model->step;
+        excess = compute * (serial - 1);
     }
     double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)
@@ -536,15 +586,6 @@ static bool blocks_of_windows(const EchKernelWindows *w, const EchKernelContract
     return true;
 }
 
-/* Tiles of a window times a tile's elements. */
-static double window_elements(const uint32_t *window, unsigned n)
-{
-    double product = n > 0 ? REGISTER : 0;
-    for (unsigned i = 0; i < n; i++)
-        product *= MAX(window[i], 1u);
-    return product;
-}
-
 /* A walk from the windows of a batch or a convolution: iterations [n or batch, pixels..., taps..., k]. */
 static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWindows *w)
 {
@@ -596,7 +637,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     ret->macs = sums.macs;
     /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */
     double tiles = MAX(1, (double)blocks.steps);
-    double tail = shape.out_registers / tiles * body_cycles(model, &kernel->body, kernel->fused);
+    double tail = body_cycles(model, &kernel->body, kernel->fused, shape.out_registers) / tiles;
     sums.total += tail;
     sums.compute += tail;
     sums.busy_compute += tail * tiles;
@@ -620,11 +661,19 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     double moved = ((double)ret->hbm_read + stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem + narrowed;
     /* A register whose lanes become rows goes through the cross-lane unit; the compiler counts that only behind a fetch. */
     double relayout = same_lanes ? 0 : registers * (from_hbm || !compiler ? model->relayout : MIN(model->relayout, 0.5));
-    double latency = hbm || narrowed > 0 ? serial * model->step : 0;
+    bool partial = traffic.partial || (kernel->n_operands > 0 && tile_elements(&kernel->operands[0]) < REGISTER);
+    double latency = hbm || narrowed > 0 || (compiler && same_lanes && partial) ? serial * model->step : 0;
     if (compiler && !hbm && !same_lanes) { /* its price of a relayout on chip: a constant for every window */
         moved = 0;
-        latency = 0;
-        relayout = 100 * steps;
+        bool packed = kernel->n_operands > 0 && is_packed(&kernel->operands[0]);
+        latency = packed ? serial * model->step : 0;
+        relayout = packed ? UNPACK * registers : 100 * steps;
+    }
+    if (compiler && !hbm && same_lanes) { /* registers on chip: stored anew, or their rows gathered from others */
+        bool same_rows = kernel->results[0].rank < 2 || kernel->results[0].order[1] == kernel->operands[0].order[1];
+        relayout = registers * (same_rows ? model->touch : model->gather_rows);
+        moved = narrowed;
+        latency = latency > 0 ? latency : QUIET_STEP * serial;
     }
     sums.total = (hbm || latency > 0 ? model->fixed : 0) + latency + moved + relayout;
     sums.compute = relayout;

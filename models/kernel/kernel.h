@@ -46,11 +46,16 @@ typedef struct {
     uint32_t simple;         /**< add, multiply, compare, select... */
     uint32_t transcendental; /**< exp, tanh, log, rsqrt... */
     uint32_t divide;
-    uint32_t broadcast;   /**< Of something that is not a constant. */
-    uint32_t lane_spread; /**< Broadcasts that fill lanes: a register each has to be permuted. */
-    uint32_t reduce;      /**< Reductions along any dimension. */
-    uint32_t shuffle;     /**< Moves of every register across lanes or rows: window positions of a pooling. */
-    uint32_t lane_sums;   /**< Of them, sums along lanes, but for sums of exponentials. */
+    uint32_t positions; /**< Of windows that are added up or compared, running sums doubled; the compiler counts a reduction for each of @windows. */
+    uint32_t windows;
+    bool reads;         /**< It does more with an operand than to broadcast it. */
+    uint32_t narrow;    /**< Conversions of 32 bits to fewer. */
+    uint32_t loads;     /**< Uses of wide operands; 0: each once. */
+    double spread;      /**< Registers that are filled lane by lane, a broadcast whose operand does not have the lanes: one a row of registers. */
+    double rows;        /**< Rows of 128 lanes that other broadcasts repeat. */
+    uint32_t reduce;    /**< Reductions along any dimension. */
+    uint32_t shuffle;   /**< Moves of every register across lanes or rows: window positions of a pooling. */
+    uint32_t lane_sums; /**< Of them, sums along lanes, but for sums of exponentials. */
 } EchKernelBody;
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
@@ -112,26 +117,27 @@ typedef struct {
 typedef struct {
     EchKernelView view;
     double clock_hz;
-    double hbm;                                               /**< Bytes a cycle. */
-    EchRate hbm_peak;                                         /**< Nominal bandwidth. */
-    double fixed;                                             /**< Start of a streaming kernel. */
-    double step;                                              /**< Latency of a streaming step. */
-    double simple, transcendental, divide, broadcast, reduce; /**< Cycles a register of 1024 elements. */
-    double start;                                             /**< Before a contraction's first fetch is issued, and all latency of a single step. */
-    double matrix_step;                                       /**< Latency of a contraction's fetch that is not under compute. */
-    double matrix_overhead;                                   /**< Cycles of compute a step. */
-    double accumulate;                                        /**< Cycles a register of the accumulator, where k is split. */
-    double load;                                              /**< Cycles a row of the side of a product that the units hold, until they have taken it in. */
-    double load_transposed;                                   /**< Times as many where that row lies along lanes. */
-    double overlap;                                           /**< Exponent of overlap(compute, movement): large is a true maximum. */
-    double int8_start;                                        /**< Added to start for 8-bit products. */
-    double int8;                                              /**< Efficiency of the matrix unit at 8-bit operands. */
-    double matrix;                                            /**< Efficiency of the matrix unit. */
-    double vmem;                                              /**< Bytes a cycle of on-chip operands. */
+    double hbm;                                           /**< Bytes a cycle. */
+    EchRate hbm_peak;                                     /**< Nominal bandwidth. */
+    double fixed;                                         /**< Start of a streaming kernel. */
+    double step;                                          /**< Latency of a streaming step. */
+    double touch, simple, transcendental, divide, reduce; /**< Cycles a register of 1024 elements, @touch one loaded or stored. */
+    double start;                                         /**< Before a contraction's first fetch is issued, and all latency of a single step. */
+    double matrix_step;                                   /**< Latency of a contraction's fetch that is not under compute. */
+    double matrix_overhead;                               /**< Cycles of compute a step. */
+    double accumulate;                                    /**< Cycles a register of the accumulator, where k is split. */
+    double load;                                          /**< Cycles a row of the side of a product that the units hold, until they have taken it in. */
+    double load_transposed;                               /**< Times as many where that row lies along lanes. */
+    double overlap;                                       /**< Exponent of overlap(compute, movement): large is a true maximum. */
+    double int8_start;                                    /**< Added to start for 8-bit products. */
+    double int8;                                          /**< Efficiency of the matrix unit at 8-bit operands. */
+    double matrix;                                        /**< Efficiency of the matrix unit. */
+    double vmem;                                          /**< Bytes a cycle of on-chip operands. */
     double vmem_read;      /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
     double lone_registers; /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
     double gather;         /**< Cycles a gathered row. */
     double relayout;       /**< Cycles a register whose lanes a copy makes rows. */
+    double gather_rows;    /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
     double shuffle;        /**< Cycles a register moved across lanes. */
     double narrow_on_chip; /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
     double narrow_store;   /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */

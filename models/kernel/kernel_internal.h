@@ -13,11 +13,13 @@ typedef struct {
 
 /** Traffic of a streaming kernel. */
 typedef struct {
-    double widest;      /**< Elements of the widest array, padded. */
-    double stored;      /**< Bytes stored to HBM, as the view counts them. */
-    double narrowed;    /**< Bytes that narrowing results on chip costs beyond themselves, as the view counts them. */
-    bool partial;       /**< A result on chip fills less than whole registers. */
-    double window_bits; /**< Bits of one element of every wide array in HBM: what a window takes. */
+    double widest;                      /**< Elements of the widest array, padded. */
+    double stored;                      /**< Bytes stored to HBM, as the view counts them. */
+    double narrowed;                    /**< Bytes that narrowing results on chip costs beyond themselves, as the view counts them. */
+    bool partial;                       /**< A result on chip fills less than whole registers. */
+    double wide_operands, wide_results; /**< Arrays of at least half of the widest one's elements. */
+    bool streamed;                      /**< An operand on chip is read at a rate, not only spread out. */
+    double window_bits;                 /**< Bits of one element of every wide array in HBM: what a window takes. */
 } EchKernelTraffic;
 
 /** A contraction with what its price needs of its arrays. */

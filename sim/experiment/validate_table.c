@@ -117,14 +117,15 @@ static bool read_arrays(const char *text, GArray *ret, GError **error)
 }
 
 /* "add:2 broadcast:4 tanh:1" */
-static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contractions, GError **error)
+static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contractions, uint32_t *ret_broadcasts, GError **error)
 {
     static const char *const transcendental[] = {
-        "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "rsqrt", "sqrt", "logistic", "power", "erf", "sine", "cosine", NULL};
-    static const char *const free_ops[] = {"constant", "convert", "copy", "bitcast", "iota", "parameter", "tuple", "get-tuple-element", "reshape", NULL};
+        "tanh", "exponential", "exponential-minus-one", "log", "log-plus-one", "rsqrt", "logistic", "power", "erf", "sine", "cosine", NULL};
+    static const char *const free_ops[] = {"constant", "convert",           "copy",    "bitcast", "iota", "parameter",
+                                           "tuple",    "get-tuple-element", "reshape", "sqrt",    NULL};
     g_auto(GStrv) words = g_strsplit_set(text, " ", -1);
-    EchKernelBody body = {0};
-    uint32_t constants = 0;
+    EchKernelBody body = {.reads = true};
+    uint32_t constants = 0, broadcasts = 0;
     for (char **word = words; *word != NULL; word++) {
         char *colon = strrchr(*word, ':');
         uint64_t count;
@@ -141,7 +142,7 @@ static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contra
         else if (strcmp(*word, "divide") == 0)
             body.divide += n;
         else if (strcmp(*word, "broadcast") == 0)
-            body.broadcast += n;
+            broadcasts += n;
         else if (strcmp(*word, "reduce") == 0)
             body.reduce += n;
         else if (strcmp(*word, "convolution") == 0 || strcmp(*word, "dot") == 0)
@@ -152,9 +153,31 @@ static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contra
             body.simple += n;
     }
     /* Broadcasting a constant is a register filled once. */
-    body.broadcast -= MIN(body.broadcast, constants);
+    *ret_broadcasts = broadcasts - MIN(broadcasts, constants);
     *ret = body;
     return true;
+}
+
+/* Which vectors the body's broadcasts repeat: those that have the widest array's lanes lie along them, others are spread over them. */
+static void add_broadcasts(const GArray *operands, const GArray *results, uint32_t broadcasts, EchKernelBody *body)
+{
+    const EchLayout *wide = NULL;
+    for (guint i = 0; i < operands->len + results->len; i++) {
+        const EchLayout *layout = i < operands->len ? &g_array_index(operands, EchLayout, i) : &g_array_index(results, EchLayout, i - operands->len);
+        if (layout->rank == 2 && (wide == NULL || ech_layout_elements(layout) > ech_layout_elements(wide)))
+            wide = layout;
+    }
+    for (guint i = 0; wide != NULL && i < operands->len && broadcasts > 0; i++) {
+        const EchLayout *layout = &g_array_index(operands, EchLayout, i);
+        if (layout->rank != 1)
+            continue;
+        uint64_t lanes = wide->dims[wide->order[0]], rows = wide->dims[wide->order[1]];
+        if (layout->dims[0] == rows)
+            body->spread += (double)((rows + 7) / 8);
+        else if (layout->dims[0] == lanes)
+            body->rows += (double)((lanes + 127) / 128);
+        broadcasts--;
+    }
 }
 
 /* -- contractions ---------------------------------------------------------- */
@@ -212,10 +235,11 @@ static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles,
     g_autoptr(GArray) results = g_array_new(FALSE, FALSE, sizeof(EchLayout));
     g_autoptr(GArray) operands = g_array_new(FALSE, FALSE, sizeof(EchLayout));
     EchKernel kernel = {.kind = ECH_KERNEL_STREAM, .fused = cells[FUSION][0] != '\0'};
-    uint32_t contractions = 0;
+    uint32_t contractions = 0, broadcasts = 0;
     if (!read_arrays(cells[OUT], results, error) || !read_arrays(cells[OPERANDS], operands, error) ||
-        !read_body(cells[BODY], &kernel.body, &contractions, error))
+        !read_body(cells[BODY], &kernel.body, &contractions, &broadcasts, error))
         return false;
+    add_broadcasts(operands, results, broadcasts, &kernel.body);
     kernel.results = (const EchLayout *)(void *)results->data;
     kernel.n_results = results->len;
     kernel.operands = (const EchLayout *)(void *)operands->data;

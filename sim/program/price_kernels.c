@@ -154,20 +154,43 @@ static bool reduces_exponentials(const EchProgram *program, const EchInstruction
     return false;
 }
 
-/* Whether a broadcast makes up the lanes of its result: the minor dimension is not its operand's. */
-static bool spreads_lanes(const EchProgram *program, const EchInstruction *at)
+static uint32_t bits_of(const EchProgram *program, EchId id)
 {
-    const EchLayout *result = ech_program_layout(program, at->shape);
+    const EchLayout *layout = id == ECH_NONE ? NULL : ech_program_layout(program, program->instructions[id].shape);
+    return layout != NULL ? MAX(ech_layout_element_bits(layout), 1u) : UINT32_MAX;
+}
+
+/* What a broadcast moves: one that makes up the lanes of its result fills a register for every 8 rows lane by lane, another repeats its rows of lanes. */
+static void survey_broadcast(const EchProgram *program, const EchInstruction *at, EchKernelBody *body)
+{
+    const EchLayout *result = ech_program_layout(program, at->shape),
+                    *from = ech_program_layout(program, program->instructions[ech_program_operand(program, at, 0)].shape);
     int64_t dims[ECH_LAYOUT_MAX_RANK];
     size_t n;
     const char *text = ech_program_attribute(at, "dimensions", &n);
-    size_t count = text != NULL ? ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)) : 0;
-    if (result == NULL || result->rank == 0)
-        return false;
-    for (size_t k = 0; k < MIN(count, G_N_ELEMENTS(dims)); k++)
-        if (dims[k] == result->order[0])
-            return false;
-    return count > 0;
+    size_t count = text != NULL ? MIN(ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims)) : 0;
+    if (result == NULL || from == NULL || result->rank == 0 || count == 0)
+        return;
+    uint64_t lanes = result->dims[result->order[0]], rows = result->rank > 1 ? result->dims[result->order[1]] : 1;
+    bool lanes_kept = false, rows_kept = false;
+    for (size_t k = 0; k < count; k++) {
+        lanes_kept |= dims[k] == result->order[0];
+        rows_kept |= result->rank > 1 && dims[k] == result->order[1];
+    }
+    double others = (double)ech_layout_elements(from) / (double)((lanes_kept ? MAX(lanes, 1u) : 1) * (rows_kept ? MAX(rows, 1u) : 1));
+    if (!lanes_kept)
+        body->spread += others * (double)(rows_kept ? rows / 8 + (rows % 8 != 0) : 1);
+    else if (!rows_kept)
+        body->rows += others * (double)(lanes / 128 + (lanes % 128 != 0));
+}
+
+/* Whether an operand is an array that the kernel is given, by another name at most. */
+static bool is_given(const EchProgram *program, EchId operand)
+{
+    const EchInstruction *at = &program->instructions[operand];
+    for (unsigned i = 0; i < MAX_DEPTH && at->opcode == ECH_HLO_BITCAST && at->n_operands == 1; i++)
+        at = &program->instructions[ech_program_operand(program, at, 0)];
+    return at->opcode == ECH_HLO_PARAMETER;
 }
 
 static void survey_instruction(Survey *survey, EchId id, unsigned depth)
@@ -179,6 +202,15 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         elements = MAX(elements, elements_of(program, program->instructions[ech_program_operand(program, at, i)].shape));
     /* Work on what is small beside the whole costs nothing that shows. */
     bool wide = elements > 0 && elements >= survey->widest / 2;
+    bool moves = at->opcode != ECH_HLO_TUPLE && at->opcode != ECH_HLO_BITCAST && at->opcode != ECH_HLO_FUSION;
+    survey->body.reads |= moves && depth == 0 && at->opcode != ECH_HLO_BROADCAST;
+    for (uint32_t i = 0; moves && depth > 0 && i < at->n_operands; i++) {
+        EchId operand = ech_program_operand(program, at, i);
+        bool array = is_given(program, operand) && elements_of(program, program->instructions[operand].shape) > 1;
+        survey->body.reads |= array && at->opcode != ECH_HLO_BROADCAST;
+        bool again = i > 0 && operand == ech_program_operand(program, at, i - 1);
+        survey->body.loads += wide && array && !again && elements_of(program, program->instructions[operand].shape) >= survey->widest / 2;
+    }
     switch ((int)at->opcode) {
     case ECH_HLO_FUSION:
         if (depth < MAX_DEPTH)
@@ -195,12 +227,10 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             memcpy(survey->callers, survey->path, sizeof survey->callers);
         }
         return;
-    case ECH_HLO_BROADCAST: {
-        bool array = wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0));
-        survey->body.broadcast += array;
-        survey->body.lane_spread += array && spreads_lanes(program, at);
+    case ECH_HLO_BROADCAST:
+        if (wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0)))
+            survey_broadcast(program, at, &survey->body);
         return;
-    }
     case ECH_HLO_REDUCE:
         survey->body.reduce += wide;
         survey->body.lane_sums += wide && reduces_lanes(program, at) && !reduces_by_comparing(program, at) && !reduces_exponentials(program, at);
@@ -219,7 +249,8 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
                 survey->body.reduce += wide;
                 survey->body.lane_sums += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i) && !reduces_by_comparing(program, at) &&
                                           !reduces_exponentials(program, at);
-                survey->body.broadcast += wide;
+                if (wide && layout != NULL && layout->rank > 0 && layout->order[0] == i)
+                    survey->body.spread += (double)elements / (double)MAX(extent, 1u) / 8;
                 continue;
             }
             if (window.size[i] > MANY_POSITIONS)
@@ -232,7 +263,8 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             survey->moves_only = false;
             return;
         }
-        survey->body.simple += (uint32_t)positions;
+        survey->body.positions += (uint32_t)positions;
+        survey->body.windows++;
         survey->body.shuffle += (uint32_t)(shuffled > 1 ? positions - positions / shuffled : 0);
         survey->moves_only = false;
         return;
@@ -251,7 +283,14 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         survey->body.divide += wide;
         survey->moves_only = false;
         return;
-    case ECH_HLO_CONVERT: survey->moves_only = false; return;
+    case ECH_HLO_CONVERT:
+        survey->body.narrow += wide && program->shapes[at->shape].dtype != ECH_DTYPE_PRED && bits_of(program, id) < 32 &&
+                               bits_of(program, ech_program_operand(program, at, 0)) == 32;
+        survey->moves_only = false;
+        return;
+    case ECH_HLO_SQRT: /* as free as a copy of its register */
+    case ECH_HLO_NEGATE:
+    case ECH_HLO_BITCAST_CONVERT: survey->moves_only = false; return;
     default:
         if (ech_hlo_is_transcendental((EchHlo)at->opcode)) {
             survey->body.transcendental += wide;
@@ -765,12 +804,6 @@ static EchId side_of(const EchProgram *program, EchId instruction, EchId product
         return operand;
     EchId parameter = parameter_behind(program, operand, program->instructions[product].computation, 0);
     return parameter < at->n_operands ? ech_program_operand(program, at, parameter) : ECH_NONE;
-}
-
-static uint32_t bits_of(const EchProgram *program, EchId id)
-{
-    const EchLayout *layout = id == ECH_NONE ? NULL : layout_of(program, id);
-    return layout != NULL ? MAX(ech_layout_element_bits(layout), 1u) : UINT32_MAX;
 }
 
 GArray *ech_program_products(const EchProgram *program, EchId instruction)
