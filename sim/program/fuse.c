@@ -8,7 +8,7 @@
 
 enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 64, MAX_REMADE = 1 << 18 };
 
-typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE } Kind;
+typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER } Kind;
 
 typedef struct {
     EchGraph *g;
@@ -34,8 +34,8 @@ static Kind kind_of(const EchGraph *g, EchId id)
     case ECH_HLO_DYNAMIC_SLICE:
     case ECH_HLO_PAD:
     case ECH_HLO_REVERSE:
-    case ECH_HLO_CONCATENATE:
-    case ECH_HLO_GATHER: return KIND_LOOP;
+    case ECH_HLO_CONCATENATE: return KIND_LOOP;
+    case ECH_HLO_GATHER: return g->generation > 0 ? KIND_GATHER : KIND_LOOP; /* a TPU's is a kernel of its own */
     case ECH_HLO_REDUCE: return KIND_REDUCE;
     case ECH_HLO_DOT:
     case ECH_HLO_CONVOLUTION: return KIND_MATRIX;
@@ -93,7 +93,8 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
     const EchGraph *g = f->g;
     Kind own = kind_of(g, id), its = kind_of(g, reader);
-    if (its == KIND_WALL || is_host(g, reader) || own == KIND_REDUCE || own == KIND_UPDATE || (its == KIND_UPDATE && operand == 0))
+    if (its == KIND_WALL || is_host(g, reader) || own == KIND_REDUCE || own == KIND_UPDATE || own == KIND_GATHER ||
+        ((its == KIND_UPDATE || its == KIND_GATHER) && operand == 0))
         return false;
     for (unsigned k = 0; k < f->n_kernels[reader]; k++) {
         if (f->members[f->kernels[reader][k]] >= MAX_BODY)
@@ -218,7 +219,7 @@ static void write_kernel(const Fuser *f, EchId kernel)
     EchInstruction *node = ech_graph_node(g, kernel);
     node->opcode = ECH_HLO_FUSION;
     node->opcode_name = ech_hlo_name(ECH_HLO_FUSION);
-    node->fusion_kind = f->matrix[kernel] ? 'O' : kind == KIND_REDUCE ? 'I' : 'L';
+    node->fusion_kind = f->matrix[kernel] ? 'O' : kind == KIND_REDUCE ? 'I' : kind == KIND_GATHER ? 'C' : 'L';
     node->attributes = "";
     node->attributes_n = 0;
     node->target = NULL;

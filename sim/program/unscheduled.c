@@ -1,10 +1,13 @@
 /* A program as a framework hands it over, made ready for a schedule: the steps of a compiler that decide over memory, each by one plain rule. */
 #include "sim/program/graph.h"
 
+#include "models/layout/advice.h"
 #include "sim/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { SAVES = 2 }; /* another order is taken where the array takes so much less */
 
 /* 2 to 7 of "tpu-v5e"; 5 for a name that does not tell. */
 static unsigned generation_of(const char *chip)
@@ -146,6 +149,23 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
     ech_graph_node(g, id)->shape = shape;
 }
 
+/* An array whose order nothing settles, and that would be mostly padding as it is written, gets the order that pads least: as XLA's layouts of products and of
+ * what is made from nothing. */
+static void save_padding(EchGraph *g, EchId id)
+{
+    const EchLayout *old = ech_graph_layout(g, id);
+    if (!old || g->generation == 0 || old->rank < 2 || old->bits == 0 || !is_row_major(old) || old->space != ECH_SPACE_HBM)
+        return;
+    EchLayout layout = *old;
+    layout.has_layout = true;
+    ech_layout_choose_tiles(&layout, g->generation);
+    EchLayoutAdvice advice;
+    ech_layout_advise(&layout, ECH_LAYOUT_TPU, g->generation, &advice);
+    if (!advice.has_better || advice.better_bytes > advice.padded / SAVES)
+        return;
+    ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &advice.better);
+}
+
 static void lay_out(EchGraph *g, EchId computation);
 
 static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
@@ -160,6 +180,8 @@ static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
 static void lay_out_node(EchGraph *g, EchId id)
 {
     EchInstruction i = *ech_graph_node(g, id);
+    if (i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA || i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE)
+        save_padding(g, id);
     if (i.n_operands == 0)
         return;
     EchId first = ech_graph_operand(g, id, 0);
@@ -233,10 +255,11 @@ static void lay_out(EchGraph *g, EchId computation)
 static void set_entry_layout(EchGraph *g)
 {
     const EchProgram *p = g->source;
+    if (p->entry_layout != ECH_NONE)
+        set_parameters(g);
+    lay_out(g, g->entry);
     if (p->entry_layout == ECH_NONE)
         return;
-    set_parameters(g);
-    lay_out(g, g->entry);
     EchId result = p->elements[p->shapes[p->entry_layout].first_element + 1];
     if (same_arrays(p, p->instructions[p->computations[p->entry].root].shape, result))
         set_result(g, ECH_NONE, 0, result, 0);

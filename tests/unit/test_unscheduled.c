@@ -330,6 +330,45 @@ START_TEST(what_is_updated_in_place_is_alone_there)
 }
 END_TEST
 
+/* Scores of four heads in the minor dimension would be 31 parts padding of 32: the product writes them in another order, and what follows keeps it. */
+START_TEST(products_are_laid_out_without_much_padding)
+{
+    static const char text[] =
+        "HloModule m\n\nENTRY %main (p: f32[8,256,64], q: f32[8,4,64]) -> f32[] {\n  %p = f32[8,256,64]{2,1,0} parameter(0)\n"
+        "  %q = f32[8,4,64]{2,1,0} parameter(1)\n"
+        "  %d = f32[8,256,4]{2,1,0} dot(%p, %q), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}\n"
+        "  ROOT %r = f32[] custom-call(%d), custom_call_target=\"k\"\n}\n";
+    static const EchBytes temp[] = {8 * 256 * 4 * 4, 8 * 4 * 256 * 4};
+    static const char *const devices[] = {"h100-sxm", "tpu-v5e"};
+    for (size_t k = 0; k < 2; k++) {
+        g_autoptr(EchImport) import = read_text(text, devices[k]);
+        const EchProgram *p = import->program;
+        const EchInstruction *dot = &p->instructions[ech_program_operand(p, &p->instructions[p->computations[p->entry].root], 0)];
+        ck_assert_uint_eq(p->shapes[dot->shape].bytes, temp[k]);
+    }
+}
+END_TEST
+
+/* On a TPU a gather is a kernel of its own with what makes its indices; on a GPU it is part of what reads it. */
+START_TEST(gathers_are_kernels_on_tpus)
+{
+    static const char text[] = "HloModule m\n\nENTRY %main (t: f32[1024,512], i: s32[256]) -> (f32[256,512], f32[256,512]) {\n"
+                               "  %t = f32[1024,512]{1,0} parameter(0)\n  %i = s32[256]{0} parameter(1)\n  %j = s32[256]{0} add(%i, %i)\n"
+                               "  %g = f32[256,512]{1,0} gather(%t, %j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+                               "slice_sizes={1,512}\n"
+                               "  %x = f32[256,512]{1,0} tanh(%g)\n  %y = f32[256,512]{1,0} negate(%g)\n"
+                               "  ROOT %r = (f32[256,512]{1,0}, f32[256,512]{1,0}) tuple(%x, %y)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    uint64_t custom = 0;
+    for (size_t k = 0; k < p->n_instructions; k++)
+        custom += p->instructions[k].opcode == ECH_HLO_FUSION && p->instructions[k].fusion_kind == 'C';
+    ck_assert_uint_eq(custom, 1);
+    ck_assert_uint_eq(count_opcode(p, ECH_HLO_ADD), 0); /* inside */
+    ck_assert_uint_eq(count_opcode(p, ECH_HLO_TANH) + count_opcode(p, ECH_HLO_NEGATE), 2);
+}
+END_TEST
+
 START_TEST(arrays_are_tiled_as_the_entry_layout_says)
 {
     static const char text[] = "HloModule m, entry_computation_layout={(bf16[8,2048,64]{1,2,0:T(8,128)(2,1)})->bf16[8,2048,64]{1,2,0:T(8,128)(2,1)}}\n\n"
@@ -447,6 +486,8 @@ int main(void)
     tcase_add_test(small, calls_are_inlined_within_bounds);
     tcase_add_test(small, chains_take_no_memory_between_their_ends);
     tcase_add_test(small, what_is_updated_in_place_is_alone_there);
+    tcase_add_test(small, products_are_laid_out_without_much_padding);
+    tcase_add_test(small, gathers_are_kernels_on_tpus);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
     tcase_set_timeout(small, 60);
     tcase_set_timeout(captured, 120);
