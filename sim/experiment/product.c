@@ -194,147 +194,205 @@ static void note_stalls(EchTraceBuilder *b, const EchPipeline *schedule, const E
     }
 }
 
-EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error)
-{
-    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
-    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
-    const char *dtype = options->dtype ? options->dtype : "bf16", *result = options->result && *options->result ? options->result : dtype;
-    if (!hbm || !vector || !unit || unit->clock_hz == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
-                    !hbm      ? "hbm"
-                    : !vector ? "vector memory"
-                              : "matrix unit with a clock");
-        return NULL;
-    }
-    if (!check_dtype(dtype, "dtype", error) || !check_dtype(result, "result", error))
-        return NULL;
-    uint64_t bm = MIN(options->block_m, options->m), bn = MIN(options->block_n, options->n), bk = MIN(options->block_k, options->k);
-    EchTime step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
-    EchPipelineProduct real = on_device(options, device, dtype, result, step);
-    if ((bm == 0 || bn == 0 || bk == 0) && !search_blocks(&real, vector, &bm, &bn, &bk, diag, error))
-        return NULL;
-    real.bm = bm;
-    real.bn = bn;
-    real.bk = bk;
-    /* The order of copies and products; a product's duration counts its operations, for the replay to price. */
+/* A product's trace in the making. Operands are numbered as a pipeline's: lhs, rhs, result. */
+typedef struct {
+    Maker maker;
+    const EchMemory *hbm, *vector;
+    const char *dtype, *result;
+    uint64_t bm, bn, bk;
+    EchTime step;         /* a step's bookkeeping */
+    EchPipeline pipeline; /* a product's duration counts its operations, for the replay to price */
     EchPipelineOperand operands[3];
-    EchPipeline pipeline;
-    ech_pipeline_product(&real, operands, &pipeline);
-    pipeline.rows = tile_rows(&(Maker){NULL, ech_layout_generation(device->compiler)}, dtype, bm, bn);
-    pipeline.compute = (EchTime)MIN(padded_work(unit, bm, bn, bk), (uint64_t)ECH_TIME_MAX / 2);
-    pipeline.port = 0;
-    pipeline.step_overhead = 0;
-    g_autoptr(EchPipelineExpansion) expansion = ech_pipeline_expand(&pipeline, error);
-    if (!expansion)
-        return NULL;
+    EchId in_hbm, on_chip; /* memories */
+    EchId core, dma;       /* queues */
+    EchId arrays[3];       /* buffers */
+    EchId windows[3][16];  /* buffers: windows[operand][slots] */
+    uint32_t slots[3];     /* windows of an operand */
+    uint32_t next[3];      /* blocks of it moved so far */
+    EchAccumulators sums;  /* of a block */
+    EchId spilled;         /* buffer of what the accumulators do not hold, or ECH_NONE */
+    bool sums_move;        /* which is read and written at every step */
+    EchId fetch_names[3], product_name, step_name, wait_name;
+} Product;
 
-    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("matmul");
-    Maker maker = {b, ech_layout_generation(device->compiler)};
-    EchId in_hbm = ech_trace_builder_memory(b, hbm->name), on_chip = ech_trace_builder_memory(b, vector->name);
+/* Whole arrays in HBM, windows of blocks on chip. */
+static void add_arrays(Product *p, const EchProductOptions *options)
+{
     static const char *const names[3] = {"lhs", "rhs", "result"}, *const fetches[3] = {"fetch lhs", "fetch rhs", "store result"};
     const uint64_t extents[3][2] = {{options->m, options->k}, {options->k, options->n}, {options->m, options->n}},
-                   blocks[3][2] = {{bm, bk}, {bk, bn}, {bm, bn}};
-    uint32_t slots[3] = {(uint32_t)options->buffers, (uint32_t)options->buffers, 2}, next[3] = {0, 0, 0};
-    EchId arrays[3], windows[3][16], strings[3];
-    /* Blocks are moved in the order they are asked for, in and out alike; a queue of copies overlaps the next one's latency with this one's bytes. */
-    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), dma = ech_trace_builder_queue(b, "dma", ECH_QUEUE_COPY, 0);
+                   blocks[3][2] = {{p->bm, p->bk}, {p->bk, p->bn}, {p->bm, p->bn}};
+    bool whole = p->bm >= options->m && p->bn >= options->n && p->bk >= options->k;
     for (size_t o = 0; o < 3; o++) {
-        const char *type = o == 2 ? result : dtype;
-        arrays[o] = add_array(&maker, names[o], in_hbm, type, extents[o][0], extents[o][1], o == 2 ? ECH_ROLE_OUTPUT : ECH_ROLE_PARAMETER, 0);
-        strings[o] = ech_trace_builder_string(b, fetches[o], -1);
-        if (bm >= options->m && bn >= options->n && bk >= options->k)
-            slots[o] = 1;
-        for (uint32_t s = 0; s < slots[o]; s++) {
+        const char *type = o == 2 ? p->result : p->dtype;
+        p->arrays[o] = add_array(&p->maker, names[o], p->in_hbm, type, extents[o][0], extents[o][1], o == 2 ? ECH_ROLE_OUTPUT : ECH_ROLE_PARAMETER, 0);
+        p->fetch_names[o] = ech_trace_builder_string(p->maker.b, fetches[o], -1);
+        p->slots[o] = whole ? 1 : o == 2 ? 2 : (uint32_t)options->buffers;
+        for (uint32_t s = 0; s < p->slots[o]; s++) {
             g_autofree char *window = g_strdup_printf("window of %s, %u", names[o], s);
-            windows[o][s] = add_array(&maker, window, on_chip, type, blocks[o][0], blocks[o][1], ECH_ROLE_TEMPORARY, vector->space);
+            p->windows[o][s] = add_array(&p->maker, window, p->on_chip, type, blocks[o][0], blocks[o][1], ECH_ROLE_TEMPORARY, p->vector->space);
         }
     }
-    /* Sums stay in the matrix units' accumulators as far as those reach; the rest goes through vector memory at every step. */
-    EchAccumulators sums = ech_onchip_accumulators(device, bm, bn);
-    const EchMemory *units = ech_device_memory_kind(device, ECH_MEM_ACCUMULATOR);
-    EchId spilled = ECH_NONE;
-    EchBytes taken = sums.spilled;
-    if (sums.held > 0)
-        (void)add_block(&maker, "accumulators", ech_trace_builder_memory(b, units->name), sums.held);
-    if (sums.spilled > 0)
-        spilled = add_block(&maker, sums.held > 0 ? "sums beyond the accumulators" : "accumulator", on_chip, sums.spilled);
-    if (sums.held > 0 && sums.spilled > 0) {
-        g_autofree char *block = ech_format_bytes(sums.block), *held = ech_format_bytes(sums.held);
+}
+
+/* Sums stay in the matrix units' accumulators as far as those reach; the rest goes through vector memory at every step. */
+static void add_sums(Product *p, const EchProductOptions *options, const EchDevice *device, EchDiag *diag)
+{
+    p->sums = ech_onchip_accumulators(device, p->bm, p->bn);
+    p->spilled = ECH_NONE;
+    p->sums_move = p->sums.spilled > 0 && p->bk < options->k;
+    if (p->sums.held > 0) {
+        const EchMemory *units = ech_device_memory_kind(device, ECH_MEM_ACCUMULATOR);
+        (void)add_block(&p->maker, "accumulators", ech_trace_builder_memory(p->maker.b, units->name), p->sums.held);
+    }
+    if (p->sums.spilled > 0)
+        p->spilled = add_block(&p->maker, p->sums.held > 0 ? "sums beyond the accumulators" : "accumulator", p->on_chip, p->sums.spilled);
+    if (p->sums.held > 0 && p->sums.spilled > 0) {
+        g_autofree char *block = ech_format_bytes(p->sums.block), *held = ech_format_bytes(p->sums.held);
         ech_diag_remark(diag, "matmul: a block's sums take %s, the accumulators hold %s: the rest is read and written in vector memory at every step", block,
                         held);
     }
-    for (size_t o = 0; o < 3; o++)
-        taken = ech_bytes_add(taken, ech_bytes_mul(slots[o], ech_trace_builder_peek_buffer(b, windows[o][0])->bytes));
-    remark_windows(&maker, device, taken, diag);
+}
 
-    EchId product_name = ech_trace_builder_string(b, "product of blocks", -1), step_name = ech_trace_builder_string(b, "grid step", -1),
-          wait_name = ech_trace_builder_string(b, "wait for a copy", -1);
-    EchDtype work_type = ech_dtype_parse(dtype, strlen(dtype));
+static EchBytes window_bytes(const Product *p, size_t operand, uint32_t slot)
+{
+    return ech_trace_builder_peek_buffer(p->maker.b, p->windows[operand][slot])->bytes;
+}
+
+static void add_deps(const Product *p, const EchPipelineExpansion *expansion, const EchPipelineActivity *activity, const EchId *ends)
+{
+    for (uint32_t d = 0; d < activity->n_dependencies; d++)
+        ech_trace_builder_dep(p->maker.b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
+}
+
+/* A product of blocks, then the step's bookkeeping. The operation that ends it. */
+static EchId add_compute(const Product *p, const EchPipelineExpansion *expansion, const EchPipelineActivity *activity, const EchId *ends)
+{
+    EchTraceBuilder *b = p->maker.b;
+    EchOp kernel = ech_op_init(ECH_OP_KERNEL);
+    kernel.name = p->product_name;
+    kernel.queue = p->core;
+    (void)ech_trace_builder_op(b, kernel);
+    add_deps(p, expansion, activity, ends);
+    double share = (double)activity->duration / (double)MAX(p->pipeline.compute, 1); /* of a block that the array's edge cuts */
+    ech_trace_builder_work(b, ECH_WORK_MATRIX, ech_dtype_parse(p->dtype, strlen(p->dtype)), (uint64_t)activity->duration, ECH_INFERRED);
+    for (size_t o = 0; o < 2; o++) {
+        uint32_t slot = (p->next[o] + p->slots[o] - 1) % p->slots[o];
+        EchBytes bytes = (EchBytes)((double)window_bytes(p, o, slot) * share);
+        ech_trace_builder_use(b, p->windows[o][slot], ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    }
+    if (p->sums_move) {
+        EchBytes bytes = (EchBytes)((double)p->sums.spilled * share);
+        ech_trace_builder_use(b, p->spilled, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        ech_trace_builder_use(b, p->spilled, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    }
+    /* The core is busy with a step's bookkeeping before it asks for anything else. */
+    EchOp overhead = ech_op_init(ECH_OP_KERNEL);
+    overhead.name = p->step_name;
+    overhead.queue = p->core;
+    overhead.recorded.duration = p->step;
+    return ech_trace_builder_op(b, overhead);
+}
+
+/* A block's copy. One that the core asks for only after another has ended: the core waits, then asks. */
+static EchId add_copy(Product *p, const EchPipelineExpansion *expansion, const EchPipelineActivity *activity, const EchId *ends)
+{
+    EchTraceBuilder *b = p->maker.b;
+    EchId waited = ECH_NONE;
+    bool after_copies = false;
+    for (uint32_t d = 0; d < activity->n_dependencies; d++)
+        after_copies = after_copies || expansion->activities[expansion->dependencies[activity->first_dependency + d]].kind != ECH_PIPELINE_COMPUTE;
+    if (after_copies) {
+        EchOp wait = ech_op_init(ECH_OP_WAIT);
+        wait.name = p->wait_name;
+        wait.queue = p->core;
+        waited = ech_trace_builder_op(b, wait);
+        add_deps(p, expansion, activity, ends);
+    }
+    uint32_t o = activity->operand, slot = p->next[o]++ % p->slots[o];
+    bool in = activity->kind == ECH_PIPELINE_IN;
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.name = p->fetch_names[o];
+    copy.queue = p->dma;
+    copy.memory_from = in ? p->in_hbm : p->on_chip;
+    copy.memory_to = in ? p->on_chip : p->in_hbm;
+    copy.bytes = activity->bytes;
+    copy.bytes_origin = ECH_INFERRED;
+    EchId id = ech_trace_builder_op(b, copy);
+    if (after_copies)
+        ech_trace_builder_dep(b, waited, 0);
+    else
+        add_deps(p, expansion, activity, ends);
+    ech_trace_builder_use(b, in ? p->arrays[o] : p->windows[o][slot], ECH_READ, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(b, in ? p->windows[o][slot] : p->arrays[o], ECH_WRITE, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    return id;
+}
+
+/* The order of copies and products, with blocks of the sizes asked for or found. */
+static EchPipelineExpansion *expand(Product *p, const EchProductOptions *options, const EchDevice *device, const EchUnit *unit, EchDiag *diag, GError **error)
+{
+    p->bm = MIN(options->block_m, options->m);
+    p->bn = MIN(options->block_n, options->n);
+    p->bk = MIN(options->block_k, options->k);
+    p->step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
+    EchPipelineProduct real = on_device(options, device, p->dtype, p->result, p->step);
+    if ((p->bm == 0 || p->bn == 0 || p->bk == 0) && !search_blocks(&real, p->vector, &p->bm, &p->bn, &p->bk, diag, error))
+        return NULL;
+    real.bm = p->bm;
+    real.bn = p->bn;
+    real.bk = p->bk;
+    ech_pipeline_product(&real, p->operands, &p->pipeline);
+    p->pipeline.rows = tile_rows(&p->maker, p->dtype, p->bm, p->bn);
+    p->pipeline.compute = (EchTime)MIN(padded_work(unit, p->bm, p->bn, p->bk), (uint64_t)ECH_TIME_MAX / 2);
+    p->pipeline.port = 0;
+    p->pipeline.step_overhead = 0;
+    return ech_pipeline_expand(&p->pipeline, error);
+}
+
+EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error)
+{
+    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+    Product p = {.maker.generation = ech_layout_generation(device->compiler),
+                 .hbm = ech_device_memory_kind(device, ECH_MEM_HBM),
+                 .vector = ech_device_memory_kind(device, ECH_MEM_VECTOR),
+                 .dtype = options->dtype ? options->dtype : "bf16"};
+    p.result = options->result && *options->result ? options->result : p.dtype;
+    if (!p.hbm || !p.vector || !unit || unit->clock_hz == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
+                    !p.hbm      ? "hbm"
+                    : !p.vector ? "vector memory"
+                                : "matrix unit with a clock");
+        return NULL;
+    }
+    if (!check_dtype(p.dtype, "dtype", error) || !check_dtype(p.result, "result", error))
+        return NULL;
+    g_autoptr(EchPipelineExpansion) expansion = expand(&p, options, device, unit, diag, error);
+    if (!expansion)
+        return NULL;
+    g_autoptr(EchTraceBuilder) b = p.maker.b = ech_trace_builder_new("matmul");
+    p.in_hbm = ech_trace_builder_memory(b, p.hbm->name);
+    p.on_chip = ech_trace_builder_memory(b, p.vector->name);
+    /* Blocks are moved in the order they are asked for, in and out alike; a queue of copies overlaps the next one's latency with this one's bytes. */
+    p.core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    p.dma = ech_trace_builder_queue(b, "dma", ECH_QUEUE_COPY, 0);
+    add_arrays(&p, options);
+    add_sums(&p, options, device, diag);
+    EchBytes taken = p.sums.spilled;
+    for (size_t o = 0; o < 3; o++)
+        taken = ech_bytes_add(taken, ech_bytes_mul(p.slots[o], window_bytes(&p, o, 0)));
+    remark_windows(&p.maker, device, taken, diag);
+    p.product_name = ech_trace_builder_string(b, "product of blocks", -1);
+    p.step_name = ech_trace_builder_string(b, "grid step", -1);
+    p.wait_name = ech_trace_builder_string(b, "wait for a copy", -1);
     g_autofree EchId *ends = g_new(EchId, MAX(expansion->n_activities, 1));
     for (size_t i = 0; i < expansion->n_activities; i++) {
         const EchPipelineActivity *activity = &expansion->activities[i];
-        if (activity->kind == ECH_PIPELINE_COMPUTE) {
-            EchOp kernel = ech_op_init(ECH_OP_KERNEL);
-            kernel.name = product_name;
-            kernel.queue = core;
-            ends[i] = ech_trace_builder_op(b, kernel);
-            for (uint32_t d = 0; d < activity->n_dependencies; d++)
-                ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
-            double share = (double)activity->duration / (double)MAX(pipeline.compute, 1); /* of a block that the array's edge cuts */
-            ech_trace_builder_work(b, ECH_WORK_MATRIX, work_type, (uint64_t)activity->duration, ECH_INFERRED);
-            for (size_t o = 0; o < 2; o++) {
-                EchId window = windows[o][(next[o] + slots[o] - 1) % slots[o]];
-                EchBytes bytes = ech_trace_builder_peek_buffer(b, window)->bytes;
-                ech_trace_builder_use(b, window, ECH_READ, (EchBytes)((double)bytes * share), ECH_PATTERN_STREAM, ECH_INFERRED);
-            }
-            if (spilled != ECH_NONE && bk < options->k) {
-                ech_trace_builder_use(b, spilled, ECH_READ, (EchBytes)((double)sums.spilled * share), ECH_PATTERN_STREAM, ECH_INFERRED);
-                ech_trace_builder_use(b, spilled, ECH_WRITE, (EchBytes)((double)sums.spilled * share), ECH_PATTERN_STREAM, ECH_INFERRED);
-            }
-            /* The core is busy with a step's bookkeeping before it asks for anything else. */
-            EchOp overhead = ech_op_init(ECH_OP_KERNEL);
-            overhead.name = step_name;
-            overhead.queue = core;
-            overhead.recorded.duration = step;
-            ends[i] = ech_trace_builder_op(b, overhead);
-            continue;
-        }
-        /* A copy that the core asks for only after another has ended: the core waits, then asks. */
-        bool after_copies = false;
-        for (uint32_t d = 0; d < activity->n_dependencies; d++)
-            after_copies = after_copies || expansion->activities[expansion->dependencies[activity->first_dependency + d]].kind != ECH_PIPELINE_COMPUTE;
-        EchId waited = ECH_NONE;
-        if (after_copies) {
-            EchOp wait = ech_op_init(ECH_OP_WAIT);
-            wait.name = wait_name;
-            wait.queue = core;
-            waited = ech_trace_builder_op(b, wait);
-            for (uint32_t d = 0; d < activity->n_dependencies; d++)
-                ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
-        }
-        uint32_t o = activity->operand, slot = next[o]++ % slots[o];
-        bool in = activity->kind == ECH_PIPELINE_IN;
-        EchOp copy = ech_op_init(ECH_OP_COPY);
-        copy.name = strings[o];
-        copy.queue = dma;
-        copy.memory_from = in ? in_hbm : on_chip;
-        copy.memory_to = in ? on_chip : in_hbm;
-        copy.bytes = activity->bytes;
-        copy.bytes_origin = ECH_INFERRED;
-        ends[i] = ech_trace_builder_op(b, copy);
-        if (after_copies)
-            ech_trace_builder_dep(b, waited, 0);
-        for (uint32_t d = 0; d < activity->n_dependencies && !after_copies; d++)
-            ech_trace_builder_dep(b, ends[expansion->dependencies[activity->first_dependency + d]], 0);
-        ech_trace_builder_use(b, in ? arrays[o] : windows[o][slot], ECH_READ, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
-        ech_trace_builder_use(b, in ? windows[o][slot] : arrays[o], ECH_WRITE, copy.bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        ends[i] = activity->kind == ECH_PIPELINE_COMPUTE ? add_compute(&p, expansion, activity, ends) : add_copy(&p, expansion, activity, ends);
     }
-    bool sums_move = spilled != ECH_NONE && bk < options->k;
-    StepDemand demand = {.work = (uint64_t)pipeline.compute,
-                         .read = ech_bytes_add(ech_trace_builder_peek_buffer(b, windows[0][0])->bytes, ech_trace_builder_peek_buffer(b, windows[1][0])->bytes),
-                         .written = sums_move ? sums.spilled : 0};
+    StepDemand demand = {.work = (uint64_t)p.pipeline.compute,
+                         .read = ech_bytes_add(window_bytes(&p, 0, 0), window_bytes(&p, 1, 0)),
+                         .written = p.sums_move ? p.sums.spilled : 0};
     demand.read = ech_bytes_add(demand.read, demand.written);
-    note_stalls(b, &pipeline, device, dtype, step, &demand);
+    note_stalls(b, &p.pipeline, device, p.dtype, p.step, &demand);
     return ech_trace_builder_finish(b, error);
 }
