@@ -463,6 +463,110 @@ static void mark_edited(EchYamlNode *node, const char *place)
         mark_edited(node->items[i], place);
 }
 
+/* An edit on its way: PATH=VALUE, and how far of the path there is. */
+typedef struct {
+    const char *place; /* names the edit in messages */
+    char **steps;      /* of the path */
+    size_t n_steps, depth;
+    EchYamlNode *node;   /* the deepest that exists: after depth steps */
+    EchYamlNode *parent; /* its parent, or NULL */
+    EchYamlNode *number; /* the scalar that the path names, be it the value of a {value: ..., source: ...}; NULL where the path does not exist */
+} Edit;
+
+static void walk_path(Edit *e, EchYamlNode *root)
+{
+    e->node = root;
+    for (EchYamlNode *next; e->depth < e->n_steps && (next = child_of(e->node, e->steps[e->depth])); e->depth++) {
+        e->parent = e->node;
+        e->node = next;
+    }
+    if (e->depth < e->n_steps)
+        return;
+    EchYamlNode *value = e->node->kind == ECH_YAML_MAP ? ech_yaml_get(e->node, "value") : NULL;
+    e->number = value ? value : e->node;
+}
+
+static bool multiply(const Edit *e, const char *factor, GError **error)
+{
+    if (!e->number && e->node->kind == ECH_YAML_MAP) {
+        g_autofree const char **keys = g_new0(const char *, e->node->n + 1);
+        for (size_t i = 0; i < e->node->n; i++)
+            keys[i] = e->node->keys[i];
+        const char *missing = e->steps[e->depth], *nearest = ech_nearest_name(missing, keys);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", e->place, missing, nearest ? "; did you mean '" : "",
+                    nearest ? nearest : "", nearest ? "'?" : "");
+        return false;
+    }
+    if (!e->number || e->number->kind != ECH_YAML_SCALAR) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: no number stands there that could be multiplied", e->place);
+        return false;
+    }
+    char *scaled = ech_yaml_scale(e->number->text, factor);
+    if (!scaled) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected two decimal numbers", e->place, e->number->text,
+                    factor);
+        return false;
+    }
+    set_scalar(e->number, scaled, e->place);
+    return true;
+}
+
+/* VALUE as a tree. What does not read as YAML is taken literally: allocator specs hold commas and colons. */
+static EchYamlNode *read_value(const char *value, const char *place)
+{
+    EchYamlNode *parsed = *value ? ech_yaml_parse(value, strlen(value), place, NULL) : NULL;
+    if (!parsed || (parsed->kind == ECH_YAML_MAP && value[0] != '{')) {
+        g_clear_pointer(&parsed, ech_yaml_free);
+        parsed = node_new(ECH_YAML_SCALAR, place, 0, 0);
+        parsed->text = g_strdup(value);
+    }
+    mark_edited(parsed, place);
+    return parsed;
+}
+
+static void replace(const Edit *e, EchYamlNode *made)
+{
+    g_assert(e->parent);
+    size_t i = 0;
+    while (e->parent->items[i] != e->node)
+        i++;
+    ech_yaml_free(e->node);
+    e->parent->items[i] = made;
+}
+
+/* Puts @made where the path leads, with maps on the way; takes it. */
+static bool put_below(const Edit *e, EchYamlNode *made, GError **error)
+{
+    g_autoptr(EchYamlNode) owned = made;
+    if (e->node->kind != ECH_YAML_MAP) {
+        char *missing = e->steps[e->depth];
+        e->steps[e->depth] = NULL;
+        g_autofree char *upto = g_strjoinv(".", e->steps);
+        e->steps[e->depth] = missing;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' has no '%s'", e->place, upto, missing);
+        return false;
+    }
+    EchYamlNode *node = e->node;
+    for (size_t i = e->depth; i + 1 < e->n_steps; i++) {
+        EchYamlNode *map = node_new(ECH_YAML_MAP, e->place, 0, 0);
+        ech_yaml_put(node, e->steps[i], map);
+        node = map;
+    }
+    ech_yaml_put(node, e->steps[e->n_steps - 1], g_steal_pointer(&owned));
+    return true;
+}
+
+/* The source of a number written as {value: ..., source: ...} becomes the edit. */
+static void name_source(const Edit *e)
+{
+    if (e->number == e->node)
+        return;
+    EchYamlNode *source = node_new(ECH_YAML_SCALAR, e->place, 0, 0);
+    source->text = g_strdup(e->place);
+    source->quoted = true;
+    ech_yaml_put(e->node, "source", source);
+}
+
 bool ech_yaml_edit(EchYamlNode *root, const char *above, const char *edit, GError **error)
 {
     g_autofree char *place = g_strdup_printf("--set %s%s", above, edit);
@@ -474,99 +578,30 @@ bool ech_yaml_edit(EchYamlNode *root, const char *above, const char *edit, GErro
     g_autofree char *path = g_strndup(edit, (size_t)(equals - edit));
     const char *value = equals + 1;
     g_auto(GStrv) steps = g_strsplit(path, ".", -1);
-    size_t n_steps = g_strv_length(steps);
-    if (n_steps > MAX_DEPTH) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: more than 32 steps", place);
+    Edit e = {.place = place, .steps = steps, .n_steps = g_strv_length(steps)};
+    if (e.n_steps > MAX_DEPTH) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: more than %d steps", place, MAX_DEPTH);
         return false;
     }
-    for (size_t i = 0; i < n_steps; i++) {
-        if (!*steps[i]) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: an empty step in the path", place);
-            return false;
-        }
+    if (g_strv_contains((const char *const *)steps, "")) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: an empty step in the path", place);
+        return false;
     }
-    /* The deepest node that exists on the path. */
-    EchYamlNode *node = root, *parent = NULL;
-    size_t depth = 0;
-    while (depth < n_steps) {
-        EchYamlNode *next = child_of(node, steps[depth]);
-        if (!next)
-            break;
-        parent = node;
-        node = next;
-        depth++;
+    walk_path(&e, root);
+    if (value[0] == 'x' && (g_ascii_isdigit(value[1]) || value[1] == '.')) {
+        if (!multiply(&e, value + 1, error))
+            return false;
+        name_source(&e);
+        return true;
     }
-    bool found = depth == n_steps;
-    EchYamlNode *number = found ? node : NULL;
-    if (number && number->kind == ECH_YAML_MAP && ech_yaml_get(number, "value"))
-        number = ech_yaml_get(number, "value");
-    bool scales = value[0] == 'x' && (g_ascii_isdigit(value[1]) || value[1] == '.');
-    if (scales) {
-        if (!found && node->kind == ECH_YAML_MAP) {
-            g_autofree const char **keys = g_new0(const char *, node->n + 1);
-            for (size_t i = 0; i < node->n; i++)
-                keys[i] = node->keys[i];
-            const char *nearest = ech_nearest_name(steps[depth], keys);
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", place, steps[depth], nearest ? "; did you mean '" : "",
-                        nearest ? nearest : "", nearest ? "'?" : "");
-            return false;
-        }
-        if (!number || number->kind != ECH_YAML_SCALAR) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: no number stands there that could be multiplied", place);
-            return false;
-        }
-        char *scaled = ech_yaml_scale(number->text, value + 1);
-        if (!scaled) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected two decimal numbers", place, number->text,
-                        value + 1);
-            return false;
-        }
-        set_scalar(number, scaled, place);
+    g_autoptr(EchYamlNode) parsed = read_value(value, place);
+    if (!e.number)
+        return put_below(&e, g_steal_pointer(&parsed), error);
+    if (e.number != e.node && parsed->kind == ECH_YAML_SCALAR) {
+        set_scalar(e.number, g_strdup(parsed->text), place);
+        name_source(&e);
     } else {
-        g_autoptr(EchYamlNode) parsed = *value ? ech_yaml_parse(value, strlen(value), place, NULL) : NULL;
-        /* What does not read as YAML is taken literally: allocator specs hold commas and colons. */
-        if (!parsed || (parsed->kind == ECH_YAML_MAP && value[0] != '{')) {
-            g_clear_pointer(&parsed, ech_yaml_free);
-            parsed = node_new(ECH_YAML_SCALAR, place, 0, 0);
-            parsed->text = g_strdup(value);
-        }
-        mark_edited(parsed, place);
-        if (number && number != node && parsed->kind == ECH_YAML_SCALAR) {
-            set_scalar(number, g_strdup(parsed->text), place);
-        } else if (found) {
-            g_assert(parent);
-            for (size_t i = 0; i < parent->n; i++) {
-                if (parent->items[i] == node) {
-                    ech_yaml_free(node);
-                    parent->items[i] = g_steal_pointer(&parsed);
-                    break;
-                }
-            }
-            number = NULL;
-        } else {
-            if (node->kind != ECH_YAML_MAP) {
-                g_autofree char *upto = NULL;
-                char *kept = steps[depth];
-                steps[depth] = NULL;
-                upto = g_strjoinv(".", steps);
-                steps[depth] = kept;
-                g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' has no '%s'", place, upto, kept);
-                return false;
-            }
-            for (; depth + 1 < n_steps; depth++) {
-                EchYamlNode *made = node_new(ECH_YAML_MAP, place, 0, 0);
-                ech_yaml_put(node, steps[depth], made);
-                node = made;
-            }
-            ech_yaml_put(node, steps[depth], g_steal_pointer(&parsed));
-            number = NULL;
-        }
-    }
-    if (number && number != node) {
-        EchYamlNode *source = node_new(ECH_YAML_SCALAR, place, 0, 0);
-        source->text = g_strdup(place);
-        source->quoted = true;
-        ech_yaml_put(node, "source", source);
+        replace(&e, g_steal_pointer(&parsed));
     }
     return true;
 }
