@@ -453,6 +453,83 @@ static bool lay_out_plain(EchExperiment *experiment, const EchYamlNode *root, co
     return lay_out_case(experiment, experiment->plain, root, kept, no_axes, 0, error);
 }
 
+/* What is to be varied: the axes of the tree's sweep, and how many runs they make. */
+static bool read_sweep(const EchYamlNode *sweep, GArray *axes, size_t *ret_cases, GError **error)
+{
+    if (sweep && sweep->kind != ECH_YAML_LIST) {
+        ech_yaml_error(sweep, error, "sweep: expected a list of axes, each {path: ..., values: [...]}");
+        return false;
+    }
+    size_t n_cases = 1;
+    for (size_t i = 0; sweep && i < sweep->n; i++) {
+        if (!read_axis(sweep->items[i], axes, error))
+            return false;
+        n_cases *= g_array_index(axes, Axis, axes->len - 1).values->len;
+        if (n_cases > MAX_CASES) {
+            ech_yaml_error(sweep, error, "sweep: more than %d runs", MAX_CASES);
+            return false;
+        }
+    }
+    *ret_cases = n_cases;
+    return true;
+}
+
+static EchYamlNode *list_of_passes(const char *const *passes)
+{
+    EchYamlNode *list = ech_yaml_new_list("--pass");
+    for (; *passes; passes++)
+        ech_yaml_append(list, ech_yaml_new_scalar(*passes, "--pass"));
+    return list;
+}
+
+/* Puts the passes of the command line in the place of the file's. Our placement under other terms is compared with our placement, not with the compiler's. */
+static void override_passes(const char *const *passes, EchYamlNode *root, EchYamlNode *plain)
+{
+    if (!passes || !*passes)
+        return;
+    ech_yaml_put(root, "passes", list_of_passes(passes));
+    for (const char *const *pass = passes; *pass; pass++) {
+        if (!g_str_has_prefix(*pass, "place:"))
+            continue;
+        ech_yaml_put(plain, "passes", list_of_passes((const char *const[]){"place", NULL}));
+        break;
+    }
+}
+
+/* An experiment over @axes, whose cases are still empty. Takes the axes' names and bases. */
+static EchExperiment *experiment_new(const char *path, const GArray *axes, size_t n_cases)
+{
+    EchExperiment *experiment = g_new0(EchExperiment, 1);
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    experiment->path = g_strdup(path);
+    experiment->axis_sizes = g_new(size_t, axes->len + 1);
+    experiment->axis_bases = g_new0(size_t *, axes->len + 1);
+    for (guint i = 0; i < axes->len; i++) {
+        const Axis *axis = &g_array_index(axes, Axis, i);
+        g_ptr_array_add(names, g_strdup(axis->name));
+        experiment->axis_sizes[i] = axis->values->len;
+        experiment->axis_bases[i] = (size_t *)(void *)g_array_steal(axis->bases, NULL);
+    }
+    experiment->axes = steal_strv(names);
+    experiment->cases = g_new0(EchCase, n_cases);
+    experiment->n_cases = n_cases;
+    experiment->cache = g_new0(struct EchImportCache, 1);
+    experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(Cached));
+    g_array_set_clear_func(experiment->cache->items, cached_clear);
+    experiment->cache->devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
+    return experiment;
+}
+
+static char *title_of(const EchYamlNode *config, const char *path)
+{
+    const EchYamlNode *title = ech_yaml_get(config, "title"), *trace = ech_yaml_get(config, "trace");
+    if (title && title->kind == ECH_YAML_SCALAR)
+        return g_strdup(title->text);
+    if (path)
+        return short_name(path);
+    return trace && trace->kind == ECH_YAML_SCALAR ? short_name(trace->text) : g_strdup("run");
+}
+
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
 {
     g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
@@ -462,32 +539,17 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "device", overrides->device);
     override(root, "format", overrides->format);
     override(root, "beside", overrides->beside);
+    /* What the command line does not change: the run that the others are compared with. */
     g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);
     override(root, "allocator", overrides->allocator);
     override(root, "host_allocator", overrides->host_allocator);
-    if (overrides->passes && *overrides->passes) {
-        EchYamlNode *list = ech_yaml_new_list("--pass");
-        for (const char *const *pass = overrides->passes; *pass; pass++)
-            ech_yaml_append(list, ech_yaml_new_scalar(*pass, "--pass"));
-        ech_yaml_put(root, "passes", list);
-    }
-    /* Our placement under other terms is compared with our placement, not with the compiler's. */
-    for (const char *const *pass = overrides->passes; pass && *pass; pass++) {
-        if (!g_str_has_prefix(*pass, "place:"))
-            continue;
-        EchYamlNode *list = ech_yaml_new_list("--pass");
-        ech_yaml_append(list, ech_yaml_new_scalar("place", "--pass"));
-        ech_yaml_put(plain, "passes", list);
-        break;
-    }
+    override_passes(overrides->passes, root, plain);
     g_autoptr(GPtrArray) edits = g_ptr_array_new_with_free_func(g_free);
     if (!read_sets(ech_yaml_get(root, "set"), edits, error))
         return NULL;
     guint n_own = edits->len;
     if (overrides->engine)
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
-    g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
-    g_array_set_clear_func(axes, axis_clear);
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
         /* The sweep is laid out below, so its edits come first. */
         if (!g_str_has_prefix(*setting, "sweep"))
@@ -495,58 +557,26 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
         else if (!ech_yaml_edit(root, "", *setting, error))
             return NULL;
     }
-    const EchYamlNode *sweep = ech_yaml_get(root, "sweep");
-    if (sweep && sweep->kind != ECH_YAML_LIST) {
-        ech_yaml_error(sweep, error, "sweep: expected a list of axes, each {path: ..., values: [...]}");
+    g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
+    g_array_set_clear_func(axes, axis_clear);
+    size_t n_cases;
+    if (!read_sweep(ech_yaml_get(root, "sweep"), axes, &n_cases, error))
         return NULL;
+    EchYamlNode *const trees[] = {root, plain};
+    for (size_t i = 0; i < G_N_ELEMENTS(trees); i++) {
+        remove_key(trees[i], "set");
+        remove_key(trees[i], "sweep");
     }
-    size_t n_cases = 1;
-    for (size_t i = 0; sweep && i < sweep->n; i++) {
-        if (!read_axis(sweep->items[i], axes, error))
-            return NULL;
-        n_cases *= g_array_index(axes, Axis, axes->len - 1).values->len;
-        if (n_cases > MAX_CASES) {
-            ech_yaml_error(sweep, error, "sweep: more than %d runs", MAX_CASES);
-            return NULL;
-        }
-    }
-    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < axes->len; i++)
-        g_ptr_array_add(names, g_strdup(g_array_index(axes, Axis, i).name));
-    remove_key(root, "set");
-    remove_key(root, "sweep");
-    g_autoptr(EchExperiment) experiment = g_new0(EchExperiment, 1);
-    experiment->path = g_strdup(path);
-    experiment->axes = steal_strv(names);
-    experiment->axis_sizes = g_new(size_t, axes->len + 1);
-    experiment->axis_bases = g_new0(size_t *, axes->len + 1);
-    for (guint i = 0; i < axes->len; i++) {
-        experiment->axis_sizes[i] = g_array_index(axes, Axis, i).values->len;
-        experiment->axis_bases[i] = (size_t *)(void *)g_array_steal(g_array_index(axes, Axis, i).bases, NULL);
-    }
-    experiment->cases = g_new0(EchCase, n_cases);
-    experiment->n_cases = n_cases;
-    experiment->cache = g_new0(struct EchImportCache, 1);
-    experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(Cached));
-    g_array_set_clear_func(experiment->cache->items, cached_clear);
-    experiment->cache->devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
+    g_autoptr(EchExperiment) experiment = experiment_new(path, axes, n_cases);
     for (size_t i = 0; i < n_cases; i++) {
         if (!lay_out_case(experiment, &experiment->cases[i], root, edits, axes, i, error))
             return NULL;
         if (!ech_yaml_check_keys(experiment->cases[i].config, "experiment", root_keys, error))
             return NULL;
     }
-    remove_key(plain, "set");
-    remove_key(plain, "sweep");
     if (!lay_out_plain(experiment, plain, overrides, edits, n_own, error))
         return NULL;
-    const EchYamlNode *title = ech_yaml_get(experiment->cases[0].config, "title"), *trace = ech_yaml_get(experiment->cases[0].config, "trace");
-    if (title && title->kind == ECH_YAML_SCALAR)
-        experiment->title = g_strdup(title->text);
-    else if (path)
-        experiment->title = short_name(path);
-    else
-        experiment->title = trace && trace->kind == ECH_YAML_SCALAR ? short_name(trace->text) : g_strdup("run");
+    experiment->title = title_of(experiment->cases[0].config, path);
     return g_steal_pointer(&experiment);
 }
 

@@ -181,86 +181,71 @@ static void append_refusal(GString *out, const EchReport *report, unsigned colum
     ech_text_wrap(out, "  ", advice, columns);
 }
 
-static void append_fit(GString *out, const EchReport *report, unsigned columns)
+/* The most that a run takes of a memory. A plan's extent counts, not the sum of what shares places in it. */
+static EchBytes used_of(const EchRun *run, const EchMemoryRun *m, const EchFitRow *rows, size_t n)
 {
-    const EchRun *run = report->run;
-    bool fits = ech_report_fits(report);
-    g_autoptr(GString) text = g_string_new(fits ? "It fits." : "IT DOES NOT FIT.");
-    size_t n;
-    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    EchBytes used = strcmp(m->allocator, "fixed") == 0 ? m->fixed_extent : MAX(m->peak_live, m->fixed_extent);
+    if (!run->fits && strcmp(run->failure.memory, m->name) == 0)
+        used = MAX(used, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
+    for (size_t j = 0; j < n; j++) {
+        if (strcmp(rows[j].memory, m->name) == 0)
+            used = MAX(used, rows[j].needed);
+    }
+    return used;
+}
+
+/* " hbm 3 GiB of 16 GiB (19 %), host ...": what is over its size first. */
+static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows, size_t n)
+{
     bool said = false;
-    /* What is over its size first. */
     for (size_t k = 0; k < 2 * run->n_memories; k++) {
         const EchMemoryRun *m = &run->memories[k % run->n_memories];
         if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0))
             continue;
-        /* A plan's extent counts, not the sum of what shares places in it. */
-        EchBytes used = strcmp(m->allocator, "fixed") == 0 ? m->fixed_extent : MAX(m->peak_live, m->fixed_extent);
-        if (!run->fits && strcmp(run->failure.memory, m->name) == 0)
-            used = MAX(used, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
-        for (size_t j = 0; j < n; j++) {
-            if (strcmp(rows[j].memory, m->name) == 0)
-                used = MAX(used, rows[j].needed);
-        }
+        EchBytes used = used_of(run, m, rows, n);
         if ((used > m->available) != (k < run->n_memories))
             continue;
-        g_autofree char *a = ech_format_bytes(used);
-        g_autofree char *b = ech_format_bytes(m->available);
+        g_autofree char *a = ech_format_bytes(used), *b = ech_format_bytes(m->available);
         g_string_append_printf(text, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
         said = true;
     }
-    if (!said && fits)
-        g_string_append(text, " (The trace says nothing of what lies in memory.)");
-    ech_text_wrap(out, "  ", text->str, columns);
-    append_refusal(out, report, columns);
-    if (fits)
+}
+
+/* What the compiled program needs beyond what there is. */
+static void append_excess(GString *out, const EchReport *report, const EchFitRow *row, unsigned columns)
+{
+    g_autofree char *a = ech_format_bytes(row->needed), *b = ech_format_bytes(row->available), *c = ech_format_bytes(row->needed - row->available);
+    g_string_append_printf(out, "  The compiled program needs %s of %s, which has %s: %s too much.\n", a, row->memory, b, c);
+    if (strcmp(row->memory, "hbm") != 0)
         return;
-    for (size_t i = 0; i < n; i++) {
-        if (rows[i].needed <= rows[i].available)
-            continue;
-        g_autofree char *a = ech_format_bytes(rows[i].needed);
-        g_autofree char *b = ech_format_bytes(rows[i].available);
-        g_autofree char *c = ech_format_bytes(rows[i].needed - rows[i].available);
-        g_string_append_printf(out, "  The compiled program needs %s of %s, which has %s: %s too much.\n", a, rows[i].memory, b, c);
-        EchMemoryAnalysis m = ech_program_memory_analysis(report->program);
-        if (strcmp(rows[i].memory, "hbm") == 0) {
-            g_autofree char *argument = ech_format_bytes(m.argument);
-            g_autofree char *output = ech_format_bytes(m.output);
-            g_autofree char *alias = ech_format_bytes(m.alias);
-            g_autofree char *constant = ech_format_bytes(m.constant);
-            g_autofree char *temp = ech_format_bytes(m.temp);
-            g_string_printf(text, "%s arguments + %s outputs - %s shared by both + %s constants + %s temporaries", argument, output, alias, constant, temp);
-            ech_text_wrap(out, "    ", text->str, columns);
-        }
-    }
-    if (run->fits)
-        return;
-    const EchFailure *f = &run->failure;
-    g_autofree char *asked = ech_format_bytes(f->asked);
-    g_autofree char *live = ech_format_bytes(f->live);
-    g_autofree char *limit = ech_format_bytes(f->limit);
-    g_autofree char *reserved = ech_format_bytes(f->reserved);
-    g_autofree char *when = ech_format_time(f->time);
-    const EchMemoryRun *memory = NULL;
-    for (size_t i = 0; i < run->n_memories; i++) {
-        if (strcmp(run->memories[i].name, f->memory) == 0)
-            memory = &run->memories[i];
-    }
-    if (memory && run->completed && memory->fixed_extent > f->limit) {
+    EchMemoryAnalysis m = ech_program_memory_analysis(report->program);
+    g_autofree char *argument = ech_format_bytes(m.argument), *output = ech_format_bytes(m.output), *alias = ech_format_bytes(m.alias),
+                    *constant = ech_format_bytes(m.constant), *temp = ech_format_bytes(m.temp);
+    g_autofree char *text =
+        g_strdup_printf("%s arguments + %s outputs - %s shared by both + %s constants + %s temporaries", argument, output, alias, constant, temp);
+    ech_text_wrap(out, "    ", text, columns);
+}
+
+/* Where the replay failed, and what held the memory then. */
+static void append_failure(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchFailure *f = &report->run->failure;
+    const EchMemoryRun *memory = ech_report_memory(report->run, f->memory);
+    if (memory && report->run->completed && memory->fixed_extent > f->limit) {
         append_plan_failure(out, report, memory, columns);
         return;
     }
+    g_autofree char *asked = ech_format_bytes(f->asked), *live = ech_format_bytes(f->live), *limit = ech_format_bytes(f->limit),
+                    *reserved = ech_format_bytes(f->reserved), *when = ech_format_time(f->time);
     if (f->op == ECH_NONE) {
         g_string_append_printf(out, "  From the start: the plan for %s takes %s, its limit is %s.\n", f->memory, asked, limit);
     } else {
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
         const EchOp *op = &ech_trace_ops(report->trace)[f->op];
-        g_string_printf(text, "At %s '%s' asks for %s more in %s", when, f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name, asked,
-                        f->memory);
-        g_string_append_printf(text,
-                               f->fit == ECH_FIT_FRAGMENTED ? ": %s of %s are live, %s reserved, and no free piece is large enough (fragmentation)."
-                                                            : ": %s of %s are live, %s reserved.",
-                               live, limit, reserved);
+        const char *who = f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name;
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_printf(text, "At %s '%s' asks for %s more in %s: %s of %s are live, %s reserved", when, who, asked, f->memory, live, limit, reserved);
+        g_string_append(text, f->fit == ECH_FIT_FRAGMENTED ? ", and no free piece is large enough (fragmentation)." : ".");
         ech_text_wrap(out, "  ", text->str, columns);
     }
     size_t n_live;
@@ -269,6 +254,28 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
         g_string_append(out, "  What held the memory:\n");
         append_holders(out, report, live_then, n_live, 10, "  ", columns);
     }
+}
+
+static void append_fit(GString *out, const EchReport *report, unsigned columns)
+{
+    bool fits = ech_report_fits(report);
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    g_autoptr(GString) text = g_string_new(fits ? "It fits." : "IT DOES NOT FIT.");
+    gsize verdict = text->len;
+    append_uses(text, report->run, rows, n);
+    if (text->len == verdict && fits)
+        g_string_append(text, " (The trace says nothing of what lies in memory.)");
+    ech_text_wrap(out, "  ", text->str, columns);
+    append_refusal(out, report, columns);
+    if (fits)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].needed > rows[i].available)
+            append_excess(out, report, &rows[i], columns);
+    }
+    if (!report->run->fits)
+        append_failure(out, report, columns);
 }
 
 /* What passes and settings of the command line are worth. */
