@@ -138,7 +138,8 @@ static bool extend(Bfc *self, EchBytes rounded)
 {
     EchBytes available = self->limit - self->pool;
     available -= available % UNIT;
-    if (rounded > available)
+    /* The device gave a two-ended pool less than its limit: the real one goes on and then dies of its second gap (cc:1062-1064). */
+    if (rounded > available || (self->two_ended && self->pool))
         return false;
     bool increased = false;
     while (rounded > self->next_region) {

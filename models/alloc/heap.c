@@ -247,7 +247,8 @@ static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t h
     size_t n_left = 0;
     for (size_t i = 0; i < n; i++) {
         const Group *group = &clock->groups[order[i]];
-        if (clock->limit > 0 && height > 0 && group->largest > clock->limit) {
+        EchBytes own = problem->items[group->root].bytes; /* what the limit is held against */
+        if (clock->limit > 0 && height > 0 && own > clock->limit) {
             order[n_left++] = order[i];
             continue;
         }
@@ -258,7 +259,7 @@ static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t h
                 clock->spans[n_spans++] = (EchFitSpan){clock->slot[clock->begin[item]], clock->slot[clock->end[item]]};
         }
         uint64_t offset = ech_fit_heap_find(fit, clock->spans, n_spans, group->largest, clock->alignment, false);
-        if (clock->limit > 0 && height > 0 && offset + group->largest > clock->limit) {
+        if (clock->limit > 0 && height > 0 && offset + own > clock->limit) {
             order[n_left++] = order[i];
             continue;
         }
@@ -266,7 +267,7 @@ static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t h
         for (uint32_t m = problem->first[order[i]]; m < problem->first[order[i] + 1]; m++) {
             uint32_t item = problem->member[m];
             if (problem->items[item].bytes > 0)
-                ech_fit_heap_use(fit, clock->spans[n_spans++], offset, problem->items[item].bytes);
+                ech_fit_heap_use(fit, clock->spans[n_spans++], offset, group->largest); /* of every member, as CommitChunkAndInterval has it */
         }
         height = MAX(height, offset + group->largest);
         put(clock, order[i], offset, heap, solution);
@@ -306,26 +307,20 @@ static size_t fast_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t 
     return n_left;
 }
 
-/** fast_split: the largest lone groups and all that share by best fit, the rest in one pass above them. */
-static size_t split_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t heap, EchBytes *ret_height, EchPlanSolution *solution)
+/** fast_split: the largest lone groups and all that share by best fit, the rest in one pass above them. Which is which is settled once, for all heaps. */
+static size_t split(const Clock *clock, uint32_t *order, size_t n)
 {
-    g_autofree uint32_t *sorted = g_memdup2(order, n * sizeof *order), *fit = g_new(uint32_t, n ? n : 1), *fast = g_new(uint32_t, n ? n : 1);
+    g_autofree uint32_t *fast = g_new(uint32_t, n ? n : 1);
     size_t n_fit = 0, n_fast = 0, lone = 0;
-    sort_order(clock, SPATIAL, sorted, n);
     for (size_t i = 0; i < n; i++) {
-        if (clock->groups[sorted[i]].n_members > 1 || lone++ < SPLIT_BEST_FIT)
-            fit[n_fit++] = sorted[i];
+        if (clock->groups[order[i]].n_members > 1 || lone++ < SPLIT_BEST_FIT)
+            order[n_fit++] = order[i];
         else
-            fast[n_fast++] = sorted[i];
+            fast[n_fast++] = order[i];
     }
-    EchBytes height = 0;
-    size_t left_fit = fit_pass(clock, fit, n_fit, heap, &height, solution);
-    sort_order(clock, FAST_SPLIT, fast, n_fast);
-    size_t left_fast = fast_pass(clock, fast, n_fast, heap, height, &height, solution);
-    memcpy(order, fit, left_fit * sizeof *order);
-    memcpy(order + left_fit, fast, left_fast * sizeof *order);
-    *ret_height = height;
-    return left_fit + left_fast;
+    sort_by_tick(clock, false, fast, n_fast);
+    memcpy(order + n_fit, fast, n_fast * sizeof *order);
+    return n_fit;
 }
 
 /** Places everything with one algorithm; returns the sum of the heights. */
@@ -335,15 +330,15 @@ static EchBytes run(const Clock *clock, Algorithm algorithm, EchPlanSolution *so
     size_t n = clock->n_order;
     EchBytes total = 0;
     uint32_t heap = 0;
-    sort_order(clock, algorithm, order, n);
-    while (n > 0) {
+    sort_order(clock, algorithm == FAST_SPLIT ? SPATIAL : algorithm, order, n);
+    size_t n_fit = algorithm == FAST_SPLIT ? split(clock, order, n) : algorithm == FAST_MERGE ? 0 : n, n_fast = n - n_fit;
+    uint32_t *fast = order + n_fit;
+    while (n_fit + n_fast > 0) {
         EchBytes height = 0;
-        if (algorithm == FAST_MERGE)
-            n = fast_pass(clock, order, n, heap, 0, &height, solution);
-        else if (algorithm == FAST_SPLIT)
-            n = split_pass(clock, order, n, heap, &height, solution);
-        else
-            n = fit_pass(clock, order, n, heap, &height, solution);
+        if (n_fit > 0)
+            n_fit = fit_pass(clock, order, n_fit, heap, &height, solution);
+        if (n_fast > 0)
+            n_fast = fast_pass(clock, fast, n_fast, heap, height, &height, solution);
         total += height;
         heap++;
     }

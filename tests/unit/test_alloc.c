@@ -127,6 +127,19 @@ START_TEST(jax_and_tensorflow_take_their_share)
 }
 END_TEST
 
+/* The device gives 7 of 8 MiB, and the pool is full with them: a second range would be a second gap, of which the real one dies. */
+START_TEST(two_ended_takes_one_range)
+{
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:limit=8MiB,two_ended=true", 8 * MIB);
+    ech_allocator_inject_failure(bfc, 0, 1);
+    take(bfc, 0, 7 * MIB);
+    EchPlacement p;
+    ck_assert_int_ne(ech_allocator_alloc(bfc, &(EchAllocRequest){.id = 1, .bytes = 512 * KIB, .upper_end = true}, &p), ECH_FIT_OK);
+    ck_assert_int_eq(own(bfc, "pool_bytes"), own(bfc, "peak_pool_bytes"));
+    ck_assert_int_lt(own(bfc, "pool_bytes"), 8 * (int64_t)MIB);
+}
+END_TEST
+
 /* ---- PyTorch ---- */
 
 static const struct {
@@ -764,6 +777,7 @@ int main(void)
     tcase_add_test(tests, bfc_prefers_the_best_then_the_lowest);
     tcase_add_test(tests, jax_and_tensorflow_take_their_share);
     tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
+    tcase_add_test(tests, two_ended_takes_one_range);
     tcase_add_test(tests, pytorch_keeps_streams_apart);
     tcase_add_test(tests, pytorch_waits_for_recorded_streams);
     tcase_add_test(tests, pytorch_releases_its_cache_before_failing);

@@ -107,6 +107,30 @@ START_TEST(limits_open_heaps)
 }
 END_TEST
 
+/* Which 500 fast_split places by best fit is settled before the first heap: the 501st never is, though the second heap has fewer than 500 of them. */
+START_TEST(fast_split_splits_once)
+{
+    EchPlanItem items[501];
+    for (int i = 0; i < 500; i++)
+        items[i] = (EchPlanItem){0, 10, 100, 0, 0, ALONE};
+    items[500] = (EchPlanItem){20, 30, 50, 0, 0, ALONE};
+    g_autoptr(EchPlan) plan = plan_of("xla:algorithm=fast_split,alignment=1,limit=40000", items, 501);
+    ck_assert_uint_eq(plan->n_heaps, 2);
+    ck_assert_uint_eq(plan->heap_bytes[0], 40000);
+    ck_assert_uint_eq(plan->heaps[500], 1);
+    ck_assert_uint_eq(plan->offsets[500], 10000); /* above the 100 that the first heap left over, although they are dead */
+}
+END_TEST
+
+/* Every member of a group takes the room of its largest for as long as it lives itself. */
+START_TEST(members_take_the_largest_room)
+{
+    const EchPlanItem items[] = {{0, 2, 300, 0, 0, 0}, {4, 6, 100, 0, 0, 0}, {4, 6, 50, 0, 0, ALONE}};
+    g_autoptr(EchPlan) plan = plan_of("xla:algorithm=spatial,alignment=1", items, 3);
+    ck_assert_uint_eq(plan->offsets[2], 300);
+}
+END_TEST
+
 START_TEST(colours_have_their_own_heaps)
 {
     const EchPlanItem items[] = {{0, 5, 10, 0, 9, ALONE}, {0, 5, 20, 0, 2, ALONE}, {1, 5, 30, 0, 9, ALONE}, {0, 0, 0, 0, 2, ALONE}};
@@ -267,6 +291,8 @@ int main(void)
     tcase_add_test(tests, fast_heap_joins_the_top);
     tcase_add_test(tests, groups_share_and_get_the_largest_room);
     tcase_add_test(tests, limits_open_heaps);
+    tcase_add_test(tests, fast_split_splits_once);
+    tcase_add_test(tests, members_take_the_largest_room);
     tcase_add_test(tests, colours_have_their_own_heaps);
     tcase_add_loop_test(tests, specs_say_what_is_wrong, 0, G_N_ELEMENTS(bad_specs));
     tcase_add_test(tests, impossible_items_are_refused);
