@@ -216,4 +216,9 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     return ret->trace != NULL;
 }
 
-const EchImportClass ech_import_alloc_text = {"alloc_text", "allocator events as text: a line for each allocation and each free", probe, read_text};
+const EchImportClass ech_import_alloc_text = {
+    .name = "alloc_text",
+    .summary = "allocator events as text: a line for each allocation and each free",
+    .probe = probe,
+    .read = read_text,
+};

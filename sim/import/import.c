@@ -350,6 +350,14 @@ static char *describe(const uint8_t *head, size_t n)
         return g_strdup(
             "the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
             "traces/capture/compile.py compiles for a chip that is not there");
+    if (n > 18 &&
+        (memcmp(head, "BufferAssignment:", 17) == 0 || memcmp(head, "HloLiveRange (", 14) == 0 || memmem(head, MIN(n, (size_t)256), "Total bytes used: ", 18)))
+        return g_strdup("the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
+                        "(....txt or ....hlo.pb)");
+    if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
+        return g_strdup("the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt");
+    if (n > 4 && memcmp(head, "xla_", 4) == 0)
+        return g_strdup("the text is XLA's options; give the program, module_....after_optimizations.txt");
     if (is_mangled(head, n))
         return g_strdup("the bytes look like " MANGLED);
     size_t control = 0;
@@ -411,6 +419,16 @@ void ech_import_free(EchImport *import)
     g_free(import);
 }
 
+static bool is_idle(const EchTrace *trace)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchOpKind kind = ech_trace_ops(trace)[i].kind;
+        if (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY || kind == ECH_OP_COLLECTIVE || kind == ECH_OP_LOOP)
+            return false;
+    }
+    return true;
+}
+
 static EchImport *read_class(EchSource *source, const EchImportClass *class, const EchImportOptions *options, GError **error)
 {
     g_autoptr(EchImport) import = g_new0(EchImport, 1);
@@ -431,6 +449,8 @@ static EchImport *read_class(EchSource *source, const EchImportClass *class, con
         return NULL;
     }
     g_assert((import->trace != NULL) != (import->program != NULL));
+    if (class->when_idle && import->trace && is_idle(import->trace))
+        ech_diag_remark(import->diag, "%s", class->when_idle);
     return g_steal_pointer(&import);
 }
 
@@ -491,9 +511,26 @@ static const char *const folder_patterns[] = {
     "*.ech",
 };
 
+/* The last run in LOG/plugins/profile, where jax.profiler.trace(LOG) and TensorBoard put them by date; NULL where there is none. Owned by the caller. */
+static char *last_profile(const char *folder)
+{
+    g_autofree char *profiles = g_build_filename(folder, "plugins", "profile", NULL), *last = NULL;
+    g_autoptr(GDir) dir = g_dir_open(profiles, 0, NULL);
+    for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
+        if (!last || strcmp(name, last) > 0) {
+            g_free(last);
+            last = g_strdup(name);
+        }
+    }
+    return last ? g_build_filename(profiles, last, NULL) : NULL;
+}
+
 /* The one file of a folder to read. Of several of a kind the largest: the program itself, not the small modules beside it. */
 static char *file_in_folder(const char *folder, GError **error)
 {
+    g_autofree char *profile = last_profile(folder);
+    if (profile)
+        folder = profile;
     g_autoptr(GDir) dir = g_dir_open(folder, 0, error);
     if (!dir)
         return NULL;

@@ -52,12 +52,14 @@ typedef struct {
     int (*probe)(const uint8_t *head, size_t n);
     /** Fills trace or program, diag and records (both already there). ECH_ERROR_PARSE with path and offset. */
     bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);
+    /** Of a profiler: the remark about a profile in which no device did anything; NULL where that says nothing. */
+    const char *when_idle;
 } EchImportClass;
 
 /** The table, in the order of importers.def. */
 const EchImportClass *const *ech_import_classes(size_t *ret_n);
-/** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it. Owned by the caller. ECH_ERROR_UNSUPPORTED says
- * what the bytes look like. */
+/** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it (the last one of a TensorBoard log folder). Owned
+ * by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The same of a source, which stays the caller's. */
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;

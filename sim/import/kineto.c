@@ -1004,4 +1004,5 @@ const EchImportClass ech_import_kineto = {
     .summary = "PyTorch profiler trace (Kineto, Chrome JSON), with its memory events and synchronisation",
     .probe = probe,
     .read = kineto_read,
+    .when_idle = "nothing in it ran on a GPU; ProfilerActivity.CUDA records what does",
 };

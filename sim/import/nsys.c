@@ -786,4 +786,5 @@ const EchImportClass ech_import_nsys = {
     .summary = "Nsight Systems export (SQLite), with unified-memory migrations and memory events",
     .probe = probe,
     .read = nsys_read,
+    .when_idle = "nothing in it ran on a GPU; 'nsys profile --trace cuda' records what does",
 };

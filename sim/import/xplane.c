@@ -760,4 +760,5 @@ const EchImportClass ech_import_xplane = {
     .summary = "XLA profile (XSpace, *.xplane.pb) of JAX or TensorFlow on TPU or GPU, with its allocator events",
     .probe = probe,
     .read = xplane_read,
+    .when_idle = "no device did anything in it: the program ran on the CPU",
 };

@@ -406,4 +406,5 @@ const EchImportClass ech_import_xplane_json = {
     .summary = "trace.json.gz that XLA's profiler writes beside its protobuf",
     .probe = probe,
     .read = twin_read,
+    .when_idle = "no device did anything in it: the program ran on the CPU",
 };

@@ -8,6 +8,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <glib/gstdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -333,6 +334,85 @@ START_TEST(kineto_of_2021)
 }
 END_TEST
 
+/* A profile of the CPU alone says so; one with kernels does not. */
+START_TEST(profiles_without_a_device)
+{
+    static const char text[] =
+        "{\"schemaVersion\": 1, \"traceEvents\": [{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"a\", \"ts\": 1, \"dur\": 2}]}";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, sizeof text - 1, NULL);
+    g_autoptr(EchImport) alone = ech_import_source(source, NULL, NULL, NULL), both = ech_test_corpus("kineto/metadata_at_zero.json", NULL);
+    ck_assert_ptr_nonnull(ech_diag_remarks(alone->diag)[0]);
+    ck_assert_ptr_nonnull(strstr(ech_diag_remarks(alone->diag)[0], "nothing in it ran on a GPU"));
+    ck_assert_ptr_null(ech_diag_remarks(both->diag)[0]);
+}
+END_TEST
+
+/* What is no capture but lies where captures lie is named, with what to give instead. */
+START_TEST(look_alikes_are_named)
+{
+    static const struct {
+        const char *text;
+        size_t n; /* 0: up to the NUL */
+        const char *said;
+    } cases[] = {
+        {"BufferAssignment:\nallocation 0: size 4, parameter 0", 0, "read beside its program"},
+        {"HloLiveRange (max 12):\n  InstructionSequence:", 0, "read beside its program"},
+        {"; ModuleID = '__compute_module'\nsource_filename = \"x\"", 0, "LLVM"},
+        {"xla_cpu_enable_fast_math: false\nxla_dump_to: \"\"", 0, "options"},
+        {"\xff\xfe[\0]\0", 6, "UTF-16"},
+        {"PK\x03\x04....snapshot/data.pkl", 0, "torch.save"},
+        {"(dp0\nVsegments\np1\n(lp2\n(dp3\nVdevice\np4\nI0\nsVaddress\np5\nI5\nsVtotal_size\np6", 0, "protocol 2 or later"},
+        {"ML\xefR\x0dMLIR", 0, "MLIR bytecode"},
+        {"{\"segments\": [], \"device_traces\": [[]]}", 0, "its keys begin \"segments\", \"device_traces\"; it looks like a memory snapshot"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, cases[i].n ? cases[i].n : strlen(cases[i].text), "x");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_ptr_null(import);
+        ck_assert_msg(strstr(error->message, cases[i].said) != NULL, "%s", error->message);
+    }
+    char tar[512] = "profile/trace.json";
+    memcpy(tar + 257, "ustar", 5);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)tar, sizeof tar, "x");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_import_source(source, NULL, NULL, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "a tar archive, of 'profile/trace.json' first"));
+}
+END_TEST
+
+/* Logs of jax.profiler.trace hold their runs by date; the last one is read. */
+START_TEST(folders_of_logs)
+{
+    g_autofree char *log = g_dir_make_tmp("echelon-log-XXXXXX", NULL);
+    static const char *const runs[] = {"2026_01_02_03_04_05", "2026_01_02_03_04_06"};
+    const char *files[] = {"xplane/gpu.pb", "xplane/tpu.pb"};
+    g_autoptr(GPtrArray) made = g_ptr_array_new_with_free_func(g_free);
+    for (size_t i = 0; i < 2; i++) {
+        g_autofree char *folder = g_build_filename(log, "plugins", "profile", runs[i], NULL),
+                        *from = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[i], NULL), *bytes = NULL;
+        gsize n;
+        ck_assert_int_eq(g_mkdir_with_parents(folder, 0700), 0);
+        ck_assert(g_file_get_contents(from, &bytes, &n, NULL));
+        char *to = g_build_filename(folder, "host.xplane.pb", NULL);
+        ck_assert(g_file_set_contents(to, bytes, (gssize)n, NULL));
+        g_ptr_array_add(made, to);
+    }
+    g_autoptr(EchImport) last = ech_import_file(log, NULL, NULL, NULL), expected = ech_test_corpus("xplane/tpu.pb", NULL);
+    ck_assert_ptr_nonnull(last);
+    ck_assert_uint_eq(ech_trace_n_ops(last->trace), ech_trace_n_ops(expected->trace));
+    for (guint i = 0; i < made->len; i++) {
+        g_autofree char *folder = g_path_get_dirname(made->pdata[i]);
+        g_unlink(made->pdata[i]);
+        g_rmdir(folder);
+    }
+    g_autofree char *profile = g_build_filename(log, "plugins", "profile", NULL), *plugins = g_build_filename(log, "plugins", NULL);
+    g_rmdir(profile);
+    g_rmdir(plugins);
+    g_rmdir(log);
+}
+END_TEST
+
 /* Metadata without a time say 0: they move nothing else out of reach. Times may be quoted, names hold quotes. */
 START_TEST(kineto_metadata_at_zero)
 {
@@ -502,6 +582,9 @@ int main(void)
     tcase_add_test(tcase, kineto_joins);
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, kineto_metadata_at_zero);
+    tcase_add_test(tcase, profiles_without_a_device);
+    tcase_add_test(tcase, folders_of_logs);
+    tcase_add_test(tcase, look_alikes_are_named);
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
