@@ -13,8 +13,10 @@ enum {
     NARROW_COLUMNS = 128, /* threads of a block where there are fewer columns than a tile */
     TRANSPOSE_TILE = 32,
     TRANSPOSE_BLOCK = 128,
-    IN_FLIGHT = 4, /* loads of an unrolled loop */
-    TOGETHER = 2,  /* trips of a block that adds up its threads' sums and writes them */
+    UNROLLED = 400 / 16, /* steps of a loop in one: XLA's limit of operations over those of a step with an addition or two */
+    AHEAD = 2,           /* loads on their way in a loop that stays one: the next step's are asked for before */
+    IN_FLIGHT = 8,       /* loads that the registers keep of an unrolled one; assumed */
+    TOGETHER = 2,        /* trips of a block that adds up its threads' sums and writes them */
 };
 
 static uint64_t blocks_of(uint64_t count, uint64_t each)
@@ -76,7 +78,11 @@ static bool is_power(uint64_t n)
 
 uint16_t ech_gpu_loop_trips(uint64_t each, unsigned vector)
 {
-    return (uint16_t)MIN(blocks_of(each, (uint64_t)MAX(vector, 1u) * IN_FLIGHT), (uint64_t)UINT16_MAX - TOGETHER);
+    uint64_t steps = blocks_of(each, MAX(vector, 1u)), together = MIN(steps, (uint64_t)UNROLLED);
+    while (together > 1 && steps % together)
+        together--;
+    together = CLAMP(together, AHEAD, IN_FLIGHT);
+    return (uint16_t)MIN(blocks_of(steps, together), (uint64_t)UINT16_MAX - TOGETHER);
 }
 
 bool ech_gpu_reduction_together(const EchGpuReduction *r)

@@ -27,8 +27,9 @@ void ech_gpu_launch_loop(uint64_t elements, unsigned bits, bool vectorizes, uint
 /** Rows: 16 elements a thread, up to 1024 threads a row, short rows several a block. Columns: 32 x 32 threads for 32 columns (or as many vectors), all of a
  * column in one block. @bits: of the narrowest operand. Fills grid, block, vector, trips. */
 void ech_gpu_launch_reduce(const EchGpuReduction *reduction, unsigned bits, uint32_t sms, EchGpuLaunch *ret);
-/** Dependent accesses of a thread that takes @each elements, @vector at a time, in a loop that XLA unrolls (optimize_loops): four on their way at once is
- * assumed. */
+/** Dependent accesses of a thread that takes @each elements, @vector at a time, in a loop that XLA unrolls (emitters/transforms/optimize_loops.cc): by the
+ * largest divisor of its steps within a limit of operations, of whose loads so many are on their way at once as registers keep (assumed: 8); what does not
+ * divide asks one step ahead. */
 uint16_t ech_gpu_loop_trips(uint64_t each, unsigned vector);
 /** Tiles of 32 x 32 through shared memory (of 64 x 64 for elements of 16 bits and fewer), 128 threads. */
 void ech_gpu_launch_transpose(uint64_t elements, unsigned bits, EchGpuLaunch *ret);
