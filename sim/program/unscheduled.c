@@ -180,7 +180,14 @@ static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
 static void lay_out_node(EchGraph *g, EchId id)
 {
     EchInstruction i = *ech_graph_node(g, id);
-    if (i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA || i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE)
+    bool free = i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_CONVOLUTION || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA ||
+                i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE;
+    if (i.opcode == ECH_HLO_GATHER) {
+        /* Rows stay rows, but a row of one element is none. */
+        const EchLayout *rows = ech_graph_layout(g, id);
+        free = rows && rows->rank > 0 && rows->dims[rows->order[0]] == 1;
+    }
+    if (free)
         save_padding(g, id);
     if (i.n_operands == 0)
         return;
@@ -224,6 +231,7 @@ static void lay_out_node(EchGraph *g, EchId id)
     case ECH_HLO_DYNAMIC_UPDATE_SLICE:
     case ECH_HLO_PAD:
     case ECH_HLO_REVERSE:
+    case ECH_HLO_REDUCE_WINDOW:
     case ECH_HLO_CONCATENATE: {
         const EchLayout *from = ech_graph_layout(g, first), *own = ech_graph_layout(g, id);
         if (from && own && is_row_major(own) && (i.opcode == ECH_HLO_RESHAPE ? from->rank != own->rank : from->rank == own->rank))
