@@ -357,117 +357,112 @@ static bool read_triple(Reader *r, uint32_t *ret)
     return token == ECH_JSON_ARRAY_END;
 }
 
+static bool read_grid(Reader *r)
+{
+    return read_triple(r, r->e.launch.grid);
+}
+
+static bool read_block(Reader *r)
+{
+    return read_triple(r, r->e.launch.block);
+}
+
+/* What is taken of an argument: a list by a function, a text, or a number. Nothing set: it is passed over. */
+typedef struct {
+    bool (*read)(Reader *r);
+    GString *text;
+    int64_t *number;
+    uint8_t *has; /* says that the number was there, or NULL */
+    bool loose;   /* the number may stand in a text */
+} Arg;
+
+/* By length first: every key of a file of gigabytes comes by here. */
+static Arg arg_of(Event *e, const char *key, size_t n)
+{
+    switch (n) {
+    case 4:
+        if (is(key, n, "grid"))
+            return (Arg){.read = read_grid};
+        if (is(key, n, "Addr"))
+            return (Arg){.number = &e->address, .has = &e->has_address};
+        return (Arg){.text = is(key, n, "kind") ? e->kind : NULL};
+    case 5:
+        if (is(key, n, "block"))
+            return (Arg){.read = read_block};
+        if (g_ascii_strncasecmp(key, "bytes", 5) == 0)
+            return (Arg){.number = &e->bytes, .has = &e->has_bytes};
+        break;
+    case 6: return (Arg){.number = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL, .loose = true};
+    case 8: return (Arg){.number = is(key, n, "toDevice") ? &e->to_device : NULL};
+    case 9: return (Arg){.number = is(key, n, "Device Id") ? &e->device_id : NULL};
+    case 10:
+        if (is(key, n, "Input Dims"))
+            return (Arg){.read = read_dims};
+        if (is(key, n, "Input type"))
+            return (Arg){.read = read_types};
+        return (Arg){.number = is(key, n, "fromDevice") ? &e->from_device : NULL};
+    case 11:
+        if (is(key, n, "correlation"))
+            return (Arg){.number = &e->correlation};
+        if (g_ascii_strncasecmp(key, "external id", 11) == 0)
+            return (Arg){.number = &e->external};
+        return (Arg){.number = is(key, n, "Device Type") ? &e->device_type : NULL};
+    case 13:
+        if (is(key, n, "Input Strides"))
+            return (Arg){.read = read_strides};
+        return (Arg){.number = is(key, n, "shared memory") ? &e->shared : NULL};
+    case 14:
+        if (is(key, n, "Total Reserved"))
+            return (Arg){.number = &e->total_reserved, .has = &e->has_reserved};
+        if (is(key, n, "cuda_sync_kind"))
+            return (Arg){.text = e->sync};
+        return (Arg){.number = is(key, n, "wait_on_stream") ? &e->wait_stream : NULL};
+    case 15:
+        if (is(key, n, "Concrete Inputs"))
+            return (Arg){.read = read_values};
+        if (is(key, n, "Total Allocated"))
+            return (Arg){.number = &e->total_allocated, .has = &e->has_allocated};
+        break;
+    case 20: return (Arg){.number = is(key, n, "registers per thread") ? &e->registers : NULL};
+    case 33: return (Arg){.number = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL};
+    default: break;
+    }
+    return (Arg){0};
+}
+
+/* The value of an argument that is no list. */
+static bool take_arg(Reader *r, const Arg *arg)
+{
+    const char *text;
+    size_t n;
+    if (!scalar(r, &text, &n))
+        return false;
+    int64_t value;
+    if (arg->text) {
+        g_string_truncate(arg->text, 0);
+        g_string_append_len(arg->text, text, (gssize)n);
+    } else if (ech_json_parse_i64(text, n, &value)) {
+        *arg->number = value;
+        if (arg->has)
+            *arg->has = 1;
+    } else if (arg->loose) {
+        *arg->number = loose_integer(text, n);
+    }
+    return true;
+}
+
 static bool read_args(Reader *r)
 {
-    Event *e = &r->e;
     EchJsonToken token = ech_json_next(r->json);
     if (token != ECH_JSON_OBJECT)
         return token != ECH_JSON_BAD && ech_json_depth(r->json) < 500;
     while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
         size_t n;
         const char *key = ech_json_text(r->json, &n);
-        int64_t *field = NULL;
-        uint8_t *has = NULL;
-        GString *text_field = NULL;
-        switch (n) {
-        case 4:
-            if (is(key, n, "grid")) {
-                if (!read_triple(r, e->launch.grid))
-                    return false;
-                continue;
-            }
-            if (is(key, n, "Addr")) {
-                field = &e->address;
-                has = &e->has_address;
-            } else if (is(key, n, "kind")) {
-                text_field = e->kind;
-            }
-            break;
-        case 5:
-            if (is(key, n, "block")) {
-                if (!read_triple(r, e->launch.block))
-                    return false;
-                continue;
-            }
-            if (g_ascii_strncasecmp(key, "bytes", 5) == 0) {
-                field = &e->bytes;
-                has = &e->has_bytes;
-            }
-            break;
-        case 6: field = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL; break;
-        case 8: field = is(key, n, "toDevice") ? &e->to_device : NULL; break;
-        case 9: field = is(key, n, "Device Id") ? &e->device_id : NULL; break;
-        case 10:
-            if (is(key, n, "Input Dims")) {
-                if (!read_dims(r))
-                    return false;
-                continue;
-            }
-            if (is(key, n, "Input type")) {
-                if (!read_types(r))
-                    return false;
-                continue;
-            }
-            field = is(key, n, "fromDevice") ? &e->from_device : NULL;
-            break;
-        case 11:
-            field = is(key, n, "correlation")                          ? &e->correlation
-                    : g_ascii_strncasecmp(key, "external id", 11) == 0 ? &e->external
-                    : is(key, n, "Device Type")                        ? &e->device_type
-                                                                       : NULL;
-            break;
-        case 14:
-            if (is(key, n, "Total Reserved")) {
-                field = &e->total_reserved;
-                has = &e->has_reserved;
-            } else if (is(key, n, "cuda_sync_kind")) {
-                text_field = e->sync;
-            } else if (is(key, n, "wait_on_stream")) {
-                field = &e->wait_stream;
-            }
-            break;
-        case 15:
-            if (is(key, n, "Concrete Inputs")) {
-                if (!read_values(r))
-                    return false;
-                continue;
-            }
-            if (is(key, n, "Total Allocated")) {
-                field = &e->total_allocated;
-                has = &e->has_allocated;
-            }
-            break;
-        case 13:
-            if (is(key, n, "Input Strides")) {
-                if (!read_strides(r))
-                    return false;
-                continue;
-            }
-            field = is(key, n, "shared memory") ? &e->shared : NULL;
-            break;
-        case 20: field = is(key, n, "registers per thread") ? &e->registers : NULL; break;
-        case 33: field = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL; break;
-        default: break;
-        }
-        if (!field && !text_field) {
-            if (!ech_json_skip(r->json))
-                return false;
-            continue;
-        }
-        const char *text;
-        if (!scalar(r, &text, &n))
+        Arg arg = arg_of(&r->e, key, n);
+        bool ok = arg.read ? arg.read(r) : arg.text || arg.number ? take_arg(r, &arg) : ech_json_skip(r->json);
+        if (!ok)
             return false;
-        int64_t value;
-        if (text_field) {
-            g_string_truncate(text_field, 0);
-            g_string_append_len(text_field, text, (gssize)n);
-        } else if (ech_json_parse_i64(text, n, &value)) {
-            *field = value;
-            if (has)
-                *has = 1;
-        } else if (field == &e->stream || field == &e->device) {
-            *field = loose_integer(text, n);
-        }
     }
     return token == ECH_JSON_OBJECT_END;
 }
