@@ -13,6 +13,7 @@ typedef struct {
     uint32_t storage; /* in storages */
     bool written;
     EchBytes bytes;
+    EchBytes end; /* of the tensor in its storage */
 } Access;
 
 typedef struct {
@@ -28,8 +29,10 @@ typedef struct {
     EchId buffer;
     uint32_t first, last; /* positions in the final order of the nodes that touch it; first > last: none */
     bool written_first;
+    bool replaced;    /* its id stands for another later */
     bool made;        /* whoever named it first returned it and was not given it */
     uint32_t touched; /* position of that node, marks too */
+    uint32_t named;   /* position of the last one that names it, marks too */
 } Storage;
 
 typedef struct {
@@ -163,10 +166,11 @@ void ech_et_tensor(EchEt *et, bool written, const int64_t numbers[5], const char
         Access *before = &g_array_index(et->accesses, Access, et->accesses->len - 1 - i);
         if (before->storage == index && before->written == written) {
             before->bytes = MAX(before->bytes, bytes);
+            before->end = MAX(before->end, end);
             return;
         }
     }
-    Access access = {index, written, bytes};
+    Access access = {index, written, bytes, end};
     g_array_append_val(et->accesses, access);
     node->n_accesses++;
 }
@@ -319,6 +323,27 @@ static const char *node_name(const EchEt *et, const Node *node)
     return ech_trace_builder_peek_string(et->builder, node->node.name);
 }
 
+/* Operators of PyTorch that by themselves only name bytes anew, or ask for them: what copies does it in one that they call. Nodes of autograd likewise. */
+static bool moves_nothing(const char *name)
+{
+    static const char *const names[] = {"view",         "resolve_conj",    "resolve_neg",  "as_strided",     "detach",           "t",
+                                        "transpose",    "permute",         "expand",       "slice",          "select",           "squeeze",
+                                        "unsqueeze",    "alias",           "_unsafe_view", "_reshape_alias", "narrow",           "unbind",
+                                        "split",        "chunk",           "diagonal",     "unfold",         "split_with_sizes", "lift_fresh",
+                                        "view_as_real", "view_as_complex", "_conj",        "real",           "numpy_T",          "set_",
+                                        "resize_",      "empty",           "empty_like",   "empty_strided",  "new_empty",        "reshape",
+                                        "contiguous",   "flatten",         "to",           "_to_copy",       "type_as",          "view_as",
+                                        "expand_as",    "reshape_as",      "ravel",        "movedim",        "linear",           "matmul",
+                                        "einsum"};
+    if (!g_str_has_prefix(name, "aten::"))
+        return strstr(name, "Backward") || g_str_has_prefix(name, "torch::autograd::") || g_str_has_prefix(name, "autograd::");
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (strcmp(name + strlen("aten::"), names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /** What a node becomes. In a trace with GPU nodes what runs on a CPU is a mark: it launched the others. In a tree of operators only leaves that touch tensors
  * work. */
 static EchOpKind classify(const EchEt *et, const Node *node, bool any_device, bool tree)
@@ -326,7 +351,7 @@ static EchOpKind classify(const EchEt *et, const Node *node, bool any_device, bo
     bool on_device = node->node.place == ECH_ET_DEVICE || !any_device;
     switch ((EchEtType)node->node.type) {
     case ECH_ET_COMP:
-        if (!on_device || (tree && (node->has_children || node->n_accesses == 0)))
+        if (!on_device || (tree && (node->has_children || node->n_accesses == 0 || moves_nothing(node_name(et, node)))))
             return ECH_OP_MARK;
         if (g_str_has_prefix(node_name(et, node), "Memcpy"))
             return ECH_OP_COPY;
@@ -353,8 +378,8 @@ typedef struct {
     Storage *storages;
     const uint32_t *deps;
     EchId hbm, host;
-    GHashTable *queues; /* kind and thread -> id + 1 */
-    bool any_device;
+    GHashTable *queues;    /* kind and thread -> id + 1 */
+    bool any_device, tree; /* tree: of PyTorch's operators */
     int64_t base_us;
 } Maker;
 
@@ -460,6 +485,84 @@ static void add_uses(Maker *maker, const Node *node, const EchOp *op)
         ech_trace_builder_work(builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, node->node.num_ops, ECH_ASSUMED);
 }
 
+/* In a tree of operators those work that call none that does: mm, although it asks resolve_conj for a view first. */
+static void find_leaves(Maker *maker, const uint32_t *order, guint n)
+{
+    for (guint i = 0; i < n; i++)
+        maker->nodes[i].has_children = false;
+    for (guint position = n; position-- > 0;) {
+        const Node *node = &maker->nodes[order[position]];
+        uint32_t parent = node->n_deps ? maker->deps[node->first_dep] : ECH_NONE;
+        bool works = node->n_accesses > 0 && !moves_nothing(node_name(maker->et, node));
+        if (parent != ECH_NONE && (works || node->has_children))
+            maker->nodes[parent].has_children = true;
+    }
+}
+
+enum { MAX_CALLERS = 256 };
+
+/* The node runs inside @caller, or is it. */
+static bool runs_in(const Maker *maker, uint32_t node, uint32_t caller)
+{
+    for (unsigned i = 0; i < MAX_CALLERS && node != ECH_NONE; i++) {
+        if (node == caller)
+            return true;
+        const Node *at = &maker->nodes[node];
+        uint32_t parent = at->n_deps ? maker->deps[at->first_dep] : ECH_NONE;
+        node = parent == node ? ECH_NONE : parent;
+    }
+    return false;
+}
+
+/* PyTorch's ids of storages are those of objects in memory, which come again when one has been freed: an operator that returns a storage it was not given, and
+ * that no operator in which it runs has made, has made a new one. Each gets a Storage of its own, as large as what is named of it. */
+static void split_lives(Maker *maker, const uint32_t *order, guint n)
+{
+    EchEt *et = maker->et;
+    guint n_own = et->storages->len;
+    g_autofree uint32_t *current = g_new(uint32_t, (size_t)n_own + 1), *given = g_new0(uint32_t, (size_t)n_own + 1);
+    g_autoptr(GArray) made_by = g_array_new(FALSE, FALSE, sizeof(uint32_t)); /* by storage: a node, ECH_NONE for none */
+    g_autoptr(GArray) named = g_array_new(FALSE, FALSE, sizeof(bool));
+    const uint32_t nobody = ECH_NONE;
+    const bool yes = true, no = false;
+    for (uint32_t s = 0; s < n_own; s++) {
+        current[s] = s;
+        g_array_index(et->storages, Storage, s).bytes = 0;
+        g_array_append_val(made_by, nobody);
+        g_array_append_val(named, no);
+    }
+    for (guint position = 0; position < n; position++) {
+        const Node *node = &maker->nodes[order[position]];
+        for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
+            const Access *access = &g_array_index(et->accesses, Access, a);
+            if (!access->written)
+                given[access->storage] = position + 1;
+        }
+        for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
+            Access *access = &g_array_index(et->accesses, Access, a);
+            uint32_t own = access->storage;
+            bool makes = access->written && given[own] != position + 1;
+            if (makes && g_array_index(named, bool, current[own]) && !runs_in(maker, order[position], g_array_index(made_by, uint32_t, current[own]))) {
+                Storage *before = &g_array_index(et->storages, Storage, current[own]);
+                Storage storage = {
+                    .key = before->key, .host = before->host, .device = before->device, .buffer = ECH_NONE, .first = UINT32_MAX, .touched = UINT32_MAX};
+                before->replaced = true;
+                current[own] = et->storages->len;
+                g_array_append_val(et->storages, storage);
+                g_array_append_val(made_by, order[position]);
+                g_array_append_val(named, yes);
+            } else if (makes && !g_array_index(named, bool, current[own])) {
+                g_array_index(made_by, uint32_t, current[own]) = order[position];
+            }
+            g_array_index(named, bool, current[own]) = true;
+            Storage *storage = &g_array_index(et->storages, Storage, current[own]);
+            storage->bytes = MAX(storage->bytes, access->end);
+            access->storage = current[own];
+        }
+    }
+    maker->storages = (Storage *)(void *)et->storages->data;
+}
+
 /** First and last node of every storage that a working node touches. An operator that returns a storage it was not given has made it, whoever of those that
  * it calls names it first (addmm's copy of the bias is into a result that only addmm returns). */
 static void find_lives(Maker *maker, const uint32_t *order, guint n)
@@ -469,6 +572,7 @@ static void find_lives(Maker *maker, const uint32_t *order, guint n)
         for (uint32_t a = node->first_access; a < node->first_access + node->n_accesses; a++) {
             const Access *access = &g_array_index(maker->et->accesses, Access, a);
             Storage *storage = &maker->storages[access->storage];
+            storage->named = position;
             if (storage->touched == UINT32_MAX) {
                 storage->touched = position;
                 storage->made = access->written;
@@ -542,13 +646,21 @@ static void make_ops(Maker *maker, const uint32_t *order, guint n)
     EchEt *et = maker->et;
     guint n_storages = et->storages->len;
     Lists begins = lists_new(n, n_storages), ends = lists_new(n, n_storages);
+    uint32_t last_working = 0;
+    for (guint position = 0; position < n; position++) {
+        if (maker->nodes[order[position]].becomes != ECH_OP_MARK)
+            last_working = position;
+    }
     for (guint s = n_storages; s-- > 0;) { /* backwards, so that lists are in order */
         const Storage *storage = &maker->storages[s];
-        if (storage->first == UINT32_MAX || !storage->written_first)
+        if (storage->first == UINT32_MAX || (!storage->written_first && !storage->replaced))
             continue;
-        lists_add(&begins, storage->first, s);
-        /* What is written and never read again may be a result: it stays. */
-        if (storage->last > storage->first || (storage->key & 0x7ff) == 0x7ff)
+        if (storage->written_first)
+            lists_add(&begins, storage->first, s);
+        /* What is written and never named again may be a result: it stays. In a tree of PyTorch's operators, which names everything that is used, only what the
+         * last one made. */
+        bool result = storage->last == storage->first && storage->named <= storage->first && (!maker->tree || storage->first == last_working);
+        if (storage->replaced || !result || (storage->key & 0x7ff) == 0x7ff)
             lists_add(&ends, storage->last, s);
     }
     for (guint position = 0; position < n; position++) {
@@ -590,7 +702,7 @@ static void add_stated_tensors(EchEt *et)
             continue;
         Storage storage = {
             .key = (node->node.id << 12) | 0xfff, .bytes = node->node.tensor_bytes, .buffer = ECH_NONE, .first = UINT32_MAX, .touched = UINT32_MAX};
-        Access access = {et->storages->len, true, node->node.tensor_bytes};
+        Access access = {et->storages->len, true, node->node.tensor_bytes, node->node.tensor_bytes};
         g_array_append_val(et->storages, storage);
         g_array_append_val(all, access);
         node->n_accesses = 1;
@@ -602,7 +714,8 @@ static void add_stated_tensors(EchEt *et)
 EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error)
 {
     add_stated_tensors(et);
-    Maker maker = {.et = et, .import = import, .nodes = (Node *)(void *)et->nodes->data, .storages = (Storage *)(void *)et->storages->data, .base_us = -1};
+    Maker maker = {
+        .et = et, .import = import, .nodes = (Node *)(void *)et->nodes->data, .storages = (Storage *)(void *)et->storages->data, .tree = by_id, .base_us = -1};
     guint n = et->nodes->len;
     maker.hbm = ech_trace_builder_memory(et->builder, "hbm");
     maker.host = ech_trace_builder_memory(et->builder, "host");
@@ -616,6 +729,8 @@ EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error
             maker.base_us = node->start_us;
         ech_diag_note(import->records, type_names[node->type], 1);
     }
+    if (by_id)
+        find_leaves(&maker, order, n);
     for (guint i = 0; i < n; i++)
         maker.nodes[i].becomes = (uint8_t)classify(et, &maker.nodes[i], maker.any_device, by_id);
     if (et->bad_tensors)
@@ -623,6 +738,8 @@ EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error
     if (maker.any_device)
         ech_diag_remark(import->diag, "a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks");
     maker.queues = g_hash_table_new(NULL, NULL);
+    if (by_id)
+        split_lives(&maker, order, n);
     find_lives(&maker, order, n);
     make_buffers(&maker);
     make_ops(&maker, order, n);

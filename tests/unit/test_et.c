@@ -201,6 +201,42 @@ START_TEST(pytorch_views_and_results)
 }
 END_TEST
 
+/* mm asks resolve_conj for a view and works itself; its result is freed after relu has read it, and mul's result, twice as large, has the id that it had. */
+START_TEST(pytorch_ids_come_again)
+{
+    static const char text[] =
+        "{\"schema\":\"1.0.1\",\"nodes\":["
+        "{\"id\":2,\"name\":\"aten::mm\",\"parent\":1,\"inputs\":[[1,10,0,16,4,\"cpu\"],[2,11,0,32,4,\"cpu\"]],\"outputs\":[[3,12,0,32,4,\"cpu\"]]},"
+        "{\"id\":3,\"name\":\"aten::resolve_conj\",\"parent\":2,\"inputs\":[[3,12,0,32,4,\"cpu\"]],\"outputs\":[[3,12,0,32,4,\"cpu\"]]},"
+        "{\"id\":4,\"name\":\"aten::relu\",\"parent\":1,\"inputs\":[[3,12,0,32,4,\"cpu\"]],\"outputs\":[[4,13,0,32,4,\"cpu\"]]},"
+        "{\"id\":5,\"name\":\"aten::mul\",\"parent\":1,\"inputs\":[[4,13,0,32,4,\"cpu\"]],\"outputs\":[[5,12,0,64,4,\"cpu\"]]},"
+        "{\"id\":6,\"name\":\"aten::sum\",\"parent\":1,\"inputs\":[[5,12,0,64,4,\"cpu\"]],\"outputs\":[[6,14,0,1,4,\"cpu\"]]}]}";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_bytes("pytorch_et", text, strlen(text), &error);
+    ck_assert_ok(import != NULL, error);
+    const EchTrace *t = import->trace;
+    EchBytes live = 0, peak = 0, allocated = 0;
+    size_t kernels = 0, frees = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(t); i++)
+        live += ech_trace_buffers(t)[i].resident ? ech_trace_buffers(t)[i].bytes : 0;
+    ck_assert_uint_eq(live, 64 + 128);
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        kernels += op->kind == ECH_OP_KERNEL;
+        frees += op->kind == ECH_OP_FREE;
+        allocated += op->kind == ECH_OP_ALLOC ? op->bytes : 0;
+        live += op->kind == ECH_OP_ALLOC ? op->bytes : 0;
+        live -= op->kind == ECH_OP_FREE ? op->bytes : 0;
+        peak = MAX(peak, live);
+    }
+    ck_assert_uint_eq(kernels, 4); /* and no resolve_conj */
+    ck_assert_uint_eq(frees, 3);   /* the sum is the result */
+    ck_assert_uint_eq(allocated, 128 + 128 + 256 + 4);
+    ck_assert_uint_eq(peak, 64 + 128 + 128 + 256);
+    find(t, ECH_OP_KERNEL, "aten::mm");
+}
+END_TEST
+
 START_TEST(real_chakra)
 {
     const char *path = ECH_SHARED "/traces/chakra/chakra.0.et";
@@ -228,6 +264,7 @@ int main(void)
     tcase_add_test(cases, pytorch_of_both_schemas);
     tcase_add_test(cases, pytorch_damage);
     tcase_add_test(cases, pytorch_views_and_results);
+    tcase_add_test(cases, pytorch_ids_come_again);
     tcase_add_test(cases, real_chakra);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
