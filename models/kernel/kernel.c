@@ -8,6 +8,7 @@
 
 #define QUIET_STEP 16.0 /* cycles of a step that waits for no copy, as the compiler counts (libtpu 2026-10, v5e to tpu7x) */
 #define LANE_SPREAD 8.0 /* cycles a row of registers that a broadcast fills lane by lane (libtpu 2026-10, v3 to tpu7x: exact) */
+#define DEPTHWISE 2.0   /* cycles a register of the result and position of the window (libtpu 2026-10, v5e, v6e, tpu7x) */
 #define UNPACK 4.0      /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
@@ -290,7 +291,8 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double registers = traffic->widest / REGISTER;
     bool compiler = model->view == ECH_KERNEL_COMPILER;
     double read = compiler && !body->reads ? 0 : (double)cost->hbm_read, hbm = (read + traffic->stored) / model->hbm;
-    if ((compiler ? body->reduce : body->lane_sums) > 0)
+    /* What is reduced counts as stored, unless as wide a result is stored anyway. */
+    if (compiler ? body->reduce > 0 && !(traffic->wide_results > 0) : body->lane_sums > 0)
         hbm += registers * REGISTER * 4 / model->hbm;
     if (compiler && kernel->windows.n_iterations > 0 && steps > 1) { /* every window counts as a whole one */
         double whole = window_elements(kernel->windows.output, kernel->windows.n_output) * steps / traffic->widest;
@@ -443,6 +445,8 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
 static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
 {
     const EchKernelContraction *c = s->c;
+    if (c->depthwise)
+        return DEPTHWISE * m * ceil(n / 128) * 128 / REGISTER * (double)c->taps;
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
     double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
     return ceil(columns / s->side) * ceil(k / s->side) * pow(s->side / side, 2) *
@@ -475,6 +479,12 @@ static double contraction_depth(const EchKernelContraction *c)
     return (double)up(c->k, 128) * (double)ceil_div(c->taps, packed);
 }
 
+/* The same as the units take it: positions one a pass fill a unit each. */
+static double unit_depth(const EchKernelShape *s)
+{
+    return s->c->one_tap ? (double)up(s->c->k, (uint64_t)s->side) * (double)s->c->taps : contraction_depth(s->c);
+}
+
 double ech_kernel_contraction_macs(const EchKernelContraction *c)
 {
     return (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, 128) * contraction_depth(c);
@@ -485,7 +495,8 @@ double ech_kernel_contraction_macs(const EchKernelContraction *c)
 static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWalk *w, EchKernelSums *sums)
 {
     double columns = w->columns, rows = w->rows, depth = w->depth, tiles = columns * rows, steps = tiles * depth;
-    double compute = w->compute + (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER ? model->matrix_overhead : 0);
+    double compute =
+        w->compute + (!s->c->depthwise && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER) ? model->matrix_overhead : 0);
     bool split = depth > 1;
     double fill = latency_of(model, s, true, true, false) + w->lhs + w->rhs;
     double once = s->out_hbm ? MAX(0, model->start - 1.5 * model->matrix_step) : 0;
@@ -526,10 +537,14 @@ static double store_cycles(const EchKernelModel *model, const EchKernelShape *s,
     return (narrows ? (bytes - plain) / model->hbm : 0) + move_cycles(model, false, plain) + extra / model->hbm;
 }
 
-/* Steps shared by the cores that work as one device; each has its share of the rates. */
+/* Steps shared by the cores that work as one device, along an axis that they divide evenly if there is one; each has its share of the rates. */
 static void share_steps(const EchKernelModel *model, EchKernelWalk *w)
 {
-    double cores = model->cores, *axis = w->rows >= cores ? &w->rows : w->columns >= cores ? &w->columns : &w->depth;
+    double cores = model->cores, *axes[] = {&w->rows, &w->columns, &w->depth}, *axis = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(axes) && axis == NULL; i++)
+        axis = fmod(*axes[i], cores) > 0 ? NULL : axes[i];
+    for (size_t i = 0; i < G_N_ELEMENTS(axes) && axis == NULL; i++)
+        axis = *axes[i] >= cores || i + 1 == G_N_ELEMENTS(axes) ? axes[i] : NULL;
     cores = MIN(cores, *axis);
     *axis = ceil(*axis / cores);
     w->compute *= cores;
@@ -551,7 +566,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
         bk = (double)c->k / depth;
     }
     EchKernelWalk walk = {.columns = columns * (double)turns, .rows = rows, .depth = depth, .alone = turns > 1};
-    double deep = c->taps > 1 ? contraction_depth(c) / depth : bk, k_lanes = ceil(bk / 128) * 128, k_rows = ceil(bk / 8) * 8, many = (double)together;
+    double deep = c->taps > 1 ? unit_depth(s) / depth : bk, k_lanes = ceil(bk / 128) * 128, k_rows = ceil(bk / 8) * 8, many = (double)together;
     walk.compute = many * unit_cycles(s, bm, bn, deep) + c->other_macs / s->rate / (walk.columns * rows * depth);
     if (depth > 1)
         walk.compute += model->accumulate * many * bm * bn / REGISTER;
@@ -595,8 +610,7 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     double tiles = outer * middle;
     walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c) + c->other_macs;
     walk.compute =
-        ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), contraction_depth(c)) + c->other_macs / s->rate) /
-        steps;
+        ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate) / steps;
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
     double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_bytes, s->lhs_total * 2 / (c->batch > 1 ? steps : middle * inner));
     double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_bytes, s->rhs_total / (c->batch > 1 ? steps : outer * inner));

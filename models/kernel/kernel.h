@@ -63,6 +63,7 @@ typedef struct {
     uint64_t batch, m, n, k; /**< >= 1. */
     uint64_t taps;           /**< Positions of a convolution's window; 1 for products. */
     bool one_tap;            /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
+    bool depthwise;          /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
     uint64_t input_pixels;   /**< Pixels of a convolution's input; 0 for products (then m). */
     double other_macs;       /**< Padded multiply-accumulates of further products fused into it. */
     uint32_t passes;         /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */

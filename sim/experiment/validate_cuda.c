@@ -73,10 +73,8 @@ static const char *kind_of(const EchPrices *prices, const EchDevice *device, con
     return ech_cuda_does(prices, device, &run->prices[at]) == ECH_CUDA_SPINS ? "spin" : "kernel";
 }
 
-/* @paged: what lies at fixed offsets is one block of the driver's, in whole pages. */
-static bool compare(EchCudaValidation *v, bool paged, GError **error)
+static bool compare(EchCudaValidation *v, GError **error)
 {
-    double page = paged ? ech_device_number(v->result->device, "runtime.driver.malloc_page", 0) : 0;
     const EchTrace *trace = v->trace;
     size_t n = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
@@ -115,9 +113,8 @@ static bool compare(EchCudaValidation *v, bool paged, GError **error)
         const EchMemoryRun *memory = &v->predicted->memories[m];
         const EchMemory *known = ech_device_memory(v->result->device, memory->name);
         bool host = known && (known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE || known->kind == ECH_MEM_DISK);
-        EchBytes fixed = page >= 1 ? ech_round_up(memory->fixed_extent, (EchBytes)page) : memory->fixed_extent;
         if (!host)
-            v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, fixed), memory->peak_live));
+            v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, memory->fixed_extent), memory->peak_live));
     }
     return true;
 }
@@ -202,7 +199,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
                                                                   : v->measured->peak_used;
     v->options = ech_params_print(ech_cuda_params, options);
     v->warmups = options->warmups;
-    return v->predicted && compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO, error);
+    return v->predicted && compare(v, error);
 }
 
 EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator, GError **error)
@@ -302,9 +299,6 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     g_autofree char *driver = driver_text(m->driver_version);
     g_string_append_printf(text, "%s\nmeasured on %s, driver %s, %zu repeats after %" G_GUINT64_FORMAT " warm-ups; predicted for %s\n", v->result->title,
                            m->gpu, driver, m->n_makespans, v->warmups, v->result->device->name);
-    g_autofree char *state = ech_gpu_state_text(&m->state);
-    if (state)
-        g_string_append_printf(text, "GPU meanwhile: %s\n", state);
     const char *interval = m->n_makespans < ECH_CUDA_LEAST_REPEATS ? "measured [least, most]" : "measured [95 % of the median]";
     g_string_append_printf(text, "  %-26s %-34s %-12s %s\n", "", interval, "predicted", "error");
     time_row(text, "makespan", m->makespan, m->low, m->high, v->predicted->makespan);
@@ -430,9 +424,6 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     ech_json_add_text(json, "gpu", m->gpu);
     ech_json_add_text(json, "driver", driver);
     ech_json_add_text(json, "options", v->options);
-    g_autofree char *state = ech_gpu_state_text(&m->state);
-    if (state)
-        ech_json_add_text(json, "gpu_state", state);
     g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
     ech_json_add_text(json, "trace_hash", hash);
     json_builder_end_object(json);

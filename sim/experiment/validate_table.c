@@ -152,7 +152,8 @@ static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contra
         else if (!g_strv_contains(free_ops, *word))
             body.simple += n;
     }
-    /* Broadcasting a constant is a register filled once. */
+    /* Broadcasting a constant is a register filled once; a reduction starts from one that is not broadcast. */
+    constants -= MIN(constants, body.reduce);
     *ret_broadcasts = broadcasts - MIN(broadcasts, constants);
     *ret = body;
     return true;

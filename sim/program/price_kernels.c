@@ -412,10 +412,14 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     }
     if (kept > 1) /* each of its positions fills whole lanes */
         c->n = ech_bytes_mul(kept, ech_bytes_mul(c->n / 128 + (c->n % 128 != 0), 128));
-    uint64_t groups = MAX(read_group_count(convolution, "feature_group_count"), read_group_count(convolution, "batch_group_count"));
-    if (groups > 1) { /* each group is a product of its own */
-        c->batch = ech_bytes_mul(c->batch, groups);
-        c->n = MAX(c->n / groups, 1u);
+    uint64_t features = read_group_count(convolution, "feature_group_count"), groups = MAX(features, read_group_count(convolution, "batch_group_count"));
+    if (groups > 1) { /* narrow groups share the lanes, each with its own part of them, and take every position by itself */
+        uint64_t n_own = MAX(c->n / groups, 1u), width = MAX(n_own, features > 1 ? c->k : 1), together = MIN(MAX(128 / width, 1u), groups);
+        c->depthwise = features > 1 && c->k == 1 && n_own == 1;
+        c->batch = ech_bytes_mul(c->batch, groups / together + (groups % together != 0));
+        c->n = n_own * together;
+        c->k *= features > 1 ? together : 1;
+        c->one_tap = features > 1;
     }
     c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
     c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && rhs->rank == 2;
@@ -741,7 +745,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
             contraction.passes = lhs != NULL ? read_passes(product, lhs) : 1;
             size_t n;
             const char *emitter = ech_program_config(at, "convolution_algorithm_config.emitter", &n);
-            contraction.one_tap = emitter != NULL && n == strlen("EmitOutputBatchInSublanes") && memcmp(emitter, "EmitOutputBatchInSublanes", n) == 0;
+            contraction.one_tap |= emitter != NULL && n == strlen("EmitOutputBatchInSublanes") && memcmp(emitter, "EmitOutputBatchInSublanes", n) == 0;
             if (sides[0] < operands->len && sides[1] < operands->len) {
                 kernel.kind = ECH_KERNEL_CONTRACTION;
                 kernel.contraction = contraction;

@@ -12,7 +12,6 @@
 #include "sim/base/param.h"
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
-#include "sim/replay/cuda_state.h"
 #include "sim/replay/price.h"
 #include "sim/trace/trace.h"
 
@@ -68,7 +67,6 @@ typedef struct {
     EchTrace *trace;        /**< What was replayed: the trace given, or a scaled one; a reference of the run's own. */
     char *gpu;              /**< Name as the driver gives it. */
     int driver_version;
-    EchGpuState state; /**< Of the GPU while it replayed. */
     EchDiag *diag;
 } EchCudaRun;
 

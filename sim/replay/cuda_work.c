@@ -77,14 +77,6 @@ bool ech_cuda_fill_scratch(Engine *e, GError **error)
     return ech_cuda_launch(e, e->noise_kernel, (unsigned)e->gpu.multiprocessors * 8, 256, e->streams[0], parameters, error);
 }
 
-/* Where in each half of the scratch the next @bytes lie: behind what was used last, so that no kernel finds its bytes in the cache. */
-static EchBytes next_place(Engine *e, EchBytes bytes)
-{
-    EchBytes at = e->cursor + bytes > e->scratch_bytes / 2 ? 0 : e->cursor;
-    e->cursor = at + ech_round_up(bytes, 256);
-    return at;
-}
-
 /* Streams the bytes read and written through the port of @memory of the device file, over scratch. */
 static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStream stream, GError **error)
 {
@@ -102,7 +94,10 @@ static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStrea
     e->n_clipped += reads > half || writes > half;
     reads = CLAMP(reads, writes == 0, half);
     writes = MIN(writes, half);
-    EchCuPointer source = e->scratch + next_place(e, MAX(reads, writes) * 16), target = source + e->scratch_bytes / 2;
+    if (e->cursor + MAX(reads, writes) * 16 > e->scratch_bytes / 2)
+        e->cursor = 0;
+    EchCuPointer source = e->scratch + e->cursor, target = source + e->scratch_bytes / 2;
+    e->cursor += ech_round_up(MAX(reads, writes) * 16, 256);
     void *parameters[] = {&source, &target, &reads, &writes, &sink};
     return ech_cuda_launch(e, e->stream_kernel, (unsigned)e->gpu.multiprocessors * 8, 512, stream, parameters, error);
 }
@@ -132,13 +127,11 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuSt
             ech_cuda_gemm_bytes(&gemm, &inputs, &output);
         if (MAX(inputs, output) <= e->scratch_bytes / 2) {
             e->run->by_blas += 1;
-            e->n_reshaped += !gemm.known;
-            EchCuPointer from = e->scratch + next_place(e, MAX(inputs, output)), to = from + e->scratch_bytes / 2;
-            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, from, to, e->workspace, e->workspace_bytes, stream, error);
+            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, e->scratch, e->scratch + e->scratch_bytes / 2, e->workspace, e->workspace_bytes, stream,
+                                       error);
         }
     }
     if (on_matrix) {
-        e->n_reshaped += e->blas != NULL;
         /* A warp's round is 4 products of 16x8x16: 16384 operations. */
         uint64_t rounds = matrix / ((uint64_t)blocks * (threads / 32) * 16384) + 1;
         void *parameters[] = {&rounds, &sink};
@@ -149,7 +142,7 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuSt
 
 bool ech_cuda_issue_spin(Engine *e, EchTime time, EchCuStream stream, GError **error)
 {
-    uint64_t nanoseconds = (uint64_t)(MAX(time - e->spin_extra, 0) / ECH_PS_PER_NS);
+    uint64_t nanoseconds = (uint64_t)(time / ECH_PS_PER_NS);
     void *parameters[] = {&nanoseconds};
     return ech_cuda_launch(e, e->spin_kernel, 1, 1, stream, parameters, error);
 }
@@ -184,7 +177,8 @@ bool ech_cuda_issue_kernel(Engine *e, EchId at, const EchOp *op, EchCuStream str
     case ECH_CUDA_COMPUTES: return issue_arithmetic(e, op, false, stream, error);
     case ECH_CUDA_SPINS: break;
     }
-    EchTime launch = (EchTime)ech_device_number(e->device, "runtime.launch_ps", 0); /* Comes by itself */
+    /* The launch comes by itself. */
+    EchTime launch = (EchTime)ech_device_number(e->device, "runtime.launch_ps", 0);
     return ech_cuda_issue_spin(e, MAX(price->alone - launch, 0), stream, error);
 }
 
