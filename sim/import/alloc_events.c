@@ -360,17 +360,9 @@ static void script_reservations(GArray *script, const GArray *segments, const GA
     }
 }
 
-EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
+/* Segments there at the start, ranges taken later (the script) and ranges of reservations mapped later, as the recording's marks tell. */
+static void read_segments(const EchTrace *trace, uint32_t device, GArray *segments, GArray *script, GArray *mapped)
 {
-    uint32_t device;
-    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || memory == ECH_NONE || !device_of(trace, memory, &device))
-        return NULL;
-    const EchBuffer *buffers = ech_trace_buffers(trace);
-    size_t n_buffers = ech_trace_n_buffers(trace);
-    EchAllocStart *start = g_new0(EchAllocStart, 1);
-    start->seeds = g_array_new(FALSE, FALSE, sizeof(EchSeedBlock));
-    start->script = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
-    g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         StartSegment segment = {.bytes = op->bytes};
@@ -380,62 +372,95 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
             g_array_append_val(segments, segment);
         } else if (read_mark(trace, op, device, "segment_alloc", &segment.mark)) {
             EchSegmentRange range = {segment.mark.address, op->bytes};
-            g_array_append_val(start->script, range);
+            g_array_append_val(script, range);
         } else if (read_mark(trace, op, device, "segment_map", &segment.mark)) {
             g_array_append_val(mapped, segment);
         }
     }
-    script_reservations(start->script, segments, mapped);
-    g_autoptr(GArray) residents = g_array_new(FALSE, FALSE, sizeof(EchId));
-    for (size_t i = 0; i < n_buffers; i++) {
-        EchId id = (EchId)i;
+}
+
+/* Resident buffers of a memory whose address is known (EchId), by address. */
+static GArray *residents_of(const EchTrace *trace, EchId memory)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
         if (buffers[i].resident && buffers[i].memory == memory && buffers[i].alias_of == ECH_NONE && buffers[i].address != ECH_OFFSET_NONE)
-            g_array_append_val(residents, id);
+            g_array_append_val(out, i);
     }
+    if (out->len)
+        g_qsort_with_data(out->data, (gint)out->len, sizeof(EchId), by_address, (void *)(uintptr_t)buffers);
+    return out;
+}
+
+/* Number of the resident buffer that is next in line, where it lies below @end; else ECH_NONE, and *ret_address is @end. */
+static EchId resident_below(const EchBuffer *buffers, const GArray *residents, guint at, uint64_t end, uint64_t *ret_address)
+{
+    EchId id = at < residents->len ? g_array_index(residents, EchId, at) : ECH_NONE;
+    bool below = id != ECH_NONE && buffers[id].address < end;
+    *ret_address = below ? buffers[id].address : end;
+    return below ? id : ECH_NONE;
+}
+
+/* Tiles a segment with its residents and the free blocks between them, beginning with resident number @at; the number behind its last. */
+static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint at, const StartSegment *segment, uint32_t stream, EchAllocStart *start)
+{
+    uint64_t position = segment->mark.address, end = position + segment->bytes;
+    EchSeedBlock block = {.segment_address = position,
+                          .segment_bytes = segment->bytes,
+                          .small_pool = segment->mark.small,
+                          .expandable = segment->mark.expandable,
+                          .stream = stream};
+    while (position < end) {
+        uint64_t next, limit;
+        EchId id = resident_below(buffers, residents, at, end, &next);
+        block.address = position;
+        if (next > position) {
+            block.id = UINT32_MAX;
+            block.bytes = next - position;
+            block.requested = 0;
+        } else {
+            at++;
+            (void)resident_below(buffers, residents, at, end, &limit);
+            if (limit == position) { /* two residents at one address: one is enough */
+                start->homeless++;
+                continue;
+            }
+            block.id = id;
+            block.bytes = block_bytes(&buffers[id], segment, limit, start);
+            block.requested = buffers[id].bytes;
+        }
+        if (block.bytes == 0)
+            break;
+        position += block.bytes;
+        g_array_append_val(start->seeds, block);
+    }
+    return at;
+}
+
+EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
+{
+    uint32_t device;
+    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || memory == ECH_NONE || !device_of(trace, memory, &device))
+        return NULL;
+    EchAllocStart *start = g_new0(EchAllocStart, 1);
+    start->seeds = g_array_new(FALSE, FALSE, sizeof(EchSeedBlock));
+    start->script = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
+    g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));
+    read_segments(trace, device, segments, start->script, mapped);
+    script_reservations(start->script, segments, mapped);
     if (segments->len)
         g_array_sort(segments, by_segment);
-    if (residents->len)
-        g_qsort_with_data(residents->data, (gint)residents->len, sizeof(EchId), by_address, (void *)(uintptr_t)buffers);
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autoptr(GArray) residents = residents_of(trace, memory);
     Streams streams = streams_new(trace);
     Names names = names_new(trace, device);
     guint at = 0;
     for (guint i = 0; i < segments->len; i++) {
         const StartSegment *segment = &g_array_index(segments, StartSegment, i);
-        uint64_t end = segment->mark.address + segment->bytes, position = segment->mark.address;
-        EchSeedBlock block = {.segment_address = segment->mark.address,
-                              .segment_bytes = segment->bytes,
-                              .small_pool = segment->mark.small,
-                              .expandable = segment->mark.expandable};
-        block.stream = named_stream(&streams, &names, segment->mark.stream, segment->mark.pool);
-        while (at < residents->len && buffers[g_array_index(residents, EchId, at)].address < position) {
+        for (; at < residents->len && buffers[g_array_index(residents, EchId, at)].address < segment->mark.address; at++)
             start->homeless++;
-            at++;
-        }
-        while (position < end) {
-            EchId id = at < residents->len ? g_array_index(residents, EchId, at) : ECH_NONE;
-            uint64_t next = id != ECH_NONE && buffers[id].address < end ? buffers[id].address : end;
-            block.address = position;
-            if (next > position) {
-                block.id = UINT32_MAX;
-                block.bytes = next - position;
-                block.requested = 0;
-            } else {
-                at++;
-                EchId after = at < residents->len ? g_array_index(residents, EchId, at) : ECH_NONE;
-                uint64_t limit = after != ECH_NONE && buffers[after].address < end ? buffers[after].address : end;
-                if (limit == position) { /* two residents at one address: one is enough */
-                    start->homeless++;
-                    continue;
-                }
-                block.id = id;
-                block.bytes = block_bytes(&buffers[id], segment, limit, start);
-                block.requested = buffers[id].bytes;
-            }
-            if (block.bytes == 0)
-                break;
-            position += block.bytes;
-            g_array_append_val(start->seeds, block);
-        }
+        at = add_seeds(buffers, residents, at, segment, named_stream(&streams, &names, segment->mark.stream, segment->mark.pool), start);
     }
     start->homeless += residents->len - at;
     names_clear(&names);
