@@ -168,88 +168,132 @@ static EchBytes pass_in_time(const Slots *slots, const Group *groups, size_t n_g
     return height;
 }
 
-EchBytes ech_greedy_plan(const EchPlanProblem *problem, EchPlanSolution *solution)
-{
-    g_autoptr(GArray) array = ech_plan_pieces(problem);
-    const EchPlanPiece *pieces = (const EchPlanPiece *)(const void *)array->data;
+/* What all passes share. */
+typedef struct {
+    const EchPlanProblem *problem;
+    GArray *array; /* EchPlanPiece */
+    const EchPlanPiece *pieces;
     Slots slots;
-    slots_init(&slots, pieces, array->len);
-    g_autofree Group *groups = g_new0(Group, problem->n_groups + 1);
-    g_autofree Rank *ranks = g_new(Rank, problem->n_groups + 1);
-    g_autofree uint64_t *offsets = g_new0(uint64_t, problem->n_groups + 1);
-    uint64_t unit = 0, common = 1; /* common: a multiple of all alignments, or 0 where there is none in reach */
-    EchBytes smallest = UINT64_MAX;
-    for (uint32_t i = 0; i < array->len; i++) {
-        Group *group = &groups[pieces[i].group];
+    Group *groups;     /* groups[n_groups] */
+    Rank *ranks;       /* ranks[n_ranks]: of the groups that have pieces */
+    uint64_t *offsets; /* offsets[n_groups]: of the pass at hand */
+    size_t n_ranks;
+    uint64_t unit, common; /* greatest divisor of all alignments; a multiple of all, or 0 where there is none in reach */
+    EchBytes smallest;
+} Passes;
+
+static void greedy_init(Passes *self, const EchPlanProblem *problem)
+{
+    *self = (Passes){.problem = problem, .array = ech_plan_pieces(problem), .common = 1, .smallest = UINT64_MAX};
+    self->pieces = (const EchPlanPiece *)(const void *)self->array->data;
+    self->groups = g_new0(Group, problem->n_groups + 1);
+    self->ranks = g_new(Rank, problem->n_groups + 1);
+    self->offsets = g_new0(uint64_t, problem->n_groups + 1);
+    slots_init(&self->slots, self->pieces, self->array->len);
+    for (uint32_t i = 0; i < self->array->len; i++) {
+        const EchPlanPiece *piece = &self->pieces[i];
+        Group *group = &self->groups[piece->group];
         if (group->n++ == 0) {
             group->first = i;
-            group->begin = pieces[i].begin;
+            group->begin = piece->begin;
         }
-        double life = (double)pieces[i].end - (double)pieces[i].begin;
+        double life = (double)piece->end - (double)piece->begin;
         group->life += life;
-        group->area += life * (double)pieces[i].bytes;
-        group->bytes = MAX(group->bytes, pieces[i].bytes);
-        group->pressure = MAX(group->pressure, span_pressure(&slots, slots.spans[i]));
+        group->area += life * (double)piece->bytes;
+        group->bytes = MAX(group->bytes, piece->bytes);
+        group->pressure = MAX(group->pressure, span_pressure(&self->slots, self->slots.spans[i]));
     }
-    size_t n_ranks = 0;
     for (uint32_t g = 0; g < problem->n_groups; g++) {
-        groups[g].alignment = problem->items[problem->member[problem->first[g]]].alignment;
-        if (groups[g].n == 0)
+        Group *group = &self->groups[g];
+        uint64_t alignment = group->alignment = problem->items[problem->member[problem->first[g]]].alignment;
+        if (group->n == 0)
             continue;
-        unit = gcd(unit, groups[g].alignment);
-        common = common == 0 || common / gcd(common, groups[g].alignment) > (UINT64_C(1) << 40) / groups[g].alignment
-                     ? 0
-                     : common / gcd(common, groups[g].alignment) * groups[g].alignment;
-        smallest = MIN(smallest, groups[g].bytes);
-        ranks[n_ranks++].group = g;
+        self->unit = gcd(self->unit, alignment);
+        uint64_t factor = self->common ? self->common / gcd(self->common, alignment) : 0;
+        self->common = factor > (UINT64_C(1) << 40) / alignment ? 0 : factor * alignment;
+        self->smallest = MIN(self->smallest, group->bytes);
+        self->ranks[self->n_ranks++].group = g;
     }
+}
+
+static void greedy_clear(Passes *self)
+{
+    g_array_unref(self->array);
+    g_free(self->groups);
+    g_free(self->ranks);
+    g_free(self->offsets);
+    g_free(self->slots.spans);
+    g_free(self->slots.ranks);
+    g_free(self->slots.live);
+}
+
+static void keep(const Passes *self, EchPlanSolution *solution)
+{
+    for (size_t i = 0; i < self->problem->n; i++)
+        solution->offsets[i] = self->offsets[self->problem->group[i]];
+}
+
+static void sort_by(Passes *self, unsigned order)
+{
+    for (size_t i = 0; i < self->n_ranks; i++) {
+        Rank *rank = &self->ranks[i];
+        const Group *group = &self->groups[rank->group];
+        double bytes = (double)group->bytes;
+        switch (order) {
+        case BY_BYTES: rank->key[0] = bytes, rank->key[1] = group->life; break;
+        case BY_AREA: rank->key[0] = group->area, rank->key[1] = bytes; break;
+        case BY_LIFE: rank->key[0] = group->life, rank->key[1] = bytes; break;
+        case BY_PRESSURE: rank->key[0] = (double)group->pressure, rank->key[1] = bytes; break;
+        default: rank->key[0] = -(double)group->begin, rank->key[1] = bytes; break;
+        }
+    }
+    qsort(self->ranks, self->n_ranks, sizeof *self->ranks, compare_ranks);
+}
+
+/* Places all groups in the order they stand in. The height; at least @best where that was passed on the way. */
+static EchBytes pass_in_order(Passes *self, bool lowest, EchBytes best, uint64_t *steps)
+{
+    g_autoptr(EchFitHeap) fit = ech_fit_heap_new((uint32_t)self->array->len, self->slots.mean, self->smallest, MAX(self->unit, 1));
+    EchBytes height = 0;
+    for (size_t i = 0; i < self->n_ranks && height < best; i++) {
+        const Group *group = &self->groups[self->ranks[i].group];
+        uint64_t offset = ech_fit_heap_find(fit, self->slots.ranks + group->first, group->n, group->bytes, group->alignment, lowest);
+        for (uint32_t p = group->first; p < group->first + group->n; p++)
+            ech_fit_heap_use(fit, self->slots.ranks[p], offset, self->pieces[p].bytes);
+        self->offsets[self->ranks[i].group] = offset;
+        height = MAX(height, offset + group->bytes);
+        ++*steps;
+    }
+    return height;
+}
+
+EchBytes ech_greedy_plan(const EchPlanProblem *problem, EchPlanSolution *solution)
+{
+    Passes self;
+    greedy_init(&self, problem);
     EchBytes best = UINT64_MAX;
-    if (common && n_ranks) {
-        best = pass_in_time(&slots, groups, problem->n_groups, common, offsets);
-        for (size_t i = 0; i < problem->n; i++)
-            solution->offsets[i] = offsets[problem->group[i]];
-        solution->steps += n_ranks;
+    if (self.common && self.n_ranks) {
+        best = pass_in_time(&self.slots, self.groups, problem->n_groups, self.common, self.offsets);
+        keep(&self, solution);
+        solution->steps += self.n_ranks;
     }
     double met = 0;
     for (unsigned order = 0; order < N_ORDERS && best > problem->lower_bound; order++) {
-        for (size_t i = 0; i < n_ranks; i++) {
-            const Group *group = &groups[ranks[i].group];
-            double bytes = (double)group->bytes;
-            switch (order) {
-            case BY_BYTES: ranks[i].key[0] = bytes, ranks[i].key[1] = group->life; break;
-            case BY_AREA: ranks[i].key[0] = group->area, ranks[i].key[1] = bytes; break;
-            case BY_LIFE: ranks[i].key[0] = group->life, ranks[i].key[1] = bytes; break;
-            case BY_PRESSURE: ranks[i].key[0] = (double)group->pressure, ranks[i].key[1] = bytes; break;
-            default: ranks[i].key[0] = -(double)group->begin, ranks[i].key[1] = bytes; break;
-            }
-        }
-        qsort(ranks, n_ranks, sizeof *ranks, compare_ranks);
+        sort_by(&self, order);
         for (unsigned lowest = 0; lowest < 2 && best > problem->lower_bound; lowest++) {
-            met += slots.meetings;
+            met += self.slots.meetings;
             if (met > MOST_MEETINGS && best != UINT64_MAX)
                 break;
-            g_autoptr(EchFitHeap) fit = ech_fit_heap_new((uint32_t)array->len, slots.mean, smallest, MAX(unit, 1));
-            EchBytes height = 0;
-            for (size_t i = 0; i < n_ranks && height < best; i++) {
-                const Group *group = &groups[ranks[i].group];
-                uint64_t offset = ech_fit_heap_find(fit, slots.ranks + group->first, group->n, group->bytes, group->alignment, lowest);
-                for (uint32_t p = group->first; p < group->first + group->n; p++)
-                    ech_fit_heap_use(fit, slots.ranks[p], offset, pieces[p].bytes);
-                offsets[ranks[i].group] = offset;
-                height = MAX(height, offset + group->bytes);
-                solution->steps++;
-            }
+            EchBytes height = pass_in_order(&self, lowest, best, &solution->steps);
             if (height >= best)
                 continue;
             best = height;
-            for (size_t i = 0; i < problem->n; i++)
-                solution->offsets[i] = offsets[problem->group[i]];
+            keep(&self, solution);
         }
     }
-    g_free(slots.spans);
-    g_free(slots.ranks);
-    g_free(slots.live);
-    return n_ranks ? best : 0;
+    bool any = self.n_ranks > 0;
+    greedy_clear(&self);
+    return any ? best : 0;
 }
 
 static void greedy_plan(const void *object, const EchPlanProblem *problem, EchPlanSolution *solution)

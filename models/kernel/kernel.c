@@ -195,7 +195,7 @@ static uint64_t tile_elements(const EchLayout *layout)
 /* Whether a tile of the array fills less than whole registers. */
 static bool is_partial(const EchLayout *layout)
 {
-    return tile_elements(layout) * ech_layout_element_bits(layout) < REGISTER * 32;
+    return (double)(tile_elements(layout) * ech_layout_element_bits(layout)) < REGISTER * 32;
 }
 
 /* Whether whole registers hold more than 1024 elements each: T(16,128) of 16 bits. */
@@ -675,7 +675,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     double moved = ((double)ret->hbm_read + stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem + narrowed;
     /* A register whose lanes become rows goes through the cross-lane unit; the compiler counts that only behind a fetch. */
     double relayout = same_lanes ? 0 : registers * (from_hbm || !compiler ? model->relayout : MIN(model->relayout, 0.5));
-    bool partial = traffic.partial || (kernel->n_operands > 0 && tile_elements(&kernel->operands[0]) < REGISTER);
+    bool partial = traffic.partial || (kernel->n_operands > 0 && (double)tile_elements(&kernel->operands[0]) < REGISTER);
     double latency = hbm || narrowed > 0 || (compiler && same_lanes && partial) ? serial * model->step : 0;
     if (compiler && !hbm && !same_lanes) { /* its price of a relayout on chip: a constant for every window */
         moved = 0;

@@ -225,7 +225,7 @@ static bool run_online(const EchAllocStudy *study, const EchAllocRowOptions *opt
     const char *spec = row->recorded ? recorded : row->spec;
     if (!replay(study, spec, options, row, error))
         return false;
-    if (row->recorded && strcmp(recorded, "pytorch") != 0)
+    if (recorded && row->recorded && strcmp(recorded, "pytorch") != 0)
         row->settings = g_strdup(recorded + strlen("pytorch:"));
     if (options->report) {
         row->report = look_closely(study, spec, options, row, error);
