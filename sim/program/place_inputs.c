@@ -396,7 +396,7 @@ static EchBytes find_picker_bytes(const EchProgram *p)
                 EchBytes bytes = p->shapes[g_array_index(leaves, EchId, l)].bytes;
                 if (bytes <= MIB)
                     continue;
-                if (carried) {
+                if (carried || (!fused[c] && i->opcode != ECH_HLO_FUSION)) {
                     EchId value = ech_program_value(p, id, ech_place_position(p, i->shape, l));
                     if (value == ECH_NONE || p->values[value].defined.instruction != id)
                         continue;
