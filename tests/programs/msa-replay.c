@@ -291,6 +291,8 @@ static void read_options(const Replay *r, JsonObject *from)
         o->preferred_overlap = 4;
     if (g_strcmp0(setting, "max1") == 0)
         o->max_overlap = 1;
+    if (g_strcmp0(setting, "min2") == 0)
+        o->min_overlap = 2;
 }
 
 /* Benefits of a use, and of the definition that it reads, by the use's text. */
