@@ -1,4 +1,4 @@
-/* PyTorch's CUDA caching allocator, release 2.6.0 and the settings of later ones.
+/* PyTorch's CUDA caching allocator, release 2.6.0 and the settings of later ones; told "release:2.N", what was found to differ in that one.
  *
  * Free blocks are kept per (pool, stream) in a tree by (bytes, address), because blocks never change streams; what walks "the whole
  * pool in order" in the original does not depend on the order between streams. Facts: c10/cuda/CUDACachingAllocator.cpp ("CCA") and
@@ -28,6 +28,7 @@ typedef struct {
     uint32_t events;     /* outstanding */
     uint32_t uses;       /* list of other streams, 0 none */
     bool allocated, mapped;
+    uint32_t age; /* number of the block in the order they were made */
 } Block;
 G_STATIC_ASSERT(sizeof(Block) == 64); /* a cache line, and laid out so */
 
@@ -83,9 +84,11 @@ typedef struct {
     EchAllocator base;
     /* Settings. */
     EchPyTorchConf conf;
-    EchBytes allowed; /* of the device: by per_process_memory_fraction */
-    bool limited;     /* per_process_memory_fraction is given */
-    bool collects;    /* blocks that were not used for long are given back */
+    EchBytes allowed;                              /* of the device: by per_process_memory_fraction */
+    bool limited;                                  /* per_process_memory_fraction is given */
+    enum { BY_ADDRESS, BY_BLOCK, BY_SEGMENT } tie; /* of free blocks of a size */
+    uint32_t made;                                 /* blocks */
+    bool collects;                                 /* blocks that were not used for long are given back */
     /* State. */
     Block *blocks;
     uint32_t n_blocks, allocated_blocks, spare_block;
@@ -157,6 +160,7 @@ static uint32_t new_block(PyTorch *self, Block block)
         at = self->n_blocks++;
     }
     self->blocks[at] = block;
+    self->blocks[at].age = ++self->made;
     return at;
 }
 
@@ -217,18 +221,32 @@ static uint32_t pool_of(PyTorch *self, uint32_t stream, bool small)
     return last;
 }
 
+/* Where a free block stands among those of its size: the lowest address first; in 2.12 the block that was made first, since 2.13 the oldest segment. */
+static EchTreeKey place_of(const PyTorch *self, const Block *block)
+{
+    switch (self->tie) {
+    case BY_BLOCK: return ech_tree_key(block->bytes, block->age);
+    case BY_SEGMENT: {
+        const Segment *segment = &self->segments[block->segment];
+        return ech_tree_key(block->bytes, (uint64_t)segment->number << 40 | (block->address - segment->address) / MIN_BLOCK);
+    }
+    case BY_ADDRESS: break;
+    }
+    return ech_tree_key(block->bytes, block->address);
+}
+
 static void put(PyTorch *self, uint32_t at)
 {
     Block *block = &self->blocks[at];
     Pool *pool = &self->pools[block->pool];
     block->gc_base = self->calls[pool->small];
-    ech_tree_insert(&pool->free, ech_tree_key(block->bytes, block->address), at);
+    ech_tree_insert(&pool->free, place_of(self, block), at);
 }
 
 static void pull(PyTorch *self, uint32_t at)
 {
     const Block *block = &self->blocks[at];
-    ech_tree_remove(&self->pools[block->pool].free, ech_tree_key(block->bytes, block->address));
+    ech_tree_remove(&self->pools[block->pool].free, place_of(self, block));
 }
 
 static void put_unmapped(PyTorch *self, uint32_t at)
@@ -766,6 +784,11 @@ static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size)
 {
     if (self->collects)
         garbage_collect(self);
+    /* throw_on_cudamalloc_oom, since 2.12: what would exceed the memory is refused before anything is given back. Under a fraction below 1 that comes first. */
+    if (self->conf.reject && !self->limited && ech_bytes_add(self->total, segment_size(self, size)) > self->allowed) {
+        self->rejections++;
+        return 0;
+    }
     uint32_t at = alloc_block(self, pool, size, false);
     if (!at && release_available(self, pool, size))
         at = alloc_block(self, pool, size, false);
@@ -773,6 +796,7 @@ static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size)
         release_cached(self);
         at = alloc_block(self, pool, size, true);
     }
+    self->ooms += at == 0;
     return at;
 }
 
@@ -813,10 +837,8 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
     uint32_t at = get_free_block(self, pool, size);
     if (!at)
         at = make_block(self, pool, size);
-    if (!at) {
-        self->ooms++;
+    if (!at)
         return false;
-    }
     at = cut(self, at, size, small);
     Block *block = &self->blocks[at];
     const Segment *segment = &self->segments[block->segment];
@@ -1138,6 +1160,7 @@ static void pytorch_own_stats(EchAllocator *base, GArray *out)
     ech_alloc_add_stat(out, "num_sync_all_streams", self->syncs);
     ech_alloc_add_stat(out, "num_device_alloc", self->device_allocs);
     ech_alloc_add_stat(out, "num_device_free", self->device_frees);
+    ech_alloc_add_stat(out, "num_oom_rejections", self->rejections);
     ech_alloc_add_stat(out, "max_split_size", self->conf.max_split == UINT64_MAX ? -1 : (int64_t)self->conf.max_split);
 }
 
@@ -1155,6 +1178,7 @@ static bool pytorch_configure(EchAllocator *base, const char *text, GError **err
     if (note->len)
         base->note = g_strdup(note->str);
     self->limited = conf->has_fraction && (conf->release < 10 || conf->fraction < 1);
+    self->tie = conf->release < 12 ? BY_ADDRESS : conf->release == 12 ? BY_BLOCK : BY_SEGMENT;
     self->collects = self->limited && conf->gc_threshold > 0;
     self->allowed = base->memory.capacity;
     if (self->limited)

@@ -233,6 +233,57 @@ START_TEST(pytorch_expands_segments)
 }
 END_TEST
 
+/* Two free blocks of 30 MiB, the older one higher up, and of 30 MiB again but put together anew: libc10_cuda.so of every release was asked. */
+static const struct {
+    const char *spec;
+    bool lower, lower_when_joined;
+} ties[] = {
+    {"pytorch", true, true},
+    {"pytorch:release:2.11", true, true},
+    {"pytorch:release:2.12", false, true}, /* the block that was made first: what a split makes is new */
+    {"pytorch:release:2.13", false, false},
+};
+
+START_TEST(pytorch_settles_ties_by_release)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator(ties[_i].spec, GIB);
+    EchPlacement hole = take(pytorch, 0, 30 * MIB), old = take(pytorch, 1, 30 * MIB);
+    ech_allocator_release(pytorch, 0);
+    ck_assert(ech_allocator_give_back(pytorch, hole.address, 30 * MIB));
+    EchPlacement young = take(pytorch, 2, 30 * MIB);
+    ck_assert_uint_lt(young.address, old.address);
+    ech_allocator_release(pytorch, 2);
+    ech_allocator_release(pytorch, 1);
+    ck_assert_uint_eq(take(pytorch, 3, 30 * MIB).address, ties[_i].lower ? young.address : old.address);
+    ech_allocator_release(pytorch, 3);
+    /* The older one in two pieces, of which the lower is freed last and takes the other in. */
+    EchPlacement held = take(pytorch, 4, 30 * MIB);
+    if (held.address != young.address) {
+        take(pytorch, 5, 30 * MIB);
+        ech_allocator_release(pytorch, 4);
+    }
+    take(pytorch, 6, 20 * MIB);
+    take(pytorch, 7, 10 * MIB);
+    ech_allocator_release(pytorch, 7);
+    ech_allocator_release(pytorch, 6);
+    ech_allocator_release(pytorch, held.address != young.address ? 5 : 4);
+    ck_assert_uint_eq(take(pytorch, 8, 30 * MIB).address, ties[_i].lower_when_joined ? young.address : old.address);
+}
+END_TEST
+
+START_TEST(pytorch_rejects_before_it_gives_back)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:throw_on_cudamalloc_oom:True", 64 * MIB);
+    take(pytorch, 0, 40 * MIB);
+    ech_allocator_release(pytorch, 0);
+    EchPlacement p;
+    ck_assert_int_ne(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 1, .bytes = 50 * MIB}, &p), ECH_FIT_OK);
+    ck_assert_int_eq(own(pytorch, "num_oom_rejections"), 1);
+    ck_assert_int_eq(own(pytorch, "num_ooms"), 0);
+    ck_assert_uint_eq(take(pytorch, 2, 40 * MIB).address, 0);
+}
+END_TEST
+
 START_TEST(pytorch_reserves_for_what_cannot_fit)
 {
     g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:expandable_segments:True", 256 * MIB);
@@ -782,6 +833,8 @@ int main(void)
     tcase_add_test(tests, pytorch_waits_for_recorded_streams);
     tcase_add_test(tests, pytorch_releases_its_cache_before_failing);
     tcase_add_test(tests, pytorch_expands_segments);
+    tcase_add_loop_test(tests, pytorch_settles_ties_by_release, 0, G_N_ELEMENTS(ties));
+    tcase_add_test(tests, pytorch_rejects_before_it_gives_back);
     tcase_add_test(tests, pytorch_reserves_for_what_cannot_fit);
     tcase_add_test(tests, pytorch_gives_whole_reservations_back);
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
