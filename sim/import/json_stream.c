@@ -20,7 +20,8 @@ struct EchJson {
     uint8_t is_object[MAX_DEPTH];
     const char *text;
     size_t n_text;
-    char saved; /* the byte a NUL was put over */
+    bool unclosed; /* the text ended between two values of the outermost container */
+    char saved;    /* the byte a NUL was put over */
     char *saved_at;
     uint64_t repaired;
     GError *error;
@@ -66,6 +67,11 @@ uint64_t ech_json_offset(const EchJson *json)
 uint64_t ech_json_repaired(const EchJson *json)
 {
     return json->repaired;
+}
+
+bool ech_json_unclosed(const EchJson *json)
+{
+    return json->unclosed;
 }
 
 static EchJsonToken bad(EchJson *json, const char *what)
@@ -442,6 +448,7 @@ EchJsonToken ech_json_next(EchJson *json)
         return ECH_JSON_BAD;
     if (json->expect == EXPECT_NOTHING)
         return c < 0 ? ECH_JSON_END : bad(json, "more text after the end of the document");
+    json->unclosed = c < 0 && json->depth == 1 && !json->error;
     if (c < 0)
         return bad(json, json->depth ? "the text ends inside a bracket; the file is cut" : "the text is empty");
     if (c == '}' || c == ']')
@@ -641,5 +648,17 @@ bool ech_json_parse_us(const char *text, size_t n, int64_t *ret_us, int32_t *ret
     }
     *ret_us = us;
     *ret_ps = ps;
+    return true;
+}
+
+bool ech_json_parse_whole(const char *text, size_t n, int64_t *ret)
+{
+    if (ech_json_parse_i64(text, n, ret))
+        return true;
+    int64_t whole;
+    int32_t rest;
+    if (!ech_json_parse_us(text, n, &whole, &rest) || rest != 0)
+        return false;
+    *ret = whole;
     return true;
 }

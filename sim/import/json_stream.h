@@ -39,13 +39,17 @@ const char *ech_json_text(const EchJson *json, size_t *ret_n);
 unsigned ech_json_depth(const EchJson *json);
 /** Byte offset of the last token in the unpacked text. */
 uint64_t ech_json_offset(const EchJson *json);
-/** Strings with invalid escapes or raw control characters so far, among those not skipped. */
+/** Strings with invalid escapes, raw control characters or quotes of their own so far; of those skipped, the quotes. */
 uint64_t ech_json_repaired(const EchJson *json);
+/** Whether an ECH_JSON_BAD is only that the text ended, between two values of the outermost container. */
+bool ech_json_unclosed(const EchJson *json);
 /** Sets the error of an ECH_JSON_BAD (or, with other tokens, "unexpected value here"); returns false. */
 bool ech_json_error(EchJson *json, GError **error);
 
 /** A number's text as an integer; false if it is not one or does not fit. */
 bool ech_json_parse_i64(const char *text, size_t n, int64_t *ret);
+/** The same, of a number that may be written as if it were none: 4096.0, 4e3. */
+bool ech_json_parse_whole(const char *text, size_t n, int64_t *ret);
 /** A decimal number of microseconds, in whole microseconds and picoseconds (0 to 999,999; digits beyond are cut).
  * Never through a double: absolute times have 16 digits. Exponents are accepted. */
 bool ech_json_parse_us(const char *text, size_t n, int64_t *ret_us, int32_t *ret_ps);

@@ -100,7 +100,7 @@ static uint32_t thread_of(Reader *r, int64_t tid)
 static int64_t loose_integer(const char *text, size_t n)
 {
     int64_t value;
-    if (ech_json_parse_i64(text, n, &value))
+    if (ech_json_parse_whole(text, n, &value))
         return value;
     size_t at = n;
     while (at > 0 && g_ascii_isdigit(text[at - 1]))
@@ -227,7 +227,7 @@ static bool read_dims(Reader *r)
             size_t n;
             const char *text = ech_json_text(r->json, &n);
             int64_t dim;
-            if (ech_json_parse_i64(text, n, &dim) && dim >= 0) {
+            if (ech_json_parse_whole(text, n, &dim) && dim >= 0) {
                 product = ech_bytes_mul(product, (uint64_t)dim);
                 open = true;
                 if (!input->list && input->rank < MAX_RANK)
@@ -298,7 +298,7 @@ static bool read_strides(Reader *r)
         size_t n;
         const char *text = ech_json_text(r->json, &n);
         int64_t stride;
-        if (input->n_strides < MAX_RANK && ech_json_parse_i64(text, n, &stride))
+        if (input->n_strides < MAX_RANK && ech_json_parse_whole(text, n, &stride))
             input->strides[input->n_strides++] = stride;
         e->n_details = MAX(e->n_details, list.n);
     }
@@ -349,7 +349,7 @@ static bool read_triple(Reader *r, uint32_t *ret)
         size_t n;
         const char *text = ech_json_text(r->json, &n);
         int64_t value;
-        if (at < 3 && ech_json_parse_i64(text, n, &value) && value > 0 && value <= UINT32_MAX)
+        if (at < 3 && ech_json_parse_whole(text, n, &value) && value > 0 && value <= UINT32_MAX)
             ret[at++] = (uint32_t)value;
     }
     for (; at > 0 && at < 3; at++)
@@ -441,7 +441,7 @@ static bool take_arg(Reader *r, const Arg *arg)
     if (arg->text) {
         g_string_truncate(arg->text, 0);
         g_string_append_len(arg->text, text, (gssize)n);
-    } else if (ech_json_parse_i64(text, n, &value)) {
+    } else if (ech_json_parse_whole(text, n, &value)) {
         *arg->number = value;
         if (arg->has)
             *arg->has = 1;
@@ -694,8 +694,12 @@ static void use_event(Reader *r)
         e->kind_index = kind_of(r, "None", strlen("None"));
     g_array_index(r->kinds, Kind, e->kind_index).count++;
     r->n_events++;
-    if (!e->has_time || e->category == CAT_OTHER || e->category == CAT_FLOW)
+    if (e->category == CAT_OTHER || e->category == CAT_FLOW)
         return;
+    if (!e->has_time) {
+        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
+        return;
+    }
     place_in_time(r);
     if (!e->has_time)
         return;
@@ -793,9 +797,18 @@ static bool read_events(Reader *r)
 {
     EchJsonToken token;
     r->events_seen = true;
+    unsigned depth = ech_json_depth(r->json);
     while ((token = ech_json_next(r->json)) != ECH_JSON_ARRAY_END) {
-        if (token != ECH_JSON_OBJECT || !read_event(r))
+        if (token == ECH_JSON_OBJECT) {
+            if (!read_event(r))
+                return false;
+            continue;
+        }
+        while (token != ECH_JSON_BAD && token != ECH_JSON_END && ech_json_depth(r->json) > depth)
+            token = ech_json_next(r->json);
+        if (token == ECH_JSON_BAD || token == ECH_JSON_END)
             return false;
+        ech_diag_dropped(r->ret->diag, "events_that_are_no_objects", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
     }
     return true;
 }
@@ -832,8 +845,9 @@ static bool read_devices(Reader *r)
 static bool read_top(Reader *r)
 {
     EchJsonToken token = ech_json_next(r->json);
+    /* Chrome's format of an array of events needs no bracket at its end: writers append to it until they die. */
     if (token == ECH_JSON_ARRAY)
-        return read_events(r) && ech_json_next(r->json) == ECH_JSON_END;
+        return read_events(r) ? ech_json_next(r->json) == ECH_JSON_END : ech_json_unclosed(r->json);
     if (token != ECH_JSON_OBJECT)
         return false;
     unsigned kept = 0;
@@ -857,7 +871,7 @@ static bool read_top(Reader *r)
         if (kind == ECH_JSON_STRING || kind == ECH_JSON_NUMBER) {
             const char *text = ech_json_text(r->json, &n);
             if (strcmp(name, "baseTimeNanoseconds") == 0)
-                ech_json_parse_i64(text, n, &r->base_ns);
+                ech_json_parse_whole(text, n, &r->base_ns);
             if (kept++ < 64 && n < 1024)
                 ech_trace_builder_set_property(r->builder, name, text);
         } else if (kind == ECH_JSON_OBJECT || kind == ECH_JSON_ARRAY) {

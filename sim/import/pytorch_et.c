@@ -41,7 +41,7 @@ static bool number_of(Reader *reader, int64_t *ret)
 {
     size_t n;
     const char *text = ech_json_text(reader->json, &n);
-    return ech_json_parse_i64(text, n, ret);
+    return ech_json_parse_whole(text, n, ret);
 }
 
 typedef struct {

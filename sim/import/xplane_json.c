@@ -89,7 +89,7 @@ static bool value_text(Reader *r, const char **ret, size_t *ret_n)
 static bool unsigned_of(const char *text, size_t n, uint64_t *ret)
 {
     int64_t value;
-    if (!ech_json_parse_i64(text, n, &value) || value < 0)
+    if (!ech_json_parse_whole(text, n, &value) || value < 0)
         return false;
     *ret = (uint64_t)value;
     return true;
@@ -315,8 +315,8 @@ static bool read_event(Reader *r)
             return false;
         switch (which) {
         case 0: e->phase = n ? text[0] : 0; break;
-        case 1: ech_json_parse_i64(text, n, &e->pid); break;
-        case 2: ech_json_parse_i64(text, n, &e->tid); break;
+        case 1: ech_json_parse_whole(text, n, &e->pid); break;
+        case 2: ech_json_parse_whole(text, n, &e->tid); break;
         case 3: e->has_time = ech_json_parse_us(text, n, &e->us, &e->ps); break;
         case 4: e->has_duration = ech_json_parse_us(text, n, &e->duration_us, &e->duration_ps); break;
         default: g_string_append_len(e->name, text, (gssize)MIN(n, (size_t)1 << 20));

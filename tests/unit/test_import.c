@@ -334,6 +334,33 @@ START_TEST(kineto_of_2021)
 }
 END_TEST
 
+/* Numbers as other tools write them again, an array that nobody closed, events that are none or have no time. */
+START_TEST(kineto_written_by_others)
+{
+    static const char text[] =
+        "[{\"ph\": \"X\", \"cat\": \"gpu_memcpy\", \"name\": \"Memcpy HtoD (Pinned -> Device)\", \"pid\": 0.0, \"tid\": 7.0, \"ts\": 1e2, \"dur\": 2.5, "
+        "\"args\": {\"bytes\": 4096.0, \"device\": 0.0, \"stream\": 7.0, \"memory bandwidth (GB/s)\": Infinity}},\n"
+        "null, {}, [1, [2]],\n"
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"ts\": NaN, \"dur\": 1},\n"
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"last\", \"ts\": 110, \"dur\": 1, \"args\": {\"stream\": 7}},\n";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, sizeof text - 1, NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+    const EchOp *copy = ech_test_op(import->trace, ECH_OP_COPY, NULL), *last = ech_test_op(import->trace, ECH_OP_KERNEL, "last");
+    ck_assert_uint_eq(copy->bytes, 4096);
+    ck_assert_uint_eq(copy->queue, last->queue);
+    ck_assert_int_eq(last->recorded.start - copy->recorded.start, 10 * ECH_PS_PER_US);
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "events_without_time"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "events_that_are_no_objects"), 2);
+    /* Within an event the text may not end. */
+    g_autoptr(EchSource) cut = ech_source_new_memory((const uint8_t *)text, sizeof text - 6, NULL);
+    ck_assert_ptr_null(ech_import_source(cut, NULL, NULL, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "the file is cut"));
+}
+END_TEST
+
 /* A profile of the CPU alone says so; one with kernels does not. */
 START_TEST(profiles_without_a_device)
 {
@@ -582,6 +609,7 @@ int main(void)
     tcase_add_test(tcase, kineto_joins);
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, kineto_metadata_at_zero);
+    tcase_add_test(tcase, kineto_written_by_others);
     tcase_add_test(tcase, profiles_without_a_device);
     tcase_add_test(tcase, folders_of_logs);
     tcase_add_test(tcase, look_alikes_are_named);
