@@ -596,13 +596,16 @@ static void find_lives(Maker *maker, const uint32_t *order, guint n)
     }
 }
 
-static void make_buffers(Maker *maker)
+static void make_buffers(Maker *maker, const uint32_t *order)
 {
     for (guint s = 0; s < maker->et->storages->len; s++) {
         Storage *storage = &maker->storages[s];
         if (storage->first == UINT32_MAX)
             continue;
-        g_autofree char *name = g_strdup_printf("%s %" G_GUINT64_FORMAT, storage->key >> 11 & 1 ? "tensor" : "storage", storage->key >> 12);
+        /* Who made it says more than its number; callers come first. */
+        bool known = maker->tree && storage->made && storage->written_first;
+        g_autofree char *name = known ? g_strdup(node_name(maker->et, &maker->nodes[order[storage->touched]]))
+                                      : g_strdup_printf("%s %" G_GUINT64_FORMAT, storage->key >> 11 & 1 ? "tensor" : "storage", storage->key >> 12);
         EchBuffer buffer = ech_buffer_init();
         buffer.name = ech_trace_builder_string(maker->et->builder, name, -1);
         buffer.memory = storage->host ? maker->host : maker->hbm;
@@ -741,7 +744,7 @@ EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error
     if (by_id)
         split_lives(&maker, order, n);
     find_lives(&maker, order, n);
-    make_buffers(&maker);
+    make_buffers(&maker, order);
     make_ops(&maker, order, n);
     g_hash_table_unref(maker.queues);
     return ech_trace_builder_finish(et->builder, error);
