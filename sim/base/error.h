@@ -20,5 +20,5 @@ typedef enum {
 
 GQuark ech_error_quark(void);
 
-/** Maps a file for reading; on failure the message is "PATH: REASON". */
+/** Maps a file for reading, a pipe too, and standard input for "-" (from one thread at a time); on failure the message is "PATH: REASON". */
 GMappedFile *ech_map_file(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -148,3 +148,11 @@ $ echelon info traces/gpt_offload.v5e --json | sed -n '/"memory_analysis"/,/"cop
 "memory_analysis":{"argument":6821888,"output":6816768,"temp":1327104,"alias":6815744,"constant":6144,"host_argument":0,"host_output":0,"host_alias":0,"host_temp":2097152,"peak":39457792},"heap":{"0":{"allocation_bytes":1311232,"peak_live_bytes":525312},"1":{"allocation_bytes":32628736,"peak_live_bytes":32628736},"2":{"allocation_bytes":36,"peak_live_bytes":36},"5":{"allocation_bytes":2097152,"peak_live_bytes":2097152},"6":{"allocation_bytes":512,"peak_live_bytes":512}},"spaces":{"0":8167936,"1":32628736,"2":36,"5":2097152,"6":512},"copies":{
 $ echelon info traces/gpt_offload.v5e --json | sed -n '/"copies"/,/"program"/p' | tr -d ' \n'; echo
 "copies":{"1->0":6,"0->1":6},"program":{
+$ cat tests/golden/data/oom.pickle | echelon info - | head -n 2
+-: memory_snapshot
+11 operations on 2 queues, 6 buffers
+$ gzip -c tests/golden/data/oom.pickle | echelon alloc /dev/stdin -a pytorch: | head -n 1
+/dev/stdin: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out
+$ echelon info - </dev/null
+echelon: -: no captured format that echelon knows: there are no bytes to look at
+exit 1
