@@ -151,12 +151,12 @@ END_TEST
 /* Thousands live at a time, of many sizes, so that every structure behind a planner of one pass splits and joins what it holds. */
 START_TEST(many_lives_are_placed_legally)
 {
-    enum { N = 6000 };
+    enum { N = 2000 };
     static const char *const fast[] = {"xla:algorithm=fast_merge", "xla:algorithm=best"};
     g_autofree EchPlanItem *items = g_new(EchPlanItem, N);
     state = ech_test_seed_of(_i);
     for (int i = 0; i < N; i++)
-        items[i] = (EchPlanItem){i, i + 1 + (int64_t)below(4000), 1 + below(1 << 20), 0, 0, ECH_PLAN_ALONE};
+        items[i] = (EchPlanItem){i, i + 1 + (int64_t)below(1500), 1 + below(1 << 20), 0, 0, ECH_PLAN_ALONE};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchPlan) plan = ech_plan_new(fast[_i], items, N, 0, &error);
     ck_assert_ok(plan != NULL, error);
