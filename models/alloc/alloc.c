@@ -327,8 +327,12 @@ void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)
 void ech_allocator_driver(const EchAllocator *self, EchDriverCalls *ret)
 {
     const EchDeviceMemory *memory = &self->memory;
-    *ret = (EchDriverCalls){
-        .takes = memory->takes - memory->maps, .gives = memory->gives - memory->unmaps, .mapped = memory->mapped, .unmapped = memory->unmapped};
+    *ret = (EchDriverCalls){.takes = memory->takes - memory->maps,
+                            .gives = memory->gives - memory->unmaps,
+                            .taken = memory->taken,
+                            .given = memory->given,
+                            .mapped = memory->mapped,
+                            .unmapped = memory->unmapped};
 }
 
 bool ech_allocator_free_waits(const EchAllocator *self)

@@ -77,6 +77,7 @@ void ech_allocator_counters(const EchAllocator *allocator, EchAllocStats *ret);
  * allocator that keeps nothing. */
 typedef struct {
     uint64_t takes, gives;     /**< cudaMalloc and cudaFree, pools' growth and trimming. */
+    EchBytes taken, given;     /**< Bytes of those. */
     EchBytes mapped, unmapped; /**< Bytes of pages (VMM). */
 } EchDriverCalls;
 void ech_allocator_driver(const EchAllocator *allocator, EchDriverCalls *ret);

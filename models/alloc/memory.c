@@ -69,6 +69,7 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
         return false;
     if (!account(memory, whole))
         return false;
+    memory->taken += whole;
     ech_gaps_take(&memory->space, address, whole);
     *ret_address = address;
     return true;
@@ -81,6 +82,7 @@ bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchByt
     if (whole == 0 || !ech_gaps_at(&memory->space, address, &start, &length) || address - start > length || length - (address - start) < whole ||
         !account(memory, whole))
         return false;
+    memory->taken += whole;
     ech_gaps_take(&memory->space, address, whole);
     return true;
 }
@@ -89,6 +91,7 @@ void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes 
 {
     EchBytes whole = ech_round_up(bytes, memory->granule);
     memory->used -= whole;
+    memory->given += whole;
     memory->gives++;
     ech_gaps_add(&memory->space, address, whole);
 }

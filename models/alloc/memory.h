@@ -19,6 +19,7 @@ typedef struct {
     uint64_t takes, gives;     /**< Device calls that worked, those of pages among them. */
     uint64_t maps, unmaps;     /**< Of them, of pages. */
     EchBytes mapped, unmapped; /**< Bytes of those pages. */
+    EchBytes taken, given;     /**< Bytes of the other calls. */
     uint64_t fail_skip, fail;  /**< Injected failures: after fail_skip more successes, fail refusals. */
     uint32_t n_reservations;
     const EchSegmentRange *script; /**< Ranges to hand out by size, in order; borrowed. */

@@ -144,6 +144,7 @@ static void tear_down(Bench *b)
             b->cu->stream_destroy(b->streams[s]);
     }
     g_free(b->pageable);
+    ech_gpu_watch_free(b->watch);
     if (b->module)
         b->cu->module_unload(b->module);
     ech_cuda_close(b->cu, &b->gpu);
@@ -155,26 +156,27 @@ EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, v
         const char *what;
         bool (*measure)(Bench *b, GError **error);
         bool optional; /* A device file is worth having without it */
+        bool products; /* Its clocks are told apart: power is what products are limited by */
     } steps[] = {
-        {"setting up", set_up, false},
-        {"launches", ech_calibrate_launches, false},
-        {"warming up", warm_up, false},
-        {"launches, warm", ech_calibrate_launches, false},
-        {"graphs", ech_calibrate_graph, true},
-        {"allocations", ech_calibrate_allocations, true},
-        {"pages", ech_calibrate_pages, true},
-        {"pinned copies", ech_calibrate_pinned, false},
-        {"pageable copies", ech_calibrate_pageable, true},
-        {"copies both ways", ech_calibrate_both_ways, true},
-        {"copy engines", ech_calibrate_engines, true},
-        {"device memory", ech_calibrate_memory, false},
-        {"streaming kernels", ech_calibrate_streams, true},
-        {"cache", ech_calibrate_cache, true},
-        {"latency", ech_calibrate_latency, true},
-        {"arithmetic", ech_calibrate_arithmetic, false},
-        {"matrix products", ech_calibrate_matrix, true},
-        {"matrix products by shape", ech_calibrate_products, true},
-        {"kernels beside copies", ech_calibrate_interference, true},
+        {"setting up", set_up, false, false},
+        {"launches", ech_calibrate_launches, false, false},
+        {"warming up", warm_up, false, false},
+        {"launches, warm", ech_calibrate_launches, false, false},
+        {"graphs", ech_calibrate_graph, true, false},
+        {"allocations", ech_calibrate_allocations, true, false},
+        {"pages", ech_calibrate_pages, true, false},
+        {"pinned copies", ech_calibrate_pinned, false, false},
+        {"pageable copies", ech_calibrate_pageable, true, false},
+        {"copies both ways", ech_calibrate_both_ways, true, false},
+        {"copy engines", ech_calibrate_engines, true, false},
+        {"device memory", ech_calibrate_memory, false, false},
+        {"streaming kernels", ech_calibrate_streams, true, false},
+        {"cache", ech_calibrate_cache, true, false},
+        {"latency", ech_calibrate_latency, true, false},
+        {"arithmetic", ech_calibrate_arithmetic, false, false},
+        {"matrix products", ech_calibrate_matrix, true, true},
+        {"matrix products by shape", ech_calibrate_products, true, true},
+        {"kernels beside copies", ech_calibrate_interference, true, false},
     };
     g_autoptr(EchCalibration) result = g_new0(EchCalibration, 1);
     result->failures = g_strdup("");
@@ -183,10 +185,12 @@ EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, v
     if (!b.cu || !ech_cuda_open(b.cu, (int)MIN(ordinal, 1023), &b.gpu, error))
         return NULL;
     bool ok = true;
+    b.watch = ech_gpu_watch_new(&b.gpu);
     for (unsigned i = 0; ok && i < G_N_ELEMENTS(steps); i++) {
         g_autoptr(GError) failure = NULL;
         if (progress)
             progress(i, G_N_ELEMENTS(steps), steps[i].what, data);
+        b.state = steps[i].products ? &result->products_state : &result->state;
         ok = steps[i].measure(&b, &failure) || steps[i].optional;
         if (!ok)
             g_propagate_prefixed_error(error, g_steal_pointer(&failure), "%s: ", steps[i].what);

@@ -7,6 +7,7 @@
  */
 #pragma once
 #include "models/device/device.h"
+#include "sim/replay/cuda_state.h"
 #include "sim/trace/trace.h"
 
 #include <glib.h>
@@ -49,8 +50,11 @@ typedef struct {
     EchFigure alone;                                       /**< One empty kernel between two events. */
     EchFigure submit, synchronize;                         /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
-    EchBytes malloc_page;                                  /**< What large allocations are rounded up to; 0: not known. */
-    EchBytes malloc_shared;                                /**< Largest allocation of those tried of which several share a page; 0: none. */
+    EchFigure malloc_small, free_small;                    /**< The same for 4 KiB. */
+    EchFigure malloc_page, free_page;                      /**< The same of every further 2 MiB of a large one. */
+    EchBytes malloc_largest;                               /**< That one. */
+    EchBytes page;                                         /**< What large allocations are rounded up to; 0: not known. */
+    EchBytes page_shared;                                  /**< Largest allocation of those tried of which several share a page; 0: none. */
     EchBytes pool_growth;                                  /**< What the driver's pool takes for a first small buffer; 0: not known. */
     EchCopyCurve pinned[2], pageable[2];                   /**< [0] to the device, [1] from it. */
     EchFigure both_ways;                                   /**< Pinned, both directions together. */
@@ -63,12 +67,14 @@ typedef struct {
     EchFigure f32, f64, exponential, tensor; /**< Kernels of ours; tensor: bf16 by mma.sync. */
     EchFigure matrix[5];                     /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8. */
     EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
-    EchCopyCurve stream;     /**< Kernels that read so many bytes from device memory; time with the launch. */
-    EchFigure unpadded;      /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
-    EchFigure beside_copies; /**< Rate of a reading kernel while a copy runs, over its rate alone. */
-    char *uuid;              /**< The GPU's identity in hexadecimal, or "". */
-    char *failures;          /**< What could not be measured and why, a line each; "" */
-    double seconds;          /**< The whole took. */
+    EchCopyCurve stream;        /**< Kernels that read so many bytes from device memory; time with the launch. */
+    EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
+    EchFigure beside_copies;    /**< Rate of a reading kernel while a copy runs, over its rate alone. */
+    EchGpuState state;          /**< Of the GPU while everything but matrix products was measured. */
+    EchGpuState products_state; /**< While those were. */
+    char *uuid;                 /**< The GPU's identity in hexadecimal, or "". */
+    char *failures;             /**< What could not be measured and why, a line each; "" */
+    double seconds;             /**< The whole took. */
 } EchCalibration;
 
 /** Called before each step with what it measures, and after the last with NULL; may be NULL. */

@@ -105,6 +105,7 @@ bool ech_bench_time_each(Bench *b, Issue issue, const void *data, unsigned n, Ec
         if (!makes_the_host_wait(issue, data) && !was_ahead(b, &again, error))
             return false;
     }
+    ech_gpu_watch_look(b->watch, b->state); /* It is busy */
     if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]))
         return false;
     for (unsigned i = 0; i < n; i++) {
@@ -154,13 +155,17 @@ bool ech_bench_issue_empty(Bench *b, EchCuStream stream, const void *data, GErro
     return ech_bench_launch(b, b->stream_kernel, 1, 32, stream, parameters, error);
 }
 
+EchBytes ech_bench_next_place(Bench *b, EchBytes bytes)
+{
+    EchBytes at = b->cursor + bytes > b->half ? 0 : b->cursor;
+    b->cursor = at + ech_round_up(bytes, 256);
+    return at;
+}
+
 bool ech_bench_issue_stream(Bench *b, EchCuStream stream, const void *data, GError **error)
 {
     StreamShape shape = *(const StreamShape *)data;
-    if (!shape.moves || b->cursor + shape.reads * 16 > b->half)
-        b->cursor = 0;
-    EchCuPointer source = b->a + b->cursor;
-    b->cursor += shape.moves ? shape.reads * 16 : 0;
+    EchCuPointer source = b->a + (shape.moves ? ech_bench_next_place(b, shape.reads * 16) : 0);
     void *parameters[] = {&source, &b->b, &shape.reads, &shape.writes, &b->sink};
     return ech_bench_launch(b, b->stream_kernel, (unsigned)b->gpu.multiprocessors * 8, 512, stream, parameters, error);
 }
@@ -170,6 +175,6 @@ bool ech_bench_issue_copy(Bench *b, EchCuStream stream, const void *data, GError
     const CopyShape *shape = data;
     void *host = shape->pageable ? b->pageable : b->pinned[shape->from];
     if (shape->from)
-        return CU(b, copy_from_device, "copying from the device", error, host, b->b, shape->bytes, stream);
-    return CU(b, copy_to_device, "copying to the device", error, b->a, host, shape->bytes, stream);
+        return CU(b, copy_from_device, "copying from the device", error, host, b->a, shape->bytes, stream);
+    return CU(b, copy_to_device, "copying to the device", error, b->b, host, shape->bytes, stream);
 }

@@ -45,7 +45,11 @@ bool ech_calibrate_arithmetic(Bench *b, GError **error)
 
 static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **error)
 {
-    return ech_cuda_gemm_issue(b->blas, b->handle, data, b->a, b->b, b->workspace, b->workspace_bytes, stream, error);
+    const EchGemm *gemm = data;
+    EchBytes inputs, output;
+    ech_cuda_gemm_bytes(gemm, &inputs, &output);
+    EchBytes at = ech_bench_next_place(b, MAX(inputs, output));
+    return ech_cuda_gemm_issue(b->blas, b->handle, gemm, b->a + at, b->b + at, b->workspace, b->workspace_bytes, stream, error);
 }
 
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};

@@ -243,6 +243,11 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
     add_time(w, "    ", "malloc_ps", c->malloc, "2 MiB");
     add_time(w, "    ", "free_ps", c->free, "2 MiB");
+    add_time(w, "    ", "malloc_small_ps", c->malloc_small, "4 KiB");
+    add_time(w, "    ", "free_small_ps", c->free_small, "4 KiB");
+    g_autofree char *ladder = g_strdup_printf("every 2 MiB beyond the first, of %" G_GUINT64_FORMAT " MiB", c->malloc_largest >> 20);
+    add_time(w, "    ", "malloc_page_ps", c->malloc_page, ladder);
+    add_time(w, "    ", "free_page_ps", c->free_page, ladder);
     add_time(w, "    ", "malloc_async_ps", c->malloc_async, "2 MiB");
     add_time(w, "    ", "free_async_ps", c->free_async, "2 MiB");
     add_time(w, "    ", "pin_ps", c->pin, "1 MiB");
@@ -250,8 +255,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
         const char *key;
         EchBytes value;
         const char *note;
-    } sizes[] = {{"malloc_page", c->malloc_page, "what large allocations are rounded up to"},
-                 {"malloc_shared", c->malloc_shared, "largest of the sizes tried of which eight take less than eight pages"},
+    } sizes[] = {{"malloc_page", c->page, "what large allocations are rounded up to"},
+                 {"malloc_shared", c->page_shared, "largest of the sizes tried of which eight take less than eight pages"},
                  {"pool_growth", c->pool_growth, "what the pool of cudaMallocAsync takes for its first small buffer"}};
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         g_autofree char *source = g_strdup_printf("%s, %s", w->how, sizes[i].note);
@@ -300,6 +305,11 @@ char *ech_calibration_yaml(const EchCalibration *c, const char *name, const char
                            "# One GPU tells nothing of its links to others: a program with collectives needs an nvlink added.\n"
                            "name: %s\nsummary: \"%s, calibrated %s\"\nfamily: gpu\ncalibrated: %s\nproducts: [\"%s\"]\n",
                            gpu, ECH_VERSION, day, c->driver_version / 1000, c->driver_version % 1000 / 10, c->seconds, own, gpu, day, day, gpu);
+    g_autofree char *state = ech_gpu_state_text(&c->state), *products = ech_gpu_state_text(&c->products_state);
+    if (state)
+        g_string_append_printf(text, "# while measuring: %s\n", state);
+    if (products)
+        g_string_append_printf(text, "# while multiplying matrices: %s\n", products);
     for (const char *at = c->failures; at && *at;) {
         const char *end = strchr(at, '\n');
         g_autofree char *raw = g_strndup(at, end ? (gsize)(end - at) : strlen(at)), *failed = plain(raw);
@@ -354,6 +364,11 @@ char *ech_calibration_text(const EchCalibration *c)
     g_autoptr(GString) text = g_string_new(NULL);
     g_string_append_printf(text, "%s, driver %d.%d, %s, measured in %.0f s\n", c->gpu, c->driver_version / 1000, c->driver_version % 1000 / 10,
                            c->blas_version > 0 ? "with cuBLAS" : "without cuBLAS", c->seconds);
+    g_autofree char *state = ech_gpu_state_text(&c->state), *products = ech_gpu_state_text(&c->products_state);
+    if (state)
+        g_string_append_printf(text, "  %s\n", state);
+    if (products)
+        g_string_append_printf(text, "  matrix products: %s\n", products);
     static const char *const ways[] = {"to the device", "from the device"};
     for (unsigned i = 0; i < 2; i++) {
         const struct {
@@ -381,6 +396,9 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "a launch in a queue", c->launch);
     time_line(text, "a launch in a graph", c->graph_launch);
     time_line(text, "cudaMalloc of 2 MiB (host)", c->malloc);
+    time_line(text, "cudaFree of 2 MiB (host)", c->free);
+    time_line(text, "cudaMalloc of 4 KiB (host)", c->malloc_small);
+    time_line(text, "cudaMalloc, every further 2 MiB", c->malloc_page);
     time_line(text, "cudaMallocAsync of 2 MiB (host)", c->malloc_async);
     static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64",
                                         "matrix products s8"};

@@ -63,8 +63,7 @@ bool ech_calibrate_memory(Bench *b, GError **error)
 bool ech_calibrate_streams(Bench *b, GError **error)
 {
     EchCopyCurve *curve = &b->result->stream;
-    b->cursor = 0;
-    for (EchBytes bytes = 64 << 10; bytes <= b->half / 4 && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= 4) {
+    for (EchBytes bytes = 1 << 10; bytes <= b->half / 4 && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= 4) {
         const StreamShape shape = {bytes / 16, 0, true};
         if (!ech_bench_time_each(b, ech_bench_issue_stream, &shape, 40, &curve->time[curve->n], error))
             return false;

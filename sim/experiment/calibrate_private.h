@@ -22,17 +22,19 @@ typedef struct {
     EchCuFunction stream_kernel, strided, random, chase, fma, fma64, exponential, mma, spin, noise;
     EchCuStream streams[2];
     EchCuEvent events[2][MOST_EVENTS];
-    EchCuPointer a, b, sink; /* Two halves of the device memory in use */
+    EchCuPointer a, b, sink; /* Two halves of the device memory in use: a is read only, and stays the noise that products multiply; b takes what is written */
     EchBytes half;           /* Bytes of each, a power of two */
-    EchBytes cursor;         /* Where the next streaming kernel reads, if it is one of many: not what the cache holds */
+    EchBytes cursor;         /* Where in each half the next kernel reads and writes, if it is one of many: not what the cache holds */
     void *pinned[2], *pageable;
     EchBytes host_bytes; /* Of each, a power of two */
     const EchCuBlas *blas;
     EchCuBlasHandle handle;
     EchCuPointer workspace;
     size_t workspace_bytes;
-    uint64_t patience; /* Times the usual head start */
-    unsigned late;     /* Measurements that it was too short for all the same */
+    uint64_t patience;  /* Times the usual head start */
+    unsigned late;      /* Measurements that it was too short for all the same */
+    EchGpuWatch *watch; /* NULL: no NVML */
+    EchGpuState *state; /* What is seen of the GPU in this step goes here */
     EchCalibration *result;
 } Bench;
 
@@ -64,6 +66,8 @@ bool ech_bench_elapsed(Bench *b, EchCuEvent begin, EchCuEvent end, double *ret_n
 bool ech_bench_launch(Bench *b, EchCuFunction function, unsigned blocks, unsigned threads, EchCuStream stream, void **parameters, GError **error);
 /** A kernel that does nothing; @data is not looked at. */
 bool ech_bench_issue_empty(Bench *b, EchCuStream stream, const void *data, GError **error);
+/** Where in each half the next @bytes lie, behind what was used last. */
+EchBytes ech_bench_next_place(Bench *b, EchBytes bytes);
 /** A kernel that streams; @data is a StreamShape. */
 typedef struct {
     uint64_t reads, writes; /* 16-byte words */

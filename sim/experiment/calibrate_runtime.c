@@ -62,13 +62,12 @@ bool ech_calibrate_graph(Bench *b, GError **error)
     return ok;
 }
 
-bool ech_calibrate_allocations(Bench *b, GError **error)
+/* Host time of allocating @bytes and of giving them back to an idle GPU. */
+static bool time_malloc(Bench *b, EchBytes bytes, EchFigure *ret_take, EchFigure *ret_give, GError **error)
 {
-    double take[REPEATS], give[REPEATS], take_async[REPEATS], give_async[REPEATS], pin[REPEATS];
-    const EchBytes bytes = 2 << 20;
+    double take[REPEATS], give[REPEATS];
     for (unsigned i = 0; i < REPEATS; i++) {
         EchCuPointer pointer = 0;
-        void *host = NULL;
         double begin = ech_bench_host_ns();
         if (!CU(b, allocate, "allocating", error, &pointer, bytes))
             return false;
@@ -77,31 +76,72 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
         if (!CU(b, release, "freeing", error, pointer))
             return false;
         give[i] = ech_bench_host_ns() - begin;
-        if (b->gpu.has_pools) {
-            begin = ech_bench_host_ns();
-            if (!CU(b, allocate_async, "allocating from the pool", error, &pointer, bytes, b->streams[0]))
-                return false;
-            take_async[i] = ech_bench_host_ns() - begin;
-            begin = ech_bench_host_ns();
-            if (!CU(b, release_async, "freeing to the pool", error, pointer, b->streams[0]))
-                return false;
-            give_async[i] = ech_bench_host_ns() - begin;
-        }
+    }
+    *ret_take = ech_bench_figure(take, REPEATS);
+    *ret_give = ech_bench_figure(give, REPEATS);
+    return true;
+}
+
+/* What every 2 MiB beyond the first add. */
+static EchFigure growth(EchFigure large, EchFigure page, EchBytes bytes)
+{
+    large.median = MAX(large.median - page.median, 0) / ((double)bytes / (2 << 20) - 1);
+    return large;
+}
+
+static bool time_malloc_async(Bench *b, EchFigure *ret_take, EchFigure *ret_give, GError **error)
+{
+    double take[REPEATS], give[REPEATS];
+    for (unsigned i = 0; i < REPEATS; i++) {
+        EchCuPointer pointer = 0;
+        double begin = ech_bench_host_ns();
+        if (!CU(b, allocate_async, "allocating from the pool", error, &pointer, 2 << 20, b->streams[0]))
+            return false;
+        take[i] = ech_bench_host_ns() - begin;
         begin = ech_bench_host_ns();
+        if (!CU(b, release_async, "freeing to the pool", error, pointer, b->streams[0]))
+            return false;
+        give[i] = ech_bench_host_ns() - begin;
+    }
+    *ret_take = ech_bench_figure(take, REPEATS);
+    *ret_give = ech_bench_figure(give, REPEATS);
+    return true;
+}
+
+static bool time_pin(Bench *b, EchFigure *ret, GError **error)
+{
+    double pin[REPEATS];
+    for (unsigned i = 0; i < REPEATS; i++) {
+        void *host = NULL;
+        double begin = ech_bench_host_ns();
         if (!CU(b, host_allocate, "pinning memory", error, &host, 1 << 20, 0))
             return false;
         pin[i] = ech_bench_host_ns() - begin;
         if (!CU(b, host_release, "unpinning memory", error, host))
             return false;
     }
+    *ret = ech_bench_figure(pin, REPEATS);
+    return true;
+}
+
+bool ech_calibrate_allocations(Bench *b, GError **error)
+{
     EchCalibration *r = b->result;
-    r->malloc = ech_bench_figure(take, REPEATS);
-    r->free = ech_bench_figure(give, REPEATS);
-    r->pin = ech_bench_figure(pin, REPEATS);
-    if (b->gpu.has_pools) {
-        r->malloc_async = ech_bench_figure(take_async, REPEATS);
-        r->free_async = ech_bench_figure(give_async, REPEATS);
-    }
+    size_t available, total;
+    EchFigure take, give;
+    if (!time_malloc(b, 2 << 20, &r->malloc, &r->free, error) || !time_malloc(b, 4096, &r->malloc_small, &r->free_small, error) ||
+        (b->gpu.has_pools && !time_malloc_async(b, &r->malloc_async, &r->free_async, error)) || !time_pin(b, &r->pin, error) ||
+        !CU(b, memory_info, "asking for free memory", error, &available, &total))
+        return false;
+    /* What pages cost shows where there are many of them. */
+    EchBytes large = MIN((EchBytes)available / 4, (EchBytes)4 << 30) >> 21 << 21;
+    if (large < 8 << 20)
+        return true;
+    if (!time_malloc(b, large, &take, &give, error))
+        return false;
+    r->malloc_page = growth(take, r->malloc, large);
+    r->free_page = growth(give, r->free, large);
+    r->malloc_largest = large;
     return true;
 }
 
@@ -154,13 +194,13 @@ bool ech_calibrate_pages(Bench *b, GError **error)
         if (!taken_by(b, large + 1, 1, &taken, error))
             return false;
     }
-    r->malloc_page = taken > large + 1 ? taken - large : 0;
-    for (size_t i = 0; r->malloc_page > 0 && i < G_N_ELEMENTS(small) && small[i] < r->malloc_page; i++) {
+    r->page = taken > large + 1 ? taken - large : 0;
+    for (size_t i = 0; r->page > 0 && i < G_N_ELEMENTS(small) && small[i] < r->page; i++) {
         if (!taken_by(b, small[i], 8, &taken, error))
             return false;
-        if (taken >= 8 * r->malloc_page)
+        if (taken >= 8 * r->page)
             break;
-        r->malloc_shared = small[i];
+        r->page_shared = small[i];
     }
     return !b->gpu.has_pools || measure_pool_growth(b, error);
 }

@@ -64,17 +64,20 @@ static EchTime *predicted_times(const EchTrace *trace, const EchRun *run)
     return times;
 }
 
-static const char *kind_of(const EchPrices *prices, const EchDevice *device, const EchRun *run, EchId at, EchOpKind kind)
+static const char *kind_of(const EchTrace *trace, const EchPrices *prices, const EchDevice *device, EchId at)
 {
+    EchOpKind kind = (EchOpKind)ech_trace_ops(trace)[at].kind;
     if (kind == ECH_OP_COPY)
         return "copy";
     if (kind == ECH_OP_COLLECTIVE)
         return "collective";
-    return ech_cuda_does(prices, device, &run->prices[at]) == ECH_CUDA_SPINS ? "spin" : "kernel";
+    return ech_cuda_does(trace, at, prices, device) == ECH_CUDA_SPINS ? "spin" : "kernel";
 }
 
-static bool compare(EchCudaValidation *v, GError **error)
+/* @paged: what lies at fixed offsets is one block of the driver's, in whole pages. */
+static bool compare(EchCudaValidation *v, bool paged, GError **error)
 {
+    double page = paged ? ech_device_number(v->result->device, "runtime.driver.malloc_page", 0) : 0;
     const EchTrace *trace = v->trace;
     size_t n = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
@@ -90,13 +93,8 @@ static bool compare(EchCudaValidation *v, GError **error)
         const EchCudaOp *measured = &v->measured->ops[at];
         if ((op->kind != ECH_OP_COPY && op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COLLECTIVE) || measured->duration == ECH_TIME_NONE)
             continue;
-        EchCudaPair pair = {at,
-                            kind_of(prices, v->result->device, v->predicted, at, (EchOpKind)op->kind),
-                            measured->duration,
-                            measured->low,
-                            measured->high,
-                            predicted[at],
-                            measured->instances};
+        EchCudaPair pair = {
+            at, kind_of(trace, prices, v->result->device, at), measured->duration, measured->low, measured->high, predicted[at], measured->instances};
         v->pairs[v->n_pairs++] = pair;
         EchCudaQueue *queue = &queues[op->queue];
         queue->ops += pair.instances;
@@ -113,8 +111,9 @@ static bool compare(EchCudaValidation *v, GError **error)
         const EchMemoryRun *memory = &v->predicted->memories[m];
         const EchMemory *known = ech_device_memory(v->result->device, memory->name);
         bool host = known && (known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE || known->kind == ECH_MEM_DISK);
+        EchBytes fixed = page >= 1 ? ech_round_up(memory->fixed_extent, (EchBytes)page) : memory->fixed_extent;
         if (!host)
-            v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, memory->fixed_extent), memory->peak_live));
+            v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, fixed), memory->peak_live));
     }
     return true;
 }
@@ -199,7 +198,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
                                                                   : v->measured->peak_used;
     v->options = ech_params_print(ech_cuda_params, options);
     v->warmups = options->warmups;
-    return v->predicted && compare(v, error);
+    return v->predicted && compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO, error);
 }
 
 EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator, GError **error)
@@ -299,6 +298,9 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     g_autofree char *driver = driver_text(m->driver_version);
     g_string_append_printf(text, "%s\nmeasured on %s, driver %s, %zu repeats after %" G_GUINT64_FORMAT " warm-ups; predicted for %s\n", v->result->title,
                            m->gpu, driver, m->n_makespans, v->warmups, v->result->device->name);
+    g_autofree char *state = ech_gpu_state_text(&m->state);
+    if (state)
+        g_string_append_printf(text, "GPU meanwhile: %s\n", state);
     const char *interval = m->n_makespans < ECH_CUDA_LEAST_REPEATS ? "measured [least, most]" : "measured [95 % of the median]";
     g_string_append_printf(text, "  %-26s %-34s %-12s %s\n", "", interval, "predicted", "error");
     time_row(text, "makespan", m->makespan, m->low, m->high, v->predicted->makespan);
@@ -316,8 +318,10 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     for (size_t i = 0; i < v->n_pairs; i++)
         spins += strcmp(v->pairs[i].kind, "spin") == 0 || strcmp(v->pairs[i].kind, "collective") == 0;
     if (spins > 0)
-        g_string_append_printf(
-            text, "  %zu kernels carry times of their own (estimated, recorded, collectives): the GPU only waited as long, so they test nothing\n", spins);
+        g_string_append_printf(text,
+                               "  %zu kernels carry times of their own (estimated, recorded, collectives, 8-bit floats, float64): the GPU only waited as long, "
+                               "so they test nothing\n",
+                               spins);
     add_worst(text, v);
     if (m->differing > 0)
         g_string_append_printf(text, "%" G_GUINT64_FORMAT " words of buffers that nothing writes had changed: the GPU or its driver is not to be trusted\n",
@@ -424,6 +428,9 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     ech_json_add_text(json, "gpu", m->gpu);
     ech_json_add_text(json, "driver", driver);
     ech_json_add_text(json, "options", v->options);
+    g_autofree char *state = ech_gpu_state_text(&m->state);
+    if (state)
+        ech_json_add_text(json, "gpu_state", state);
     g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
     ech_json_add_text(json, "trace_hash", hash);
     json_builder_end_object(json);

@@ -101,6 +101,8 @@ static void tear_down(Engine *e)
                     e->cu->event_destroy(e->instances[i].begin[k]);
                 if (e->instances[i].end[k])
                     e->cu->event_destroy(e->instances[i].end[k]);
+                if (e->instances[i].over[k])
+                    e->cu->event_destroy(e->instances[i].over[k]);
             }
         }
         for (size_t i = 0; i < MAX(ech_trace_n_queues(e->trace), 1); i++) {
@@ -138,9 +140,11 @@ static void tear_down(Engine *e)
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
         g_free(e->instances[i].begin);
         g_free(e->instances[i].end);
+        g_free(e->instances[i].over);
         g_array_unref(e->durations[i]);
         g_array_unref(e->starts[i]);
     }
+    ech_gpu_watch_free(e->watch);
     ech_allocator_free(e->allocator);
     ech_prices_free(e->prices);
     g_free(e->durations);
@@ -193,6 +197,7 @@ static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDev
     if (ok) {
         run->gpu = g_strdup(e.gpu.name);
         run->driver_version = e.gpu.driver_version;
+        e.watch = ech_gpu_watch_new(&e.gpu);
         ok = check_gpu(&e, error) && set_up(&e, error) && ech_cuda_replay_all(&e, error);
     }
     tear_down(&e);

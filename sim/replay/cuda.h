@@ -12,6 +12,7 @@
 #include "sim/base/param.h"
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
+#include "sim/replay/cuda_state.h"
 #include "sim/replay/price.h"
 #include "sim/trace/trace.h"
 
@@ -40,7 +41,8 @@ typedef enum {
     ECH_CUDA_MULTIPLIES, /**< Does its matrix operations. */
     ECH_CUDA_COMPUTES,   /**< Does its vector operations. */
 } EchCudaDoes;
-EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, const EchPrice *price);
+/** Of kernel @at. What the kernels here do not compute (8-bit floats on the matrix unit, float64 on the vector lanes) is waited for. */
+EchCudaDoes ech_cuda_does(const EchTrace *trace, EchId at, const EchPrices *prices, const EchDevice *device);
 
 /** What was measured of one op of the trace (its instances together). Medians over the repeats, each of which is two replays: one for the makespan, with events
  * only where queues wait for each other, and one with events around every op, what two events cost alone taken off. */
@@ -67,6 +69,7 @@ typedef struct {
     EchTrace *trace;        /**< What was replayed: the trace given, or a scaled one; a reference of the run's own. */
     char *gpu;              /**< Name as the driver gives it. */
     int driver_version;
+    EchGpuState state; /**< Of the GPU while it replayed. */
     EchDiag *diag;
 } EchCudaRun;
 

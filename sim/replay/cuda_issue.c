@@ -5,25 +5,59 @@
 
 #include <string.h>
 
-/* The events around the next instance of an op; made once and used again in every replay. */
-static bool instance_events(Engine *e, EchId at, EchCuEvent **ret_begin, EchCuEvent **ret_end, GError **error)
+#define ALONE_HEAD_START (30 * ECH_PS_PER_US)
+
+static bool make_event(Engine *e, EchCuEvent *event, unsigned flags, GError **error)
+{
+    return *event || CU(e, event_create, "making an event", error, event, flags);
+}
+
+static void make_room(Instances *in)
+{
+    EchCuEvent **const rows[] = {&in->begin, &in->end, &in->over};
+    if (in->n < in->room)
+        return;
+    uint64_t before = in->room;
+    in->room = MAX(in->room * 2, 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        *rows[i] = g_renew(EchCuEvent, *rows[i], in->room);
+        memset(*rows[i] + before, 0, (in->room - before) * sizeof **rows[i]);
+    }
+}
+
+/* Whether this replay measures op @at. */
+static bool is_timed(const Engine *e, EchId at)
+{
+    static const bool works[ECH_N_OP_KINDS] = {
+        [ECH_OP_KERNEL] = true, [ECH_OP_COPY] = true, [ECH_OP_COLLECTIVE] = true, [ECH_OP_WAIT] = true, [ECH_OP_SIGNAL] = true};
+    return e->timed && works[ech_trace_ops(e->trace)[at].kind];
+}
+
+/* The next instance of op @at begins. What other queues wait for is an event without time where nothing is measured, as in the programs themselves. */
+static bool begin_instance(Engine *e, EchId at, EchCuStream stream, GError **error)
 {
     Instances *in = &e->instances[at];
-    if (in->n == in->room) {
-        in->room = MAX(in->room * 2, 1);
-        in->begin = g_renew(EchCuEvent, in->begin, in->room);
-        in->end = g_renew(EchCuEvent, in->end, in->room);
-        memset(in->begin + in->n, 0, (in->room - in->n) * sizeof *in->begin);
-        memset(in->end + in->n, 0, (in->room - in->n) * sizeof *in->end);
-    }
-    if (!in->begin[in->n] && !CU(e, event_create, "making an event", error, &in->begin[in->n], ECH_CU_EVENT_DEFAULT))
+    make_room(in);
+    if (!is_timed(e, at))
+        return !e->needed[at] || make_event(e, &in->over[in->n], ECH_CU_EVENT_DISABLE_TIMING, error);
+    if (!make_event(e, &in->begin[in->n], ECH_CU_EVENT_DEFAULT, error) || !make_event(e, &in->end[in->n], ECH_CU_EVENT_DEFAULT, error))
         return false;
-    if (!in->end[in->n] && !CU(e, event_create, "making an event", error, &in->end[in->n], ECH_CU_EVENT_DEFAULT))
+    /* Where nothing is issued ahead the queue is empty: the first event would pass while the host is still asking for the work behind it. */
+    if (e->synchronous && !ech_cuda_issue_spin(e, ALONE_HEAD_START, stream, error))
         return false;
-    *ret_begin = &in->begin[in->n];
-    *ret_end = &in->end[in->n];
-    in->n++;
-    return true;
+    return CU(e, event_record, "recording an event", error, in->begin[in->n], stream);
+}
+
+static EchCuEvent end_of(const Engine *e, EchId at, uint64_t instance)
+{
+    const Instances *in = &e->instances[at];
+    return is_timed(e, at) ? in->end[instance] : in->over[instance];
+}
+
+static bool end_instance(Engine *e, EchId at, EchCuStream stream, GError **error)
+{
+    EchCuEvent event = end_of(e, at, e->instances[at].n++);
+    return !event || CU(e, event_record, "recording an event", error, event, stream);
 }
 
 bool ech_cuda_next_mark(Engine *e, EchCuStream stream, EchCuEvent *ret, GError **error)
@@ -38,11 +72,10 @@ bool ech_cuda_next_mark(Engine *e, EchCuStream stream, EchCuEvent *ret, GError *
     return CU(e, event_record, "recording an event", error, *ret, stream);
 }
 
-/* For op @at: nothing but its end, where another queue waits for it. */
+/* Of an op that does nothing on its queue: its end, where another queue waits for it. */
 static bool mark_end(Engine *e, EchId at, EchCuStream stream, GError **error)
 {
-    EchCuEvent *begin, *end;
-    return !e->needed[at] || (instance_events(e, at, &begin, &end, error) && CU(e, event_record, "recording an event", error, *end, stream));
+    return !e->needed[at] || (begin_instance(e, at, stream, error) && end_instance(e, at, stream, error));
 }
 
 static bool wait_for(Engine *e, EchId at, GError **error)
@@ -54,12 +87,12 @@ static bool wait_for(Engine *e, EchId at, GError **error)
         bool around = ops[on].kind == ECH_OP_LOOP && on < at && at <= on + ops[on].target;
         if (ops[on].queue == op->queue || around)
             continue;
-        const Instances *in = &e->instances[deps[i].op];
+        const Instances *in = &e->instances[on];
         /* An op later in the body has not been issued in this iteration yet: its newest instance is one iteration back. */
         uint64_t back = deps[i].distance - (deps[i].distance > 0 && deps[i].op >= at ? 1 : 0);
         if (in->n <= back)
             continue;
-        if (!CU(e, stream_wait, "making a queue wait", error, e->streams[op->queue], in->end[in->n - 1 - back], 0))
+        if (!CU(e, stream_wait, "making a queue wait", error, e->streams[op->queue], end_of(e, on, in->n - 1 - back), 0))
             return false;
     }
     return true;
@@ -91,21 +124,14 @@ static bool issue_op(Engine *e, EchId at, GError **error)
     case ECH_OP_MARK: return mark_end(e, at, stream, error);
     case ECH_N_OP_KINDS: g_assert_not_reached();
     }
-    EchCuEvent *begin, *end;
-    if (!instance_events(e, at, &begin, &end, error))
-        return false;
-    if (e->timed && !CU(e, event_record, "recording an event", error, *begin, stream))
-        return false;
-    bool ok = true;
-    if (op->kind == ECH_OP_KERNEL)
+    bool ok = begin_instance(e, at, stream, error);
+    if (ok && op->kind == ECH_OP_KERNEL)
         ok = ech_cuda_issue_kernel(e, at, op, stream, error);
-    else if (op->kind == ECH_OP_COPY)
+    else if (ok && op->kind == ECH_OP_COPY)
         ok = ech_cuda_issue_copy(e, op, stream, error);
-    else if (op->kind == ECH_OP_COLLECTIVE)
+    else if (ok && op->kind == ECH_OP_COLLECTIVE)
         ok = ech_cuda_issue_spin(e, e->prices->prices[at].alone, stream, error);
-    if (!ok)
-        return false;
-    return (!e->timed && !e->needed[at]) || CU(e, event_record, "recording an event", error, *end, stream);
+    return ok && end_instance(e, at, stream, error);
 }
 
 /* Queues with work in a loop's body, but its own: ret[n_queues]. */

@@ -37,13 +37,13 @@ static bool elapsed(Engine *e, EchCuEvent begin, EchCuEvent end, EchTime *ret, G
     return true;
 }
 
-/* Time between two events with @kernels empty kernels between them, in a queue that never waits for the host. */
-static bool time_empty(Engine *e, unsigned kernels, EchTime *ret, GError **error)
+/* Time between two events with @kernels empty kernels between them, or one that waits for @wait, in a queue that never waits for the host. */
+static bool time_between(Engine *e, unsigned kernels, EchTime wait, EchTime *ret, GError **error)
 {
     EchTime times[7], low, high;
     for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
         if (!ech_cuda_issue_spin(e, (20 + 10 * (EchTime)kernels) * ECH_PS_PER_US, e->streams[0], error) ||
-            !CU(e, event_record, "recording an event", error, e->base, e->streams[0]))
+            !CU(e, event_record, "recording an event", error, e->base, e->streams[0]) || (wait > 0 && !ech_cuda_issue_spin(e, wait, e->streams[0], error)))
             return false;
         for (unsigned k = 0; k < kernels; k++) {
             if (!ech_cuda_issue_empty(e, e->streams[0], error))
@@ -57,14 +57,18 @@ static bool time_empty(Engine *e, unsigned kernels, EchTime *ret, GError **error
     return true;
 }
 
-/* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. */
+/* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. And what
+ * one that waits takes too long. */
 bool ech_cuda_measure_gap(Engine *e, GError **error)
 {
     enum { ROW = 17 };
-    EchTime one, row;
-    if (!time_empty(e, 0, &e->gap, error) || !time_empty(e, 1, &one, error) || !time_empty(e, ROW, &row, error))
+    const EchTime wait = 50 * ECH_PS_PER_US;
+    EchTime one, row, waited;
+    if (!time_between(e, 0, 0, &e->gap, error) || !time_between(e, 1, 0, &one, error) || !time_between(e, ROW, 0, &row, error) ||
+        !time_between(e, 0, wait, &waited, error))
         return false;
     e->kernel_gap = MAX(one - (row - one) / (ROW - 1), e->gap);
+    e->spin_extra = MAX(waited - wait - one, 0);
     return true;
 }
 
@@ -208,6 +212,8 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
             !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]))
             return false;
         end_issue(e);
+        if (!e->timed) /* The GPU is busy now, and the host has nothing left to do */
+            ech_gpu_watch_look(e->watch, &e->run->state);
         if (!CU(e, event_synchronize, "waiting for the replay", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &makespan, error) ||
             (e->timed && !collect(e, error)))
             return false;
@@ -266,9 +272,18 @@ bool ech_cuda_replay_all(Engine *e, GError **error)
             " replays were still being issued when the GPU had begun (a thousand launches fill its queue, pageable copies make the host wait): short "
             "operations may have waited for the host",
             e->n_late, e->n_replays - MIN(e->n_replays, e->options->warmups));
+    if (ech_gpu_state_throttled(&e->run->state))
+        ech_diag_remark(e->run->diag, "power or heat held the clocks back: times of arithmetic depend on what ran before");
     if (e->n_clipped > 0)
         ech_diag_remark(e->run->diag,
-                        "kernels that move more than %" G_GUINT64_FORMAT " bytes one way were measured with that much: an eighth of what the GPU had free",
+                        "kernels that move more than %" G_GUINT64_FORMAT
+                        " bytes one way were measured with that much: the trace leaves the GPU no room for more",
                         e->scratch_bytes / 2);
+    if (e->n_reshaped > 0)
+        ech_diag_remark(e->run->diag,
+                        "%" G_GUINT64_FORMAT
+                        " launches of matrix products did as many operations as the trace's, not in its shape: that is not known, of a dtype that "
+                        "cuBLAS does not take, or larger than the %" G_GUINT64_FORMAT " bytes left for it",
+                        e->n_reshaped, e->scratch_bytes / 2);
     return true;
 }

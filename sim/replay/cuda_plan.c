@@ -73,10 +73,11 @@ static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
     EchBytes live = 0, peak;
     EchId queue = ECH_NONE;
     bool stops = e->options->alloc == ECH_CUDA_ALLOC_AUTO || e->options->alloc == ECH_CUDA_ALLOC_MALLOC || e->options->alloc == ECH_CUDA_ALLOC_VMM;
+    EchBytes granule = e->options->alloc == ECH_CUDA_ALLOC_VMM ? 2 << 20 : 512;
     for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
         const Place *p = &e->places[i];
         if (buffers[i].alias_of == ECH_NONE && !p->is_host && !p->fixed && (buffers[i].resident || e->options->graph))
-            live = ech_bytes_add(live, ech_round_up(buffers[i].bytes, 512));
+            live = ech_bytes_add(live, ech_round_up(buffers[i].bytes, granule));
     }
     peak = live;
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
@@ -95,7 +96,7 @@ static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
         queue = op->queue;
         if (p->is_host)
             continue;
-        EchBytes bytes = ech_round_up(buffers[op->target].bytes, 512);
+        EchBytes bytes = ech_round_up(buffers[op->target].bytes, granule);
         live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
         peak = MAX(peak, live);
     }
@@ -172,9 +173,8 @@ bool ech_cuda_plan_memory(Engine *e, GError **error)
     }
     /* Kernels stream over many times what the cache holds, so that none finds the bytes of those before it. */
     EchBytes half = MAX(largest_op(e), 8 * (EchBytes)MAX(e->gpu.l2_bytes, 0));
-    EchBytes scratch = MIN(ech_round_up(half, 4096), (EchBytes)available / 8) * 2;
-    EchBytes room = (EchBytes)available - (EchBytes)available / 20;
-    room = room > scratch ? room - scratch : 0;
+    EchBytes usable = (EchBytes)available - (EchBytes)available / 20, least = MIN(ech_round_up(half, 8192), (EchBytes)available / 8 / 8192 * 8192);
+    EchBytes room = usable > 2 * least ? usable - 2 * least : 0;
     EchBytes arena = ech_bytes_add(peak, peak / 4 + (1 << 21));
     EchBytes wanted = ech_bytes_add(fixed, e->options->alloc == ECH_CUDA_ALLOC_ARENA ? arena : ech_bytes_add(peak, 1 << 21));
     if (wanted > room) {
@@ -187,7 +187,9 @@ bool ech_cuda_plan_memory(Engine *e, GError **error)
     }
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++)
         e->places[i].bytes = buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0 ? buffers[i].bytes : 0;
-    e->scratch_bytes = ech_round_up(scratch, 8192);
+    /* A trace that leaves room has its largest kernels done whole; half of what is left stays for queues that run ahead of each other. */
+    e->scratch_bytes = 2 * MAX(least, MIN(ech_round_up(half, 8192), (usable - wanted) / 4 / 8192 * 8192));
+    room = usable - e->scratch_bytes;
     e->host_scratch_bytes = copy;
     if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
         (copy > 0 && !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, copy, 0)) ||

@@ -40,9 +40,10 @@ typedef struct {
     bool released; /* To the allocator, for the same queue; others wait for the end */
 } Freed;
 
-/* The events around the instances of an op in this replay, in order of issue: begin[n] and end[n], made once and used again in every replay. */
+/* The events of the instances of an op in this replay, in order of issue, made once and used again in every replay: where it is timed begin[n] and end[n]
+ * around each, else over[n], without time, where another queue waits for it. */
 typedef struct {
-    EchCuEvent *begin, *end; /* [room]; NULL: not made yet */
+    EchCuEvent *begin, *end, *over; /* [room]; NULL: not made yet */
     uint64_t n, room;
 } Instances;
 
@@ -68,7 +69,8 @@ typedef struct {
     EchBytes host_scratch_bytes; /* 0: no copy needs it */
     void *host_scratch;
     EchCuPointer sink;
-    uint64_t n_clipped; /* Kernels that moved less than they should */
+    uint64_t n_clipped;  /* Kernels that moved less than they should */
+    uint64_t n_reshaped; /* Products of another shape than the trace's */
 
     /* Memory */
     Place *places; /* One per buffer */
@@ -97,12 +99,14 @@ typedef struct {
     uint64_t issued; /* Instances of this replay */
 
     /* Measuring */
+    EchGpuWatch *watch;           /* NULL: no NVML */
     uint64_t n_replays;           /* Done */
     uint64_t issued_before;       /* Instances of the replay before */
     uint64_t n_late;              /* Measured replays that were issued no faster than the GPU ran them */
     gint64 issue_begin, issue_us; /* When the issuing of this replay began; how long it took at best, 0 before that is known */
     EchTime gap;                  /* Between two events with nothing between them: taken off what is measured of an op */
     EchTime kernel_gap;           /* The same of a kernel: what an empty one between two events takes more than one of many in a row */
+    EchTime spin_extra;           /* What a kernel that waits takes beyond launch and time asked for: the device's clock has steps */
     GArray **durations, **starts; /* Per op: EchTime, one a repeat */
 } Engine;
 

@@ -51,7 +51,7 @@ static bool start_blas(Engine *e, GError **error)
     g_autoptr(GError) absent = NULL;
     bool multiplies = false;
     for (size_t i = 0; !multiplies && i < ech_trace_n_ops(e->trace); i++)
-        multiplies = ech_trace_ops(e->trace)[i].kind == ECH_OP_KERNEL && ech_cuda_does(e->prices, e->device, &e->prices->prices[i]) == ECH_CUDA_MULTIPLIES;
+        multiplies = ech_trace_ops(e->trace)[i].kind == ECH_OP_KERNEL && ech_cuda_does(e->trace, (EchId)i, e->prices, e->device) == ECH_CUDA_MULTIPLIES;
     e->blas = e->options->blas && multiplies ? ech_cuda_blas(&absent) : NULL;
     if (e->blas && !ech_cuda_blas_check(e->blas->create(&e->blas_handle), "cublasCreate_v2", "starting cuBLAS", &absent))
         e->blas = NULL;
@@ -77,6 +77,14 @@ bool ech_cuda_fill_scratch(Engine *e, GError **error)
     return ech_cuda_launch(e, e->noise_kernel, (unsigned)e->gpu.multiprocessors * 8, 256, e->streams[0], parameters, error);
 }
 
+/* Where in each half of the scratch the next @bytes lie: behind what was used last, so that no kernel finds its bytes in the cache. */
+static EchBytes next_place(Engine *e, EchBytes bytes)
+{
+    EchBytes at = e->cursor + bytes > e->scratch_bytes / 2 ? 0 : e->cursor;
+    e->cursor = at + ech_round_up(bytes, 256);
+    return at;
+}
+
 /* Streams the bytes read and written through the port of @memory of the device file, over scratch. */
 static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStream stream, GError **error)
 {
@@ -94,10 +102,7 @@ static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStrea
     e->n_clipped += reads > half || writes > half;
     reads = CLAMP(reads, writes == 0, half);
     writes = MIN(writes, half);
-    if (e->cursor + MAX(reads, writes) * 16 > e->scratch_bytes / 2)
-        e->cursor = 0;
-    EchCuPointer source = e->scratch + e->cursor, target = source + e->scratch_bytes / 2;
-    e->cursor += ech_round_up(MAX(reads, writes) * 16, 256);
+    EchCuPointer source = e->scratch + next_place(e, MAX(reads, writes) * 16), target = source + e->scratch_bytes / 2;
     void *parameters[] = {&source, &target, &reads, &writes, &sink};
     return ech_cuda_launch(e, e->stream_kernel, (unsigned)e->gpu.multiprocessors * 8, 512, stream, parameters, error);
 }
@@ -127,11 +132,13 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuSt
             ech_cuda_gemm_bytes(&gemm, &inputs, &output);
         if (MAX(inputs, output) <= e->scratch_bytes / 2) {
             e->run->by_blas += 1;
-            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, e->scratch, e->scratch + e->scratch_bytes / 2, e->workspace, e->workspace_bytes, stream,
-                                       error);
+            e->n_reshaped += !gemm.known;
+            EchCuPointer from = e->scratch + next_place(e, MAX(inputs, output)), to = from + e->scratch_bytes / 2;
+            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, from, to, e->workspace, e->workspace_bytes, stream, error);
         }
     }
     if (on_matrix) {
+        e->n_reshaped += e->blas != NULL;
         /* A warp's round is 4 products of 16x8x16: 16384 operations. */
         uint64_t rounds = matrix / ((uint64_t)blocks * (threads / 32) * 16384) + 1;
         void *parameters[] = {&rounds, &sink};
@@ -142,7 +149,7 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuSt
 
 bool ech_cuda_issue_spin(Engine *e, EchTime time, EchCuStream stream, GError **error)
 {
-    uint64_t nanoseconds = (uint64_t)(time / ECH_PS_PER_NS);
+    uint64_t nanoseconds = (uint64_t)(MAX(time - e->spin_extra, 0) / ECH_PS_PER_NS);
     void *parameters[] = {&nanoseconds};
     return ech_cuda_launch(e, e->spin_kernel, 1, 1, stream, parameters, error);
 }
@@ -156,8 +163,20 @@ bool ech_cuda_issue_empty(Engine *e, EchCuStream stream, GError **error)
     return ech_cuda_launch(e, e->stream_kernel, 1, 32, stream, parameters, error);
 }
 
-EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, const EchPrice *price)
+/* Whether there is a kernel for most of an op's vector operations. */
+static bool computes(const EchTrace *trace, const EchOp *op)
 {
+    const EchWork *work = ech_trace_work(trace) + op->first_work, *most = NULL;
+    for (uint32_t i = 0; i < op->n_work; i++)
+        most = work[i].unit != ECH_WORK_MATRIX && (!most || work[i].count > most->count) ? &work[i] : most;
+    return !most || most->dtype != ECH_DTYPE_F64;
+}
+
+EchCudaDoes ech_cuda_does(const EchTrace *trace, EchId at, const EchPrices *prices, const EchDevice *device)
+{
+    const EchOp *op = &ech_trace_ops(trace)[at];
+    const EchPrice *price = &prices->prices[at];
+    EchGemm gemm;
     if (price->source != ECH_PRICE_ROOFLINE || price->bound == ECH_NONE)
         return ECH_CUDA_SPINS;
     if (prices->kinds[price->bound] != ECH_RESOURCE_UNIT) {
@@ -165,20 +184,21 @@ EchCudaDoes ech_cuda_does(const EchPrices *prices, const EchDevice *device, cons
         return hbm ? ECH_CUDA_STREAMS : ECH_CUDA_SPINS;
     }
     EchUnitKind unit = device->units[prices->owners[price->bound]].kind;
-    return unit == ECH_UNIT_MATRIX ? ECH_CUDA_MULTIPLIES : unit == ECH_UNIT_VECTOR ? ECH_CUDA_COMPUTES : ECH_CUDA_SPINS;
+    if (unit == ECH_UNIT_MATRIX && ech_cuda_gemm_of(trace, op, &gemm))
+        return ECH_CUDA_MULTIPLIES;
+    return unit == ECH_UNIT_VECTOR && computes(trace, op) ? ECH_CUDA_COMPUTES : ECH_CUDA_SPINS;
 }
 
 bool ech_cuda_issue_kernel(Engine *e, EchId at, const EchOp *op, EchCuStream stream, GError **error)
 {
     const EchPrice *price = &e->prices->prices[at];
-    switch (ech_cuda_does(e->prices, e->device, price)) {
+    switch (ech_cuda_does(e->trace, at, e->prices, e->device)) {
     case ECH_CUDA_STREAMS: return issue_stream(e, op, e->prices->owners[price->bound], stream, error);
     case ECH_CUDA_MULTIPLIES: return issue_arithmetic(e, op, true, stream, error);
     case ECH_CUDA_COMPUTES: return issue_arithmetic(e, op, false, stream, error);
     case ECH_CUDA_SPINS: break;
     }
-    /* The launch comes by itself. */
-    EchTime launch = (EchTime)ech_device_number(e->device, "runtime.launch_ps", 0);
+    EchTime launch = (EchTime)ech_device_number(e->device, "runtime.launch_ps", 0); /* Comes by itself */
     return ech_cuda_issue_spin(e, MAX(price->alone - launch, 0), stream, error);
 }
 

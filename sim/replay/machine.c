@@ -334,19 +334,35 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
     }
 }
 
+enum { DRIVER_PAGE = 2 << 20 };
+
+/* Picoseconds of @calls of the driver for @bytes in all. */
+static double driver_time(double calls, double bytes, EchTime call, EchTime page)
+{
+    return calls * (double)call + MAX(bytes / DRIVER_PAGE - calls, 0) * (double)page;
+}
+
+static EchTime driver_ps(double ps)
+{
+    return ps < 1e18 ? (EchTime)ps : ECH_TIME_MAX;
+}
+
 /*
  * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
  * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone.
  */
 static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDriverCalls *before)
 {
-    enum { PAGE = 2 << 20 };
     EchDriverCalls now;
     ech_allocator_driver(m->allocators[memory], &now);
-    double ps = (double)(now.takes - before->takes) * (double)m->driver_malloc + (double)(now.gives - before->gives) * (double)m->driver_free +
-                (double)(now.mapped - before->mapped) / PAGE * (double)m->driver_map +
-                (double)(now.unmapped - before->unmapped) / PAGE * (double)m->driver_unmap;
-    q->driver = ech_time_add(q->driver, ps < 1e18 ? (EchTime)ps : ECH_TIME_MAX);
+    double ps = driver_time((double)(now.takes - before->takes), (double)(now.taken - before->taken), m->driver_malloc, m->driver_malloc_page) +
+                driver_time((double)(now.gives - before->gives), (double)(now.given - before->given), m->driver_free, m->driver_free_page) +
+                (double)(now.mapped - before->mapped) / DRIVER_PAGE * (double)m->driver_map +
+                (double)(now.unmapped - before->unmapped) / DRIVER_PAGE * (double)m->driver_unmap;
+    /* Where every request is a call, one that finds room in a page of others is too. */
+    if (m->free_waits[memory] && now.takes == before->takes)
+        ps += (double)m->driver_malloc_small;
+    q->driver = ech_time_add(q->driver, driver_ps(ps));
     q->drains = q->drains || now.gives > before->gives || now.unmapped > before->unmapped;
 }
 
@@ -469,7 +485,9 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         q->waits[ECH_WAIT_SPACE] = m->now - since;
         q->space_since = -1;
     } else if (m->driven && m->ops[op].kind == ECH_OP_FREE && m->barrier != op && m->free_waits[m->buffers[m->ops[op].target].memory]) {
-        q->driver = m->driver_free;
+        EchBytes bytes = m->buffers[m->ops[op].target].bytes;
+        bool small = bytes <= DRIVER_PAGE / 2 && m->driver_free_small > 0;
+        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, (double)bytes, m->driver_free, m->driver_free_page));
         q->drains = true;
     }
     if (q->drains && !pass_barrier(m, queue, op)) {

@@ -570,6 +570,10 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->driver_free = (EchTime)ech_device_number(device, "runtime.driver.free_ps", 0);
         m->driver_map = (EchTime)ech_device_number(device, "runtime.driver.map_ps", 0);
         m->driver_unmap = (EchTime)ech_device_number(device, "runtime.driver.unmap_ps", 0);
+        m->driver_malloc_page = (EchTime)ech_device_number(device, "runtime.driver.malloc_page_ps", 0);
+        m->driver_free_page = (EchTime)ech_device_number(device, "runtime.driver.free_page_ps", 0);
+        m->driver_malloc_small = (EchTime)ech_device_number(device, "runtime.driver.malloc_small_ps", 0);
+        m->driver_free_small = (EchTime)ech_device_number(device, "runtime.driver.free_small_ps", 0);
     }
     if (!compile_memories(m, diag, error))
         return NULL;

@@ -169,6 +169,8 @@ struct EchMachine {
     bool *has_fixed;
     bool *free_waits;                                             /* Per trace memory: each FREE is a call that waits for the device. */
     EchTime driver_malloc, driver_free, driver_map, driver_unmap; /* Of a driver call, the last two of 2 MiB of pages; 0 where the device does not say. */
+    EchTime driver_malloc_page, driver_free_page;                 /* Of every 2 MiB beyond the first; 0: by calls alone */
+    EchTime driver_malloc_small, driver_free_small;               /* Of a request that shares a page; 0: driver_free, and no call to take one */
     bool driven;                                                  /* Any of them. */
     uint32_t barrier;                                             /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;

@@ -16,6 +16,7 @@
 
 static long (*held)(void), (*calls)(void);
 static void (*reset)(void);
+static long (*plain_products)(void);
 
 static void load_fake(const char *card_bytes)
 {
@@ -28,6 +29,8 @@ static void load_fake(const char *card_bytes)
     memcpy(&held, &found[0], sizeof(void *));
     memcpy(&calls, &found[1], sizeof(void *));
     memcpy(&reset, &found[2], sizeof(void *));
+    void *plain = dlsym(library, "fake_cuda_plain_products");
+    memcpy(&plain_products, &plain, sizeof(void *));
 }
 
 #define NEAR(figure, value, share) ck_assert_msg(fabs((figure) / (value)-1) <= (share), #figure " is %g, expected %g", (double)(figure), (double)(value))
@@ -59,6 +62,8 @@ START_TEST(finds_what_the_fake_is_made_of)
     NEAR(c->l2_latency.median, 200, 0.001);
     NEAR(c->launch.median, 2000, 0.001);
     NEAR(c->alone.median, 2000, 0.001);
+    ck_assert_uint_eq(c->stream.bytes[0], 1024); /* Programs are full of kernels for a few numbers */
+    NEAR(c->stream.time[0].median, 2001, 0.001);
     NEAR(c->graph_launch.median, 1000, 0.01);
     NEAR(c->f32.median, 1e12, 0.001);
     NEAR(c->f64.median, 0.5e12, 0.001);
@@ -102,19 +107,33 @@ END_TEST
 /* On a machine that rounds and shares, as drivers do: found, and what a validation then expects of the driver's memory. */
 START_TEST(finds_how_the_driver_rounds)
 {
+    g_setenv("ECH_FAKE_CUDA_ALLOC_US", "1000", TRUE);
+    g_setenv("ECHELON_LIBNVML", FAKE, TRUE);
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     load_fake("134217728");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(held(), 0);
-    ck_assert_uint_eq(c->malloc_page, 2 << 20);
-    ck_assert_uint_eq(c->malloc_shared, 1 << 20);
+    ck_assert_uint_eq(c->page, 2 << 20);
+    ck_assert_uint_eq(c->page_shared, 1 << 20);
     ck_assert_uint_eq(c->pool_growth, 32 << 20);
+    /* Host time: what else this machine does comes on top. */
+    const double whole[] = {c->malloc.median, c->free.median, c->malloc_small.median, c->free_small.median},
+                 pages[] = {c->malloc_page.median, c->free_page.median};
+    for (size_t i = 0; i < G_N_ELEMENTS(whole); i++)
+        ck_assert_msg(whole[i] >= 1e6, "call %zu takes %g ns", i, whole[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(pages); i++)
+        ck_assert_msg(pages[i] > 0.3e6 && pages[i] < 10e6, "a page of call %zu takes %g ns", i, pages[i]);
+    /* Products heat it more than anything else. */
+    ck_assert(c->state.sm_high == 1500 && c->products_state.sm_low < c->state.sm_low && c->products_state.power_mw > c->state.power_mw);
+    /* What products multiply is noise still, after all the copies. */
+    ck_assert_int_eq(plain_products(), 0);
     g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
     g_autoptr(EchYamlNode) root = yaml ? ech_yaml_parse(yaml, strlen(yaml), "it", &error) : NULL;
     g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
     ck_assert_ok(device != NULL, error);
+    ck_assert_ptr_nonnull(strstr(yaml, "# while multiplying matrices: SM clock 1"));
     ck_assert_double_eq(ech_device_number(device, "runtime.driver.malloc_page", 0), 2 << 20);
     ck_assert_double_eq(ech_device_number(device, "runtime.driver.pool_growth", 0), 32 << 20);
 }

@@ -156,7 +156,7 @@ END_TEST
 START_TEST(every_call_fails_cleanly)
 {
     load_fake();
-    g_setenv("ECH_FAKE_CUDA_BYTES", "33554432", TRUE); /* A small card is quickly given back, a thousand times */
+    g_setenv("ECH_FAKE_CUDA_BYTES", "16777216", TRUE); /* A small card is quickly given back, a thousand times */
     g_autoptr(EchTrace) trace = streaming_trace(1 << 16);
     g_autoptr(EchDevice) device = load_device();
     EchCudaOptions options = {0};
@@ -305,6 +305,166 @@ START_TEST(a_program_is_compared)
 }
 END_TEST
 
+static EchCudaRun *replay_with(EchTrace *trace, const EchDevice *device, const char *spec)
+{
+    EchCudaOptions options = {0};
+    g_autoptr(GError) error = NULL;
+    ech_params_defaults(ech_cuda_params, &options);
+    ck_assert(ech_params_parse(ech_cuda_params, &options, spec, &error));
+    EchCudaRun *run = ech_cuda_replay(trace, device, NULL, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "");
+    ech_params_clear(ech_cuda_params, &options);
+    return run;
+}
+
+/* Two queues that take turns, a kernel each. */
+static EchTrace *turns_trace(void)
+{
+    enum { TURNS = 40 };
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "hbm");
+    buffer.bytes = 1 << 20;
+    buffer.resident = 1;
+    EchId data = ech_trace_builder_buffer(b, buffer), queues[2], last = ECH_NONE;
+    queues[0] = ech_trace_builder_queue(b, "even", ECH_QUEUE_COMPUTE, 0);
+    queues[1] = ech_trace_builder_queue(b, "odd", ECH_QUEUE_COMPUTE, 0);
+    for (unsigned i = 0; i < TURNS; i++) {
+        EchOp op = ech_op_init(ECH_OP_KERNEL);
+        op.queue = queues[i % 2];
+        EchId id = ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, buffer.bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        if (last != ECH_NONE)
+            ech_trace_builder_dep(b, last, 0);
+        last = id;
+    }
+    EchTrace *trace = ech_trace_builder_finish(b, NULL);
+    ck_assert_ptr_nonnull(trace);
+    return trace;
+}
+
+/* What queues wait for are events without time, as in programs, while the makespan is measured: however long events with one take. */
+START_TEST(waiting_needs_no_clock)
+{
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    load_fake();
+    g_autoptr(EchTrace) trace = turns_trace();
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) usual = replay_with(trace, device, "repeats=9");
+    g_setenv("ECH_FAKE_CUDA_EVENT_NS", "20000", TRUE);
+    g_autoptr(EchCudaRun) slow = replay_with(trace, device, "repeats=9");
+    ck_assert_msg(llabs(slow->makespan - usual->makespan) < usual->makespan / 10 + 50 * ECH_PS_PER_US, "%g and %g us", (double)slow->makespan / 1e6,
+                  (double)usual->makespan / 1e6);
+}
+END_TEST
+
+/* Where the driver stops for every allocation nothing is issued ahead, and yet no kernel's time holds the host's. */
+START_TEST(kernels_between_allocations_are_timed_alone)
+{
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    load_fake();
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) ahead = replay_with(trace, device, "alloc=arena,repeats=9");
+    g_setenv("ECH_FAKE_CUDA_SLOW", "5", TRUE);
+    g_autoptr(EchCudaRun) stopped = replay_with(trace, device, "alloc=malloc,repeats=9");
+    ck_assert_msg(llabs(stopped->ops[3].duration - ahead->ops[3].duration) < ahead->ops[3].duration / 5, "%g and %g us", (double)stopped->ops[3].duration / 1e6,
+                  (double)ahead->ops[3].duration / 1e6);
+}
+END_TEST
+
+/* A kernel that is only waited for takes as long as it is priced, however coarse the device's clock: here one of the cache's bytes. */
+START_TEST(waiting_is_no_longer_than_asked_for)
+{
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    load_fake();
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "l2");
+    buffer.bytes = 1 << 20;
+    buffer.resident = 1;
+    EchId data = ech_trace_builder_buffer(b, buffer);
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    enum { KERNELS = 50 };
+    for (unsigned i = 0; i < KERNELS; i++) {
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, 100000000, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    const EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
+    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, NULL, &pricing, diag, NULL);
+    ck_assert(prices && ech_cuda_does(trace, 0, prices, device) == ECH_CUDA_SPINS);
+    EchTime alone = prices->prices[0].alone;
+    ck_assert_int_gt(alone, 10 * ECH_PS_PER_US);
+    g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=9");
+    /* The fake's launch takes 2 us, and its clock's steps 1.5 on average. */
+    alone += 2 * ECH_PS_PER_US - (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
+    ck_assert_msg(llabs(run->makespan / KERNELS - alone) < 750 * ECH_PS_PER_NS, "%g us, expected %g", (double)run->makespan / KERNELS / 1e6,
+                  (double)alone / 1e6);
+}
+END_TEST
+
+/* A product that the card has room for is done in its own shape, however small the card; one that it has not is said. */
+START_TEST(products_keep_their_shape_where_there_is_room)
+{
+    load_fake();
+    g_setenv("ECH_FAKE_CUDA_BYTES", "268435456", TRUE);
+    g_autoptr(EchDevice) device = load_device();
+    static const uint64_t rows[] = {10496, 28672};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(EchTrace) trace = product_trace(rows[i] * 512 * 2, 512 * 2048 * 2, rows[i] * 2048 * 2, ECH_DTYPE_BF16, 2 * rows[i] * 512 * 2048);
+        g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=1");
+        g_autofree char *remarks = g_strjoinv("\n", (char **)(uintptr_t)ech_diag_remarks(run->diag));
+        ck_assert_msg((strstr(remarks, "not in its shape") != NULL) == (i == 1), "%s", remarks);
+    }
+}
+END_TEST
+
+/* The clocks that a measurement holds for are told where NVML is, and what held them back; where it is not, nothing is missing. */
+START_TEST(clocks_are_told)
+{
+    load_fake();
+    g_setenv("ECHELON_LIBNVML", _i == 2 ? "" : FAKE, TRUE);
+    g_setenv("ECH_FAKE_NVML_REASONS", _i == 1 ? "0x5" : "0x1", TRUE);
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=2,warmups=1");
+    g_autofree char *text = ech_gpu_state_text(&run->state), *remarks = g_strjoinv("\n", (char **)(uintptr_t)ech_diag_remarks(run->diag));
+    static const char *const expected[] = {"SM clock 1500 MHz, memory 2000 MHz, at most 300 of 700 W, 55 C, ECC on",
+                                           "SM clock 1500 MHz, memory 2000 MHz, at most 300 of 700 W, 55 C, ECC on; held back by the power limit", NULL};
+    if (_i == 2)
+        ck_assert_ptr_null(text);
+    else
+        ck_assert_str_eq(text, expected[_i]);
+    ck_assert_uint_eq(run->state.looks, _i == 2 ? 0 : 3);
+    ck_assert_int_eq(strstr(remarks, "held the clocks back") != NULL, _i == 1);
+    ck_assert_int_eq(held(), 0);
+}
+END_TEST
+
+/* What no kernel here computes is waited for, and so says nothing about the model. */
+START_TEST(only_what_is_done_counts)
+{
+    static const struct {
+        EchDtype dtype;
+        EchCudaDoes does;
+    } products[] = {{ECH_DTYPE_BF16, ECH_CUDA_MULTIPLIES}, {ECH_DTYPE_F8E4M3FN, ECH_CUDA_SPINS}};
+    g_autoptr(EchDevice) device = load_device();
+    const EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
+    for (size_t i = 0; i < G_N_ELEMENTS(products); i++) {
+        EchBytes bytes = (EchBytes)4096 * 4096 * ech_dtype_bits(products[i].dtype) / 8;
+        g_autoptr(EchTrace) trace = product_trace(bytes, bytes, bytes, products[i].dtype, UINT64_C(2) * 4096 * 4096 * 4096);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchPrices) prices = ech_prices_new(trace, device, NULL, &pricing, diag, NULL);
+        ck_assert_ptr_nonnull(prices);
+        ck_assert_int_eq(ech_cuda_does(trace, 0, prices, device), products[i].does);
+    }
+}
+END_TEST
+
 /* By hand: of 10 values the second and the ninth hold the median with 1 - 2 * 11/1024 = 97.9 %, the third and the eighth with only 89.1 %. */
 START_TEST(intervals_are_of_the_median)
 {
@@ -394,6 +554,12 @@ int main(void)
     tcase_add_test(tests, too_large_is_refused_or_scaled);
     tcase_add_test(tests, products_are_known_by_their_sides);
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
+    tcase_add_test(tests, waiting_needs_no_clock);
+    tcase_add_test(tests, kernels_between_allocations_are_timed_alone);
+    tcase_add_test(tests, waiting_is_no_longer_than_asked_for);
+    tcase_add_test(tests, products_keep_their_shape_where_there_is_room);
+    tcase_add_loop_test(tests, clocks_are_told, 0, 3);
+    tcase_add_test(tests, only_what_is_done_counts);
     tcase_add_test(tests, intervals_are_of_the_median);
     tcase_add_test(tests, no_driver_is_one_clear_error);
     tcase_add_test(tests, no_gpu_is_one_clear_error);

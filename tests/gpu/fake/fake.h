@@ -1,6 +1,6 @@
 /** @file fake.h
  * What the files of the fake driver share. fake_cuda.c says what it is and how it is told to misbehave; fake_gpu.c is its time, fake_memory.c its memory,
- * fake_streams.c queues, events, copies and graphs, fake_kernels.c what kernels do, fake_blas.c the products.
+ * fake_streams.c queues, events, copies and graphs, fake_kernels.c what kernels do, fake_blas.c the products, fake_nvml.c the clocks.
  */
 #pragma once
 #include "sim/replay/cuda_blas.h"
@@ -23,6 +23,7 @@ typedef struct Block {
     struct Block *next;
     char *data;
     size_t bytes;
+    size_t noise; /* So many from the beginning are what the noise kernel left */
     int host, pooled;
 } Block;
 
@@ -45,6 +46,7 @@ typedef struct Task {
     struct EchCuStreamOpaque *stream; /* Where it was captured */
     long order;
     int running;
+    int kernel; /* Starts faster in a graph */
 } Task;
 
 struct EchCuStreamOpaque {
@@ -54,6 +56,7 @@ struct EchCuStreamOpaque {
 };
 struct EchCuEventOpaque {
     Mark *mark; /* NULL: never recorded */
+    int untimed;
 };
 struct EchCuGraphOpaque {
     Task *first, **last;
@@ -61,9 +64,9 @@ struct EchCuGraphOpaque {
 
 typedef struct {
     long held, calls;
-    int ready, current; /* cuInit was called; a context is */
-    size_t used;        /* Of the card */
-    int capturing;
+    int ready, current;            /* cuInit was called; a context is */
+    size_t used;                   /* Of the card */
+    int capturing, launching;      /* A graph; a kernel */
     struct EchCuGraphOpaque graph; /* The one that is captured */
     struct EchCuStreamOpaque *streams;
     double busy; /* Nanoseconds worked since the context was made */
@@ -105,11 +108,15 @@ void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark);
 /** A call that takes the host some time, in which the GPU goes on. */
 void fake_host_takes(double nanoseconds);
 void fake_empty_graph(void);
+/** Tensor cores' share of the last milliseconds. */
+double fake_heat(void);
 
 /* ---- fake_memory.c ---- */
 
 /** The block that holds all of a range, or NULL. */
 Block *fake_block_at(const void *pointer, size_t bytes);
+/** What was written, and whether by the noise kernel. */
+void fake_note_written(const void *pointer, size_t bytes, int noise);
 /** A queue has come to where it gives back what the pool lent. */
 void fake_release_pooled(const void *pointer);
 

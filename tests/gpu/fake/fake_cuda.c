@@ -10,8 +10,8 @@
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
- * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash or hang is what mapping
- * memory does.
+ * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy, and as long again for every page of 2 MiB more; ECH_FAKE_CUDA_INIT is what cuInit returns;
+ * ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does.
  *
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
@@ -20,7 +20,9 @@
  * clocks rise in the first 20 ms of work and tensor cores fall by an eighth once they have been busy for milliseconds, copies have a rate that depends
  * on their size and share the link unevenly, streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
  * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
- * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait. */
+ * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait; cudaMalloc and cudaFree 20
+ * us and 1 us a page more, the latter once the GPU is idle; an event with its time 0.45 us (ECH_FAKE_CUDA_EVENT_NS), one without 0.15; the device's own clock
+ * goes in steps of two microseconds. */
 #include "tests/gpu/fake/fake.h"
 
 #include <stdio.h>

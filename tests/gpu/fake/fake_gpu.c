@@ -51,6 +51,7 @@ EchCuResult fake_issue(EchCuStream stream, Task model)
     *task = model;
     task->order = order++;
     task->stream = stream;
+    task->kernel = fake.launching;
     append(fake.capturing ? &fake.graph.last : &stream->last, task);
     return 0;
 }
@@ -246,4 +247,9 @@ void fake_empty_graph(void)
         free(task);
     }
     fake.graph.last = &fake.graph.first;
+}
+
+double fake_heat(void)
+{
+    return heat;
 }

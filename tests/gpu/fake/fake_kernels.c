@@ -161,6 +161,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
             return LAUNCH_FAILED;
         if (writes > 0 && !done)
             memset(target, 1, writes * 16);
+        fake_note_written(target, writes * 16, 0);
         double mixed = (double)(reads < writes ? reads : writes);
         /* As bytes at the full rate. */
         double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / .9 + 2 * mixed / .95);
@@ -177,8 +178,14 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
     }
     if (strcmp(name, "echelon_chase") == 0)
         return chase(parameters, stream, done);
-    if (strcmp(name, "echelon_spin") == 0)
-        return fake_issue_work(stream, OPERATIONS, 2000 + (double)word(parameters, 0), 0, 1);
+    if (strcmp(name, "echelon_spin") == 0) {
+        static uint32_t phase = 1;
+        phase = phase * 1664525 + 1013904223;
+        /* Its clock goes in steps, and is first read somewhere in one. */
+        double time = (double)word(parameters, 0), steps = fake_real() && time > 0 ? time + 500 + 2000 * (double)(phase >> 8) / (1 << 24) : time;
+        EchCuResult result = fake_issue_work(stream, OPERATIONS, 2000, 0, 1);
+        return result ? result : fake_issue(stream, (Task){.kind = OPERATIONS, .fixed = steps, .rate = 1});
+    }
     if (strcmp(name, "echelon_fma") == 0)
         return fake_issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 32, 1000);
     if (strcmp(name, "echelon_fma64") == 0)
@@ -193,6 +200,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
             return LAUNCH_FAILED;
         if (words > 0 && !done) /* Noise that nobody looks at: the first page will do */
             memset((void *)(uintptr_t)first, 0x3c, words < 1024 ? words * 4 : 4096);
+        fake_note_written(first, words * 4, 1);
         return fake_issue_work(stream, PORT, 2000, (double)words * 4, 900);
     }
     if (strcmp(name, "echelon_verify") == 0) {
@@ -230,5 +238,8 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
     }
     bool done = false;
     EchCuResult result = interpret(function, grid_x, block_x, copies, &done);
-    return result ? result : run_kernel(function->name, copies, stream, grid_x * block_x, done);
+    fake.launching = 1;
+    result = result ? result : run_kernel(function->name, copies, stream, grid_x * block_x, done);
+    fake.launching = 0;
+    return result;
 }

@@ -44,6 +44,18 @@ Block *fake_block_at(const void *pointer, size_t bytes)
     return NULL;
 }
 
+void fake_note_written(const void *pointer, size_t bytes, int noise)
+{
+    Block *block = bytes > 0 ? fake_block_at(pointer, bytes) : NULL;
+    if (!block)
+        return;
+    size_t at = (size_t)((const char *)pointer - block->data);
+    if (noise)
+        block->noise = at <= block->noise && at + bytes > block->noise ? at + bytes : block->noise;
+    else
+        block->noise = at < block->noise ? at : block->noise;
+}
+
 static EchCuResult take(void **ret, size_t bytes, int host)
 {
     if (bytes == 0)
@@ -95,16 +107,21 @@ void fake_release_pooled(const void *pointer)
     give(pointer, 0);
 }
 
-static void dawdle(void)
+static double wall_ns(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec * 1e9 + (double)at.tv_nsec;
+}
+
+/* An allocation, or a release, that began at @begin of the host's clock keeps it so long, in which the GPU goes on. */
+static void dawdle(double begin, size_t bytes)
 {
     const char *text = getenv("ECH_FAKE_CUDA_ALLOC_US");
-    if (!text)
-        return;
-    struct timespec begin, at;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do
-        clock_gettime(CLOCK_MONOTONIC, &at);
-    while ((double)(at.tv_sec - begin.tv_sec) * 1e6 + (double)(at.tv_nsec - begin.tv_nsec) / 1e3 < strtod(text, NULL));
+    double call = text ? strtod(text, NULL) * 1e3 : fake_real() ? 20000 : 0, time = call + (text ? call : call / 20) * (double)(up(bytes, PAGE) / PAGE - 1);
+    while (wall_ns() < begin + time)
+        ;
+    fake_host_takes(time);
 }
 
 EXPORT EchCuResult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
@@ -115,11 +132,9 @@ EXPORT EchCuResult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
     return 0;
 }
 
-EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
+static EchCuResult take_device(EchCuPointer *ret, size_t bytes)
 {
-    ENTER_CONTEXT();
     void *data;
-    dawdle();
     EchCuResult result = take(&data, bytes, 0);
     if (result == ECH_CU_ERROR_OUT_OF_MEMORY && !fake.capturing) {
         fake_run_all(); /* What queues have yet to give back */
@@ -130,10 +145,26 @@ EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
     return result;
 }
 
+EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
+{
+    ENTER_CONTEXT();
+    double begin = wall_ns();
+    EchCuResult result = take_device(ret, bytes);
+    dawdle(begin, bytes);
+    return result;
+}
+
 EXPORT EchCuResult cuMemFree_v2(EchCuPointer pointer)
 {
     int fails = fake_failing();
+    if (fake_real() && !fake.capturing)
+        fake_run_all(); /* It waits for the GPU */
+    double begin = wall_ns();
+    const Block *block = fake_block_at((void *)(uintptr_t)pointer, 1);
+    size_t bytes = block ? block->bytes : 0;
     EchCuResult result = give((void *)(uintptr_t)pointer, 0);
+    if (fake_real())
+        dawdle(begin, bytes);
     return fails ? LAUNCH_FAILED : result;
 }
 
@@ -161,7 +192,11 @@ EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream 
             freed->pooled = 0;
         }
     }
-    EchCuResult result = cuMemAlloc_v2(ret, bytes);
+    ENTER_CONTEXT();
+    double begin = wall_ns();
+    EchCuResult result = take_device(ret, bytes);
+    if (!fake_real())
+        dawdle(begin, bytes);
     if (result == 0)
         fake_block_at((void *)(uintptr_t)*ret, bytes)->pooled = 1;
     pool_used += result == 0 ? bytes : 0;

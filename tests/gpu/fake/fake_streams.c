@@ -14,6 +14,7 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
         return INVALID_VALUE;
     if (!fake.capturing)
         memmove(target, source, bytes);
+    fake_note_written(target, bytes, 0);
     /* Large copies reach their rate only slowly. */
     double slow = fake_real() ? 8 * sqrt((double)bytes) : 0;
     if (from_host || to_host) {
@@ -56,6 +57,7 @@ EXPORT EchCuResult cuMemsetD32Async(EchCuPointer target, unsigned value, size_t 
         return INVALID_VALUE;
     for (size_t i = 0; i < words; i++)
         data[i] = value;
+    fake_note_written(data, words * 4, 0);
     return fake_issue_work(stream, PORT, 2000, (double)words * 4, 900);
 }
 
@@ -175,8 +177,7 @@ EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
         if (task->kind == MARK)
             task->mark->done = 0;
         Task again = *task;
-        if (again.fixed == 2000)
-            again.fixed = 1000;
+        again.fixed -= task->kernel && task->fixed >= 1000 ? 1000 : 0;
         fake_issue(hidden[i], again);
     }
     for (size_t i = 0; i < n; i++) {
@@ -208,8 +209,10 @@ EXPORT EchCuResult cuGraphDestroy(EchCuGraph which)
 EXPORT EchCuResult cuEventCreate(EchCuEvent *ret, unsigned flags)
 {
     ENTER_CONTEXT();
-    (void)flags;
     *ret = calloc(1, sizeof **ret);
+    if (!*ret)
+        abort();
+    (*ret)->untimed = flags == ECH_CU_EVENT_DISABLE_TIMING;
     fake.held++;
     return 0;
 }
@@ -229,8 +232,9 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
     if (!event || !stream)
         return INVALID_HANDLE;
     event->mark = fake_new_mark();
+    const char *costs = getenv("ECH_FAKE_CUDA_EVENT_NS");
     if (fake_real() && !fake.capturing)
-        fake_issue_work(stream, OPERATIONS, 450, 0, 1);
+        fake_issue_work(stream, OPERATIONS, event->untimed ? 150 : costs ? strtod(costs, NULL) : 450, 0, 1);
     return fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
 }
 
@@ -252,7 +256,7 @@ EXPORT EchCuResult cuEventQuery(EchCuEvent event)
 EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
 {
     ENTER_CONTEXT();
-    if (!begin || !end || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
+    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
         return INVALID_HANDLE;
     double time = end->mark->time - begin->mark->time;
     *ret_ms = (float)((fake_real() ? round(time / 500) * 500 : time) / 1e6);
