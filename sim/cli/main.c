@@ -54,9 +54,10 @@ int main(int argc, char **argv)
                 return verbs[i].run(argc - 1, argv + 1);
         }
     }
-    g_autofree const char **names = g_new0(const char *, n + 1);
+    g_autofree const char **names = g_new0(const char *, n + 2);
     for (size_t i = 0; i < n; i++)
         names[i] = verbs[i].name;
+    names[n] = "help";
     const char *nearest = ech_nearest_name(name, names);
     fprintf(stderr, "echelon: '%s' is no verb; %s%s%s'echelon help' lists them\n", name, nearest ? "did you mean '" : "", nearest ? nearest : "",
             nearest ? "'? " : "");

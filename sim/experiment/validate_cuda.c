@@ -333,16 +333,9 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     return g_strdup(text->str);
 }
 
-static void open_member(JsonBuilder *json, const char *name)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_begin_object(json);
-}
-
 static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
 {
-    json_builder_set_member_name(json, "pairs");
-    json_builder_begin_array(json);
+    ech_json_begin_array(json, "pairs");
     for (size_t i = 0; i < v->n_pairs; i++) {
         const EchCudaPair *pair = &v->pairs[i];
         const EchOp *op = &ech_trace_ops(v->trace)[pair->op];
@@ -360,8 +353,7 @@ static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
-    json_builder_set_member_name(json, "queues");
-    json_builder_begin_array(json);
+    ech_json_begin_array(json, "queues");
     for (size_t i = 0; i < v->n_queues; i++) {
         const EchCudaQueue *queue = &v->queues[i];
         json_builder_begin_object(json);
@@ -378,24 +370,23 @@ static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
 static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
 {
     const EchCudaRun *m = v->measured;
-    open_member(json, "makespan");
+    ech_json_begin_object(json, "makespan");
     ech_json_add_int(json, "measured_ps", m->makespan);
     ech_json_add_int(json, "measured_low_ps", m->low);
     ech_json_add_int(json, "measured_high_ps", m->high);
     ech_json_add_int(json, "predicted_ps", v->predicted->makespan);
     ech_json_add_double(json, "error", error_of(v->predicted->makespan, m->makespan));
-    json_builder_set_member_name(json, "repeats_ps");
-    json_builder_begin_array(json);
+    ech_json_begin_array(json, "repeats_ps");
     for (size_t i = 0; i < m->n_makespans; i++)
         json_builder_add_int_value(json, m->makespans[i]);
     json_builder_end_array(json);
     json_builder_end_object(json);
-    open_member(json, "memory");
+    ech_json_begin_object(json, "memory");
     ech_json_add_count(json, "measured_reserved_bytes", v->memory_measured);
     ech_json_add_count(json, "predicted_reserved_bytes", v->memory_predicted);
     ech_json_add_count(json, "measured_driver_bytes", m->peak_used);
     json_builder_end_object(json);
-    open_member(json, "mape");
+    ech_json_begin_object(json, "mape");
     const struct {
         const char *name, *kind;
         EchBytes least;
@@ -423,7 +414,7 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     ech_json_add_double(json, "scale", m->scale);
     ech_json_add_count(json, "changed_words", m->differing);
     ech_json_add_bool(json, "fits", v->predicted->fits);
-    open_member(json, "provenance");
+    ech_json_begin_object(json, "provenance");
     ech_json_add_text(json, "engine", "cuda");
     ech_json_add_text(json, "gpu", m->gpu);
     ech_json_add_text(json, "driver", driver);
@@ -434,8 +425,7 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
     ech_json_add_text(json, "trace_hash", hash);
     json_builder_end_object(json);
-    json_builder_set_member_name(json, "remarks");
-    json_builder_begin_array(json);
+    ech_json_begin_array(json, "remarks");
     for (const char *const *remark = ech_diag_remarks(m->diag); *remark; remark++)
         json_builder_add_string_value(json, *remark);
     json_builder_end_array(json);

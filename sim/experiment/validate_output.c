@@ -178,12 +178,6 @@ char *ech_validation_nothing(const EchValidation *validation)
 
 /* ---- JSON ---- */
 
-static void begin_array(JsonBuilder *json, const char *name)
-{
-    json_builder_set_member_name(json, name);
-    json_builder_begin_array(json);
-}
-
 static void add_pair(JsonBuilder *json, const EchValidatePair *pair)
 {
     json_builder_begin_object(json);
@@ -221,8 +215,7 @@ static void add_pair(JsonBuilder *json, const EchValidatePair *pair)
 
 static void add_makespan(JsonBuilder *json, const EchValidation *validation)
 {
-    json_builder_set_member_name(json, "makespan");
-    json_builder_begin_object(json);
+    ech_json_begin_object(json, "makespan");
     if (validation->makespan_measured != ECH_TIME_NONE) {
         ech_json_add_int(json, "measured_ps", validation->makespan_measured);
         ech_json_add_int(json, "predicted_ps", validation->makespan_predicted);
@@ -231,7 +224,7 @@ static void add_makespan(JsonBuilder *json, const EchValidation *validation)
     if (validation->hardware != ECH_TIME_NONE)
         ech_json_add_int(json, "hardware_ps", validation->hardware);
     if (validation->n_wholes > 0) {
-        begin_array(json, "devices");
+        ech_json_begin_array(json, "devices");
         for (size_t i = 0; i < validation->n_wholes; i++) {
             const EchValidateWhole *whole = &validation->wholes[i];
             json_builder_begin_object(json);
@@ -279,13 +272,12 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
     if (validation->subject)
         ech_json_add_text(json, "measured", validation->subject);
     ech_json_add_bool(json, "comparable", analysis.n > 0);
-    begin_array(json, "pairs");
+    ech_json_begin_array(json, "pairs");
     for (size_t i = 0; i < validation->n_pairs; i++)
         add_pair(json, &validation->pairs[i]);
     json_builder_end_array(json);
     add_makespan(json, validation);
-    json_builder_set_member_name(json, "mape");
-    json_builder_begin_object(json);
+    ech_json_begin_object(json, "mape");
     static const char *const kinds[] = {"copy", "kernel", "collective", NULL};
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         double mape = ech_validation_mape(validation, kinds[i]);
@@ -293,15 +285,15 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
             ech_json_add_double(json, kinds[i] ? kinds[i] : "all", mape);
     }
     json_builder_end_object(json);
-    begin_array(json, "groups");
+    ech_json_begin_array(json, "groups");
     for (guint i = 0; i < analysis.groups->len; i++)
         add_figures(json, &analysis, &g_array_index(analysis.groups, Figures, i), false);
     json_builder_end_array(json);
-    begin_array(json, "scatter");
+    ech_json_begin_array(json, "scatter");
     for (guint i = 0; i < analysis.points->len; i++)
         add_figures(json, &analysis, &g_array_index(analysis.points, Figures, i), true);
     json_builder_end_array(json);
-    begin_array(json, "not_compared");
+    ech_json_begin_array(json, "not_compared");
     for (size_t i = 0; i < validation->n_gaps; i++) {
         const EchValidateGap *gap = &validation->gaps[i];
         json_builder_begin_object(json);
@@ -313,7 +305,7 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
-    begin_array(json, "notes");
+    ech_json_begin_array(json, "notes");
     for (guint i = 0; validation->notes && i < validation->notes->len; i++)
         json_builder_add_string_value(json, validation->notes->pdata[i]);
     json_builder_end_array(json);
