@@ -337,7 +337,7 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
         return true;
     }
     /* An instruction that takes such operands only along k (kernel.wgmma_along_k) has them turned round first, by a kernel before; older ones do not mind. */
-    double turning = 0;
+    EchTime turning = 0;
     if (arithmetic == ECH_GPU_WGMMA && launch->turned > 0 && launch->operand_bytes != 2 && ech_device_number(chip->device, "kernel.wgmma_along_k", 0) > 0) {
         EchBytes moved = ech_bytes_mul(launch->turned, MAX(launch->operand_bytes, 1u));
         EchGpuKernel turn = {.name = {.kind = ECH_GPU_RELAYOUT, .vector = 1},
@@ -346,7 +346,7 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
                              .written = moved};
         EchGpuCost cost;
         price_stream(chip, &turn, &cost);
-        turning = (double)cost.time;
+        turning = cost.time;
     }
     bool any = false;
     double each = CLAMP(launch->operand_bytes ? launch->operand_bytes : strcmp(dtype, "tf32") == 0 || strcmp(dtype, "f32") == 0 ? 4 : 2, 1, 8);
@@ -370,7 +370,7 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
             EchGpuCost cost;
             tile_cost(chip, launch, &tile, dtype, bytes, &cost);
             if (kind == ECH_GPU_WGMMA && turning > 0)
-                cost.time = ech_time_add(cost.time, (EchTime)turning);
+                cost.time = ech_time_add(cost.time, turning);
             if (!any || cost.time < ret->time)
                 *ret = cost;
             any = true;

@@ -356,7 +356,7 @@ void ech_trace_builder_free(EchTraceBuilder *builder)
 
 EchId ech_trace_builder_string(EchTraceBuilder *builder, const char *text, gssize length)
 {
-    return pool_intern(&builder->trace->strings, text, length < 0 ? strlen(text) : (size_t)length);
+    return pool_intern(&builder->trace->strings, text, length < 0 ? strlen(text) : strnlen(text, (size_t)length));
 }
 
 const char *ech_trace_builder_peek_string(const EchTraceBuilder *builder, EchId string)

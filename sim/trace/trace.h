@@ -229,7 +229,7 @@ EchTraceBuilder *ech_trace_builder_new_from(const EchTrace *trace) G_GNUC_WARN_U
 void ech_trace_builder_free(EchTraceBuilder *builder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTraceBuilder, ech_trace_builder_free)
 
-/** Interns (returns the same id for the same text). @length < 0 means strlen. */
+/** Interns (returns the same id for the same text). @length: most bytes of it, < 0 for no limit; a text ends at its first zero byte. */
 EchId ech_trace_builder_string(EchTraceBuilder *builder, const char *text, gssize length);
 /** Text of an interned string; "" for ECH_NONE. Borrowed until the next string is interned. */
 const char *ech_trace_builder_peek_string(const EchTraceBuilder *builder, EchId string);

@@ -265,6 +265,17 @@ START_TEST(lifetimes_and_peak)
 }
 END_TEST
 
+/* JSON and protobuf can hold zero bytes; two texts that differ only behind one would be one text in a file. */
+START_TEST(text_ends_at_zero_byte)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchId plain = ech_trace_builder_string(builder, "name", -1);
+    ck_assert_uint_eq(ech_trace_builder_string(builder, "name\0one", 8), plain);
+    ck_assert_uint_eq(ech_trace_builder_string(builder, "name of more", 4), plain);
+    ck_assert_uint_ne(ech_trace_builder_string(builder, "name of more", 12), plain);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("trace");
@@ -272,6 +283,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, file_round_trip);
     tcase_add_test(tests, copy_of_a_trace_is_equal);
+    tcase_add_test(tests, text_ends_at_zero_byte);
     tcase_add_test(tests, file_damage_is_refused);
     tcase_add_test(tests, invariants_hold);
     tcase_add_test(tests, lifetimes_and_peak);
