@@ -15,23 +15,15 @@ enum { MAX_DEPTH = 16, MAX_STEPS = 4096, LONG_CONCATENATION = 10, ACCESS_BYTES =
 /* Of an element that passes through shared memory on its way. Assumed. */
 #define STAGED 16.0
 
-const EchLayout *ech_gpu_launch_layout(const EchProgram *p, EchId id)
-{
-    EchId shape = p->instructions[id].shape;
-    for (unsigned depth = 0; p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0 && depth < MAX_DEPTH; depth++)
-        shape = p->elements[p->shapes[shape].first_element];
-    return ech_program_layout(p, shape);
-}
-
 static uint64_t elements_of(const EchProgram *p, EchId id)
 {
-    const EchLayout *layout = ech_gpu_launch_layout(p, id);
+    const EchLayout *layout = ech_program_first_layout(p, id);
     return layout ? ech_layout_elements(layout) : 0;
 }
 
 static unsigned bits_of(const EchProgram *p, EchId id)
 {
-    const EchLayout *layout = ech_gpu_launch_layout(p, id);
+    const EchLayout *layout = ech_program_first_layout(p, id);
     return layout ? ech_layout_element_bits(layout) : 0;
 }
 
@@ -42,7 +34,7 @@ double ech_gpu_launch_instructions(const EchProgram *p, const EchInstruction *i)
     switch ((int)i->opcode) {
     case ECH_HLO_DIVIDE:
     case ECH_HLO_REMAINDER: {
-        const EchLayout *layout = ech_gpu_launch_layout(p, (EchId)(i - p->instructions));
+        const EchLayout *layout = ech_program_first_layout(p, (EchId)(i - p->instructions));
         bool whole = layout && (layout->dtype[0] == 's' || layout->dtype[0] == 'u');
         return whole ? 60 : 8;
     }
@@ -87,7 +79,7 @@ static int fastest(const EchLayout *layout)
 /* Whether neighbours of the result are no neighbours of the operand. */
 static bool turns(const EchProgram *p, const EchInstruction *i)
 {
-    const EchLayout *to = ech_program_layout(p, i->shape), *from = i->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL;
+    const EchLayout *to = ech_program_layout(p, i->shape), *from = i->n_operands > 0 ? ech_program_first_layout(p, ech_program_operand(p, i, 0)) : NULL;
     if (!to || !from || to->rank != from->rank)
         return false;
     int out = fastest(to), in = fastest(from);
@@ -195,7 +187,7 @@ static void survey(Body *body, EchId computation, unsigned depth)
 static bool reduction_of(const EchProgram *p, EchId reduce, EchGpuReduction *ret)
 {
     const EchInstruction *r = &p->instructions[reduce];
-    const EchLayout *layout = r->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, r, 0)) : NULL;
+    const EchLayout *layout = r->n_operands > 0 ? ech_program_first_layout(p, ech_program_operand(p, r, 0)) : NULL;
     size_t n;
     const char *text = ech_program_attribute(r, "dimensions", &n);
     int64_t over[ECH_LAYOUT_MAX_RANK];
@@ -445,8 +437,8 @@ static uint64_t turned(const EchLayout *layout, const EchInstruction *i, const c
 static bool product_sizes(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
-    const EchLayout *lhs = i->n_operands > 1 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL,
-                    *rhs = i->n_operands > 1 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 1)) : NULL;
+    const EchLayout *lhs = i->n_operands > 1 ? ech_program_first_layout(p, ech_program_operand(p, i, 0)) : NULL,
+                    *rhs = i->n_operands > 1 ? ech_program_first_layout(p, ech_program_operand(p, i, 1)) : NULL;
     if (!lhs || !rhs)
         return false;
     uint64_t k = sizes(lhs, i, "lhs_contracting_dims", "lhs_contracting_dimensions"), batch = sizes(lhs, i, "lhs_batch_dims", "lhs_batch_dimensions");
@@ -470,7 +462,7 @@ static bool contains(const char *text, size_t n, const char *word)
 static uint8_t arithmetic_of(const EchProgram *p, EchId id, bool wgmma)
 {
     const EchInstruction *i = &p->instructions[id];
-    const EchLayout *lhs = ech_gpu_launch_layout(p, ech_program_operand(p, i, 0));
+    const EchLayout *lhs = ech_program_first_layout(p, ech_program_operand(p, i, 0));
     size_t n = 0;
     const char *text = text_of(i, "operand_precision", "operand_precision", &n);
     bool precise = contains(text, n, "HIGH") || contains(text, n, "high");
@@ -575,8 +567,8 @@ static bool convolution(const EchProgram *p, EchId id, bool wgmma, EchGpuLaunch 
     const char *kernel = labels ? memchr(labels, '_', n) : NULL, *arrow = kernel ? g_strstr_len(kernel, (gssize)(n - (size_t)(kernel - labels)), "->") : NULL;
     if (!arrow || i->n_operands < 2)
         return false;
-    const EchLayout *lhs = ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)), *rhs = ech_gpu_launch_layout(p, ech_program_operand(p, i, 1)),
-                    *out = ech_gpu_launch_layout(p, id);
+    const EchLayout *lhs = ech_program_first_layout(p, ech_program_operand(p, i, 0)), *rhs = ech_program_first_layout(p, ech_program_operand(p, i, 1)),
+                    *out = ech_program_first_layout(p, id);
     uint64_t in[3], filter[3], result[3];
     kernel++;
     /* The call for a filter's gradient gives the filter's labels to its result, that for an input's gradient the input's to its result. */
@@ -734,7 +726,7 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
             return false;
         uint64_t tiles[ECH_LAYOUT_MAX_RANK], warps = 4;
         size_t n = tiles_of(i, tiles, G_N_ELEMENTS(tiles));
-        const EchLayout *layout = ech_gpu_launch_layout(p, id);
+        const EchLayout *layout = ech_program_first_layout(p, id);
         (void)ech_program_config_u64(i, "num_warps", &warps);
         if (!layout || n != layout->rank)
             return false;

@@ -47,7 +47,7 @@ static double comparator(const EchProgram *p, const EchInstruction *sort)
 bool ech_program_gpu_sort(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
-    const EchLayout *keys = i->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL;
+    const EchLayout *keys = i->n_operands > 0 ? ech_program_first_layout(p, ech_program_operand(p, i, 0)) : NULL;
     if (!keys || keys->rank == 0)
         return false;
     bool cub = i->opcode == ECH_HLO_CUSTOM_CALL;
@@ -60,7 +60,7 @@ bool ech_program_gpu_sort(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     const EchInstruction *last = &p->instructions[ech_program_operand(p, i, i->n_operands - 1)];
     bool positions = !cub && i->n_operands > 1 && last->opcode == ECH_HLO_IOTA;
     for (uint32_t k = 0; k < i->n_operands; k++)
-        each += bytes_each(ech_gpu_launch_layout(p, ech_program_operand(p, i, k)));
+        each += bytes_each(ech_program_first_layout(p, ech_program_operand(p, i, k)));
     if (elements == 0 || keys->dims[dim] == 0)
         return false;
     ret->kind = ECH_GPU_SORT;
@@ -97,7 +97,7 @@ static bool smooth(uint64_t n)
 bool ech_program_gpu_fft(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
-    const EchLayout *out = ech_gpu_launch_layout(p, id), *in = i->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL;
+    const EchLayout *out = ech_program_first_layout(p, id), *in = i->n_operands > 0 ? ech_program_first_layout(p, ech_program_operand(p, i, 0)) : NULL;
     size_t n;
     const char *text = ech_program_attribute(i, "fft_length", &n);
     int64_t lengths[3];
@@ -146,7 +146,7 @@ bool ech_program_gpu_solver(const EchProgram *p, EchId id, EchGpuLaunch *ret)
             routine = calls[k].routine;
     if (routine == ECH_GPU_RADIX)
         return ech_program_gpu_sort(p, id, ret);
-    const EchLayout *a = i->n_operands > 0 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 0)) : NULL;
+    const EchLayout *a = i->n_operands > 0 ? ech_program_first_layout(p, ech_program_operand(p, i, 0)) : NULL;
     if (routine == ECH_GPU_ROUTINE_NONE || !a || a->rank < 2 || ech_layout_elements(a) == 0)
         return false;
     ret->kind = ECH_GPU_SOLVER;
@@ -155,7 +155,7 @@ bool ech_program_gpu_solver(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     ret->n = a->dims[a->rank - 1];
     ret->batch = whole((double)ech_layout_elements(a) / ((double)ret->m * (double)ret->n));
     ret->k = 1;
-    const EchLayout *b = routine == ECH_GPU_TRIANGULAR && i->n_operands > 1 ? ech_gpu_launch_layout(p, ech_program_operand(p, i, 1)) : NULL;
+    const EchLayout *b = routine == ECH_GPU_TRIANGULAR && i->n_operands > 1 ? ech_program_first_layout(p, ech_program_operand(p, i, 1)) : NULL;
     if (b)
         ret->k = whole((double)ech_layout_elements(b) / ((double)ret->batch * (double)ret->m));
     ret->operand_bytes = (uint32_t)bytes_each(a);

@@ -5,8 +5,6 @@
 #include "models/kernel/gpu.h"
 #include "sim/program/program.h"
 
-/** Layout of an array, of a tuple's first; NULL without one. */
-const EchLayout *ech_gpu_launch_layout(const EchProgram *program, EchId instruction);
 /** Issued instructions of one application of an element-wise instruction; 0 for others. */
 double ech_gpu_launch_instructions(const EchProgram *program, const EchInstruction *instruction);
 

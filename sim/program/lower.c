@@ -529,9 +529,7 @@ static const EchInstruction *only_work(const EchProgram *p, EchId computation, E
 
 static int32_t space_of(const EchProgram *p, EchId shape)
 {
-    while (p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0)
-        shape = p->elements[p->shapes[shape].first_element];
-    return p->shapes[shape].space;
+    return p->shapes[ech_program_first_array(p, shape)].space;
 }
 
 /* First position below the result's member {1}, and the outer operand that holds the bytes that move. */

@@ -90,6 +90,18 @@ const EchLayout *ech_program_layout(const EchProgram *program, EchId shape)
     return layout == ECH_NONE ? NULL : &program->layouts[layout];
 }
 
+EchId ech_program_first_array(const EchProgram *p, EchId shape)
+{
+    while (p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0)
+        shape = p->elements[p->shapes[shape].first_element];
+    return shape;
+}
+
+const EchLayout *ech_program_first_layout(const EchProgram *p, EchId instruction)
+{
+    return ech_program_layout(p, ech_program_first_array(p, p->instructions[instruction].shape));
+}
+
 static void append_shape(const EchProgram *program, EchId shape, GString *text)
 {
     const EchShape *s = &program->shapes[shape];

@@ -258,6 +258,10 @@ uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uin
 uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);
 /** Layout of an array shape, or NULL for a tuple. */
 const EchLayout *ech_program_layout(const EchProgram *program, EchId shape);
+/** The first array of @shape: itself, or its first element's first array; a tuple of nothing is handed back. */
+EchId ech_program_first_array(const EchProgram *program, EchId shape);
+/** Layout of the first array of what @instruction makes; NULL without one. */
+const EchLayout *ech_program_first_layout(const EchProgram *program, EchId instruction);
 /** The instruction that made what is at a position of @instruction, followed back through copies, tuples, loops and what a loop's stack is written with, as far
  * as instructions have a name or a line in the source; ECH_NONE where none has. */
 EchId ech_program_origin(const EchProgram *program, EchId instruction, uint32_t position);

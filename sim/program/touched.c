@@ -9,7 +9,7 @@
 #define PIECE_BYTES 64.0
 
 /* MAX_ROOTS: askers that a value knows of; with more it is read whole. */
-enum { MAX_ROOTS = 12, MAX_DEPTH = 64 };
+enum { MAX_ROOTS = 12 };
 
 /* Elements asked for, in so many runs of neighbours. */
 typedef struct {
@@ -31,17 +31,9 @@ typedef struct {
     Node *nodes;
 } Flow;
 
-static const EchLayout *layout_of(const EchProgram *p, EchId id)
-{
-    EchId shape = p->instructions[id].shape;
-    for (unsigned depth = 0; p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0 && depth < MAX_DEPTH; depth++)
-        shape = p->elements[p->shapes[shape].first_element];
-    return ech_program_layout(p, shape);
-}
-
 static double count_of(const EchProgram *p, EchId id)
 {
-    const EchLayout *layout = layout_of(p, id);
+    const EchLayout *layout = ech_program_first_layout(p, id);
     return layout ? (double)ech_layout_elements(layout) : 0;
 }
 
@@ -128,7 +120,7 @@ static Demand picked(const EchProgram *p, EchId id, uint32_t k, const EchLayout 
     case ECH_HLO_SCATTER: {
         /* Operands, indices, updates: where an update goes is read and written, a window at a time. */
         uint32_t arrays = i->n_operands / 2;
-        const EchLayout *updates = i->n_operands > 2 ? layout_of(p, ech_program_operand(p, i, i->n_operands - 1)) : NULL;
+        const EchLayout *updates = i->n_operands > 2 ? ech_program_first_layout(p, ech_program_operand(p, i, i->n_operands - 1)) : NULL;
         if (k >= arrays || !updates)
             return whole;
         size_t n = numbers(i, "update_window_dims", given, G_N_ELEMENTS(given)), next = 0;
@@ -236,7 +228,7 @@ static void pass_on(Flow *f, uint32_t j, bool in_place)
     const EchBody *inner = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &p->bodies[ech_program_called(p, i, 0)] : NULL;
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId operand = ech_program_operand(p, i, k);
-        const EchLayout *from = layout_of(p, operand);
+        const EchLayout *from = ech_program_first_layout(p, operand);
         if (!from)
             continue;
         double elements = (double)ech_layout_elements(from);
@@ -281,7 +273,7 @@ void ech_program_touch_gpu(const EchProgram *p, EchId computation, EchTouched *t
         pass_on(&flow, j, in_place[j]);
     for (uint32_t j = 0; j < c->n; j++) {
         const EchInstruction *i = &p->instructions[c->first + j];
-        const EchLayout *layout = i->opcode == ECH_HLO_PARAMETER ? layout_of(p, c->first + j) : NULL;
+        const EchLayout *layout = i->opcode == ECH_HLO_PARAMETER ? ech_program_first_layout(p, c->first + j) : NULL;
         if (!layout || i->number < 0 || (uint64_t)i->number >= n)
             continue;
         EchBytes full = p->shapes[i->shape].bytes;
@@ -302,7 +294,7 @@ void ech_program_touch_gpu(const EchProgram *p, EchId computation, EchTouched *t
 EchBytes ech_program_picked_bytes(const EchProgram *p, EchId id, uint32_t k)
 {
     EchId operand = ech_program_operand(p, &p->instructions[id], k);
-    const EchLayout *from = layout_of(p, operand);
+    const EchLayout *from = ech_program_first_layout(p, operand);
     EchBytes full = p->shapes[p->instructions[operand].shape].bytes;
     if (!from || p->shapes[p->instructions[operand].shape].is_tuple)
         return full;

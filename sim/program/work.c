@@ -212,9 +212,7 @@ static uint8_t dtype_of(const EchProgram *p, const EchInstruction *i, uint32_t o
 {
     EchId id = operand < i->n_operands ? ech_program_operand(p, i, operand) : ECH_NONE;
     EchId shape = id == ECH_NONE ? i->shape : p->instructions[id].shape;
-    while (p->shapes[shape].is_tuple && p->shapes[shape].n_elements > 0)
-        shape = p->elements[p->shapes[shape].first_element];
-    return p->shapes[shape].dtype;
+    return p->shapes[ech_program_first_array(p, shape)].dtype;
 }
 
 static void add_matrix(const EchProgram *p, const EchInstruction *i, uint64_t count, EchHloWork *work)
