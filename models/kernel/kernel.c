@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #define QUIET_STEP 16.0 /* cycles of a step that waits for no copy, as the compiler counts (libtpu 2026-10, v5e to tpu7x) */
@@ -87,6 +88,18 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
 bool ech_kernel_stands_alone(const EchDevice *device)
 {
     return ech_device_number(device, "kernel.hardware.stands_alone", 0) > 0;
+}
+
+bool ech_kernel_model_equal(const EchKernelModel *a, const EchKernelModel *b)
+{
+    /* From the first number to the last: 64 bits each, and the two of 32 side by side, so nothing lies between them. */
+    size_t from = offsetof(EchKernelModel, clock_hz), to = offsetof(EchKernelModel, unit);
+    const EchUnit *x = a->unit, *y = b->unit;
+    bool same = a->view == b->view && memcmp((const char *)a + from, (const char *)b + from, to - from) == 0 && x->count == y->count && x->rows == y->rows &&
+                x->columns == y->columns && x->n_peaks == y->n_peaks;
+    for (size_t i = 0; same && i < x->n_peaks; i++)
+        same = x->peaks[i].ops == y->peaks[i].ops && strcmp(x->peaks[i].dtype, y->peaks[i].dtype) == 0;
+    return same;
 }
 
 double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)

@@ -157,6 +157,8 @@ typedef struct {
 
 /** Fills @ret from a device. False (ECH_ERROR_UNSUPPORTED) where it has no HBM or no matrix unit with a clock. */
 bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKernelView view, GError **error);
+/** Whether both price every kernel alike: devices that differ in their links or capacities only do. */
+bool ech_kernel_model_equal(const EchKernelModel *a, const EchKernelModel *b);
 /** Prices a kernel with the windows that it gives, or with windows of our own choice where it gives none or @own_tiles. Never fails: a kernel
  * with no array costs nothing. */
 void ech_kernel_price(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret);

@@ -85,3 +85,12 @@ GMappedFile *ech_map_file(const char *path, GError **error)
     g_error_free(own);
     return NULL;
 }
+
+char *ech_quote(const char *text, gssize n, gsize most)
+{
+    gsize length = n < 0 ? strlen(text) : (gsize)n, end = MIN(length, most);
+    /* Back to where a character begins, at most the three bytes that may follow its first. */
+    for (unsigned i = 0; i < 3 && end > 0 && end < length && ((guchar)text[end] & 0xc0) == 0x80; i++)
+        end--;
+    return g_utf8_make_valid(text, (gssize)end);
+}

@@ -20,5 +20,9 @@ typedef enum {
 
 GQuark ech_error_quark(void);
 
+/** The first @most bytes of the @n of @text (a negative @n: up to its zero byte) as valid UTF-8, with no character cut in two: for messages and tables that
+ * quote what others wrote. Owned by the caller. */
+char *ech_quote(const char *text, gssize n, gsize most) G_GNUC_WARN_UNUSED_RESULT;
+
 /** Maps a file for reading, a pipe too, and standard input for "-" (from one thread at a time); on failure the message is "PATH: REASON". */
 GMappedFile *ech_map_file(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,6 +1,7 @@
 /* echelon info: what is in a trace or in a captured file. */
 #include "models/device/device.h"
 #include "models/device/gpu_target.h"
+#include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
@@ -504,7 +505,7 @@ static void text_memories(GString *out, const EchTrace *trace)
     EchId main = main_memory(trace);
     for (EchId m = 0; m < MIN(ech_trace_n_memories(trace), (size_t)16); m++) {
         g_autoptr(EchLifetimes) own = m != main ? ech_lifetimes_new(trace, m) : NULL;
-        g_autofree char *name = g_utf8_make_valid(ech_trace_memory(trace, m), -1), *label = g_strdup_printf("most live in %.9s", name);
+        g_autofree char *name = ech_quote(ech_trace_memory(trace, m), -1, 9), *label = g_strdup_printf("most live in %s", name);
         if (own && own->peak && main != ECH_NONE)
             text_bytes(out, label, own->peak);
     }
@@ -536,8 +537,8 @@ static void text_trace(GString *out, const EchTrace *trace)
     g_string_append(out, sum.ops[ECH_OP_LOOP] ? "bytes (bodies of loops once)\n" : "bytes\n");
     text_bytes(out, "allocated in all", sum.allocated);
     bool several = ech_trace_n_memories(trace) > 1 && main_memory(trace) != ECH_NONE;
-    g_autofree char *main_name = several ? g_utf8_make_valid(ech_trace_memory(trace, main_memory(trace)), -1) : g_strdup("");
-    g_autofree char *peak = g_strdup_printf(several ? "most live in %.9s" : "live at the peak", main_name);
+    g_autofree char *main_name = several ? ech_quote(ech_trace_memory(trace, main_memory(trace)), -1, 9) : NULL;
+    g_autofree char *peak = several ? g_strdup_printf("most live in %s", main_name) : g_strdup("live at the peak");
     text_bytes(out, peak, lifetimes->peak);
     text_memories(out, trace);
     text_bytes(out, "live at the end", figure(trace, "end_allocated_bytes", lifetimes->end_live));

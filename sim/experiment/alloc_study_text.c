@@ -151,6 +151,8 @@ static void text_head(GString *out, const EchAllocStudy *study, const char *path
                            study->capacity_from ? study->capacity_from : "");
     if (study->others)
         g_string_append_printf(out, "allocations of %s (--memory: %s)\n", study->memory, study->others);
+    else if (study->memory && g_str_has_prefix(study->memory, "host"))
+        g_string_append(out, "nothing in it was allocated on a device: these are the CPU's allocations, replayed as if a device had to hold them\n");
     g_string_append_printf(out, "no allocator needs less than %s", least);
     if (study->held) {
         g_autofree char *held = ech_format_bytes(study->held);

@@ -286,7 +286,7 @@ static void add_worst(GString *text, const EchCudaValidation *v)
         g_string_append(text, "furthest apart\n");
     for (guint i = 0; i < MIN(sorted->len, 8); i++) {
         const EchCudaPair *pair = sorted->pdata[i];
-        g_autofree char *name = g_strdup_printf("%.26s", op_name(v, pair->op));
+        g_autofree char *name = ech_quote(op_name(v, pair->op), -1, 26);
         time_row(text, name, pair->measured, pair->low, pair->high, pair->predicted);
     }
 }
@@ -308,7 +308,8 @@ char *ech_cuda_validation_text(const EchCudaValidation *v)
     row(text, "device memory reserved", used, modelled, v->memory_measured > 0 ? (double)v->memory_predicted / (double)v->memory_measured - 1 : 0);
     for (size_t i = 0; i < v->n_queues; i++) {
         const EchCudaQueue *queue = &v->queues[i];
-        g_autofree char *name = g_strdup_printf("queue %.20s", ech_trace_string(v->trace, ech_trace_queues(v->trace)[queue->queue].name));
+        g_autofree char *own = ech_quote(ech_trace_string(v->trace, ech_trace_queues(v->trace)[queue->queue].name), -1, 20);
+        g_autofree char *name = g_strdup_printf("queue %s", own);
         time_row(text, name, queue->measured, ECH_TIME_NONE, ECH_TIME_NONE, queue->predicted);
     }
     mean_line(text, v, "copy", "copies", 0);

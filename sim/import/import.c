@@ -328,8 +328,10 @@ static char *describe(const uint8_t *head, size_t n)
         return g_strdup(memmem(head, n, "data.pkl", 8)
                             ? "the bytes look like a file of torch.save; write a memory snapshot with torch.cuda.memory._dump_snapshot"
                             : "the bytes look like a zip archive; unpack it first");
-    if (n > 262 && memcmp(head + 257, "ustar", 5) == 0)
-        return g_strdup_printf("the bytes look like a tar archive, of '%.99s' first; unpack it first", (const char *)head);
+    if (n > 262 && memcmp(head + 257, "ustar", 5) == 0) {
+        g_autofree char *first = ech_quote((const char *)head, -1, 99);
+        return g_strdup_printf("the bytes look like a tar archive, of '%s' first; unpack it first", first);
+    }
     if (n > 64 && (memcmp(head, "(dp0\n", 5) == 0 || memcmp(head, "}q", 2) == 0) && memmem(head, 64, "segments", 8))
         return g_strdup("the bytes look like a memory snapshot pickled by protocol 0 or 1; pickle it by protocol 2 or later");
     if (ech_gpu_target_probe((const char *)head, n))
@@ -365,7 +367,7 @@ static char *describe(const uint8_t *head, size_t n)
         control += head[i] < 9;
     if (control > n / 64)
         return g_strdup_printf("the bytes look binary and begin %02x %02x %02x %02x", head[0], n > 1 ? head[1] : 0, n > 2 ? head[2] : 0, n > 3 ? head[3] : 0);
-    g_autofree char *text = g_strndup((const char *)head, MIN(n, (size_t)40));
+    g_autofree char *text = ech_quote((const char *)head, (gssize)n, 40);
     g_autofree char *escaped = g_strescape(text, NULL);
     return g_strdup_printf("the text begins \"%s\"", escaped);
 }

@@ -832,7 +832,8 @@ static bool read_devices(Reader *r)
         size_t n;
         const char *text = ech_json_text(r->json, &n);
         if (token == ECH_JSON_KEY && depth == base + 1) {
-            g_snprintf(key, sizeof key, "device.%u.%.40s", device, text);
+            g_autofree char *name = ech_quote(text, (gssize)n, 40);
+            g_snprintf(key, sizeof key, "device.%u.%s", device, name);
             continue;
         }
         if ((token == ECH_JSON_STRING || token == ECH_JSON_NUMBER) && depth == base + 1 && key[0] && device < 64)

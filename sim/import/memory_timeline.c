@@ -174,8 +174,9 @@ static bool read_events(Reader *r, GError **error)
                 return ech_json_error(r->json, error);
             const char *text = ech_json_text(r->json, &n);
             if (!ech_json_parse_i64(text, n, &v[i])) {
-                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": '%.40s' is not a whole number", r->where,
-                            ech_json_offset(r->json), text);
+                g_autofree char *quoted = ech_quote(text, (gssize)n, 40);
+                g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %" G_GUINT64_FORMAT ": '%s' is not a whole number", r->where, ech_json_offset(r->json),
+                            quoted);
                 return false;
             }
         }

@@ -441,9 +441,10 @@ static void gpu_event(Reader *r, uint32_t device, uint32_t queue, Metadata *meta
         item.origin = known ? ECH_KNOWN : ECH_ABSENT;
         if (!known)
             ech_diag_note(r->ret->diag, "copies_without_bytes", 1);
-        if (copy && !copy_direction(meta->name, &item.from, &item.to))
-            ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%.*s': taken as device to device", (int)MIN(meta->name.n, (size_t)80),
-                             (const char *)meta->name.data);
+        if (copy && !copy_direction(meta->name, &item.from, &item.to)) {
+            g_autofree char *name = ech_quote((const char *)meta->name.data, (gssize)meta->name.n, 80);
+            ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%s': taken as device to device", name);
+        }
     }
     if (e->op.n || e->source.n) {
         g_autofree char *stack =
@@ -694,7 +695,8 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
                 if (!read_plane(r, &wire, &f, pass == 0, error))
                     return false;
             } else if (f.number == 3 && f.type == ECH_WIRE_BYTES && pass == 0) {
-                ech_diag_remark(r->ret->diag, "the profiler warned: %.*s", (int)MIN(f.size, (size_t)200), (const char *)f.data);
+                g_autofree char *warning = ech_quote((const char *)f.data, (gssize)f.size, 200);
+                ech_diag_remark(r->ret->diag, "the profiler warned: %s", warning);
             }
         }
         if (bad(&wire, r->where, error))

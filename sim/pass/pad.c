@@ -106,16 +106,18 @@ static EchTrace *pad_run(const void *options, const EchDevice *device, EchTrace 
         less = size < buffer->bytes ? ech_bytes_add(less, buffer->bytes - size) : less;
     }
     if (planned)
-        ech_diag_remark(diag, "pad: left %zu buffers as they are: the compiler placed them; run unplan first to let an allocator do it", planned);
+        ech_diag_remark(diag, "pad: left %zu buffer%s as compiled, where the compiler placed %s; run unplan first to let an allocator do it", planned,
+                        planned == 1 ? "" : "s", planned == 1 ? "it" : "them");
     if (unknown)
-        ech_diag_remark(diag, "pad: the shape of %zu buffers is not known; they keep their sizes", unknown);
+        ech_diag_remark(diag, "pad: the shape of %zu buffer%s is not known; %s", unknown, unknown == 1 ? "" : "s",
+                        unknown == 1 ? "it keeps its size" : "they keep their sizes");
     if (!changed)
         return ech_trace_ref(in);
     g_autofree char *grown = ech_format_bytes(more), *shrunk = ech_format_bytes(less);
     if (less == 0)
-        ech_diag_remark(diag, "pad: enlarged %zu buffers by %s in all", changed, grown);
+        ech_diag_remark(diag, "pad: enlarged %zu buffer%s by %s in all", changed, changed == 1 ? "" : "s", grown);
     else
-        ech_diag_remark(diag, "pad: changed %zu buffers: %s more, %s less", changed, grown, shrunk);
+        ech_diag_remark(diag, "pad: changed %zu buffer%s: %s more, %s less", changed, changed == 1 ? "" : "s", grown, shrunk);
     if (pad->tiles != TILES_KEEP)
         ech_diag_remark(diag, "pad: kernels with an estimate of their own keep its time; replay.kernel_time=roofline prices them by the bytes they now move");
     return resized(in, sizes, error);

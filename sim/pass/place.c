@@ -125,8 +125,10 @@ static void say(EchDiag *diag, const char *who, const EchPlaceCounts *c)
     g_autofree char *kept = ech_format_bytes(c->kept_bytes), *in = ech_format_bytes(c->prefetched), *out = ech_format_bytes(c->evicted),
                     *before = ech_format_bytes(c->cross_program_bytes);
     ech_diag_remark(
-        diag, "place: %s: %u arrays made on chip (%s), %u prefetches (%s, %u of them in slices), %u evictions (%s), %u fetched before the program begins (%s)",
-        who, c->kept, kept, c->prefetches, in, c->sliced, c->evictions, out, c->cross_program, before);
+        diag,
+        "place: %s: %u array%s made on chip (%s), %u prefetch%s (%s, %u of them in slices), %u eviction%s (%s), %u fetched before the program begins (%s)", who,
+        c->kept, c->kept == 1 ? "" : "s", kept, c->prefetches, c->prefetches == 1 ? "" : "es", in, c->sliced, c->evictions, c->evictions == 1 ? "" : "s", out,
+        c->cross_program, before);
 }
 
 typedef struct {
@@ -139,11 +141,11 @@ typedef struct {
 static void say_declined(const EchMsaProblem *m, const EchMsaResult *result, EchDiag *diag)
 {
     enum { TOO_BIG, NO_ROOM, NO_TIME, NO_COPIES, REFUSED, N };
-    Declined declined[N] = {{.why = "are larger than the on-chip memory given"},
-                            {.why = "find no room"},
-                            {.why = "come too soon after the value is there to hide a copy"},
-                            {.why = "find no bandwidth or no free copy"},
-                            {.why = "may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)"}};
+    Declined declined[N] = {{.why = "larger than the on-chip memory given"},
+                            {.why = "no room"},
+                            {.why = "too soon after the value is there to hide a copy"},
+                            {.why = "no bandwidth or no free copy"},
+                            {.why = "need not or may not be on chip (inputs and outputs of the program in place, other cores, no gain)"}};
     for (uint32_t u = 0; u < m->n_uses; u++) {
         const EchMsaValue *value = &m->values[m->uses[u].value];
         if (result->use_fast[u] || m->steps[m->uses[u].step].kind == ECH_MSA_TRIVIAL || m->uses[u].reduction <= 0)
@@ -160,7 +162,8 @@ static void say_declined(const EchMsaProblem *m, const EchMsaResult *result, Ech
     for (int k = 0; k < N; k++)
         if (declined[k].n > 0) {
             g_autofree char *bytes = ech_format_bytes(declined[k].bytes);
-            ech_diag_remark(diag, "place: declined %u reads that would be faster (%s): they %s", declined[k].n, bytes, declined[k].why);
+            ech_diag_remark(diag, "place: declined %u read%s that would be faster (%s): %s", declined[k].n, declined[k].n == 1 ? "" : "s", bytes,
+                            declined[k].why);
         }
 }
 
@@ -235,7 +238,8 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
     g_autofree char *who = g_strdup_printf("now, with %s (%s used at most, policy %s)", given, peak, policies[place->policy]);
     say(diag, who, &after);
     if (result->repacks > 0)
-        ech_diag_remark(diag, "place: ran out of space %u times; placing everything again helped %u times", result->repacks, result->repacks_good);
+        ech_diag_remark(diag, "place: ran out of space %u time%s; placing everything again helped %u time%s", result->repacks, result->repacks == 1 ? "" : "s",
+                        result->repacks_good, result->repacks_good == 1 ? "" : "s");
     say_declined(m, result, diag);
     return out;
 }

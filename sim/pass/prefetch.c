@@ -281,7 +281,7 @@ static void hoist(Pass *p, Fetch *f, EchTime wanted)
             break;
     }
     if (best == ECH_NONE || p->clock[best] >= p->clock[f->op]) {
-        f->why = full     ? "no memory is free to hold them longer"
+        f->why = full     ? "no memory is free to hold it longer"
                  : barred ? "what they read is made just before, or their memory is in use until then"
                           : "they start at the beginning already";
         return;
@@ -598,12 +598,13 @@ static void say(const Pass *p, EchDiag *diag)
         most = MAX(most, p->extra[i]);
     g_autofree char *a = ech_format_bytes(moved_bytes), *b = ech_format_bytes(ringed_bytes), *c = ech_format_bytes(most), *d = ech_format_time(gained);
     if (moved > 0)
-        ech_diag_remark(diag, "prefetch: %u fetches from the host start earlier (%s), by %s of computing at most", moved, a, d);
+        ech_diag_remark(diag, "prefetch: %u fetch%s from the host start%s earlier (%s), by %s of computing at most", moved, moved == 1 ? "" : "es",
+                        moved == 1 ? "s" : "", a, d);
     if (ringed > 0)
         ech_diag_remark(diag,
-                        "prefetch: %u fetches in loops (%s an iteration) run %" G_GUINT64_FORMAT
-                        " iterations ahead; as many more than needed are made as the loop ends",
-                        ringed, b, p->o->depth);
+                        "prefetch: %u fetch%s in loops (%s an iteration) run%s %" G_GUINT64_FORMAT
+                        " iteration%s ahead; as many more than needed are made as the loop ends",
+                        ringed, ringed == 1 ? "" : "es", b, ringed == 1 ? "s" : "", p->o->depth, p->o->depth == 1 ? "" : "s");
     if (moved + ringed > 0)
         ech_diag_remark(
             diag,
@@ -622,7 +623,7 @@ static void say(const Pass *p, EchDiag *diag)
                 n++;
             }
         }
-        ech_diag_remark(diag, "prefetch: left %u fetches where they are: %s", n, f->why);
+        ech_diag_remark(diag, "prefetch: left %u fetch%s in place: %s", n, n == 1 ? "" : "es", f->why);
     }
 }
 

@@ -35,7 +35,8 @@ static EchTrace *unplan_run(const void *options, const EchDevice *device, EchTra
         ech_diag_remark(diag, "unplan: nothing in '%s' has a fixed place", unplan->memory);
         return ech_trace_ref(in);
     }
-    ech_diag_remark(diag, "unplan: forgot the places of %zu buffers in '%s', %zu of them there from the start", changed, unplan->memory, resident);
+    ech_diag_remark(diag, "unplan: forgot the place%s of %zu buffer%s in '%s', %zu of them there from the start", changed == 1 ? "" : "s", changed,
+                    changed == 1 ? "" : "s", unplan->memory, resident);
     return ech_trace_builder_finish(builder, error);
 }
 

@@ -851,7 +851,10 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     }
     if (l.model || stationary) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
-        if (l.own_model && device && device->hash != l.options.price_on->hash)
+        EchKernelModel home;
+        bool alike = l.model && device && g_strcmp0(device->name, l.options.price_on->name) == 0 &&
+                     ech_kernel_model_init(&home, device, ECH_KERNEL_HARDWARE, NULL) && ech_kernel_model_equal(&home, &model);
+        if (l.own_model && device && !alike)
             ech_trace_builder_set_property(builder, "estimates_scaled_from", device->name);
     }
     EchTrace *trace = ech_trace_builder_finish(builder, error);

@@ -752,10 +752,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         price->forward = 1;
         price->source = ECH_PRICE_FREE;
         switch ((EchOpKind)ops[i].kind) {
-        case ECH_OP_KERNEL:
-            price_kernel(&pricer, &map, old, &row, &scratch, &ops[i], price);
-            prices->kernels[price->source]++;
-            break;
+        case ECH_OP_KERNEL: price_kernel(&pricer, &map, old, &row, &scratch, &ops[i], price); break;
         case ECH_OP_COPY:
             /* Fetched before the program, which some chips' programs do not wait for. */
             if (awaits_first_fetch || g_strcmp0(ech_trace_string(trace, ops[i].name), ech_trace_get_property(trace, "fetched_first")) != 0)
@@ -775,6 +772,11 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         bool capped = (double)price->minimum >= time;
         price->bound = capped ? ECH_NONE : bound;
         price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
+        /* What was set on the device of the recording does not touch this kernel. */
+        if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map.device->name, old->device->name) == 0 && price->alone == ops[i].recorded.duration)
+            price->source = ECH_PRICE_RECORDED;
+        if (ops[i].kind == ECH_OP_KERNEL)
+            prices->kernels[price->source]++;
         g_assert(parts->len <= UINT32_MAX - room);
         price->first_part = parts->len;
         price->n_parts = row.n_used;

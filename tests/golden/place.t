@@ -2,18 +2,18 @@ The place pass: the compiler's own placement again, less on-chip memory, other p
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place 2>&1 | grep 'place:'
   - place: the compiler had: 104 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 2 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
   - place: now, with 112 MiB (31.6 MiB used at most, policy xla): 105 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 2 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
-  - place: declined 1 reads that would be faster (8 KiB): they come too soon after the value is there to hide a copy
-  - place: declined 3 reads that would be faster (4.00 MiB): they find no bandwidth or no free copy
-  - place: declined 33 reads that would be faster (144 KiB): they may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)
+  - place: declined 1 read that would be faster (8 KiB): too soon after the value is there to hide a copy
+  - place: declined 3 reads that would be faster (4.00 MiB): no bandwidth or no free copy
+  - place: declined 33 reads that would be faster (144 KiB): need not or may not be on chip (inputs and outputs of the program in place, other cores, no gain)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:vmem=8MiB,prefetches=2 2>&1 | grep 'place:'
   after pass place:vmem=8MiB,prefetches=2
   - place: the compiler had: 104 arrays made on chip (66.5 MiB), 6 prefetches (6.51 MiB, 2 of them in slices), 5 evictions (6.50 MiB), 0 fetched before the program begins (0 B)
   - place: now, with 8 MiB (8 MiB used at most, policy xla): 83 arrays made on chip (44.4 MiB), 18 prefetches (13.0 MiB, 1 of them in slices), 22 evictions (11.7 MiB), 0 fetched before the program begins (0 B)
   - place: ran out of space 4 times; placing everything again helped 4 times
-  - place: declined 26 reads that would be faster (7.23 MiB): they find no room
-  - place: declined 2 reads that would be faster (520 KiB): they come too soon after the value is there to hide a copy
-  - place: declined 13 reads that would be faster (12.5 MiB): they find no bandwidth or no free copy
-  - place: declined 35 reads that would be faster (784 KiB): they may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)
+  - place: declined 26 reads that would be faster (7.23 MiB): no room
+  - place: declined 2 reads that would be faster (520 KiB): too soon after the value is there to hide a copy
+  - place: declined 13 reads that would be faster (12.5 MiB): no bandwidth or no free copy
+  - place: declined 35 reads that would be faster (784 KiB): need not or may not be on chip (inputs and outputs of the program in place, other cores, no gain)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --set device.memories.vector.capacity=x0.25 --pass place 2>&1 | grep 'now, with'
   - place: now, with 16 MiB (16 MiB used at most, policy xla): 93 arrays made on chip (53.5 MiB), 20 prefetches (19.0 MiB, 8 of them in slices), 15 evictions (14.1 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:policy=on-demand 2>&1 | grep 'now, with'
@@ -26,9 +26,9 @@ $ echelon run --trace traces/adam_moments.v5e/program.hlo.txt.gz --device tpu-v5
   after pass place:cross_program=0
   - place: the compiler had: 7 arrays made on chip (21 MiB), 6 prefetches (17.5 MiB, 1 of them in slices), 6 evictions (17.5 MiB), 1 fetched before the program begins (3.50 MiB)
   - place: now, with 112 MiB (19.2 MiB used at most, policy xla): 7 arrays made on chip (21 MiB), 7 prefetches (21 MiB, 2 of them in slices), 6 evictions (17.5 MiB), 0 fetched before the program begins (0 B)
-  - place: declined 19 reads that would be faster (3.64 GiB): they are larger than the on-chip memory given
-  - place: declined 2 reads that would be faster (3.50 MiB): they come too soon after the value is there to hide a copy
-  - place: declined 18 reads that would be faster (9 KiB): they may not or need not be on chip (inputs and outputs of the program in place, other cores, no gain)
+  - place: declined 19 reads that would be faster (3.64 GiB): larger than the on-chip memory given
+  - place: declined 2 reads that would be faster (3.50 MiB): too soon after the value is there to hide a copy
+  - place: declined 18 reads that would be faster (9 KiB): need not or may not be on chip (inputs and outputs of the program in place, other cores, no gain)
 $ echelon run --trace traces/gpt_nothing.h100/program.hlo.txt.gz --device h100-sxm --engine native --pass place 2>&1 | grep 'place:'
   - place: left the program as it is: a GPU's compiler manages no on-chip memory across kernels
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --pass place:policy=best

@@ -657,8 +657,8 @@ retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
          1 MiB  c
 
   Longest operations
-    before                          10 ms   87.6 % ##################..  kernel, recorded, scaled
-    after                            1 ms    8.8 % ##..................  kernel, recorded, scaled
+    before                          10 ms   87.6 % ##################..  kernel, recorded
+    after                            1 ms    8.8 % ##..................  kernel, recorded
 
 $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device.memories.hbm.available=64MiB --allocator pytorch:expandable_segments:True --json --set replay.engine=native | grep -E '"(makespan_ps|allocator)"'
   "makespan_ps" : 11000000000,

@@ -114,6 +114,27 @@ START_TEST(numbers_print_shortly)
 }
 END_TEST
 
+START_TEST(quotes_end_between_characters)
+{
+    static const struct {
+        const char *text, *quoted;
+        gssize n;
+        gsize most;
+    } cases[] = {{"hbm", "hbm", -1, 9},
+                 {"abc\xc3\xa9", "abc", -1, 4},
+                 {"abc\xc3\xa9x", "abc\xc3\xa9", 6, 5},
+                 {"\xe2\x82\xac", "", -1, 2},
+                 {"a\xff", "a\xef\xbf\xbd", 2, 2},
+                 {"\xf0\x9f\x98\x80!", "", -1, 3},
+                 {"", "", -1, 5},
+                 {"abcdef", "abc", 3, 40}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *quoted = ech_quote(cases[i].text, cases[i].n, cases[i].most);
+        ck_assert_str_eq(quoted, cases[i].quoted);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base");
@@ -123,6 +144,7 @@ int main(void)
     tcase_add_test(tests, params_parse_print_and_refuse);
     tcase_add_test(tests, diag_counts_in_order);
     tcase_add_test(tests, numbers_print_shortly);
+    tcase_add_test(tests, quotes_end_between_characters);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }

@@ -21,7 +21,8 @@ START_TEST(whose_estimates)
 {
     EchResult *own = run_on("mlp_none.v5e", "tpu-v5e", NULL), *other = run_on("mlp_none.v5e", "tpu-v5p", NULL),
               *fitted = run_on("mlp_none.v5e", "tpu-v6e", NULL), *slow = run_on("mlp_none.v5e", "tpu-v5e", "device.memories.hbm.read=x0.5"),
-              *gpu = run_on("mlp_none.v5e", "h100-sxm", NULL);
+              *link = run_on("mlp_none.v5e", "tpu-v5e", "device.links.host.to_device=x0.5"), *gpu = run_on("mlp_none.v5e", "h100-sxm", NULL);
+    ck_assert_uint_eq(link->run->provenance.kernels[ECH_PRICE_ESTIMATE], own->run->provenance.kernels[ECH_PRICE_ESTIMATE]);
     ck_assert_uint_gt(own->run->provenance.kernels[ECH_PRICE_ESTIMATE], 0);
     ck_assert_uint_eq(own->run->provenance.kernels[ECH_PRICE_ESTIMATE_SCALED], 0);
     ck_assert_uint_eq(other->run->provenance.kernels[ECH_PRICE_ESTIMATE], 0);
@@ -38,6 +39,7 @@ START_TEST(whose_estimates)
     ech_result_free(other);
     ech_result_free(fitted);
     ech_result_free(slow);
+    ech_result_free(link);
     ech_result_free(gpu);
 }
 END_TEST
