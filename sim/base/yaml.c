@@ -493,8 +493,9 @@ static bool multiply(const Edit *e, const char *factor, GError **error)
         for (size_t i = 0; i < e->node->n; i++)
             keys[i] = e->node->keys[i];
         const char *missing = e->steps[e->depth], *nearest = ech_nearest_name(missing, keys);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", e->place, missing, nearest ? "; did you mean '" : "",
-                    nearest ? nearest : "", nearest ? "'?" : "");
+        g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)keys);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: there is no '%s' to multiply%s%s%s", e->place, missing,
+                    nearest ? "; did you mean '" : "; expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
         return false;
     }
     if (!e->number || e->number->kind != ECH_YAML_SCALAR) {

@@ -1,7 +1,7 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/error.h"
-#include "sim/base/param.h"
+#include "sim/report/text.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -175,6 +175,42 @@ unsigned ech_cli_columns(void)
     if (!set || !g_ascii_string_to_unsigned(set, 10, 1, 10000, &columns, NULL))
         columns = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 0;
     return columns ? (unsigned)CLAMP(columns, 60, 240) : 0;
+}
+
+static const char *type_name(EchParamType type)
+{
+    switch (type) {
+    case ECH_PARAM_U64: return "number";
+    case ECH_PARAM_BYTES: return "size";
+    case ECH_PARAM_TIME: return "time";
+    case ECH_PARAM_RATE: return "rate";
+    case ECH_PARAM_BOOL: return "true or false";
+    case ECH_PARAM_RATIO: return "ratio";
+    case ECH_PARAM_ENUM: return "choice";
+    case ECH_PARAM_STRING: return "text";
+    }
+    return "";
+}
+
+char *ech_cli_param_takes(const EchParam *param)
+{
+    return param->values ? g_strjoinv("|", (char **)(uintptr_t)param->values) : g_strdup(type_name(param->type));
+}
+
+void ech_cli_params(GString *out, const EchParam *params)
+{
+    unsigned columns = ech_cli_columns();
+    for (const EchParam *param = params; param && param->name; param++) {
+        g_autofree char *takes = ech_cli_param_takes(param);
+        g_autoptr(GString) line = g_string_new(NULL);
+        g_string_append_printf(line, "%s=%s", param->name, takes);
+        if (param->def)
+            g_string_append_printf(line, " (%s)", param->def);
+        g_string_append_printf(line, "  %s", param->doc ? param->doc : "");
+        gsize at = out->len;
+        ech_text_wrap(out, "          ", line->str, columns);
+        g_string_erase(out, (gssize)at, 4); /* Only what follows the first line stands further in. */
+    }
 }
 
 void ech_cli_print(const char *text)

@@ -5,6 +5,8 @@
  * A verb prints results to stdout and everything else to stderr, and returns an exit code below.
  */
 #pragma once
+#include "sim/base/param.h"
+
 #include <glib.h>
 #include <stdbool.h>
 
@@ -43,6 +45,12 @@ int ech_cli_fail(GError *error);
 void ech_cli_progress(const char *label, guint64 done, guint64 total);
 /** Columns to write for: $COLUMNS where that is set, else the terminal's that stdout is, 60 to 240; 0 where stdout is none. */
 unsigned ech_cli_columns(void);
+/** What a parameter takes: "size", "a|b|c"; owned by the caller. */
+char *ech_cli_param_takes(const EchParam *param) G_GNUC_WARN_UNUSED_RESULT;
+/** Appends a line for each row: "NAME=TAKES (DEFAULT)  DOC", wrapped for the terminal. */
+void ech_cli_params(GString *out, const EchParam *params);
+/** What an experiment file says: keys, options of the replay and of products, an example. 'echelon help experiment'. */
+GString *ech_cli_experiment_help(void) G_GNUC_WARN_UNUSED_RESULT;
 /** Writes a string to stdout whole; exits 1 with a message if that fails (a closed pipe is silent). */
 void ech_cli_print(const char *text);
 void ech_cli_print_bytes(const void *data, size_t n);

@@ -2,6 +2,7 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/param.h"
+#include "sim/report/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,11 @@ int main(int argc, char **argv)
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     if (help && argc > 2) {
         name = argv[2];
+        if (g_str_has_prefix(name, "experiment")) {
+            g_autoptr(GString) out = ech_cli_experiment_help();
+            ech_cli_print(out->str);
+            return ECH_EXIT_DONE;
+        }
         for (size_t i = 0; i < n; i++) {
             if (strcmp(verbs[i].name, name) == 0) {
                 char *args[] = {argv[2], (char[]){"--help"}, NULL};
@@ -44,8 +50,12 @@ int main(int argc, char **argv)
                                               "usage: echelon VERB ...\n\n");
         for (size_t i = 0; i < n; i++)
             g_string_append_printf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-        g_string_append(out, "\n'echelon help VERB' tells the options of one, with examples; 'echelon run tutorial' is one to begin with. --print-man and "
-                             "--print-completion bash|zsh|fish print the manual and completions.\n");
+        g_string_append_c(out, '\n');
+        ech_text_wrap(out, "",
+                      "'echelon help VERB' tells the options of one, with examples; 'echelon help experiment' what an experiment's file says; 'echelon run "
+                      "tutorial' is one to begin with.",
+                      ech_cli_columns());
+        ech_text_wrap(out, "", "--print-man and --print-completion bash|zsh|fish print the manual and completions.", ech_cli_columns());
         ech_cli_print(out->str);
         return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;
     } else {

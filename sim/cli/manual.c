@@ -1,6 +1,9 @@
 /* The manual page and shell completions, from the tables that the verbs themselves use. */
 #include "sim/cli/cli.h"
+#include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
+#include "sim/replay/replay.h"
+#include "sim/report/text.h"
 
 #include <string.h>
 
@@ -80,6 +83,46 @@ static void roff_params(GString *out, const EchParam *params)
     }
 }
 
+#define KEY(name, doc, example) {name, doc, example},
+static const struct {
+    const char *name, *doc, *example;
+} keys[] = {
+#include "sim/experiment/keys.def"
+};
+#undef KEY
+
+static const char paths_help[] =
+    "What --set, set and sweep name is one of these keys, replay.OPTION, matmul.OPTION, or a number of the device: device.memories.hbm.capacity, "
+    "device.links.host.to_device, device.units.matrix.clock ... ('echelon list devices tpu-v5e --sources' shows all of one). A value is a text, or xNUMBER.";
+static const char example_help[] = "title: What would a GPT step gain from a faster link?\ntrace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n"
+                                   "  - name: host link\n    path: [device.links.host.to_device, device.links.host.from_device]\n    values: [x0.5, x1, x2]\n"
+                                   "  - {name: fetched ahead, path: passes, values: [\"\", \"prefetch:depth=1\"], labels: [as compiled, an iteration]}\n";
+
+GString *ech_cli_experiment_help(void)
+{
+    unsigned columns = ech_cli_columns();
+    GString *out = g_string_new(NULL);
+    ech_text_wrap(out, "",
+                  "An experiment is a YAML file, for 'echelon run FILE.yaml'; 'echelon list experiments' names those that are shipped. Its keys, all of which "
+                  "but trace and device may be left out:",
+                  columns);
+    g_string_append_c(out, '\n');
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        g_autofree char *first = g_strdup_printf("  %-16s ", keys[i].name);
+        ech_text_wrap(out, first, keys[i].doc, columns);
+        if (*keys[i].example)
+            ech_text_wrap(out, "                     ", keys[i].example, columns);
+    }
+    g_string_append(out, "\n  replay: {OPTION: VALUE}, or --set replay.OPTION=VALUE\n");
+    ech_cli_params(out, ech_replay_params);
+    g_string_append(out, "\n  matmul: {OPTION: VALUE}\n");
+    ech_cli_params(out, ech_product_params);
+    g_string_append_c(out, '\n');
+    ech_text_wrap(out, "", paths_help, columns);
+    g_string_append_printf(out, "\nFor example:\n\n%s", example_help);
+    return out;
+}
+
 GString *ech_cli_manual(void)
 {
     GString *out = g_string_new(".TH ECHELON 1 \"\" \"echelon " ECH_VERSION
@@ -115,7 +158,19 @@ GString *ech_cli_manual(void)
         roff_row(out, passes[i]->name, passes[i]->summary);
         roff_params(out, passes[i]->params);
     }
-    g_string_append(out, ".SH EXIT STATUS\n");
+    g_string_append(out, ".SH EXPERIMENTS\nFiles in YAML, for echelon run. Keys:\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        roff_row(out, keys[i].name, keys[i].doc);
+        if (*keys[i].example)
+            roff_row(out, "", keys[i].example);
+    }
+    roff_row(out, "replay", "its options:");
+    roff_params(out, ech_replay_params);
+    roff_row(out, "matmul", "its options:");
+    roff_params(out, ech_product_params);
+    g_string_append(out, ".PP\n");
+    append_roff(out, paths_help);
+    g_string_append(out, "\n.SH EXIT STATUS\n");
     roff_row(out, "0", "done");
     roff_row(out, "1", "failed");
     roff_row(out, "2", "wrong usage");

@@ -11,6 +11,7 @@
 #include "sim/replay/cuda.h"
 #include "sim/replay/replay.h"
 #include "sim/report/json_out.h"
+#include "sim/report/text.h"
 #include "sim/report/writers.h"
 
 #include <json-glib/json-glib.h>
@@ -27,7 +28,10 @@ typedef struct {
     JsonBuilder *json; /* NULL: text */
     GString *text;
     bool sources;
-    int width; /* of names */
+    int width;        /* of names */
+    const char *only; /* NULL: all */
+    bool found;
+    GPtrArray *names; /* char *, of all */
 } Writer;
 
 static void add_member(Writer *writer, const char *name, const char *value)
@@ -35,50 +39,39 @@ static void add_member(Writer *writer, const char *name, const char *value)
     ech_json_add_text(writer->json, name, value);
 }
 
-static const char *type_name(EchParamType type)
-{
-    switch (type) {
-    case ECH_PARAM_U64: return "number";
-    case ECH_PARAM_BYTES: return "size";
-    case ECH_PARAM_TIME: return "time";
-    case ECH_PARAM_RATE: return "rate";
-    case ECH_PARAM_BOOL: return "true or false";
-    case ECH_PARAM_RATIO: return "ratio";
-    case ECH_PARAM_ENUM: return "choice";
-    case ECH_PARAM_STRING: return "text";
-    }
-    return "";
-}
-
 static void write_params(Writer *writer, const EchParam *params)
 {
-    if (writer->json) {
-        json_builder_set_member_name(writer->json, "parameters");
-        json_builder_begin_array(writer->json);
+    if (!writer->json) {
+        ech_cli_params(writer->text, params);
+        return;
     }
+    json_builder_set_member_name(writer->json, "parameters");
+    json_builder_begin_array(writer->json);
     for (const EchParam *param = params; param && param->name; param++) {
-        g_autofree char *values = param->values ? g_strjoinv("|", (char **)(uintptr_t)param->values) : g_strdup(type_name(param->type));
-        if (writer->json) {
-            json_builder_begin_object(writer->json);
-            add_member(writer, "name", param->name);
-            add_member(writer, "takes", values);
-            if (param->def)
-                add_member(writer, "default", param->def);
-            add_member(writer, "doc", param->doc ? param->doc : "");
-            json_builder_end_object(writer->json);
-        } else {
-            g_string_append_printf(writer->text, "      %s=%s", param->name, values);
-            if (param->def)
-                g_string_append_printf(writer->text, " (%s)", param->def);
-            g_string_append_printf(writer->text, "  %s\n", param->doc ? param->doc : "");
-        }
+        g_autofree char *values = ech_cli_param_takes(param);
+        json_builder_begin_object(writer->json);
+        add_member(writer, "name", param->name);
+        add_member(writer, "takes", values);
+        if (param->def)
+            add_member(writer, "default", param->def);
+        add_member(writer, "doc", param->doc ? param->doc : "");
+        json_builder_end_object(writer->json);
     }
-    if (writer->json)
-        json_builder_end_array(writer->json);
+    json_builder_end_array(writer->json);
+}
+
+static bool is_chosen(Writer *writer, const char *name)
+{
+    bool chosen = !writer->only || strcmp(writer->only, name) == 0;
+    writer->found = writer->found || chosen;
+    g_ptr_array_add(writer->names, g_strdup(name));
+    return chosen;
 }
 
 static void write_row(Writer *writer, const Row *row)
 {
+    if (!is_chosen(writer, row->name))
+        return;
     if (writer->json) {
         json_builder_begin_object(writer->json);
         add_member(writer, "name", row->name);
@@ -90,7 +83,8 @@ static void write_row(Writer *writer, const Row *row)
         json_builder_end_object(writer->json);
         return;
     }
-    g_string_append_printf(writer->text, "  %-*s %s\n", writer->width, row->name, row->summary ? row->summary : "");
+    g_autofree char *first = g_strdup_printf("  %-*s ", writer->width, row->name);
+    ech_text_wrap(writer->text, first, row->summary ? row->summary : "", ech_cli_columns());
     if (row->params)
         write_params(writer, row->params);
     if (writer->sources && row->source)
@@ -101,11 +95,17 @@ static bool list_devices(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_device_list();
     for (char **name = names; *name; name++) {
+        if (!is_chosen(writer, *name))
+            continue;
         g_autoptr(EchDevice) device = ech_device_load(*name, NULL, error);
         if (!device)
             return false;
         if (!writer->json) {
             g_string_append_printf(writer->text, "  %-16s %s\n", device->name, device->summary);
+            if (writer->sources)
+                g_string_append(writer->text,
+                                "      (sizes in bytes, rates in bytes or operations a second, clocks in Hz, times in ps; 'device.' and a path is what "
+                                "--set takes)\n");
             for (size_t i = 0; writer->sources && i < device->n_numbers; i++) {
                 const EchDeviceNumber *number = &device->numbers[i];
                 char value[G_ASCII_DTOSTR_BUF_SIZE];
@@ -254,21 +254,28 @@ int ech_verb_list(int argc, char **argv)
         if (rest[0] && strcmp(rest[0], kinds[i].name) == 0)
             kind = i;
     }
-    if (!rest[0] || rest[1] || kind == G_N_ELEMENTS(kinds)) {
-        const char *nearest = rest[0] ? ech_nearest_name(rest[0], names) : NULL;
+    if (!rest[0] || (rest[1] && rest[2]) || kind == G_N_ELEMENTS(kinds)) {
+        const char *nearest = rest[0] && kind == G_N_ELEMENTS(kinds) ? ech_nearest_name(rest[0], names) : NULL;
         g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)names);
-        fprintf(stderr, "echelon list: %s%s%s\n", nearest && !rest[1] ? "did you mean '" : "expected one of ", nearest && !rest[1] ? nearest : all,
-                nearest && !rest[1] ? "'?" : "");
+        fprintf(stderr, "echelon list: %s%s%s\n", nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
         return ECH_EXIT_USAGE;
     }
     g_autoptr(JsonBuilder) builder = json ? json_builder_new() : NULL;
     g_autoptr(GString) text = g_string_new(NULL);
-    Writer writer = {builder, text, sources, 16};
+    g_autoptr(GPtrArray) all_names = g_ptr_array_new_with_free_func(g_free);
+    Writer writer = {.json = builder, .text = text, .sources = sources, .width = 16, .only = rest[1], .names = all_names};
     if (json)
         json_builder_begin_array(builder);
     GError *error = NULL;
     if (!kinds[kind].list(&writer, &error))
         return ech_cli_fail(error);
+    if (rest[1] && !writer.found) {
+        g_ptr_array_add(all_names, NULL);
+        const char *nearest = ech_nearest_name(rest[1], (const char *const *)all_names->pdata);
+        fprintf(stderr, "echelon list %s: there is no '%s'%s%s%s\n", rest[0], rest[1], nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                nearest ? "'?" : "");
+        return ECH_EXIT_USAGE;
+    }
     if (json) {
         json_builder_end_array(builder);
         g_autofree char *printed = ech_json_finish(builder);

@@ -1,5 +1,6 @@
 #include "sim/experiment/experiment.h"
 
+#include "models/alloc/alloc.h"
 #include "models/device/device_yaml.h"
 #include "models/kernel/kernel.h"
 #include "sim/base/error.h"
@@ -59,6 +60,7 @@ void ech_experiment_free(EchExperiment *experiment)
     g_free(experiment->axis_bases);
     g_free(experiment->title);
     g_free(experiment->path);
+    g_clear_pointer(&experiment->places, g_hash_table_unref);
     if (experiment->cache) {
         g_array_unref(experiment->cache->items);
         g_hash_table_unref(experiment->cache->devices);
@@ -121,12 +123,9 @@ char **ech_experiment_list(void)
     return (char **)g_ptr_array_free(names, FALSE);
 }
 
-char *ech_trace_find(const char *name, const char *folder)
+static GPtrArray *trace_folders(void)
 {
-    char *path = g_path_is_absolute(name) || !folder ? g_strdup(name) : g_build_filename(folder, name, NULL);
-    if (g_path_is_absolute(name) || g_file_test(path, G_FILE_TEST_EXISTS))
-        return path;
-    g_autoptr(GPtrArray) folders = g_ptr_array_new_with_free_func(g_free);
+    GPtrArray *folders = g_ptr_array_new_with_free_func(g_free);
     const char *own = g_getenv("ECHELON_TRACES");
     if (own && *own)
         g_ptr_array_add(folders, g_strdup(own));
@@ -137,6 +136,15 @@ char *ech_trace_find(const char *name, const char *folder)
         g_ptr_array_add(folders, g_build_filename(beside, "..", ECH_INSTALL_DATA, "traces", NULL));
     }
     g_ptr_array_add(folders, g_build_filename(ECH_SOURCE_CONFIGS, "..", "traces", NULL));
+    return folders;
+}
+
+char *ech_trace_find(const char *name, const char *folder)
+{
+    char *path = g_path_is_absolute(name) || !folder ? g_strdup(name) : g_build_filename(folder, name, NULL);
+    if (g_path_is_absolute(name) || g_file_test(path, G_FILE_TEST_EXISTS))
+        return path;
+    g_autoptr(GPtrArray) folders = trace_folders();
     for (guint i = 0; i < folders->len; i++) {
         g_autofree char *there = g_build_filename(folders->pdata[i], name, NULL);
         if (g_file_test(there, G_FILE_TEST_EXISTS)) {
@@ -145,6 +153,24 @@ char *ech_trace_find(const char *name, const char *folder)
         }
     }
     return path;
+}
+
+/* The name of a shipped trace that @name was meant to be, or NULL. Owned. */
+static char *nearest_trace(const char *name)
+{
+    g_autoptr(GPtrArray) folders = trace_folders();
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < folders->len; i++) {
+        g_autoptr(GDir) folder = g_dir_open(folders->pdata[i], 0, NULL);
+        const char *entry;
+        while (folder && (entry = g_dir_read_name(folder)))
+            g_ptr_array_add(names, g_strdup(entry));
+    }
+    if (names->len > 1)
+        qsort(names->pdata, names->len, sizeof *names->pdata, compare_texts);
+    g_ptr_array_add(names, NULL);
+    g_autofree char *last = g_path_get_basename(name);
+    return g_strdup(ech_nearest_name(last, (const char *const *)names->pdata));
 }
 
 /* A name written in a file is relative to that file; one from the command line to where we are. */
@@ -168,12 +194,54 @@ static char *resolve_device(const EchYamlNode *node)
 
 /* Reading */
 
-static const char *const root_keys[] = {"title",  "trace", "device", "allocator", "host_allocator", "passes",         "replay", "format",
-                                        "beside", "trips", "set",    "sweep",     "matmul",         "capture_device", NULL};
+#define KEY(name, doc, example) name,
+static const char *const root_keys[] = {
+#include "sim/experiment/keys.def"
+    NULL};
+#undef KEY
+
+/* Where an edit stands is kept beside its text; its message says "--set EDIT" in front, as if it had been given on the command line. */
+static void note_place(GHashTable *places, const char *edit, const EchYamlNode *node)
+{
+    if (node->line && !g_hash_table_contains(places, edit))
+        g_hash_table_insert(places, g_strdup(edit), g_strdup_printf("%s:%u:%u", node->file, node->line, node->column));
+}
+
+static void say_place(GHashTable *places, GError *error)
+{
+    size_t longest = 0;
+    GHashTableIter iter;
+    void *edit, *place;
+    g_autofree char *better = NULL;
+    g_hash_table_iter_init(&iter, places);
+    while (g_hash_table_iter_next(&iter, &edit, &place)) {
+        g_autofree char *given = g_strdup_printf("--set %s: ", (char *)edit);
+        if (strlen(given) <= longest || !g_str_has_prefix(error->message, given))
+            continue;
+        longest = strlen(given);
+        g_free(better);
+        better = g_strdup_printf("%s: %s: %s", (char *)place, (char *)edit, error->message + longest);
+    }
+    if (better) {
+        g_free(error->message);
+        error->message = g_steal_pointer(&better);
+    }
+}
 
 static bool is_device_edit(const char *edit)
 {
     return g_str_has_prefix(edit, "device.");
+}
+
+/* A path that lacks "device.". */
+static bool is_of_device(const char *path)
+{
+    static const char *const sections[] = {"memories.", "links.", "units.", "runtime.", "cores"};
+    for (size_t i = 0; i < G_N_ELEMENTS(sections); i++) {
+        if (g_str_has_prefix(path, sections[i]))
+            return true;
+    }
+    return false;
 }
 
 /* Applies one edit to a case: to its device's list, or to its configuration. */
@@ -184,12 +252,9 @@ static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edit
         g_ptr_array_add(settings, g_strdup(edit + strlen("device.")));
         return true;
     }
-    static const char *const of_devices[] = {"memories.", "links.", "units.", "runtime.", "cores"};
-    for (size_t i = 0; i < G_N_ELEMENTS(of_devices); i++) {
-        if (g_str_has_prefix(edit, of_devices[i])) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean 'device.%s'?", edit, edit);
-            return false;
-        }
+    if (is_of_device(edit)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean 'device.%s'?", edit, edit);
+        return false;
     }
     return ech_yaml_edit(config, "", edit, error);
 }
@@ -210,6 +275,11 @@ static void axis_clear(void *data)
     g_ptr_array_unref(axis->values);
     g_ptr_array_unref(axis->labels);
     g_array_unref(axis->bases);
+}
+
+static char *edit_of(const Axis *axis, size_t path, size_t value)
+{
+    return g_strdup_printf("%s=%s", (const char *)axis->paths->pdata[path], (const char *)axis->values->pdata[value]);
 }
 
 static bool read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error)
@@ -288,7 +358,7 @@ static bool read_bases(const EchYamlNode *values, const EchYamlNode *against, Ax
     return true;
 }
 
-static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
+static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places, GError **error)
 {
     static const char *const keys[] = {"path", "values", "name", "labels", "against", NULL};
     if (!ech_yaml_check_keys(node, "sweep", keys, error))
@@ -314,9 +384,12 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
         const char *first = axis.paths->pdata[i];
         g_autofree char *head = g_strndup(first, strcspn(first, "."));
         if (!g_strv_contains(root_keys, head) || strcmp(head, "sweep") == 0 || strcmp(head, "set") == 0) {
-            const char *nearest = ech_nearest_name(head, root_keys);
-            ech_yaml_error(path, error, "path: '%s' cannot be varied%s%s%s", first, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                           nearest ? "'?" : "");
+            const char *nearest = is_of_device(first) ? "device." : ech_nearest_name(head, root_keys);
+            ech_yaml_error(path, error, "path: '%s' cannot be varied%s%s%s%s", first, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                           is_of_device(first) ? first : "", nearest ? "'?" : "; 'echelon help experiment' tells what can");
+            ok = false;
+        } else if (g_str_has_prefix(first, "passes.")) {
+            ech_yaml_error(path, error, "path: '%s' cannot be varied; expected path: passes, with values like \"prefetch:depth=1\"", first);
             ok = false;
         }
     }
@@ -330,11 +403,17 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GError **error)
     for (guint i = 0; i < axis.values->len; i++) {
         char **value = (char **)&axis.values->pdata[i];
         if (!labels)
-            g_ptr_array_add(axis.labels, names_files ? short_name(*value) : g_strdup(*value));
+            g_ptr_array_add(axis.labels, names_files ? short_name(*value) : g_strdup(**value ? *value : "none"));
         if (names_files) {
             char *resolved = strcmp(first, "trace") == 0 ? resolve_trace(values->items[i]) : resolve_device(values->items[i]);
             g_free(*value);
             *value = resolved;
+        }
+    }
+    for (guint i = 0; i < axis.values->len; i++) {
+        for (guint j = 0; j < axis.paths->len; j++) {
+            g_autofree char *edit = edit_of(&axis, j, i);
+            note_place(places, edit, values->items[i]);
         }
     }
     if (!read_bases(values, ech_yaml_get(node, "against"), &axis, error)) {
@@ -372,7 +451,7 @@ static bool lay_out_case(const EchExperiment *experiment, EchCase *c, const EchY
         g_string_append_printf(label, "%s%s=%s", i ? ", " : "", axis->name, (const char *)axis->labels->pdata[at]);
         g_ptr_array_add(values, g_strdup(axis->labels->pdata[at]));
         for (guint j = 0; j < axis->paths->len; j++) {
-            g_autofree char *edit = g_strdup_printf("%s=%s", (const char *)axis->paths->pdata[j], (const char *)axis->values->pdata[at]);
+            g_autofree char *edit = edit_of(axis, j, at);
             if (!apply_edit(c->config, settings, said, edit, error))
                 return false;
         }
@@ -406,7 +485,7 @@ static void remove_key(EchYamlNode *map, const char *key)
     }
 }
 
-static bool read_sets(const EchYamlNode *set, GPtrArray *edits, GError **error)
+static bool read_sets(const EchYamlNode *set, GPtrArray *edits, GHashTable *places, GError **error)
 {
     if (!set)
         return true;
@@ -419,7 +498,9 @@ static bool read_sets(const EchYamlNode *set, GPtrArray *edits, GError **error)
             ech_yaml_error(set->items[i], error, "set: expected one value for '%s'", set->keys[i]);
             return false;
         }
-        g_ptr_array_add(edits, g_strdup_printf("%s=%s", set->keys[i], set->items[i]->text));
+        char *edit = g_strdup_printf("%s=%s", set->keys[i], set->items[i]->text);
+        g_ptr_array_add(edits, edit);
+        note_place(places, edit, set->items[i]);
     }
     return true;
 }
@@ -454,7 +535,7 @@ static bool lay_out_plain(EchExperiment *experiment, const EchYamlNode *root, co
 }
 
 /* What is to be varied: the axes of the tree's sweep, and how many runs they make. */
-static bool read_sweep(const EchYamlNode *sweep, GArray *axes, size_t *ret_cases, GError **error)
+static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *places, size_t *ret_cases, GError **error)
 {
     if (sweep && sweep->kind != ECH_YAML_LIST) {
         ech_yaml_error(sweep, error, "sweep: expected a list of axes, each {path: ..., values: [...]}");
@@ -462,7 +543,7 @@ static bool read_sweep(const EchYamlNode *sweep, GArray *axes, size_t *ret_cases
     }
     size_t n_cases = 1;
     for (size_t i = 0; sweep && i < sweep->n; i++) {
-        if (!read_axis(sweep->items[i], axes, error))
+        if (!read_axis(sweep->items[i], axes, places, error))
             return false;
         n_cases *= g_array_index(axes, Axis, axes->len - 1).values->len;
         if (n_cases > MAX_CASES) {
@@ -497,11 +578,12 @@ static void override_passes(const char *const *passes, EchYamlNode *root, EchYam
 }
 
 /* An experiment over @axes, whose cases are still empty. Takes the axes' names and bases. */
-static EchExperiment *experiment_new(const char *path, const GArray *axes, size_t n_cases)
+static EchExperiment *experiment_new(const char *path, const GArray *axes, GHashTable *places, size_t n_cases)
 {
     EchExperiment *experiment = g_new0(EchExperiment, 1);
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     experiment->path = g_strdup(path);
+    experiment->places = g_hash_table_ref(places);
     experiment->axis_sizes = g_new(size_t, axes->len + 1);
     experiment->axis_bases = g_new0(size_t *, axes->len + 1);
     for (guint i = 0; i < axes->len; i++) {
@@ -530,6 +612,8 @@ static char *title_of(const EchYamlNode *config, const char *path)
     return trace && trace->kind == ECH_YAML_SCALAR ? short_name(trace->text) : g_strdup("run");
 }
 
+static bool check_values(EchExperiment *experiment, GError **error);
+
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
 {
     g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
@@ -545,7 +629,8 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "host_allocator", overrides->host_allocator);
     override_passes(overrides->passes, root, plain);
     g_autoptr(GPtrArray) edits = g_ptr_array_new_with_free_func(g_free);
-    if (!read_sets(ech_yaml_get(root, "set"), edits, error))
+    g_autoptr(GHashTable) places = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    if (!read_sets(ech_yaml_get(root, "set"), edits, places, error))
         return NULL;
     guint n_own = edits->len;
     if (overrides->engine)
@@ -560,20 +645,24 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
     g_array_set_clear_func(axes, axis_clear);
     size_t n_cases;
-    if (!read_sweep(ech_yaml_get(root, "sweep"), axes, &n_cases, error))
+    if (!read_sweep(ech_yaml_get(root, "sweep"), axes, places, &n_cases, error))
         return NULL;
     EchYamlNode *const trees[] = {root, plain};
     for (size_t i = 0; i < G_N_ELEMENTS(trees); i++) {
         remove_key(trees[i], "set");
         remove_key(trees[i], "sweep");
     }
-    g_autoptr(EchExperiment) experiment = experiment_new(path, axes, n_cases);
+    g_autoptr(EchExperiment) experiment = experiment_new(path, axes, places, n_cases);
     for (size_t i = 0; i < n_cases; i++) {
-        if (!lay_out_case(experiment, &experiment->cases[i], root, edits, axes, i, error))
+        if (!lay_out_case(experiment, &experiment->cases[i], root, edits, axes, i, error) ||
+            !ech_yaml_check_keys(experiment->cases[i].config, "experiment", root_keys, error)) {
+            if (error)
+                say_place(places, *error);
             return NULL;
-        if (!ech_yaml_check_keys(experiment->cases[i].config, "experiment", root_keys, error))
-            return NULL;
+        }
     }
+    if (n_cases > 1 && !check_values(experiment, error))
+        return NULL;
     if (!lay_out_plain(experiment, plain, overrides, edits, n_own, error))
         return NULL;
     experiment->title = title_of(experiment->cases[0].config, path);
@@ -588,16 +677,37 @@ static const char *text_or_null(const EchYamlNode *config, const char *key)
     return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
 }
 
+/* The place of a node that stands in a file, or was put there by an edit, before an error that does not say it. */
+static void prefix_place(const EchYamlNode *node, GError **error)
+{
+    if (node && error && *error && (node->line || g_str_has_prefix(node->file, "--set ")) && !g_str_has_prefix((*error)->message, node->file))
+        ech_yaml_prefix(node, error);
+}
+
 static const EchYamlNode *required(const EchYamlNode *config, const char *key, const char *example, GError **error)
 {
     const EchYamlNode *node = ech_yaml_get(config, key);
     if (!node)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "no %s is given; expected '%s: %s' in the experiment, or --%s %s", key, key, example, key, example);
-    else if (node->kind == ECH_YAML_LIST || (node->kind == ECH_YAML_SCALAR && !*node->text)) {
+    else if (node->kind == ECH_YAML_LIST) {
+        ech_yaml_error(node, error, "%s: expected something like %s; a sweep varies it: sweep: [{path: %s, values: [...]}]", key, example, key);
+        node = NULL;
+    } else if (node->kind == ECH_YAML_SCALAR && !*node->text) {
         ech_yaml_error(node, error, "%s: expected something like %s", key, example);
         node = NULL;
     }
     return node;
+}
+
+static bool trace_is_there(const EchYamlNode *node, const char *path, GError **error)
+{
+    if (g_file_test(path, G_FILE_TEST_EXISTS) || strcmp(path, "-") == 0)
+        return true;
+    g_autofree char *nearest = nearest_trace(path);
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT, "%s: No such file or directory%s%s%s", path, nearest ? "; did you mean the shipped '" : "",
+                nearest ? nearest : "", nearest ? "'?" : "");
+    prefix_place(node, error);
+    return false;
 }
 
 static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
@@ -610,6 +720,8 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
         return NULL;
     }
     g_autofree char *path = resolve_trace(trace);
+    if (!trace_is_there(trace, path, error))
+        return NULL;
     const char *trips = text_or_null(config, "trips"), *format = text_or_null(config, "format"), *device = text_or_null(config, "device");
     EchImportOptions options = {.device = device, .loop_trips = 1};
     if (trips && !ech_parse_u64(trips, &options.loop_trips, error)) {
@@ -711,10 +823,13 @@ static bool load_devices(EchExperiment *experiment, const EchCase *c, EchResult 
     const EchYamlNode *node = required(c->config, "device", "tpu-v5e", error);
     if (!node)
         return false;
+    const EchYamlNode *said = node;
     const char *const *settings = (const char *const *)c->settings;
     if (node->kind != ECH_YAML_MAP) {
         g_autofree char *name = resolve_device(node);
         node = device_tree(experiment, name, error);
+        if (!node)
+            prefix_place(said, error);
     }
     result->reference = node ? ech_device_from_yaml(node, error) : NULL;
     result->device = result->reference ? ech_device_load_yaml(node, settings, error) : NULL;
@@ -983,27 +1098,40 @@ static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError
     return trace;
 }
 
-static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError **error)
+/* What a case says beside its trace: the device, the passes, the options of the replay. Its allocators are made by the replay. */
+static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *result, GPtrArray **ret_passes, EchReplayOptions *options, GError **error)
+{
+    if (!load_devices(experiment, c, result, error))
+        return false;
+    const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul"), *trace = ech_yaml_get(c->config, "trace");
+    if (matmul && trace) {
+        ech_yaml_error(matmul, error, "matmul: stands in place of a trace, and a trace is given too; expected one of them");
+        return false;
+    }
+    g_autoptr(GPtrArray) passes = read_passes(c->config, error);
+    if (!passes || !read_options(c, experiment->n_cases > 1, options, error))
+        return false;
+    *ret_passes = g_steal_pointer(&passes);
+    return true;
+}
+
+static EchResult *run_steps(EchExperiment *experiment, const EchCase *c, GError **error)
 {
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
     result->pass_diag = ech_diag_new();
-    if (!load_devices(experiment, c, result, error))
+    g_autoptr(GPtrArray) passes = NULL;
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    if (!read_case(experiment, c, result, &passes, &options, error)) {
+        ech_params_clear(ech_replay_params, &options);
         return NULL;
-    g_autoptr(GPtrArray) passes = read_passes(c->config, error);
-    if (!passes)
-        return NULL;
+    }
     g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < passes->len; i++)
         g_ptr_array_add(specs, ech_pass_print(passes->pdata[i]));
     result->passes = steal_strv(specs);
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    if (!read_options(c, experiment->n_cases > 1, &options, error)) {
-        ech_params_clear(ech_replay_params, &options);
-        return NULL;
-    }
     const char *key;
     const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul");
     EchImport *import = matmul ? NULL : import_trace(experiment, c->config, &key, error);
@@ -1024,6 +1152,68 @@ static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError *
     }
     ech_params_clear(ech_replay_params, &options);
     return result->run ? g_steal_pointer(&result) : NULL;
+}
+
+static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError **error)
+{
+    EchResult *result = run_steps(experiment, c, error);
+    if (!result && error)
+        say_place(experiment->places, *error);
+    return result;
+}
+
+/* Could @index run, as far as that can be told without running it? */
+static bool check_case(EchExperiment *experiment, size_t index, GError **error)
+{
+    const EchCase *c = &experiment->cases[index];
+    g_autoptr(EchResult) result = g_new0(EchResult, 1);
+    g_autoptr(GPtrArray) passes = NULL;
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    bool ok = read_case(experiment, c, result, &passes, &options, error);
+    for (size_t i = 0; ok && i < 2; i++) {
+        const EchMemory *memory = ech_device_memory(result->device, i ? "host" : "hbm");
+        const char *spec = i ? options.host_allocator : options.allocator;
+        const EchAllocDevice below = {.capacity = memory && memory->capacity ? memory->capacity : UINT64_MAX, .granule = 0};
+        g_autoptr(EchAllocator) allocator = spec && *spec ? ech_allocator_new(spec, &below, error) : NULL;
+        ok = !spec || !*spec || allocator;
+        if (!ok)
+            prefix_place(ech_yaml_get(c->config, i ? "host_allocator" : "allocator"), error);
+    }
+    ech_params_clear(ech_replay_params, &options);
+    const EchYamlNode *trace = ech_yaml_get(c->config, "trace");
+    if (ok && trace && trace->kind == ECH_YAML_SCALAR) {
+        g_autofree char *path = resolve_trace(trace);
+        ok = trace_is_there(trace, path, error);
+    }
+    if (!ok && error)
+        say_place(experiment->places, *error);
+    return ok;
+}
+
+/* A value with which no case can run is a slip of the pen, better told at once. (One that some cases can have and others cannot is told by these.) */
+static bool check_values(EchExperiment *experiment, GError **error)
+{
+    enum { UNKNOWN, GOOD, BAD };
+    g_autofree uint8_t *known = g_new0(uint8_t, experiment->n_cases);
+    size_t stride = experiment->n_cases;
+    for (size_t axis = 0; experiment->axes[axis]; axis++) {
+        size_t n = experiment->axis_sizes[axis];
+        stride /= n;
+        for (size_t value = 0; value < n; value++) {
+            bool good = false;
+            for (size_t i = 0; i < experiment->n_cases && !good; i++) {
+                if (i / stride % n != value)
+                    continue;
+                if (known[i] == UNKNOWN)
+                    known[i] = check_case(experiment, i, NULL) ? GOOD : BAD;
+                good = known[i] == GOOD;
+            }
+            if (!good) /* for the error of the first that has it */
+                return check_case(experiment, value * stride, error);
+        }
+    }
+    return true;
 }
 
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error)

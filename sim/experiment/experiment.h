@@ -19,7 +19,7 @@
  *
  * Edits apply in the order file's set, command line, axis. A sweep runs every combination of its axes, the last axis fastest. A value is
  * compared with the one before it where the values are numbers that ascend or descend, else with the axis' first; `against` names (as `values` or `labels`
- * does) another.
+ * does) another. A value with which no combination can run is refused before anything runs.
  */
 #pragma once
 #include "sim/base/yaml.h"
@@ -46,6 +46,7 @@ typedef struct {
     EchCase *plain; /**< The one case without the passes, edits of device and replay, and allocators that the command line gives; NULL where it gives none, or
                          the file sweeps. Of pass place its parameters are left out, not the pass. */
     struct EchImportCache *cache;
+    GHashTable *places; /**< Where an edit stands: "PATH=VALUE" -> "FILE:line:column"; edits of the command line are not in it. */
 } EchExperiment;
 
 /** What the command line says in place of the file; NULL or 0: nothing. */

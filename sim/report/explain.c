@@ -131,6 +131,37 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
 
 /* -- time ------------------------------------------------------------------- */
 
+static JsonArray *member_array(JsonObject *object, const char *name)
+{
+    JsonNode *node = object ? json_object_get_member(object, name) : NULL;
+    return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+}
+
+static const char *text_at(JsonArray *array, guint i)
+{
+    JsonNode *node = json_array_get_element(array, i);
+    return JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING ? json_node_get_string(node) : NULL;
+}
+
+/* Remarks that begin with the name of a pass of the run; borrowed. */
+static GPtrArray *remarks_of_passes(JsonObject *run)
+{
+    GPtrArray *out = g_ptr_array_new();
+    JsonArray *remarks = member_array(run, "remarks"), *passes = member_array(ech_member_object(run, "provenance"), "passes");
+    for (guint i = 0; remarks && passes && i < json_array_get_length(remarks); i++) {
+        const char *remark = text_at(remarks, i);
+        for (guint k = 0; remark && k < json_array_get_length(passes); k++) {
+            const char *spec = text_at(passes, k);
+            size_t n = spec ? strcspn(spec, ":") : 0;
+            if (n > 0 && strncmp(remark, spec, n) == 0 && remark[n] == ':') {
+                g_ptr_array_add(out, (gpointer)(uintptr_t)remark);
+                break;
+            }
+        }
+    }
+    return out;
+}
+
 /* What a resource had to do: "hbm port", "host link to device", "ici link out", "matrix unit". False where it is none of them. */
 static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amount, gint64 *ret_busy, bool *ret_bytes)
 {
@@ -208,7 +239,19 @@ static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const
     }
 }
 
-static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b)
+/* What the passes of @b say that those of @a do not: where nothing changed, mostly why. */
+static void explain_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    enum { MOST_REMARKS = 2 };
+    g_autoptr(GPtrArray) known = remarks_of_passes(a), said = remarks_of_passes(b);
+    for (guint i = 0; i < MIN(said->len, MOST_REMARKS); i++) {
+        if (!g_ptr_array_find_with_equal_func(known, said->pdata[i], g_str_equal, NULL))
+            say(out, "(%s)", (const char *)said->pdata[i]);
+    }
+}
+
+/* @passes: also what they say of themselves, where the time stays the same. */
+static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool passes)
 {
     gint64 from = ech_member_int(a, "makespan_ps"), to = ech_member_int(b, "makespan_ps"), by = to - from;
     if (!ech_member_bool(a, "completed") || !ech_member_bool(b, "completed"))
@@ -218,8 +261,10 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b)
     if (llabs(by) <= (gint64)(SAME * (double)MAX(from, to))) {
         const char *bound = ech_member_text(b, "bound_by");
         gint64 share = ech_member_int(ech_member_object(b, "critical_path"), bound ? bound : "");
-        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on the %s, which this does not touch.", time_b,
-            to > 0 ? 100 * (double)share / (double)to : 0, bound ? bound : "?");
+        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on %s%s, which this does not touch.", time_b,
+            to > 0 ? 100 * (double)share / (double)to : 0, bound && g_str_has_prefix(bound, "the ") ? "" : "the ", bound ? bound : "?");
+        if (passes)
+            explain_passes(out, a, b);
         return;
     }
     g_autofree char *ratio = times_as_long(from > 0 ? (double)to / (double)from : 0);
@@ -440,7 +485,7 @@ static GPtrArray *memory_names(JsonObject *a, JsonObject *b)
     return names;
 }
 
-GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b)
+static GPtrArray *explain_change(JsonObject *a, JsonObject *b, bool passes)
 {
     GPtrArray *out = g_ptr_array_new_with_free_func(g_free);
     if (!a || !b)
@@ -453,7 +498,7 @@ GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b)
     else if (!fits_b)
         explain_misfit(out, b, "It still does not fit");
     if (fits_b)
-        explain_time(out, a, b);
+        explain_time(out, a, b, passes);
     if (fits_b)
         explain_operations(out, a, b);
     explain_traffic(out, a, b);
@@ -467,6 +512,11 @@ GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b)
     return out;
 }
 
+GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b)
+{
+    return explain_change(a, b, true);
+}
+
 GPtrArray *ech_report_changes(const EchReport *report)
 {
     if (!report->plain)
@@ -474,7 +524,7 @@ GPtrArray *ech_report_changes(const EchReport *report)
     EchReport alone = *report;
     alone.plain = NULL;
     g_autoptr(JsonNode) run = ech_report_json(&alone);
-    GPtrArray *out = ech_explain_change(report->plain, json_node_get_object(run));
+    GPtrArray *out = explain_change(report->plain, json_node_get_object(run), false); /* The run says all remarks itself. */
     g_autofree char *time = ech_format_time(ech_member_int(report->plain, "makespan_ps"));
     if (out->len == 0 && ech_member_bool(report->plain, "fits"))
         say(out, "Next to nothing: as it is it takes %s and needs as much.", time);

@@ -196,6 +196,23 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
     }
 }
 
+/* Whether allocators take differently much of a memory: what they are chosen by. */
+static bool reserved_differs(const EchTableRow *rows, size_t n, const char *memory)
+{
+    gint64 first = -1;
+    bool differs = false, more = false;
+    for (size_t i = 0; i < n; i++) {
+        JsonObject *object = ech_member_object(ech_member_object(rows[i].run, "memories"), memory);
+        gint64 reserved = ech_member_int(object, "peak_reserved_bytes");
+        if (!object)
+            continue;
+        more = more || reserved > ech_member_int(object, "peak_live_bytes");
+        differs = differs || (first >= 0 && reserved != first);
+        first = first < 0 ? reserved : first;
+    }
+    return differs && more;
+}
+
 /* Whether a link joins devices to one another. */
 static bool peers_in(const EchTableRow *rows, size_t n, const char *link)
 {
@@ -241,6 +258,10 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
             continue;
         g_autofree char *title = g_strdup_printf("%s peak", (const char *)memories->pdata[i]);
         add_bytes_column(columns, rows, n, title, "memories", memories->pdata[i], "peak_live_bytes");
+        if (!reserved_differs(rows, n, memories->pdata[i]))
+            continue;
+        g_autofree char *reserved = g_strdup_printf("%s reserved", (const char *)memories->pdata[i]);
+        add_bytes_column(columns, rows, n, reserved, "memories", memories->pdata[i], "peak_reserved_bytes");
     }
     g_autoptr(GPtrArray) links = names_in(rows, n, "links");
     for (guint i = 0; i < links->len; i++) {

@@ -101,3 +101,24 @@ $ echelon alloc traces/gpt_nothing.v5e --allocator best_fit | head -1
 traces/gpt_nothing.v5e: hlo, 31 events; device memory 15.8 GiB, tpu-v5e
 $ echelon alloc traces/gpt_nothing.h100 --allocator best_fit | head -1
 traces/gpt_nothing.h100: hlo, 180 events; device memory 80 GiB, assumed (--device or --capacity says it)
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: device.memories.hbm.size, values: [x1, x2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:47: device.memories.hbm.size=x1: there is no 'size' to multiply; expected one of kind, dram, space, capacity, available, assignment_limit, nominal, read, write, both, latency, granule, assignable
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: passes, values: ["", padd]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:33: passes=padd: 'padd' is no pass; did you mean 'pad'?
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: passes.prefetch.depth, values: [1, 2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:12: path: 'passes.prefetch.depth' cannot be varied; expected path: passes, with values like "prefetch:depth=1"
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: memories.hbm.capacity, values: [1GiB, 2GiB]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:12: path: 'memories.hbm.capacity' cannot be varied; did you mean 'device.memories.hbm.capacity'?
+$ printf 'trace: gpt_offload.v5e\nsweep:\n  - {path: device, values: [tpu-v5e, tpu-v6]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:38: device=tpu-v6: 'tpu-v6' is no device; did you mean 'tpu-v6e'?
+$ printf 'trace: gpt_offload.v5\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
+echelon: T/e.yaml:1:8: T/gpt_offload.v5: No such file or directory; did you mean the shipped 'gpt_offload.v5e'?
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: matmul.buffers, values: [1, 2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:37: matmul.buffers=1: matmul: stands in place of a trace, and a trace is given too; expected one of them
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nset: {link: x2}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:13: link=x2: there is no 'link' to multiply; expected one of trace, device
+$ printf 'trace: gpt_nothing.h100\ndevice: h100-sxm\nsweep:\n  - {path: allocator, values: [bfc, bfcc]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:37: allocator=bfcc: 'bfcc' is no allocator; did you mean 'bfc'?
+$ echelon list devices tpu-v9
+echelon list devices: there is no 'tpu-v9'; did you mean 'tpu-v1'?
+exit 2
