@@ -611,16 +611,6 @@ static Outcome solve(Search *search, const uint32_t *blocks, size_t n)
 
 /* ---- Set-up ---- */
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static int compare_blocks(const void *a, const void *b)
 {
     const Block *left = a, *right = b;
@@ -634,12 +624,12 @@ static uint64_t find_unit(const EchPlanProblem *problem, const GArray *pieces)
 {
     uint64_t unit = 0;
     for (guint i = 0; i < pieces->len; i++)
-        unit = gcd(unit, g_array_index(pieces, EchPlanPiece, i).bytes);
+        unit = ech_gcd(unit, g_array_index(pieces, EchPlanPiece, i).bytes);
     for (guint i = 0; i < pieces->len; i++) {
         uint32_t group = g_array_index(pieces, EchPlanPiece, i).group;
         uint64_t alignment = problem->items[problem->member[problem->first[group]]].alignment;
         if (unit % alignment != 0)
-            unit = gcd(unit, alignment);
+            unit = ech_gcd(unit, alignment);
     }
     g_assert(unit > 0); /* there are pieces, none of them empty */
     return unit;
@@ -751,7 +741,7 @@ static void search_init(Search *search, const EchBytes *alignments, const EchPla
             block->first_span = (uint32_t)i;
             block->begin = (uint32_t)pieces[i].begin - first_section;
             block->group = pieces[i].group;
-            block->alignment = unit % alignment == 0 ? 1 : (Level)(alignment / gcd(alignment, unit));
+            block->alignment = unit % alignment == 0 ? 1 : (Level)(alignment / ech_gcd(alignment, unit));
             block->weight = 1;
         }
         Block *block = &search->blocks[search->n_blocks - 1];

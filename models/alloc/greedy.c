@@ -107,16 +107,6 @@ static EchBytes span_pressure(const Slots *slots, EchFitSpan span)
     return most;
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 typedef struct {
     uint32_t first, n; /* pieces */
     EchBytes bytes;    /* largest */
@@ -208,8 +198,8 @@ static void greedy_init(Passes *self, const EchPlanProblem *problem)
         uint64_t alignment = group->alignment = problem->items[problem->member[problem->first[g]]].alignment;
         if (group->n == 0)
             continue;
-        self->unit = gcd(self->unit, alignment);
-        uint64_t factor = self->common ? self->common / gcd(self->common, alignment) : 0;
+        self->unit = ech_gcd(self->unit, alignment);
+        uint64_t factor = self->common ? self->common / ech_gcd(self->common, alignment) : 0;
         self->common = factor > (UINT64_C(1) << 40) / alignment ? 0 : factor * alignment;
         self->smallest = MIN(self->smallest, group->bytes);
         self->ranks[self->n_ranks++].group = g;

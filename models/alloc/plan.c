@@ -330,16 +330,6 @@ static void colour_clear(Colour *colour)
     g_free(colour->first);
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /** Members of a group share an offset, so they share the least common multiple of their alignments. */
 static void unify_alignments(Colour *colour)
 {
@@ -347,7 +337,7 @@ static void unify_alignments(Colour *colour)
         uint64_t common = 1;
         for (uint32_t m = colour->first[g]; m < colour->first[g + 1]; m++) {
             uint64_t alignment = colour->items[colour->member[m]].alignment;
-            common = ech_bytes_mul(common / gcd(common, alignment), alignment);
+            common = ech_bytes_mul(common / ech_gcd(common, alignment), alignment);
         }
         for (uint32_t m = colour->first[g]; m < colour->first[g + 1]; m++)
             colour->items[colour->member[m]].alignment = common;
@@ -443,7 +433,7 @@ static bool check_addresses(const Colour *colour, uint64_t alignment, GError **e
     uint64_t sum = 0, common = alignment;
     for (size_t i = 0; i < colour->n; i++) {
         if (colour->items[i].alignment != 1 && common % colour->items[i].alignment != 0)
-            common = ech_bytes_mul(common / gcd(common, colour->items[i].alignment), colour->items[i].alignment);
+            common = ech_bytes_mul(common / ech_gcd(common, colour->items[i].alignment), colour->items[i].alignment);
         sum = ech_bytes_add(sum, colour->items[i].bytes);
     }
     if (ech_bytes_add(sum, ech_bytes_mul(ech_bytes_mul(common, 2), colour->n)) <= MAX_ADDRESS)

@@ -34,6 +34,16 @@ EchBytes ech_bytes_mul(EchBytes a, EchBytes b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
+uint64_t ech_gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 EchBytes ech_round_up(EchBytes value, EchBytes granule)
 {
     g_assert(granule > 0);

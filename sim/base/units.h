@@ -28,6 +28,8 @@ EchTime ech_time_add(EchTime a, EchTime b);
 /** Sum and product of byte counts, saturating at UINT64_MAX. */
 EchBytes ech_bytes_add(EchBytes a, EchBytes b);
 EchBytes ech_bytes_mul(EchBytes a, EchBytes b);
+/** Greatest common divisor; of 0 and x it is x. */
+uint64_t ech_gcd(uint64_t a, uint64_t b);
 /** @value rounded up to a multiple of @granule (any granule >= 1), saturating to the largest multiple. */
 EchBytes ech_round_up(EchBytes value, EchBytes granule);
 

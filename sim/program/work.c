@@ -99,16 +99,6 @@ static size_t read_window(const EchInstruction *i, WindowDim *dims, size_t max)
     return count;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static int64_t floor_div(int64_t a, int64_t b)
 {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -121,7 +111,7 @@ static uint64_t valid_positions(const WindowDim *dim, int64_t input, int64_t out
     if (input <= 0 || output <= 0 || dim->size <= 0 || dim->size > MAX_WINDOW || input > BIG || output > BIG || dim->stride > BIG || dim->lhs > BIG ||
         dim->rhs > BIG || dim->low > BIG || dim->low < -BIG)
         return 0;
-    int64_t last = (input - 1) * dim->lhs, total = 0, step = dim->lhs / gcd(dim->stride, dim->lhs);
+    int64_t last = (input - 1) * dim->lhs, total = 0, step = dim->lhs / (int64_t)ech_gcd((uint64_t)dim->stride, (uint64_t)dim->lhs);
     for (int64_t k = 0; k < dim->size; k++) {
         /* 0 <= o * stride + offset <= last, and a multiple of the base dilation */
         int64_t offset = k * dim->rhs - dim->low;

@@ -3,46 +3,27 @@
 #include "sim/base/error.h"
 #include "sim/experiment/calibrate.h"
 #include "sim/experiment/validate_cuda.h"
+#include "tests/support/fake_cuda.h"
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
-
-static long (*held)(void), (*calls)(void);
-static void (*reset)(void);
-static long (*plain_products)(void);
-
-static void load_fake(const char *card_bytes)
-{
-    g_setenv("ECHELON_LIBCUDA", FAKE, TRUE);
-    g_setenv("ECHELON_LIBCUBLAS", FAKE, TRUE);
-    g_setenv("ECH_FAKE_CUDA_BYTES", card_bytes, TRUE);
-    void *library = dlopen(FAKE, RTLD_NOW);
-    ck_assert_msg(library != NULL, "%s", dlerror());
-    void *found[3] = {dlsym(library, "fake_cuda_held"), dlsym(library, "fake_cuda_calls"), dlsym(library, "fake_cuda_reset")};
-    memcpy(&held, &found[0], sizeof(void *));
-    memcpy(&calls, &found[1], sizeof(void *));
-    memcpy(&reset, &found[2], sizeof(void *));
-    void *plain = dlsym(library, "fake_cuda_plain_products");
-    memcpy(&plain_products, &plain, sizeof(void *));
-}
+static EchFakeCuda fake;
 
 #define NEAR(figure, value, share) ck_assert_msg(fabs((figure) / (value)-1) <= (share), #figure " is %g, expected %g", (double)(figure), (double)(value))
 
 START_TEST(finds_what_the_fake_is_made_of)
 {
-    load_fake("134217728");
+    fake = ech_test_fake_cuda("134217728");
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "300", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
     NEAR(c->pinned[0].rate, 20e9, 0.001);
     NEAR(c->pinned[1].rate, 18e9, 0.001);
     NEAR(c->pinned[0].setup, 5000, 0.01);
@@ -108,13 +89,13 @@ END_TEST
 START_TEST(finds_how_the_driver_rounds)
 {
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "1000", TRUE);
-    g_setenv("ECHELON_LIBNVML", FAKE, TRUE);
+    g_setenv("ECHELON_LIBNVML", ECH_FAKE_CUDA, TRUE);
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
-    load_fake("134217728");
+    fake = ech_test_fake_cuda("134217728");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
     ck_assert_uint_eq(c->page, 2 << 20);
     ck_assert_uint_eq(c->page_shared, 1 << 20);
     ck_assert_uint_eq(c->pool_growth, 32 << 20);
@@ -128,7 +109,7 @@ START_TEST(finds_how_the_driver_rounds)
     /* Products heat it more than anything else. */
     ck_assert(c->state.sm_high == 1500 && c->products_state.sm_low < c->state.sm_low && c->products_state.power_mw > c->state.power_mw);
     /* What products multiply is noise still, after all the copies. */
-    ck_assert_int_eq(plain_products(), 0);
+    ck_assert_int_eq(fake.plain_products(), 0);
     g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
     g_autoptr(EchYamlNode) root = yaml ? ech_yaml_parse(yaml, strlen(yaml), "it", &error) : NULL;
     g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
@@ -145,11 +126,11 @@ START_TEST(a_slow_host_is_noticed)
 {
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     g_setenv("ECH_FAKE_CUDA_SLOW", _i == 0 ? "20" : "700", TRUE);
-    load_fake("33554432");
+    fake = ech_test_fake_cuda("33554432");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
     ck_assert_int_eq(strstr(c->failures, "waited for the host") != NULL, _i == 1);
     if (_i > 0)
         return;
@@ -161,7 +142,7 @@ END_TEST
 /* A file of one specimen stands in for its product only where there is no file of the product. */
 START_TEST(one_specimen_is_not_its_kind)
 {
-    load_fake("67108864");
+    fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
@@ -192,42 +173,42 @@ END_TEST
 /* The kernels' own PTX, from the parameters that calibration gives them, touches nothing but its buffers. */
 START_TEST(kernels_stay_within_buffers)
 {
-    load_fake("67108864");
+    fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_PTX", "1000", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_str_eq(c->failures, "");
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
 }
 END_TEST
 
 /* Whatever call fails, nothing is kept and no file comes of it. The calls of a loop are alike: all of the first, then some. */
 START_TEST(every_call_fails_cleanly)
 {
-    load_fake("16777216");
-    reset();
+    fake = ech_test_fake_cuda("16777216");
+    fake.reset();
     g_autoptr(EchCalibration) whole = ech_calibrate(0, NULL, NULL, NULL);
     ck_assert_ptr_nonnull(whole);
-    long n = calls();
+    long n = fake.calls();
     ck_assert_int_gt(n, 2000);
     for (long i = 1; i <= n; i += i < 30 ? 1 : 199) {
         g_autofree char *number = g_strdup_printf("%ld", i);
         g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
-        reset();
+        fake.reset();
         g_autoptr(GError) error = NULL;
         g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
         g_unsetenv("ECH_FAKE_CUDA_FAIL");
         ck_assert((c == NULL) == (error != NULL));
         ck_assert_ok(!error || g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), error);
-        ck_assert_msg(held() == 0, "call %ld of %ld failed and left %ld things held", i, n, held());
+        ck_assert_msg(fake.held() == 0, "call %ld of %ld failed and left %ld things held", i, n, fake.held());
     }
 }
 END_TEST
 
 START_TEST(without_cublas_the_file_is_whole)
 {
-    load_fake("16777216");
+    fake = ech_test_fake_cuda("16777216");
     g_setenv("ECHELON_LIBCUBLAS", "", TRUE);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);

@@ -4,35 +4,15 @@
 #include "sim/experiment/validate_cuda.h"
 #include "sim/replay/cuda.h"
 #include "sim/trace/trace.h"
+#include "tests/support/fake_cuda.h"
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
-
-static long (*held)(void), (*calls)(void);
-static void (*reset)(void);
-
-static void load_fake(void)
-{
-    g_setenv("ECHELON_LIBCUDA", FAKE, TRUE);
-    g_setenv("ECHELON_LIBCUBLAS", FAKE, TRUE);
-    void *library = dlopen(FAKE, RTLD_NOW);
-    ck_assert_msg(library != NULL, "%s", dlerror());
-    const char *const names[] = {"fake_cuda_held", "fake_cuda_calls", "fake_cuda_reset"};
-    void *found[3];
-    for (int i = 0; i < 3; i++) {
-        found[i] = dlsym(library, names[i]);
-        ck_assert_ptr_nonnull(found[i]);
-    }
-    memcpy(&held, &found[0], sizeof(void *));
-    memcpy(&calls, &found[1], sizeof(void *));
-    memcpy(&reset, &found[2], sizeof(void *));
-}
+static EchFakeCuda fake;
 
 /* Three trips of: allocate, copy in, compute on another queue, copy out, free. A resident buffer is only read. */
 static EchTrace *streaming_trace(EchBytes bytes)
@@ -102,7 +82,7 @@ static const char *const settings[] = {
 
 START_TEST(replays_and_gives_everything_back)
 {
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
     g_autoptr(EchDevice) device = load_device();
     EchCudaOptions options = {0};
@@ -111,7 +91,7 @@ START_TEST(replays_and_gives_everything_back)
     ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], &error));
     g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
     ck_assert_ok(run != NULL, error);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
     ck_assert_uint_eq(run->n_makespans, options.repeats);
     ck_assert_int_gt(run->makespan, 0);
     ck_assert_uint_eq(run->differing, 0);
@@ -132,7 +112,7 @@ END_TEST
 START_TEST(kernels_stay_within_buffers)
 {
     static const EchBytes sizes[] = {16, 100, 4096, 12345, 1 << 20};
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_setenv("ECH_FAKE_CUDA_PTX", "400000", TRUE);
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         g_autoptr(EchTrace) trace = streaming_trace(sizes[i]);
@@ -146,7 +126,7 @@ START_TEST(kernels_stay_within_buffers)
         g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
         ck_assert_msg(run != NULL, "%" G_GUINT64_FORMAT " bytes: %s", sizes[i], error ? error->message : "");
         ck_assert_uint_eq(run->differing, 0);
-        ck_assert_int_eq(held(), 0);
+        ck_assert_int_eq(fake.held(), 0);
         ech_params_clear(ech_cuda_params, &options);
     }
 }
@@ -155,8 +135,7 @@ END_TEST
 /* Whatever call fails, the error names a driver function and nothing is kept. */
 START_TEST(every_call_fails_cleanly)
 {
-    load_fake();
-    g_setenv("ECH_FAKE_CUDA_BYTES", "16777216", TRUE); /* A small card is quickly given back, a thousand times */
+    fake = ech_test_fake_cuda("16777216"); /* A small card is quickly given back, a thousand times */
     g_autoptr(EchTrace) trace = streaming_trace(1 << 16);
     g_autoptr(EchDevice) device = load_device();
     EchCudaOptions options = {0};
@@ -164,16 +143,16 @@ START_TEST(every_call_fails_cleanly)
     ck_assert(ech_params_parse(ech_cuda_params, &options, settings[_i], NULL));
     options.warmups = 0;
     options.repeats = 1;
-    reset();
+    fake.reset();
     g_autoptr(EchCudaRun) whole = ech_cuda_replay(trace, device, NULL, &options, NULL);
     ck_assert_ptr_nonnull(whole);
-    long n = calls();
+    long n = fake.calls();
     ck_assert_int_gt(n, 50);
     long failures = 0;
     for (long i = 1; i <= n; i++) {
         g_autofree char *number = g_strdup_printf("%ld", i);
         g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
-        reset();
+        fake.reset();
         g_autoptr(GError) error = NULL;
         g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
         g_unsetenv("ECH_FAKE_CUDA_FAIL");
@@ -182,7 +161,7 @@ START_TEST(every_call_fails_cleanly)
             failures++;
             ck_assert_msg(g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), "%s", error->message);
         }
-        ck_assert_msg(held() == 0, "call %ld of %ld failed and left %ld things held", i, n, held());
+        ck_assert_msg(fake.held() == 0, "call %ld of %ld failed and left %ld things held", i, n, fake.held());
     }
     /* Only releases after the measurement may fail unseen. */
     ck_assert_int_gt(failures, n / 2);
@@ -192,8 +171,7 @@ END_TEST
 
 START_TEST(too_large_is_refused_or_scaled)
 {
-    load_fake();
-    g_setenv("ECH_FAKE_CUDA_BYTES", "16777216", TRUE);
+    fake = ech_test_fake_cuda("16777216");
     g_autoptr(EchTrace) trace = streaming_trace(16 << 20);
     g_autoptr(EchDevice) device = load_device();
     EchCudaOptions options = {0};
@@ -207,7 +185,7 @@ START_TEST(too_large_is_refused_or_scaled)
     g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
     ck_assert_ok(run != NULL, error);
     ck_assert(run->scale < 0.5 && run->scale > 0);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
 }
 END_TEST
 
@@ -271,14 +249,14 @@ START_TEST(a_program_is_compared)
     } ways[] = {{"repeats=3,warmups=1", NULL}, {"graph=true,repeats=2,warmups=0", NULL},
                 {"repeats=2", "platform"},     {"repeats=2", "cuda_async"},
                 {"repeats=2", "vmm"},          {"repeats=2", "tlsf"}};
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     const EchExperimentOverrides overrides = {.trace = ECH_SOURCE_DIR "/traces/gpt_offload.v5e", .device = "h100-sxm", .engine = "native"};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
     ck_assert_ok(experiment != NULL, error);
     g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, ways[_i].spec, 0, ways[_i].allocator, &error);
     ck_assert_ok(v != NULL, error);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
     ck_assert_int_gt(v->measured->makespan, 0);
     ck_assert_uint_eq(v->measured->differing, 0);
     if (_i == 0) {
@@ -347,7 +325,7 @@ static EchTrace *turns_trace(void)
 START_TEST(waiting_needs_no_clock)
 {
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_autoptr(EchTrace) trace = turns_trace();
     g_autoptr(EchDevice) device = load_device();
     g_autoptr(EchCudaRun) usual = replay_with(trace, device, "repeats=9");
@@ -362,7 +340,7 @@ END_TEST
 START_TEST(kernels_between_allocations_are_timed_alone)
 {
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
     g_autoptr(EchDevice) device = load_device();
     g_autoptr(EchCudaRun) ahead = replay_with(trace, device, "alloc=arena,repeats=9");
@@ -377,7 +355,7 @@ END_TEST
 START_TEST(waiting_is_no_longer_than_asked_for)
 {
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
     EchBuffer buffer = ech_buffer_init();
     buffer.memory = ech_trace_builder_memory(b, "l2");
@@ -410,8 +388,7 @@ END_TEST
 /* A product that the card has room for is done in its own shape, however small the card; one that it has not is said. */
 START_TEST(products_keep_their_shape_where_there_is_room)
 {
-    load_fake();
-    g_setenv("ECH_FAKE_CUDA_BYTES", "268435456", TRUE);
+    fake = ech_test_fake_cuda("268435456");
     g_autoptr(EchDevice) device = load_device();
     static const uint64_t rows[] = {10496, 28672};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -426,8 +403,8 @@ END_TEST
 /* The clocks that a measurement holds for are told where NVML is, and what held them back; where it is not, nothing is missing. */
 START_TEST(clocks_are_told)
 {
-    load_fake();
-    g_setenv("ECHELON_LIBNVML", _i == 2 ? "" : FAKE, TRUE);
+    fake = ech_test_fake_cuda(NULL);
+    g_setenv("ECHELON_LIBNVML", _i == 2 ? "" : ECH_FAKE_CUDA, TRUE);
     g_setenv("ECH_FAKE_NVML_REASONS", _i == 1 ? "0x5" : "0x1", TRUE);
     g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
     g_autoptr(EchDevice) device = load_device();
@@ -441,7 +418,7 @@ START_TEST(clocks_are_told)
         ck_assert_str_eq(text, expected[_i]);
     ck_assert_uint_eq(run->state.looks, _i == 2 ? 0 : 3);
     ck_assert_int_eq(strstr(remarks, "held the clocks back") != NULL, _i == 1);
-    ck_assert_int_eq(held(), 0);
+    ck_assert_int_eq(fake.held(), 0);
 }
 END_TEST
 
@@ -501,7 +478,7 @@ END_TEST
 
 START_TEST(no_gpu_is_one_clear_error)
 {
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_setenv("ECH_FAKE_CUDA_NONE", "1", TRUE);
     g_autoptr(GError) error = NULL;
     EchCuGpu gpu;
@@ -512,7 +489,7 @@ END_TEST
 
 START_TEST(a_refusing_driver_is_explained)
 {
-    load_fake();
+    fake = ech_test_fake_cuda(NULL);
     g_setenv("ECH_FAKE_CUDA_INIT", "100", TRUE);
     g_autoptr(GError) error = NULL;
     EchCuGpu gpu;
@@ -529,7 +506,7 @@ START_TEST(libraries_of_wheels_are_found)
     g_autofree char *folder = g_build_filename(root, "lib/python3.99/site-packages/nvidia/cu13/lib", NULL);
     ck_assert_int_eq(g_mkdir_with_parents(folder, 0777), 0);
     g_autofree char *file = g_build_filename(folder, "libechelonprobe.so.13", NULL);
-    ck_assert_int_eq(symlink(FAKE, file), 0);
+    ck_assert_int_eq(symlink(ECH_FAKE_CUDA, file), 0);
     static const char *const names[] = {"libechelonprobe.so.12", "libechelonprobe.so.13", NULL};
     g_autofree char *why = NULL;
     g_unsetenv("VIRTUAL_ENV");

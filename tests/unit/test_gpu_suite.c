@@ -2,13 +2,12 @@
  */
 #include "sim/experiment/gpu_suite.h"
 #include "sim/trace/file.h"
+#include "tests/support/fake_cuda.h"
 #include "tests/support/support.h"
 
 #include <check.h>
 #include <glib/gstdio.h>
 #include <string.h>
-
-#define FAKE ECH_BINARY_DIR "/tests/libfake_cuda.so"
 
 static void remove_folder(const char *folder)
 {
@@ -18,13 +17,6 @@ static void remove_folder(const char *folder)
         g_unlink(path);
     }
     g_rmdir(folder);
-}
-
-static void load_fake(const char *card)
-{
-    g_setenv("ECHELON_LIBCUDA", FAKE, TRUE);
-    g_setenv("ECHELON_LIBCUBLAS", FAKE, TRUE);
-    g_setenv("ECH_FAKE_CUDA_BYTES", card, TRUE);
 }
 
 static EchGpuSuite *run(const EchGpuSuiteOptions *options)
@@ -48,7 +40,7 @@ static const EchGpuCase *find(const EchGpuSuite *suite, const char *name)
 /* Also: one stage dies, then hangs, and costs only its row; a second call does only what is missing. */
 START_TEST(every_case_is_within_its_goal)
 {
-    load_fake("268435456");
+    ech_test_fake_cuda("268435456");
     g_autofree char *folder = g_dir_make_tmp("echelon-suite-XXXXXX", NULL);
     ck_assert_ptr_nonnull(folder);
     static const char *const missing[] = {"/nonexistent/program.hlo.txt.gz", NULL};
@@ -105,7 +97,7 @@ END_TEST
 
 START_TEST(what_the_budget_does_not_reach_is_left)
 {
-    load_fake("16777216");
+    ech_test_fake_cuda("16777216");
     g_autofree char *folder = g_dir_make_tmp("echelon-suite-XXXXXX", NULL);
     EchGpuSuiteOptions options = {
         .folder = folder, .name = "fake", .date = "2026-01-02", .command = "test", .repeats = 1, .no_shipped_programs = true, .budget = 0.001};
