@@ -8,6 +8,7 @@
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
 
+#include <math.h>
 #include <string.h>
 
 /* CCA:121-128. */
@@ -85,6 +86,7 @@ typedef struct {
     /* Settings. */
     EchPyTorchConf conf;
     EchBytes allowed;                              /* of the device: by per_process_memory_fraction */
+    EchBytes reserve;                              /* addresses of an expandable segment, before it is rounded to pages */
     bool limited;                                  /* per_process_memory_fraction is given */
     enum { BY_ADDRESS, BY_BLOCK, BY_SEGMENT } tie; /* of free blocks of a size */
     uint32_t made;                                 /* blocks */
@@ -719,12 +721,16 @@ static uint32_t find_expandable_block(PyTorch *self, uint32_t pool, EchBytes siz
     }
     if (self->base.memory.n_reservations == UINT16_MAX)
         return 0; /* the top 16 bits of an address are its reservation's number */
-    EchBytes capacity = self->base.memory.capacity, page = self->pools[pool].small ? SMALL_BUFFER : self->conf.large_buffer;
-    /* Also for a request that it is too small for: the reservation is made, all of it cannot be mapped, and it stays (CCA:2239-2294, 2371-2376). */
-    Segment segment = {.bytes = ech_round_up(capacity + capacity / 8, page), .page = page, .number = self->base.n_segments++};
+    EchBytes page = self->pools[pool].small ? SMALL_BUFFER : self->conf.large_buffer;
+    /* Also for a request that it is too small for: the reservation is made, all of it cannot be mapped, and it stays (CCA:2239-2294, 2371-2376); since 2.15
+     * it is given up at once. */
+    Segment segment = {.bytes = ech_round_up(self->reserve, page), .page = page};
     uint32_t reservation;
     segment.address = ech_device_memory_reserve(&self->base.memory, &reservation);
+    if (segment.bytes < size && (self->conf.release >= 15 || self->conf.reserve > 0))
+        return 0;
     segment.reservation = (int32_t)reservation;
+    segment.number = self->base.n_segments++;
     self->base.stats.segments_allocated++;
     Block block = {.address = segment.address, .bytes = segment.bytes, .pool = pool, .segment = new_segment(self, segment)};
     uint32_t at = new_block(self, block);
@@ -1026,10 +1032,9 @@ static bool seed_open(PyTorch *self, Seeding *seeding, const EchSeedBlock *first
         }
         seed_close(self, seeding, MAX(first->segment_address, seeding->end));
     }
-    EchBytes capacity = base->memory.capacity;
     Segment segment = {.address = first->segment_address, .bytes = first->segment_bytes, .page = grows ? page : 0, .reservation = -1};
     if (grows)
-        segment.bytes = MIN(MAX(ech_round_up(capacity + capacity / 8, page), segment.bytes), (UINT64_MAX - segment.address) / page * page);
+        segment.bytes = MIN(MAX(ech_round_up(self->reserve, page), segment.bytes), (UINT64_MAX - segment.address) / page * page);
     if (!seed_take(self, first, &segment, error))
         return false;
     segment.number = base->n_segments++;
@@ -1170,19 +1175,29 @@ static bool pytorch_configure(EchAllocator *base, const char *text, GError **err
     if (!ech_pytorch_conf_read(text, &self->conf, error))
         return false;
     const EchPyTorchConf *conf = &self->conf;
-    g_autoptr(GString) note = g_string_new(NULL);
-    if (conf->gc_threshold > 0 && !conf->has_fraction)
-        g_string_append(note, "garbage_collection_threshold does nothing without per_process_memory_fraction (torch.cuda.set_per_process_memory_fraction)");
-    if (conf->idle)
-        g_string_append_printf(note, "%s%s: changes no placement of device memory", note->len ? "; " : "", conf->idle);
-    if (note->len)
-        base->note = g_strdup(note->str);
+    EchBytes capacity = base->memory.capacity, full = ech_bytes_add(capacity, capacity / 8);
+    double reserve = conf->reserve * (conf->reserve_in_gib ? (double)(UINT64_C(1) << 30) : (double)capacity);
+    self->reserve = conf->reserve > 0 && reserve < (double)full ? (EchBytes)reserve : full;
     self->limited = conf->has_fraction && (conf->release < 10 || conf->fraction < 1);
     self->tie = conf->release < 12 ? BY_ADDRESS : conf->release == 12 ? BY_BLOCK : BY_SEGMENT;
     self->collects = self->limited && conf->gc_threshold > 0;
-    self->allowed = base->memory.capacity;
-    if (self->limited)
-        self->allowed = base->limit = (EchBytes)(conf->fraction * (double)base->memory.capacity);
+    self->allowed = capacity;
+    if (self->limited) {
+        double allowed = conf->fraction * (double)capacity;
+        self->allowed = base->limit = (EchBytes)(conf->release >= 13 ? round(allowed) : allowed);
+    }
+    g_autoptr(GString) note = g_string_new(NULL);
+    if (conf->gc_threshold > 0 && !self->collects)
+        g_string_append_printf(note,
+                               "garbage_collection_threshold does nothing without per_process_memory_fraction%s (torch.cuda.set_per_process_memory_fraction)",
+                               conf->has_fraction ? " below 1" : "");
+    if (conf->idle)
+        g_string_append_printf(note, "%s%s: changes no placement of device memory", note->len ? "; " : "", conf->idle);
+    if (conf->expandable && self->reserve < capacity)
+        g_string_append_printf(note, "%sno request may exceed what expandable_segments_reserve reserves: %" G_GUINT64_FORMAT " MiB", note->len ? "; " : "",
+                               ech_round_up(self->reserve, conf->large_buffer) >> 20);
+    if (note->len)
+        base->note = g_strdup(note->str);
     return true;
 }
 

@@ -21,12 +21,12 @@ typedef enum {
     SET_LARGE_SEGMENT,
     SET_RELEASE,
     SET_REJECT,
+    SET_RESERVE,
     /* Checked and then left alone, because they change no placement of device memory. */
     SET_FLAG,
     SET_THREADS,
     SET_NUMBER,
     SET_SIZE,
-    SET_ANY,
     SET_LIST,
 } Setting;
 
@@ -56,7 +56,7 @@ static const struct {
     {"pinned_free_catch_all", SET_FLAG, 12},
     {"pinned_max_round_threshold_mb", SET_SIZE, 13},
     {"pinned_max_cached_size_mb", SET_SIZE, 13},
-    {"expandable_segments_reserve", SET_ANY, 15},
+    {"expandable_segments_reserve", SET_RESERVE, 15},
     {"expandable_segments_reserve_by_class", SET_LIST, 15},
     {"release", SET_RELEASE, 0},
 };
@@ -268,17 +268,30 @@ static bool set_release(Reader *reader, const char *name, const char *value, GEr
     return true;
 }
 
-/* Past the rest of a value that is not looked at. */
-static bool skip(Reader *reader, const char *name, const char *value, bool list, GError **error)
+/* Past the rest of a list that is not looked at. */
+static bool skip(Reader *reader, const char *name, const char *value, GError **error)
 {
     if (strcmp(value, "[") != 0)
-        return !list || bad(error, name, value, "a list in brackets");
+        return bad(error, name, value, "a list in brackets");
     while (peek(reader, 0) && !next_is(reader, "]"))
         reader->at++;
     if (!peek(reader, 0))
         return bad(error, name, "", "a list that ends with ]");
     reader->at++;
     return true;
+}
+
+/* "0.5" of the device's memory or "40G" (GiB). PyTorch warns of anything else and goes on as if it were not there. */
+static void set_reserve(EchPyTorchConf *conf, const char *value)
+{
+    size_t n = strlen(value);
+    bool gib = n && (value[n - 1] == 'G' || value[n - 1] == 'g');
+    char *end;
+    double number = g_ascii_strtod(value, &end);
+    if (end != value + n - gib || strspn(value, "0123456789.eE+-") != n - gib || !(number > 0))
+        return;
+    conf->reserve = number;
+    conf->reserve_in_gib = gib;
 }
 
 static bool set_value(Reader *reader, Setting setting, const char *name, GError **error)
@@ -298,6 +311,7 @@ static bool set_value(Reader *reader, Setting setting, const char *name, GError 
     case SET_DIVISIONS: return divisions(reader, name, value, error);
     case SET_EXPANDABLE: return boolean(name, value, &conf->expandable, error);
     case SET_REJECT: return boolean(name, value, &conf->reject, error);
+    case SET_RESERVE: set_reserve(conf, value); return true;
     case SET_BACKEND: /* alloc.c has chosen the allocator by it */
         return strcmp(value, "native") == 0 || strcmp(value, "cudaMallocAsync") == 0 || strcmp(value, "hipMallocAsync") == 0 ||
                bad(error, name, value, "native or cudaMallocAsync");
@@ -306,8 +320,7 @@ static bool set_value(Reader *reader, Setting setting, const char *name, GError 
     case SET_THREADS: return (power_of_two(reader, value, &number) && number <= 128) || bad(error, name, value, "a power of two up to 128");
     case SET_NUMBER: return (number_of(reader, value, &number) && number) || bad(error, name, value, "a number above 0");
     case SET_SIZE: return number_of(reader, value, &number) || bad(error, name, value, "a number");
-    case SET_ANY: return skip(reader, name, value, false, error);
-    case SET_LIST: return skip(reader, name, value, true, error);
+    case SET_LIST: return skip(reader, name, value, error);
     }
     g_assert_not_reached();
 }

@@ -15,6 +15,8 @@ typedef struct {
     double fraction;                           /**< per_process_memory_fraction, 0 to 1. */
     bool has_fraction;                         /**< It is given. */
     bool reject;                               /**< throw_on_cudamalloc_oom */
+    double reserve;                            /**< expandable_segments_reserve: addresses of a segment, of the memory or in GiB; 0: 9/8 of the memory. */
+    bool reserve_in_gib;                       /**< reserve is in GiB. */
     unsigned release;                          /**< N of "release:2.N"; 0: none told, which stands for 2.6 with the settings of later ones. */
     bool expandable;                           /**< expandable_segments */
     uint64_t divisions[ECH_PYTORCH_DIVISIONS]; /**< Steps between powers of two that sizes round to: [i] from 2^i MiB on, [0] below too; 0: none. */

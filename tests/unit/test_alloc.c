@@ -310,6 +310,48 @@ START_TEST(pytorch_gives_whole_reservations_back)
 }
 END_TEST
 
+/* libc10_cuda.so of 2.12 to 2.15 was asked: from 2.13 on a fraction of the memory is rounded to the nearest byte; from 2.15 on what no reservation can hold
+ * leaves none behind, and expandable_segments_reserve says how much one holds, in whole pages. */
+static const struct {
+    const char *spec;
+    EchBytes bytes;
+    bool fits;
+} bounds[] = {
+    {"pytorch:release:2.12,per_process_memory_fraction:0.44999999999999996", 90 * MIB, false},
+    {"pytorch:release:2.13,per_process_memory_fraction:0.44999999999999996", 90 * MIB, true},
+    {"pytorch:release:2.15,expandable_segments:True,expandable_segments_reserve:0.5", 100 * MIB, true},
+    {"pytorch:release:2.15,expandable_segments:True,expandable_segments_reserve:0.5", 100 * MIB + 1, false},
+    {"pytorch:release:2.15,expandable_segments:True,expandable_segments_reserve:0.0500G", 60 * MIB, true},
+    {"pytorch:release:2.15,expandable_segments:True,expandable_segments_reserve:0.0500G", 61 * MIB, false},
+    {"pytorch:expandable_segments:True,expandable_segments_reserve:.05g", 61 * MIB, false},
+    {"pytorch:release:2.15,expandable_segments:True,expandable_segments_reserve:0.05GB", 200 * MIB, true}, /* warned of, and then as if not there */
+    {"pytorch:release:2.15,expandable_segments:True,expandable_segments_reserve:-1", 200 * MIB, true},
+    {"pytorch:release:2.15,expandable_segments_reserve:0.1", 200 * MIB, true},
+};
+
+START_TEST(pytorch_bounds_requests_by_release)
+{
+    g_autoptr(EchAllocator) pytorch = open_allocator(bounds[_i].spec, 200 * MIB);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 0, .bytes = bounds[_i].bytes}, &p) == ECH_FIT_OK, bounds[_i].fits);
+}
+END_TEST
+
+START_TEST(pytorch_refuses_what_no_reservation_holds)
+{
+    static const int64_t left[] = {2, 0}; /* 2.14, at both tries; 2.15 */
+    for (int i = 0; i < 2; i++) {
+        g_autoptr(EchAllocator) pytorch =
+            open_allocator(i == 0 ? "pytorch:release:2.14,expandable_segments:True" : "pytorch:release:2.15,expandable_segments:True", 90 * MIB);
+        EchPlacement p;
+        ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 0, .bytes = 200 * MIB}, &p), ECH_FIT_FULL);
+        EchAllocStats stats;
+        ech_allocator_stats(pytorch, &stats);
+        ck_assert_int_eq((int64_t)(stats.segments_allocated - stats.segments_freed), left[i]);
+    }
+}
+END_TEST
+
 static const struct {
     const char *spec, *said;
 } refused[] = {
@@ -837,6 +879,8 @@ int main(void)
     tcase_add_test(tests, pytorch_rejects_before_it_gives_back);
     tcase_add_test(tests, pytorch_reserves_for_what_cannot_fit);
     tcase_add_test(tests, pytorch_gives_whole_reservations_back);
+    tcase_add_loop_test(tests, pytorch_bounds_requests_by_release, 0, G_N_ELEMENTS(bounds));
+    tcase_add_test(tests, pytorch_refuses_what_no_reservation_holds);
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
     tcase_add_test(tests, words_choose_the_allocator);
     tcase_add_test(tests, simple_allocators_place_by_their_rule);
