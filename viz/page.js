@@ -31,6 +31,8 @@ function sweep() {
   const main = select('main').html('');
   main.append('header').append('h1').text(run.title);
   main.select('header').append('p').text(run.points.length + ' runs over ' + run.axes.join(', '));
+  for (const answer of run.find ? run.find.answers : [])
+    main.select('header').append('p').append('strong').text(answer.text);
   const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
   const used = (p, name) => p.run.needs && p.run.needs[name] ? p.run.needs[name].bytes : (m => !m ? 0 : m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes)(p.run.memories[name]);
   const measures = [{ name: 'time', value: p => p.makespan_ps, text: time, colour: 'var(--kernel)' }];

@@ -4,9 +4,11 @@
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 #include "sim/cli/cuda_cli.h"
+#include "sim/experiment/find.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
 #include "sim/report/explain.h"
+#include "sim/report/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +16,8 @@
 enum { HTML_SPANS = 20000 };
 
 typedef struct {
-    char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *output;
-    char **passes, **settings;
+    char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *output, *find;
+    char **passes, **settings, **goals;
     gint jobs;
     gboolean json;
 } RunOptions;
@@ -32,6 +34,8 @@ static void options_clear(RunOptions *options)
     g_free(options->output);
     g_strfreev(options->passes);
     g_strfreev(options->settings);
+    g_free(options->find);
+    g_strfreev(options->goals);
 }
 
 static void run_progress(uint64_t done, uint64_t total, void *data)
@@ -107,8 +111,9 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }
 
+/* The runs of a sweep, or of a search. */
 typedef struct {
-    const char *title, *heading;
+    const char *title, *heading, *answer; /* answer: of a search, or NULL */
     const EchTableRow *rows;
     size_t n;
     const EchExplainStep *steps;
@@ -119,22 +124,27 @@ static char *sweep_text(const Sweep *sweep, unsigned columns)
 {
     g_autoptr(GString) table = ech_report_table(sweep->heading, sweep->rows, sweep->n, columns);
     g_autoptr(GString) changes = ech_explain_text(sweep->rows, sweep->steps, sweep->n_steps, columns);
-    return g_strdup_printf("%s\n\n%s\n  What changed, and why\n%s", sweep->title, table->str, changes->str);
+    g_autoptr(GString) answer = g_string_new(NULL);
+    g_auto(GStrv) lines = g_strsplit(sweep->answer ? sweep->answer : "", "\n", -1);
+    for (char **line = lines; *line; line++) {
+        if (**line)
+            ech_text_wrap(answer, "  ", *line, columns ? columns : ECH_TEXT_COLUMNS);
+    }
+    if (answer->len)
+        g_string_append_c(answer, '\n');
+    return g_strdup_printf("%s\n\n%s%s\n  What changed, and why\n%s", sweep->title, answer->str, table->str, changes->str);
 }
 
-static int run_sweep(EchExperiment *experiment, const RunOptions *options)
+/* What the runs say, to the terminal and to the folder. @found: they are a search's, or NULL. */
+static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *points, const EchFound *found, const RunOptions *options)
 {
     GError *error = NULL;
-    char label[] = "sweeping";
     size_t n = experiment->n_cases;
-    EchSweepPoint *points = ech_sweep_run(experiment, (unsigned)MAX(options->jobs, 1), sweep_progress, label, &error);
-    if (!points)
+    g_autoptr(JsonNode) node = ech_sweep_json(experiment, points, &error);
+    if (!node)
         return ech_cli_fail(error);
-    JsonNode *node = ech_sweep_json(experiment, points, &error);
-    if (!node) {
-        ech_sweep_free(points, n);
-        return ech_cli_fail(error);
-    }
+    if (found)
+        json_object_set_member(json_node_get_object(node), "find", json_node_copy(found->json));
     g_autofree char *json = ech_report_json_text(node);
     JsonArray *array = json_object_get_array_member(json_node_get_object(node), "points");
     g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
@@ -142,17 +152,23 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
     size_t failed = 0, fitting = 0;
     for (size_t i = 0; i < n; i++) {
         JsonObject *point = json_array_get_object_element(array, (guint)i);
-        g_ptr_array_add(labels, g_strjoinv(", ", experiment->cases[i].values));
+        g_ptr_array_add(labels, found ? g_strdup(found->labels[i]) : g_strjoinv(", ", experiment->cases[i].values));
         rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error,
                                 ech_explain_base(experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), i)};
         failed += points[i].error != NULL;
         fitting += ech_member_bool(point, "fits") ? 1 : 0;
     }
-    g_autofree char *heading = g_strjoinv(", ", experiment->axes);
+    g_autofree char *heading = found ? g_strdup(found->heading) : g_strjoinv(", ", experiment->axes);
     size_t n_steps;
     g_autofree EchExplainStep *steps =
         ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n_steps);
-    const Sweep sweep = {experiment->title, heading, rows, n, steps, n_steps};
+    /* Of a search only what changes at the answer is told. */
+    if (found && found->at[0] < n && found->at[1] < n && found->at[0] != found->at[1]) {
+        steps[0].to = found->at[1];
+        steps[1] = (EchExplainStep){found->at[1], found->at[0]};
+        n_steps = 2;
+    }
+    const Sweep sweep = {experiment->title, heading, found ? found->text : NULL, rows, n, steps, n_steps};
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
@@ -166,19 +182,35 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
         }
         ok = ok && ech_output_commit(output, &error);
     }
-    if (ok && options->json) {
-        ech_cli_print(json);
-    } else if (ok) {
-        g_autofree char *text = sweep_text(&sweep, ech_cli_columns());
-        ech_cli_print(text);
-    }
-    if (ok && options->output)
-        fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
-    json_node_unref(node);
-    ech_sweep_free(points, n);
     if (!ok)
         return ech_cli_fail(error);
+    g_autofree char *text = options->json ? NULL : sweep_text(&sweep, ech_cli_columns());
+    ech_cli_print(options->json ? json : text);
+    if (options->output)
+        fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
+    if (found)
+        return found->somewhere ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
     return failed ? ECH_EXIT_FAILED : fitting ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}
+
+static int run_sweep(EchExperiment *experiment, const RunOptions *options)
+{
+    GError *error = NULL;
+    char label[] = "sweeping";
+    EchSweepPoint *points = ech_sweep_run(experiment, (unsigned)MAX(options->jobs, 1), sweep_progress, label, &error);
+    if (!points)
+        return ech_cli_fail(error);
+    int code = tell_sweep(experiment, points, NULL, options);
+    ech_sweep_free(points, experiment->n_cases);
+    return code;
+}
+
+static int run_find(EchExperiment *experiment, const RunOptions *options)
+{
+    GError *error = NULL;
+    char label[] = "searching";
+    g_autoptr(EchFound) found = ech_find_run(experiment, sweep_progress, label, &error);
+    return found ? tell_sweep(found->experiment, found->points, found, options) : ech_cli_fail(error);
 }
 
 int ech_verb_run(int argc, char **argv)
@@ -191,6 +223,9 @@ int ech_verb_run(int argc, char **argv)
         {"host-allocator", 0, 0, G_OPTION_ARG_STRING, &options.host_allocator, "allocator of every other memory", "SPEC"},
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation to apply first; may be given again ('echelon list passes')", "SPEC"},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings, "change anything: device.links.host.to_device=x0.5; may be given again", "PATH=VALUE"},
+        {"find", 0, 0, G_OPTION_ARG_STRING, &options.find,
+         "the number at which it tips, between two: device.memories.hbm.capacity=1GiB..16GiB ('echelon help experiment')", "PATH=FROM..TO"},
+        {"for", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options.goals, "what --find asks for: fits, time<=x1.05, hbm<=4GiB; may be given again", "GOAL"},
         {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native, simgrid, or cuda: for real, on the GPU that is here", "NAME"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
@@ -222,11 +257,12 @@ int ech_verb_run(int argc, char **argv)
     if (rest[0] && !rest[1] && !options.trace && !g_str_has_suffix(rest[0], ".yaml") && !g_str_has_suffix(rest[0], ".yml"))
         options.trace = g_steal_pointer(&rest[0]);
     int code;
-    if (g_strv_length(rest) > 1 || (!rest[0] && !options.trace) || options.jobs < 1 || options.jobs > 256) {
+    if (g_strv_length(rest) > 1 || (!rest[0] && !options.trace) || (options.goals && !options.find && !rest[0]) || options.jobs < 1 || options.jobs > 256) {
         fprintf(stderr, "echelon run: %s\n",
-                g_strv_length(rest) > 1      ? "more than one experiment file"
-                : !rest[0] && !options.trace ? "expected an experiment file, or --trace FILE --device NAME"
-                                             : "--jobs: expected 1 to 256");
+                g_strv_length(rest) > 1                      ? "more than one experiment file"
+                : !rest[0] && !options.trace                 ? "expected an experiment file, or --trace FILE --device NAME"
+                : options.goals && !options.find && !rest[0] ? "--for: what --find asks for; expected --find PATH=FROM..TO too"
+                                                             : "--jobs: expected 1 to 256");
         code = ECH_EXIT_USAGE;
     } else {
         const EchExperimentOverrides overrides = {
@@ -239,6 +275,8 @@ int ech_verb_run(int argc, char **argv)
             .beside = options.beside,
             .passes = (const char *const *)options.passes,
             .settings = (const char *const *)options.settings,
+            .find = options.find,
+            .goals = (const char *const *)options.goals,
         };
         if (options.engine && strcmp(options.engine, "cuda") == 0) {
             code = options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
@@ -250,6 +288,8 @@ int ech_verb_run(int argc, char **argv)
         g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
         if (!experiment)
             code = ech_cli_fail(error);
+        else if (experiment->find)
+            code = run_find(experiment, &options);
         else
             code = experiment->n_cases > 1 ? run_sweep(experiment, &options) : run_one(experiment, &options);
     }

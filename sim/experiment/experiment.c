@@ -5,6 +5,7 @@
 #include "models/kernel/kernel.h"
 #include "sim/base/error.h"
 #include "sim/base/param.h"
+#include "sim/experiment/find.h"
 #include "sim/experiment/layers.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
@@ -43,6 +44,13 @@ static void case_clear(void *data)
     ech_yaml_free(c->config);
 }
 
+void ech_case_free(EchCase *c)
+{
+    if (c)
+        case_clear(c);
+    g_free(c);
+}
+
 void ech_experiment_free(EchExperiment *experiment)
 {
     if (!experiment)
@@ -61,6 +69,7 @@ void ech_experiment_free(EchExperiment *experiment)
     g_free(experiment->title);
     g_free(experiment->path);
     g_clear_pointer(&experiment->places, g_hash_table_unref);
+    ech_find_free(experiment->find);
     if (experiment->cache) {
         g_array_unref(experiment->cache->items);
         g_hash_table_unref(experiment->cache->devices);
@@ -358,6 +367,24 @@ static bool read_bases(const EchYamlNode *values, const EchYamlNode *against, Ax
     return true;
 }
 
+/* Can @text be varied? @node: where it stands. */
+static bool check_path(const EchYamlNode *node, const char *text, GError **error)
+{
+    g_autofree char *head = g_strndup(text, strcspn(text, "."));
+    if (g_str_has_prefix(text, "passes.")) {
+        ech_yaml_error(node, error, "path: '%s' cannot be varied; expected path: passes, with values like \"prefetch:depth=1\"", text);
+        return false;
+    }
+    static const char *const own[] = {"sweep", "find", "set", NULL};
+    if (g_strv_contains(root_keys, head) && !g_strv_contains(own, head))
+        return true;
+    bool lacks = is_of_device(text);
+    const char *nearest = lacks ? "device." : ech_nearest_name(head, root_keys);
+    ech_yaml_error(node, error, "path: '%s' cannot be varied%s%s%s%s", text, nearest ? "; did you mean '" : "", nearest ? nearest : "", lacks ? text : "",
+                   nearest ? "'?" : "; 'echelon help experiment' tells what can");
+    return false;
+}
+
 static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places, GError **error)
 {
     static const char *const keys[] = {"path", "values", "name", "labels", "against", NULL};
@@ -381,17 +408,7 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         ok = false;
     }
     for (guint i = 0; ok && i < axis.paths->len; i++) {
-        const char *first = axis.paths->pdata[i];
-        g_autofree char *head = g_strndup(first, strcspn(first, "."));
-        if (!g_strv_contains(root_keys, head) || strcmp(head, "sweep") == 0 || strcmp(head, "set") == 0) {
-            const char *nearest = is_of_device(first) ? "device." : ech_nearest_name(head, root_keys);
-            ech_yaml_error(path, error, "path: '%s' cannot be varied%s%s%s%s", first, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                           is_of_device(first) ? first : "", nearest ? "'?" : "; 'echelon help experiment' tells what can");
-            ok = false;
-        } else if (g_str_has_prefix(first, "passes.")) {
-            ech_yaml_error(path, error, "path: '%s' cannot be varied; expected path: passes, with values like \"prefetch:depth=1\"", first);
-            ok = false;
-        }
+        ok = check_path(path, axis.paths->pdata[i], error);
     }
     if (!ok) {
         axis_clear(&axis);
@@ -461,6 +478,44 @@ static bool lay_out_case(const EchExperiment *experiment, EchCase *c, const EchY
     c->settings = steal_strv(settings);
     c->edits = steal_strv(said);
     return true;
+}
+
+static char **append_text(char **texts, const char *text)
+{
+    guint n = g_strv_length(texts);
+    char **out = g_new0(char *, n + 2);
+    for (guint i = 0; i < n; i++)
+        out[i] = g_strdup(texts[i]);
+    out[n] = g_strdup(text);
+    return out;
+}
+
+static GPtrArray *array_of(char **texts)
+{
+    GPtrArray *array = g_ptr_array_new_with_free_func(g_free);
+    for (; *texts; texts++)
+        g_ptr_array_add(array, g_strdup(*texts));
+    return array;
+}
+
+EchCase *ech_case_vary(const EchCase *from, const char *name, const char *label, const char *const *paths, const char *value, GError **error)
+{
+    EchCase *c = g_new0(EchCase, 1);
+    c->config = ech_yaml_copy(from->config);
+    g_autoptr(GPtrArray) settings = array_of(from->settings), edits = array_of(from->edits);
+    bool ok = true;
+    for (; ok && *paths; paths++) {
+        g_autofree char *edit = g_strdup_printf("%s=%s", *paths, value);
+        ok = apply_edit(c->config, settings, edits, edit, error);
+    }
+    ok = ok && ech_yaml_check_keys(c->config, "experiment", root_keys, error);
+    c->label = g_strdup_printf("%s%s%s=%s", from->label, *from->label ? ", " : "", name, label);
+    c->values = append_text(from->values, label);
+    c->settings = steal_strv(settings);
+    c->edits = steal_strv(edits);
+    if (!ok)
+        g_clear_pointer(&c, ech_case_free);
+    return c;
 }
 
 static void override(EchYamlNode *root, const char *key, const char *value)
@@ -602,6 +657,45 @@ static EchExperiment *experiment_new(const char *path, const GArray *axes, GHash
     return experiment;
 }
 
+/* --find PATH,PATH=FROM..TO and --for GOAL in the place of the file's. */
+static void override_find(const EchExperimentOverrides *overrides, EchYamlNode *root)
+{
+    const char *equals = overrides->find ? strchr(overrides->find, '=') : NULL;
+    if (overrides->find) {
+        EchYamlNode *find = ech_yaml_new_map("--find"), *list = ech_yaml_new_list("--find");
+        g_autofree char *before = equals ? g_strndup(overrides->find, (gsize)(equals - overrides->find)) : g_strdup("");
+        g_auto(GStrv) paths = g_strsplit(before, ",", -1);
+        for (char **path = paths; *path; path++)
+            ech_yaml_append(list, ech_yaml_new_scalar(*path, "--find"));
+        ech_yaml_put(find, "path", list);
+        ech_yaml_put(find, "values", ech_yaml_new_scalar(equals ? equals + 1 : "", "--find"));
+        ech_yaml_put(root, "find", find);
+    }
+    EchYamlNode *find = ech_yaml_get(root, "find");
+    if (overrides->goals && find && find->kind == ECH_YAML_MAP) {
+        EchYamlNode *list = ech_yaml_new_list("--for");
+        for (const char *const *goal = overrides->goals; *goal; goal++)
+            ech_yaml_append(list, ech_yaml_new_scalar(*goal, "--for"));
+        ech_yaml_put(find, "for", list);
+    }
+}
+
+/* What is looked for; taken out of the tree. */
+static bool read_find(EchYamlNode *root, EchFind **ret, GError **error)
+{
+    const EchYamlNode *node = ech_yaml_get(root, "find");
+    if (!node)
+        return true;
+    *ret = ech_find_read(node, error);
+    if (!*ret)
+        return false;
+    for (char **path = ech_find_paths(*ret); *path; path++) {
+        if (!check_path(ech_yaml_get(node, "path"), *path, error))
+            return false;
+    }
+    return true;
+}
+
 static char *title_of(const EchYamlNode *config, const char *path)
 {
     const EchYamlNode *title = ech_yaml_get(config, "title"), *trace = ech_yaml_get(config, "trace");
@@ -623,6 +717,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "device", overrides->device);
     override(root, "format", overrides->format);
     override(root, "beside", overrides->beside);
+    override_find(overrides, root);
     /* What the command line does not change: the run that the others are compared with. */
     g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);
     override(root, "allocator", overrides->allocator);
@@ -647,10 +742,14 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     size_t n_cases;
     if (!read_sweep(ech_yaml_get(root, "sweep"), axes, places, &n_cases, error))
         return NULL;
+    g_autoptr(EchFind) find = NULL;
+    if (!read_find(root, &find, error))
+        return NULL;
     EchYamlNode *const trees[] = {root, plain};
     for (size_t i = 0; i < G_N_ELEMENTS(trees); i++) {
         remove_key(trees[i], "set");
         remove_key(trees[i], "sweep");
+        remove_key(trees[i], "find");
     }
     g_autoptr(EchExperiment) experiment = experiment_new(path, axes, places, n_cases);
     for (size_t i = 0; i < n_cases; i++) {
@@ -666,6 +765,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (!lay_out_plain(experiment, plain, overrides, edits, n_own, error))
         return NULL;
     experiment->title = title_of(experiment->cases[0].config, path);
+    experiment->find = g_steal_pointer(&find);
     return g_steal_pointer(&experiment);
 }
 
@@ -1109,7 +1209,7 @@ static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *re
         return false;
     }
     g_autoptr(GPtrArray) passes = read_passes(c->config, error);
-    if (!passes || !read_options(c, experiment->n_cases > 1, options, error))
+    if (!passes || !read_options(c, experiment->n_cases > 1 || experiment->find, options, error))
         return false;
     *ret_passes = g_steal_pointer(&passes);
     return true;
@@ -1220,6 +1320,11 @@ EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **
 {
     g_assert(index < experiment->n_cases);
     return run_case(experiment, &experiment->cases[index], error);
+}
+
+EchResult *ech_experiment_run_case(EchExperiment *experiment, const EchCase *c, GError **error)
+{
+    return run_case(experiment, c, error);
 }
 
 EchResult *ech_experiment_run_plain(EchExperiment *experiment, GError **error)

@@ -11,6 +11,7 @@
  *     capture_device: 0                    # which device of a capture of several (default: the first)
  *     format: hlo                          # and beside:, trips: see EchImportOptions
  *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
+ *     find: {path: device.memories.hbm.capacity, values: 1GiB..16GiB, for: fits}   # see find.h
  *     sweep:
  *       - {path: device.memories.hbm.capacity, values: [8GiB, 16GiB, x4]}
  *       - {name: host link, path: [device.links.host.to_device, device.links.host.from_device], values: [x1, x0.5], labels: [as it is, half]}
@@ -45,6 +46,7 @@ typedef struct {
     size_t n_cases;
     EchCase *plain; /**< The one case without the passes, edits of device and replay, and allocators that the command line gives; NULL where it gives none, or
                          the file sweeps. Of pass place its parameters are left out, not the pass. */
+    struct EchFind *find; /**< The number that is looked for (find.h), or NULL. */
     struct EchImportCache *cache;
     GHashTable *places; /**< Where an edit stands: "PATH=VALUE" -> "FILE:line:column"; edits of the command line are not in it. */
 } EchExperiment;
@@ -54,6 +56,8 @@ typedef struct {
     const char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside;
     const char *const *passes;   /**< NULL-terminated; replace the file's. */
     const char *const *settings; /**< --set PATH=VALUE, NULL-terminated. */
+    const char *find;            /**< --find PATH[,PATH]=VALUES. */
+    const char *const *goals;    /**< --for GOAL, NULL-terminated. */
 } EchExperimentOverrides;
 
 /** Reads @path (NULL: nothing but the overrides) and lays out its cases. ECH_ERROR_CONFIG, ECH_ERROR_PARSE or G_FILE_ERROR. */
@@ -77,6 +81,12 @@ typedef struct {
 
 /** Imports (once per file), loads the device, runs the passes, lowers, replays. Errors of any of these. */
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The same of a case that is not the experiment's own. */
+EchResult *ech_experiment_run_case(EchExperiment *experiment, const EchCase *c, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** @from with @paths edited to @value besides; its values have @label more, its label @name=@label. ECH_ERROR_CONFIG. */
+EchCase *ech_case_vary(const EchCase *from, const char *name, const char *label, const char *const *paths, const char *value,
+                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_case_free(EchCase *c);
 /** EchExperiment.plain, which must be there, on the native engine: what a run is compared with. */
 EchResult *ech_experiment_run_plain(EchExperiment *experiment, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Lowers a program as `run` does: an assignment is made where it has none, TPU kernels are priced for @device. *@reference: the device without edits; becomes

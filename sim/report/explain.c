@@ -95,7 +95,7 @@ static char *times_as_long(double ratio)
 
 /* -- fit -------------------------------------------------------------------- */
 
-static gint64 memory_figure(JsonObject *run, const char *name)
+gint64 ech_run_memory_bytes(JsonObject *run, const char *name)
 {
     gint64 needed = ech_member_int(child(run, "needs", name), "bytes");
     if (needed > 0)
@@ -375,7 +375,7 @@ static void append_analysis(GString *text, JsonObject *a, JsonObject *b, const c
 
 static void explain_memory(GPtrArray *out, JsonObject *a, JsonObject *b, const char *name)
 {
-    gint64 from = memory_figure(a, name), to = memory_figure(b, name), by = to - from;
+    gint64 from = ech_run_memory_bytes(a, name), to = ech_run_memory_bytes(b, name), by = to - from;
     bool on_chip = strcmp(name, "hbm") != 0 && strcmp(name, "host") != 0; /* A tenth more of what nobody rents is not worth a sentence. */
     if (llabs(by) < MAX(SMALL_BYTES, MAX(from, to) / (on_chip ? 10 : 100)))
         return;
@@ -440,11 +440,11 @@ static void append_more_held(GString *text, JsonObject *a, JsonObject *b, gint64
 
 static void explain_offload(GPtrArray *out, JsonObject *a, JsonObject *b)
 {
-    gint64 host = memory_figure(b, "host") - memory_figure(a, "host"), hbm = memory_figure(b, "hbm") - memory_figure(a, "hbm");
+    gint64 host = ech_run_memory_bytes(b, "host") - ech_run_memory_bytes(a, "host"), hbm = ech_run_memory_bytes(b, "hbm") - ech_run_memory_bytes(a, "hbm");
     gint64 crossed = ech_member_int(child(b, "links", "host"), "bytes_backward") - ech_member_int(child(a, "links", "host"), "bytes_backward");
     gint64 arguments =
         ech_member_int(ech_member_object(b, "memory_analysis"), "host_argument") - ech_member_int(ech_member_object(a, "memory_analysis"), "host_argument");
-    if (host < MAX(SMALL_BYTES, memory_figure(b, "hbm") / 100))
+    if (host < MAX(SMALL_BYTES, ech_run_memory_bytes(b, "hbm") / 100))
         return;
     g_autofree char *moved = ech_format_bytes((EchBytes)host), *change = ech_format_bytes((EchBytes)llabs(hbm)),
                     *sent = ech_format_bytes((EchBytes)MAX(crossed, 0));
@@ -553,7 +553,7 @@ GPtrArray *ech_explain_run(JsonObject *run)
         say(out, "It takes %s. Its critical path:%s.", time, text->str);
     const char *const names[] = {"hbm", "vector"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        gint64 bytes = memory_figure(run, names[i]);
+        gint64 bytes = ech_run_memory_bytes(run, names[i]);
         if (bytes < SMALL_BYTES)
             continue;
         g_autofree char *needed = ech_format_bytes((EchBytes)bytes);

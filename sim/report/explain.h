@@ -6,6 +6,8 @@
 #include "sim/report/report.h"
 #include "sim/report/table.h"
 
+/** Bytes of a memory that a run needs: of a program by its plan, else the most that is live. */
+gint64 ech_run_memory_bytes(JsonObject *run, const char *name);
 /** Sentences, most telling first; owned, elements freed with the array. Empty where either run is missing. */
 GPtrArray *ech_explain_change(JsonObject *a, JsonObject *b) G_GNUC_WARN_UNUSED_RESULT;
 /** What changes from EchReport.plain to the run, or one sentence that nothing does; empty without it. Elements freed with the array. */

@@ -243,7 +243,7 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
                                                                       : g_strdup("stopped");
     Column *ratios = add_column(columns, one_base ? "x first" : "x its base", false, false, n);
     for (size_t i = 0; i < n; i++) {
-        gint64 first = rows[i].base < n && rows[rows[i].base].run ? ech_member_int(rows[rows[i].base].run, "makespan_ps") : 0;
+        gint64 first = rows[i].base < n && ech_member_bool(rows[rows[i].base].run, "completed") ? ech_member_int(rows[rows[i].base].run, "makespan_ps") : 0;
         if (rows[i].run && first > 0 && ech_member_bool(rows[i].run, "completed"))
             ratios->cells[i] = g_strdup_printf("%.3f", (double)ech_member_int(rows[i].run, "makespan_ps") / (double)first);
     }

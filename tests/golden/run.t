@@ -738,3 +738,52 @@ layers on small (a device for tests)
 
   Kernel times: 2 roofline. Engine: simgrid (SimGrid version 3.32).
 exit 3
+$ echelon run least_hbm | head -4
+The least HBM that Adam fits into, by where its moments live
+
+  moments=on the device: Least HBM with which it fits: 2.561GiB. With 2.56GiB not.
+  moments=on the host: Least HBM with which it fits: 2.951GiB. With 2.95GiB not.
+$ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..16GiB | grep -A12 -E '^  (Least|2.56)'
+  Least capacity with which it fits: 2.561GiB. With 2.56GiB not.
+
+  capacity  fits     time  x first  hbm needed  vector needed  bound by
+  --------  ----  -------  -------  ----------  -------------  --------
+  1GiB      NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2GiB      NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.5GiB    NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.531GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.546GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.554GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.558GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.56GiB   NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.561GiB  yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.562GiB  yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.625GiB  yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  2.75GiB   yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  3GiB      yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  4GiB      yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  16GiB     yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+
+  What changed, and why
+
+  2.56GiB
+    It does not fit: hbm needs 2.31 GiB and 2.31 GiB are handed out, 768 KiB too little.
+    It takes 10.0 ms. Its critical path: hbm port 76 %, matrix unit 23 %.
+    It needs 2.31 GiB of hbm; at its fullest that holds 2.30 GiB arguments.
+    It needs 17.5 MiB of vector; at its fullest that holds 12.2 MiB temporaries in use, 3.50 MiB kept for later use.
+
+  2.56GiB -> 2.561GiB
+    It fits now.
+    It takes as long as before, 10.0 ms: 76 % of its critical path is on the hbm port, which this does not touch.
+$ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..2GiB --json | grep -E '"(holds|text|beyond|found)"'
+            "holds" : {
+            "holds" : {
+            "holds" : {
+            "holds" : {            }
+            "holds" : {
+            "holds" : {
+            "holds" : {
+            "holds" : {            }
+        "holds" : "nowhere",
+        "beyond" : "1GiB",
+        "text" : "Neither with capacity 1GiB nor with 2GiB is it so that it fits; nothing between was tried."

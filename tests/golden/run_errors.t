@@ -122,3 +122,9 @@ echelon: T/e.yaml:4:37: allocator=bfcc: 'bfcc' is no allocator; did you mean 'bf
 $ echelon list devices tpu-v9
 echelon list devices: there is no 'tpu-v9'; did you mean 'tpu-v1'?
 exit 2
+$ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=16GiB
+echelon: --find: find: expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
+exit 2
+$ echelon run --trace adam_none.v5e --device tpu-v5e --for fits
+echelon run: --for: what --find asks for; expected --find PATH=FROM..TO too
+exit 2

@@ -1,0 +1,143 @@
+/* A search tells the same as runs with the number it found and with its neighbour. */
+#include "sim/base/error.h"
+#include "sim/experiment/find.h"
+#include "sim/report/explain.h"
+
+#include <check.h>
+#include <string.h>
+
+static EchFound *look(const char *trace, const char *device, const char *find, const char *goal, const char *setting, GError **error)
+{
+    const char *goals[] = {goal, NULL}, *settings[] = {setting, NULL};
+    const EchExperimentOverrides overrides = {.trace = trace, .device = device, .find = find, .goals = goal ? goals : NULL, .settings = settings};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, error);
+    return experiment ? ech_find_run(experiment, NULL, NULL, error) : NULL;
+}
+
+/* The run with @paths at @value, looked at without a search. */
+static JsonNode *run_at(const char *trace, const char *device, const char *const *paths, const char *value)
+{
+    g_autoptr(GPtrArray) settings = g_ptr_array_new_with_free_func(g_free);
+    for (; *paths; paths++)
+        g_ptr_array_add(settings, g_strdup_printf("%s=%s", *paths, value));
+    g_ptr_array_add(settings, NULL);
+    const EchExperimentOverrides overrides = {.trace = trace, .device = device, .engine = "native", .settings = (const char *const *)settings->pdata};
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ptr_nonnull(experiment);
+    g_autoptr(EchResult) result = ech_experiment_run(experiment, 0, &error);
+    ck_assert_ptr_nonnull(result);
+    EchReport report = ech_result_report(result);
+    return ech_report_json(&report);
+}
+
+static JsonObject *answer_of(const EchFound *found, guint index)
+{
+    return json_array_get_object_element(json_object_get_array_member(json_node_get_object(found->json), "answers"), index);
+}
+
+START_TEST(test_least_memory)
+{
+    GError *error = NULL;
+    static const char *const paths[] = {"device.memories.hbm.capacity", NULL};
+    g_autoptr(EchFound) found = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=512MiB..16GiB", NULL, NULL, &error);
+    ck_assert_ptr_nonnull(found);
+    JsonObject *answer = answer_of(found, 0);
+    ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "from");
+    g_autoptr(JsonNode) good = run_at("adam_none.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "found"));
+    g_autoptr(JsonNode) bad = run_at("adam_none.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "beyond"));
+    ck_assert(ech_member_bool(json_node_get_object(good), "fits"));
+    ck_assert(!ech_member_bool(json_node_get_object(bad), "fits"));
+    ck_assert(found->somewhere);
+    /* The table ascends; below a GiB it is said in MiB. */
+    ck_assert_str_eq(found->labels[0], "512MiB");
+    ck_assert_str_eq(found->labels[found->experiment->n_cases - 1], "16GiB");
+    ck_assert_uint_eq(found->at[0], found->at[1] + 1);
+}
+END_TEST
+
+START_TEST(test_slowest_link)
+{
+    GError *error = NULL;
+    static const char *const paths[] = {"device.links.host.to_device", "device.links.host.from_device", NULL};
+    g_autoptr(EchFound) found =
+        look("gpt_offload.v5e", "tpu-v5e", "device.links.host.to_device,device.links.host.from_device=x0.1..x1", "time<=x1.25", NULL, &error);
+    ck_assert_ptr_nonnull(found);
+    JsonObject *answer = answer_of(found, 0);
+    static const char *const none[] = {NULL};
+    g_autoptr(JsonNode) base = run_at("gpt_offload.v5e", "tpu-v5e", none, "");
+    g_autoptr(JsonNode) good = run_at("gpt_offload.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "found"));
+    g_autoptr(JsonNode) bad = run_at("gpt_offload.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "beyond"));
+    double limit = 1.25 * (double)ech_member_int(json_node_get_object(base), "makespan_ps");
+    ck_assert((double)ech_member_int(json_node_get_object(good), "makespan_ps") <= limit);
+    ck_assert((double)ech_member_int(json_node_get_object(bad), "makespan_ps") > limit);
+}
+END_TEST
+
+/* One answer for each combination, whole numbers to the last, both ends the same, and nothing anywhere. */
+START_TEST(test_sweep_and_ends)
+{
+    GError *error = NULL;
+    const char *sweep = "sweep=[{path: trace, values: [adam_none.v5e, adam_moments.v5e]}]";
+    g_autoptr(EchFound) two = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=1GiB..16GiB", NULL, sweep, &error);
+    ck_assert_ptr_nonnull(two);
+    ck_assert_uint_eq(two->experiment->n_cases, 2);
+    ck_assert_str_eq(json_object_get_string_member(answer_of(two, 0), "found"), "2.561GiB");
+    ck_assert(strcmp(json_object_get_string_member(answer_of(two, 1), "found"), "2.561GiB") > 0);
+    g_autoptr(EchFound) both = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=8GiB..16GiB", "fits", NULL, &error);
+    ck_assert_str_eq(json_object_get_string_member(answer_of(both, 0), "holds"), "throughout");
+    ck_assert_uint_eq(both->experiment->n_cases, 2);
+    g_autoptr(EchFound) none = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=1GiB..16GiB", "time<=1us", NULL, &error);
+    ck_assert_str_eq(json_object_get_string_member(answer_of(none, 0), "holds"), "nowhere");
+    ck_assert(!none->somewhere);
+    g_autoptr(EchFound) whole = look(NULL, "tpu-v5e", "matmul.buffers=1..6", "vector<=12MiB", "matmul.m=4096", &error);
+    ck_assert_ptr_nonnull(whole);
+    JsonObject *answer = answer_of(whole, 0);
+    ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "up to");
+    ck_assert_int_eq(atoi(json_object_get_string_member(answer, "beyond")), atoi(json_object_get_string_member(answer, "found")) + 1);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+    static const struct {
+        const char *find, *goal, *says;
+    } cases[] = {
+        {"device.memories.hbm.capacity", NULL, "or --find PATH=1GiB..16GiB"},
+        {"device.memories.hbm.capacity=16GiB", NULL, "expected values like"},
+        {"device.memories.hbm.capacity=16GiB..1GiB", NULL, "the smaller first"},
+        {"device.memories.hbm.capacity=x1..2", NULL, "expected values like"},
+        {"device.memories.hbm.capacity=1GiB..2apples", NULL, "expected values like"},
+        {"passes=prefetch:depth={1..", NULL, "expected values like"},
+        {"memories.hbm.capacity=1GiB..2GiB", NULL, "did you mean 'device.memories.hbm.capacity'?"},
+        {"find.path=1..2", NULL, "cannot be varied"},
+        {"device.memories.hbm.capacity=1GiB..16GiB", "time<10ms", "for: 'time<10ms' cannot be asked for"},
+        {"device.memories.hbm.capacity=1GiB..16GiB", "time<=4GiB", "cannot be asked for"},
+        {"device.memories.hbm.capacity=1GiB..16GiB", "hbm<=x0", "cannot be asked for"},
+        {"device.memories.hbm.capacity=1GiB..16GiB", "hmb<=4GiB", "'hmb' is no memory of tpu-v5e; expected time or one of hbm"},
+        {"device.memories.hbm.size=x1..x2", NULL, "there is no 'size' to multiply"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchFound) found = look("adam_none.v5e", "tpu-v5e", cases[i].find, cases[i].goal, NULL, &error);
+        ck_assert_msg(!found && error && strstr(error->message, cases[i].says), "%s: %s", cases[i].find, error ? error->message : "no error");
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("find");
+    TCase *tcase = tcase_create("find");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, test_least_memory);
+    tcase_add_test(tcase, test_slowest_link);
+    tcase_add_test(tcase, test_sweep_and_ends);
+    tcase_add_test(tcase, test_refused);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
