@@ -260,6 +260,55 @@ typedef struct {
 
 static bool build_computation(Build *b, EchId source, bool body, unsigned depth, EchId *ret, GError **error);
 
+/* What stands for an instruction that only hands one of its inputs on; ECH_NONE for all others. */
+static EchId handed_on(const EchGraph *g, const EchInstruction *i, const EchId *in, uint32_t n)
+{
+    if (n != 1)
+        return ECH_NONE;
+    /* Says how devices share it, which is decided elsewhere. */
+    if (i->opcode == ECH_HLO_CUSTOM_CALL && i->target && (strcmp(i->target, "Sharding") == 0 || strcmp(i->target, "xla.sdy.FuncResultSharding") == 0))
+        return in[0];
+    const EchInstruction *from = ech_graph_node(g, in[0]);
+    if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && from->opcode == ECH_HLO_TUPLE && i->number >= 0 && i->number < from->n_operands)
+        return ech_graph_operand(g, in[0], (uint32_t)i->number);
+    return ECH_NONE;
+}
+
+/* Adds instruction @j of computation @c to @computation, unless an equal one is there already. @map: what stands for those before it. Returns what stands for
+ * it. */
+static EchId emit_one(Build *b, EchId computation, const EchComputation *c, uint32_t j, Table *table, const EchId *map, const GArray *inputs,
+                      const GArray *bodies)
+{
+    EchGraph *g = b->g;
+    const EchProgram *p = g->source;
+    EchInstruction i = p->instructions[c->first + j];
+    uint32_t n_called = i.n_called, first_control = i.first_control, n_control = i.n_control;
+    i.shape = shape_of(g, i.shape, 0);
+    i.n_operands = inputs->len;
+    const EchId *in = (const EchId *)(const void *)inputs->data;
+    bool merge = b->merge && n_control == 0 && may_merge(&i);
+    guint hash = merge ? hash_node(g, &i, in, inputs->len) : 0;
+    EchId same = merge ? table_find(g, table, &i, in, (const EchId *)(const void *)bodies->data, hash) : ECH_NONE;
+    if (same != ECH_NONE) {
+        ech_diag_note(g->diag, "equal_instructions_merged", 1);
+        return same;
+    }
+    EchId made = ech_graph_add(g, computation, i, in, inputs->len);
+    EchInstruction *node = ech_graph_node(g, made);
+    node->first_called = g->called->len;
+    node->n_called = n_called;
+    if (n_called > 0)
+        g_array_append_vals(g->called, bodies->data, n_called);
+    for (uint32_t k = 0; k < n_control; k++) {
+        EchId before = p->control[first_control + k];
+        if (before >= c->first && before < c->first + j)
+            ech_graph_add_control(g, made, map[before - c->first]);
+    }
+    if (merge)
+        table_put(table, made, hash);
+    return made;
+}
+
 /* Writes the instructions of @source into @computation; parameters are @operands where given. *ret is what stands for the root. */
 static bool emit(Build *b, EchId computation, EchId source, Table *table, const EchId *operands, uint32_t n, bool top, unsigned depth, EchId *ret,
                  GError **error)
@@ -280,72 +329,38 @@ static bool emit(Build *b, EchId computation, EchId source, Table *table, const 
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_autoptr(GArray) bodies = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (uint32_t j = 0; j < c->n; j++) {
-        EchInstruction i = p->instructions[c->first + j];
-        if (i.opcode == ECH_HLO_PARAMETER && !top) {
-            if (i.number < 0 || i.number >= n) {
+        const EchInstruction *i = &p->instructions[c->first + j];
+        if (i->opcode == ECH_HLO_PARAMETER && !top) {
+            if (i->number < 0 || i->number >= n) {
                 g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: computation %s has a parameter %" G_GINT64_FORMAT " that its call does not give", p->name,
-                            c->name, i.number);
+                            c->name, i->number);
                 return false;
             }
-            map[j] = operands[i.number];
+            map[j] = operands[i->number];
             continue;
         }
         g_array_set_size(inputs, 0);
-        for (uint32_t k = 0; k < i.n_operands; k++)
-            g_array_append_val(inputs, map[ech_program_operand(p, &i, k) - c->first]);
-        if (i.opcode == ECH_HLO_CALL && i.n_called == 1) {
+        for (uint32_t k = 0; k < i->n_operands; k++)
+            g_array_append_val(inputs, map[ech_program_operand(p, i, k) - c->first]);
+        const EchId *in = (const EchId *)(const void *)inputs->data;
+        if (i->opcode == ECH_HLO_CALL && i->n_called == 1) {
             ech_diag_note(g->diag, "calls_inlined", 1);
-            if (!emit(b, computation, ech_program_called(p, &i, 0), table, (const EchId *)(const void *)inputs->data, inputs->len, false, depth + 1, &map[j],
-                      error))
+            if (!emit(b, computation, ech_program_called(p, i, 0), table, in, inputs->len, false, depth + 1, &map[j], error))
                 return false;
             continue;
         }
-        /* Says how devices share it, which is decided elsewhere. */
-        if (i.opcode == ECH_HLO_CUSTOM_CALL && i.target && inputs->len == 1 &&
-            (strcmp(i.target, "Sharding") == 0 || strcmp(i.target, "xla.sdy.FuncResultSharding") == 0)) {
-            map[j] = g_array_index(inputs, EchId, 0);
+        map[j] = handed_on(g, i, in, inputs->len);
+        if (map[j] != ECH_NONE)
             continue;
-        }
-        if (i.opcode == ECH_HLO_GET_TUPLE_ELEMENT && inputs->len == 1) {
-            const EchInstruction *from = ech_graph_node(g, g_array_index(inputs, EchId, 0));
-            if (from->opcode == ECH_HLO_TUPLE && i.number >= 0 && i.number < from->n_operands) {
-                map[j] = ech_graph_operand(g, g_array_index(inputs, EchId, 0), (uint32_t)i.number);
-                continue;
-            }
-        }
+        bool runs = i->opcode == ECH_HLO_WHILE || i->opcode == ECH_HLO_CONDITIONAL;
         g_array_set_size(bodies, 0);
-        for (uint32_t k = 0; k < i.n_called; k++) {
+        for (uint32_t k = 0; k < i->n_called; k++) {
             EchId made;
-            bool runs = i.opcode == ECH_HLO_WHILE || i.opcode == ECH_HLO_CONDITIONAL;
-            if (!build_computation(b, ech_program_called(p, &i, k), !runs, depth + 1, &made, error))
+            if (!build_computation(b, ech_program_called(p, i, k), !runs, depth + 1, &made, error))
                 return false;
             g_array_append_val(bodies, made);
         }
-        uint32_t n_called = i.n_called, first_control = i.first_control, n_control = i.n_control;
-        i.shape = shape_of(g, i.shape, 0);
-        i.n_operands = inputs->len;
-        const EchId *in = (const EchId *)(const void *)inputs->data;
-        bool merge = b->merge && n_control == 0 && may_merge(&i);
-        guint hash = merge ? hash_node(g, &i, in, inputs->len) : 0;
-        EchId same = merge ? table_find(g, table, &i, in, (const EchId *)(const void *)bodies->data, hash) : ECH_NONE;
-        if (same != ECH_NONE) {
-            ech_diag_note(g->diag, "equal_instructions_merged", 1);
-            map[j] = same;
-            continue;
-        }
-        map[j] = ech_graph_add(g, computation, i, in, inputs->len);
-        EchInstruction *node = ech_graph_node(g, map[j]);
-        node->first_called = g->called->len;
-        node->n_called = n_called;
-        if (n_called > 0)
-            g_array_append_vals(g->called, bodies->data, n_called);
-        for (uint32_t k = 0; k < n_control; k++) {
-            EchId before = p->control[first_control + k];
-            if (before >= c->first && before < c->first + j)
-                ech_graph_add_control(g, map[j], map[before - c->first]);
-        }
-        if (merge)
-            table_put(table, map[j], hash);
+        map[j] = emit_one(b, computation, c, j, table, map, inputs, bodies);
     }
     *ret = map[c->root - c->first];
     return true;

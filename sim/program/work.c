@@ -228,93 +228,89 @@ static void merge_work(EchHloWork *work, const EchHloWork *more)
     work->transcendental = ech_bytes_add(work->transcendental, more->transcendental);
 }
 
+/* Products and convolutions of a library, attention, else what the call states of itself. */
+static void add_custom_call(const EchProgram *p, EchId id, EchHloWork *work)
+{
+    const EchInstruction *i = &p->instructions[id];
+    uint64_t stated;
+    if (!i->target)
+        return;
+    if (strstr(i->target, "cublas") && !strstr(i->target, "triangular")) {
+        add_matrix(p, i, dot_work(p, id), work);
+    } else if (strstr(i->target, "cudnn$conv")) {
+        add_matrix(p, i, convolution_work(p, id), work);
+    } else if (ech_program_attention(p, id, NULL) > 0) {
+        add_matrix(p, i, ech_program_attention(p, id, NULL), work);
+    } else {
+        if (ech_program_config_u64(i, "cost_estimate.flops", &stated))
+            add_matrix(p, i, stated, work);
+        if (ech_program_config_u64(i, "cost_estimate.transcendentals", &stated))
+            work->transcendental = ech_bytes_add(work->transcendental, stated);
+    }
+}
+
+/* Applications of the reducer in a reduction over windows. */
+static uint64_t window_steps(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    WindowDim window[ECH_LAYOUT_MAX_RANK];
+    size_t n = read_window(i, window, G_N_ELEMENTS(window));
+    const EchLayout *input = i->n_operands > 0 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL, *output = layout_of(p, id);
+    uint64_t size = 1, results = count_of(p, id);
+    if (i->opcode == ECH_HLO_REDUCE_WINDOW && input && output && input->rank == n && output->rank == n) {
+        /* Windows that hang over the edge (running sums, whole-row maxima) combine only what is there. */
+        for (size_t k = 0; k < n; k++)
+            size = mul(size, valid_positions(&window[k], (int64_t)MIN(input->dims[k], INT32_MAX), (int64_t)MIN(output->dims[k], INT32_MAX)));
+        return MAX(size, results) - results;
+    }
+    for (size_t k = 0; k < n; k++)
+        size = mul(size, (uint64_t)MAX(window[k].size, 1));
+    return mul(results, size > 1 ? size - 1 : 1);
+}
+
+/* Operations of the vector unit in an instruction that is neither a product nor a call. */
+static uint64_t vector_work(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    uint64_t out = count_of(p, id), in = i->n_operands > 0 ? count_of(p, ech_program_operand(p, i, 0)) : 0;
+    const EchLayout *layout;
+    switch ((int)i->opcode) {
+    case ECH_HLO_REDUCE: return mul(in > out ? in - out : 0, reducer_work(p, i));
+    case ECH_HLO_REDUCE_WINDOW:
+    case ECH_HLO_SELECT_AND_SCATTER: return mul(window_steps(p, id), reducer_work(p, i));
+    case ECH_HLO_SCATTER: return i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0;
+    case ECH_HLO_SORT: return mul(in, log2_ceil(in));
+    case ECH_HLO_FFT: return mul(5, mul(out, log2_ceil(out)));
+    case ECH_HLO_CHOLESKY:
+    case ECH_HLO_TRIANGULAR_SOLVE: layout = layout_of(p, id); return layout && layout->rank > 0 ? mul(out, layout->dims[layout->rank - 1]) : 0;
+    default: return ech_hlo_is_elementwise((EchHlo)i->opcode) ? out : 0;
+    }
+}
+
 static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
 {
     const EchInstruction *i = &p->instructions[id];
-    EchHlo opcode = (EchHlo)i->opcode;
-    uint64_t count = 0;
-    switch ((int)opcode) {
+    switch ((int)i->opcode) {
     case ECH_HLO_DOT:
     case ECH_HLO_RAGGED_DOT:
     case ECH_HLO_SCALED_DOT: add_matrix(p, i, dot_work(p, id), work); return;
     case ECH_HLO_CONVOLUTION: add_matrix(p, i, convolution_work(p, id), work); return;
-    case ECH_HLO_CUSTOM_CALL: {
-        uint64_t flops;
-        if (!i->target)
-            return;
-        if (strstr(i->target, "cublas") && !strstr(i->target, "triangular"))
-            add_matrix(p, i, dot_work(p, id), work);
-        else if (strstr(i->target, "cudnn$conv"))
-            add_matrix(p, i, convolution_work(p, id), work);
-        else if (ech_program_attention(p, id, NULL) > 0)
-            add_matrix(p, i, ech_program_attention(p, id, NULL), work);
-        else {
-            uint64_t transcendental;
-            if (ech_program_config_u64(i, "cost_estimate.flops", &flops))
-                add_matrix(p, i, flops, work);
-            if (ech_program_config_u64(i, "cost_estimate.transcendentals", &transcendental))
-                work->transcendental = ech_bytes_add(work->transcendental, transcendental);
-        }
-        return;
-    }
+    case ECH_HLO_CUSTOM_CALL: add_custom_call(p, id, work); return;
     case ECH_HLO_FUSION:
     case ECH_HLO_CALL:
         for (uint32_t k = 0; k < i->n_called; k++)
             merge_work(work, &p->bodies[ech_program_called(p, i, k)].work);
         return;
-    case ECH_HLO_REDUCE: {
-        uint64_t in = i->n_operands > 0 ? count_of(p, ech_program_operand(p, i, 0)) : 0, out = count_of(p, id);
-        count = mul(in > out ? in - out : 0, reducer_work(p, i));
-        break;
+    default: break;
     }
-    case ECH_HLO_REDUCE_WINDOW:
-    case ECH_HLO_SELECT_AND_SCATTER: {
-        WindowDim window[ECH_LAYOUT_MAX_RANK];
-        size_t n = read_window(i, window, G_N_ELEMENTS(window));
-        uint64_t size = 1;
-        const EchLayout *input = i->n_operands > 0 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL, *output = layout_of(p, id);
-        if (opcode == ECH_HLO_REDUCE_WINDOW && input && output && input->rank == n && output->rank == n) {
-            /* Windows that hang over the edge (running sums, whole-row maxima) combine only what is there. */
-            for (size_t k = 0; k < n; k++)
-                size = mul(size, valid_positions(&window[k], (int64_t)MIN(input->dims[k], INT32_MAX), (int64_t)MIN(output->dims[k], INT32_MAX)));
-            count = mul(MAX(size, count_of(p, id)) - count_of(p, id), reducer_work(p, i));
-            break;
-        }
-        for (size_t k = 0; k < n; k++)
-            size = mul(size, (uint64_t)MAX(window[k].size, 1));
-        count = mul(mul(count_of(p, id), size > 1 ? size - 1 : 1), reducer_work(p, i));
-        break;
+    uint64_t count = vector_work(p, id);
+    if (ech_hlo_is_transcendental((EchHlo)i->opcode)) {
+        work->transcendental = ech_bytes_add(work->transcendental, count);
+    } else if (count > 0) {
+        if (count >= work->vector)
+            work->vector_dtype = dtype_of(p, i, 0);
+        work->vector = ech_bytes_add(work->vector, count);
     }
-    case ECH_HLO_SCATTER: count = i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0; break;
-    case ECH_HLO_SORT: {
-        uint64_t n = i->n_operands > 0 ? count_of(p, ech_program_operand(p, i, 0)) : 0;
-        count = mul(n, log2_ceil(n));
-        break;
-    }
-    case ECH_HLO_FFT: {
-        uint64_t n = count_of(p, id);
-        count = mul(5, mul(n, log2_ceil(n)));
-        break;
-    }
-    case ECH_HLO_CHOLESKY:
-    case ECH_HLO_TRIANGULAR_SOLVE: {
-        const EchLayout *layout = layout_of(p, id);
-        count = layout && layout->rank > 0 ? mul(count_of(p, id), layout->dims[layout->rank - 1]) : 0;
-        break;
-    }
-    default:
-        if (!ech_hlo_is_elementwise(opcode))
-            return;
-        count = count_of(p, id);
-        if (ech_hlo_is_transcendental(opcode)) {
-            work->transcendental = ech_bytes_add(work->transcendental, count);
-            return;
-        }
-        break;
-    }
-    if (count >= work->vector)
-        work->vector_dtype = dtype_of(p, i, 0);
-    work->vector = ech_bytes_add(work->vector, count);
 }
 
 EchHloWork ech_program_work(const EchProgram *program, EchId instruction)

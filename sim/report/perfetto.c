@@ -40,6 +40,8 @@ enum {
     INTERNED_ANNOTATIONS = 3,
     INTERNED_TEXTS = 29,
 };
+/* Tracks: the three processes, then queues and links, then two counters a memory. */
+enum { UUID_QUEUES = 1, UUID_LINKS, UUID_MEMORIES, UUID_TRACKS = 100 };
 
 /* Annotation names, by iid from 1. */
 static const char *const annotation_names[] = {"duration ps", "bytes", "iteration", "bound by", "priced by"};
@@ -153,69 +155,62 @@ static void write_event(Writer *writer, EchTime time, const GByteArray *event)
     write_packet(writer, packet);
 }
 
-GByteArray *ech_report_perfetto(const EchReport *report)
+/* The arrows that begin or end at a slice, as lists: at[slice] is the first, next[end] the one behind it; 0 is none. End 2 f + 1 is where flow f begins, 2 f +
+ * 2 where it ends. */
+typedef struct {
+    size_t *at, *next;
+} FlowEnds;
+
+static FlowEnds flow_ends(const EchTimeline *timeline)
 {
-    enum { UUID_TRACKS = 100 };
-    const EchRun *run = report->run;
-    const EchTrace *trace = report->trace;
-    g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
-    g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
-                          texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    g_autoptr(GByteArray) fresh = g_byte_array_new();
-    Writer writer = {g_byte_array_new(), false, names, texts, fresh};
-    describe(&writer, 1, 0, "Queues", 1, false);
-    describe(&writer, 2, 0, "Links", 2, false);
-    describe(&writer, 3, 0, "Memories", 3, false);
-    for (size_t i = 0; i < timeline->n_tracks; i++)
-        describe(&writer, UUID_TRACKS + i, timeline->tracks[i].group == ECH_TRACK_QUEUE ? 1 : 2, timeline->tracks[i].name, 0, false);
-    uint64_t counters = UUID_TRACKS + timeline->n_tracks;
-    for (size_t i = 0; i < run->n_memories; i++) {
-        g_autofree char *live = g_strdup_printf("%s live bytes", run->memories[i].name);
-        g_autofree char *reserved = g_strdup_printf("%s reserved bytes", run->memories[i].name);
-        describe(&writer, counters + i * 2, 3, live, 0, true);
-        describe(&writer, counters + i * 2 + 1, 3, reserved, 0, true);
-    }
-    /* Flows by slice: starts are noted at the copy's slice, ends at the consumer's. */
-    g_autofree size_t *flow_at = g_new0(size_t, timeline->n_slices + 1);
-    g_autofree size_t *flow_next = g_new0(size_t, 2 * timeline->n_flows + 2);
+    FlowEnds ends = {g_new0(size_t, timeline->n_slices + 1), g_new0(size_t, 2 * timeline->n_flows + 2)};
     for (size_t i = timeline->n_flows; i-- > 0;) {
-        size_t ends[2] = {timeline->flows[i].from, timeline->flows[i].to};
+        size_t slices[2] = {timeline->flows[i].from, timeline->flows[i].to};
         for (size_t e = 2; e-- > 0;) {
-            flow_next[2 * i + e] = flow_at[ends[e]];
-            flow_at[ends[e]] = 2 * i + e + 1;
+            ends.next[2 * i + e] = ends.at[slices[e]];
+            ends.at[slices[e]] = 2 * i + e + 1;
         }
     }
-    for (size_t i = 0; i < timeline->n_slices; i++) {
-        const EchSlice *slice = &timeline->slices[i];
-        const EchSpan *span = &run->spans[slice->span];
-        const EchOp *op = &ech_trace_ops(trace)[span->op];
-        g_autoptr(GByteArray) begin = g_byte_array_new();
-        ech_wire_u64(begin, EVENT_TYPE, TYPE_BEGIN);
-        ech_wire_u64(begin, EVENT_TRACK, UUID_TRACKS + slice->track);
-        ech_wire_u64(begin, EVENT_NAME_IID, intern(&writer, writer.names, INTERNED_NAMES, ech_slice_name(trace, op)));
-        note_u64(begin, NOTE_DURATION, (uint64_t)(slice->end - slice->start));
-        if (op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE)
-            note_u64(begin, NOTE_BYTES, op->bytes);
-        if (span->iteration)
-            note_u64(begin, NOTE_ITERATION, span->iteration);
-        if (span->resource < run->n_resources) {
-            g_autofree char *name = ech_report_resource_name(report, span->resource);
-            note_text(&writer, begin, NOTE_BOUND, name);
-        }
-        if (span->op < run->n_prices)
-            note_text(&writer, begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
-        for (uint64_t w = 0; w < ECH_N_WAITS; w++) {
-            if (span->waits[w])
-                note_u64(begin, NOTE_WAITS + w, (uint64_t)span->waits[w]);
-        }
-        for (size_t at = flow_at[i]; at; at = flow_next[at - 1])
-            ech_wire_fixed64(begin, (at - 1) % 2 ? EVENT_FLOW_END : EVENT_FLOW, (at - 1) / 2 + 1);
-        write_event(&writer, slice->start, begin);
-        g_autoptr(GByteArray) end = g_byte_array_new();
-        ech_wire_u64(end, EVENT_TYPE, TYPE_END);
-        ech_wire_u64(end, EVENT_TRACK, UUID_TRACKS + slice->track);
-        write_event(&writer, slice->end, end);
+    return ends;
+}
+
+static void write_slice(Writer *writer, const EchReport *report, const EchTimeline *timeline, size_t i, const FlowEnds *ends)
+{
+    const EchSlice *slice = &timeline->slices[i];
+    const EchRun *run = report->run;
+    const EchSpan *span = &run->spans[slice->span];
+    const EchOp *op = &ech_trace_ops(report->trace)[span->op];
+    g_autoptr(GByteArray) begin = g_byte_array_new();
+    ech_wire_u64(begin, EVENT_TYPE, TYPE_BEGIN);
+    ech_wire_u64(begin, EVENT_TRACK, UUID_TRACKS + slice->track);
+    ech_wire_u64(begin, EVENT_NAME_IID, intern(writer, writer->names, INTERNED_NAMES, ech_slice_name(report->trace, op)));
+    note_u64(begin, NOTE_DURATION, (uint64_t)(slice->end - slice->start));
+    if (op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE)
+        note_u64(begin, NOTE_BYTES, op->bytes);
+    if (span->iteration)
+        note_u64(begin, NOTE_ITERATION, span->iteration);
+    if (span->resource < run->n_resources) {
+        g_autofree char *name = ech_report_resource_name(report, span->resource);
+        note_text(writer, begin, NOTE_BOUND, name);
     }
+    if (span->op < run->n_prices)
+        note_text(writer, begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
+    for (uint64_t w = 0; w < ECH_N_WAITS; w++) {
+        if (span->waits[w])
+            note_u64(begin, NOTE_WAITS + w, (uint64_t)span->waits[w]);
+    }
+    for (size_t at = ends->at[i]; at; at = ends->next[at - 1])
+        ech_wire_fixed64(begin, (at - 1) % 2 ? EVENT_FLOW_END : EVENT_FLOW, (at - 1) / 2 + 1);
+    write_event(writer, slice->start, begin);
+    g_autoptr(GByteArray) end = g_byte_array_new();
+    ech_wire_u64(end, EVENT_TYPE, TYPE_END);
+    ech_wire_u64(end, EVENT_TRACK, UUID_TRACKS + slice->track);
+    write_event(writer, slice->end, end);
+}
+
+/* Live and reserved bytes over time, where they change. @counters: track of the first memory's. */
+static void write_memories(Writer *writer, const EchRun *run, uint64_t counters)
+{
     for (size_t i = 0; i < run->n_memories; i++) {
         for (size_t j = 0; j < run->memories[i].n_series; j++) {
             const EchPoint *point = &run->memories[i].series[j];
@@ -227,18 +222,52 @@ GByteArray *ech_report_perfetto(const EchReport *report)
                 ech_wire_u64(event, EVENT_TYPE, TYPE_COUNTER);
                 ech_wire_u64(event, EVENT_TRACK, counters + i * 2 + k);
                 ech_wire_u64(event, EVENT_COUNTER, values[k]);
-                write_event(&writer, point->time, event);
+                write_event(writer, point->time, event);
             }
         }
     }
-    if (!run->fits) {
-        g_autoptr(GByteArray) event = g_byte_array_new();
-        g_autofree char *name = g_strdup_printf("%s does not fit", run->failure.memory);
-        ech_wire_u64(event, EVENT_TYPE, TYPE_INSTANT);
-        ech_wire_u64(event, EVENT_TRACK, 3);
-        append_text(event, EVENT_NAME, name);
-        note_u64(event, NOTE_BYTES, run->failure.asked);
-        write_event(&writer, run->failure.time, event);
+}
+
+static void write_failure(Writer *writer, const EchRun *run)
+{
+    g_autoptr(GByteArray) event = g_byte_array_new();
+    g_autofree char *name = g_strdup_printf("%s does not fit", run->failure.memory);
+    ech_wire_u64(event, EVENT_TYPE, TYPE_INSTANT);
+    ech_wire_u64(event, EVENT_TRACK, UUID_MEMORIES);
+    append_text(event, EVENT_NAME, name);
+    note_u64(event, NOTE_BYTES, run->failure.asked);
+    write_event(writer, run->failure.time, event);
+}
+
+GByteArray *ech_report_perfetto(const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
+    g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+                          texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GByteArray) fresh = g_byte_array_new();
+    Writer writer = {g_byte_array_new(), false, names, texts, fresh};
+    describe(&writer, UUID_QUEUES, 0, "Queues", 1, false);
+    describe(&writer, UUID_LINKS, 0, "Links", 2, false);
+    describe(&writer, UUID_MEMORIES, 0, "Memories", 3, false);
+    for (size_t i = 0; i < timeline->n_tracks; i++) {
+        const EchTrack *track = &timeline->tracks[i];
+        describe(&writer, UUID_TRACKS + i, track->group == ECH_TRACK_QUEUE ? UUID_QUEUES : UUID_LINKS, track->name, 0, false);
     }
+    uint64_t counters = UUID_TRACKS + timeline->n_tracks;
+    for (size_t i = 0; i < run->n_memories; i++) {
+        g_autofree char *live = g_strdup_printf("%s live bytes", run->memories[i].name);
+        g_autofree char *reserved = g_strdup_printf("%s reserved bytes", run->memories[i].name);
+        describe(&writer, counters + i * 2, UUID_MEMORIES, live, 0, true);
+        describe(&writer, counters + i * 2 + 1, UUID_MEMORIES, reserved, 0, true);
+    }
+    FlowEnds ends = flow_ends(timeline);
+    for (size_t i = 0; i < timeline->n_slices; i++)
+        write_slice(&writer, report, timeline, i, &ends);
+    g_free(ends.at);
+    g_free(ends.next);
+    write_memories(&writer, run, counters);
+    if (!run->fits)
+        write_failure(&writer, run);
     return writer.out;
 }
