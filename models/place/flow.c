@@ -288,128 +288,122 @@ static uint32_t leaf_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
     return flow->leaf_start[step] + leaf;
 }
 
-/* The first arrays of what runs asynchronously are its operands, from @first on. Returns how many. */
-static uint32_t take_operands(Build *b, uint32_t step, uint32_t first)
+/* Lets the leaves of @step from @at on be those of @source (ECH_PLACE_NONE: nothing) from @first on, as many as both have. Returns the leaf behind the last. */
+static uint32_t hand_on(Build *b, uint32_t step, uint32_t at, uint32_t source, uint32_t first)
 {
-    const EchFlowInstruction *in = &b->in[step];
     EchFlow *flow = b->flow;
-    uint32_t at = 0;
-    for (uint32_t i = first; i < in->n_operands; i++)
-        for (uint32_t l = 0; in->operands[i] != ECH_PLACE_NONE && l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
-            flow->value_of[flow->leaf_start[step] + at++] = flow->value_of[leaf_at(flow, in->operands[i], l)];
+    for (uint32_t l = first; source != ECH_PLACE_NONE && l < b->in[source].n_leaves && at < b->in[step].n_leaves; l++, at++)
+        flow->value_of[leaf_at(flow, step, at)] = flow->value_of[leaf_at(flow, source, l)];
     return at;
 }
 
-/* Sets value_of for every leaf of every step. An entry of its own means: a value is defined here. @fresh marks loop leaves that the loop changes. */
-static void resolve(Build *b, const bool *fresh)
+/* The first arrays of what runs asynchronously are its operands, from @first on. Returns how many. */
+static uint32_t take_operands(Build *b, uint32_t step, uint32_t first)
+{
+    uint32_t at = 0;
+    for (uint32_t i = first; i < b->in[step].n_operands; i++)
+        at = hand_on(b, step, at, b->in[step].operands[i], 0);
+    return at;
+}
+
+/* Root of the first computation that @step calls; ECH_PLACE_NONE unless it ran before. */
+static uint32_t result_of_call(const Build *b, uint32_t step)
+{
+    uint32_t root = b->in[step].n_called > 0 ? b->root[b->in[step].called[0]] : ECH_PLACE_NONE;
+    return root < step ? root : ECH_PLACE_NONE;
+}
+
+/* A conditional hands on what is the same in all of its branches. */
+static void resolve_conditional(Build *b, uint32_t step)
+{
+    const EchFlowInstruction *in = &b->in[step];
+    EchFlow *flow = b->flow;
+    for (uint32_t l = 0; l < in->n_leaves && in->n_called > 0; l++) {
+        uint32_t one = ECH_PLACE_NONE;
+        bool same = true;
+        for (uint32_t c = 0; c < in->n_called && same; c++) {
+            uint32_t root = b->root[in->called[c]];
+            if (root >= step || l >= b->in[root].n_leaves)
+                same = false;
+            else if (one == ECH_PLACE_NONE)
+                one = flow->value_of[leaf_at(flow, root, l)];
+            else
+                same = one == flow->value_of[leaf_at(flow, root, l)];
+        }
+        if (same && one != ECH_PLACE_NONE)
+            flow->value_of[leaf_at(flow, step, l)] = one;
+    }
+}
+
+/* Sets value_of for the leaves of a step. An entry of its own means: a value is defined here. @fresh marks loop leaves that the loop changes. */
+static void resolve_step(Build *b, uint32_t step, const bool *fresh)
 {
     EchFlow *flow = b->flow;
-    for (uint32_t step = 0; step < b->n; step++) {
-        const EchFlowInstruction *in = &b->in[step];
-        uint32_t base = flow->leaf_start[step], operand = in->n_operands > 0 ? in->operands[0] : ECH_PLACE_NONE;
-        uint32_t caller, k, at = 0;
-        for (uint32_t l = 0; l < in->n_leaves; l++)
-            flow->value_of[base + l] = base + l;
-        switch (in->op) {
-        case ECH_FLOW_TUPLE:
-            for (uint32_t i = 0; i < in->n_operands; i++) {
-                if (in->operands[i] == ECH_PLACE_NONE)
-                    break;
-                for (uint32_t l = 0; l < b->in[in->operands[i]].n_leaves && at < in->n_leaves; l++)
-                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, in->operands[i], l)];
-            }
-            break;
-        case ECH_FLOW_ELEMENT:
-            if (operand == ECH_PLACE_NONE)
-                break;
-            at = child_start(flow->trees[operand], in->index);
-            for (uint32_t l = 0; l < in->n_leaves && at + l < b->in[operand].n_leaves; l++)
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, at + l)];
-            break;
-        case ECH_FLOW_BITCAST:
-        case ECH_FLOW_FORWARD:
-        case ECH_FLOW_ASYNC_UPDATE:
-            if (bound_by(b, step) != ECH_PLACE_NONE) {
-                const EchFlowInstruction *start = &b->in[operand];
-                at = take_operands(b, step, 1);
-                for (uint32_t l = 0, root = b->root[start->called[0]]; l < b->in[root].n_leaves && at < in->n_leaves; l++)
-                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, root, l)];
-                for (uint32_t l = 0; l < start->n_leaves && at < in->n_leaves; l++)
-                    flow->value_of[base + at++] = flow->value_of[leaf_at(flow, operand, l)];
-                break;
-            }
-            for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
-            break;
-        case ECH_FLOW_WHILE:
-            for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
-                if (!fresh[base + l])
-                    flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
-            break;
-        case ECH_FLOW_CALL:
-            for (uint32_t l = 0; in->n_called > 0 && b->root[in->called[0]] < step && l < MIN(in->n_leaves, b->in[b->root[in->called[0]]].n_leaves); l++)
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->root[in->called[0]], l)];
-            break;
-        case ECH_FLOW_CONDITIONAL:
-            for (uint32_t l = 0; l < in->n_leaves && in->n_called > 0; l++) {
-                uint32_t one = ECH_PLACE_NONE;
-                bool same = true;
-                for (uint32_t c = 0; c < in->n_called && same; c++) {
-                    uint32_t root = b->root[in->called[c]];
-                    if (root >= step || l >= b->in[root].n_leaves)
-                        same = false;
-                    else if (one == ECH_PLACE_NONE)
-                        one = flow->value_of[leaf_at(flow, root, l)];
-                    else
-                        same = one == flow->value_of[leaf_at(flow, root, l)];
-                }
-                if (same && one != ECH_PLACE_NONE)
-                    flow->value_of[base + l] = one;
-            }
-            break;
-        case ECH_FLOW_PARAMETER:
-            if (!parameter_source(b, step, &caller, &k))
-                break;
-            for (uint32_t l = 0; l < MIN(in->n_leaves, b->in[b->in[caller].operands[k]].n_leaves); l++)
-                if (b->in[caller].op != ECH_FLOW_WHILE || !fresh[leaf_at(flow, caller, l)])
-                    flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->in[caller].operands[k], l)];
-            break;
-        case ECH_FLOW_ASYNC_START:
-            if (b->binder[step] != step)
-                break;
-            at = take_operands(b, step, 0);
-            for (uint32_t l = 0; in->n_called > 0 && b->root[in->called[0]] < step && l < b->in[b->root[in->called[0]]].n_leaves && at < in->n_leaves; l++)
-                flow->value_of[base + at++] = flow->value_of[leaf_at(flow, b->root[in->called[0]], l)];
-            break;
-        case ECH_FLOW_ASYNC_DONE:
-            if (operand == ECH_PLACE_NONE)
-                break;
-            at = flow->trees[operand]->n_children > 1 ? child_start(flow->trees[operand], 1) : 0;
-            for (uint32_t l = 0; l < in->n_leaves && at + l < b->in[operand].n_leaves; l++)
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, at + l)];
-            break;
-        case ECH_FLOW_COPY_START:
-            if (operand != ECH_PLACE_NONE && in->n_leaves > 1)
-                flow->value_of[base + 1] = flow->value_of[leaf_at(flow, operand, 0)];
-            break;
-        case ECH_FLOW_COPY_DONE:
-            if (operand != ECH_PLACE_NONE)
-                flow->value_of[base] = flow->value_of[leaf_at(flow, operand, 0)];
-            break;
-        case ECH_FLOW_GATHER_START:
-            for (uint32_t o = 0; o < in->n_operands && o + in->n_operands < in->n_leaves; o++)
-                if (in->operands[o] != ECH_PLACE_NONE && b->in[in->operands[o]].n_leaves > 0)
-                    flow->value_of[base + o] = flow->value_of[leaf_at(flow, in->operands[o], 0)];
-            break;
-        case ECH_FLOW_GATHER_DONE:
-            for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < in->n_leaves && in->n_leaves + l < b->in[operand].n_leaves; l++)
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, in->n_leaves + l)];
-            break;
-        case ECH_FLOW_OTHER:
-        case ECH_FLOW_CONSTANT:
-        case ECH_FLOW_COPY:
-        case ECH_FLOW_SLICE: break;
+    const EchFlowInstruction *in = &b->in[step];
+    uint32_t base = flow->leaf_start[step], operand = in->n_operands > 0 ? in->operands[0] : ECH_PLACE_NONE;
+    uint32_t caller, k, at = 0;
+    for (uint32_t l = 0; l < in->n_leaves; l++)
+        flow->value_of[base + l] = base + l;
+    switch (in->op) {
+    case ECH_FLOW_TUPLE:
+        for (uint32_t i = 0; i < in->n_operands && in->operands[i] != ECH_PLACE_NONE; i++)
+            at = hand_on(b, step, at, in->operands[i], 0);
+        break;
+    case ECH_FLOW_ELEMENT:
+        if (operand != ECH_PLACE_NONE)
+            hand_on(b, step, 0, operand, child_start(flow->trees[operand], in->index));
+        break;
+    case ECH_FLOW_BITCAST:
+    case ECH_FLOW_FORWARD:
+    case ECH_FLOW_ASYNC_UPDATE:
+        if (bound_by(b, step) != ECH_PLACE_NONE) {
+            at = take_operands(b, step, 1);
+            at = hand_on(b, step, at, b->root[b->in[operand].called[0]], 0);
         }
+        hand_on(b, step, at, operand, 0);
+        break;
+    case ECH_FLOW_WHILE:
+        for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
+            if (!fresh[base + l])
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
+        break;
+    case ECH_FLOW_CALL: hand_on(b, step, 0, result_of_call(b, step), 0); break;
+    case ECH_FLOW_CONDITIONAL: resolve_conditional(b, step); break;
+    case ECH_FLOW_PARAMETER:
+        if (!parameter_source(b, step, &caller, &k))
+            break;
+        for (uint32_t l = 0; l < MIN(in->n_leaves, b->in[b->in[caller].operands[k]].n_leaves); l++)
+            if (b->in[caller].op != ECH_FLOW_WHILE || !fresh[leaf_at(flow, caller, l)])
+                flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->in[caller].operands[k], l)];
+        break;
+    case ECH_FLOW_ASYNC_START:
+        if (b->binder[step] != step)
+            break;
+        at = take_operands(b, step, 0);
+        hand_on(b, step, at, result_of_call(b, step), 0);
+        break;
+    case ECH_FLOW_ASYNC_DONE:
+        if (operand != ECH_PLACE_NONE)
+            hand_on(b, step, 0, operand, flow->trees[operand]->n_children > 1 ? child_start(flow->trees[operand], 1) : 0);
+        break;
+    case ECH_FLOW_COPY_START:
+        if (operand != ECH_PLACE_NONE && in->n_leaves > 1)
+            flow->value_of[base + 1] = flow->value_of[leaf_at(flow, operand, 0)];
+        break;
+    case ECH_FLOW_COPY_DONE:
+        if (operand != ECH_PLACE_NONE)
+            flow->value_of[base] = flow->value_of[leaf_at(flow, operand, 0)];
+        break;
+    case ECH_FLOW_GATHER_START:
+        for (uint32_t o = 0; o < in->n_operands && o + in->n_operands < in->n_leaves; o++)
+            if (in->operands[o] != ECH_PLACE_NONE && b->in[in->operands[o]].n_leaves > 0)
+                flow->value_of[base + o] = flow->value_of[leaf_at(flow, in->operands[o], 0)];
+        break;
+    case ECH_FLOW_GATHER_DONE: hand_on(b, step, 0, operand, in->n_leaves); break;
+    case ECH_FLOW_OTHER:
+    case ECH_FLOW_CONSTANT:
+    case ECH_FLOW_COPY:
+    case ECH_FLOW_SLICE: break;
     }
 }
 
@@ -421,7 +415,8 @@ static void find_values(Build *b)
     bool changed = true;
     while (changed) {
         changed = false;
-        resolve(b, fresh);
+        for (uint32_t step = 0; step < b->n; step++)
+            resolve_step(b, step, fresh);
         for (uint32_t step = 0; step < b->n; step++) {
             const EchFlowInstruction *in = &b->in[step];
             if (in->op != ECH_FLOW_WHILE || in->n_called == 0 || in->n_operands == 0 || in->operands[0] == ECH_PLACE_NONE)

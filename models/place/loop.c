@@ -327,16 +327,11 @@ static Kind kind_of(const Value *v)
     return UNSUPPORTED;
 }
 
-static void collect(Loop *l)
+/* Drafts of the groups of values that an instruction of the iteration makes or reads: only they count. */
+static void see_values(const Loop *l, Draft *drafts)
 {
     const EchFlow *flow = l->flow;
     const EchMsaProblem *p = &flow->problem;
-    g_autofree Draft *drafts = g_new0(Draft, MAX(p->n_values, 1)); /* per group */
-    uint32_t computation = l->in[l->first].computation;
-    g_autofree double *accessed = g_new0(double, MAX(flow->leaf_start[l->n], 1));
-    for (uint32_t k = 0; k < p->n_positions; k++)
-        accessed[flow->leaf_start[p->positions[k].step] + flow->position_places[k].leaf] = (double)p->definition_bytes[k];
-    /* Only buffers that an instruction of the iteration makes or reads count. */
     for (int64_t t = l->first; t < l->first + l->size; t++) {
         const EchFlowInstruction *in = &l->in[t];
         for (uint32_t leaf = 0; leaf < in->n_leaves; leaf++)
@@ -357,6 +352,17 @@ static void collect(Loop *l)
         }
         d->value.n_values++;
     }
+}
+
+/* Where the drafts' values are made and read. */
+static void note_sites(const Loop *l, Draft *drafts)
+{
+    const EchFlow *flow = l->flow;
+    const EchMsaProblem *p = &flow->problem;
+    uint32_t computation = l->in[l->first].computation;
+    g_autofree double *accessed = g_new0(double, MAX(flow->leaf_start[l->n], 1));
+    for (uint32_t k = 0; k < p->n_positions; k++)
+        accessed[flow->leaf_start[p->positions[k].step] + flow->position_places[k].leaf] = (double)p->definition_bytes[k];
     for (uint32_t t = 0; t < l->n; t++) {
         const EchFlowInstruction *in = &l->in[t];
         if (in->op == ECH_FLOW_ELEMENT)
@@ -374,7 +380,31 @@ static void collect(Loop *l)
                 note_position(l, d, t, leaf, accessed[flow->leaf_start[t] + leaf], computation);
         }
     }
-    /* What a use reads, where it is known better than "all of it". */
+}
+
+/* What each use of a draft reads, where it is known better than "all of it": @by_step and @next list the uses of a step. */
+static void settle_uses(const Loop *l, Draft *d, GArray *sites, const uint32_t *by_step, const uint32_t *next)
+{
+    for (guint i = 0; i < sites->len; i++) {
+        Site *site = &g_array_index(sites, Site, i);
+        double bytes = passive(&l->in[site->step]) || l->in[site->step].op == ECH_FLOW_BITCAST ? 0 : site->bytes;
+        for (uint32_t u = by_step[site->step]; u != ECH_PLACE_NONE; u = next[u])
+            if (l->flow->use_places[u].operand == site->operand && l->flow->use_places[u].leaf == site->leaf)
+                bytes = (double)l->flow->problem.uses[u].accessed;
+        d->accessed += bytes - site->bytes;
+        site->bytes = bytes;
+    }
+    if (sites->len > 1)
+        qsort(sites->data, sites->len, sizeof(Site), compare_site);
+}
+
+/* Finds the values of the iteration: what each is to it, and what keeping it on chip would save. */
+static void collect(Loop *l)
+{
+    const EchMsaProblem *p = &l->flow->problem;
+    g_autofree Draft *drafts = g_new0(Draft, MAX(p->n_values, 1)); /* per group */
+    see_values(l, drafts);
+    note_sites(l, drafts);
     g_autofree uint32_t *by_step = g_new(uint32_t, MAX(l->n, 1)), *next = g_new(uint32_t, MAX(p->n_uses, 1));
     for (uint32_t t = 0; t < l->n; t++)
         by_step[t] = ECH_PLACE_NONE;
@@ -387,20 +417,8 @@ static void collect(Loop *l)
         if (!d->seen || d->value.positions == NULL)
             continue;
         Value *v = &d->value;
-        for (uint32_t which = 0; which < 2; which++) {
-            GArray *sites = which == 0 ? v->uses : v->next_uses;
-            for (guint i = 0; i < sites->len; i++) {
-                Site *site = &g_array_index(sites, Site, i);
-                double bytes = passive(&l->in[site->step]) || l->in[site->step].op == ECH_FLOW_BITCAST ? 0 : site->bytes;
-                for (uint32_t u = by_step[site->step]; u != ECH_PLACE_NONE; u = next[u])
-                    if (flow->use_places[u].operand == site->operand && flow->use_places[u].leaf == site->leaf)
-                        bytes = (double)p->uses[u].accessed;
-                d->accessed += bytes - site->bytes;
-                site->bytes = bytes;
-            }
-            if (sites->len > 1)
-                qsort(sites->data, sites->len, sizeof(Site), compare_site);
-        }
+        settle_uses(l, d, v->uses, by_step, next);
+        settle_uses(l, d, v->next_uses, by_step, next);
         bool counts = (v->positions->len > 0 || v->uses->len > 0) && !d->previous && v->bytes > 0;
         if (!counts) {
             value_done(v);

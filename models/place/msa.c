@@ -9,45 +9,61 @@ typedef struct {
     int32_t group;
 } Link;
 
-/* Requires the slow memory where a group of stays copies more than twice what is used of it. True if something new was required. */
-static bool refuse_inefficient(Msa *m, GPtrArray *holders)
+/* A group goes on under another's number. */
+static void merge_groups(GArray *links, GArray *groups, int32_t from, int32_t into)
+{
+    for (guint k = 0; k < links->len; k++)
+        if (g_array_index(links, Link, k).group == from)
+            g_array_index(links, Link, k).group = into;
+    for (guint k = 0; k < groups->len; k++)
+        if (g_array_index(groups, int32_t, k) == from)
+            g_array_index(groups, int32_t, k) = into;
+}
+
+static void set_link(GArray *links, uint64_t key, int32_t group)
+{
+    for (guint i = 0; i < links->len; i++)
+        if (g_array_index(links, Link, i).key == key) {
+            g_array_index(links, Link, i).group = group;
+            return;
+        }
+    Link link = {key, group};
+    g_array_append_val(links, link);
+}
+
+static bool is_from_fast(const Stay *stay)
+{
+    return is_copy(stay) ? !stay->fast : stay->fast;
+}
+
+/* Stays in the fast memory or copied out of it, and for each the number of its group: stays that hand on to one another by tuples. Returns how many numbers. */
+static int32_t group_stays(const Msa *m, const GPtrArray *holders, GPtrArray *stays, GArray *groups)
 {
     const EchMsaProblem *p = m->p;
-    if (m->o->inefficient_ratio <= 0 || holders->len == 0)
-        return false;
-    int64_t bytes = ((const Holder *)holders->pdata[0])->bytes;
     g_autoptr(GArray) links = g_array_new(FALSE, FALSE, sizeof(Link));
-    g_autoptr(GPtrArray) stays = g_ptr_array_new();
-    g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(int32_t));
     int32_t n_groups = 0;
     for (guint h = 0; h < holders->len; h++) {
         const Holder *holder = holders->pdata[h];
         for (guint s = 0; s < holder->stays->len; s++) {
             Stay *stay = holder->stays->pdata[s];
-            bool from_fast = is_copy(stay) ? !stay->fast : stay->fast;
-            if (!stay->fast && !from_fast)
+            if (!stay->fast && !is_from_fast(stay))
                 continue;
             int32_t group = -1;
-            for (guint i = 0; from_fast && i < links->len; i++)
+            for (guint i = 0; is_from_fast(stay) && i < links->len; i++)
                 if (g_array_index(links, Link, i).key == p->positions[stay->position].key)
                     group = g_array_index(links, Link, i).group;
             for (guint u = 0; stay->fast && u < stay->uses->len; u++) {
                 const EchMsaUse *use = &p->uses[g_array_index(stay->uses, uint32_t, u)];
-                for (guint i = 0; use->tuple_key != UINT64_MAX && i < links->len; i++) {
-                    int32_t other = g_array_index(links, Link, i).group;
-                    if (g_array_index(links, Link, i).key != use->tuple_key)
-                        continue;
-                    if (group != -1 && group != other) {
-                        for (guint k = 0; k < links->len; k++)
-                            if (g_array_index(links, Link, k).group == other)
-                                g_array_index(links, Link, k).group = group;
-                        for (guint k = 0; k < groups->len; k++)
-                            if (g_array_index(groups, int32_t, k) == other)
-                                g_array_index(groups, int32_t, k) = group;
-                    } else
-                        group = other;
-                    break;
-                }
+                guint i = 0;
+                while (i < links->len && g_array_index(links, Link, i).key != use->tuple_key)
+                    i++;
+                if (use->tuple_key == UINT64_MAX || i == links->len)
+                    continue;
+                int32_t other = g_array_index(links, Link, i).group;
+                if (group != -1 && group != other)
+                    merge_groups(links, groups, other, group);
+                else
+                    group = other;
             }
             if (group == -1)
                 group = n_groups++;
@@ -55,35 +71,34 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
             g_array_append_val(groups, group);
             for (guint u = 0; stay->fast && u < stay->uses->len; u++) {
                 const EchMsaUse *use = &p->uses[g_array_index(stay->uses, uint32_t, u)];
-                for (uint32_t a = 0; a < use->n_aliases; a++) {
-                    Link link = {p->aliases[use->first_alias + a].key, group};
-                    bool known = false;
-                    for (guint i = 0; i < links->len && !known; i++)
-                        if (g_array_index(links, Link, i).key == link.key) {
-                            g_array_index(links, Link, i).group = group;
-                            known = true;
-                        }
-                    if (!known)
-                        g_array_append_val(links, link);
-                }
+                for (uint32_t a = 0; a < use->n_aliases; a++)
+                    set_link(links, p->aliases[use->first_alias + a].key, group);
             }
         }
     }
+    return n_groups;
+}
+
+/* Where values of groups that copy more than they use begin in the fast memory or are used there, as EchMsaRequired. */
+static GArray *inefficient_sites(const Msa *m, const GPtrArray *holders)
+{
+    const EchMsaProblem *p = m->p;
+    int64_t bytes = ((const Holder *)holders->pdata[0])->bytes;
+    g_autoptr(GPtrArray) stays = g_ptr_array_new();
+    g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(int32_t));
+    int32_t n_groups = group_stays(m, holders, stays, groups);
     g_autofree int64_t *copied = g_new0(int64_t, MAX(n_groups, 1)), *used = g_new0(int64_t, MAX(n_groups, 1));
     for (guint i = 0; i < stays->len; i++) {
         const Stay *stay = stays->pdata[i];
         int32_t group = g_array_index(groups, int32_t, i);
-        bool from_fast = is_copy(stay) ? !stay->fast : stay->fast;
         if (is_copy(stay))
             copied[group] += bytes;
-        if (from_fast && p->definition_bytes != NULL)
+        if (is_from_fast(stay) && p->definition_bytes != NULL)
             used[group] += p->definition_bytes[stay->position];
         for (guint u = 0; stay->fast && u < stay->uses->len; u++)
             used[group] += p->uses[g_array_index(stay->uses, uint32_t, u)].accessed;
     }
-    /* New requirements only after the pending ones are gone; find out first whether there would be any. */
-    g_autoptr(GArray) sites = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
-    bool fresh = false;
+    GArray *sites = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     for (guint i = 0; i < stays->len; i++) {
         const Stay *stay = stays->pdata[i];
         int32_t group = g_array_index(groups, int32_t, i);
@@ -99,6 +114,17 @@ static bool refuse_inefficient(Msa *m, GPtrArray *holders)
             g_array_append_val(sites, site);
         }
     }
+    return sites;
+}
+
+/* Requires the slow memory where a group of stays copies more than twice what is used of it. True if something new was required. */
+static bool refuse_inefficient(Msa *m, GPtrArray *holders)
+{
+    if (m->o->inefficient_ratio <= 0 || holders->len == 0)
+        return false;
+    g_autoptr(GArray) sites = inefficient_sites(m, holders);
+    /* New requirements only after the pending ones are gone; find out first whether there would be any. */
+    bool fresh = false;
     for (guint i = 0; i < sites->len; i++) {
         const EchMsaRequired *site = &g_array_index(sites, EchMsaRequired, i);
         const Need *need = ech_msa_need_at(m, site->value, site->step);
