@@ -391,6 +391,7 @@ static const struct {
     {"bfc:alignment=300", "is no power of two"},
     {"XLA_PYTHON_CLIENT_ALLOCATOR=vmm", "is not simulated"},
     {"XLA_PYTHON_CLIENT_MEM_FRACTION=2", "is no fraction of the memory"},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION=0", "is no fraction of the memory"},
     {"plugin", "no shared object given"},
 };
 
@@ -705,6 +706,7 @@ static const struct {
     {"a 0 1\nb 1 1\n", "x:2: 'b 1 1' is no event"},
     {"a 0\n", "x:1: 'a 0' is no event"},
     {"a 0 18446744073709551616\n", "x:1"},
+    {"a 0 9223372036854775808\n", "x:1: 'a 0 9223372036854775808' is no event"},
     {"a 1 1\na 1 1\n", "x:2: id 1 does not follow"},
     {"a 0 1 99999999\n", "x:1"},
     {"a 4294967295 1\n", "x:1"},

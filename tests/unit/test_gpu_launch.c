@@ -94,6 +94,8 @@ static const char entry_text[] =
     "  %out = bf16[8,28,28,64]{3,2,1,0} get-tuple-element(%k_conv), index=0\n"
     "  %k_filter = (bf16[64,7,7,3]{3,2,1,0}, u8[0]{0}) custom-call(%i, %out), window={size=7x7 stride=2x2 pad=3_2x3_2}, dim_labels=b01f_o01i->b01f, "
     "custom_call_target=\"__cudnn$convBackwardFilter\"\n"
+    "  %k_input = (bf16[8,56,56,3]{3,2,1,0}, u8[0]{0}) custom-call(%out, %w), window={size=7x7 stride=2x2 pad=3_2x3_2}, dim_labels=b01f_o01i->b01f, "
+    "custom_call_target=\"__cudnn$convBackwardInput\"\n"
     "  %k_copy = f32[4096,1024]{1,0} copy(%x)\n"
     "  ROOT %k_end = f32[] constant(0)\n"
     "}\n";
@@ -132,6 +134,8 @@ static const struct {
     {"k_conv", "product=1x6272x64x147 taps=49 operand_bytes=2 class=product arithmetic=wgmma"},
     /* The filter's gradient keeps the labels of the convolution: channels by positions times channels, summed over pixels. */
     {"k_filter", "product=1x64x147x6272 operand_bytes=2 class=product arithmetic=wgmma"},
+    /* The input's gradient: at a stride of two one window position in four meets an output. */
+    {"k_input", "product=1x25088x3x784 taps=12 operand_bytes=2 class=product arithmetic=wgmma"},
     {"k_copy", "elements=1048576 operand_bytes=16 class=elementwise instructions=4"},
 };
 
@@ -268,6 +272,12 @@ START_TEST(launches)
     ech_gpu_launch_reduce(&(EchGpuReduction){.row = false, .major = 3, .mid = 4096, .minor = 16}, 32, 132, &l); /* narrow columns */
     ck_assert_uint_eq(l.grid[0], 3);
     ck_assert_uint_eq(l.block[0], 128);
+    ech_gpu_launch_transpose(1 << 22, 32, &l); /* squares of 32 */
+    ck_assert_uint_eq(l.grid[0], 4096);
+    ck_assert_uint_eq(l.vector, 1);
+    ech_gpu_launch_transpose(1 << 22, 16, &l); /* squares of 64, two halves at a time */
+    ck_assert_uint_eq(l.grid[0], 1024);
+    ck_assert_uint_eq(l.vector, 2);
     const uint64_t dims[] = {5, 100}, tiles[] = {2, 64};
     ech_gpu_launch_tiles(dims, tiles, 2, 4, &l);
     ck_assert_uint_eq(l.grid[0], 6);

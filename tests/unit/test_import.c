@@ -334,6 +334,30 @@ START_TEST(kineto_of_2021)
 }
 END_TEST
 
+/* What a kernel was launched with: lists of three, shorter ones filled up, what is no number left alone. */
+static const struct {
+    const char *args, *launch;
+} launched[] = {
+    {"\"grid\": [96, 2, 3], \"block\": [128, 4, 1], \"shared memory\": 49152, \"registers per thread\": 230",
+     "grid=96x2x3 block=128x4x1 shared=49152 registers=230"},
+    {"\"grid\": [96], \"block\": [128, 2]", "grid=96x1x1 block=128x2x1"},
+    {"\"grid\": [7, 1, 1, 9, 9], \"block\": [32, 1, 1]", "grid=7x1x1 block=32x1x1"},
+    {"\"grid\": null, \"block\": \"32\"", ""},
+};
+
+START_TEST(kineto_launches)
+{
+    g_autofree char *text = g_strdup_printf("{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"ts\": 10, \"dur\": 1, \"args\": "
+                                            "{\"stream\": 7, %s}}]}",
+                                            launched[_i].args);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_ok(import != NULL, error);
+    ck_assert_str_eq(ech_trace_string(import->trace, ech_test_op(import->trace, ECH_OP_KERNEL, "k")->launch), launched[_i].launch);
+}
+END_TEST
+
 /* Numbers as other tools write them again, an array that nobody closed, events that are none or have no time. */
 START_TEST(kineto_written_by_others)
 {
@@ -607,6 +631,7 @@ int main(void)
     tcase_add_test(tcase, snapshot_is_rewound);
     tcase_add_test(tcase, pickles_run_nothing);
     tcase_add_test(tcase, kineto_joins);
+    tcase_add_loop_test(tcase, kineto_launches, 0, G_N_ELEMENTS(launched));
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);

@@ -297,6 +297,11 @@ static gint compare_slices(gconstpointer a, gconstpointer b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
+static gpointer track_key(gint64 pid, gint64 tid)
+{
+    return GSIZE_TO_POINTER((gsize)pid << 32 | (gsize)tid);
+}
+
 static size_t check_chrome(const char *text, gssize n)
 {
     g_autoptr(JsonParser) parser = json_parser_new();
@@ -304,6 +309,7 @@ static size_t check_chrome(const char *text, gssize n)
     ck_assert_ok(json_parser_load_from_data(parser, text, n, &error), error);
     JsonArray *events = json_object_get_array_member(json_node_get_object(json_parser_get_root(parser)), "traceEvents");
     g_autoptr(GArray) slices = g_array_new(FALSE, FALSE, sizeof(Slice));
+    g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL); /* pid << 32 | tid */
     gint64 balance = 0;
     for (guint i = 0; i < json_array_get_length(events); i++) {
         JsonObject *event = json_array_get_object_element(events, i);
@@ -311,12 +317,15 @@ static size_t check_chrome(const char *text, gssize n)
         ck_assert(json_object_has_member(event, "name") && json_object_has_member(event, "pid"));
         if (strcmp(phase, "M") != 0)
             ck_assert(json_object_get_double_member(event, "ts") >= 0);
+        if (strcmp(json_object_get_string_member(event, "name"), "thread_name") == 0)
+            g_hash_table_add(named, track_key(json_object_get_int_member(event, "pid"), json_object_get_int_member(event, "tid")));
         balance += strcmp(phase, "s") == 0 ? 1 : strcmp(phase, "f") == 0 ? -1 : 0;
         if (strcmp(phase, "X") != 0)
             continue;
         Slice slice = {json_object_get_int_member(event, "pid"), json_object_get_int_member(event, "tid"), json_object_get_double_member(event, "ts"), 0};
         slice.end = slice.start + json_object_get_double_member(event, "dur");
         ck_assert(slice.end >= slice.start);
+        ck_assert_msg(g_hash_table_contains(named, track_key(slice.pid, slice.tid)), "a slice on a track without a name");
         g_array_append_val(slices, slice);
     }
     ck_assert_int_eq(balance, 0);
