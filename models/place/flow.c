@@ -664,7 +664,8 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     /* Number the values in the order of their definitions. */
     g_autofree uint32_t *number = g_new(uint32_t, MAX(n_leaves, 1));
     g_autofree uint32_t *parent = g_new(uint32_t, MAX(n_leaves, 1));
-    g_autoptr(GArray) positions = g_array_new(FALSE, FALSE, sizeof(Found)), uses = g_array_new(FALSE, FALSE, sizeof(Found));
+    g_autoptr(GArray) positions = g_array_new(FALSE, FALSE, sizeof(Found)), uses = g_array_new(FALSE, FALSE, sizeof(Found)),
+                      seen = g_array_new(FALSE, FALSE, sizeof(Found));
     uint32_t n_values = 0;
     for (uint32_t l = 0; l < n_leaves; l++)
         number[l] = flow->value_of[l] == l ? n_values++ : ECH_PLACE_NONE;
@@ -703,9 +704,9 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
             for (uint32_t c = 0; c < in->n_called; c++)
                 for (uint32_t l = 0; root[in->called[c]] < n && l < MIN(in->n_leaves, instructions[root[in->called[c]]].n_leaves); l++)
                     join(parent, flow->value_of[leaf_at(flow, t, l)], flow->value_of[leaf_at(flow, root[in->called[c]], l)]);
-        for (uint32_t l = 0; l < in->n_leaves && !views(in->op); l++) {
+        for (uint32_t l = 0; l < in->n_leaves; l++) {
             Found found = {flow->value_of[leaf_at(flow, t, l)], {t, 0, l}};
-            g_array_append_val(positions, found);
+            g_array_append_val(views(in->op) ? seen : positions, found);
         }
         bool trivial = in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT;
         uint32_t skip =
@@ -730,6 +731,7 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
         if (group_size[p->values[v].group] > 1)
             p->values[v].last = p->values[v].step;
     g_array_sort(positions, compare_found);
+    g_array_sort(seen, compare_found);
     g_array_sort(uses, compare_found);
     p->n_positions = positions->len;
     p->positions = g_new0(EchMsaPosition, MAX(positions->len, 1));
@@ -739,6 +741,12 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
         const Found *found = &g_array_index(positions, Found, i);
         flow->position_places[i] = found->place;
         p->positions[i] = (EchMsaPosition){found->value, found->place.step, key_of(found->place.step, found->place.leaf)};
+    }
+    p->n_views = seen->len;
+    p->views = g_new0(EchMsaPosition, MAX(seen->len, 1));
+    for (guint i = 0; i < seen->len; i++) {
+        const Found *found = &g_array_index(seen, Found, i);
+        p->views[i] = (EchMsaPosition){found->value, found->place.step, key_of(found->place.step, found->place.leaf)};
     }
     p->n_uses = uses->len;
     p->uses = g_new0(EchMsaUse, MAX(uses->len, 1));
@@ -1046,6 +1054,7 @@ void ech_flow_free(EchFlow *flow)
     g_free(p->steps);
     g_free(p->values);
     g_free(p->positions);
+    g_free(p->views);
     g_free(p->uses);
     g_free(p->aliases);
     g_free(p->required);

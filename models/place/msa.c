@@ -507,14 +507,18 @@ static void begin(Msa *m)
         m->sync_of[u] = ECH_PLACE_NONE;
     m->first_use = g_new0(uint32_t, values + 1);
     m->first_position = g_new0(uint32_t, values + 1);
+    m->first_view = g_new0(uint32_t, values + 1);
     for (uint32_t u = 0; u < problem->n_uses; u++)
         m->first_use[problem->uses[u].value + 1]++;
     for (uint32_t k = 0; k < problem->n_positions; k++)
         m->first_position[problem->positions[k].value + 1]++;
+    for (uint32_t k = 0; k < problem->n_views; k++)
+        m->first_view[problem->views[k].value + 1]++;
     uint32_t n_groups = 0;
     for (uint32_t v = 0; v < values; v++) {
         m->first_use[v + 1] += m->first_use[v];
         m->first_position[v + 1] += m->first_position[v];
+        m->first_view[v + 1] += m->first_view[v];
         n_groups = MAX(n_groups, problem->values[v].group + 1);
     }
     m->members = g_new0(GArray *, MAX(n_groups, 1));
@@ -576,6 +580,7 @@ static void finish(Msa *m)
     g_free(m->waits);
     g_free(m->first_use);
     g_free(m->first_position);
+    g_free(m->first_view);
 }
 
 EchMsaResult *ech_msa_run(const EchMsaProblem *problem)

@@ -135,10 +135,11 @@ typedef struct {
 } EchMsaOptions;
 
 typedef struct {
-    uint32_t n_steps, n_values, n_positions, n_uses, n_aliases, n_required, n_candidates, n_scoped, n_colors;
+    uint32_t n_steps, n_values, n_positions, n_views, n_uses, n_aliases, n_required, n_candidates, n_scoped, n_colors;
     EchMsaStep *steps;
     EchMsaValue *values;
     EchMsaPosition *positions; /**< Ascending by value, then by step. */
+    EchMsaPosition *views;     /**< Mere views of values, ascending likewise. */
     EchMsaUse *uses;           /**< Ascending by value. */
     EchMsaPosition *aliases;   /**< Positions, views included. */
     EchMsaRequired *required;

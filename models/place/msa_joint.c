@@ -367,6 +367,9 @@ static void make_request(Msa *m, Holder *from, const Context *context, uint32_t 
             if (t > least)
                 earliest = MIN(earliest, t);
         }
+        for (uint32_t k = m->first_view[from->value]; k < m->first_view[from->value + 1]; k++)
+            if ((int64_t)p->views[k].step > least)
+                earliest = MIN(earliest, (int64_t)p->views[k].step);
         for (guint i = 0; i < update->uses->len; i++) {
             uint32_t step = p->uses[g_array_index(update->uses, uint32_t, i)].step;
             if (!trivial(m, step) || p->steps[step].root)

@@ -124,8 +124,8 @@ typedef struct {
     uint8_t *why;      /* per use */
     float *waits;      /* belady, per value: longest time between two uses */
     uint32_t copies, repacks, repacks_good, retry, freed;
-    uint32_t *first_use, *first_position; /* per value, n_values + 1 */
-    GArray **members;                     /* per group: values by start */
+    uint32_t *first_use, *first_position, *first_view; /* per value, n_values + 1 */
+    GArray **members;                                  /* per group: values by start */
     Picker pick;
     uint32_t n_groups, next_group; /* of the problem; of blocks */
 } Msa;

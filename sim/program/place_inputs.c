@@ -84,8 +84,16 @@ static EchBytes fusion_reads(const EchProgram *p, EchId computation, EchId value
             if (ech_program_operand(p, i, k) == value) {
                 user = true;
                 first = first || k == 0;
-                if (i->opcode != ECH_HLO_FUSION || i->fusion_kind == 'C' || i->n_called == 0 || depth >= MAX_DEPTH)
+                if (i->opcode != ECH_HLO_FUSION || i->n_called == 0 || depth >= MAX_DEPTH)
                     continue;
+                if (i->fusion_kind == 'C') {
+                    /* A gather or scatter reads as any other instruction does, but where it is the end it counts nothing. */
+                    if (!i->is_root && !*shared) {
+                        *shared = true;
+                        sum = ech_bytes_add(sum, full);
+                    }
+                    continue;
+                }
                 EchId body = ech_program_called(p, i, 0), inner = parameter_of(p, body, k);
                 bool own = false;
                 if (!i->is_root && hands_on(p, i))
@@ -288,7 +296,7 @@ static EchBytes result_bytes(const EchProgram *p, EchId id, uint32_t leaf, EchBy
     return full;
 }
 
-/* KERNEL: a Pallas kernel. OPAQUE: what only the compiler's own code generator knows. */
+/* KERNEL: a Pallas kernel, or the largest of a row. OPAQUE: what only the compiler's own code generator knows. */
 typedef enum { COST_FREE, COST_CLOCK, COST_TABLE, COST_NORMAL, COST_KERNEL, COST_OPAQUE } CostKind;
 
 static CostKind kind_of(const EchInstruction *i)
@@ -316,7 +324,9 @@ static CostKind kind_of(const EchInstruction *i)
     case ECH_HLO_CUSTOM_CALL:
         if (i->target != NULL && strcmp(i->target, "HostExecute") == 0)
             return COST_FREE;
-        return i->n_operands == 0 ? COST_CLOCK : i->target != NULL && strcmp(i->target, "tpu_custom_call") == 0 ? COST_KERNEL : COST_OPAQUE;
+        if (i->n_operands == 0)
+            return COST_CLOCK;
+        return i->target != NULL && (strcmp(i->target, "tpu_custom_call") == 0 || strcmp(i->target, "TopK") == 0) ? COST_KERNEL : COST_OPAQUE;
     default: return COST_NORMAL;
     }
 }
@@ -900,6 +910,11 @@ static GArray *shared_places(const EchProgram *p)
     return pairs;
 }
 
+static bool is_asynchronous(EchFlowOp op)
+{
+    return op == ECH_FLOW_ASYNC_START || op == ECH_FLOW_ASYNC_UPDATE || op == ECH_FLOW_ASYNC_DONE || op == ECH_FLOW_COPY_START;
+}
+
 /* What the compiler says of values beyond the schedule: their number, which of a group stands for it, and what may not be in the fast memory. */
 static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_cores)
 {
@@ -933,26 +948,27 @@ static void fill_values(EchPlaceProblem *problem, const EchProgram *p, bool two_
     }
     for (uint32_t v = 0; v < m->n_values; v++)
         m->values[v].eligible = leader[m->values[v].group] == v && m->values[v].bytes > 0 && !barred[m->values[v].group];
+    /* What an asynchronous computation reads and holds is in HBM meanwhile, in its body as well. */
+    g_autofree bool *apart = g_new0(bool, MAX(p->n_computations, 1));
+    for (uint32_t t = 0; t < problem->n; t++) {
+        const EchFlowInstruction *in = &problem->instructions[t];
+        for (uint32_t k = 0; in->op == ECH_FLOW_ASYNC_START && k < in->n_called; k++)
+            apart[in->called[k]] = true;
+    }
     for (uint32_t u = 0; u < m->n_uses; u++) {
         const EchFlowInstruction *in = &problem->instructions[m->uses[u].step];
-        bool other_core = in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_COPY_START;
-        if (!m->values[m->uses[u].value].allowed || other_core) {
+        if (!m->values[m->uses[u].value].allowed || is_asynchronous(in->op) || apart[in->computation]) {
             EchMsaRequired need = {m->uses[u].value, m->uses[u].step};
             g_array_append_val(needs, need);
         }
     }
-    /* What an asynchronous computation holds stays where it is, wherever a loop hands it on. */
-    g_autofree bool *held = g_new0(bool, MAX(m->n_values, 1)); /* per group */
     for (uint32_t k = 0; k < m->n_positions; k++) {
         const EchFlowInstruction *in = &problem->instructions[m->positions[k].step];
-        held[m->values[m->positions[k].value].group] |= in->op == ECH_FLOW_ASYNC_START || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_ASYNC_DONE ||
-                                                        in->op == ECH_FLOW_COPY_START || in->op == ECH_FLOW_COPY_DONE;
-    }
-    for (uint32_t k = 0; k < m->n_positions; k++)
-        if (held[m->values[m->positions[k].value].group]) {
+        if (is_asynchronous(in->op) || in->op == ECH_FLOW_COPY_DONE || apart[in->computation]) {
             EchMsaRequired need = {m->positions[k].value, m->positions[k].step};
             g_array_append_val(needs, need);
         }
+    }
     /* Where two cores share the work only loop fusions write into the fast memory. */
     for (uint32_t v = 0; two_cores && v < m->n_values; v++) {
         const EchInstruction *i = &p->instructions[problem->ids[m->values[v].step]];

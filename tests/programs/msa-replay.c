@@ -766,6 +766,11 @@ static void read_values(Replay *r)
                 EchMsaRequired need = {v, step};
                 g_array_append_val(needs, need);
             }
+        for (uint32_t u = 0; use && u < p->n_uses; u++)
+            if (p->uses[u].step == step && !p->values[p->uses[u].value].eligible) {
+                EchMsaRequired need = {p->uses[u].value, step};
+                g_array_append_val(needs, need);
+            }
     }
     p->n_scoped = scoped->len;
     p->scoped = (EchMsaScoped *)(void *)g_array_free(g_steal_pointer(&scoped), FALSE);
