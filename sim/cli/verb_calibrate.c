@@ -169,7 +169,7 @@ int ech_verb_calibrate(int argc, char **argv)
     if (folder && g_access(folder, W_OK) != 0)
         return ech_cli_fail(g_error_new(G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: cannot be written: %s", folder, g_strerror(errno)));
     char label[] = "measuring";
-    g_autoptr(EchCalibration) calibration = ech_calibrate((uint64_t)gpu, show_progress, label, &error);
+    g_autoptr(EchCalibration) calibration = ech_calibrate((uint64_t)gpu, NULL, show_progress, label, &error);
     if (!calibration) {
         g_prefix_error(&error, "calibrate: ");
         return ech_cli_fail(error);

@@ -49,8 +49,11 @@ typedef struct {
     EchFigure launch, graph_launch;                        /**< Empty kernels one after the other, in a queue and in a graph: one of them. */
     EchFigure alone;                                       /**< One empty kernel between two events. */
     EchFigure submit, synchronize;                         /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
+    EchFigure wait, wait_copy;                             /**< From the end of a kernel to the start of one in another queue that waits for it, beyond what
+                                                            * one behind another takes; the same between a kernel and a copy, either way. */
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
     EchFigure malloc_small, free_small;                    /**< The same for 4 KiB. */
+    EchFigure map, unmap;                                  /**< Host time of mapping 2 MiB: addresses, memory, mapping and access; and back. */
     EchFigure malloc_page, free_page;                      /**< The same of every further 2 MiB of a large one. */
     EchBytes malloc_largest;                               /**< That one. */
     EchBytes page;                                         /**< What large allocations are rounded up to; 0: not known. */
@@ -65,7 +68,8 @@ typedef struct {
     EchFigure l2_read;
     EchFigure latency, l2_latency;           /**< Of one link of a chain. */
     EchFigure f32, f64, exponential, tensor; /**< Kernels of ours; tensor: bf16 by mma.sync. */
-    EchFigure matrix[5];                     /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8. */
+    EchFigure matrix[5];                     /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8; each after half a second of it. */
+    EchFigure burst;                         /**< Rate of bf16 products just after a pause, over the one in matrix, which power and heat leave. */
     EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
     EchCopyCurve stream;        /**< Kernels that read so many bytes from device memory; time with the launch. */
     EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
@@ -80,9 +84,11 @@ typedef struct {
 /** Called before each step with what it measures, and after the last with NULL; may be NULL. */
 typedef void (*EchCalibrateProgress)(unsigned done, unsigned total, const char *what, void *data);
 
-/** Measures GPU @ordinal. ECH_ERROR_BACKEND: no driver, no GPU, or a call failed in what a device file cannot do without (launches, pinned copies, device
+/** Measures GPU @ordinal. @left_out: steps, by the names that @progress is told, that are not done where a device file can do without them; NULL-terminated or
+ * NULL. ECH_ERROR_BACKEND: no driver, no GPU, or a call failed in what a device file cannot do without (launches, pinned copies, device
  * memory, arithmetic); what else fails is left out and told. Everything is given back. */
-EchCalibration *ech_calibrate(uint64_t ordinal, EchCalibrateProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, EchCalibrateProgress progress, void *data,
+                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_calibration_free(EchCalibration *calibration);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCalibration, ech_calibration_free)
 

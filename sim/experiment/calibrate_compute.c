@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-#define SETTLE_SECONDS 0.03
+#define SETTLE_SECONDS 0.1
+#define PEAK_SECONDS 0.5
+#define PAUSE_SECONDS 0.2
+#define HEATING UINT64_C(20000000000) /* Operations of a product that many in a row bring the GPU to its limits */
 
 typedef struct {
     EchCuFunction function;
@@ -54,33 +57,49 @@ static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **
 
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
 
-/* Clocks and power settle only under load: a large product first keeps the GPU busy for a while, timed by one that goes before (the first of all loads code).
- */
-static bool time_gemm(Bench *b, EchDtype dtype, int edge, int inner, unsigned n, EchFigure *ret, GError **error)
+/* Clocks and power settle only under load: keeps the GPU busy for @seconds or 1000 products, the first of which loads code and the second tells how many. */
+static bool settle(Bench *b, const EchGemm *gemm, double seconds, GError **error)
 {
-    EchGemm gemm = {.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = inner, .batch = 1, .times = 1};
     double once = 0;
-    if (ech_cuda_gemm_operations(&gemm) > UINT64_C(20000000000)) {
-        if (!issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
-            !issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
-            !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]) || !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &once, error))
+    if (!issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+        !issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+        !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]) || !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &once, error))
+        return false;
+    unsigned before = (unsigned)CLAMP(seconds * 1e9 / MAX(once, 1), 1, 1000);
+    for (unsigned i = 0; i < before; i++) {
+        if (!issue_gemm(b, b->streams[0], gemm, error))
             return false;
-        unsigned before = (unsigned)CLAMP(SETTLE_SECONDS * 1e9 / MAX(once, 1), 1, 500);
-        for (unsigned i = 0; i < before; i++) {
-            if (!issue_gemm(b, b->streams[0], &gemm, error))
-                return false;
-        }
     }
-    return ech_bench_time_each(b, issue_gemm, &gemm, n, ret, error);
+    return true;
+}
+
+static EchGemm square(EchDtype dtype, int edge, int inner)
+{
+    return (EchGemm){.dtype = (uint8_t)dtype, .known = true, .m = edge, .n = edge, .k = inner, .batch = 1, .times = 1};
 }
 
 /* Whether a product of these sides has room. */
 static bool fits(const Bench *b, EchDtype dtype, int side)
 {
-    EchGemm gemm = {.dtype = (uint8_t)dtype, .m = side, .n = side, .k = side, .batch = 1, .times = 1};
+    EchGemm gemm = square(dtype, side, side);
     EchBytes inputs, output;
     ech_cuda_gemm_bytes(&gemm, &inputs, &output);
     return MAX(inputs, output) <= b->half;
+}
+
+/* The rate of a product's @gemm once power and heat have settled. */
+static bool time_peak(Bench *b, const EchGemm *gemm, EchFigure *ret, GError **error)
+{
+    EchFigure time;
+    if ((ech_cuda_gemm_operations(gemm) > HEATING && !settle(b, gemm, PEAK_SECONDS, error)) || !ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
+        return false;
+    *ret = ech_calibration_gemm_rate(time, gemm->m, gemm->k, b->result->alone.median);
+    return true;
+}
+
+static EchFigure over(EchFigure part, EchFigure whole)
+{
+    return (EchFigure){.median = whole.median > 0 ? part.median / whole.median : 0, .spread = part.spread, .n = part.n};
 }
 
 bool ech_calibrate_matrix(Bench *b, GError **error)
@@ -91,20 +110,30 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
         int edge = 128, most = dtype == ECH_DTYPE_F64 ? 4096 : 8192;
         while (edge < most && fits(b, dtype, edge + 128))
             edge += 128;
-        EchFigure time;
+        const EchGemm gemm = square(dtype, edge, edge), odd = square(dtype, edge - 1, edge - 1);
+        EchFigure time, rate;
         g_autoptr(GError) refused = NULL;
+        bool first = dtype == ECH_DTYPE_BF16, heats = ech_cuda_gemm_operations(&gemm) > HEATING;
+        if (first && heats) {
+            /* Once for the code, then after a pause. */
+            if (!issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]))
+                return false;
+            g_usleep((gulong)(PAUSE_SECONDS * 1e6));
+            if (!ech_bench_time_each(b, issue_gemm, &gemm, 5, &time, error))
+                return false;
+        }
         /* A library without one of these types is no reason to have none. */
-        if (!time_gemm(b, dtype, edge, edge, 7, &time, &refused)) {
+        if (!time_peak(b, &gemm, &r->matrix[i], &refused)) {
             ech_bench_note_failure(b, ech_dtype_name(dtype), refused);
             continue;
         }
-        r->matrix[i] = ech_calibration_gemm_rate(time, edge, edge, r->alone.median);
-        if (dtype != ECH_DTYPE_BF16)
+        if (!first)
             continue;
-        if (!time_gemm(b, dtype, edge - 1, edge - 1, 7, &time, error))
+        if (heats)
+            r->burst = over(ech_calibration_gemm_rate(time, edge, edge, r->alone.median), r->matrix[i]);
+        if (!time_peak(b, &odd, &rate, error))
             return false;
-        EchFigure odd = ech_calibration_gemm_rate(time, edge - 1, edge - 1, r->alone.median);
-        r->unpadded = (EchFigure){.median = r->matrix[i].median > 0 ? odd.median / r->matrix[i].median : 0, .spread = odd.spread, .n = odd.n};
+        r->unpadded = over(rate, r->matrix[i]);
     }
     return true;
 }
@@ -124,8 +153,10 @@ bool ech_calibrate_products(Bench *b, GError **error)
             sides[n++] = side - kinds[i].odd;
         for (size_t e = 0; e < n; e++) {
             for (size_t k = 0; k < n; k++) {
-                double operations = 2.0 * sides[e] * sides[e] * sides[k];
-                if (!time_gemm(b, kinds[i].dtype, (int)sides[e], (int)sides[k], operations > 1e11 ? 7 : REPEATS, &grid->time[e * n + k], error))
+                const EchGemm gemm = square(kinds[i].dtype, (int)sides[e], (int)sides[k]);
+                uint64_t operations = ech_cuda_gemm_operations(&gemm);
+                if ((operations > HEATING && !settle(b, &gemm, SETTLE_SECONDS, error)) ||
+                    !ech_bench_time_each(b, issue_gemm, &gemm, operations > 5 * HEATING ? 7 : REPEATS, &grid->time[e * n + k], error))
                     return false;
             }
         }

@@ -163,7 +163,7 @@ static void add_units(Writer *w, const EchCalibration *c)
     add_clock(w, c);
     g_string_append(w->text, "    peaks:\n");
     static const char *const names[] = {"bf16", "f16", "f32", "f64", "s8"};
-    g_autofree char *note = g_strdup_printf("cuBLAS %d, a large product", c->blas_version);
+    g_autofree char *note = g_strdup_printf("cuBLAS %d, a large product after half a second of it", c->blas_version);
     for (size_t i = 0; blas && i < G_N_ELEMENTS(names); i++) {
         add_ops(w, names[i], c->matrix[i], note);
         if (strcmp(names[i], "f32") == 0)
@@ -238,6 +238,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "graph_launch_ps", c->graph_launch, "the same in a graph");
     add_time(w, "  ", "kernel_alone_ps", c->alone, "one empty kernel between two events");
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");
+    add_time(w, "  ", "wait_ps", c->wait, "from a kernel's end to the start of one in another queue that waits for it, beyond a launch");
+    add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
@@ -248,6 +250,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     g_autofree char *ladder = g_strdup_printf("every 2 MiB beyond the first, of %" G_GUINT64_FORMAT " MiB", c->malloc_largest >> 20);
     add_time(w, "    ", "malloc_page_ps", c->malloc_page, ladder);
     add_time(w, "    ", "free_page_ps", c->free_page, ladder);
+    add_time(w, "    ", "map_ps", c->map, "addresses, memory, mapping and access of 2 MiB");
+    add_time(w, "    ", "unmap_ps", c->unmap, "2 MiB");
     add_time(w, "    ", "malloc_async_ps", c->malloc_async, "2 MiB");
     add_time(w, "    ", "free_async_ps", c->free_async, "2 MiB");
     add_time(w, "    ", "pin_ps", c->pin, "1 MiB");
@@ -267,6 +271,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "strided_share", share_of(c->strided, c->read), "16 bytes of every 64");
     add_share(w, "random_share", share_of(c->random, c->read), "16 bytes anywhere");
     add_share(w, "copy_share", share_of(c->copy_on_device, c->both), "bytes copied on the device against read and written by a kernel");
+    add_share(w, "burst_share", c->burst, "bf16 products just after a pause, over those after half a second");
     add_share(w, "unpadded_share", c->unpadded, "bf16 product with sides one short of a multiple of 128");
     add_share(w, "both_ways_to_share", c->both_share, "of the bytes while pinned copies go both ways");
     add_share(w, "beside_copies_share", c->beside_copies, "reading kernel while pinned memory is copied to the device");
@@ -395,10 +400,14 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "second-level cache latency", c->l2_latency);
     time_line(text, "a launch in a queue", c->launch);
     time_line(text, "a launch in a graph", c->graph_launch);
+    time_line(text, "a kernel that waits for another queue's", c->wait);
+    time_line(text, "a kernel that waits for a copy, or a copy", c->wait_copy);
     time_line(text, "cudaMalloc of 2 MiB (host)", c->malloc);
     time_line(text, "cudaFree of 2 MiB (host)", c->free);
     time_line(text, "cudaMalloc of 4 KiB (host)", c->malloc_small);
     time_line(text, "cudaMalloc, every further 2 MiB", c->malloc_page);
+    time_line(text, "2 MiB mapped (host)", c->map);
+    time_line(text, "2 MiB unmapped (host)", c->unmap);
     time_line(text, "cudaMallocAsync of 2 MiB (host)", c->malloc_async);
     static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64",
                                         "matrix products s8"};
@@ -406,6 +415,8 @@ char *ech_calibration_text(const EchCalibration *c)
         ops_line(text, names[i], c->matrix[i]);
     ops_line(text, "mma.sync bf16, a kernel of ours", c->tensor);
     ops_line(text, "float32 multiply-adds", c->f32);
+    if (c->burst.n > 0)
+        g_string_append_printf(text, "  %-44s %.1f %%\n", "bf16 just after a pause, of the above", 100 * c->burst.median);
     if (c->unpadded.n > 0)
         g_string_append_printf(text, "  %-44s %.0f %%\n", "rate at sides one short of a multiple of 128", 100 * c->unpadded.median);
     if (c->beside_copies.n > 0)

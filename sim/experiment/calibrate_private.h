@@ -87,7 +87,9 @@ bool ech_bench_issue_copy(Bench *b, EchCuStream stream, const void *data, GError
 bool ech_calibrate_launches(Bench *b, GError **error);
 bool ech_calibrate_graph(Bench *b, GError **error);
 bool ech_calibrate_allocations(Bench *b, GError **error);
+bool ech_calibrate_mapping(Bench *b, GError **error);
 bool ech_calibrate_pages(Bench *b, GError **error);
+bool ech_calibrate_waits(Bench *b, GError **error);
 /* calibrate_copies.c */
 bool ech_calibrate_pinned(Bench *b, GError **error);
 bool ech_calibrate_pageable(Bench *b, GError **error);

@@ -29,6 +29,51 @@ bool ech_calibrate_launches(Bench *b, GError **error)
     return true;
 }
 
+typedef struct {
+    EchCuEvent there, back; /* Without time */
+    const CopyShape *copy;  /* In the second queue; NULL: a kernel there */
+} Turn;
+
+/* A kernel in the first queue, then something in the second that waits for it, and that the first waits for. */
+static bool issue_turn(Bench *b, EchCuStream stream, const void *data, GError **error)
+{
+    const Turn *turn = data;
+    EchCuStream other = b->streams[1];
+    return ech_bench_issue_empty(b, stream, NULL, error) && CU(b, event_record, "recording an event", error, turn->there, stream) &&
+           CU(b, stream_wait, "making a queue wait", error, other, turn->there, 0) &&
+           (turn->copy ? ech_bench_issue_copy(b, other, turn->copy, error) : ech_bench_issue_empty(b, other, NULL, error)) &&
+           CU(b, event_record, "recording an event", error, turn->back, other) && CU(b, stream_wait, "making a queue wait", error, stream, turn->back, 0);
+}
+
+/* Half of what a turn takes beyond @work nanoseconds. */
+static bool time_turn(Bench *b, Turn turn, double work, EchFigure *ret, GError **error)
+{
+    EchFigure time;
+    if (!ech_bench_time_batch(b, issue_turn, &turn, 30, &time, error))
+        return false;
+    *ret = (EchFigure){.median = MAX(time.median - work, 0) / 2, .n = time.n};
+    ret->spread = ret->median > 0 ? time.spread * time.median / 2 / ret->median : 0;
+    return true;
+}
+
+/* What queues that wait for each other lose. */
+bool ech_calibrate_waits(Bench *b, GError **error)
+{
+    EchCalibration *r = b->result;
+    const CopyShape small = {r->pinned[0].bytes[0], false, false};
+    double launch = r->launch.median, copy = r->pinned[0].time[0].median;
+    Turn turn = {0};
+    bool ok = CU(b, event_create, "making an event", error, &turn.there, ECH_CU_EVENT_DISABLE_TIMING) &&
+              CU(b, event_create, "making an event", error, &turn.back, ECH_CU_EVENT_DISABLE_TIMING) && time_turn(b, turn, 2 * launch, &r->wait, error);
+    turn.copy = &small;
+    ok = ok && time_turn(b, turn, launch + copy, &r->wait_copy, error);
+    if (turn.there)
+        b->cu->event_destroy(turn.there);
+    if (turn.back)
+        b->cu->event_destroy(turn.back);
+    return ok;
+}
+
 bool ech_calibrate_graph(Bench *b, GError **error)
 {
     enum { NODES = 200 };
@@ -142,6 +187,28 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
     r->malloc_page = growth(take, r->malloc, large);
     r->free_page = growth(give, r->free, large);
     r->malloc_largest = large;
+    return true;
+}
+
+/* As allocators with growing segments take memory: a page at a time. */
+bool ech_calibrate_mapping(Bench *b, GError **error)
+{
+    double take[REPEATS], give[REPEATS];
+    if (b->gpu.page == 0)
+        return true;
+    for (unsigned i = 0; i < REPEATS; i++) {
+        EchCuMapping mapping;
+        double begin = ech_bench_host_ns();
+        if (!ech_cuda_map(b->cu, &b->gpu, ech_round_up(2 << 20, b->gpu.page), &mapping, error))
+            return false;
+        take[i] = ech_bench_host_ns() - begin;
+        begin = ech_bench_host_ns();
+        if (!ech_cuda_unmap(b->cu, &mapping, error))
+            return false;
+        give[i] = ech_bench_host_ns() - begin;
+    }
+    b->result->map = ech_bench_figure(take, REPEATS);
+    b->result->unmap = ech_bench_figure(give, REPEATS);
     return true;
 }
 

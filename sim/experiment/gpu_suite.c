@@ -65,6 +65,7 @@ typedef struct {
     EchGpuCase *row;
     const EchGpuRecipe *recipe; /* NULL: a program, @path */
     const char *path;
+    const char *const *left_out; /* Steps of the calibration */
 } Job;
 
 /* Writes down which GPU is here: a line with its identity, one with its name and the driver. */
@@ -81,10 +82,19 @@ static bool probe(void *data, GError **error)
     return g_file_set_contents(path, text, -1, error);
 }
 
+/* Which step has begun, for whoever finds that it was the last. */
+static void note_step(unsigned done, unsigned total, const char *what, void *data)
+{
+    (void)done, (void)total;
+    const Job *job = data;
+    g_autofree char *path = ech_gpu_file(job->options, "calibration", ".step");
+    g_file_set_contents(path, what ? what : "", -1, NULL);
+}
+
 static bool calibrate(void *data, GError **error)
 {
     const Job *job = data;
-    g_autoptr(EchCalibration) gpu = ech_calibrate(job->options->gpu, NULL, NULL, error);
+    g_autoptr(EchCalibration) gpu = ech_calibrate(job->options->gpu, job->left_out, note_step, data, error);
     g_autofree char *yaml = gpu ? ech_calibration_yaml(gpu, job->options->name, job->options->date, error) : NULL;
     if (!yaml)
         return false;
@@ -196,6 +206,32 @@ static bool run_stage(Course *c, Job *job, GError **error)
     return write_table(c, error);
 }
 
+/* A step that ends the whole process, or hangs it, is left out of the next try. */
+static bool calibrate_somehow(Course *c, Job *job, GError **error)
+{
+    enum { TRIES = 3 };
+    g_autofree char *path = ech_gpu_file(c->options, "calibration", ".step");
+    g_autoptr(GPtrArray) left_out = g_ptr_array_new_with_free_func(g_free);
+    double limit = 2 * (c->options->stage_limit > 0 ? c->options->stage_limit : 90);
+    g_autoptr(GError) failure = NULL;
+    g_ptr_array_add(left_out, NULL);
+    for (unsigned i = 0; i < TRIES; i++) {
+        char *step;
+        g_clear_error(&failure);
+        tell(c, i > 0 ? "calibration, once more" : "calibration", NULL);
+        job->left_out = (const char *const *)left_out->pdata;
+        bool ok = ech_gpu_in_child(calibrate, job, limit, &failure);
+        if (g_file_get_contents(path, &step, NULL, NULL))
+            g_ptr_array_insert(left_out, 0, step);
+        g_unlink(path);
+        if (ok)
+            return true;
+        tell(c, "calibration", failure->message);
+    }
+    g_propagate_error(error, g_steal_pointer(&failure));
+    return false;
+}
+
 /* The GPU that is here, and the device file of it: an earlier call's where that was the same GPU. */
 static bool prepare(Course *c, GError **error)
 {
@@ -212,16 +248,7 @@ static bool prepare(Course *c, GError **error)
     if (!same) {
         ech_gpu_forget_rows(c->options);
         g_unlink(c->suite->device_path);
-        double limit = 2 * (c->options->stage_limit > 0 ? c->options->stage_limit : 90);
-        tell(c, "calibration", NULL);
-        g_autoptr(GError) first = NULL;
-        if (!ech_gpu_in_child(calibrate, &job, limit, &first)) {
-            tell(c, "calibration", first->message);
-            tell(c, "calibration, once more", NULL);
-            if (!ech_gpu_in_child(calibrate, &job, limit, error))
-                return false;
-        }
-        if (!g_file_set_contents(known, here, -1, error))
+        if (!calibrate_somehow(c, &job, error) || !g_file_set_contents(known, here, -1, error))
             return false;
     }
     if (!g_file_get_contents(words, &c->suite->calibration, NULL, NULL))

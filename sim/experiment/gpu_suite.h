@@ -53,8 +53,8 @@ typedef struct {
 /** Called before each stage (@outcome NULL) and after it; @elapsed: seconds since the call. May be NULL. */
 typedef void (*EchGpuSuiteProgress)(const char *stage, const char *outcome, unsigned done, unsigned total, double elapsed, void *data);
 
-/** ECH_ERROR_BACKEND without a driver or a GPU, or where calibration fails twice; a case that fails is a row of the table, and tried once more by the next
- * call. */
+/** ECH_ERROR_BACKEND without a driver or a GPU, or where calibration fails three times; a case that fails is a row of the table, and tried once more by the
+ * next call. */
 EchGpuSuite *ech_gpu_suite_run(const EchGpuSuiteOptions *options, EchGpuSuiteProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_gpu_suite_free(EchGpuSuite *suite);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchGpuSuite, ech_gpu_suite_free)

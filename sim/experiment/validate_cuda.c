@@ -184,6 +184,17 @@ static bool has_fixed_offsets(const EchTrace *trace)
     return false;
 }
 
+/* Which of two rates products are predicted with, where they differ. */
+static void note_burst(EchCudaValidation *v)
+{
+    double share = ech_device_number(v->result->device, "kernel.burst_share", 1);
+    if (v->measured->by_blas > 0 && fabs(share - 1) > 0.02)
+        ech_diag_remark(
+            v->measured->diag,
+            "products are predicted at the rate that power and heat leave after half a second of them; just after a pause this GPU does %.0f %% of it",
+            100 * share);
+}
+
 static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)
 {
     const EchResult *result = v->result;
@@ -196,6 +207,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
     v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;
+    note_burst(v);
     v->options = ech_params_print(ech_cuda_params, options);
     v->warmups = options->warmups;
     return v->predicted && compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO, error);

@@ -36,7 +36,7 @@ void ech_cuda_run_free(EchCudaRun *run)
 
 static bool check_gpu(const Engine *e, GError **error)
 {
-    bool lacks_vmm = e->options->alloc == ECH_CUDA_ALLOC_VMM && !e->gpu.has_vmm, lacks_pools = e->options->alloc == ECH_CUDA_ALLOC_ASYNC && !e->gpu.has_pools;
+    bool lacks_vmm = e->options->alloc == ECH_CUDA_ALLOC_VMM && e->gpu.page == 0, lacks_pools = e->options->alloc == ECH_CUDA_ALLOC_ASYNC && !e->gpu.has_pools;
     if (lacks_vmm || lacks_pools)
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no %s; expected another alloc", e->gpu.name,
                     lacks_vmm ? "virtual memory management" : "memory pools");
@@ -57,9 +57,6 @@ static bool set_up(Engine *e, GError **error)
 {
     const EchTrace *trace = e->trace;
     if (!make_streams(e, error) || !ech_cuda_start_work(e, error) || !ech_cuda_plan_memory(e, error))
-        return false;
-    EchCuAllocationProp prop = {.type = ECH_CU_ALLOCATION_PINNED, .location = {ECH_CU_LOCATION_DEVICE, e->gpu.device}};
-    if (e->options->alloc == ECH_CUDA_ALLOC_VMM && !CU(e, granularity, "asking for the pages' size", error, &e->granularity, &prop, ECH_CU_GRANULARITY_MINIMUM))
         return false;
     if (!ech_cuda_fill_scratch(e, error))
         return false;

@@ -210,10 +210,15 @@ bool ech_cuda_load_kernels(const EchCuDriver *driver, EchCuModule *ret, GError *
     return ech_cuda_check(driver, driver->module_load(ret, image ? image : ech_cuda_kernels_ptx), "cuModuleLoadData", "loading kernels", error);
 }
 
+static EchCuAllocationProp device_memory(EchCuDevice device)
+{
+    return (EchCuAllocationProp){.type = ECH_CU_ALLOCATION_PINNED, .location = {ECH_CU_LOCATION_DEVICE, device}};
+}
+
 bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError **error)
 {
     EchCuGpu gpu = {0};
-    int count = 0;
+    int count = 0, has_vmm = 0;
     if (!start(driver, error) || !ech_cuda_check(driver, driver->driver_version(&gpu.driver_version), "cuDriverGetVersion", "starting the driver", error) ||
         !ech_cuda_check(driver, driver->device_count(&count), "cuDeviceGetCount", "looking for GPUs", error))
         return false;
@@ -237,7 +242,7 @@ bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError
         {ECH_CU_ATTRIBUTE_ASYNC_ENGINES, &gpu.async_engines},
         {ECH_CU_ATTRIBUTE_MAJOR, &gpu.major},
         {ECH_CU_ATTRIBUTE_MINOR, &gpu.minor},
-        {ECH_CU_ATTRIBUTE_VMM, &gpu.has_vmm},
+        {ECH_CU_ATTRIBUTE_VMM, &has_vmm},
         {ECH_CU_ATTRIBUTE_POOLS, &gpu.has_pools},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(attributes); i++) {
@@ -247,8 +252,11 @@ bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError
     }
     if (!ech_cuda_check(driver, driver->context_retain(&gpu.context, gpu.device), "cuDevicePrimaryCtxRetain", "making a context", error))
         return false;
-    if (!ech_cuda_check(driver, driver->context_set(gpu.context), "cuCtxSetCurrent", "making a context", error)) {
-        driver->context_release(gpu.device);
+    const EchCuAllocationProp prop = device_memory(gpu.device);
+    if (!ech_cuda_check(driver, driver->context_set(gpu.context), "cuCtxSetCurrent", "making a context", error) ||
+        (has_vmm && !ech_cuda_check(driver, driver->granularity(&gpu.page, &prop, ECH_CU_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity",
+                                    "asking for the pages' size", error))) {
+        ech_cuda_close(driver, &gpu);
         return false;
     }
     *ret = gpu;
@@ -262,4 +270,34 @@ void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu)
         driver->context_release(gpu->device);
         gpu->context = NULL;
     }
+}
+
+bool ech_cuda_map(const EchCuDriver *driver, const EchCuGpu *gpu, size_t bytes, EchCuMapping *ret, GError **error)
+{
+    const EchCuAllocationProp prop = device_memory(gpu->device);
+    const EchCuAccess access = {.location = prop.location, .flags = ECH_CU_ACCESS_READ_WRITE};
+    EchCuMapping new = {.bytes = bytes};
+    if (!ech_cuda_check(driver, driver->address_reserve(&new.address, bytes, 0, 0, 0), "cuMemAddressReserve", "reserving addresses", error))
+        return false;
+    bool made = ech_cuda_check(driver, driver->physical_create(&new.physical, bytes, &prop, 0), "cuMemCreate", "taking physical memory", error);
+    bool mapped = made && ech_cuda_check(driver, driver->map(new.address, bytes, 0, new.physical, 0), "cuMemMap", "mapping memory", error);
+    if (mapped && ech_cuda_check(driver, driver->set_access(new.address, bytes, &access, 1), "cuMemSetAccess", "opening mapped memory", error)) {
+        *ret = new;
+        return true;
+    }
+    if (mapped)
+        driver->unmap(new.address, bytes);
+    if (made)
+        driver->physical_release(new.physical);
+    driver->address_free(new.address, bytes);
+    return false;
+}
+
+bool ech_cuda_unmap(const EchCuDriver *driver, const EchCuMapping *mapping, GError **error)
+{
+    EchCuResult unmapped = driver->unmap(mapping->address, mapping->bytes), released = driver->physical_release(mapping->physical);
+    EchCuResult freed = driver->address_free(mapping->address, mapping->bytes);
+    return ech_cuda_check(driver, unmapped, "cuMemUnmap", "unmapping memory", error) &&
+           ech_cuda_check(driver, released, "cuMemRelease", "giving back physical memory", error) &&
+           ech_cuda_check(driver, freed, "cuMemAddressFree", "giving back addresses", error);
 }

@@ -85,6 +85,13 @@ typedef struct {
     char bytes[16];
 } EchCuUuid;
 
+/** Physical memory behind a range of addresses of its own. */
+typedef struct {
+    EchCuPointer address;
+    size_t bytes;
+    unsigned long long physical;
+} EchCuMapping;
+
 /* ECH_CU(result, member, symbol, parameters): every driver function in use. */
 #define ECH_CU_FUNCTIONS(X)                                                                                                                                    \
     X(init, cuInit, (unsigned flags))                                                                                                                          \
@@ -163,7 +170,8 @@ typedef struct {
     EchCuContext context;
     int driver_version; /**< 13000 for 13.0. */
     size_t total_memory;
-    int multiprocessors, clock_khz, memory_clock_khz, bus_bits, l2_bytes, async_engines, major, minor, has_vmm, has_pools;
+    size_t page; /**< What mappings are multiples of; 0: no virtual memory management. */
+    int multiprocessors, clock_khz, memory_clock_khz, bus_bits, l2_bytes, async_engines, major, minor, has_pools;
 } EchCuGpu;
 
 /** The driver's functions, loaded once; ECH_ERROR_BACKEND says which library or symbol is missing. Borrowed, never unloaded. */
@@ -175,6 +183,10 @@ void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu);
 /** True on success; otherwise ECH_ERROR_BACKEND "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2) while WHAT", with advice where there is some. @symbol: the
  * driver's name of the function, or the table's member. */
 bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error);
+/** Maps @bytes, a multiple of its page, of @gpu's memory, to be read and written there. What was made before a failure is given back. */
+bool ech_cuda_map(const EchCuDriver *driver, const EchCuGpu *gpu, size_t bytes, EchCuMapping *ret, GError **error);
+/** Gives all of it back, also where a part of that fails. */
+bool ech_cuda_unmap(const EchCuDriver *driver, const EchCuMapping *mapping, GError **error);
 /** Loads our kernels into the current context. */
 bool ech_cuda_load_kernels(const EchCuDriver *driver, EchCuModule *ret, GError **error);
 /** Opens the first of @names (NULL-terminated sonames) that is found: as the dynamic linker finds it, else in the folders where toolkits and Python wheels put

@@ -82,40 +82,6 @@ static bool take_range(Engine *e, EchId buffer, EchId queue, GError **error)
     return true;
 }
 
-/* Physical memory of the GPU behind a range of addresses of its own. What was made before a failure is given back. */
-static bool map_buffer(Engine *e, Place *p, GError **error)
-{
-    EchBytes bytes = ech_round_up(p->bytes, e->granularity);
-    EchCuAllocationProp prop = {.type = ECH_CU_ALLOCATION_PINNED, .location = {ECH_CU_LOCATION_DEVICE, e->gpu.device}};
-    EchCuAccess access = {.location = prop.location, .flags = ECH_CU_ACCESS_READ_WRITE};
-    EchCuPointer address = 0;
-    unsigned long long physical = 0;
-    if (!CU(e, address_reserve, "reserving addresses", error, &address, bytes, 0, 0, 0))
-        return false;
-    bool made = CU(e, physical_create, "taking physical memory", error, &physical, bytes, &prop, 0);
-    bool mapped = made && CU(e, map, "mapping memory", error, address, bytes, 0, physical, 0);
-    if (mapped && CU(e, set_access, "opening mapped memory", error, address, bytes, &access, 1)) {
-        p->device = address;
-        p->physical = physical;
-        p->mapped = bytes;
-        return true;
-    }
-    if (mapped)
-        e->cu->unmap(address, bytes);
-    if (made)
-        e->cu->physical_release(physical);
-    e->cu->address_free(address, bytes);
-    return false;
-}
-
-static bool unmap_buffer(Engine *e, EchCuPointer address, EchBytes bytes, unsigned long long physical, GError **error)
-{
-    EchCuResult unmapped = e->cu->unmap(address, bytes), released = e->cu->physical_release(physical), freed = e->cu->address_free(address, bytes);
-    return ech_cuda_check(e->cu, unmapped, "cuMemUnmap", "unmapping memory", error) &&
-           ech_cuda_check(e->cu, released, "cuMemRelease", "giving back physical memory", error) &&
-           ech_cuda_check(e->cu, freed, "cuMemAddressFree", "giving back addresses", error);
-}
-
 bool ech_cuda_place_buffer(Engine *e, EchId id, EchId queue, GError **error)
 {
     EchCuStream stream = e->streams[queue];
@@ -139,8 +105,9 @@ bool ech_cuda_place_buffer(Engine *e, EchId id, EchId queue, GError **error)
     }
     switch ((EchCudaAlloc)e->options->alloc) {
     case ECH_CUDA_ALLOC_VMM:
-        if (!map_buffer(e, p, error))
+        if (!ech_cuda_map(e->cu, &e->gpu, ech_round_up(p->bytes, e->gpu.page), &p->mapping, error))
             return false;
+        p->device = p->mapping.address;
         break;
     case ECH_CUDA_ALLOC_AUTO:
     case ECH_CUDA_ALLOC_MALLOC:
@@ -179,7 +146,7 @@ bool ech_cuda_release_buffer(Engine *e, EchId id, EchCuStream stream, GError **e
     case ECH_CUDA_ALLOC_VMM: {
         /* What is still in use must not be unmapped. */
         bool idle = synchronize(e, error);
-        return unmap_buffer(e, pointer, p->mapped, p->physical, idle ? error : NULL) && idle;
+        return ech_cuda_unmap(e->cu, &p->mapping, idle ? error : NULL) && idle;
     }
     case ECH_CUDA_ALLOC_AUTO:
     case ECH_CUDA_ALLOC_MALLOC: return CU(e, release, "freeing a buffer", error, pointer);

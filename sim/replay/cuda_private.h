@@ -15,12 +15,11 @@
 
 /* A buffer of the trace on the machine. */
 typedef struct {
-    EchCuPointer device; /* 0: none */
-    void *host;          /* Pinned or pageable */
-    EchBytes bytes;      /* 0: an alias, or nothing */
-    uint64_t offset;     /* In the block of its memory, where fixed */
-    EchBytes mapped;     /* alloc=vmm: bytes of the mapping */
-    unsigned long long physical;
+    EchCuPointer device;                                 /* 0: none */
+    void *host;                                          /* Pinned or pageable */
+    EchBytes bytes;                                      /* 0: an alias, or nothing */
+    uint64_t offset;                                     /* In the block of its memory, where fixed */
+    EchCuMapping mapping;                                /* alloc=vmm */
     uint32_t range;                                      /* alloc=arena: the allocator's id of what it was given */
     uint8_t is_host, pinned, written, live, fixed, kept; /* kept: host memory that lives from set-up to the end */
 } Place;
@@ -79,7 +78,6 @@ typedef struct {
     EchAllocator *allocator;
     uint32_t next_range;
     GArray *freed;                 /* Freed whose end has not come yet as far as is known */
-    size_t granularity;            /* alloc=vmm */
     bool several_queues;           /* Allocate and free */
     bool synchronous;              /* The driver stops for allocations on the way, so nothing can be issued ahead */
     size_t free_before, free_idle; /* Before and after set-up */

@@ -164,11 +164,12 @@ static void after_fixed(EchMachine *m, uint32_t queue)
     begin_work(m, queue);
 }
 
-/* The host has asked for the op at the queue's head. */
+/* The host has asked for the op at the queue's head, and what released it is known here. */
 static void end_gap(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
-    q->waits[ECH_WAIT_HOST] = m->prices->gaps[q->entries[q->at].id];
+    q->waits[ECH_WAIT_HOST] = m->prices->gaps ? m->prices->gaps[q->entries[q->at].id] : 0;
+    q->waits[ECH_WAIT_DEPENDENCY] += MAX(q->handoff - q->waits[ECH_WAIT_HOST], 0);
     q->ready = m->now;
     q->gap_over = true;
     q->state = STATE_IDLE;
@@ -334,6 +335,23 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
     }
 }
 
+/* Where another queue releases the op, which takes some time to be known here: what is left of that. */
+static EchTime handoff_of(const EchMachine *m, uint32_t op)
+{
+    EchTime left = 0;
+    if (m->wait_kernel <= 0 && m->wait_copy <= 0)
+        return 0;
+    for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
+        const Need *need = &m->needs[n];
+        EchOpKind from = (EchOpKind)m->ops[need->op].kind, to = (EchOpKind)m->ops[op].kind;
+        if (!need->other_queue || m->done[need->op] == 0)
+            continue;
+        EchTime takes = from == ECH_OP_COPY || to == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
+        left = MAX(left, m->last_end[need->op] + takes - m->now);
+    }
+    return left;
+}
+
 enum { DRIVER_PAGE = 2 << 20 };
 
 /* Picoseconds of @calls of the driver for @bytes in all. */
@@ -463,9 +481,11 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         if (!needs_met(m, queue, op))
             return false;
         count_waits(m, q, op);
-        if (m->prices->gaps && m->prices->gaps[op] > 0) {
+        q->handoff = handoff_of(m, op);
+        EchTime gap = MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->handoff);
+        if (gap > 0) {
             q->state = STATE_GAP;
-            m->class->start(m->engine, queue, NULL, 0, m->prices->gaps[op]);
+            m->class->start(m->engine, queue, NULL, 0, gap);
             return false;
         }
     }
@@ -749,8 +769,12 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
     for (size_t i = 0; i < m->n_ops; i++) {
         const EchPrice *price = &m->prices->prices[i];
         double times = (double)m->mult[i];
-        double gap = m->prices->gaps ? (double)m->prices->gaps[i] : 0;
-        serial += times * ((double)price->alone + gap);
+        double gap = m->prices->gaps ? (double)m->prices->gaps[i] : 0, handoff = 0;
+        for (uint32_t n = m->first_need[i]; n < m->first_need[i + 1]; n++) {
+            if (m->needs[n].other_queue)
+                handoff = (double)MAX(m->wait_kernel, m->wait_copy);
+        }
+        serial += times * ((double)price->alone + gap + handoff);
         /* The set-up of copies may hide behind what ran before. */
         queue[queue_of(m, (uint32_t)i)] += times * ((sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone) + gap);
         for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)

@@ -575,6 +575,10 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->driver_malloc_small = (EchTime)ech_device_number(device, "runtime.driver.malloc_small_ps", 0);
         m->driver_free_small = (EchTime)ech_device_number(device, "runtime.driver.free_small_ps", 0);
     }
+    if (options->overhead) {
+        m->wait_kernel = (EchTime)ech_device_number(device, "runtime.wait_ps", 0);
+        m->wait_copy = (EchTime)ech_device_number(device, "runtime.wait_copy_ps", (double)m->wait_kernel);
+    }
     if (!compile_memories(m, diag, error))
         return NULL;
     compile_links(m);

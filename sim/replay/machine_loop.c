@@ -92,6 +92,10 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
             TIME(m->now - q->start);
         }
     }
+    /* What has just ended releases other queues a little later. */
+    EchTime longest = MAX(m->wait_kernel, m->wait_copy);
+    for (uint32_t op = m->loops[l].op + 1; longest > 0 && op < m->loops[l].end; op++)
+        TIME(MIN(m->now - m->last_end[op], longest));
     for (uint32_t i = 0; i < m->n_memories; i++) {
         const EchMemoryState *state = &m->memories[i];
         WORD(state->live);

@@ -105,13 +105,14 @@ typedef struct {
     EchTime space_since; /* Allocation waits for space since then, or -1. */
     EchTime stall_since; /* Waits for an allocator's driver call since then, or -1. */
     EchTime driver;      /* What the allocator's driver calls take, at the op at the head. */
+    EchTime handoff;     /* What being released by another queue takes, in the gap that passes now. */
     bool drains;         /* They wait for all that was asked for before. */
     EchTime waits[ECH_N_WAITS];
     double *pressed;      /* Per part of the running op: what `pressed` of its resource was when it began. */
     uint32_t next_waiter; /* In the list of the op, link or memory it waits for. */
     bool in_todo;
     bool has_head;
-    bool gap_over; /* The host's gap before the op at the head has passed. */
+    bool gap_over; /* The gap before the op at the head, the host's or between queues, has passed. */
 } Queue;
 
 typedef struct {
@@ -192,7 +193,8 @@ struct EchMachine {
     } * traffic;
     uint32_t *first_traffic;
 
-    EchTime longest_setup; /* Of any copy. */
+    EchTime longest_setup;          /* Of any copy. */
+    EchTime wait_kernel, wait_copy; /* From the end of an op to the start of one in another queue that it releases: kernels only, or with a copy. */
     EchTime now, base;
     double base_fraction;
     EchTime engine_now;

@@ -21,7 +21,7 @@ START_TEST(finds_what_the_fake_is_made_of)
     fake = ech_test_fake_cuda("134217728");
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "300", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(fake.held(), 0);
     NEAR(c->pinned[0].rate, 20e9, 0.001);
@@ -93,12 +93,17 @@ START_TEST(finds_how_the_driver_rounds)
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     fake = ech_test_fake_cuda("134217728");
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(fake.held(), 0);
     ck_assert_uint_eq(c->page, 2 << 20);
     ck_assert_uint_eq(c->page_shared, 1 << 20);
     ck_assert_uint_eq(c->pool_growth, 32 << 20);
+    /* A wait takes the fake 1.5 us and the event before it 0.15; tensor cores that have rested do an eighth more. */
+    NEAR(c->wait.median, 1650, 0.1);
+    NEAR(c->wait_copy.median, 1650, 0.15);
+    NEAR(c->burst.median, 1.125, 0.04);
+    ck_assert(c->map.median >= 1e6 && c->unmap.median >= 1e6);
     /* Host time: what else this machine does comes on top. */
     const double whole[] = {c->malloc.median, c->free.median, c->malloc_small.median, c->free_small.median},
                  pages[] = {c->malloc_page.median, c->free_page.median};
@@ -117,6 +122,9 @@ START_TEST(finds_how_the_driver_rounds)
     ck_assert_ptr_nonnull(strstr(yaml, "# while multiplying matrices: SM clock 1"));
     ck_assert_double_eq(ech_device_number(device, "runtime.driver.malloc_page", 0), 2 << 20);
     ck_assert_double_eq(ech_device_number(device, "runtime.driver.pool_growth", 0), 32 << 20);
+    NEAR(ech_device_number(device, "runtime.driver.map_ps", 0), c->map.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "runtime.wait_ps", 0), c->wait.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "kernel.burst_share", 0), c->burst.median, 0.001);
 }
 END_TEST
 
@@ -128,7 +136,7 @@ START_TEST(a_slow_host_is_noticed)
     g_setenv("ECH_FAKE_CUDA_SLOW", _i == 0 ? "20" : "700", TRUE);
     fake = ech_test_fake_cuda("33554432");
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(fake.held(), 0);
     ck_assert_int_eq(strstr(c->failures, "waited for the host") != NULL, _i == 1);
@@ -145,7 +153,7 @@ START_TEST(one_specimen_is_not_its_kind)
     fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     g_autofree char *folder = g_dir_make_tmp("echelon-devices-XXXXXX", NULL);
     static const char *const products[] = {"NVIDIA H100 80GB HBM3", "Some Other GPU"};
@@ -176,7 +184,7 @@ START_TEST(kernels_stay_within_buffers)
     fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_PTX", "1000", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_str_eq(c->failures, "");
     ck_assert_int_eq(fake.held(), 0);
@@ -188,7 +196,7 @@ START_TEST(every_call_fails_cleanly)
 {
     fake = ech_test_fake_cuda("16777216");
     fake.reset();
-    g_autoptr(EchCalibration) whole = ech_calibrate(0, NULL, NULL, NULL);
+    g_autoptr(EchCalibration) whole = ech_calibrate(0, NULL, NULL, NULL, NULL);
     ck_assert_ptr_nonnull(whole);
     long n = fake.calls();
     ck_assert_int_gt(n, 2000);
@@ -197,7 +205,7 @@ START_TEST(every_call_fails_cleanly)
         g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
         fake.reset();
         g_autoptr(GError) error = NULL;
-        g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+        g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
         g_unsetenv("ECH_FAKE_CUDA_FAIL");
         ck_assert((c == NULL) == (error != NULL));
         ck_assert_ok(!error || g_error_matches(error, ECH_ERROR, ECH_ERROR_BACKEND), error);
@@ -211,7 +219,7 @@ START_TEST(without_cublas_the_file_is_whole)
     fake = ech_test_fake_cuda("16777216");
     g_setenv("ECHELON_LIBCUBLAS", "", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
     ck_assert_int_eq(c->blas_version, 0);
     g_autofree char *yaml = ech_calibration_yaml(c, "bare", "2026-01-02", &error);
@@ -224,7 +232,7 @@ START_TEST(without_a_gpu_it_says_so)
 {
     g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
     g_autoptr(GError) error = NULL;
-    ck_assert_ptr_null(ech_calibrate(0, NULL, NULL, &error));
+    ck_assert_ptr_null(ech_calibrate(0, NULL, NULL, NULL, &error));
     ck_assert(g_str_has_prefix(error->message, "no NVIDIA driver here: "));
 }
 END_TEST

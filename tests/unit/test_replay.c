@@ -60,6 +60,17 @@ static EchDevice *make_fast_device(void)
     return device;
 }
 
+/* The same whose queues learn of each other's ends so much later. */
+static void add_waits(EchDevice *device, double kernel_ps, double copy_ps)
+{
+    static const char *const paths[] = {"runtime.wait_ps", "runtime.wait_copy_ps"};
+    const double values[] = {kernel_ps, copy_ps};
+    device->numbers = g_new0(EchDeviceNumber, 2);
+    device->n_numbers = 2;
+    for (size_t i = 0; i < 2; i++)
+        device->numbers[i] = (EchDeviceNumber){.path = g_strdup(paths[i]), .value = values[i], .source = g_strdup("test")};
+}
+
 typedef struct {
     EchTraceBuilder *b;
     EchId hbm, host, core, in, out;
@@ -320,6 +331,36 @@ START_TEST(double_buffered_pipeline)
         near(run->links[0].busy, slow->links[0].busy, 2 * cases[i].layers, engine);
         ck_assert(run->units[0].flops == slow->units[0].flops);
     }
+}
+END_TEST
+
+/* By hand: kernels and copies that take turns in three queues, each released by the one before. What had ended long before is known at once. */
+START_TEST(queues_learn_of_each_other_later)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    enum { KERNEL = 5000000, WAIT = 700000, WAIT_COPY = 2000000 };
+    Maker m = maker_new();
+    EchId other = ech_trace_builder_queue(m.b, "other", ECH_QUEUE_COMPUTE, 0);
+    EchId first = add_kernel(&m, m.core, KERNEL), copy = add_copy(&m, m.in, m.host, m.hbm, MB); /* 10 us */
+    ech_trace_builder_dep(m.b, first, 0);
+    add_kernel(&m, m.core, 3 * KERNEL);
+    EchId last = add_kernel(&m, m.core, KERNEL); /* The copy has ended 3 us before: nothing is left of the wait */
+    ech_trace_builder_dep(m.b, copy, 0);
+    add_kernel(&m, other, KERNEL);
+    ech_trace_builder_dep(m.b, last, 0);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    add_waits(device, WAIT, WAIT_COPY);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    near(run->makespan, 6 * KERNEL + WAIT, 10, engine);
+    near(run->links[0].busy, 10 * ECH_PS_PER_US, 10, engine);
+    ck_assert_int_le(run->makespan, run->serial);
+    EchReplayOptions bare = default_options(engine);
+    bare.overhead = 0;
+    g_autoptr(EchRun) ideal = replay(trace, device, bare);
+    near(ideal->makespan, 6 * KERNEL, 10, engine);
 }
 END_TEST
 
@@ -695,6 +736,8 @@ START_TEST(random_traces_agree)
     g_autoptr(EchDevice) device = make_device(_i % 2 ? 150 * GB : 0);
     device->links[0].setup = _i % 3 ? 0 : 2 * ECH_PS_PER_US;
     device->links[0].engines_to = 1 + (uint32_t)_i % 2;
+    if (_i % 5 > 2)
+        add_waits(device, 40001, 70003);
     g_autoptr(EchRun) native = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
     g_autoptr(EchRun) again = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
     ck_assert_uint_eq(native->n_spans, again->n_spans);
@@ -803,6 +846,7 @@ int main(void)
     tcase_add_loop_test(tests, two_fair_copies, 0, 2);
     tcase_add_loop_test(tests, compute_against_copy_on_one_port, 0, 2);
     tcase_add_loop_test(tests, both_ways_share_a_total, 0, 2);
+    tcase_add_loop_test(tests, queues_learn_of_each_other_later, 0, 2);
     tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
     tcase_add_test(tests, nested_loops_and_inner_steady_states);

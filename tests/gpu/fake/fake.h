@@ -25,6 +25,8 @@ typedef struct Block {
     size_t bytes;
     size_t noise; /* So many from the beginning are what the noise kernel left */
     int host, pooled;
+    struct Page *page; /* That it shares, from @unit on; NULL: none */
+    size_t unit;
 } Block;
 
 /* What is issued. */

@@ -8,31 +8,90 @@
 #include <unistd.h>
 
 static Block *blocks;
-static size_t pool_used, pool_high, small_used;
+static size_t pool_used, pool_high;
 static char pool;
 
-/* What is taken of the card. A machine rounds up to pages of 2 MiB, which allocations up to 1 MiB share. */
-enum { PAGE = 2 << 20, SHARED = 1 << 20, POOL_GROWTH = 32 << 20 };
+/* What is taken of the card. A machine rounds up to pages of 2 MiB; allocations up to 1 MiB lie in pages of their own, the fullest that has room. */
+enum { PAGE = 2 << 20, SHARED = 1 << 20, UNIT = 512, UNITS = PAGE / UNIT, POOL_GROWTH = 32 << 20 };
+typedef struct Page {
+    struct Page *next;
+    size_t n_used;
+    char used[UNITS];
+} Page;
+static Page *pages;
 
 static size_t up(size_t bytes, size_t to)
 {
     return (bytes + to - 1) / to * to;
 }
 
-static size_t charged(size_t bytes, int taking)
+/* Where @wanted units in a row are free; UNITS: nowhere. */
+static size_t free_run(const Page *page, size_t wanted)
+{
+    for (size_t at = 0, run = 0; at < UNITS; at++) {
+        run = page->used[at] ? 0 : run + 1;
+        if (run == wanted)
+            return at + 1 - wanted;
+    }
+    return UNITS;
+}
+
+/* The fullest page with room, or NULL. */
+static Page *page_for(size_t bytes)
+{
+    Page *best = NULL;
+    for (Page *page = pages; page; page = page->next) {
+        if ((!best || page->n_used > best->n_used) && free_run(page, up(bytes, UNIT) / UNIT) < UNITS)
+            best = page;
+    }
+    return best;
+}
+
+static int is_small(size_t bytes)
+{
+    return fake_real() && bytes <= SHARED;
+}
+
+/* Bytes of the card that a new allocation takes. */
+static size_t charge(size_t bytes)
 {
     if (!fake_real())
         return bytes;
-    if (bytes > SHARED)
-        return up(bytes, PAGE);
-    size_t before = up(small_used, PAGE), after = up(taking ? small_used + up(bytes, 512) : small_used - up(bytes, 512), PAGE);
-    return taking ? after - before : before - after;
+    return !is_small(bytes) ? up(bytes, PAGE) : page_for(bytes) ? 0 : PAGE;
 }
 
-static void note_small(size_t bytes, int taking)
+static void enter_page(Block *b)
 {
-    if (fake_real() && bytes <= SHARED)
-        small_used = taking ? small_used + up(bytes, 512) : small_used - up(bytes, 512);
+    size_t units = up(b->bytes, UNIT) / UNIT;
+    Page *page = page_for(b->bytes);
+    if (!page) {
+        page = calloc(1, sizeof *page);
+        if (!page)
+            abort();
+        page->next = pages;
+        pages = page;
+    }
+    b->page = page;
+    b->unit = free_run(page, units);
+    memset(page->used + b->unit, 1, units);
+    page->n_used += units;
+}
+
+/* Bytes that the card has back. */
+static size_t leave_page(Block *b)
+{
+    size_t units = up(b->bytes, UNIT) / UNIT;
+    Page *page = b->page;
+    memset(page->used + b->unit, 0, units);
+    page->n_used -= units;
+    if (page->n_used > 0)
+        return 0;
+    Page **at = &pages;
+    while (*at != page)
+        at = &(*at)->next;
+    *at = page->next;
+    free(page);
+    return PAGE;
 }
 
 Block *fake_block_at(const void *pointer, size_t bytes)
@@ -60,7 +119,7 @@ static EchCuResult take(void **ret, size_t bytes, int host)
 {
     if (bytes == 0)
         return INVALID_VALUE;
-    if (!host && fake.used + charged(bytes, 1) > CARD_BYTES)
+    if (!host && fake.used + charge(bytes) > CARD_BYTES)
         return ECH_CU_ERROR_OUT_OF_MEMORY;
     Block *b = calloc(1, sizeof *b);
     if (!b)
@@ -73,8 +132,9 @@ static EchCuResult take(void **ret, size_t bytes, int host)
     b->next = blocks;
     blocks = b;
     if (!host) {
-        fake.used += charged(bytes, 1);
-        note_small(bytes, 1);
+        fake.used += charge(bytes);
+        if (is_small(bytes))
+            enter_page(b);
     }
     fake.held++;
     *ret = b->data;
@@ -88,10 +148,8 @@ static EchCuResult give(const void *pointer, int host)
         if (b->data != pointer || b->host != host)
             continue;
         *at = b->next;
-        if (!host) {
-            fake.used -= charged(b->bytes, 0);
-            note_small(b->bytes, 0);
-        }
+        if (!host)
+            fake.used -= b->page ? leave_page(b) : charge(b->bytes);
         free(b->data);
         free(b);
         fake.held--;
