@@ -91,7 +91,7 @@ START_TEST(finds_how_the_driver_rounds)
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "1000", TRUE);
     g_setenv("ECHELON_LIBNVML", ECH_FAKE_CUDA, TRUE);
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
-    fake = ech_test_fake_cuda("134217728");
+    fake = ech_test_fake_cuda("268435456");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
     ck_assert_ok(c != NULL, error);
