@@ -189,3 +189,7 @@ no allocator needs less than 90 MiB; the recorded one held 100 MiB
 pytorch, as recorded                   0      90 MiB     100 MiB  10.0 %         0 B      25 MiB         2     100 MiB
 pytorch, as recorded: from the recorded start state; 5 of 5 allocations at their recorded addresses; settings expandable_segments:True
 rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'pytorch:' is the native allocator begun so, for comparison
+$ echelon alloc tests/golden/data/streams.pickle | grep -A2 "in use when most is"
+in use when most is, 90 MiB, by what asked for it
+      70 MiB      4 blocks  serve.py:9 decode
+      20 MiB      1 block   (in use before the recording, without a stack)

@@ -227,6 +227,40 @@ START_TEST(unscheduled_programs_get_an_order)
 }
 END_TEST
 
+/* How many devices a collective joins, in the words that XLA has for it. */
+static const struct {
+    const char *groups;
+    uint32_t size;
+} joined[] = {
+    {"", 8},
+    {", replica_groups={}", 8},
+    {", replica_groups={{0,1},{2,3},{4,5},{6,7}}", 2},
+    {", replica_groups=[2,4]<=[8]", 4},
+    {", replica_groups=[4,2]<=[2,4]T(1,0)", 2},
+    {", replica_groups=mesh['x'=4,'y'=2] {'x'}", 4},
+    {", replica_groups=mesh['x'=4,'y'=2] {'x','y'}", 8},
+};
+
+START_TEST(collectives_join_their_groups)
+{
+    g_autofree char *text = g_strdup_printf("HloModule joined, is_scheduled=true, replica_count=2, num_partitions=4\n\n"
+                                            "%%sum (a: f32[], b: f32[]) -> f32[] {\n"
+                                            "  %%a = f32[] parameter(0)\n"
+                                            "  %%b = f32[] parameter(1)\n"
+                                            "  ROOT %%s = f32[] add(%%a, %%b)\n}\n\n"
+                                            "ENTRY %%main (p: f32[1024]) -> f32[1024] {\n"
+                                            "  %%p = f32[1024]{0} parameter(0)\n"
+                                            "  ROOT %%r = f32[1024]{0} all-reduce(%%p), channel_id=1%s, use_global_device_ids=true, to_apply=%%sum\n}\n",
+                                            joined[_i].groups);
+    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    assign(program);
+    g_autoptr(EchTrace) trace = lower(program);
+    const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
+    ck_assert_uint_eq(op->memory_from, joined[_i].size);
+    ck_assert_uint_eq(op->bytes, 4096);
+}
+END_TEST
+
 START_TEST(cuts_over_cores_count_from_the_most_major)
 {
     EchLayout layout;
@@ -409,6 +443,7 @@ int main(void)
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, branches_not_taken_hold_nothing);
     tcase_add_test(small, unscheduled_programs_get_an_order);
+    tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
