@@ -6,7 +6,7 @@ program=$1; file=$2
 new=$(mktemp) || exit 1
 trap 'rm -rf "$new" "$new.d"' EXIT
 mkdir "$new.d"
-PATH=$(dirname "$program"):$PATH; export PATH
+PATH=$(cd "$(dirname "$program")" && pwd):$PATH; export PATH
 T=$new.d; export T
 unset COLUMNS
 sed '/^\$ /,$d' "$file" >"$new"
