@@ -10,6 +10,9 @@ FILE.py defines `build(target)` and returns (jitted function, tuple of arguments
 are taken to lie on the device, and static arguments are passed as they are. `target.device` and `target.host` are shardings for jax.device_put;
 nothing is run and nothing is allocated. `--set name=value` passes a keyword to build (numbers are numbers).
 
+`--no-codegen` (TPUs) ends the compiler when it has written the program and its assignment: seconds, where it may take many minutes to generate the code of large
+Pallas kernels. Kernels then carry no estimates of the compiler, and what it would have refused while generating code is not known.
+
 `--mesh data=2,model=2` compiles for that many chips: `target.mesh` is their mesh, `target.array(..., spec=("data", None))` shards an argument,
 `target.sharding("data", None)` is the sharding for jax.lax.with_sharding_constraint. The files then hold what one device runs. A program that makes
 meshes of its own makes them of `target.devices`.
@@ -21,9 +24,12 @@ The folder then holds
   program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command, and what the compiler refused
 """
 import argparse
+import atexit
+import ctypes
 import glob
 import gzip
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -32,8 +38,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
+import time
 
 # chip: (slices it is sold in, devices per chip, prefix of TPU_ACCELERATOR_TYPE, what that counts per chip). Chips whose cores are devices of their own
 # have two devices each. The smallest slice with enough devices is described; --topology names another.
@@ -257,6 +265,73 @@ def keep(source, path):
             out.write((shorten(line) if in_names else line).encode("utf-8", "surrogateescape"))
 
 
+def run_compiler(parser, args, slice_, axes, keywords, options, dump):
+    """Compiles, and returns memory_analysis() and what the compiler refused, if anything; its dumps are in the folder."""
+    try:
+        import jax
+    except ImportError:
+        sys.exit(f"jax is not here; pip install {'jax libtpu' if args.chip in TPUS else CUDA_PACKAGE}")
+
+    module = load(parser, args.file)
+    target = Target(args.chip, slice_, axes)
+    function, arguments, named = built(target, module, keywords)
+    if target.is_gpu:  # no device to time candidates on
+        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": True, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
+    traced = function.trace(*arguments, **named)
+    lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
+    if args.no_codegen:  # says to who watches how the program is called
+        with open(os.path.join(dump, "module"), "w", encoding="utf-8") as name:
+            name.write(str(lowered.compiler_ir().operation.attributes["sym_name"].value))
+    try:
+        compiled = lowered.compile(compiler_options=options or None)
+        memory = compiled.memory_analysis()
+        return {n: getattr(memory, n) for n in dir(memory) if n.endswith("_in_bytes") and isinstance(getattr(memory, n), int)}, None
+    except jax.errors.JaxRuntimeError as error:  # a program that does not fit still leaves its program and assignment
+        return {}, refusal(error)
+
+
+def written(dump):
+    """True when all is there that the compiler writes before it generates code; a module's options are the last of it."""
+    try:
+        with open(os.path.join(dump, "module"), encoding="utf-8") as name:
+            stem = os.path.join(glob.escape(dump), f"module_*.{glob.escape(name.read())}.*")
+    except OSError:
+        return False
+    end = "after_optimizations-buffer-assignment.txt"
+    return any(os.path.exists(path[:-len(end)] + "debug_options") for path in glob.glob(stem + end))
+
+
+def watched(dump, work):
+    """Does the work in a child process that is ended once the program and its assignment are written."""
+    child = os.fork()
+    if child == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it does not outlive who waits for it
+        _, failure = work()
+        with open(os.path.join(dump, "failure"), "w", encoding="utf-8") as out:
+            out.write(failure or "")
+        sys.stdout.flush()
+        os._exit(0)
+    status, left = None, 20  # tenths of a second: time to refuse what it has written, since that comes next
+    try:
+        while status is None and left > 0:
+            time.sleep(0.1)
+            left -= written(dump)
+            ended, how = os.waitpid(child, os.WNOHANG)
+            status = how if ended else None
+    finally:
+        if status is None:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    if status:  # it has said why
+        code = os.waitstatus_to_exitcode(status)
+        sys.exit(code if code > 0 else f"the compiler ended by signal {-code}")
+    try:
+        with open(os.path.join(dump, "failure"), encoding="utf-8") as text:
+            return {}, text.read() or None
+    except OSError:
+        return {}, None
+
+
 def main():
     chips = sorted(TPUS) + sorted(GPUS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -269,9 +344,13 @@ def main():
     parser.add_argument("--topology", help="slice to describe, as 4x4 (default: the smallest with enough devices)")
     parser.add_argument("--before", action="store_true", help="keep the module before optimisation too")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="compiler option (xla_...)")
+    parser.add_argument("--no-codegen", action="store_true", help="end the compiler when the program and its buffer assignment are written")
     args = parser.parse_args()
+    if args.no_codegen and args.chip not in TPUS:
+        parser.error("--no-codegen is for TPUs")
 
     dump = tempfile.mkdtemp(prefix="echelon-compile-")
+    atexit.register(shutil.rmtree, dump, ignore_errors=True)
     os.environ["JAX_PLATFORMS"] = "cpu"  # nothing is run here; the target is described, not present
     keywords, options = settings(parser, "--set", args.set), settings(parser, "--option", args.option)
     axes = parse_mesh(args.mesh)
@@ -286,30 +365,14 @@ def main():
         os.makedirs(args.out, exist_ok=True)
     except OSError as error:
         sys.exit(f"{args.out} cannot be written: {error.strerror}")
-    try:
-        import jax
-    except ImportError:
-        sys.exit(f"jax is not here; pip install {'jax libtpu' if args.chip in TPUS else CUDA_PACKAGE}")
+    def work():
+        return run_compiler(parser, args, slice_, axes, keywords, options, dump)
 
-    module = load(parser, args.file)
-    target = Target(args.chip, slice_, axes)
-    function, arguments, named = built(target, module, keywords)
-    if target.is_gpu:  # no device to time candidates on
-        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": True, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
-    traced = function.trace(*arguments, **named)
-    lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
-    analysis, failure = {}, None
-    try:
-        compiled = lowered.compile(compiler_options=options or None)
-        memory = compiled.memory_analysis()
-        analysis = {n: getattr(memory, n) for n in dir(memory) if n.endswith("_in_bytes") and isinstance(getattr(memory, n), int)}
-    except jax.errors.JaxRuntimeError as error:  # a program that does not fit still leaves its program and assignment
-        failure = refusal(error)
+    analysis, failure = watched(dump, work) if args.no_codegen else work()
 
-    scheduled = newest(dump, ["*after_codegen.txt", "*gpu_after_optimizations.txt", "*after_optimizations.txt"])
+    scheduled = newest(dump, ["*after_codegen.txt"] * (not args.no_codegen) + ["*gpu_after_optimizations.txt", "*after_optimizations.txt"])
     assignment = newest(dump, ["*after_optimizations-buffer-assignment.txt", "*buffer-assignment.txt"])
     if not scheduled:
-        shutil.rmtree(dump)
         sys.exit(f"the compiler left no program: {failure or 'no message'}")
     before = newest(dump, ["*before_optimizations.txt"]) if args.before else None
     stem = os.path.join(args.out, args.name)
@@ -319,11 +382,10 @@ def main():
     if assignment:
         keep(assignment, stem + ".buffer-assignment.txt.gz")
     with open(stem + ".json", "w") as out:
-        json.dump({"chip": args.chip, "command": " ".join([os.path.basename(sys.argv[0])] + sys.argv[1:]), "jax": jax.__version__,
-                   "error": failure, "refused": failure and gist(failure), "memory_analysis": analysis}, out, indent=1)
+        json.dump({"chip": args.chip, "command": " ".join([os.path.basename(sys.argv[0])] + sys.argv[1:]), "jax": importlib.metadata.version("jax"),
+                   "codegen": not args.no_codegen, "error": failure, "refused": failure and gist(failure), "memory_analysis": analysis}, out, indent=1)
         out.write("\n")
-    shutil.rmtree(dump)
-    device = args.chip if args.chip == "tpu7x" else {"a100": "a100-80", "h100": "h100-sxm"}.get(args.chip, args.chip if target.is_gpu else "tpu-" + args.chip)
+    device = args.chip if args.chip == "tpu7x" else {"a100": "a100-80", "h100": "h100-sxm"}.get(args.chip, args.chip if args.chip in GPUS else "tpu-" + args.chip)
     if failure:
         print(f"The compiler refused the program: {gist(failure)}\nIts files show why:", file=sys.stderr)
     print(f"{stem}.hlo.txt.gz written; now: echelon run --trace {shlex.quote(args.out)} --device {device}")
