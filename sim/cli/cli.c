@@ -113,7 +113,18 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
         g_string_append_printf(examples, "\n  %s", *line);
     if (verb->name)
         g_option_context_set_description(context, examples->str);
-    g_option_context_add_main_entries(context, entries, NULL);
+    /* Texts are taken as the bytes they are: GOption would refuse those that the locale, of which there may be none, cannot say. */
+    guint n_entries = 0;
+    while (entries[n_entries].long_name)
+        n_entries++;
+    g_autofree GOptionEntry *raw = g_memdup2(entries, (n_entries + 1) * sizeof *entries);
+    for (guint i = 0; i < n_entries; i++) {
+        if (raw[i].arg == G_OPTION_ARG_STRING)
+            raw[i].arg = G_OPTION_ARG_FILENAME;
+        else if (raw[i].arg == G_OPTION_ARG_STRING_ARRAY)
+            raw[i].arg = G_OPTION_ARG_FILENAME_ARRAY;
+    }
+    g_option_context_add_main_entries(context, raw, NULL);
     g_autofree char *program = g_strdup_printf("echelon %s", argv[0]);
     char *prgname = g_strdup(g_get_prgname());
     g_set_prgname(program);
@@ -139,8 +150,12 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
     return true;
 }
 
+static bool bar_shown; /* A progress bar stands on the terminal's line. */
+
 int ech_cli_fail(GError *error)
 {
+    if (bar_shown)
+        fputs("\r\033[K", stderr);
     int code = g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG) ? ECH_EXIT_USAGE : ECH_EXIT_FAILED;
     fprintf(stderr, "echelon: %s\n", error->message);
     g_error_free(error);
@@ -152,13 +167,14 @@ void ech_cli_progress(const char *label, guint64 done, guint64 total)
     static int terminal = -1;
     static guint64 shown = G_MAXUINT64;
     if (terminal < 0)
-        terminal = isatty(STDERR_FILENO);
+        terminal = isatty(STDERR_FILENO) && g_strcmp0(g_getenv("TERM"), "dumb") != 0;
     if (!terminal || total == 0)
         return;
     guint64 percent = (guint64)((double)done * 100 / (double)total);
-    if (percent == shown && done != total)
+    if (percent == shown && (done != total || !bar_shown))
         return;
     shown = percent;
+    bar_shown = done != total;
     char bar[31];
     for (guint64 i = 0; i < 30; i++)
         bar[i] = i < percent * 30 / 100 ? '#' : '.';

@@ -2,14 +2,22 @@
 #include "sim/cli/cli.h"
 
 #include "sim/base/param.h"
+#include "sim/import/import.h"
 #include "sim/report/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static void reading(uint64_t done, uint64_t total, void *data)
+{
+    (void)data;
+    ech_cli_progress("reading", done, total);
+}
+
 int main(int argc, char **argv)
 {
+    ech_import_set_progress(reading, NULL);
     size_t n;
     const EchVerb *verbs = ech_verbs(&n);
     const char *name = argc > 1 ? argv[1] : "help";
@@ -46,16 +54,20 @@ int main(int argc, char **argv)
             }
         }
     } else if (help) {
-        g_autoptr(GString) out = g_string_new("echelon: what would it cost in bytes and time, if the memory, the link or the allocator were different?\n\n"
-                                              "usage: echelon VERB ...\n\n");
-        for (size_t i = 0; i < n; i++)
-            g_string_append_printf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+        g_autoptr(GString) out = g_string_new(NULL);
+        unsigned columns = ech_cli_columns();
+        ech_text_wrap(out, "", "echelon: what would it cost in bytes and time, if the memory, the link or the allocator were different?", columns);
+        g_string_append(out, "\nusage: echelon VERB ...\n\n");
+        for (size_t i = 0; i < n; i++) {
+            g_autofree char *first = g_strdup_printf("  %-10s ", verbs[i].name);
+            ech_text_wrap(out, first, verbs[i].summary, columns);
+        }
         g_string_append_c(out, '\n');
         ech_text_wrap(out, "",
                       "'echelon help VERB' tells the options of one, with examples; 'echelon help experiment' what an experiment's file says; 'echelon run "
                       "tutorial' is one to begin with.",
-                      ech_cli_columns());
-        ech_text_wrap(out, "", "--print-man and --print-completion bash|zsh|fish print the manual and completions.", ech_cli_columns());
+                      columns);
+        ech_text_wrap(out, "", "--print-man and --print-completion bash|zsh|fish print the manual and completions.", columns);
         ech_cli_print(out->str);
         return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;
     } else {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,7 +11,19 @@
 struct EchOutput {
     char *path;
     char *made; /* Beside path, until it is committed. */
+    sigset_t signals;
 };
+
+/* Whoever interrupts waits until what is being written is whole, or gone: it is written at the end of a run, within moments. */
+static void hold_signals(sigset_t *ret_before)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &held, ret_before);
+}
 
 void ech_remove_tree(const char *path)
 {
@@ -43,6 +56,13 @@ static bool set_errno_error(GError **error, const char *path, int code)
     return false;
 }
 
+/* GLib's message names a file beside it that nobody asked for; the reason is what follows. */
+static void say_reason(GError **error, const char *path, const GError *own)
+{
+    const char *reason = g_strrstr(own->message, ": ");
+    g_set_error(error, own->domain, own->code, "%s: %s", path, reason ? reason + 2 : own->message);
+}
+
 EchOutput *ech_output_new(const char *path, GError **error)
 {
     g_autofree char *plain = g_canonicalize_filename(path, NULL);
@@ -56,11 +76,15 @@ EchOutput *ech_output_new(const char *path, GError **error)
         return NULL;
     }
     g_autofree char *made = g_strconcat(plain, ".XXXXXX", NULL);
+    sigset_t signals;
+    hold_signals(&signals);
     if (!g_mkdtemp_full(made, 0777)) {
         set_errno_error(error, path, errno);
+        pthread_sigmask(SIG_SETMASK, &signals, NULL);
         return NULL;
     }
     EchOutput *output = g_new0(EchOutput, 1);
+    output->signals = signals;
     output->path = g_steal_pointer(&plain);
     output->made = g_steal_pointer(&made);
     return output;
@@ -72,7 +96,12 @@ bool ech_output_write(EchOutput *output, const char *name, const void *data, siz
     g_autofree char *folder = g_path_get_dirname(path);
     if (g_mkdir_with_parents(folder, 0777) != 0)
         return set_errno_error(error, folder, errno);
-    return g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_NONE, 0666, error);
+    g_autoptr(GError) own = NULL;
+    if (g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_NONE, 0666, &own))
+        return true;
+    g_autofree char *asked = g_build_filename(output->path, name, NULL);
+    say_reason(error, asked, own);
+    return false;
 }
 
 bool ech_output_commit(EchOutput *output, GError **error)
@@ -101,6 +130,7 @@ void ech_output_free(EchOutput *output)
         return;
     if (output->made)
         ech_remove_tree(output->made);
+    pthread_sigmask(SIG_SETMASK, &output->signals, NULL);
     g_free(output->made);
     g_free(output->path);
     g_free(output);
@@ -127,10 +157,12 @@ bool ech_output_file(const char *path, const void *data, size_t n, GError **erro
     if (g_lstat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
         return write_in_place(path, data, n, error);
     g_autoptr(GError) own = NULL;
-    if (g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &own))
+    sigset_t signals;
+    hold_signals(&signals);
+    bool ok = g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &own);
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
+    if (ok)
         return true;
-    /* The message names a file beside it that nobody asked for; the reason is what follows. */
-    const char *reason = g_strrstr(own->message, ": ");
-    g_set_error(error, own->domain, own->code, "%s: %s", path, reason ? reason + 2 : own->message);
+    say_reason(error, path, own);
     return false;
 }

@@ -1,12 +1,10 @@
 #include "sim/experiment/sweep.h"
 
 #include "sim/base/error.h"
-#include "sim/experiment/output.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 
 #include <errno.h>
-#include <glib/gstdio.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,32 +29,65 @@ static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
     return point;
 }
 
-/* Shared by all workers. claims: which worker took which case, so that the parent can say what a dead one was at. */
+/* Shared by all workers. */
 typedef struct {
     atomic_size_t next, done;
 } Shared;
 
-static void work(EchExperiment *experiment, Shared *shared, const char *folder)
+/* What a worker writes for each case, before its text. */
+typedef struct {
+    size_t index, n;
+    bool failed;
+} Answer;
+
+/* @answers: a file of this worker's own, in memory: nothing is left behind when all are interrupted. */
+static void work(EchExperiment *experiment, Shared *shared, int answers)
 {
+    FILE *file = fdopen(answers, "wb");
     size_t index;
-    while ((index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
+    ech_import_set_progress(NULL, NULL); /* The parent tells how far all are. */
+    while (file && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
         EchSweepPoint point = run_case(experiment, index);
-        g_autofree char *name = g_strdup_printf("%06zu.%s", index, point.json ? "json" : "error");
-        g_autofree char *path = g_build_filename(folder, name, NULL);
         const char *text = point.json ? point.json : point.error;
-        if (!g_file_set_contents_full(path, text, -1, G_FILE_SET_CONTENTS_NONE, 0600, NULL))
+        const Answer answer = {index, strlen(text), !point.json};
+        if (fwrite(&answer, sizeof answer, 1, file) != 1 || fwrite(text, 1, answer.n, file) != answer.n || fflush(file) != 0)
             _exit(1);
         ech_sweep_free(g_memdup2(&point, sizeof point), 1);
         atomic_fetch_add(&shared->done, 1);
     }
-    _exit(0);
+    _exit(file ? 0 : 1);
+}
+
+/* What a worker has told, to its end or as far as it came. */
+static void read_answers(int answers, EchSweepPoint *points, size_t n_cases)
+{
+    FILE *file = lseek(answers, 0, SEEK_SET) == 0 ? fdopen(answers, "rb") : NULL;
+    Answer answer;
+    while (file && fread(&answer, sizeof answer, 1, file) == 1 && answer.index < n_cases) {
+        g_autofree char *text = g_malloc0(answer.n + 1);
+        if (fread(text, 1, answer.n, file) != answer.n)
+            break;
+        *(answer.failed ? &points[answer.index].error : &points[answer.index].json) = g_steal_pointer(&text);
+    }
+    if (file)
+        fclose(file);
+    else
+        close(answers);
 }
 
 static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error)
 {
-    g_autofree char *folder = g_dir_make_tmp("echelon-XXXXXX", error);
-    if (!folder)
-        return NULL;
+    g_autofree int *answers = g_new(int, jobs);
+    for (unsigned i = 0; i < jobs; i++) {
+        answers[i] = memfd_create("echelon-sweep", MFD_CLOEXEC);
+        if (answers[i] < 0) {
+            int code = errno;
+            while (i-- > 0)
+                close(answers[i]);
+            g_set_error(error, G_FILE_ERROR, (int)g_file_error_from_errno(code), "--jobs %u: %s", jobs, g_strerror(code));
+            return NULL;
+        }
+    }
     Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     g_assert(shared != MAP_FAILED);
     unsigned running = 0;
@@ -66,7 +97,7 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSw
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() == parent)
-                work(experiment, shared, folder);
+                work(experiment, shared, answers[i]);
             _exit(1);
         }
         running += child > 0;
@@ -89,13 +120,12 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSw
     }
     munmap(shared, sizeof *shared);
     EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
+    for (unsigned i = 0; i < jobs; i++)
+        read_answers(answers[i], points, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        g_autofree char *json_name = g_strdup_printf("%s/%06zu.json", folder, i);
-        g_autofree char *error_name = g_strdup_printf("%s/%06zu.error", folder, i);
-        if (!g_file_get_contents(json_name, &points[i].json, NULL, NULL) && !g_file_get_contents(error_name, &points[i].error, NULL, NULL))
+        if (!points[i].json && !points[i].error)
             points[i].error = ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by) : g_strdup("no worker ran it");
     }
-    ech_remove_tree(folder);
     return points;
 }
 

@@ -190,6 +190,24 @@ static void give_back(EchSource *source, size_t consumed)
         source->given_back += n;
 }
 
+static EchImportProgress progress_call;
+static void *progress_data;
+
+void ech_import_set_progress(EchImportProgress progress, void *data)
+{
+    progress_call = progress;
+    progress_data = data;
+}
+
+/* Files of which a moment's reading is all. */
+enum { SMALL_FILE = 16 << 20 };
+
+static void tell_progress(const EchSource *source, size_t read)
+{
+    if (progress_call && source->mapped && source->n_raw > SMALL_FILE)
+        progress_call(read, source->n_raw, progress_data);
+}
+
 gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error)
 {
     if (!source->gzip) {
@@ -198,6 +216,7 @@ gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error
             memcpy(buffer, source->raw + source->position, got);
         source->position += got;
         give_back(source, source->position);
+        tell_progress(source, source->position);
         return (gssize)got;
     }
     if (!source->stream_open) {
@@ -217,8 +236,10 @@ gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error
         return (gssize)got;
     }
     gssize got = stream_read(source, &source->stream, &source->stream_done, &source->produced, buffer, n, error);
-    if (source->stream.next_in)
+    if (source->stream.next_in) {
         give_back(source, (size_t)(source->stream.next_in - source->raw));
+        tell_progress(source, (size_t)(source->stream.next_in - source->raw));
+    }
     return got;
 }
 
