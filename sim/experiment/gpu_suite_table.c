@@ -48,6 +48,64 @@ static void add_row(GString *text, const EchGpuCase *row)
     g_string_append_printf(text, " %s | %s | %+.1f %% |\n", used, modelled, 100 * error_of((double)row->memory_predicted, (double)row->memory_measured));
 }
 
+/* Programs that differ only in where they keep things: on the device, on the host, and there with the copies beside the kernels. */
+enum { VARIANTS = 3 };
+static const struct {
+    const char *program, *cases[VARIANTS];
+} offloads[] = {
+    {"GPT, unrolled", {"gpt_unrolled_kept.h100", "gpt_unrolled_offload.h100", "gpt_unrolled_overlap.h100"}},
+    {"GPT, 6 layers unrolled", {"gpt6_unrolled_save.h100.off", "gpt6_unrolled_offload.h100.off", "gpt6_unrolled_offload.h100.on"}},
+    {"GPT, 6 layers in a loop", {"gpt6_base.h100.off", "gpt6_offload.h100.off", "gpt6_offload.h100.on"}},
+    {"MLP, activations", {"mlp10_base.h100.off", "mlp10_act.h100.off", "mlp10_act.h100.on"}},
+    {"MLP, activations and parameters", {"mlp10_base.h100.off", "mlp10_act_param.h100.off", "mlp10_act_param.h100.on"}},
+    {"Adam, moments", {"adam4_base.h100.off", "adam4_offload.h100.off", "adam4_offload.h100.on"}},
+};
+
+static const EchGpuCase *find_done(const EchGpuSuite *suite, const char *name)
+{
+    for (size_t i = 0; i < suite->n_cases; i++) {
+        const EchGpuCase *row = &suite->cases[i];
+        if (g_strcmp0(row->name, name) == 0 && !row->error && !row->left && row->measured > 0)
+            return row;
+    }
+    return NULL;
+}
+
+static void add_offload(GString *text, const char *program, const EchGpuCase *const cases[VARIANTS])
+{
+    static const char *const lines[] = {"time measured", "time predicted", "memory measured", "memory predicted"};
+    for (size_t l = 0; l < G_N_ELEMENTS(lines); l++) {
+        g_string_append_printf(text, "| %s | %s |", l == 0 ? program : "", lines[l]);
+        for (size_t i = 0; i < VARIANTS; i++) {
+            const EchGpuCase *row = cases[i];
+            g_autofree char *value = !row     ? g_strdup("–")
+                                     : l == 0 ? ech_format_time(row->measured)
+                                     : l == 1 ? ech_format_time(row->predicted)
+                                     : l == 2 ? ech_format_bytes(row->memory_measured)
+                                              : ech_format_bytes(row->memory_predicted);
+            g_string_append_printf(text, " %s%s |", value, row && row->scale < 1 ? " (scaled)" : "");
+        }
+        g_string_append_c(text, '\n');
+    }
+}
+
+static void add_offloads(GString *text, const EchGpuSuite *suite)
+{
+    bool begun = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(offloads); i++) {
+        const EchGpuCase *cases[VARIANTS];
+        for (size_t k = 0; k < VARIANTS; k++)
+            cases[k] = find_done(suite, offloads[i].cases[k]);
+        if (!cases[1] || !cases[2])
+            continue;
+        if (!begun)
+            g_string_append(text, "\nWhat overlap costs and saves, side by side:\n\n| program | | kept on the device | offloaded | offloaded, with overlap |\n"
+                                  "|---|---|---|---|---|\n");
+        begun = true;
+        add_offload(text, offloads[i].program, cases);
+    }
+}
+
 char *ech_gpu_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *options)
 {
     GString *text = g_string_new(NULL);
@@ -61,6 +119,7 @@ char *ech_gpu_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *options)
                           "|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < suite->n_cases; i++)
         add_row(text, &suite->cases[i]);
+    add_offloads(text, suite);
     return g_string_free(text, FALSE);
 }
 

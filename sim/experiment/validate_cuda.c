@@ -425,6 +425,7 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     add_totals(json, v);
     add_pairs(json, v);
     ech_json_add_double(json, "scale", m->scale);
+    ech_json_add_count(json, "verified_bytes", m->verified);
     ech_json_add_count(json, "changed_words", m->differing);
     ech_json_add_bool(json, "fits", v->predicted->fits);
     ech_json_begin_object(json, "provenance");

@@ -65,6 +65,7 @@ typedef struct {
     EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
     uint64_t by_blas;       /**< Matrix kernels run on cuBLAS, all replays together. */
     uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */
+    EchBytes verified;      /**< Of untouched buffers, looked at after every replay for the makespan. */
     double scale;           /**< 1, or the factor of every size. */
     EchTrace *trace;        /**< What was replayed: the trace given, or a scaled one; a reference of the run's own. */
     char *gpu;              /**< Name as the driver gives it. */

@@ -13,6 +13,35 @@ bool ech_cuda_is_host(const EchTrace *trace, EchId memory)
     return g_str_has_prefix(name, "host") || g_str_has_prefix(name, "pinned") || g_str_has_prefix(name, "pageable");
 }
 
+static int by_offset(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const Engine *e = data;
+    const EchBuffer *x = &ech_trace_buffers(e->trace)[*(const EchId *)a], *y = &ech_trace_buffers(e->trace)[*(const EchId *)b];
+    return x->memory != y->memory ? (x->memory > y->memory) - (x->memory < y->memory) : (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* In a compiler's plan buffers lie where others have lain: what is written to one changes another. */
+static void find_overlaps(Engine *e)
+{
+    const EchBuffer *buffers = ech_trace_buffers(e->trace);
+    g_autoptr(GArray) fixed = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
+        if (e->places[i].fixed)
+            g_array_append_val(fixed, i);
+    }
+    g_array_sort_with_data(fixed, by_offset, e);
+    EchId furthest = ECH_NONE;
+    for (guint i = 0; i < fixed->len; i++) {
+        EchId id = g_array_index(fixed, EchId, i);
+        const EchBuffer *buffer = &buffers[id], *before = furthest == ECH_NONE ? NULL : &buffers[furthest];
+        bool same = before && before->memory == buffer->memory;
+        if (same && buffer->offset < before->offset + before->bytes)
+            e->places[id].overlaps = e->places[furthest].overlaps = 1;
+        if (!same || buffer->offset + buffer->bytes > before->offset + before->bytes)
+            furthest = id;
+    }
+}
+
 /* What each buffer is: where, fixed or not, written or not. */
 static void classify_buffers(Engine *e)
 {
@@ -36,12 +65,17 @@ static void classify_buffers(Engine *e)
         Place *p = &e->places[i];
         p->kept = p->is_host && !p->fixed && buffers[i].alias_of == ECH_NONE && buffers[i].bytes > 0;
     }
-    for (size_t i = 0; i < ech_trace_n_uses(trace); i++) {
-        const EchUse *use = &ech_trace_uses(trace)[i];
-        uint64_t offset;
-        if (use->access == ECH_WRITE)
-            e->places[root_of(buffers, use->buffer, &offset)].written = 1;
+    /* Kernels here work on scratch; only copies write to buffers. */
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        for (uint32_t u = op->first_use; op->kind == ECH_OP_COPY && u < op->first_use + op->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(trace)[u];
+            uint64_t offset;
+            if (use->access == ECH_WRITE)
+                e->places[root_of(buffers, use->buffer, &offset)].written = 1;
+        }
     }
+    find_overlaps(e);
 }
 
 /* Bytes that one op moves or multiplies at most, for the scratch that it does so on. */

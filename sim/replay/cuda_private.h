@@ -15,13 +15,13 @@
 
 /* A buffer of the trace on the machine. */
 typedef struct {
-    EchCuPointer device;                                 /* 0: none */
-    void *host;                                          /* Pinned or pageable */
-    EchBytes bytes;                                      /* 0: an alias, or nothing */
-    uint64_t offset;                                     /* In the block of its memory, where fixed */
-    EchCuMapping mapping;                                /* alloc=vmm */
-    uint32_t range;                                      /* alloc=arena: the allocator's id of what it was given */
-    uint8_t is_host, pinned, written, live, fixed, kept; /* kept: host memory that lives from set-up to the end */
+    EchCuPointer device;                                           /* 0: none */
+    void *host;                                                    /* Pinned or pageable */
+    EchBytes bytes;                                                /* 0: an alias, or nothing */
+    uint64_t offset;                                               /* In the block of its memory, where fixed */
+    EchCuMapping mapping;                                          /* alloc=vmm */
+    uint32_t range;                                                /* alloc=arena: the allocator's id of what it was given */
+    uint8_t is_host, pinned, written, live, fixed, overlaps, kept; /* kept: host memory that lives from set-up to the end */
 } Place;
 
 /* What buffers with fixed offsets share: one block per memory of the trace. */

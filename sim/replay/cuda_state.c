@@ -7,7 +7,7 @@ typedef int NvmlResult; /* 0 is success */
 typedef struct NvmlDeviceOpaque *NvmlDevice;
 enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
 
-/* NVML(member, symbol, parameters): every function in use. The clocks' reasons go by the name that all versions have. */
+/* NVML(member, symbol, parameters): every function in use. */
 #define NVML_FUNCTIONS(X)                                                                                                                                      \
     X(init, nvmlInit_v2, (void))                                                                                                                               \
     X(shutdown, nvmlShutdown, (void))                                                                                                                          \
@@ -15,7 +15,6 @@ enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
     X(clock, nvmlDeviceGetClockInfo, (NvmlDevice device, int type, unsigned *ret_mhz))                                                                         \
     X(power, nvmlDeviceGetPowerUsage, (NvmlDevice device, unsigned *ret_mw))                                                                                   \
     X(limit, nvmlDeviceGetEnforcedPowerLimit, (NvmlDevice device, unsigned *ret_mw))                                                                           \
-    X(reasons, nvmlDeviceGetCurrentClocksThrottleReasons, (NvmlDevice device, unsigned long long *ret))                                                        \
     X(temperature, nvmlDeviceGetTemperature, (NvmlDevice device, int sensor, unsigned *ret_celsius))                                                           \
     X(ecc, nvmlDeviceGetEccMode, (NvmlDevice device, int *ret_current, int *ret_pending))
 
@@ -23,6 +22,7 @@ typedef struct {
 #define NVML_MEMBER(member, symbol, parameters) NvmlResult(*member) parameters;
     NVML_FUNCTIONS(NVML_MEMBER)
 #undef NVML_MEMBER
+    NvmlResult (*reasons)(NvmlDevice device, unsigned long long *ret); /* NULL: not known */
 } Nvml;
 
 struct EchGpuWatch {
@@ -61,6 +61,12 @@ static const Nvml *load(void)
     }
     NVML_FUNCTIONS(NVML_LOAD)
 #undef NVML_LOAD
+    /* The name of all drivers so far, and the one that is to replace it. */
+    static const char *const reasons[] = {"nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetCurrentClocksEventReasons"};
+    for (size_t i = 0; !nvml.reasons && i < G_N_ELEMENTS(reasons); i++) {
+        void *found = dlsym(library, reasons[i]);
+        memcpy(&nvml.reasons, &found, sizeof found);
+    }
     state = LOADED;
     return &nvml;
 }
@@ -108,7 +114,7 @@ void ech_gpu_watch_look(EchGpuWatch *watch, EchGpuState *state)
         state->limit_mw = value;
     if (nvml->temperature(watch->device, NVML_TEMPERATURE_GPU, &value) == 0)
         state->celsius = MAX(state->celsius, value);
-    if (nvml->reasons(watch->device, &reasons) == 0)
+    if (nvml->reasons && nvml->reasons(watch->device, &reasons) == 0)
         state->reasons |= reasons;
     state->ecc = nvml->ecc(watch->device, &current, &pending) == 0 ? current != 0 : -1;
     state->looks++;

@@ -19,6 +19,7 @@ for row in copy-ladder streaming-1-buffer streaming-2-buffers streaming-3-buffer
   case $line in *within*) ;; *) fail "nothing is within a goal: $line" ;; esac
   case $line in *beyond*) fail "$line" ;; esac
 done
+grep -q '^| GPT, unrolled | time measured | .* ms.* | .* ms.* | .* ms.* |$' "$folder/out/table.md" || fail "offload without and with overlap are not side by side"
 # What the code of kernels takes is not the trace's memory.
 grep -F '| streaming-2-buffers |' "$folder/out/table.md" | grep -q '8 MiB | 8 MiB | +0.0 %' || fail "memory of streaming-2-buffers"
 

@@ -8,6 +8,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,6 +96,7 @@ START_TEST(replays_and_gives_everything_back)
     ck_assert_uint_eq(run->n_makespans, options.repeats);
     ck_assert_int_gt(run->makespan, 0);
     ck_assert_uint_eq(run->differing, 0);
+    ck_assert_uint_eq(run->verified, 1 << 20); /* The weights, which only kernels touch */
     ck_assert_str_eq(run->gpu, "Fake GPU 0");
     if (!options.graph) {
         ck_assert_uint_eq(run->ops[2].instances, 3);
@@ -422,6 +424,45 @@ START_TEST(clocks_are_told)
 }
 END_TEST
 
+/* A copy that also hits other buffers is found out. */
+START_TEST(stray_writes_are_noticed)
+{
+    fake = ech_test_fake_cuda(NULL);
+    g_setenv("ECH_FAKE_CUDA_STRAY", "1", TRUE);
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 16);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) run = replay_with(trace, device, "alloc=malloc,repeats=2");
+    ck_assert_uint_eq(run->differing, 2); /* The first word of the weights, in each repeat */
+}
+END_TEST
+
+/* Kernels that read the same buffer one after the other read it from memory, as a program's do that reads others in between. */
+START_TEST(nothing_is_read_from_the_cache)
+{
+    enum { KERNELS = 30, BYTES = 3 << 20 };
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "hbm");
+    buffer.bytes = BYTES;
+    buffer.resident = 1;
+    EchId data = ech_trace_builder_buffer(b, buffer);
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    for (unsigned i = 0; i < KERNELS; i++) {
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=9");
+    /* The fake's launch, ramp and 1000 bytes a nanosecond; from its cache 4000. */
+    double each = (double)run->makespan / KERNELS / ECH_PS_PER_NS, memory = 4500 + BYTES / 1000.0;
+    ck_assert_msg(fabs(each / memory - 1) < 0.1, "%g ns, expected %g", each, memory);
+}
+END_TEST
+
 /* What no kernel here computes is waited for, and so says nothing about the model. */
 START_TEST(only_what_is_done_counts)
 {
@@ -536,6 +577,8 @@ int main(void)
     tcase_add_test(tests, waiting_is_no_longer_than_asked_for);
     tcase_add_test(tests, products_keep_their_shape_where_there_is_room);
     tcase_add_loop_test(tests, clocks_are_told, 0, 3);
+    tcase_add_test(tests, stray_writes_are_noticed);
+    tcase_add_test(tests, nothing_is_read_from_the_cache);
     tcase_add_test(tests, only_what_is_done_counts);
     tcase_add_test(tests, intervals_are_of_the_median);
     tcase_add_test(tests, no_driver_is_one_clear_error);

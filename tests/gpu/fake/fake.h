@@ -117,6 +117,8 @@ double fake_heat(void);
 
 /** The block that holds all of a range, or NULL. */
 Block *fake_block_at(const void *pointer, size_t bytes);
+/** Changes the first word of every block of the card but this one. */
+void fake_stray(const Block *but);
 /** What was written, and whether by the noise kernel. */
 void fake_note_written(const void *pointer, size_t bytes, int noise);
 /** A queue has come to where it gives back what the pool lent. */

@@ -103,6 +103,14 @@ Block *fake_block_at(const void *pointer, size_t bytes)
     return NULL;
 }
 
+void fake_stray(const Block *but)
+{
+    for (Block *b = blocks; b; b = b->next) {
+        if (b != but && !b->host && b->bytes >= 4)
+            b->data[0]++;
+    }
+}
+
 void fake_note_written(const void *pointer, size_t bytes, int noise)
 {
     Block *block = bytes > 0 ? fake_block_at(pointer, bytes) : NULL;

@@ -14,6 +14,8 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
         return INVALID_VALUE;
     if (!fake.capturing)
         memmove(target, source, bytes);
+    if (getenv("ECH_FAKE_CUDA_STRAY") && !to_host)
+        fake_stray(t);
     fake_note_written(target, bytes, 0);
     /* Large copies reach their rate only slowly. */
     double slow = fake_real() ? 8 * sqrt((double)bytes) : 0;
