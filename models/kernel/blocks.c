@@ -82,8 +82,8 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
     double buffers = blocks->buffers > 0 ? blocks->buffers : 2;
     double together = (double)MAX(blocks->batch, 1u), batch = c->batch > MAX(blocks->batch, 1u) ? buffers : 1;
-    double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * s->rhs_bytes * (n_n * n_k > 1 ? buffers : batch) : 0;
-    double lhs = s->lhs_hbm ? bm * (c->lhs_transposed ? bk_rows : bk_lanes) * s->lhs_bytes * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
+    double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
+    double lhs = s->lhs_hbm ? bm * (c->lhs_transposed ? bk_rows : bk_lanes) * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
     double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
@@ -111,8 +111,8 @@ EchBytes ech_kernel_windows_vmem(const EchKernelShape *s, const EchKernelWindows
         outer = others < (double)s->cores ? ceil(outer / (double)s->cores) : outer;
     }
     double buffers = w->buffers > 0 ? w->buffers : 2;
-    double lhs = s->lhs_hbm ? MIN(input * s->lhs_bytes, s->lhs_total * 2) * (steps / outer > 1 || s->c->batch > 1 ? (steps > 1 ? buffers : 1) : 1) : 0;
-    double rhs = s->rhs_hbm ? kernel * s->rhs_bytes * (outer > 1 || inner > 1 ? buffers : 1) : 0;
+    double lhs = s->lhs_hbm ? MIN(input * s->lhs_moved, s->lhs_total * 2) * (steps / outer > 1 || s->c->batch > 1 ? (steps > 1 ? buffers : 1) : 1) : 0;
+    double rhs = s->rhs_hbm ? kernel * s->rhs_moved * (outer > 1 || inner > 1 ? buffers : 1) : 0;
     double out = s->out_hbm ? output * s->out_bits / 8 * (steps > 1 ? 2 : 1) : 0;
     double accumulator = inner > 1 && s->out_bits < 32 ? 4 * output : 0;
     /* Of a batch every product is loaded anew; only what is transposed or kept in 32 bits is staged. */

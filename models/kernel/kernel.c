@@ -10,6 +10,7 @@
 #define QUIET_STEP 16.0 /* cycles of a step that waits for no copy, as the compiler counts (libtpu 2026-10, v5e to tpu7x) */
 #define LANE_SPREAD 8.0 /* cycles a row of registers that a broadcast fills lane by lane (libtpu 2026-10, v3 to tpu7x: exact) */
 #define DEPTHWISE 2.0   /* cycles a register of the result and position of the window (libtpu 2026-10, v5e, v6e, tpu7x) */
+#define HALF_LANES 64.0 /* least rows of a filter's gradient that pass a unit (libtpu 2026-10: 16 to 512 channels on v5e, v6e, tpu7x: exact) */
 #define UNPACK 4.0      /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
@@ -56,6 +57,7 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.load_transposed = NUMBER("load_transposed", 1);
     model.overlap = NUMBER("overlap", 1000);
     model.narrow_on_chip = NUMBER("narrow_on_chip", 1);
+    model.epilogue = NUMBER("epilogue", 1);
     model.int8_start = NUMBER("int8_start_cycles", 0);
     model.int8 = NUMBER("int8_efficiency", 1);
     model.matrix = NUMBER("matrix_efficiency", 1);
@@ -397,22 +399,49 @@ static double result_elements(const EchKernel *kernel, size_t i)
     return bits == 0 ? 0 : result_bytes(kernel, i) * 8 / bits;
 }
 
+/* Whether an operand is fetched with the blocks of a side: the side's own array, and arrays as large that it is computed from. */
+static bool is_fetched_with(const EchKernel *kernel, size_t i, size_t main, EchKernelSide side)
+{
+    return i == main || (kernel->sides != NULL && (kernel->sides[i] & side) != 0 && kernel->operands[i].rank > 1 &&
+                         ech_layout_elements(&kernel->operands[i]) * 2 >= ech_layout_elements(&kernel->operands[main]));
+}
+
+/* Bytes that a side's blocks are fetched from: of its arrays in HBM, or of its own array where all are on chip. */
+static double side_total(const EchKernel *kernel, size_t main, EchKernelSide side, bool *ret_hbm, double *ret_moved)
+{
+    double total = 0, own = operand_bytes(kernel, main);
+    *ret_hbm = false;
+    for (size_t i = 0; i < kernel->n_operands; i++) {
+        if (!is_fetched_with(kernel, i, main, side) || on_chip(&kernel->operands[i]))
+            continue;
+        *ret_hbm = true;
+        total += operand_bytes(kernel, i);
+    }
+    if (!*ret_hbm)
+        total = own;
+    const EchKernelContraction *c = &kernel->contraction;
+    *ret_moved = ech_layout_element_bits(&kernel->operands[main]) / 8.0 * (own > 0 ? total / own : 1);
+    if (side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed)
+        *ret_moved = total / ((double)c->batch * (double)c->k * (double)(side == ECH_KERNEL_SIDE_LHS ? c->m : c->n));
+    return total;
+}
+
 EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel)
 {
     const EchKernelContraction *c = &kernel->contraction;
     const EchLayout *lhs = &kernel->operands[kernel->lhs], *rhs = &kernel->operands[kernel->rhs];
     size_t own = 0;
-    for (size_t i = 1; i < kernel->n_results; i++) /* a fused product may also return a reduction: the widest is its own */
-        if (result_elements(kernel, i) > result_elements(kernel, own))
+    for (size_t i = 1; i < kernel->n_results; i++) { /* a fused product may also return a reduction or a mask: the widest is its own */
+        double more = result_elements(kernel, i), most = result_elements(kernel, own);
+        if (more > most || (more >= most && ech_layout_element_bits(&kernel->results[i]) > ech_layout_element_bits(&kernel->results[own])))
             own = i;
+    }
     const EchLayout *result = &kernel->results[own];
     EchKernelShape shape = {
         .c = c,
         .lhs_bytes = ech_layout_element_bits(lhs) / 8.0,
         .rhs_bytes = ech_layout_element_bits(rhs) / 8.0,
         .out_bits = ech_layout_element_bits(result),
-        .lhs_hbm = !on_chip(lhs),
-        .rhs_hbm = !on_chip(rhs),
         .out_hbm = !at_hand(model, result),
         .out_common = result->space == 3 && model->view == ECH_KERNEL_COMPILER,
         .eight = ech_layout_element_bits(lhs) == 8,
@@ -437,17 +466,22 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     bool swapped_rows = c->lhs_transposed || c->out_transposed;
     shape.m_granule = swapped_rows ? 128 : 8;
     shape.n_granule = c->rhs_transposed || c->out_transposed ? 8 : 128;
-    /* Extra operands of a fused epilogue or prologue are fetched with the result's blocks. */
-    for (size_t i = 0; i < kernel->n_operands; i++)
-        if (i != kernel->lhs && i != kernel->rhs && kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i]))
-            shape.extra_bytes += operand_bytes(kernel, i);
-    for (size_t i = 0; i < kernel->n_results; i++)
-        if (i != own && kernel->results[i].rank > 0 && !at_hand(model, &kernel->results[i]))
-            shape.extra_bytes += result_bytes(kernel, i);
     /* What the arrays really take, against which blocks with halos and padding are scaled. */
-    shape.lhs_total = operand_bytes(kernel, kernel->lhs);
-    shape.rhs_total = operand_bytes(kernel, kernel->rhs);
+    shape.lhs_total = side_total(kernel, kernel->lhs, ECH_KERNEL_SIDE_LHS, &shape.lhs_hbm, &shape.lhs_moved);
+    shape.rhs_total = side_total(kernel, kernel->rhs, ECH_KERNEL_SIDE_RHS, &shape.rhs_hbm, &shape.rhs_moved);
+    /* Further operands are fetched with the result's blocks. */
+    for (size_t i = 0; i < kernel->n_operands; i++)
+        if (!is_fetched_with(kernel, i, kernel->lhs, ECH_KERNEL_SIDE_LHS) && !is_fetched_with(kernel, i, kernel->rhs, ECH_KERNEL_SIDE_RHS) &&
+            kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i]))
+            shape.extra_bytes += operand_bytes(kernel, i);
+    for (size_t i = 0; i < kernel->n_results; i++) {
+        if (i == own || kernel->results[i].rank == 0 || at_hand(model, &kernel->results[i]))
+            continue;
+        shape.extra_bytes += result_bytes(kernel, i);
+        shape.more_hbm = true;
+    }
     shape.out_registers = result_elements(kernel, own) / REGISTER;
+    shape.reduced = (shape.out_bits >= 32 && is_partial(result)) || shape.out_registers * REGISTER * 2 <= (double)c->batch * (double)c->m * (double)c->n;
     return shape;
 }
 
@@ -460,16 +494,24 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
     const EchKernelContraction *c = s->c;
     if (c->depthwise)
         return DEPTHWISE * m * ceil(n / 128) * 128 / REGISTER * (double)c->taps;
+    if (c->positions > 0) { /* every position takes the pixels in anew; at least half a unit's lanes pass */
+        double channels = m / (double)c->positions, least = c->out_transposed ? 8 : HALF_LANES;
+        double across = c->out_transposed ? channels : n, passing = MAX(c->out_transposed ? n : channels, least);
+        double taken = c->out_transposed ? 128 : (double)CLAMP(c->n, (uint64_t)HALF_LANES, 128);
+        return (double)c->positions * ceil(across / s->side) * ceil(k / s->side) * pow(s->side / s->unit_size, 2) *
+               MAX(passing * s->unit_size * s->unit_size / s->rate, s->load * taken);
+    }
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
     double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
     return ceil(columns / s->side) * ceil(k / s->side) * pow(s->side / side, 2) *
            MAX(rows * side * side / s->rate, load * (double)up((uint64_t)taken, 8) * c->passes);
 }
 
-/* Whether a step waits for its result to be stored: the compiler lets it wait for the narrowing of one on chip too. */
+/* Whether a step waits for its result to be stored: the compiler lets it wait for the narrowing of one on chip too, for sums that fill their registers in
+ * part, and for further results. */
 static bool stores(const EchKernelModel *model, const EchKernelShape *s)
 {
-    return s->out_hbm || (model->view == ECH_KERNEL_COMPILER && s->out_bits < 32 && model->narrow_on_chip > 0);
+    return s->out_hbm || (model->view == ECH_KERNEL_COMPILER && model->narrow_on_chip > 0 && (s->out_bits < 32 || s->reduced || s->more_hbm));
 }
 
 /* Latency of what a step waits for: blocks of the operands in HBM, and the result's. */
@@ -488,6 +530,8 @@ static double again_cycles(const EchKernelModel *model, const EchKernelShape *s,
 /* Rows of the unit that a result's element passes: whole lanes of channels a tap; of narrow ones up to four taps share a pass. */
 static double contraction_depth(const EchKernelContraction *c)
 {
+    if (c->positions > 0)
+        return (double)c->k * (double)c->taps;
     uint64_t packed = c->one_tap || c->k >= 128 ? 1 : MIN(128 / c->k, 4u);
     return (double)up(c->k, 128) * (double)ceil_div(c->taps, packed);
 }
@@ -508,8 +552,10 @@ double ech_kernel_contraction_macs(const EchKernelContraction *c)
 static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWalk *w, EchKernelSums *sums)
 {
     double columns = w->columns, rows = w->rows, depth = w->depth, tiles = columns * rows, steps = tiles * depth;
-    double compute =
-        w->compute + (!s->c->depthwise && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER) ? model->matrix_overhead : 0);
+    double compute = w->compute;
+    if (!s->c->depthwise && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
+        compute += model->matrix_overhead * (1 + s->c->others);
+    compute = MAX(compute, w->beside);
     bool split = depth > 1;
     double fill = latency_of(model, s, true, true, false) + w->lhs + w->rhs;
     double once = s->out_hbm ? MAX(0, model->start - 1.5 * model->matrix_step) : 0;
@@ -544,10 +590,16 @@ static double store_cycles(const EchKernelModel *model, const EchKernelShape *s,
     double plain = registers * REGISTER * s->out_bits / 8, bytes = ech_kernel_store_bytes(model, registers, s->out_bits), extra = s->extra_bytes / tiles;
     if (s->out_common)
         bytes = plain + registers * REGISTER * 4;
+    if (s->reduced && model->view == ECH_KERNEL_COMPILER) { /* as a 32-bit result of the product's size */
+        plain = 0;
+        bytes = registers * REGISTER * 4;
+    }
     if (s->out_hbm)
         return (bytes + extra) / model->hbm;
-    bool narrows = model->view == ECH_KERNEL_HARDWARE || stores(model, s);
-    return (narrows ? (bytes - plain) / model->hbm : 0) + move_cycles(model, false, plain) + extra / model->hbm;
+    bool waits = stores(model, s);
+    if (model->view == ECH_KERNEL_COMPILER)
+        return waits ? (bytes - plain + extra) / model->hbm : 0;
+    return (bytes - plain + extra) / model->hbm + move_cycles(model, false, plain);
 }
 
 /* Steps shared by the cores that work as one device, along an axis that they divide evenly if there is one; each has its share of the rates. */
@@ -580,12 +632,13 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     }
     EchKernelWalk walk = {.columns = columns * (double)turns, .rows = rows, .depth = depth, .alone = turns > 1};
     double deep = c->taps > 1 ? unit_depth(s) / depth : bk, k_lanes = ceil(bk / 128) * 128, k_rows = ceil(bk / 8) * 8, many = (double)together;
-    walk.compute = many * unit_cycles(s, bm, bn, deep) + c->other_macs / s->rate / (walk.columns * rows * depth);
+    walk.compute = many * unit_cycles(s, bm, bn, deep) + (c->other_macs / s->rate + s->between) / (walk.columns * rows * depth);
+    walk.beside = s->beside / (walk.columns * rows * depth);
     if (depth > 1)
         walk.compute += model->accumulate * many * bm * bn / REGISTER;
     double halo = c->input_pixels > 0 && c->convolution ? s->lhs_total / rows / depth : 0;
-    walk.lhs = move_cycles(model, s->lhs_hbm, c->convolution ? halo : many * bm * (c->lhs_transposed ? k_rows : k_lanes) * s->lhs_bytes);
-    walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)c->taps * s->rhs_bytes);
+    walk.lhs = move_cycles(model, s->lhs_hbm, c->convolution ? halo : many * bm * (c->lhs_transposed ? k_rows : k_lanes) * s->lhs_moved);
+    walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)c->taps * s->rhs_moved);
     walk.store = store_cycles(model, s, many * bm * (double)up((uint64_t)ceil(bn), s->n_granule) / REGISTER, walk.columns * rows);
     walk.macs = (double)c->batch * bm * rows * bn * columns * contraction_depth(c) + c->other_macs;
     share_steps(model, &walk);
@@ -622,11 +675,13 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     EchKernelWalk walk = {.columns = outer, .rows = middle, .depth = inner, .alone = c->batch > 1};
     double tiles = outer * middle;
     walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c) + c->other_macs;
-    walk.compute =
-        ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate) / steps;
+    walk.compute = ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate +
+                    s->between) /
+                   steps;
+    walk.beside = s->beside / steps;
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
-    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_bytes, s->lhs_total * 2 / (c->batch > 1 ? steps : middle * inner));
-    double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_bytes, s->rhs_total / (c->batch > 1 ? steps : outer * inner));
+    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / (c->batch > 1 ? steps : middle * inner));
+    double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total / (c->batch > 1 ? steps : outer * inner));
     walk.lhs = move_cycles(model, s->lhs_hbm, lhs);
     walk.rhs = move_cycles(model, s->rhs_hbm, rhs);
     walk.store = store_cycles(model, s, s->out_registers / tiles, tiles);
@@ -637,9 +692,15 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
 static void price_contraction(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
 {
     EchKernelShape shape = ech_kernel_shape(model, kernel);
-    (void)traffic_of(model, kernel, ret);
+    EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums;
     EchKernelBlocks blocks = {0};
+    double around = body_cycles(model, &kernel->body, kernel->fused, shape.out_registers);
+    if (model->epilogue == 0) { /* the compiler hides it under the units, but for what lies between two products, and counts loads and stores with it */
+        double registers = traffic.widest / REGISTER;
+        double body = body_cycles(model, &kernel->body, kernel->fused, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
+        *(kernel->contraction.others > 0 ? &shape.between : &shape.beside) = kernel->contraction.others > 0 ? body / model->cores : body;
+    }
     bool known = !own_tiles && kernel->windows.n_iterations >= 2;
     if (known && blocks_of_windows(&kernel->windows, &kernel->contraction, &blocks)) {
         blocks.buffers = kernel->windows.buffers;
@@ -664,7 +725,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     ret->macs = sums.macs;
     /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */
     double tiles = MAX(1, (double)blocks.steps);
-    double tail = body_cycles(model, &kernel->body, kernel->fused, shape.out_registers) / tiles;
+    double tail = model->epilogue * around / tiles;
     sums.total += tail;
     sums.compute += tail;
     sums.busy_compute += tail * tiles;

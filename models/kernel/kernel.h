@@ -34,6 +34,13 @@ typedef enum {
                           * register as much as a stored one. For holding the model against the compiler's own table. */
 } EchKernelView;
 
+/** Where an operand of a contraction goes. */
+typedef enum {
+    ECH_KERNEL_SIDE_NONE, /**< Into what follows the contraction. */
+    ECH_KERNEL_SIDE_LHS = 1 << 0,
+    ECH_KERNEL_SIDE_RHS = 1 << 1,
+} EchKernelSide;
+
 /** Bounds as the compiler writes them, in tiles of 8 rows by 128 lanes whatever the type. */
 typedef struct {
     uint8_t n_kernel, n_output, n_input, n_iterations; /**< Lengths; n_iterations 0: not known. */
@@ -60,13 +67,18 @@ typedef struct {
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
 typedef struct {
-    uint64_t batch, m, n, k; /**< >= 1. */
-    uint64_t taps;           /**< Positions of a convolution's window; 1 for products. */
-    bool one_tap;            /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
-    bool depthwise;          /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
-    uint64_t input_pixels;   /**< Pixels of a convolution's input; 0 for products (then m). */
-    double other_macs;       /**< Padded multiply-accumulates of further products fused into it. */
-    uint32_t passes;         /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
+    uint64_t batch, m, n, k;         /**< >= 1. */
+    uint64_t taps;                   /**< Positions of a convolution's window; 1 for products. */
+    bool one_tap;                    /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
+    bool depthwise;                  /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
+    uint64_t input_pixels;           /**< Pixels of a convolution's input; 0 for products (then m). */
+    double other_macs;               /**< Padded multiply-accumulates of further products fused into it. */
+    uint32_t others;                 /**< Further products fused into it. */
+    bool lhs_computed, rhs_computed; /**< The side is, or is made of, another product's result: that product's operands are fetched instead. */
+    uint32_t passes;                 /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
+    /** The rows of lhs lie on lanes and what is contracted on rows, so that pixels follow each other in the units without padding, for every one of the
+     * result's positions anew: a filter's gradient. Else 0; else the positions. */
+    uint64_t positions;
     bool convolution;
     bool lhs_transposed, rhs_transposed, out_transposed; /**< The contracted dimension of lhs lies on rows; of rhs on lanes; rows of the result on lanes. */
 } EchKernelContraction;
@@ -80,6 +92,8 @@ typedef struct {
     /** Bytes that are really read of each operand and written of each result (slices, in-place updates); NULL: whole padded arrays. Borrowed. */
     const EchBytes *operand_bytes, *result_bytes;
     size_t lhs, rhs; /**< Operands of the contraction. */
+    /** sides[n_operands], EchKernelSide: what is computed into a side of the contraction is fetched with its blocks; NULL: lhs and rhs alone. Borrowed. */
+    const uint8_t *sides;
     EchKernelBody body;
     EchKernelContraction contraction;
     EchKernelWindows windows;
@@ -141,6 +155,7 @@ typedef struct {
     double gather_rows;    /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
     double shuffle;        /**< Cycles a register moved across lanes. */
     double narrow_on_chip; /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
+    double epilogue;       /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
     double narrow_store;   /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;    /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
     double stage_weights;  /**< Share of the rhs block kept in 32 bits. */

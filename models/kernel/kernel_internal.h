@@ -26,11 +26,15 @@ typedef struct {
 typedef struct {
     const EchKernelContraction *c;
     double lhs_bytes, rhs_bytes; /**< Of an element. */
+    double lhs_moved, rhs_moved; /**< Bytes of HBM that an element's place in a block stands for: of every array that the side is made of. */
     unsigned out_bits;
     bool lhs_hbm, rhs_hbm, out_hbm, out_common, eight;
+    bool more_hbm;                 /**< A further result goes to HBM. */
+    bool reduced;                  /**< The result is what the product was reduced to, or fills its registers in part. */
     uint64_t m_granule, n_granule; /**< Block sizes are multiples of these. */
     double rate;                   /**< Multiply-accumulates a cycle. */
     double extra_bytes;            /**< Of further operands and results. */
+    double between, beside;        /**< Cycles of the arithmetic between several products, and of that which runs beside the units, of all steps. */
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */
@@ -44,6 +48,7 @@ typedef struct {
     double columns, rows, depth; /**< Steps along n, m and k. */
     bool alone;                  /**< Products of a batch: no step shares an operand with the next. */
     double compute;              /**< Cycles of the units in a step. */
+    double beside;               /**< Of arithmetic that runs beside them. */
     double lhs, rhs, store;      /**< Cycles that moving a block takes, without latency. */
     double macs;                 /**< Of all steps. */
 } EchKernelWalk;

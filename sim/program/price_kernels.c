@@ -221,7 +221,9 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     case ECH_HLO_CONVOLUTION:
     case ECH_HLO_DOT:
         g_array_append_val(survey->products, id);
-        if (survey->product == ECH_NONE || elements > elements_of(program, program->instructions[survey->product].shape)) {
+        /* The fusion's own product is the outermost one, the widest of several: windows are those of its operands. */
+        if (survey->product == ECH_NONE || depth < survey->n_callers ||
+            (depth == survey->n_callers && elements > elements_of(program, program->instructions[survey->product].shape))) {
             survey->product = id;
             survey->n_callers = MIN(depth, (unsigned)MAX_DEPTH);
             memcpy(survey->callers, survey->path, sizeof survey->callers);
@@ -330,6 +332,60 @@ static EchId parameter_behind(const EchProgram *program, EchId id, EchId computa
     return best;
 }
 
+/* Whether an instruction is a product, or a fusion around one. */
+static bool holds_product(const EchProgram *program, const EchInstruction *at)
+{
+    if (at->opcode == ECH_HLO_CONVOLUTION || at->opcode == ECH_HLO_DOT)
+        return true;
+    const EchComputation *body = at->opcode == ECH_HLO_FUSION && at->n_called > 0 ? &program->computations[ech_program_called(program, at, 0)] : NULL;
+    for (uint32_t i = 0; body != NULL && i < body->n; i++)
+        if (program->instructions[body->first + i].opcode == ECH_HLO_CONVOLUTION || program->instructions[body->first + i].opcode == ECH_HLO_DOT)
+            return true;
+    return false;
+}
+
+/* Sets @ret[number] for every parameter of its computation that @id is made of, and *@product where another product is among it. */
+static void mark_parameters(const EchProgram *program, EchId id, GArray *ret, uint8_t *seen, bool *product, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[id];
+    const EchComputation *body = &program->computations[at->computation];
+    if (id < body->first || id - body->first >= body->n || seen[id - body->first] || depth > 1024)
+        return;
+    seen[id - body->first] = 1;
+    *product |= holds_product(program, at);
+    if (at->opcode == ECH_HLO_PARAMETER && at->number >= 0 && (uint64_t)at->number < ret->len)
+        g_array_index(ret, uint8_t, at->number) = 1;
+    for (uint32_t i = 0; i < at->n_operands; i++)
+        mark_parameters(program, ech_program_operand(program, at, i), ret, seen, product, depth + 1);
+}
+
+/* Of a fusion's operands, those that one side of the survey's product is made of: outermost[n_operands]. */
+static GArray *operands_behind(const Survey *survey, unsigned side, bool *product)
+{
+    const EchProgram *program = survey->program;
+    g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(EchId));
+    EchId operand = ech_program_operand(program, &program->instructions[survey->product], side);
+    g_array_append_val(ids, operand);
+    GArray *marked = NULL;
+    for (unsigned level = survey->n_callers; level-- > 0;) {
+        const EchInstruction *caller = &program->instructions[survey->callers[level]];
+        g_clear_pointer(&marked, g_array_unref);
+        marked = g_array_sized_new(FALSE, TRUE, sizeof(uint8_t), caller->n_operands);
+        g_array_set_size(marked, caller->n_operands);
+        EchId inside = ids->len > 0 ? g_array_index(ids, EchId, 0) : ECH_NONE;
+        g_autofree uint8_t *seen = inside != ECH_NONE ? g_new0(uint8_t, program->computations[program->instructions[inside].computation].n) : NULL;
+        for (guint i = 0; i < ids->len; i++)
+            mark_parameters(program, g_array_index(ids, EchId, i), marked, seen, product, 0);
+        g_array_set_size(ids, 0);
+        for (uint32_t i = 0; i < caller->n_operands; i++) {
+            operand = ech_program_operand(program, caller, i);
+            if (g_array_index(marked, uint8_t, i))
+                g_array_append_val(ids, operand);
+        }
+    }
+    return marked;
+}
+
 /* Position of @label in "b01f", or -1. */
 static int label_at(const char *labels, size_t n, char label)
 {
@@ -421,9 +477,11 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         c->k *= features > 1 ? together : 1;
         c->one_tap = features > 1;
     }
+    if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && physical(lhs, 0) == lb && out->dims[ob] > 1)
+        c->positions = MAX(c->m / out->dims[ob], 1u);
     c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
     c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && rhs->rank == 2;
-    c->out_transposed = !c->convolution && physical(out, 0) == ob && out->rank == 2;
+    c->out_transposed = (c->positions > 0 || (!c->convolution && out->rank == 2)) && physical(out, 0) == ob;
     return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
 }
 
@@ -692,7 +750,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
     if (compiled && at->compiled != 0)
         put_back(program, at, &arrays);
 
-    g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId)), sides_of = g_array_new(FALSE, FALSE, sizeof(uint8_t));
     Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
     for (guint i = 0; i < operands->len; i++)
         survey.widest = MAX(survey.widest, elements_touched(&g_array_index(operands, EchLayout, i), g_array_index(operand_bytes, EchBytes, i)));
@@ -719,8 +777,10 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         if (results->len > 0 && read_product(program, survey.product, &contraction)) {
             for (guint i = 0; i < products->len; i++) {
                 EchKernelContraction other;
-                if (g_array_index(products, EchId, i) != survey.product && read_product(program, g_array_index(products, EchId, i), &other))
+                if (g_array_index(products, EchId, i) != survey.product && read_product(program, g_array_index(products, EchId, i), &other)) {
                     contraction.other_macs += ech_kernel_contraction_macs(&other);
+                    contraction.others++;
+                }
             }
             EchId sides[2];
             for (unsigned side = 0; side < 2; side++) {
@@ -751,6 +811,15 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
                 kernel.contraction = contraction;
                 kernel.lhs = sides[0];
                 kernel.rhs = sides[1];
+                g_array_set_size(sides_of, operands->len);
+                memset(sides_of->data, 0, operands->len);
+                for (unsigned side = 0; side < 2 && survey.product != instruction; side++) {
+                    g_autoptr(GArray) behind = operands_behind(&survey, side, side == 0 ? &kernel.contraction.lhs_computed : &kernel.contraction.rhs_computed);
+                    for (guint i = 0; behind != NULL && i < operands->len; i++)
+                        if (g_array_index(operand_of, uint32_t, i) < behind->len && g_array_index(behind, uint8_t, g_array_index(operand_of, uint32_t, i)))
+                            g_array_index(sides_of, uint8_t, i) |= side == 0 ? ECH_KERNEL_SIDE_LHS : ECH_KERNEL_SIDE_RHS;
+                }
+                kernel.sides = (const uint8_t *)(void *)sides_of->data;
             }
         }
     } else if ((survey.gathers || survey.scatters) && survey.gathered > 0) {

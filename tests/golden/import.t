@@ -107,8 +107,8 @@ buffer assignment taken from traces/mlp_activations.v5e/program.buffer-assignmen
 an XLA program, lowered for tpu-v5e
 'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original
 traces/mlp_activations.v5e: hlo, 77 operations, 34 buffers -> T/p.ech
-  "makespan_ps" : 719907406,
-  "makespan_ps" : 719907406,
+  "makespan_ps" : 717846806,
+  "makespan_ps" : 717846806,
 $ cd $T; echo '[[1, 2], [3, 4]]' > sums.json; echo '<!DOCTYPE html><html></html>' > page.html; echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' > err.log; printf '\001\002\003\004' > r.nsys-rep; for f in sums.json page.html err.log r.nsys-rep; do echelon alloc $f; done
 echelon: sums.json: no captured format that echelon knows: the text looks like the sums of a PyTorch memory timeline; export_memory_timeline("NAME.raw.json.gz") writes the allocations themselves
 echelon: page.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
