@@ -518,6 +518,74 @@ static void text_memories(GString *out, const EchTrace *trace)
     }
 }
 
+/* Buffers of one name in one memory. */
+typedef struct {
+    const EchBuffer *first;
+    EchBytes bytes;
+    uint64_t n;
+} Held;
+
+static int compare_held(const void *a, const void *b)
+{
+    const Held *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : (x->first > y->first) - (x->first < y->first);
+}
+
+/* What lies in memory all the time: all that a capture tells whose operations nobody recorded. What has named parts is told by them. */
+static void text_held(GString *out, const EchTrace *trace)
+{
+    enum { SHOWN = 12 };
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    size_t n = ech_trace_n_buffers(trace);
+    g_autofree bool *has_parts = g_new0(bool, n + 1);
+    bool shared = false;
+    for (size_t i = 0; i < n; i++) {
+        if (buffers[i].alias_of != ECH_NONE)
+            shared = has_parts[buffers[i].alias_of] = true;
+    }
+    g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(Held));
+    g_autoptr(GHashTable) known = g_hash_table_new(NULL, NULL); /* name and memory to row + 1 */
+    for (size_t i = 0; i < n; i++) {
+        if (!buffers[i].resident || has_parts[i])
+            continue;
+        gpointer key = GSIZE_TO_POINTER((gsize)buffers[i].memory << 32 | buffers[i].name);
+        gsize at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, key));
+        if (at == 0) {
+            Held row = {.first = &buffers[i]};
+            g_array_append_val(rows, row);
+            at = rows->len;
+            g_hash_table_insert(known, key, GSIZE_TO_POINTER(at));
+        }
+        Held *row = &g_array_index(rows, Held, at - 1);
+        row->bytes = ech_bytes_add(row->bytes, buffers[i].bytes);
+        row->n++;
+    }
+    if (rows->len == 0)
+        return;
+    g_array_sort(rows, compare_held);
+    g_string_append(out, shared ? "held, most first (parts of an allocation may share its bytes at different times)\n" : "held, most first\n");
+    EchBytes rest = 0;
+    for (guint i = 0; i < rows->len; i++) {
+        const Held *row = &g_array_index(rows, Held, i);
+        if (i >= SHOWN) {
+            rest = ech_bytes_add(rest, row->bytes);
+            continue;
+        }
+        g_autofree char *size = ech_format_bytes(row->bytes), *name = short_name(trace, row->first->name);
+        g_string_append_printf(out, "  %12s  ", size);
+        if (row->n > 1)
+            g_string_append_printf(out, "%" G_GUINT64_FORMAT " x ", row->n);
+        g_string_append(out, *name ? name : "(without a name)");
+        if (ech_trace_n_memories(trace) > 1)
+            g_string_append_printf(out, "  in %s", ech_trace_memory(trace, row->first->memory));
+        g_string_append_c(out, '\n');
+    }
+    if (rows->len > SHOWN) {
+        g_autofree char *size = ech_format_bytes(rest);
+        g_string_append_printf(out, "  %12s  in %u more\n", size, rows->len - SHOWN);
+    }
+}
+
 static void text_trace(GString *out, const EchTrace *trace)
 {
     Summary sum = {0};
@@ -556,6 +624,8 @@ static void text_trace(GString *out, const EchTrace *trace)
             g_string_append_printf(out, "; in all kernels %s, copies %s%s%s", kernel, copy, sum.memset ? ", fills " : "", sum.memset ? fill : "");
         g_string_append_c(out, '\n');
     }
+    if (ech_trace_n_ops(trace) <= 1)
+        text_held(out, trace);
     gsize before = out->len;
     text_shares(out, "sizes of allocations", sum.alloc_bytes);
     text_shares(out, "bytes of copies", sum.copy_bytes);

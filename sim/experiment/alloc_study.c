@@ -173,12 +173,15 @@ static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GEr
 static void guess_capacity(const char *memory, EchAllocStudy *study)
 {
     const char *chip = study->trace ? ech_trace_get_property(study->trace, "chip") : NULL;
+    const char *had = study->trace ? ech_trace_get_property(study->trace, "had_bytes") : NULL;
     study->capacity = DEFAULT_CAPACITY;
     study->capacity_from = "assumed (--device or --capacity says it)";
     if (ech_alloc_study_n_refusals(study)) {
         study->capacity = study->had;
         study->capacity_from =
             study->limited ? "what the recording held when a limit refused more" : "what the recording held and what was free when it ran out";
+    } else if (had && ech_parse_bytes(had, &study->capacity, NULL)) {
+        study->capacity_from = "what there is, as the message says";
     } else if (chip && capacity_of(chip, memory, &study->capacity, NULL)) {
         study->capacity_from = chip;
     } else if (study->had > DEFAULT_CAPACITY) {

@@ -147,8 +147,8 @@ static void text_first_failure(GString *out, const EchAllocStudy *study, const E
 static void text_head(GString *out, const EchAllocStudy *study, const char *path)
 {
     g_autofree char *room = ech_format_bytes(study->capacity), *least = ech_format_bytes(ech_alloc_study_bound(study));
-    g_string_append_printf(out, "%s: %s, %u events; device memory %s%s%s\n", path, study->format, study->events->len, room, study->capacity_from ? ", " : "",
-                           study->capacity_from ? study->capacity_from : "");
+    g_string_append_printf(out, "%s: %s, %u event%s; device memory %s%s%s\n", path, study->format, study->events->len, study->events->len == 1 ? "" : "s", room,
+                           study->capacity_from ? ", " : "", study->capacity_from ? study->capacity_from : "");
     if (study->others)
         g_string_append_printf(out, "allocations of %s (--memory: %s)\n", study->memory, study->others);
     else if (study->memory && g_str_has_prefix(study->memory, "host"))
@@ -277,6 +277,10 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     }
     int width = width_of(rows);
     text_head(out, study, path);
+    /* All that a message tells is what it comes to; how an allocator would serve it is the lesser part. */
+    const char *const *remark = strcmp(study->format, "out_of_memory") == 0 ? ech_diag_remarks(study->diag) : NULL;
+    for (bool any = remark && *remark; any && *remark; remark++)
+        g_string_append_printf(out, "%s\n%s", *remark, remark[1] ? "" : "\n");
     text_table(out, rows, width, output);
     for (guint i = 0; i < rows->len; i++)
         text_notes(out, study, g_ptr_array_index(rows, i), output);

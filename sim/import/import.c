@@ -363,7 +363,7 @@ static char *describe(const uint8_t *head, size_t n)
             "the text looks like the sums of a PyTorch memory timeline; export_memory_timeline(\"NAME.raw.json.gz\") writes the allocations themselves");
     if (n > 14 && (g_ascii_strncasecmp((const char *)head, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head, "<html", 5) == 0))
         return g_strdup("the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)");
-    if (memmem(head, n, "out of memory. Tried to allocate", 32) || memmem(head, n, "CUDA memory summary", 19))
+    if (memmem(head, n, "CUDA memory summary", 19))
         return g_strdup(
             "the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, "
             "torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught");

@@ -7,13 +7,11 @@
  *  - what the exact total has more than the allocations is one buffer more (bytes_between_allocations). */
 #include "sim/base/error.h"
 #include "sim/import/import.h"
+#include "sim/import/rounded.h"
 
-#include "models/layout/layout.h"
-
-#include <math.h>
 #include <string.h>
 
-enum { MAX_ROWS = 1 << 22, MAX_SHAPES = 64 };
+enum { MAX_ROWS = 1 << 22 };
 
 typedef struct {
     uint64_t offset, bytes;
@@ -75,66 +73,13 @@ static bool integer(Field f, uint64_t *ret)
     return true;
 }
 
-/* "196.00MiB", "1.5KiB", "24B": bytes, and half of the last digit's weight. */
-static bool human(Field f, uint64_t *ret, double *ret_slack)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    char number[32];
-    size_t digits = 0, decimals = 0;
-    bool dot = false;
-    while (digits < f.n && digits < sizeof number - 1 && (g_ascii_isdigit(f.text[digits]) || f.text[digits] == '.')) {
-        decimals += dot;
-        dot |= f.text[digits] == '.';
-        number[digits] = f.text[digits];
-        digits++;
-    }
-    number[digits] = '\0';
-    if (digits == 0)
-        return false;
-    Field unit = trim(f.text + digits, f.n - digits);
-    for (size_t i = 0; i < G_N_ELEMENTS(units); i++) {
-        if (unit.n != strlen(units[i]) || memcmp(unit.text, units[i], unit.n) != 0)
-            continue;
-        double scale = ldexp(1, (int)(10 * i)), value = g_ascii_strtod(number, NULL) * scale;
-        if (!(value >= 0) || value > 1e18)
-            return false;
-        *ret = (uint64_t)(value + 0.5);
-        *ret_slack = i ? scale * pow(10, -(double)decimals) * 0.51 : 0;
-        return true;
-    }
-    return false;
-}
-
 /* The exact size, where one of the shapes "2×f32[7,8], pred[]" has one that would be written so. */
-static uint64_t exact(Reader *r, Field shapes, uint64_t rounded, double slack)
+static uint64_t exact(Reader *r, Field shapes, const EchRounded *rounded)
 {
-    if (slack <= 0)
-        return rounded;
-    size_t at = 0;
-    for (unsigned i = 0; at < shapes.n && i < MAX_SHAPES; i++) {
-        const char *bracket = memchr(shapes.text + at, '[', shapes.n - at);
-        if (!bracket)
-            break;
-        size_t begin = (size_t)(bracket - shapes.text);
-        while (begin > at && g_ascii_isalnum(shapes.text[begin - 1]))
-            begin--;
-        EchLayout layout;
-        size_t used = 0;
-        if (ech_layout_parse(shapes.text + begin, shapes.n - begin, &layout, &used, NULL) && used) {
-            for (int rules = 0; rules < 2; rules++) {
-                uint64_t bytes = ech_layout_padded_bytes(&layout, rules ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE);
-                if (fabs((double)bytes - (double)rounded) <= slack) {
-                    ech_diag_note(r->ret->diag, "sizes_from_shapes", 1);
-                    return bytes;
-                }
-            }
-            at = begin + used;
-        } else {
-            at = (size_t)(bracket - shapes.text) + 1;
-        }
-    }
-    ech_diag_note(r->ret->diag, "sizes_as_rounded", 1);
-    return rounded;
+    EchBytes bytes = rounded->bytes;
+    if (rounded->slack > 0)
+        ech_diag_note(r->ret->diag, ech_rounded_from_shapes(rounded, shapes.text, shapes.n, &bytes) ? "sizes_from_shapes" : "sizes_as_rounded", 1);
+    return bytes;
 }
 
 static EchId resident(Reader *r, const char *name, uint64_t bytes)
@@ -239,12 +184,13 @@ static bool place_row(Reader *r, Field row, GError **error)
         if (at > row.n && i < 4)
             return bad_row(r, row, error);
     }
-    uint64_t size;
-    double slack;
+    EchRounded size;
+    size_t used;
     Place place = {0};
-    if (!human(fields[1], &size, &slack) || !integer(fields[2], &place.offset) || place.offset > UINT64_C(1) << 60)
+    if (!ech_rounded_parse(fields[1].text, fields[1].n, &size, &used) || used != fields[1].n || !integer(fields[2], &place.offset) ||
+        place.offset > UINT64_C(1) << 60)
         return bad_row(r, row, error);
-    place.bytes = exact(r, fields[4], size, slack);
+    place.bytes = exact(r, fields[4], &size);
     g_autofree char *raw = g_strndup(fields[4].text, MIN(fields[4].n, (size_t)4096)), *shapes = g_utf8_make_valid(raw, -1);
     place.shapes = ech_trace_builder_string(r->builder, shapes, -1);
     g_array_append_val(r->places, place);
@@ -265,10 +211,13 @@ static bool allocation_row(Reader *r, Field row)
         end++;
     Field text = trim(size_key, (size_t)(end - size_key)), rest = {end, (size_t)(row.text + row.n - end)};
     uint64_t bytes;
-    double slack = 0;
-    if (!integer(text, &bytes) && !human(text, &bytes, &slack))
+    EchRounded size = {0};
+    size_t used;
+    if (integer(text, &bytes))
+        size.bytes = bytes;
+    else if (!ech_rounded_parse(text.text, text.n, &size, &used) || used != text.n)
         return false;
-    bytes = exact(r, rest, bytes, slack);
+    bytes = exact(r, rest, &size);
     const char *colon = memchr(key, ':', (size_t)(row.text + row.n - key));
     g_autofree char *name = g_strndup(key, MIN(colon ? (size_t)(colon - key) : (size_t)12, (size_t)40));
     resident(r, name, bytes);

@@ -601,6 +601,17 @@ static void drain(EchMachine *m)
     }
 }
 
+/* All that a memory holds from the start. */
+static EchBytes resident_bytes(const EchMachine *m, uint32_t memory)
+{
+    EchBytes sum = 0;
+    for (uint32_t l = 0; l < m->n_lives; l++) {
+        if (m->lives[l].alloc_op == NOWHERE && m->buffers[m->lives[l].buffer].memory == memory)
+            sum = ech_bytes_add(sum, m->buffers[m->lives[l].buffer].bytes);
+    }
+    return sum;
+}
+
 static void begin_residents(EchMachine *m)
 {
     for (uint32_t l = 0; l < m->n_lives && !m->stop; l++) {
@@ -610,7 +621,10 @@ static void begin_residents(EchMachine *m)
         EchFit fit = ech_machine_allocate(m, l, 0, ECH_NONE);
         if (fit == ECH_FIT_OK)
             continue;
-        ech_machine_record_failure(m, buffer->memory, ECH_NONE, m->lives[l].buffer, buffer->bytes, fit);
+        /* Which of them finds no room is a matter of their order: what does not fit is all of them. */
+        EchBytes all = resident_bytes(m, buffer->memory);
+        bool whole = all > m->limits[buffer->memory] && buffer->offset == ECH_OFFSET_NONE;
+        ech_machine_record_failure(m, buffer->memory, ECH_NONE, whole ? ECH_NONE : m->lives[l].buffer, whole ? all : buffer->bytes, whole ? ECH_FIT_FULL : fit);
         if (!m->options->keep_going)
             m->stop = true;
     }

@@ -137,10 +137,10 @@ typedef struct {
 /** The first thing that did not fit. */
 typedef struct {
     char *memory;
-    EchId op; /**< Op that asked, or ECH_NONE for a plan that is too large from the start. */
-    EchId buffer;
+    EchId op;     /**< Op that asked, or ECH_NONE for what is too large from the start. */
+    EchId buffer; /**< ECH_NONE: all that is there from the start, or the plan. */
     EchTime time;
-    EchBytes asked; /**< Bytes of the request, or the whole extent of a plan. */
+    EchBytes asked; /**< Bytes of the request, or of all that is there from the start. */
     EchBytes live, reserved, limit;
     EchFit fit;         /**< FULL or FRAGMENTED. */
     EchHolder *holders; /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */

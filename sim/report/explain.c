@@ -124,6 +124,10 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
                     *live = ech_format_bytes((EchBytes)ech_member_int(failure, "live_bytes"));
     g_autofree char *limit = ech_format_bytes((EchBytes)ech_member_int(failure, "limit_bytes")), *when = ech_format_time(ech_member_int(failure, "time_ps"));
     const char *buffer = ech_member_text(failure, "buffer");
+    if (!buffer && !ech_member_bool(run, "completed")) {
+        say(out, "%s: what is there from the start takes %s of %s, of which there are %s.", lead, asked, ech_member_text(failure, "memory"), limit);
+        return;
+    }
     say(out, "%s: at %s %s%s%s asks for %s of %s, where %s of %s are live%s.", lead, when, buffer ? "'" : "", buffer ? buffer : "the plan", buffer ? "'" : "",
         asked, ech_member_text(failure, "memory"), live, limit,
         g_strcmp0(ech_member_text(failure, "reason"), "fragmented") == 0 ? " and no free piece is large enough" : "");
@@ -552,7 +556,8 @@ GPtrArray *ech_explain_run(JsonObject *run)
     if (ech_member_bool(run, "completed"))
         say(out, "It takes %s. Its critical path:%s.", time, text->str);
     const char *const names[] = {"hbm", "vector"};
-    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+    /* What a run held that stopped is not what it needs. */
+    for (size_t i = 0; i < G_N_ELEMENTS(names) && ech_member_bool(run, "completed"); i++) {
         gint64 bytes = ech_run_memory_bytes(run, names[i]);
         if (bytes < SMALL_BYTES)
             continue;

@@ -480,9 +480,27 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
     return *shape ? g_strdup_printf("#%u %s", buffer, shape) : g_strdup_printf("#%u", buffer);
 }
 
+/* All that a memory is to hold from the start, largest first. */
+static EchHolder *resident_holders(const EchTrace *trace, const char *memory, size_t *ret_n)
+{
+    EchId id = ech_trace_find_memory(trace, memory);
+    g_autoptr(GArray) out = g_array_new(FALSE, FALSE, sizeof(EchHolder));
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *b = &ech_trace_buffers(trace)[i];
+        EchHolder holder = {.buffer = (EchId)i, .bytes = b->bytes};
+        if (b->resident && b->alias_of == ECH_NONE && b->memory == id)
+            g_array_append_val(out, holder);
+    }
+    g_array_sort(out, compare_holders);
+    *ret_n = out->len;
+    return (EchHolder *)(void *)g_array_steal(out, NULL);
+}
+
 EchHolder *ech_report_failure_holders(const EchReport *report, size_t *ret_n)
 {
     const EchFailure *f = &report->run->failure;
+    if (f->op == ECH_NONE && f->buffer == ECH_NONE)
+        return resident_holders(report->trace, f->memory, ret_n);
     size_t n;
     EchHolder *all = holders_of(report, f->memory, f->time, true, &n);
     EchBytes sum = 0;

@@ -200,7 +200,8 @@ static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows,
     bool said = false;
     for (size_t k = 0; k < 2 * run->n_memories; k++) {
         const EchMemoryRun *m = &run->memories[k % run->n_memories];
-        if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0))
+        bool failed = !run->fits && strcmp(run->failure.memory, m->name) == 0;
+        if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0 && !failed))
             continue;
         EchBytes used = used_of(run, m, rows, n);
         if ((used > m->available) != (k < run->n_memories))
@@ -238,7 +239,7 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
     g_autofree char *asked = ech_format_bytes(f->asked), *live = ech_format_bytes(f->live), *limit = ech_format_bytes(f->limit),
                     *reserved = ech_format_bytes(f->reserved), *when = ech_format_time(f->time);
     if (f->op == ECH_NONE) {
-        g_string_append_printf(out, "  From the start: the plan for %s takes %s, its limit is %s.\n", f->memory, asked, limit);
+        g_string_append_printf(out, "  From the start: what %s is to hold takes %s, its limit is %s.\n", f->memory, asked, limit);
     } else {
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
         const EchOp *op = &ech_trace_ops(report->trace)[f->op];
@@ -251,7 +252,7 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
     size_t n_live;
     g_autofree EchHolder *live_then = ech_report_failure_holders(report, &n_live);
     if (n_live) {
-        g_string_append(out, "  What held the memory:\n");
+        g_string_append(out, f->op == ECH_NONE ? "  What that is:\n" : "  What held the memory:\n");
         append_holders(out, report, live_then, n_live, 10, "  ", columns);
     }
 }
@@ -453,6 +454,8 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
             continue;
         if (!run->fits && run->completed && strcmp(run->failure.memory, m->name) == 0 && m->fixed_extent > run->failure.limit)
             continue; /* Said above. */
+        if (!run->fits && run->failure.op == ECH_NONE && strcmp(run->failure.memory, m->name) == 0)
+            continue;
         g_autofree char *peak = ech_format_bytes(m->peak_live);
         g_autofree char *when = ech_format_time(m->peak_at);
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);

@@ -191,6 +191,10 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
         gint64 bytes = ech_member_int(object, member);
         if (bytes > 0 && strcmp(member, "peak_live_bytes") == 0 && g_strcmp0(ech_member_text(object, "allocator"), "fixed") == 0)
             bytes = ech_member_int(object, "planned_bytes"); /* Buffers may share places in a plan. */
+        JsonObject *failure = ech_member_object(rows[i].run, "failure");
+        bool start = failure && !ech_member_bool(rows[i].run, "completed") && !ech_member_text(failure, "buffer");
+        if (start && g_strcmp0(ech_member_text(failure, "memory"), name) == 0)
+            bytes = ech_member_int(failure, "asked_bytes"); /* all that is there from the start, none of which was placed */
         if (rows[i].run)
             column->cells[i] = bytes > 0 ? ech_format_bytes((EchBytes)bytes) : g_strdup("-");
     }

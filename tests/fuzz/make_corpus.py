@@ -277,6 +277,45 @@ put("memory_usage_report", "old.txt", b"Total bytes used: 2097664 (2.00MiB)\n\nA
     b"   2.00MiB(100%);        0B; allocation 1: size 512, preallocated-temp:\n")
 put("memory_usage_report", "bad.txt", ("Memory Space: default (color=0)\n" + HEAD + " 1; 2\n").encode())
 
+# ---- what XLA and PyTorch say when memory runs out ----
+def allocation(at, size, shape, unpadded, label, operator="", kind="HLO temp", extra=""):
+    return (f"  {at}. Size: {size}\n" + (f"     Operator: {operator}\n" if operator else "") + f"     Shape: {shape}\n     Unpadded size: {unpadded}\n{extra}"
+            f"     XLA label: {label}\n     Allocation type: {kind}\n     ==========================\n\n")
+
+
+SOFTMAX = 'op_name="jit(step)/jit(main)/jvp(Model)/block/exp[accuracy=None]" source_file="/home/me/attention.py" source_line=41'
+TABLE = 'op_type="reshape" op_name="jit(step)/reshape" source_file="/home/me/data.py" source_line=17'
+refused = ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 18.27G of 15.75G hbm. "
+           "Exceeded hbm capacity by 2.52G.\n\nTotal hbm usage >= 18.79G:\n    reserved        530.00M \n    program          11.21G \n    arguments         7.06G \n\n"
+           "Output size 7.06G; shares 7.06G with arguments.\n\nProgram hbm requirement 11.21G:\n    global            1.50M\n    scoped            8.00M\n"
+           "    HLO temp         11.20G (65.3% utilization: Unpadded (7.31G) Padded (11.18G), 0.2% fragmentation (20.00M))\n\n  Largest program allocations in hbm:\n\n"
+           + allocation(1, "4.00G", "s32[1048576,8,4]{2,1,0:T(8,128)}", "128.00M", "%copy.1 = s32[1048576,8,4]{2,1,0:T(8,128)} copy(s32[1048576,8,4]{0,2,1:T(4,128)} %p)", TABLE,
+                        extra="     Extra memory due to padding: 3.88G (32.0x expansion)\n")
+           + allocation(2, "3.07G", "bf16[32768,50304]{1,0:T(8,128)(2,1)}", "3.07G", "%fusion.9 = bf16[32768,50304]{1,0:T(8,128)(2,1)} fusion(%a)")
+           + "".join(allocation(i, "1.00G", "f32[64,2048,2048]{2,1,0:T(8,128)}", "1.00G", f"%fusion.{i} = f32[64,2048,2048] fusion(%a)", SOFTMAX) for i in range(3, 7)))
+put("out_of_memory", "tpu.txt", refused.encode())
+put("out_of_memory", "log.txt", "".join(f"2026-01-02 03:04:05.678901: E    1578 xla/client/xla_util.cc:76] {line}\n" for line in (refused + refused).split("\n")).encode())
+put("out_of_memory", "shared.txt", ("Ran out of memory in memory space hbm. Used 1.50G of 1.00G hbm.\nProgram hbm requirement 1.50G:\n    HLO temp   1.50G (100.0% utilization)\n\n"
+    "  Largest program allocations in hbm:\n" + allocation(1, "1.00G", "f32[64,2048,2048]", "1.00G", "%a = f32[64,2048,2048] add(%p)") * 2).encode())
+put("out_of_memory", "vmem.txt", b"RESOURCE_EXHAUSTED: E1001: Ran out of memory in memory space vmem while allocating on stack for %f.1. Scoped allocation with size 24.00M and limit "
+    b"16.00M exceeded scoped vmem limit by 8.00M.\n")
+put("out_of_memory", "short.txt", b"RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (85.41G) exceeds available HBM "
+    b"(15.75G). HLO module: jit_step.\n")
+put("out_of_memory", "runtime.txt", b"Attempting to reserve 3.95G at the bottom of memory. That was not possible. There are 1.92G free, 0B reserved, and 1.92G reservable.;\n\n"
+    b"Total hbm usage >= 10.94G:\n    reserved(Infeed/Outfeed/Continuations) 529.00M \n    heap allocations (without fragmentation)   6.08G \n    program                    4.34G \n")
+put("out_of_memory", "gpu.txt", b"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4298113024 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n"
+    b"             parameter allocation:    2.00GiB\n              constant allocation:        64B\n        maybe_live_out allocation:    1.00GiB\n"
+    b"     preallocated temp allocation:    4.00GiB\n  preallocated temp fragmentation:         0B (0.00%)\n                 total allocation:    7.00GiB\n"
+    b"Peak buffers:\n\tBuffer 1:\n\t\tSize: 3.00GiB\n\t\tOperator: op_name=\"jit(step)/mul\" source_file=\"/home/me/model.py\" source_line=9\n\t\tXLA Label: fusion\n"
+    b"\t\tShape: f32[3,16384,16384]\n\t\t==========================\n\n\tBuffer 2:\n\t\tSize: 1.00GiB\n\t\tEntry Parameter Subshape: f32[16384,16384]\n"
+    b"\t\t==========================\n")
+put("out_of_memory", "pytorch.txt", b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Including "
+    b"non-PyTorch memory, this process has 23.00 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch but "
+    b"unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n")
+put("out_of_memory", "pytorch_old.txt", b"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; 256.00 MiB free; 6.50 GiB "
+    b"reserved in total by PyTorch)\n")
+put("out_of_memory", "bad.txt", b"Traceback\nRan out of memory in memory space hbm.\n  Largest program allocations in hbm:\n")
+
 # ---- XLA's description of a GPU ----
 put("gpu_target", "old.pbtxt", b"gpu_device_info {\n  core_count: 108\n  fpus_per_core: 64\n  memory_bandwidth: 1555200000000\n  l2_cache_size: 41943040\n  clock_rate_ghz: 1.41\n"
     b"  device_memory_size: 42505273344\n  cuda_compute_capability {\n    major: 8\n  }\n}\nplatform_name: \"CUDA\"\ndevice_description_str: \"My \\\"GPU\\\"\"\n")

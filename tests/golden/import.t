@@ -112,7 +112,14 @@ traces/mlp_activations.v5e: hlo, 77 operations, 34 buffers -> T/p.ech
 $ cd $T; echo '[[1, 2], [3, 4]]' > sums.json; echo '<!DOCTYPE html><html></html>' > page.html; echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' > err.log; printf '\001\002\003\004' > r.nsys-rep; for f in sums.json page.html err.log r.nsys-rep; do echelon alloc $f; done
 echelon: sums.json: no captured format that echelon knows: the text looks like the sums of a PyTorch memory timeline; export_memory_timeline("NAME.raw.json.gz") writes the allocations themselves
 echelon: page.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
-echelon: err.log: no captured format that echelon knows: the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
+err.log: out_of_memory, 1 event; device memory 80 GiB, assumed (--device or --capacity says it)
+no allocator needs less than 2 GiB
+
+the message does not say what was allocated: a memory snapshot does: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
+
+allocator              failed   peak live    reserved    frag       waste     largest  segments
+bfc                         0       2 GiB      80 GiB  97.5 %         0 B      78 GiB         1
+pytorch                     0       2 GiB       2 GiB   0.0 %         0 B         0 B         1
 echelon: r.nsys-rep: no captured format that echelon knows: a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads
 exit 1
 $ echelon import tests/fuzz/corpus/gpu_target/new.txtpb | head -6

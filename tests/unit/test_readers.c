@@ -258,6 +258,91 @@ START_TEST(usage_reports)
 }
 END_TEST
 
+static bool remarks(const EchImport *import, const char *text)
+{
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
+        if (strstr(*remark, text))
+            return true;
+    }
+    return false;
+}
+
+static EchBytes peak_in(const EchTrace *trace, const char *memory)
+{
+    g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, ech_trace_find_memory(trace, memory));
+    return lives->peak;
+}
+
+/* What XLA lists of a program that a TPU has no room for: sizes are the shapes', sums hold what is not listed, what the runtime keeps is not the program's. */
+START_TEST(refused_by_a_tpu)
+{
+    static const char *const files[] = {"out_of_memory/tpu.txt", "out_of_memory/log.txt"};
+    g_autoptr(EchImport) import = ech_test_corpus(files[_i], "out_of_memory");
+    const EchTrace *t = import->trace;
+    const EchBuffer *padded = find_buffer(t, "s32[1048576,8,4] reshape (data.py:17)");
+    ck_assert_uint_eq(padded->bytes, UINT64_C(4) << 30);
+    ck_assert_uint_eq(padded->dense, 128 << 20);
+    ck_assert_uint_eq(find_buffer(t, "bf16[32768,50304] fusion.9")->bytes, UINT64_C(32768) * 50304 * 2);
+    ck_assert_uint_eq(find_buffer(t, "f32[64,2048,2048] exp (attention.py:41)")->role, ECH_ROLE_TEMPORARY);
+    ck_assert_uint_eq(find_buffer(t, "arguments")->role, ECH_ROLE_PARAMETER);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "sizes_from_shapes"), 6);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "reports_after_the_first"), (unsigned)_i);
+    /* 11.21 + 7.06 GiB by rows of two decimals. */
+    double used = (double)peak_in(t, "hbm") / (1 << 30);
+    ck_assert_msg(used > 18.26 && used < 18.28, "%g", used);
+    ck_assert(remarks(import, "2.52 GiB too much"));
+    ck_assert(remarks(import, "without which it would fit"));
+}
+END_TEST
+
+START_TEST(other_refusals)
+{
+    g_autoptr(EchImport) shared = ech_test_corpus("out_of_memory/shared.txt", NULL), vmem = ech_test_corpus("out_of_memory/vmem.txt", NULL),
+                         brief = ech_test_corpus("out_of_memory/short.txt", NULL), runtime = ech_test_corpus("out_of_memory/runtime.txt", NULL),
+                         gpu = ech_test_corpus("out_of_memory/gpu.txt", NULL);
+    ck_assert_uint_eq(peak_in(shared->trace, "hbm"), UINT64_C(3) << 29); /* two of 1 GiB in 1.5 GiB */
+    ck_assert_uint_eq(ech_diag_count(shared->diag, "allocations_sharing_places"), 2);
+    ck_assert_uint_eq(peak_in(vmem->trace, "vector"), 24 << 20);
+    ck_assert(remarks(vmem, "vmem_limit_bytes"));
+    ck_assert_uint_eq(peak_in(brief->trace, "hbm") >> 20, 8541 * 1024 / 100);
+    ck_assert(remarks(runtime, "3.95 GiB at once; 1.92 GiB were free"));
+    ck_assert_uint_eq(find_buffer(runtime->trace, "allocated before")->bytes, (EchBytes)(6.08 * (1 << 30) + .5));
+    ck_assert_uint_eq(peak_in(gpu->trace, "hbm"), (UINT64_C(7) << 30) + 64);
+    ck_assert_uint_eq(find_buffer(gpu->trace, "arguments, not listed")->bytes, 1 << 30);
+    ck_assert_uint_eq(find_buffer(gpu->trace, "f32[3,16384,16384] mul (model.py:9)")->bytes, UINT64_C(3) << 30);
+    must_fail("out_of_memory/bad.txt", "bad.txt: ");
+}
+END_TEST
+
+/* PyTorch's sentence: what was asked for against what was free and what the allocator held unused. */
+START_TEST(refused_by_pytorch)
+{
+    g_autoptr(EchImport) now = ech_test_corpus("out_of_memory/pytorch.txt", NULL), old = ech_test_corpus("out_of_memory/pytorch_old.txt", NULL);
+    ck_assert_uint_eq(peak_in(now->trace, "hbm"), UINT64_C(41) << 29); /* 18 in use, 1 of others, 1.5 asked for */
+    ck_assert(remarks(now, "would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB)"));
+    ck_assert(remarks(old, "2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much"));
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacty of 4.00 GiB of which 2.80 GiB is free. Of the allocated memory 0 bytes is "
+         "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+         "2.80 GiB were free and 2 GiB refused"},
+        {"CUDA out of memory. Tried to allocate 1.01 GiB (GPU 0; 4.00 GiB total capacity; 1.00 GiB already allocated; 0.50 GiB free; 1.50 GiB reserved in "
+         "total "
+         "by PyTorch)",
+         "too rounded to tell"},
+        {"HIP out of memory. Tried to allocate 1.00 GiB.", "does not say what was allocated"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, strlen(cases[i].text), "text");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+        ck_assert_msg(remarks(import, cases[i].says), "%s", cases[i].says);
+    }
+}
+END_TEST
+
 /* Real reports: what lies in the allocations adds up to the compiler's exact totals. */
 START_TEST(usage_reports_of_the_compiler)
 {
@@ -312,9 +397,10 @@ END_TEST
 /* Cut anywhere and with any bit changed: a trace or an error of ours that begins with the file's name, quickly. */
 START_TEST(damage)
 {
-    static const char *const files[] = {"scalesim/conv.csv",           "memory_timeline/small.json", "memory_profile/small.pb", "memory_profile/small.prof.gz",
-                                        "memory_usage_report/new.txt", "memory_usage_report/old.txt"};
-    static const char *const formats[] = {"scalesim", "memory_timeline", "memory_profile", "memory_profile", "memory_usage_report", "memory_usage_report"};
+    static const char *const files[] = {"scalesim/conv.csv",           "memory_timeline/small.json",  "memory_profile/small.pb", "memory_profile/small.prof.gz",
+                                        "memory_usage_report/new.txt", "memory_usage_report/old.txt", "out_of_memory/tpu.txt",   "out_of_memory/pytorch.txt"};
+    static const char *const formats[] = {"scalesim",      "memory_timeline", "memory_profile", "memory_profile", "memory_usage_report", "memory_usage_report",
+                                          "out_of_memory", "out_of_memory"};
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
     g_autofree char *data = NULL;
     gsize n;
@@ -410,6 +496,7 @@ START_TEST(own_file_loses_nothing)
                                           "memory_timeline",
                                           "memory_usage_report",
                                           "minimalloc",
+                                          "out_of_memory",
                                           "nsys",
                                           "scalesim",
                                           "xplane",
@@ -437,9 +524,12 @@ int main(void)
     tcase_add_test(tcase, snapshot_beside_a_profile);
     tcase_add_test(tcase, memory_events_follow_ended_work);
     tcase_add_test(tcase, usage_reports);
+    tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
+    tcase_add_test(tcase, other_refusals);
+    tcase_add_test(tcase, refused_by_pytorch);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);
-    tcase_add_loop_test(tcase, damage, 0, 6);
+    tcase_add_loop_test(tcase, damage, 0, 8);
     tcase_add_test(tcase, mangled);
     tcase_add_test(tcase, own_file_loses_nothing);
     suite_add_tcase(suite, tcase);
