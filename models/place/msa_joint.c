@@ -433,6 +433,65 @@ static uint8_t reason(int result)
                      ((result & (OUT_OF_COPIES | OUT_OF_BANDWIDTH)) != 0 ? ECH_MSA_WHY_COPIES : 0));
 }
 
+/* The uses of a holder, and behind a copy that may become unnecessary those of what it makes, in the order of time. */
+static GArray *contexts_of(Msa *m, Holder *holder, const GPtrArray *holders)
+{
+    const EchMsaProblem *p = m->p;
+    GArray *work = g_array_new(FALSE, FALSE, sizeof(Context));
+    for (guint k = 0; k < holder->uses->len; k++) {
+        Context context = {holder, g_array_index(holder->uses, uint32_t, k), false};
+        uint32_t step = p->uses[context.use].step;
+        context.extend_only = is_pending(m, step) && p->steps[step].operand == holder->value;
+        g_array_append_val(work, context);
+        for (guint h = 0; context.extend_only && h < holders->len; h++) {
+            Holder *target = holders->pdata[h];
+            if (target->step != (int64_t)step || target->value != p->steps[step].result)
+                continue;
+            for (guint u = 0; u < target->uses->len; u++) {
+                Context second = {target, g_array_index(target->uses, uint32_t, u), false};
+                m->sync_of[second.use] = step;
+                g_array_append_val(work, second);
+            }
+        }
+    }
+    g_array_sort_with_data(work, compare_context, (gpointer)(guintptr)p);
+    return work;
+}
+
+/* Where the chunk of a holder that lies in one place begins: behind the stays of the @n holders before it in the same place. */
+static int64_t chunk_start_of(const Msa *m, const Holder *holder, const Request *request, const GPtrArray *holders, guint n)
+{
+    const Need *at_start = ech_msa_need_at(m, holder->value, request->start);
+    if (at_start == NULL || !at_start->fast)
+        return request->chunk_start;
+    int64_t from = request->start, offset = g_array_index(m->places, int64_t, at_start->place);
+    for (guint h = 0; h < n; h++) {
+        const Holder *earlier = holders->pdata[h];
+        for (guint s = 0; s < earlier->stays->len; s++) {
+            const Stay *stay = earlier->stays->pdata[s];
+            if (stay->fast && stay->start <= request->start && request->start <= stay->end && stay->offset == offset && stay->bytes == request->bytes)
+                from = MAX(from, stay->end + 1);
+        }
+    }
+    return from;
+}
+
+/* False, and remembered, where a copy that was to become unnecessary did not. */
+static bool all_converted(Msa *m)
+{
+    for (guint i = 0; i < m->candidates->len; i++) {
+        uint32_t step = g_array_index(m->candidates, uint32_t, i);
+        bool done = false;
+        for (guint k = 0; k < m->converted->len; k++)
+            done = done || g_array_index(m->converted, uint32_t, k) == step;
+        if (!done) {
+            m->failed_sync[step] = true;
+            return false;
+        }
+    }
+    return true;
+}
+
 int ech_msa_allocate_holders(Msa *m, GPtrArray *holders)
 {
     const EchMsaProblem *p = m->p;
@@ -457,24 +516,7 @@ int ech_msa_allocate_holders(Msa *m, GPtrArray *holders)
         Holder *holder = holders->pdata[i];
         if (is_pending(m, (uint32_t)holder->step) && p->steps[holder->step].result == holder->value)
             continue;
-        g_autoptr(GArray) work = g_array_new(FALSE, FALSE, sizeof(Context));
-        for (guint k = 0; k < holder->uses->len; k++) {
-            Context context = {holder, g_array_index(holder->uses, uint32_t, k), false};
-            uint32_t step = p->uses[context.use].step;
-            context.extend_only = is_pending(m, step) && p->steps[step].operand == holder->value;
-            g_array_append_val(work, context);
-            for (guint h = 0; context.extend_only && h < holders->len; h++) {
-                Holder *target = holders->pdata[h];
-                if (target->step != (int64_t)step || target->value != p->steps[step].result)
-                    continue;
-                for (guint u = 0; u < target->uses->len; u++) {
-                    Context second = {target, g_array_index(target->uses, uint32_t, u), false};
-                    m->sync_of[second.use] = step;
-                    g_array_append_val(work, second);
-                }
-            }
-        }
-        g_array_sort_with_data(work, compare_context, (gpointer)(guintptr)p);
+        g_autoptr(GArray) work = contexts_of(m, holder, holders);
         uint32_t previous = ECH_PLACE_NONE;
         for (guint w = 0; w < work->len; w++) {
             const Context *context = &g_array_index(work, Context, w);
@@ -496,22 +538,8 @@ int ech_msa_allocate_holders(Msa *m, GPtrArray *holders)
             make_request(m, holder, context, previous, preferred[k], definition[k], times, holders, &request);
             bool skip = (trivial(m, use->step) && !p->steps[use->step].root) || holder->done;
             if (!skip) {
-                if (holder->contiguous) {
-                    const Need *at_start = ech_msa_need_at(m, holder->value, request.start);
-                    if (at_start != NULL && at_start->fast) {
-                        int64_t from = request.start, offset = g_array_index(m->places, int64_t, at_start->place);
-                        for (guint h = 0; h < i; h++) {
-                            const Holder *earlier = holders->pdata[h];
-                            for (guint s = 0; s < earlier->stays->len; s++) {
-                                const Stay *stay = earlier->stays->pdata[s];
-                                if (stay->fast && stay->start <= request.start && request.start <= stay->end && stay->offset == offset &&
-                                    stay->bytes == request.bytes)
-                                    from = MAX(from, stay->end + 1);
-                            }
-                        }
-                        request.chunk_start = from;
-                    }
-                }
+                if (holder->contiguous)
+                    request.chunk_start = chunk_start_of(m, holder, &request, holders, i);
                 int got = ech_msa_allocate_segment(m, &request);
                 m->why[context->use] = reason(got);
                 result |= got;
@@ -531,15 +559,5 @@ int ech_msa_allocate_holders(Msa *m, GPtrArray *holders)
             enter_loop(m, update, use, request.end, holders, body_places);
         }
     }
-    for (guint i = 0; i < m->candidates->len; i++) {
-        uint32_t step = g_array_index(m->candidates, uint32_t, i);
-        bool done = false;
-        for (guint k = 0; k < m->converted->len; k++)
-            done = done || g_array_index(m->converted, uint32_t, k) == step;
-        if (!done) {
-            m->failed_sync[step] = true;
-            return result | SYNC_FAILED | UNCOMMIT;
-        }
-    }
-    return result;
+    return all_converted(m) ? result : result | SYNC_FAILED | UNCOMMIT;
 }
