@@ -390,19 +390,6 @@ static size_t run_of_colour(const Key *keys, size_t n, size_t from)
     return to;
 }
 
-EchBytes ech_plan_lower_bound(const EchPlanItem *items, size_t n)
-{
-    g_autofree Key *keys = sort_by_colour(items, n);
-    EchBytes bound = 0;
-    for (size_t from = 0, to; from < n; from = to) {
-        to = run_of_colour(keys, n, from);
-        Colour colour = colour_new(items, keys + from, to - from, 1, 0);
-        bound += colour.problem.lower_bound;
-        colour_clear(&colour);
-    }
-    return bound;
-}
-
 /** Refuses what no planner could count with. */
 static bool check_items(const EchPlanItem *items, size_t n, GError **error)
 {

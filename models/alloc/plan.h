@@ -100,8 +100,6 @@ EchPlan *ech_plan_new(const char *spec, const EchPlanItem *items, size_t n, EchB
 void ech_plan_free(EchPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlan, ech_plan_free)
 
-/** Most bytes live at once (and at least the largest item), summed over colours; a co-location group counts once, as its largest live member. */
-EchBytes ech_plan_lower_bound(const EchPlanItem *items, size_t n);
 /** The planner-blind oracle: offsets aligned and equal within groups, no two items that live at once in one heap overlap, heights as stated.
  * Knows nothing of how the plan was made; O(n log n). ECH_ERROR_VERIFY names the two items by index. */
 bool ech_plan_check(const EchPlanItem *items, size_t n, const EchPlan *plan, GError **error);

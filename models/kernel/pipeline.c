@@ -464,22 +464,6 @@ void ech_pipeline_expansion_free(EchPipelineExpansion *expansion)
     g_free(expansion);
 }
 
-EchTime ech_pipeline_expansion_end(const EchPipelineExpansion *expansion)
-{
-    g_autofree EchTime *ends = g_new(EchTime, MAX(expansion->n_activities, 1));
-    EchTime queues[3] = {0}, last = 0;
-    for (size_t i = 0; i < expansion->n_activities; i++) {
-        const EchPipelineActivity *activity = &expansion->activities[i];
-        EchTime start = queues[activity->queue];
-        for (uint32_t d = 0; d < activity->n_dependencies; d++)
-            start = MAX(start, ends[expansion->dependencies[activity->first_dependency + d]]);
-        queues[activity->queue] = ech_time_add(start, activity->duration);
-        ends[i] = ech_time_add(queues[activity->queue], activity->tail);
-        last = MAX(last, ends[i]);
-    }
-    return last;
-}
-
 /* -- matrix products ------------------------------------------------------- */
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)

@@ -94,8 +94,6 @@ typedef struct {
 EchPipelineExpansion *ech_pipeline_expand(const EchPipeline *pipeline, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_pipeline_expansion_free(EchPipelineExpansion *expansion);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPipelineExpansion, ech_pipeline_expansion_free)
-/** End of the last activity when each queue runs its own in order. */
-EchTime ech_pipeline_expansion_end(const EchPipelineExpansion *expansion);
 
 /** A matrix product [m,k] x [k,n] as a pipeline over (m, n, k) blocks, k innermost, with an f32 accumulator. */
 typedef struct {

@@ -155,7 +155,8 @@ static EchBytes peak_by_rules(const EchProgram *program, const EchProgramAssignm
     return memcmp(&theirs, &ours, sizeof ours) == 0 ? ours.peak : 0;
 }
 
-void ech_program_heap_figures(const EchProgram *program, EchProgramAssignment *assignment)
+/* Per space: size of the temporaries' allocation and its largest live sum, from live ranges. */
+static void heap_figures(const EchProgram *program, EchProgramAssignment *assignment)
 {
     g_autoptr(GArray) heaps = g_array_new(FALSE, TRUE, sizeof(struct EchHeapFigures));
     EchBytes fixed = 0, largest = 0;
@@ -205,7 +206,7 @@ void ech_program_set_assignment(EchProgram *program, EchProgramAssignment *assig
         }
     }
     if (!assignment->heaps)
-        ech_program_heap_figures(program, assignment);
+        heap_figures(program, assignment);
 }
 
 EchBytes ech_program_space_bytes(const EchProgram *program, int32_t space)

@@ -8,12 +8,8 @@
 bool ech_program_derive(EchProgram *program, EchDiag *diag, GError **error);
 /** Live ranges and buffers' sizes again, after the chip became known. */
 void ech_program_size_values(EchProgram *program);
-/** Bytes of every shape for the program's platform and tuple granule. */
-void ech_program_size_shapes(EchProgram *program);
 /** A GCompareDataFunc over value ids, by begin of their range, end, then order; @program: EchProgram. */
 int ech_program_compare_ranges(gconstpointer a, gconstpointer b, gpointer program);
-/** Per space: size of the temporaries' allocation and its largest live sum, from live ranges. */
-void ech_program_heap_figures(const EchProgram *program, EchProgramAssignment *assignment);
 /** Operand @operand at its position @position must share its place with result position @result. */
 typedef struct {
     uint32_t operand, position, result;

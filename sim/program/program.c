@@ -135,7 +135,8 @@ static EchBytes shape_bytes(const EchProgram *program, const EchShape *shape)
     return ech_layout_padded_bytes(&program->layouts[shape->layout], program->platform == ECH_PLATFORM_TPU ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE);
 }
 
-void ech_program_size_shapes(EchProgram *program)
+/* Bytes of every shape for the program's platform and tuple granule. */
+static void size_shapes(EchProgram *program)
 {
     for (size_t i = 0; i < program->n_shapes; i++)
         program->shapes[i].bytes = shape_bytes(program, &program->shapes[i]);
@@ -712,7 +713,7 @@ bool ech_program_set_chip(EchProgram *program, const char *device_name, GError *
             continue;
         program->tuple_granule = tuple_granules[i].granule;
         program->chip = g_string_chunk_insert_const(program->strings, device_name);
-        ech_program_size_shapes(program);
+        size_shapes(program);
         if (program->values) {
             ech_program_size_values(program);
             ech_program_touch_bodies(program);
@@ -786,7 +787,7 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
         p->platform = guess_platform(p);
     if (p->tuple_granule == 0)
         p->tuple_granule = p->platform == ECH_PLATFORM_TPU ? 512 : 8;
-    ech_program_size_shapes(p);
+    size_shapes(p);
     for (size_t i = 0; i < p->n_instructions; i++) {
         EchInstruction *instruction = &p->instructions[i];
         size_t n = 0;

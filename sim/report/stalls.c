@@ -1,16 +1,25 @@
 /* What the time inside kernels is spent on. */
-#include "sim/report/json_out.h"
 #include "sim/report/stalls.h"
 
+#include "models/kernel/stalls.h"
 #include "models/kernel/stationary.h"
 #include "sim/program/price_kernels.h"
+#include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
 #include <string.h>
 
+typedef struct {
+    const char *name; /* Borrowed from the trace; NULL: the whole run. */
+    EchTime time;     /* All its runs, alone. */
+    uint64_t runs;
+    EchStalls stalls; /* Add up to time. */
+    EchBytes vmem;    /* On-chip bytes of its windows; 0: not known. */
+} StallRow;
+
 static int compare_rows(const void *a, const void *b)
 {
-    const EchStallRow *x = a, *y = b;
+    const StallRow *x = a, *y = b;
     if (x->time != y->time)
         return x->time < y->time ? 1 : -1;
     return strcmp(x->name, y->name);
@@ -23,9 +32,9 @@ static EchTime times(EchTime time, uint64_t runs)
 }
 
 /* A tiled product carries the stalls of its schedule. */
-static EchStallRow *stalls_of_trace(const EchReport *report, size_t *ret_n)
+static StallRow *stalls_of_trace(const EchReport *report, size_t *ret_n)
 {
-    EchStallRow *row = g_new0(EchStallRow, 1);
+    StallRow *row = g_new0(StallRow, 1);
     bool any = false;
     for (unsigned i = 0; i < ECH_N_STALLS; i++) {
         g_autofree char *key = g_strdup_printf("stall.%s", ech_stall_name((EchStall)i));
@@ -41,7 +50,8 @@ static EchStallRow *stalls_of_trace(const EchReport *report, size_t *ret_n)
     return row;
 }
 
-EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
+/* The whole run first, then its kernels, longest first; NULL and 0 where there is none. Free with g_free. */
+static StallRow *stall_rows(const EchReport *report, size_t *ret_n)
 {
     const EchProgram *program = report->program;
     *ret_n = 0;
@@ -57,8 +67,8 @@ EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
     g_autoptr(GHashTable) instructions = g_hash_table_new(g_str_hash, g_str_equal);
     for (size_t i = 0; i < program->n_flat; i++)
         g_hash_table_insert(instructions, (gpointer)(uintptr_t)program->instructions[program->flat[i]].name, GSIZE_TO_POINTER((size_t)program->flat[i] + 1));
-    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(EchStallRow));
-    EchStallRow whole = {.runs = 1};
+    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(StallRow));
+    StallRow whole = {.runs = 1};
     g_array_append_val(rows, whole);
     size_t n_ops = MIN(ech_trace_n_ops(report->trace), report->run->n_prices);
     const EchOp *ops = ech_trace_ops(report->trace);
@@ -70,12 +80,12 @@ EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
         EchKernelCost cost;
         if (found == 0 || !ech_program_price_kernel(program, (EchId)(found - 1), &model, false, &cost))
             continue;
-        EchStallRow row = {.name = name, .runs = ech_program_runs(program, program->instructions[found - 1].computation), .vmem = cost.vmem};
+        StallRow row = {.name = name, .runs = ech_program_runs(program, program->instructions[found - 1].computation), .vmem = cost.vmem};
         row.time = times(report->run->prices[i].alone, row.runs);
         EchStalls stalls;
         ech_kernel_stalls(&cost, &stalls);
         ech_stalls_add(&row.stalls, &stalls, row.time);
-        EchStallRow *all = &g_array_index(rows, EchStallRow, 0);
+        StallRow *all = &g_array_index(rows, StallRow, 0);
         all->time = ech_time_add(all->time, row.time);
         for (unsigned k = 0; k < ECH_N_STALLS; k++)
             all->stalls.at[k] = ech_time_add(all->stalls.at[k], row.stalls.at[k]);
@@ -84,7 +94,7 @@ EchStallRow *ech_report_stalls(const EchReport *report, size_t *ret_n)
     if (rows->len < 2)
         return NULL;
     *ret_n = rows->len;
-    EchStallRow *found = (EchStallRow *)(void *)g_array_steal(rows, NULL);
+    StallRow *found = (StallRow *)(void *)g_array_steal(rows, NULL);
     qsort(found + 1, *ret_n - 1, sizeof *found, compare_rows);
     return found;
 }
@@ -97,7 +107,7 @@ static double percent(EchTime part, EchTime whole)
 void ech_report_append_stalls(GString *out, const EchReport *report, unsigned columns)
 {
     size_t n;
-    g_autofree EchStallRow *rows = ech_report_stalls(report, &n);
+    g_autofree StallRow *rows = stall_rows(report, &n);
     if (n == 0 || rows[0].time == 0)
         return;
     g_autofree char *all = ech_format_time(rows[0].time);
@@ -119,7 +129,7 @@ void ech_report_append_stalls(GString *out, const EchReport *report, unsigned co
                   columns);
 }
 
-static void add_row(JsonBuilder *b, const EchStallRow *row)
+static void add_row(JsonBuilder *b, const StallRow *row)
 {
     json_builder_begin_object(b);
     if (row->name) {
@@ -140,7 +150,7 @@ static void add_row(JsonBuilder *b, const EchStallRow *row)
 void ech_report_build_stalls(JsonBuilder *b, const EchReport *report)
 {
     size_t n;
-    g_autofree EchStallRow *rows = ech_report_stalls(report, &n);
+    g_autofree StallRow *rows = stall_rows(report, &n);
     if (n == 0)
         return;
     ech_json_begin_array(b, "kernel_stalls");
