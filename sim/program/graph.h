@@ -113,6 +113,8 @@ bool ech_graph_is_no_op(const EchGraph *graph, EchId id);
 /** Computations that run, in reverse order of nesting: callers before what they call. Owned by the caller. */
 GArray *ech_graph_running(const EchGraph *graph) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Products that sum nothing, or have a vector on one side, become element-wise ones and sums, as on a TPU. */
+void ech_graph_reduce_products(EchGraph *graph);
 /** Where offload marks say so, values move to host memory and back: XLA's HostOffloader. */
 void ech_graph_offload(EchGraph *graph);
 /** Copies where a loop, an update in place or the result needs a place of its own: XLA's CopyInsertion, by a simpler rule. */

@@ -62,6 +62,39 @@ static void set_parameters(EchGraph *g)
     }
 }
 
+static bool is_row_major(const EchLayout *l)
+{
+    for (unsigned k = 0; k < l->rank; k++) {
+        if (l->order[k] != l->rank - 1 - k)
+            return false;
+    }
+    return true;
+}
+
+/* Rows are picked from, or added to, where they lie one after the other: true where @table's minor dimension is the one that is picked along. */
+static bool picks_columns(const EchInstruction *i, const EchLayout *table)
+{
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    size_t n, count;
+    if (!table || table->rank != 2 || is_row_major(table)) /* with more dimensions other orders serve as well */
+        return false;
+    uint8_t minor = table->order[0];
+    bool gather = i->opcode == ECH_HLO_GATHER, rows = false;
+    const char *text = ech_program_attribute(i, gather ? "slice_sizes" : "inserted_window_dims", &n);
+    count = text ? ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)) : 0;
+    if (gather) {
+        for (uint8_t d = 0; count == table->rank && d < table->rank; d++)
+            rows |= d != minor && dims[d] > 1 && (uint64_t)dims[d] == table->dims[d];
+        return rows && dims[minor] == 1;
+    }
+    bool picked = false;
+    for (size_t k = 0; k < MIN(count, G_N_ELEMENTS(dims)); k++)
+        picked |= dims[k] == minor;
+    for (uint8_t d = 0; d < table->rank; d++)
+        rows |= d != minor && table->dims[d] > 1;
+    return picked && rows && count < table->rank;
+}
+
 /* What makes the array that operand @k of @user (ECH_NONE: the entry's root) is gets the layout that the result has there. */
 static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsigned depth)
 {
@@ -84,6 +117,7 @@ static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsign
     EchHloClass class = ech_hlo_class((EchHlo)i->opcode);
     bool made_here = i->opcode == ECH_HLO_CUSTOM_CALL || (class != ECH_CLASS_CONTROL && class != ECH_CLASS_OTHER && i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE);
     EchLayoutRules rules = g->generation > 0 ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE;
+    made_here = made_here && (i->opcode != ECH_HLO_SCATTER || !picks_columns(i, want));
     if (made_here)
         ech_graph_node(g, d)->shape = shape;
     else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules)) {
@@ -96,15 +130,6 @@ static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsign
 }
 
 /* Layouts from the parameters on */
-
-static bool is_row_major(const EchLayout *l)
-{
-    for (unsigned k = 0; k < l->rank; k++) {
-        if (l->order[k] != l->rank - 1 - k)
-            return false;
-    }
-    return true;
-}
 
 /* The array at @id with @from's order of dimensions, where they have the same; dimensions of 1 may come and go in a reshape. */
 static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
@@ -260,12 +285,42 @@ static void lay_out(EchGraph *g, EchId computation)
         lay_out_node(g, g_array_index(sorted, EchId, k));
 }
 
+/* A table that lies otherwise is copied first, once for all that pick from it. (Inside loops it would be before them: left out.) */
+static void turn_tables(EchGraph *g)
+{
+    g_autoptr(GArray) sorted = ech_graph_sorted(g, g->entry);
+    g_autoptr(GHashTable) copies = g_hash_table_new(g_direct_hash, g_direct_equal);
+    for (guint k = 0; k < sorted->len; k++) {
+        EchId id = g_array_index(sorted, EchId, k);
+        const EchInstruction *i = ech_graph_node(g, id);
+        bool picks = i->opcode == ECH_HLO_GATHER || (i->opcode == ECH_HLO_SCATTER && i->n_operands == 3);
+        EchId table = picks ? ech_graph_operand(g, id, 0) : ECH_NONE;
+        if (table == ECH_NONE || !picks_columns(i, ech_graph_layout(g, table)))
+            continue;
+        gpointer key = GSIZE_TO_POINTER((size_t)table + 1), known = g_hash_table_lookup(copies, key);
+        if (!known) {
+            EchLayout layout = *ech_graph_layout(g, table);
+            for (uint8_t d = 0; d < layout.rank; d++)
+                layout.order[d] = (uint8_t)(layout.rank - 1 - d);
+            layout.has_layout = true;
+            if (layout.bits > 0)
+                ech_layout_choose_tiles(&layout, g->generation);
+            EchId copy = ech_graph_add_new(g, g->entry, ECH_HLO_COPY, "copy-of-rows", ech_program_builder_array(g->out, &layout), &table, 1);
+            known = GSIZE_TO_POINTER((size_t)copy + 1);
+            g_hash_table_insert(copies, key, known);
+        }
+        ech_graph_set_operand(g, id, 0, (EchId)(GPOINTER_TO_SIZE(known) - 1));
+    }
+}
+
 static void set_entry_layout(EchGraph *g)
 {
     const EchProgram *p = g->source;
     if (p->entry_layout != ECH_NONE)
         set_parameters(g);
     lay_out(g, g->entry);
+    if (g->generation > 0)
+        turn_tables(g);
     if (p->entry_layout == ECH_NONE)
         return;
     EchId result = p->elements[p->shapes[p->entry_layout].first_element + 1];
@@ -314,6 +369,8 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         return NULL;
     if (is_whole(program))
         ech_diag_remark(diag, "the module is not partitioned yet: its arrays are those of all %u devices together", program->partitions);
+    if (tpu)
+        ech_graph_reduce_products(g);
     set_entry_layout(g);
     ech_graph_offload(g);
     find_no_ops(g);

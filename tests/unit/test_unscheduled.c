@@ -369,6 +369,78 @@ START_TEST(gathers_are_kernels_on_tpus)
 }
 END_TEST
 
+/* The instruction of a body, whichever it is in; NULL where there is none. */
+static const EchInstruction *find_opcode(const EchProgram *p, EchHlo opcode)
+{
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        if (p->instructions[k].opcode == opcode)
+            return &p->instructions[k];
+    }
+    return NULL;
+}
+
+/* Which products stay on the matrix unit, and which become sums. */
+START_TEST(products_with_vectors_are_sums_on_tpus)
+{
+    static const struct {
+        const char *left, *right, *result, *how;
+        bool matrix, reduce;
+    } cases[] = {
+        /* one column; a vector for each of many, the batches in another order; the same in 16 bits stays a product */
+        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true},
+        {"f32[8,4,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
+         false, true},
+        {"bf16[8,4,128]", "bf16[8,64,4,128]", "bf16[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
+         true, false},
+        /* nothing summed; a matrix on both sides */
+        {"f32[8,64]", "f32[8,32]", "f32[8,64,32]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false},
+        {"f32[256,512]", "f32[512,2]", "f32[256,2]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", true, false},
+        /* numbers that no dimension has */
+        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={7}, rhs_contracting_dims={0}", true, false},
+    };
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (p: %s, q: %s) -> %s {\n  %%p = %s parameter(0)\n  %%q = %s parameter(1)\n"
+                                                "  ROOT %%d = %s dot(%%p, %%q), %s\n}\n",
+                                                cases[k].left, cases[k].right, cases[k].result, cases[k].left, cases[k].right, cases[k].result, cases[k].how);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v6e");
+        ck_assert_msg((find_opcode(tpu->program, ECH_HLO_DOT) != NULL) == cases[k].matrix, "%s: the dot", text);
+        ck_assert_msg((find_opcode(tpu->program, ECH_HLO_REDUCE) != NULL) == cases[k].reduce, "%s: the sum", text);
+        ck_assert_msg((find_opcode(tpu->program, ECH_HLO_MULTIPLY) != NULL) == !cases[k].matrix, "%s: the product", text);
+        const EchProgram *p = tpu->program;
+        const EchShape *result = &p->shapes[p->instructions[p->computations[p->entry].root].shape];
+        g_autofree char *shape = ech_program_shape_text(p, (EchId)(result - p->shapes));
+        ck_assert_msg(g_str_has_prefix(shape, cases[k].result), "%s: %s", text, shape);
+        g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+        ck_assert_ptr_nonnull(find_opcode(gpu->program, ECH_HLO_DOT));
+    }
+}
+END_TEST
+
+/* A table whose columns lie one after the other is turned once, for the rows that are read and for those that are written; the result is turned back. */
+START_TEST(tables_are_turned_for_their_rows)
+{
+    static const char text[] =
+        "HloModule m, entry_computation_layout={(f32[1000,64]{0,1:T(8,128)}, s32[256,1]{1,0:T(8,128)})->f32[1000,64]{0,1:T(8,128)}}\n\n"
+        "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n\n"
+        "ENTRY %main (t: f32[1000,64], i: s32[256,1]) -> f32[1000,64] {\n"
+        "  %t = f32[1000,64]{1,0} parameter(0)\n  %i = s32[256,1]{1,0} parameter(1)\n"
+        "  %g = f32[256,64]{1,0} gather(%t, %i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,64}\n"
+        "  ROOT %r = f32[1000,64]{1,0} scatter(%t, %i, %g), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, to_apply=%add\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    const EchProgram *p = import->program;
+    unsigned rows = 0, columns = 0;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        if (p->instructions[k].opcode != ECH_HLO_COPY || p->instructions[k].computation != p->entry)
+            continue;
+        const EchLayout *layout = ech_program_layout(p, p->instructions[k].shape);
+        *(layout->order[0] == 1 ? &rows : &columns) += 1;
+    }
+    ck_assert_uint_eq(rows, 1);
+    ck_assert_uint_eq(columns, 1);
+}
+END_TEST
+
 START_TEST(arrays_are_tiled_as_the_entry_layout_says)
 {
     static const char text[] = "HloModule m, entry_computation_layout={(bf16[8,2048,64]{1,2,0:T(8,128)(2,1)})->bf16[8,2048,64]{1,2,0:T(8,128)(2,1)}}\n\n"
@@ -488,6 +560,8 @@ int main(void)
     tcase_add_test(small, what_is_updated_in_place_is_alone_there);
     tcase_add_test(small, products_are_laid_out_without_much_padding);
     tcase_add_test(small, gathers_are_kernels_on_tpus);
+    tcase_add_test(small, products_with_vectors_are_sums_on_tpus);
+    tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
     tcase_set_timeout(small, 60);
     tcase_set_timeout(captured, 120);
