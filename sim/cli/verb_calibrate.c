@@ -59,8 +59,8 @@ static void own_group(gpointer unused)
     setpgid(0, 0);
 }
 
-/* What `echelon capture` sees of one of the cases; what it says goes to stderr. At most a minute. */
-static void capture_case(const EchGpuSuiteOptions *options, const char *device)
+/* What `echelon capture` sees of one of the cases; what it says goes to stderr. At most @seconds. */
+static void capture_case(const EchGpuSuiteOptions *options, const char *device, double seconds)
 {
     g_autofree char *program = g_file_read_link("/proc/self/exe", NULL), *trace = g_build_filename(options->folder, "streaming-2-buffers.ech", NULL);
     g_autofree char *out = g_build_filename(options->folder, "streaming-2-buffers", NULL);
@@ -76,12 +76,12 @@ static void capture_case(const EchGpuSuiteOptions *options, const char *device)
     }
     int status = 0;
     pid_t ended = 0;
-    for (unsigned tenths = 0; tenths < 600 && (ended = waitpid(child, &status, WNOHANG)) == 0; tenths++)
+    for (unsigned tenths = 0; tenths < (unsigned)(10 * seconds) && (ended = waitpid(child, &status, WNOHANG)) == 0; tenths++)
         g_usleep(100000);
     if (ended == 0) {
         kill(-child, SIGKILL);
         waitpid(child, &status, 0);
-        fprintf(stderr, "echelon calibrate: no capture: it did not end in a minute\n");
+        fprintf(stderr, "echelon calibrate: no capture: it did not end in %.0f s\n", seconds);
     } else if (status != 0) {
         fprintf(stderr, "echelon calibrate: no capture: the command failed\n");
     }
@@ -101,8 +101,9 @@ static int run_suite(EchGpuSuiteOptions *options)
         g_prefix_error(&error, "calibrate: ");
         return ech_cli_fail(error);
     }
-    if (suite->left == 0 && suite->kept < suite->n_cases)
-        capture_case(options, suite->device_path);
+    double left = options->budget > 0 ? MIN(options->budget - suite->seconds, 60) : 60;
+    if (suite->left == 0 && suite->kept < suite->n_cases && left >= 5)
+        capture_case(options, suite->device_path, left);
     g_autofree char *text = g_strdup_printf("%s\n%s", suite->calibration, suite->table);
     ech_cli_print(text);
     fprintf(stderr, "%s: device.yaml, table.md, traces (.ech), comparisons (.json); of %zu cases %zu missed their goal, %zu were done by an earlier call\n",

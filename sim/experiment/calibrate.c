@@ -62,6 +62,22 @@ static bool make_noise(Bench *b, EchCuPointer target, GError **error)
     return ech_bench_launch(b, b->noise, (unsigned)b->gpu.multiprocessors * 8, 256, b->streams[0], parameters, error);
 }
 
+/* Two buffers, smaller ones where the machine lets nobody pin so much. */
+static bool take_pinned(Bench *b, GError **error)
+{
+    const EchBytes least = MIN((EchBytes)16 << 20, b->host_bytes);
+    for (unsigned s = 0; s < 2; s++) {
+        EchCuResult result;
+        while ((result = b->cu->host_allocate(&b->pinned[s], b->host_bytes, 0)) == ECH_CU_ERROR_OUT_OF_MEMORY && b->host_bytes > least)
+            b->host_bytes /= 2;
+        if (!ech_cuda_check(b->cu, result, "cuMemHostAlloc", "pinning memory", error))
+            return false;
+    }
+    for (unsigned s = 0; s < 2; s++)
+        memset(b->pinned[s], 1, b->host_bytes);
+    return true;
+}
+
 static bool set_up(Bench *b, GError **error)
 {
     EchCalibration *r = b->result;
@@ -89,15 +105,15 @@ static bool set_up(Bench *b, GError **error)
         return false;
     }
     b->host_bytes = MIN(b->half, (EchBytes)256 << 20);
+    if (!take_pinned(b, error))
+        return false;
     for (unsigned s = 0; s < 2; s++) {
-        if (!CU(b, stream_create, "making a queue", error, &b->streams[s], ECH_CU_STREAM_NON_BLOCKING) ||
-            !CU(b, host_allocate, "pinning memory", error, &b->pinned[s], b->host_bytes, 0))
+        if (!CU(b, stream_create, "making a queue", error, &b->streams[s], ECH_CU_STREAM_NON_BLOCKING))
             return false;
         for (unsigned i = 0; i < MOST_EVENTS; i++) {
             if (!CU(b, event_create, "making an event", error, &b->events[s][i], ECH_CU_EVENT_DEFAULT))
                 return false;
         }
-        memset(b->pinned[s], 1, b->host_bytes);
     }
     b->pageable = g_try_malloc(b->host_bytes);
     if (!b->pageable) {

@@ -73,7 +73,7 @@ typedef struct {
     EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
     EchCopyCurve stream;        /**< Kernels that read so many bytes from device memory; time with the launch. */
     EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
-    EchFigure beside_copies;    /**< Rate of a reading kernel while a copy runs, over its rate alone. */
+    EchFigure beside_copies[2]; /**< Rate of a reading kernel while copies run to the device, or from it, over its rate alone. */
     EchGpuState state;          /**< Of the GPU while everything but matrix products was measured. */
     EchGpuState products_state; /**< While those were. */
     char *uuid;                 /**< The GPU's identity in hexadecimal, or "". */

@@ -96,36 +96,46 @@ bool ech_calibrate_engines(Bench *b, GError **error)
     return true;
 }
 
-/* A queue of reading kernels alone, then beside a queue of copies that lasts longer. */
+enum { BESIDE = 24 };
+
+/* A queue of reading kernels beside a queue of @copies copies that lasts longer. */
+static bool run_beside(Bench *b, const CopyShape *copy, unsigned copies, double *ret_ns, GError **error)
+{
+    const StreamShape reads = {b->half / 16, 0, false};
+    if (!ech_bench_head_start(b, BESIDE + copies, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+        !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
+        return false;
+    for (unsigned i = 0; i < copies; i++) {
+        if (!ech_bench_issue_copy(b, b->streams[1], copy, error))
+            return false;
+    }
+    for (unsigned i = 0; i < BESIDE; i++) {
+        if (!ech_bench_issue_stream(b, b->streams[0], &reads, error))
+            return false;
+    }
+    return CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) &&
+           CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) && CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) &&
+           ech_bench_elapsed(b, b->events[0][0], b->events[0][1], ret_ns, error);
+}
+
+/* Alone, then beside copies each way. */
 bool ech_calibrate_interference(Bench *b, GError **error)
 {
-    enum { KERNELS = 24 };
-    const StreamShape reads = {b->half / 16, 0, false};
-    const CopyShape copy = {b->host_bytes / 2, false, false};
-    double times[2][REPEATS];
-    double copy_ns = (double)copy.bytes / b->result->pinned[0].rate * 1e9, kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
-    unsigned copies = (unsigned)CLAMP(2 * KERNELS * kernel_ns / MAX(copy_ns, 1) + 1, 2, 200);
-    for (unsigned beside = 0; beside < 2; beside++) {
+    const CopyShape ways[] = {{b->host_bytes / 2, false, false}, {b->host_bytes / 2, true, false}};
+    double times[3][REPEATS], kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
+    for (unsigned way = 0; way < 3; way++) {
+        const CopyShape *copy = way > 0 ? &ways[way - 1] : NULL;
+        double copy_ns = copy ? (double)copy->bytes / b->result->pinned[way - 1].rate * 1e9 : 0;
+        unsigned copies = copy ? (unsigned)CLAMP(2 * BESIDE * kernel_ns / MAX(copy_ns, 1) + 1, 2, 200) : 0;
         for (unsigned r = 0; r < REPEATS; r++) {
-            if (!ech_bench_head_start(b, KERNELS + copies, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
-                !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
-                return false;
-            for (unsigned i = 0; beside && i < copies; i++) {
-                if (!CU(b, copy_to_device, "copying to the device", error, b->b, b->pinned[0], copy.bytes, b->streams[1]))
-                    return false;
-            }
-            for (unsigned i = 0; i < KERNELS; i++) {
-                if (!ech_bench_issue_stream(b, b->streams[0], &reads, error))
-                    return false;
-            }
-            if (!CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
-                !CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) ||
-                !CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) ||
-                !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &times[beside][r], error))
+            if (!run_beside(b, copy, copies, &times[way][r], error))
                 return false;
         }
     }
-    EchFigure alone = ech_bench_figure(times[0], REPEATS), beside = ech_bench_figure(times[1], REPEATS);
-    b->result->beside_copies = (EchFigure){.median = beside.median > 0 ? alone.median / beside.median : 0, .spread = beside.spread, .n = beside.n};
+    EchFigure alone = ech_bench_figure(times[0], REPEATS);
+    for (unsigned way = 0; way < 2; way++) {
+        EchFigure beside = ech_bench_figure(times[way + 1], REPEATS);
+        b->result->beside_copies[way] = (EchFigure){.median = beside.median > 0 ? alone.median / beside.median : 0, .spread = beside.spread, .n = beside.n};
+    }
     return true;
 }

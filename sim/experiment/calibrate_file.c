@@ -274,7 +274,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "burst_share", c->burst, "bf16 products just after a pause, over those after half a second");
     add_share(w, "unpadded_share", c->unpadded, "bf16 product with sides one short of a multiple of 128");
     add_share(w, "both_ways_to_share", c->both_share, "of the bytes while pinned copies go both ways");
-    add_share(w, "beside_copies_share", c->beside_copies, "reading kernel while pinned memory is copied to the device");
+    add_share(w, "beside_copies_share", c->beside_copies[0], "reading kernel while pinned memory is copied to the device");
+    add_share(w, "beside_copies_from_share", c->beside_copies[1], "reading kernel while device memory is copied to pinned memory");
     add_shapes(w, c);
 }
 
@@ -419,8 +420,9 @@ char *ech_calibration_text(const EchCalibration *c)
         g_string_append_printf(text, "  %-44s %.1f %%\n", "bf16 just after a pause, of the above", 100 * c->burst.median);
     if (c->unpadded.n > 0)
         g_string_append_printf(text, "  %-44s %.0f %%\n", "rate at sides one short of a multiple of 128", 100 * c->unpadded.median);
-    if (c->beside_copies.n > 0)
-        g_string_append_printf(text, "  %-44s %.1f %%\n", "a reading kernel beside a copy keeps", 100 * c->beside_copies.median);
+    if (c->beside_copies[0].n > 0)
+        g_string_append_printf(text, "  %-44s %.1f and %.1f %%\n", "a reading kernel beside copies each way keeps", 100 * c->beside_copies[0].median,
+                               100 * c->beside_copies[1].median);
     if (c->failures && *c->failures)
         g_string_append_printf(text, "not measured:\n%s", c->failures);
     return g_strdup(text->str);

@@ -45,7 +45,11 @@ static void add_row(GString *text, const EchGpuCase *row)
                                                                : " (**beyond** 5 %)");
     add_percent(text, row->copies, row->goal_copies);
     add_percent(text, row->kernels, row->goal_kernels);
-    g_string_append_printf(text, " %s | %s | %+.1f %% |\n", used, modelled, 100 * error_of((double)row->memory_predicted, (double)row->memory_measured));
+    g_string_append_printf(text, " %s | %s |", used, modelled);
+    if (row->memory_measured > 0)
+        g_string_append_printf(text, " %+.1f %% |\n", 100 * error_of((double)row->memory_predicted, (double)row->memory_measured));
+    else
+        g_string_append(text, " – |\n");
 }
 
 /* Programs that differ only in where they keep things: on the device, on the host, and there with the copies beside the kernels. */

@@ -265,6 +265,18 @@ static EchTrace *make_fragments(const EchGpuMeasure *gpu, uint64_t which, GError
     return maker_finish(&m, error);
 }
 
+/* Kernels so small that their launches are what takes the time. */
+static EchTrace *make_launches(const EchGpuMeasure *gpu, uint64_t which, GError **error)
+{
+    enum { KERNELS = 500 };
+    (void)which;
+    Maker m = maker_new(gpu);
+    EchId data = add_buffer(&m, m.hbm, m.tile * 2, true, "data", ECH_DTYPE_NONE);
+    for (unsigned i = 0; i < KERNELS; i++)
+        add_stream(&m, data, ECH_NONE, 1 << 16, "small");
+    return maker_finish(&m, error);
+}
+
 static EchTrace *make_products(const EchGpuMeasure *gpu, uint64_t which, GError **error)
 {
     (void)which;
@@ -319,6 +331,8 @@ const EchGpuRecipe ech_gpu_recipes[] = {
     {"fragments-best_fit", make_fragments, 0, "best_fit", NULL, 0, 0, 0.1},
     {"fragments-tlsf", make_fragments, 0, "tlsf", NULL, 0, 0, 0.1},
     {"streaming-2-buffers-graph", make_streaming, 2, NULL, "graph=true", 0, 0.05, 0},
+    {"launches", make_launches, 0, NULL, NULL, 0, 0.05, 0},
+    {"launches-graph", make_launches, 0, NULL, "graph=true", 0, 0.05, 0},
     {"copy-ladder-pageable", make_ladder, 1, NULL, NULL, 0.03, 0.05, 0},
     {"fragments-mapped", make_fragments, 0, "vmm", NULL, 0, 0, 0},
 };

@@ -32,8 +32,7 @@ void ech_cuda_validation_free(EchCudaValidation *validation)
     g_free(validation);
 }
 
-/* @calls: the engine asks the driver for every allocation while it measures. */
-static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, bool calls, GError **error)
+static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, const EchCudaOptions *measured, GError **error)
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
@@ -42,7 +41,8 @@ static EchRun *predict(const EchResult *result, const EchTrace *trace, const cha
     options.skip_steady = 0;
     options.max_spans = UINT64_MAX / 2;
     options.keep_going = 1;
-    options.driver_calls = calls;
+    options.driver_calls = measured->alloc != ECH_CUDA_ALLOC_ARENA; /* Else it asks the driver for every allocation */
+    options.graph = measured->graph;
     options.allocator = g_strdup(allocator);
     EchRun *run = ech_replay_run(trace, result->device, result->reference, &options, error);
     ech_params_clear(ech_replay_params, &options);
@@ -203,7 +203,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
         return false;
     v->trace = ech_trace_ref(v->measured->trace);
     g_autofree char *model = model_of(options, result->device, has_fixed_offsets(v->trace));
-    v->predicted = predict(result, v->trace, model, options->alloc != ECH_CUDA_ALLOC_ARENA, error);
+    v->predicted = predict(result, v->trace, model, options, error);
     v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;

@@ -13,6 +13,7 @@ const EchParam ech_cuda_params[] = {
      "block, else malloc"},
     {"allocator", ECH_PARAM_STRING, offsetof(EchCudaOptions, allocator), NULL, NULL, NULL, NULL, "allocator of the arena"},
     {"release_threshold", ECH_PARAM_BYTES, offsetof(EchCudaOptions, release_threshold), "0", NULL, NULL, NULL, "bytes the driver's pool keeps"},
+    {"pool_reuse", ECH_PARAM_BOOL, offsetof(EchCudaOptions, pool_reuse), "true", NULL, NULL, NULL, "the driver's pool hands memory from one queue to another"},
     {"graph", ECH_PARAM_BOOL, offsetof(EchCudaOptions, graph), "false", NULL, NULL, NULL, "replay as one CUDA graph"},
     {"scale", ECH_PARAM_BOOL, offsetof(EchCudaOptions, scale), "false", NULL, NULL, NULL, "scale down what is larger than the card"},
     {"verify", ECH_PARAM_BOOL, offsetof(EchCudaOptions, verify), "true", NULL, NULL, NULL, "check buffers that nothing writes"},
@@ -53,6 +54,29 @@ static bool make_streams(Engine *e, GError **error)
     return true;
 }
 
+static bool set_up_pool(Engine *e, GError **error)
+{
+    EchCuPool pool;
+    uint64_t threshold = e->options->release_threshold, none = 0;
+    int reuse = e->options->pool_reuse != 0;
+    const struct {
+        EchCuPoolAttribute attribute;
+        void *value;
+    } attributes[] = {{ECH_CU_POOL_REUSE_AFTER_EVENTS, &reuse},
+                      {ECH_CU_POOL_REUSE_OPPORTUNISTIC, &reuse},
+                      {ECH_CU_POOL_REUSE_BY_WAITING, &reuse},
+                      {ECH_CU_POOL_RELEASE_THRESHOLD, &threshold},
+                      {ECH_CU_POOL_RESERVED_HIGH, &none}};
+    /* What an earlier replay of this process left in the pool is not this one's. */
+    if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) || !CU(e, pool_trim, "emptying the memory pool", error, pool, 0))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(attributes); i++) {
+        if (!CU(e, pool_set, "setting up the memory pool", error, pool, attributes[i].attribute, attributes[i].value))
+            return false;
+    }
+    return true;
+}
+
 static bool set_up(Engine *e, GError **error)
 {
     const EchTrace *trace = e->trace;
@@ -60,15 +84,8 @@ static bool set_up(Engine *e, GError **error)
         return false;
     if (!ech_cuda_fill_scratch(e, error))
         return false;
-    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
-        EchCuPool pool;
-        uint64_t threshold = e->options->release_threshold, none = 0;
-        /* What an earlier replay of this process left in the pool is not this one's. */
-        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) || !CU(e, pool_trim, "emptying the memory pool", error, pool, 0) ||
-            !CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &none) ||
-            !CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RELEASE_THRESHOLD, &threshold))
-            return false;
-    }
+    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC && !set_up_pool(e, error))
+        return false;
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
         if (e->places[i].kept && !ech_cuda_place_buffer(e, i, 0, error))
             return false;

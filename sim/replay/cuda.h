@@ -26,6 +26,7 @@ typedef struct {
                                  * with fixed offsets in one block a memory, as a compiler planned them, the others by cuMemAlloc. */
     char *allocator;            /**< alloc=arena: spec; NULL is best_fit. */
     uint64_t release_threshold; /**< alloc=async: bytes the pool keeps. */
+    uint64_t pool_reuse;        /**< alloc=async: 1: what one queue has freed another may get (the driver's default); 0: only the same queue. */
     uint64_t graph;             /**< 1: the whole replay as one CUDA graph (allocations before it; only the makespan is measured). */
     uint64_t scale;             /**< 1: a trace larger than the card is scaled down, and the factor reported; 0: refused. */
     uint64_t verify;            /**< 1: buffers that nothing writes are filled with a pattern and checked after the run. */

@@ -722,6 +722,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     size_t n_ops = ech_trace_n_ops(trace), n_memories = ech_trace_n_memories(trace);
     Map map, base;
     map_init(&map, trace, device);
+    if (options->graph)
+        map.launch = (EchTime)ech_device_number(device, "runtime.graph_launch_ps", (double)map.launch);
     bool same = !reference || reference == device || reference->hash == device->hash;
     if (!same)
         map_init(&base, trace, reference);

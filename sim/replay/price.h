@@ -82,6 +82,7 @@ typedef struct {
     bool overhead;    /**< Charge launch and set-up times. */
     bool copy_curve;  /**< Size curves of links apply. */
     bool tuned_tiles; /**< Products of GPU programs with a tile that no timing would have chosen take the best one. */
+    bool graph;       /**< Kernels are launched by a CUDA graph. */
     bool host_gaps;   /**< Keep recorded gaps that neither order nor dependencies explain. */
 } EchPriceOptions;
 

@@ -38,6 +38,8 @@ const EchParam ech_replay_params[] = {
     {"keep_going", ECH_PARAM_BOOL, FIELD(keep_going), "false", NULL, NULL, NULL, "go on after an allocation that does not fit, as if it had"},
     {"auto_limit", ECH_PARAM_U64, FIELD(auto_limit), "100000", NULL, NULL, NULL, "engine auto: most operation instances for simgrid"},
     {"copy_curve", ECH_PARAM_BOOL, FIELD(copy_curve), "true", NULL, NULL, NULL, "size curves of links apply"},
+    {"graph", ECH_PARAM_BOOL, FIELD(graph), "false", NULL, NULL, NULL,
+     "kernels are launched by one CUDA graph (runtime.graph_launch_ps, where the device says it: calibrate measures it)"},
     {"driver_calls", ECH_PARAM_BOOL, FIELD(driver_calls), "true", NULL, NULL, NULL,
      "allocators' calls of the driver take their time, and a cudaFree waits for the device"},
     {"tuned_tiles", ECH_PARAM_BOOL, FIELD(tuned_tiles), "true", NULL, NULL, NULL,
@@ -516,6 +518,7 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
     EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time,
                                      .overhead = options->overhead != 0,
                                      .copy_curve = options->copy_curve != 0,
+                                     .graph = options->graph != 0,
                                      .tuned_tiles = options->tuned_tiles != 0,
                                      .host_gaps = options->host_gaps != 0};
     g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag, error);

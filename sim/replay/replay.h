@@ -44,6 +44,7 @@ typedef struct {
     uint64_t keep_going;   /**< 1: after an allocation that fails, go on as if it had fitted; 0: stop there as the program would. */
     uint64_t auto_limit;   /**< For engine auto. */
     uint64_t copy_curve;   /**< 1: size curves of links apply (default). */
+    uint64_t graph;        /**< 1: kernels start as in a CUDA graph, where the device says how fast (default 0). */
     uint64_t driver_calls; /**< 1: allocators' calls of the driver take their time and a cudaFree waits for the device (default 1; overhead=false leaves them
                               out too). */
     uint64_t tuned_tiles;  /**< 1: products of GPU programs with a tile that no timing would have chosen are priced with the best one (default). */

@@ -116,14 +116,7 @@ check_engine() {
 }
 
 suite() {
-  local programs=() name file
-  # Offload with and without overlap, and what it is compared with, where the captures are at hand.
-  for name in gpt6_unrolled_save gpt6_unrolled_offload gpt6_base gpt6_offload mlp10_base mlp10_act mlp10_act_param adam4_base adam4_offload; do
-    for file in "$here"/../shared/traces/gpu_aot/"$name".h100.*.hlo.txt.gz "$here"/gpu_aot/"$name".h100.*.hlo.txt.gz; do
-      case ${SHIPPED:-}$file in 1* | *.before.hlo.txt.gz | *'*'*) ;; *) programs+=("$file") ;; esac
-    done
-  done
-  run_suite() { "$echelon" calibrate --suite "$work/suite" --name "$device_name" --budget "$1s" ${REPEAT:+--repeat "$REPEAT"} "${programs[@]+"${programs[@]}"}"; }
+  run_suite() { DEVICE=$device_name BUDGET=$1 bash "$here/tests/gpu/run.sh" "$echelon" "$work/suite"; }
   run_suite "$1" && return 0
   [ ! -f "$work/suite/device.yaml" ] && [ -f "$work/kernels.cubin" ] || return 1
   echo "once more, with machine code that ptxas made"

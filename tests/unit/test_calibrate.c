@@ -54,8 +54,9 @@ START_TEST(finds_what_the_fake_is_made_of)
     for (size_t i = 0; i < G_N_ELEMENTS(matrix); i++)
         NEAR(c->matrix[i].median, matrix[i], 0.002);
     NEAR(c->unpadded.median, 0.7, 0.002);
-    /* 20 of 1000 go to the copies while kernels move bytes; their launches are not slowed. */
-    ck_assert(c->beside_copies.median > 0.975 && c->beside_copies.median < 0.99);
+    /* 20 or 18 of 1000 go to the copies while kernels move bytes; their launches are not slowed. */
+    for (unsigned way = 0; way < 2; way++)
+        ck_assert(c->beside_copies[way].median > 0.975 && c->beside_copies[way].median < 0.99);
     ck_assert_double_ge(c->malloc.median, 300e3);
     ck_assert_double_ge(c->malloc_async.median, 300e3);
     ck_assert_double_lt(c->free.median, 300e3);
@@ -219,6 +220,20 @@ START_TEST(every_call_fails_cleanly)
 }
 END_TEST
 
+/* Where little can be pinned copies are measured up to that. */
+START_TEST(little_is_pinned_where_more_is_refused)
+{
+    fake = ech_test_fake_cuda("268435456");
+    g_setenv("ECH_FAKE_CUDA_PINNED", "20000000", TRUE);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
+    ck_assert_ok(c != NULL, error);
+    ck_assert_uint_eq(c->pinned[0].bytes[c->pinned[0].n - 1], 16 << 20);
+    NEAR(c->pinned[0].rate, 20e9, 0.001);
+    ck_assert_int_eq(fake.held(), 0);
+}
+END_TEST
+
 START_TEST(without_cublas_the_file_is_whole)
 {
     fake = ech_test_fake_cuda("16777216");
@@ -253,6 +268,7 @@ int main(void)
     tcase_add_test(tests, one_specimen_is_not_its_kind);
     tcase_add_test(tests, kernels_stay_within_buffers);
     tcase_add_test(tests, every_call_fails_cleanly);
+    tcase_add_test(tests, little_is_pinned_where_more_is_refused);
     tcase_add_test(tests, without_cublas_the_file_is_whole);
     tcase_add_test(tests, without_a_gpu_it_says_so);
     suite_add_tcase(suite, tests);

@@ -77,9 +77,12 @@ static EchDevice *load_device(void)
     return ech_test_device("h200", NULL);
 }
 
-static const char *const settings[] = {
-    "alloc=malloc,warmups=1,repeats=3", "alloc=async,warmups=0,repeats=2", "alloc=arena,allocator=best_fit,warmups=0,repeats=2",
-    "graph=true,warmups=0,repeats=2",   "alloc=vmm,warmups=0,repeats=2",   "alloc=auto,blas=false,warmups=1,repeats=2"};
+static const char *const settings[] = {"alloc=malloc,warmups=1,repeats=3",
+                                       "alloc=async,pool_reuse=false,warmups=0,repeats=2",
+                                       "alloc=arena,allocator=best_fit,warmups=0,repeats=2",
+                                       "graph=true,warmups=0,repeats=2",
+                                       "alloc=vmm,warmups=0,repeats=2",
+                                       "alloc=auto,blas=false,warmups=1,repeats=2"};
 
 START_TEST(replays_and_gives_everything_back)
 {

@@ -11,7 +11,8 @@
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
  * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy, and as long again for every page of 2 MiB more; ECH_FAKE_CUDA_INIT is what cuInit returns;
- * ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does; with ECH_FAKE_CUDA_STRAY a copy to the device changes other blocks too.
+ * ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does; with ECH_FAKE_CUDA_STRAY a copy to the device changes other blocks too;
+ * ECH_FAKE_CUDA_PINNED is the most that can be pinned at once.
  *
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.

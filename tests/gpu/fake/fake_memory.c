@@ -238,7 +238,8 @@ EXPORT EchCuResult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
     ENTER_CONTEXT();
     (void)flags;
-    return take(ret, bytes, 1);
+    const char *most = getenv("ECH_FAKE_CUDA_PINNED");
+    return most && bytes > strtoull(most, NULL, 10) ? ECH_CU_ERROR_OUT_OF_MEMORY : take(ret, bytes, 1);
 }
 
 EXPORT EchCuResult cuMemFreeHost(void *pointer)
@@ -304,7 +305,7 @@ EXPORT EchCuResult cuMemPoolSetAttribute(EchCuPool which, int attribute, void *v
     uint64_t wanted = 0;
     if ((void *)which != &pool || attribute <= 0 || !value)
         return INVALID_VALUE;
-    memcpy(&wanted, value, sizeof wanted);
+    memcpy(&wanted, value, attribute < ECH_CU_POOL_RELEASE_THRESHOLD ? sizeof(int) : sizeof wanted); /* Switches are ints */
     /* A high-water mark can only be set back. */
     if (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH) {
         if (wanted != 0)
