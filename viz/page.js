@@ -32,7 +32,7 @@ function sweep() {
   main.append('header').append('h1').text(run.title);
   main.select('header').append('p').text(run.points.length + ' runs over ' + run.axes.join(', '));
   for (const answer of run.find ? run.find.answers : [])
-    main.select('header').append('p').append('strong').text(answer.text);
+    main.select('header').append('p').attr('class', 'answer').text(answer.text);
   const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
   const used = (p, name) => p.run.needs && p.run.needs[name] ? p.run.needs[name].bytes : (m => !m ? 0 : m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes)(p.run.memories[name]);
   const measures = [{ name: 'time', value: p => p.makespan_ps, text: time, colour: 'var(--kernel)' }];
@@ -54,7 +54,7 @@ function sweep() {
       if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }
       const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
       tr.append('td').attr('class', 'n').text(m.text(m.value(p)));
-      tr.append('td').attr('class', 'bar').append('div').style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
+      tr.append('td').attr('class', 'bar').append('div').classed('none', !m.value(p)).style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
       tr.append('td').text(m.name === 'time' ? 'bound by ' + p.run.bound_by + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
     }
   }
@@ -117,13 +117,13 @@ function card(name, value, note) {
   c.append('div').attr('class', 'value').text(value);
   c.append('div').attr('class', 'note').text(note);
 }
-card('Makespan', time(run.makespan_ps), 'at least ' + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
+card(run.completed ? 'Makespan' : 'Stopped after', time(run.makespan_ps), (run.completed ? 'at least ' : 'the whole of it: at least ') + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
 const minor = m => m.peak_live_bytes < 65536 && m.available_bytes > 0 && m.peak_live_bytes * 50 < m.available_bytes; // a few scalars
 for (const [name, m] of Object.entries(run.memories)) {
   if (!m.peak_live_bytes || minor(m)) continue;
   const peak = m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes;
   const need = run.needs && run.needs[name] ? Math.max(run.needs[name].bytes, peak) : peak;
-  card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
+  card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (need > m.peak_live_bytes ? '; ' + bytes(m.peak_live_bytes) + ' live at most' : '') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
 }
 for (const [name, l] of Object.entries(run.links)) {
   if (!l.transfers) continue;
@@ -141,7 +141,7 @@ function table(id, rows) {
     tr.append('td').attr('class', 'n').text(row.value);
     if (row.share !== undefined) {
       tr.append('td').attr('class', 'n').text(percent(row.share));
-      tr.append('td').attr('class', 'bar').append('div').style('width', Math.min(100, 100 * row.share) + '%').style('background', row.colour || null);
+      tr.append('td').attr('class', 'bar').append('div').classed('none', !row.share).style('width', Math.min(100, 100 * row.share) + '%').style('background', row.colour || null);
     }
     if (row.note !== undefined) tr.append('td').append('div').attr('class', 'clip').attr('title', row.note).text(row.note);
   }
@@ -453,7 +453,7 @@ function colours(memory) {
 }
 const palettes = new Map(mapped.map(m => [m, colours(m)]));
 function choose() {
-  buttons.selectAll('button').classed('on', d => d === shown);
+  buttons.selectAll('button').classed('on', d => d === shown).attr('aria-pressed', d => d === shown);
   const items = select('#roles').selectAll('span.item').data(shown ? palettes.get(shown).words : [], d => d);
   items.exit().remove();
   const item = items.enter().append('span').attr('class', 'item').attr('title', d => d[0]);

@@ -708,6 +708,17 @@ static char *title_of(const EchYamlNode *config, const char *path)
 
 static bool check_values(EchExperiment *experiment, GError **error);
 
+/* What an option of the command line put into the configuration is told like an edit. */
+static void add_said(EchCase *c, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    g_autofree char *edit = g_strdup_printf("%s=%s", key, value);
+    char **edits = append_text(c->edits, edit);
+    g_strfreev(c->edits);
+    c->edits = edits;
+}
+
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
 {
     g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
@@ -759,6 +770,10 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
                 say_place(places, *error);
             return NULL;
         }
+    }
+    for (size_t i = 0; i < n_cases; i++) {
+        add_said(&experiment->cases[i], "allocator", overrides->allocator);
+        add_said(&experiment->cases[i], "host_allocator", overrides->host_allocator);
     }
     if (n_cases > 1 && !check_values(experiment, error))
         return NULL;

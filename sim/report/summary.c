@@ -328,7 +328,10 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
         g_string_append_printf(text, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
     g_string_append_c(text, '.');
     ech_text_wrap(out, "  ", text->str, columns);
-    g_string_printf(text, "No schedule of it is shorter than %s on this device; with no overlap at all it takes %s.", bound, serial);
+    g_string_printf(text,
+                    run->completed ? "No schedule of it is shorter than %s on this device; with no overlap at all it takes %s."
+                                   : "The whole of it would take at least %s on this device; with no overlap at all %s.",
+                    bound, serial);
     ech_text_wrap(out, "  ", text->str, columns);
     append_changes(out, report, columns);
     if (n > 1 && shares[1].time > 0) {

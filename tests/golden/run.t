@@ -633,6 +633,7 @@ $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device
 retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   with device.memories.hbm.available=64MiB
   with replay.engine=native
+  with allocator=pytorch:
 
   It fits. hbm 41 MiB of 64 MiB (64 %)
   It takes 11.4 ms, bound by recorded kernel times (96 % of the critical path).
@@ -718,7 +719,7 @@ layers on small (a device for tests)
      381 MiB  one.py:1
     95.4 MiB  table                                     constant
   Up to there it takes 5 ms, bound by hbm port (100 % of the critical path).
-  No schedule of it is shorter than 10 ms on this device; with no overlap at all it takes 10 ms.
+  The whole of it would take at least 10 ms on this device; with no overlap at all 10 ms.
 
   What that changes
     It stops fitting: at 5 ms 'model.py:7' asks for 477 MiB of hbm, where 1.40 GiB of 1.49 GiB are live.
