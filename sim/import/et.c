@@ -481,8 +481,11 @@ static void add_uses(Maker *maker, const Node *node, const EchOp *op)
         ech_trace_builder_use(builder, maker->storages[access->storage].buffer, access->written ? ECH_WRITE : ECH_READ, access->bytes, ECH_PATTERN_STREAM,
                               maker->any_device ? ECH_INFERRED : ECH_KNOWN);
     }
-    if (op->kind == ECH_OP_KERNEL && node->node.num_ops > 0)
-        ech_trace_builder_work(builder, ECH_WORK_MATRIX, ECH_DTYPE_BF16, node->node.num_ops, ECH_ASSUMED);
+    if (op->kind == ECH_OP_KERNEL && node->node.num_ops > 0) {
+        bool known = node->node.work_dtype != ECH_DTYPE_NONE;
+        ech_trace_builder_work(builder, known ? (EchWorkUnit)node->node.work_unit : ECH_WORK_MATRIX, known ? (EchDtype)node->node.work_dtype : ECH_DTYPE_BF16,
+                               node->node.num_ops, known ? ECH_INFERRED : ECH_ASSUMED);
+    }
 }
 
 /* In a tree of operators those work that call none that does: mm, although it asks resolve_conj for a view first. */

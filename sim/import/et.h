@@ -35,7 +35,8 @@ typedef struct {
     bool has_comm_bytes;
     uint64_t comm_bytes;
     uint64_t tensor_bytes;         /**< Attribute tensor_size. */
-    uint64_t num_ops;              /**< Operations, as generators state them. */
+    uint64_t num_ops;              /**< Operations, as generators state them, or as the operator's shapes say. */
+    uint8_t work_unit, work_dtype; /**< Of num_ops: EchWorkUnit, EchDtype; ECH_DTYPE_NONE: not known, and bf16 on the matrix unit is assumed. */
     int64_t thread;                /**< tid: CPU thread or GPU stream */
     int64_t start_us, duration_us; /**< -1 unknown. */
 } EchEtNode;

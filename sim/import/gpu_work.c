@@ -27,6 +27,38 @@ static uint64_t dim(const EchGpuInput *input, unsigned from_end)
     return input->rank > from_end && input->dims[input->rank - 1 - from_end] > 0 ? (uint64_t)input->dims[input->rank - 1 - from_end] : 0;
 }
 
+EchDtype ech_gpu_torch_dtype(const char *text, size_t n)
+{
+    static const struct {
+        const char *name;
+        EchDtype dtype;
+    } names[] = {
+        {"float", ECH_DTYPE_F32},
+        {"double", ECH_DTYPE_F64},
+        {"c10::Half", ECH_DTYPE_F16},
+        {"c10::BFloat16", ECH_DTYPE_BF16},
+        {"long int", ECH_DTYPE_S64},
+        {"long", ECH_DTYPE_S64},
+        {"long long", ECH_DTYPE_S64},
+        {"int", ECH_DTYPE_S32},
+        {"short", ECH_DTYPE_S16},
+        {"signed char", ECH_DTYPE_S8},
+        {"unsigned char", ECH_DTYPE_U8},
+        {"bool", ECH_DTYPE_PRED},
+        {"c10::complex<float>", ECH_DTYPE_C64},
+        {"c10::complex<double>", ECH_DTYPE_C128},
+        {"c10::Float8_e4m3fn", ECH_DTYPE_F8E4M3FN},
+        {"c10::Float8_e5m2", ECH_DTYPE_F8E5M2},
+        {"c10::Float8_e4m3fnuz", ECH_DTYPE_F8E4M3FNUZ},
+        {"c10::Float8_e5m2fnuz", ECH_DTYPE_F8E5M2FNUZ},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (n > 0 && names[i].name[0] == text[0] && strlen(names[i].name) == n && memcmp(text, names[i].name, n) == 0)
+            return names[i].dtype;
+    }
+    return ECH_DTYPE_NONE;
+}
+
 /* [.., m, k] x [.., k, n]; @transposed: the second is [n, k]. */
 static bool product(const EchGpuInput *a, const EchGpuInput *b, bool transposed, EchGpuOperator *ret)
 {

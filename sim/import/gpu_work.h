@@ -45,6 +45,8 @@ typedef struct {
     bool scattered;
 } EchGpuOperator;
 
+/** The element type that PyTorch calls "float", "c10::BFloat16"...; ECH_DTYPE_NONE where it is none. */
+EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
 /** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
 /** True where a kernel of @name does the operator's work. */

@@ -110,38 +110,6 @@ static int64_t loose_integer(const char *text, size_t n)
     return -1;
 }
 
-static EchDtype dtype_of(const char *text, size_t n)
-{
-    static const struct {
-        const char *name;
-        EchDtype dtype;
-    } names[] = {
-        {"float", ECH_DTYPE_F32},
-        {"double", ECH_DTYPE_F64},
-        {"c10::Half", ECH_DTYPE_F16},
-        {"c10::BFloat16", ECH_DTYPE_BF16},
-        {"long int", ECH_DTYPE_S64},
-        {"long", ECH_DTYPE_S64},
-        {"long long", ECH_DTYPE_S64},
-        {"int", ECH_DTYPE_S32},
-        {"short", ECH_DTYPE_S16},
-        {"signed char", ECH_DTYPE_S8},
-        {"unsigned char", ECH_DTYPE_U8},
-        {"bool", ECH_DTYPE_PRED},
-        {"c10::complex<float>", ECH_DTYPE_C64},
-        {"c10::complex<double>", ECH_DTYPE_C128},
-        {"c10::Float8_e4m3fn", ECH_DTYPE_F8E4M3FN},
-        {"c10::Float8_e5m2", ECH_DTYPE_F8E5M2},
-        {"c10::Float8_e4m3fnuz", ECH_DTYPE_F8E4M3FNUZ},
-        {"c10::Float8_e5m2fnuz", ECH_DTYPE_F8E5M2FNUZ},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        if (n > 0 && names[i].name[0] == text[0] && is(text, n, names[i].name))
-            return names[i].dtype;
-    }
-    return ECH_DTYPE_NONE;
-}
-
 /* ---- one event ---- */
 
 static bool in_range(Reader *r, int64_t us, int32_t ps, int64_t base, EchTime *ret)
@@ -280,7 +248,7 @@ static bool read_types(Reader *r)
             continue;
         size_t n;
         const char *text = ech_json_text(r->json, &n);
-        e->inputs[list.n - 1].dtype = (uint8_t)dtype_of(text, n);
+        e->inputs[list.n - 1].dtype = (uint8_t)ech_gpu_torch_dtype(text, n);
     }
     e->n_types = MIN(list.n, (size_t)MAX_INPUTS);
     return list.token != ECH_JSON_BAD;

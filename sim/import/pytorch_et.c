@@ -1,7 +1,11 @@
 /* PyTorch's ExecutionTraceObserver: one JSON object with "nodes", a tree of operators (ctrl_deps, earlier "parent", is the caller) with
  * tensors [tensor, storage, offset, elements, element bytes, device]. Schemas 1.0 (inputs, outputs as lists; attributes as members) and
- * 1.1 (inputs.values, shapes and strides; attrs as a list). No times: those come with a profile of the same run. */
+ * 1.1 (inputs.values, shapes and strides; attrs as a list). No times: those come with a profile of the same run.
+ *
+ * Products, convolutions and attention compute what their shapes say (gpu_work.h); f32 products other than convolutions as PyTorch does them unless it is told
+ * otherwise: exactly, not as TF32. */
 #include "sim/import/et.h"
+#include "sim/import/gpu_work.h"
 #include "sim/import/json_stream.h"
 
 #include "sim/base/error.h"
@@ -10,12 +14,17 @@
 
 #define MAX_DEPTH 64
 
+enum { MAX_INPUTS = 16 };
+
 typedef struct {
     EchEt *et;
     EchJson *json;
     EchImport *import;
     GArray *tensors; /* Tensor: of the node being read */
     GArray *dims[2]; /* Dim: of the inputs or outputs being read, their shapes and their strides */
+    EchGpuInput inputs[MAX_INPUTS];
+    size_t n_inputs;
+    bool exact; /* there are f32 products, which may be TF32's */
     GError **error;
 } Reader;
 
@@ -51,8 +60,22 @@ typedef struct {
     uint32_t ordinal;
 } List;
 
+static EchGpuInput *input_at(Reader *reader, uint32_t position)
+{
+    if (position >= MAX_INPUTS)
+        return NULL;
+    reader->n_inputs = MAX(reader->n_inputs, (size_t)position + 1);
+    return &reader->inputs[position];
+}
+
 static void end_list(Reader *reader, const List *list, bool written, uint32_t position)
 {
+    EchGpuInput *input = list->plain && !written && list->n_items > 0 && list->n_items <= ECH_GPU_MAX_INTEGERS ? input_at(reader, position) : NULL;
+    if (input) { /* strides, padding */
+        for (unsigned i = 0; i < list->n_items; i++)
+            input->integers[i] = list->numbers[i];
+        input->n_integers = (uint8_t)list->n_items;
+    }
     if (!list->plain || list->n_items != 6 || !list->has_device)
         return;
     Tensor tensor = {.written = written, .host = list->host, .ordinal = list->ordinal, .position = position};
@@ -113,6 +136,10 @@ static bool read_values(Reader *reader, bool written)
             list->n_items++;
             break;
         case ECH_JSON_TRUE:
+            list->plain = false;
+            if (depth == 1 && !written && input_at(reader, position - 1))
+                input_at(reader, position - 1)->truth = true;
+            break;
         case ECH_JSON_FALSE:
         case ECH_JSON_NULL: list->plain = false; break;
         case ECH_JSON_OBJECT: /* containers of objects are of no interest: their values are read as if they were the list's */
@@ -160,6 +187,59 @@ static bool read_dims(Reader *reader, GArray *out)
         }
     }
     return true;
+}
+
+/** Reads the list of types of the inputs, which has begun: "Tensor(c10::BFloat16)". */
+static bool read_types(Reader *reader)
+{
+    uint32_t position = 0;
+    for (unsigned depth = 1; depth > 0;) {
+        EchJsonToken token = ech_json_next(reader->json);
+        size_t n = 0;
+        const char *text = token == ECH_JSON_STRING && depth == 1 ? ech_json_text(reader->json, &n) : NULL;
+        if (text && n > 8 && strncmp(text, "Tensor(", 7) == 0 && text[n - 1] == ')' && input_at(reader, position))
+            input_at(reader, position)->dtype = (uint8_t)ech_gpu_torch_dtype(text + 7, n - 8);
+        if (token == ECH_JSON_BAD || token == ECH_JSON_END || depth == MAX_DEPTH)
+            return bad(reader);
+        position += depth == 1 && token != ECH_JSON_ARRAY_END && position < UINT32_MAX - 1;
+        depth += token == ECH_JSON_ARRAY;
+        depth -= token == ECH_JSON_ARRAY_END;
+    }
+    return true;
+}
+
+/** The shapes just read are those of the inputs. */
+static void take_shapes(Reader *reader)
+{
+    for (guint i = 0; i < reader->dims[0]->len; i++) {
+        const Dim *dim = &g_array_index(reader->dims[0], Dim, i);
+        EchGpuInput *input = input_at(reader, dim->position);
+        if (!input || input->rank == ECH_GPU_MAX_RANK)
+            continue;
+        input->numel = input->rank == 0 ? 1 : input->numel;
+        input->numel = ech_bytes_mul(input->numel, dim->number > 0 ? (uint64_t)dim->number : 0);
+        input->dims[input->rank++] = dim->number;
+        input->known = true;
+    }
+}
+
+/** What the operator @name computes of the inputs just read. */
+static void count_work(Reader *reader, const char *name, EchEtNode *node)
+{
+    EchGpuOperator whole;
+    ech_gpu_operator_of(name, reader->inputs, reader->n_inputs, &whole);
+    uint64_t count = 0;
+    if (whole.kind == ECH_GPU_OP_PRODUCT)
+        count = ech_bytes_mul(ech_bytes_mul(2 * (uint64_t)whole.products, ech_bytes_mul(whole.batch, whole.m)), ech_bytes_mul(whole.n, whole.k));
+    else if (whole.kind == ECH_GPU_OP_ATTENTION)
+        count = whole.k;
+    if (count == 0 || count == UINT64_MAX)
+        return;
+    bool exact = whole.dtype == ECH_DTYPE_F32 && whole.kind == ECH_GPU_OP_PRODUCT && !strstr(name, "convolution");
+    reader->exact |= exact;
+    node->num_ops = count;
+    node->work_unit = exact ? ECH_WORK_VECTOR : ECH_WORK_MATRIX;
+    node->work_dtype = whole.dtype;
 }
 
 /** An expanded tensor has more elements than its storage: strides of 0. What it reaches is what there is. From tensor @first on. */
@@ -212,6 +292,8 @@ static bool read_io(Reader *reader, bool written)
         token = ech_json_next(reader->json);
         if (token == ECH_JSON_OBJECT_END) {
             bound_by_strides(reader, first);
+            if (!written)
+                take_shapes(reader);
             return true;
         }
         if (token != ECH_JSON_KEY)
@@ -230,6 +312,12 @@ static bool read_io(Reader *reader, bool written)
             if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
                 return bad(reader);
             if (token == ECH_JSON_ARRAY && !read_values(reader, written))
+                return false;
+        } else if (!written && strcmp(ech_json_text(reader->json, NULL), "types") == 0) {
+            token = ech_json_next(reader->json);
+            if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
+                return bad(reader);
+            if (token == ECH_JSON_ARRAY && !read_types(reader))
                 return false;
         } else if (!ech_json_skip(reader->json)) {
             return bad(reader);
@@ -288,7 +376,10 @@ static bool read_node(Reader *reader)
     int64_t parent = -1, value;
     bool has_id = false;
     EchJsonToken token;
+    g_autofree char *name = NULL;
     g_array_set_size(reader->tensors, 0);
+    memset(reader->inputs, 0, sizeof reader->inputs);
+    reader->n_inputs = 0;
     while ((token = ech_json_next(reader->json)) == ECH_JSON_KEY) {
         size_t n;
         const char *key = ech_json_text(reader->json, &n);
@@ -297,6 +388,18 @@ static bool read_node(Reader *reader)
         if (strcmp(own, "inputs") == 0 || strcmp(own, "outputs") == 0) {
             if (!read_io(reader, own[0] == 'o'))
                 return false;
+            continue;
+        }
+        bool shapes = strcmp(own, "input_shapes") == 0;
+        if (shapes || strcmp(own, "input_types") == 0) {
+            token = ech_json_next(reader->json);
+            if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
+                return bad(reader);
+            g_array_set_size(reader->dims[0], 0);
+            if (token == ECH_JSON_ARRAY && !(shapes ? read_dims(reader, reader->dims[0]) : read_types(reader)))
+                return false;
+            if (shapes)
+                take_shapes(reader);
             continue;
         }
         if (strcmp(own, "attrs") == 0) {
@@ -313,6 +416,8 @@ static bool read_node(Reader *reader)
         if (token == ECH_JSON_STRING && strcmp(own, "name") == 0) {
             const char *text = ech_json_text(reader->json, &n);
             node.name = ech_et_string(reader->et, text, (gssize)n);
+            g_free(name);
+            name = g_strndup(text, n);
         } else if (token == ECH_JSON_NUMBER && number_of(reader, &value)) {
             if (strcmp(own, "id") == 0) {
                 node.id = (uint64_t)value;
@@ -334,6 +439,8 @@ static bool read_node(Reader *reader)
     }
     if (node.name == ECH_NONE)
         node.name = ech_et_string(reader->et, "", 0);
+    else
+        count_work(reader, name, &node);
     ech_et_node(reader->et, node);
     if (parent >= 0)
         ech_et_dep(reader->et, (uint64_t)parent, true);
@@ -406,13 +513,15 @@ static bool read_pytorch_et(EchSource *source, const EchImportOptions *options, 
     g_autoptr(GArray) tensors = g_array_new(FALSE, FALSE, sizeof(Tensor));
     g_autoptr(GArray) shapes = g_array_new(FALSE, FALSE, sizeof(Dim));
     g_autoptr(GArray) strides = g_array_new(FALSE, FALSE, sizeof(Dim));
-    Reader reader = {et, json, ret, tensors, {shapes, strides}, error};
+    Reader reader = {.et = et, .json = json, .import = ret, .tensors = tensors, .dims = {shapes, strides}, .error = error};
     if (!read_document(&reader)) {
         if (error && *error && !g_str_has_prefix((*error)->message, ech_source_path(source)))
             g_prefix_error(error, "%s: ", ech_source_path(source));
         return false;
     }
     ech_diag_dropped(ret->diag, "strings_repaired", ech_json_repaired(json), NULL);
+    if (reader.exact)
+        ech_diag_remark(ret->diag, "f32 products are taken to be exact, as PyTorch does them unless told otherwise (set_float32_matmul_precision)");
     ret->trace = ech_et_finish(et, true, ret, error);
     return ret->trace != NULL;
 }

@@ -237,6 +237,58 @@ START_TEST(pytorch_ids_come_again)
 }
 END_TEST
 
+/* What operators compute, by the shapes and types of their inputs, in both schemas. */
+START_TEST(pytorch_work)
+{
+    static const struct {
+        const char *name, *inputs;
+        EchWorkUnit unit;
+        EchDtype dtype;
+        uint64_t count; /* 0: none */
+    } rows[] = {
+        {"aten::mm",
+         "\"inputs\":{\"values\":[[1,2,0,24,2,\"cuda:0\"],[3,4,0,32,2,\"cuda:0\"]],\"shapes\":[[3,8],[8,4]],\"types\":[\"Tensor(c10::BFloat16)\",\"Tensor(c10::"
+         "BFloat16)\"]}",
+         ECH_WORK_MATRIX, ECH_DTYPE_BF16, 2 * 3 * 8 * 4},
+        {"aten::addmm",
+         "\"inputs\":[[9,9,0,4,4,\"cuda:0\"],[1,2,0,24,4,\"cuda:0\"],[3,4,0,32,4,\"cuda:0\"],1,1],\"input_shapes\":[[4],[3,8],[8,4],[],[]],"
+         "\"input_types\":[\"Tensor(float)\",\"Tensor(float)\",\"Tensor(float)\",\"Int\",\"Int\"]",
+         ECH_WORK_VECTOR, ECH_DTYPE_F32, 2 * 3 * 8 * 4},
+        {"aten::cudnn_convolution",
+         "\"inputs\":{\"values\":[[1,2,0,384,4,\"cuda:0\"],[3,4,0,135,4,\"cuda:0\"],[1,1],[2,2],[1,1],1,false,false,true],"
+         "\"shapes\":[[2,3,8,8],[5,3,3,3],[[],[]],[[],[]],[[],[]],[],[],[],[]],\"types\":[\"Tensor(float)\",\"Tensor(float)\",\"GenericList[Int,Int]\","
+         "\"GenericList[Int,Int]\","
+         "\"GenericList[Int,Int]\",\"Int\",\"Bool\",\"Bool\",\"Bool\"]}",
+         ECH_WORK_MATRIX, ECH_DTYPE_F32, UINT64_C(2) * (2 * 4 * 4) * 5 * 27},
+        {"aten::_scaled_dot_product_flash_attention",
+         "\"inputs\":{\"values\":[[1,2,0,96,2,\"cuda:0\"],[3,4,0,96,2,\"cuda:0\"],[5,6,0,96,2,\"cuda:0\"],0.0,true,false],\"shapes\":[[1,2,6,8],[1,2,6,8],[1,2,"
+         "6,8],[],[],[]],"
+         "\"types\":[\"Tensor(c10::Half)\",\"Tensor(c10::Half)\",\"Tensor(c10::Half)\",\"Double\",\"Bool\",\"Bool\"]}",
+         ECH_WORK_MATRIX, ECH_DTYPE_F16, 4 * 96 * 6 / 2}, /* causal: half */
+        {"aten::relu", "\"inputs\":{\"values\":[[1,2,0,24,4,\"cuda:0\"]],\"shapes\":[[3,8]],\"types\":[\"Tensor(float)\"]}", ECH_WORK_VECTOR, ECH_DTYPE_F32, 0},
+        {"aten::mm", "\"inputs\":{\"values\":[[1,2,0,24,4,\"cuda:0\"]],\"shapes\":[[3,8],[8,4]],\"types\":[\"Tensor(float)\"]}", ECH_WORK_VECTOR, ECH_DTYPE_F32,
+         192},
+        {"aten::mm", "\"inputs\":{\"values\":[[1,2,0,24,4,\"cuda:0\"]],\"shapes\":7,\"types\":[7,[\"Tensor(float)\"]]}", ECH_WORK_VECTOR, ECH_DTYPE_F32, 0},
+    };
+    const char *inputs = rows[_i].inputs;
+    g_autofree char *text = g_strdup_printf(
+        "{\"schema\":\"1\",\"nodes\":[{\"id\":1,\"name\":\"%s\",\"ctrl_deps\":0,%s,\"outputs\":{\"values\":[[7,8,0,12,4,\"cuda:0\"]],\"shapes\":[[3,4]]}}]}",
+        rows[_i].name, inputs);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_bytes("pytorch_et", text, strlen(text), &error);
+    ck_assert_ok(import != NULL, error);
+    const EchOp *op = ech_test_op(import->trace, ECH_OP_KERNEL, rows[_i].name);
+    ck_assert_uint_eq(op->n_work, rows[_i].count > 0);
+    if (op->n_work == 0)
+        return;
+    const EchWork *work = &ech_trace_work(import->trace)[op->first_work];
+    ck_assert_uint_eq(work->count, rows[_i].count);
+    ck_assert_int_eq(work->unit, rows[_i].unit);
+    ck_assert_int_eq(work->dtype, rows[_i].dtype);
+    ck_assert_int_eq(work->origin, ECH_INFERRED);
+}
+END_TEST
+
 START_TEST(real_chakra)
 {
     const char *path = ECH_SHARED "/traces/chakra/chakra.0.et";
@@ -265,6 +317,7 @@ int main(void)
     tcase_add_test(cases, pytorch_damage);
     tcase_add_test(cases, pytorch_views_and_results);
     tcase_add_test(cases, pytorch_ids_come_again);
+    tcase_add_loop_test(cases, pytorch_work, 0, 7);
     tcase_add_test(cases, real_chakra);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
