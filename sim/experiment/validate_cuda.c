@@ -75,16 +75,14 @@ static const char *kind_of(const EchTrace *trace, const EchPrices *prices, const
 }
 
 /* @paged: what lies at fixed offsets is one block of the driver's, in whole pages. */
-static bool compare(EchCudaValidation *v, bool paged, GError **error)
+static void compare(EchCudaValidation *v, bool paged)
 {
     double page = paged ? ech_device_number(v->result->device, "runtime.driver.malloc_page", 0) : 0;
     const EchTrace *trace = v->trace;
     size_t n = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchPrices) prices = ech_prices_new(trace, v->result->device, v->result->reference, &pricing, diag, error);
-    if (!prices)
-        return false;
+    g_autoptr(EchPrices) prices = ech_prices_new(trace, v->result->device, v->result->reference, &pricing, diag);
     g_autofree EchTime *predicted = predicted_times(trace, v->predicted);
     g_autofree EchCudaQueue *queues = g_new0(EchCudaQueue, n_queues + 1);
     v->pairs = g_new0(EchCudaPair, n + 1);
@@ -115,7 +113,6 @@ static bool compare(EchCudaValidation *v, bool paged, GError **error)
         if (!host)
             v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, fixed), memory->peak_live));
     }
-    return true;
 }
 
 /* Who allocates, from an allocator's spec. */
@@ -210,7 +207,10 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
     note_burst(v);
     v->options = ech_params_print(ech_cuda_params, options);
     v->warmups = options->warmups;
-    return v->predicted && compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO, error);
+    if (!v->predicted)
+        return false;
+    compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO);
+    return true;
 }
 
 EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator, GError **error)

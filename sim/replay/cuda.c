@@ -189,9 +189,7 @@ static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDev
     run->n_ops = n_ops;
     run->makespans = g_new0(EchTime, options->repeats);
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
-    e.prices = ech_prices_new(trace, device, reference, &pricing, run->diag, error);
-    if (!e.prices)
-        return NULL;
+    e.prices = ech_prices_new(trace, device, reference, &pricing, run->diag);
     e.places = g_new0(Place, ech_trace_n_buffers(trace) + 1);
     e.instances = g_new0(Instances, n_ops + 1);
     e.durations = g_new0(GArray *, n_ops + 1);

@@ -229,7 +229,8 @@ typedef struct {
     double *read, *written; /* Scratch by trace memory. */
     const EchPriceOptions *options;
     EchDiag *diag;
-    EchGpuName **names; /* By string: what a kernel's name says, read when first asked for; NULL on devices that are no GPUs. */
+    const char *not_awaited; /* Name of a copy made before the program, for which the device's programs do not wait: it costs nothing; or NULL. */
+    EchGpuName **names;      /* By string: what a kernel's name says, read when first asked for; NULL on devices that are no GPUs. */
 } Pricer;
 
 /* How much more of a memory's port scattered accesses take than as many bytes in a stream. */
@@ -715,10 +716,70 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bo
     return any ? g_steal_pointer(&gaps) : NULL;
 }
 
-EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag,
-                          GError **error)
+/* What stands for all operations of a kind, once. */
+static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device, const EchDevice *old, const EchPriceOptions *options, uint64_t free_copies,
+                                 EchDiag *diag)
 {
-    (void)error;
+    if (free_copies > 0)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
+                        free_copies, device->name);
+    if (ech_diag_count(diag, "collectives_without_a_link") > 0)
+        ech_diag_remark(diag, "%s has no link between devices: collectives cost only their memory traffic", device->name);
+    if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices",
+                        ech_diag_count(diag, "collectives_of_unknown_group"));
+    if (ech_diag_count(diag, "products_with_tiles_never_timed") > 0)
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT
+                        " products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with "
+                        "the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written",
+                        ech_diag_count(diag, "products_with_tiles_never_timed"));
+    if (ech_diag_count(diag, "sorts_as_radix") > 0)
+        ech_diag_remark(
+            diag,
+            "%" G_GUINT64_FORMAT
+            " sorts are XLA's own, as it compiles them where there is no GPU to ask for cub's scratch size: priced as cub's radix sort where that is "
+            "faster, as XLA decides on the machine itself; replay.tuned_tiles=false prices them as written",
+            ech_diag_count(diag, "sorts_as_radix"));
+    if (!estimate_holds(trace, old) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
+        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"), old->name);
+}
+
+/* Prices an op; its parts are left in @row. True if it is a copy that costs only its start. */
+static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
+{
+    price->link = ECH_NONE;
+    price->forward = 1;
+    price->source = ECH_PRICE_FREE;
+    bool free_copy = false;
+    switch ((EchOpKind)op->kind) {
+    case ECH_OP_KERNEL: price_kernel(pricer, map, old, row, scratch, op, price); break;
+    case ECH_OP_COPY:
+        if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
+            free_copy = !price_copy(pricer, map, row, op, price);
+        break;
+    case ECH_OP_COLLECTIVE: price_collective(pricer, map, row, op, price); break;
+    case ECH_OP_ALLOC:
+    case ECH_OP_FREE: price_alloc(pricer, map, op, price); break;
+    case ECH_OP_LOOP:
+    case ECH_OP_SIGNAL:
+    case ECH_OP_WAIT:
+    case ECH_OP_MARK:
+    case ECH_N_OP_KINDS: break;
+    }
+    uint32_t bound;
+    double time = row_time(map, row, &bound);
+    bool capped = (double)price->minimum >= time;
+    price->bound = capped ? ECH_NONE : bound;
+    price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
+    /* What was set on the device of the recording does not touch this kernel. */
+    if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map->device->name, old->device->name) == 0 && price->alone == op->recorded.duration)
+        price->source = ECH_PRICE_RECORDED;
+    return free_copy;
+}
+
+EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag)
+{
     size_t n_ops = ech_trace_n_ops(trace), n_memories = ech_trace_n_memories(trace);
     Map map, base;
     map_init(&map, trace, device);
@@ -747,36 +808,11 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autoptr(GArray) parts = g_array_sized_new(FALSE, FALSE, sizeof(EchFluidPart), 1); /* never NULL: parts + first_part is taken of every op */
     const EchOp *ops = ech_trace_ops(trace);
     uint64_t free_copies = 0;
-    bool awaits_first_fetch = ech_device_number(device, "kernel.first_fetch", 1) > 0;
+    if (ech_device_number(device, "kernel.first_fetch", 1) <= 0)
+        pricer.not_awaited = ech_trace_get_property(trace, "fetched_first");
     for (size_t i = 0; i < n_ops; i++) {
         EchPrice *price = &prices->prices[i];
-        price->link = ECH_NONE;
-        price->forward = 1;
-        price->source = ECH_PRICE_FREE;
-        switch ((EchOpKind)ops[i].kind) {
-        case ECH_OP_KERNEL: price_kernel(&pricer, &map, old, &row, &scratch, &ops[i], price); break;
-        case ECH_OP_COPY:
-            /* Fetched before the program, which some chips' programs do not wait for. */
-            if (awaits_first_fetch || g_strcmp0(ech_trace_string(trace, ops[i].name), ech_trace_get_property(trace, "fetched_first")) != 0)
-                free_copies += !price_copy(&pricer, &map, &row, &ops[i], price);
-            break;
-        case ECH_OP_COLLECTIVE: price_collective(&pricer, &map, &row, &ops[i], price); break;
-        case ECH_OP_ALLOC:
-        case ECH_OP_FREE: price_alloc(&pricer, &map, &ops[i], price); break;
-        case ECH_OP_LOOP:
-        case ECH_OP_SIGNAL:
-        case ECH_OP_WAIT:
-        case ECH_OP_MARK:
-        case ECH_N_OP_KINDS: break;
-        }
-        uint32_t bound;
-        double time = row_time(&map, &row, &bound);
-        bool capped = (double)price->minimum >= time;
-        price->bound = capped ? ECH_NONE : bound;
-        price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
-        /* What was set on the device of the recording does not touch this kernel. */
-        if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map.device->name, old->device->name) == 0 && price->alone == ops[i].recorded.duration)
-            price->source = ECH_PRICE_RECORDED;
+        free_copies += price_op(&pricer, &map, old, &row, &scratch, &ops[i], price);
         if (ops[i].kind == ECH_OP_KERNEL)
             prices->kernels[price->source]++;
         g_assert(parts->len <= UINT32_MAX - room);
@@ -790,30 +826,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     }
     for (size_t i = 0; names && i < ech_trace_n_strings(trace); i++)
         g_free(names[i]);
-    if (free_copies > 0)
-        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
-                        free_copies, device->name);
-    if (ech_diag_count(diag, "collectives_without_a_link") > 0)
-        ech_diag_remark(diag, "%s has no link between devices: collectives cost only their memory traffic", device->name);
-    if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)
-        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices",
-                        ech_diag_count(diag, "collectives_of_unknown_group"));
-    if (ech_diag_count(diag, "products_with_tiles_never_timed") > 0)
-        ech_diag_remark(diag,
-                        "%" G_GUINT64_FORMAT
-                        " products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with "
-                        "the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written",
-                        ech_diag_count(diag, "products_with_tiles_never_timed"));
-    if (ech_diag_count(diag, "sorts_as_radix") > 0)
-        ech_diag_remark(
-            diag,
-            "%" G_GUINT64_FORMAT
-            " sorts are XLA's own, as it compiles them where there is no GPU to ask for cub's scratch size: priced as cub's radix sort where that is "
-            "faster, as XLA decides on the machine itself; replay.tuned_tiles=false prices them as written",
-            ech_diag_count(diag, "sorts_as_radix"));
-    if (!estimate_holds(trace, old->device) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
-        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"),
-                        old->device->name);
+    say_what_was_assumed(trace, device, old->device, options, free_copies, diag);
     prices->n_parts = parts->len;
     prices->parts = (EchFluidPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
     prices->resources = g_steal_pointer(&map.resources);

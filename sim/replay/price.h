@@ -86,9 +86,9 @@ typedef struct {
     bool host_gaps;   /**< Keep recorded gaps that neither order nor dependencies explain. */
 } EchPriceOptions;
 
-/** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. Remarks go to @diag.
- * ECH_ERROR_CONFIG where the trace needs a memory or a link that the device does not have. */
-EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag,
-                          GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. What the device lacks costs nothing, and @diag
+ * says so. Never NULL. */
+EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options,
+                          EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;
 void ech_prices_free(EchPrices *prices);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPrices, ech_prices_free)

@@ -521,9 +521,7 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
                                      .graph = options->graph != 0,
                                      .tuned_tiles = options->tuned_tiles != 0,
                                      .host_gaps = options->host_gaps != 0};
-    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag, error);
-    if (!prices)
-        return NULL;
+    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag);
     g_autoptr(EchMachine) machine = ech_machine_new(trace, device, prices, options, run->diag, error);
     if (!machine)
         return NULL;

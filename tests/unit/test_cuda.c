@@ -378,7 +378,7 @@ START_TEST(waiting_is_no_longer_than_asked_for)
     g_autoptr(EchDevice) device = load_device();
     g_autoptr(EchDiag) diag = ech_diag_new();
     const EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
-    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, NULL, &pricing, diag, NULL);
+    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, NULL, &pricing, diag);
     ck_assert(prices && ech_cuda_does(trace, 0, prices, device) == ECH_CUDA_SPINS);
     EchTime alone = prices->prices[0].alone;
     ck_assert_int_gt(alone, 10 * ECH_PS_PER_US);
@@ -479,7 +479,7 @@ START_TEST(only_what_is_done_counts)
         EchBytes bytes = (EchBytes)4096 * 4096 * ech_dtype_bits(products[i].dtype) / 8;
         g_autoptr(EchTrace) trace = product_trace(bytes, bytes, bytes, products[i].dtype, UINT64_C(2) * 4096 * 4096 * 4096);
         g_autoptr(EchDiag) diag = ech_diag_new();
-        g_autoptr(EchPrices) prices = ech_prices_new(trace, device, NULL, &pricing, diag, NULL);
+        g_autoptr(EchPrices) prices = ech_prices_new(trace, device, NULL, &pricing, diag);
         ck_assert_ptr_nonnull(prices);
         ck_assert_int_eq(ech_cuda_does(trace, 0, prices, device), products[i].does);
     }
