@@ -52,6 +52,8 @@ typedef struct {
     EchTime setup;                     /**< Per transfer. */
     uint32_t engines_to, engines_from; /**< Transfers in flight per direction. */
     uint32_t ports;                    /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
+    uint32_t ring;                     /**< Length from which an axis of a TPU slice closes into a ring (models/link/link.h); 0: any. */
+    uint32_t sharers;                  /**< Devices of a chip, which share its links. */
     EchCurvePoint *curve;              /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;
     EchRate measured_to, measured_from; /**< The file's to_device and from_device, beside which its curves were measured; 0: as now. */

@@ -47,6 +47,8 @@ static const Field link_fields[] = {
     {"engines_to", FIELD_U32, offsetof(EchLink, engines_to)},
     {"engines_from", FIELD_U32, offsetof(EchLink, engines_from)},
     {"ports", FIELD_U32, offsetof(EchLink, ports)},
+    {"ring", FIELD_U32, offsetof(EchLink, ring)},
+    {"sharers", FIELD_U32, offsetof(EchLink, sharers)},
     {NULL, FIELD_U32, 0},
 };
 static const Field unit_fields[] = {
@@ -327,7 +329,7 @@ static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GE
     g_autofree char *section = g_strdup_printf("links.%s", link->name);
     if (!check_section(node, section, link_fields, others, error))
         return false;
-    link->engines_to = link->engines_from = link->ports = 1;
+    link->engines_to = link->engines_from = link->ports = link->sharers = 1;
     if (!read_end(loader->device, node, section, "from", &link->from, error) || !read_end(loader->device, node, section, "to", &link->to, error))
         return false;
     const char *source = text_of(node, "source");
@@ -347,8 +349,8 @@ static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GE
     }
     link->measured_to = link->to_device;
     link->measured_from = link->from_device;
-    if (link->engines_to == 0 || link->engines_from == 0 || link->ports == 0) {
-        ech_yaml_error(node, error, "%s: engines and ports must be at least 1", section);
+    if (link->engines_to == 0 || link->engines_from == 0 || link->ports == 0 || link->sharers == 0) {
+        ech_yaml_error(node, error, "%s: engines, ports and sharers must be at least 1", section);
         return false;
     }
     return true;

@@ -33,10 +33,10 @@ EchTime ech_link_overhead(const EchLink *link, bool forward, EchBytes bytes, boo
     return MAX(whole - moving, 0);
 }
 
-/* Sides of the torus part that @group devices make, near-square, at most @axes of them. */
-static uint32_t torus_sides(uint32_t group, uint32_t axes, uint32_t sides[3])
+/* Sides of a slice of @devices chips, near-square, the smallest first, on at most @axes axes. */
+static uint32_t torus_sides(uint32_t devices, uint32_t axes, uint32_t sides[3])
 {
-    uint32_t n = 0, rest = group;
+    uint32_t n = 0, rest = devices;
     for (uint32_t left = MIN(axes, 3); left > 1 && rest > 1; left--) {
         uint32_t side = (uint32_t)(pow(rest, 1.0 / left) + 1e-9), best = 1;
         for (uint32_t s = side; s >= 2 && best == 1; s--)
@@ -52,53 +52,92 @@ static uint32_t torus_sides(uint32_t group, uint32_t axes, uint32_t sides[3])
     return n;
 }
 
-static EchCollectiveCost torus_cost(EchComm comm, uint32_t group, double bytes, uint32_t ports)
+/* An axis of the torus that a group lies along: members, links from one to the next, and whether they close a ring. */
+typedef struct {
+    uint32_t extent, step;
+    bool ring;
+} Axis;
+
+static uint32_t group_axes(const EchGroup *group, const EchTorus *torus, Axis axes[3])
 {
-    uint32_t sides[3];
-    uint32_t n = torus_sides(group, MAX(ports / 2, 1u), sides);
-    uint32_t used = 0, hops = 0;
+    uint32_t sides[3], directions = MAX(torus->ports / 2, 1u), n = torus_sides(MAX(group->devices, group->size), directions, sides), used = 0;
+    bool cubes = directions < 3 || n == 3;
+    for (uint32_t i = 0; i < n && directions >= 3; i++)
+        cubes = cubes && sides[i] % MAX(torus->ring, 1u) == 0;
+    uint64_t stride = MAX(group->stride, 1u), end = stride * group->size, below = 1;
     for (uint32_t i = 0; i < n; i++) {
-        used += sides[i] > 2 ? 2 : 1;
-        hops += sides[i] > 2 ? sides[i] / 2 : 1;
+        uint64_t above = i + 1 < n ? below * sides[i] : UINT64_MAX, low = MAX(stride, below), high = MIN(end, above);
+        if (high / low > 1) {
+            Axis axis = {.extent = (uint32_t)(high / low), .step = (uint32_t)MAX(stride / below, 1u)};
+            bool closes = directions < 3 ? sides[i] >= torus->ring : cubes;
+            axis.ring = axis.extent > 2 && closes && (uint64_t)axis.extent * axis.step >= sides[i];
+            axes[used++] = axis;
+        }
+        below *= sides[i];
     }
-    used = MIN(used, MAX(ports, 1u));
-    double share = (double)(group - 1) / group;
-    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_TORUS, .steps = hops, .ports = used};
+    return used;
+}
+
+EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes operand, const EchTorus *torus)
+{
+    if (group->size <= 1 || operand == 0)
+        return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
+    EchGroup chips = *group;
+    double bytes = (double)operand, sharers = 1;
+    if (torus->cores > 1 && group->size > torus->cores) {
+        chips.devices = group->devices / torus->cores;
+        if (group->stride % torus->cores == 0 && group->stride > 0) { /* the cores of a chip are in different groups, which run at once */
+            chips.stride = group->stride / torus->cores;
+            sharers = torus->cores;
+        } else { /* what a chip receives goes to all of its cores */
+            chips.size = group->size / torus->cores;
+            bytes *= torus->cores;
+        }
+    }
+    Axis axes[3];
+    uint32_t n = group_axes(&chips, torus, axes), links = 0;
+    uint64_t hops = 0;
+    double open = 0, worst = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t ways = axes[i].ring ? 2 : 1;
+        links += ways;
+        open += (double)ways / axes[i].step; /* groups that pass through one another's chips share their links */
+        hops += (uint64_t)(axes[i].ring ? axes[i].extent / 2 : axes[i].extent - 1) * axes[i].step;
+        /* Byte-hops over directed links: every byte goes s/4 links of an axis of s on average over both directions, twice that without a ring. */
+        worst = MAX(worst, bytes * axes[i].extent * (double)axes[i].step / (axes[i].ring ? 8.0 : 4.0));
+    }
+    if (n == 0) {
+        links = 1;
+        hops = 1;
+        open = 1;
+    }
+    double size = chips.size, share = (size - 1) / size;
+    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_TORUS, .steps = (uint32_t)MIN(hops, (uint64_t)INT32_MAX), .ports = MIN(links, MAX(torus->ports, 1u))};
     switch (comm) {
-    case ECH_COMM_ALL_GATHER: cost.bytes = bytes * (group - 1); break;
+    case ECH_COMM_ALL_GATHER: cost.bytes = bytes * (size - 1); break;
     case ECH_COMM_REDUCE_SCATTER: cost.bytes = bytes * share; break;
     case ECH_COMM_ALL_REDUCE:
         cost.bytes = 2 * bytes * share;
-        cost.steps = 2 * hops;
+        cost.steps *= 2;
         break;
-    case ECH_COMM_ALL_TO_ALL: {
-        /* Byte-hops over directed links: an axis of side s moves every byte s/4 hops on average over both directions (1/2 where s is 2). */
-        double worst = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            double load = sides[i] > 2 ? bytes * sides[i] / 8.0 : bytes / 2.0;
-            worst = MAX(worst, load);
-        }
-        cost.bytes = worst * used;
-        break;
-    }
+    case ECH_COMM_ALL_TO_ALL: cost.bytes = worst * open; break;
     case ECH_COMM_PERMUTE:
         cost.bytes = bytes;
-        cost.ports = 1;
-        cost.steps = 1;
-        break;
+        cost.ports = cost.steps = 1;
+        cost.bytes *= sharers;
+        return cost;
     case ECH_COMM_BROADCAST: cost.bytes = bytes; break;
     }
+    cost.bytes *= sharers * cost.ports / open;
     return cost;
 }
 
-EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, uint32_t ports, bool torus, EchRate rate, EchTime latency)
+EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, uint32_t ports, EchRate rate, EchTime latency)
 {
     if (group <= 1 || operand == 0)
         return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
     ports = MAX(ports, 1u);
     double bytes = (double)operand;
-    if (torus)
-        return torus_cost(comm, group, bytes, ports);
     double share = (double)(group - 1) / group;
     uint32_t log2n = 0;
     while ((1u << log2n) < group && log2n < 31)
@@ -192,11 +231,46 @@ static bool read_iota(const char *text, const char *end, EchGroup *ret)
     return true;
 }
 
+/* "mesh['a'=4,'b'=2] {'b'}": the groups of a mesh, its last axis fastest, along the axes in braces. */
+static bool read_mesh(const char *text, const char *end, EchGroup *ret)
+{
+    const char *brace = memchr(text, '{', (size_t)(end - text)), *close = brace ? memchr(brace, '}', (size_t)(end - brace)) : NULL;
+    if (!close || memchr(brace, ':', (size_t)(close - brace))) /* parts of axes */
+        return false;
+    uint64_t size = 1, devices = 1, stride = 0;
+    for (const char *at = brace; at > text; at--) { /* from the last axis to the first */
+        if (*at != '=')
+            continue;
+        uint64_t side = g_ascii_strtoull(at + 1, NULL, 10);
+        const char *open = at - 1 > text && at[-1] == '\'' ? at - 2 : NULL;
+        while (open && open > text && *open != '\'')
+            open--;
+        if (!open || side == 0 || side > UINT32_MAX)
+            return false;
+        g_autofree char *name = g_strndup(open, (size_t)(at - open));
+        const char *named = g_strstr_len(brace, close - brace, name);
+        if (named && side > 1) {
+            stride = stride ? stride : devices;
+            size *= side;
+        }
+        devices = ech_bytes_mul(devices, side);
+        if (devices > UINT32_MAX)
+            return false;
+        at = open;
+    }
+    if (devices <= 1)
+        return false;
+    *ret = (EchGroup){.size = (uint32_t)size, .devices = (uint32_t)devices, .stride = (uint32_t)stride};
+    return true;
+}
+
 bool ech_group_read(const char *text, size_t n, EchGroup *ret)
 {
     const char *end = text + n;
     if (n > 0 && *text == '[')
         return read_iota(text, end, ret);
+    if (n > 5 && strncmp(text, "mesh[", 5) == 0)
+        return read_mesh(text, end, ret);
     if (n < 2 || text[0] != '{' || text[1] != '{')
         return false;
     uint64_t first[2] = {0}, here = 0, count = 0, all = 0;
@@ -234,19 +308,4 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
                       .devices = (uint32_t)MIN(g_ascii_strtoull(devices + 8, NULL, 10), (guint64)UINT32_MAX),
                       .stride = (uint32_t)MIN(g_ascii_strtoull(stride + 7, NULL, 10), (guint64)UINT32_MAX)};
     return true;
-}
-
-uint32_t ech_group_reach(const EchGroup *group, uint32_t ports, uint32_t cores)
-{
-    cores = MAX(cores, 1u);
-    uint32_t devices = group->devices / cores, stride = group->stride / cores;
-    if (group->size <= 1 || stride <= 1 || devices <= 1)
-        return 1;
-    uint32_t sides[3], n = torus_sides(devices, MAX(ports / 2, 1u), sides), reach = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t side = i + 1 < n ? sides[i] : UINT32_MAX; /* the last axis takes what is left */
-        reach += stride % side;
-        stride /= side;
-    }
-    return MAX(reach, 1u);
 }

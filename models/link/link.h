@@ -26,14 +26,10 @@ typedef struct {
     uint32_t devices; /**< Of all groups together. */
     uint32_t stride;  /**< From a group's first device to its second; 0 for groups of one. */
 } EchGroup;
-/** Reads XLA's list: "{{0,4},{1,5}}" or "[4,2]<=[2,4]T(1,0)". False where it is neither. */
+/** Reads XLA's list: "{{0,4},{1,5}}", "[4,2]<=[2,4]T(1,0)" or "mesh['a'=4,'b'=2] {'b'}". False where it is none of them. */
 bool ech_group_read(const char *text, size_t n, EchGroup *ret);
 /** Reads "devices=8 stride=4", as traces keep it. */
 bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret);
-/** Links between neighbours of a group where all groups talk at once, which is also by how much each link is shared: 1 where neighbours are neighbours on the
- * torus. Devices count along the torus' axes, the first fastest, in near-square slices, smallest side first (v6e-8 is 2 x 4); @cores of them make a chip. */
-uint32_t ech_group_reach(const EchGroup *group, uint32_t ports, uint32_t cores);
-
 /** What a collective asks of one device: bytes it sends (and receives as many) over @ports of its links at once, after @steps latencies. */
 typedef struct {
     EchAlgorithm algorithm;
@@ -42,10 +38,20 @@ typedef struct {
     double bytes;   /**< Through all those ports together, one way, on the busiest device. */
 } EchCollectiveCost;
 
-/** Cost of a collective of @group devices with @bytes of operand on each. @torus: devices are the points of a torus with ports / 2 axes (TPU), else ends of a
- * switch (NVLink). An axis of length 2 or less has one link to the other device, not a ring. Group sizes are spread over as many axes as give sides of 2 and
- * more, near-square first. Sources: rings send (n-1)/n of the result per phase, so all-gather V(n-1)/n, all-reduce twice that (jax-ml/scaling-book, sharding:
- * cost independent of n on a bidirectional ring, T = V / (both directions), one hop latency per step); all-to-all a quarter of an all-gather on a ring (same
- * place); double binary trees send the operand up and down once with 2 log2 n steps (NCCL 2.4 release note). Where ring and tree are both possible the faster
- * one at @rate and @latency is taken. */
-EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, uint32_t ports, bool torus, EchRate rate, EchTime latency);
+/** Cost of a collective of @group devices with @bytes of operand on each, ends of a switch (NVLink). Rings send (n-1)/n of the result per phase; double binary
+ * trees send the operand up and down once with 2 log2 n steps (NCCL 2.4 release note). Where both are possible the faster one at @rate and @latency is taken.
+ */
+EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, uint32_t ports, EchRate rate, EchTime latency);
+
+/** The links of a TPU's chips: a torus with ports / 2 axes. */
+typedef struct {
+    uint32_t ports; /**< Links of a chip. */
+    uint32_t ring;  /**< With two axes, one of at least this length closes into a ring; with three, all do where each is a multiple of it, else none. 0: all. */
+    uint32_t cores; /**< Devices of a chip, which share its links; 0 counts as 1. */
+} EchTorus;
+/** Cost of a collective of @group with @bytes of operand on each device. The slice is near-square, its smallest axis first, and devices count along its axes,
+ * the first fastest (a v6e-8 is 2 x 4), the cores of a chip fastest of all. A ring sends both ways at once; an axis that does not close has devices at its ends
+ * with one link, through which all of their share passes; where members are not neighbours, groups share the links between them. Bytes are those that the
+ * busiest chip sends. Sources (jax-ml/scaling-book): a gather takes V(n-1)/n over all links of the busiest device, a reduction the same, whatever n; all-to-all
+ * a quarter of that on a ring; a hop's latency a step; which axes close: tpus.md, "TPU Networking". */
+EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes bytes, const EchTorus *torus);

@@ -624,16 +624,17 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
         ech_diag_note(pricer->diag, "collectives_of_unknown_group", 1);
         group = 2;
     }
-    bool torus = device->family && strcmp(device->family, "tpu") == 0;
-    EchRate rate = link->to_device;
-    EchCollectiveCost cost = ech_collective_cost(comms[op->collective], group, op->bytes, link->ports, torus, rate, link->latency);
+    EchComm comm = comms[op->collective];
+    EchCollectiveCost cost;
+    if (device->family && strcmp(device->family, "tpu") == 0) {
+        EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers};
+        if (!laid)
+            layout = (EchGroup){.size = group, .devices = group, .stride = 1};
+        cost = ech_torus_cost(comm, &layout, op->bytes, &torus);
+    } else
+        cost = ech_collective_cost(comm, group, op->bytes, link->ports, link->to_device, link->latency);
     /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it. */
     double amount = cost.bytes * MAX(link->ports, 1u) / cost.ports;
-    if (torus && laid && link != within) { /* what passes through others' chips shares their links */
-        uint32_t reach = ech_group_reach(&layout, link->ports, within ? 2 : 1);
-        amount *= reach;
-        cost.steps *= reach;
-    }
     size_t i = (size_t)(link - device->links);
     if (op->collective != ECH_COLLECTIVE_RECV)
         row_add(row, map->link[1][i], amount);
@@ -646,7 +647,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     price->ports = (uint8_t)MIN(MAX(cost.ports, 1u), 255u);
     EchTime steps = ech_bytes_mul((EchBytes)link->latency, cost.steps) > (EchBytes)ECH_TIME_MAX ? ECH_TIME_MAX : link->latency * (EchTime)cost.steps;
     if (pricer->options->overhead && cost.algorithm != ECH_ALGORITHM_NONE)
-        price->fixed = ech_time_add(steps, (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
+        price->fixed = ech_time_add(ech_time_add(steps, link->setup), (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
 }
 
 static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)

@@ -11,7 +11,8 @@
 
 static EchCollectiveCost torus(EchComm comm, uint32_t group, EchBytes bytes)
 {
-    return ech_collective_cost(comm, group, bytes, 4, true, 45 * GB, US);
+    EchTorus torus = {.ports = 4};
+    return ech_torus_cost(comm, &(EchGroup){.size = group, .devices = group, .stride = 1}, bytes, &torus);
 }
 
 /* Two chips of a torus share one link: an all-gather sends the operand over it once. */
@@ -46,20 +47,57 @@ END_TEST
 /* Over a switch small all-reduces go by trees, large ones by rings, whichever is sooner at the link's rate and latency. */
 START_TEST(switches_choose_ring_or_tree)
 {
-    EchCollectiveCost small = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, 1024, 1, false, 400 * GB, US);
-    EchCollectiveCost large = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, UINT64_C(4) << 30, 1, false, 400 * GB, US);
+    EchCollectiveCost small = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, 1024, 1, 400 * GB, US);
+    EchCollectiveCost large = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, UINT64_C(4) << 30, 1, 400 * GB, US);
     ck_assert_int_eq(small.algorithm, ECH_ALGORITHM_TREE);
     ck_assert_uint_eq(small.steps, 12);
     ck_assert_int_eq(large.algorithm, ECH_ALGORITHM_RING);
     ck_assert_uint_eq(large.steps, 126);
     ck_assert(large.bytes == 2.0 * (double)(UINT64_C(4) << 30) * 63 / 64);
-    EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, 1, false, 400 * GB, US);
+    EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, 1, 400 * GB, US);
     ck_assert(all_to_all.bytes == 7000);
     ck_assert_uint_eq(all_to_all.steps, 1);
 }
 END_TEST
 
-/* XLA's two ways to list groups, and how far apart their members are. */
+static EchCollectiveCost gather_on(uint32_t ports, uint32_t ring, uint32_t cores, uint32_t size, uint32_t devices, uint32_t stride)
+{
+    EchTorus torus = {.ports = ports, .ring = ring, .cores = cores};
+    return ech_torus_cost(ECH_COMM_ALL_GATHER, &(EchGroup){.size = size, .devices = devices, .stride = stride}, 1000, &torus);
+}
+
+/* Only whole axes close: at the ends of the others a device has one link, through which all of its share comes. */
+START_TEST(open_axes_have_ends)
+{
+    static const struct {
+        uint32_t ports, ring, size, devices, stride, links;
+    } cases[] = {
+        {4, 16, 8, 8, 1, 2},     {4, 16, 16, 16, 1, 2}, {4, 16, 64, 64, 1, 2}, {4, 16, 128, 128, 1, 3}, {4, 16, 256, 256, 1, 4}, {4, 16, 16, 256, 1, 2},
+        {4, 16, 16, 256, 16, 2}, {4, 16, 8, 256, 1, 1}, {6, 4, 4, 4, 1, 2},    {6, 4, 16, 16, 1, 3},    {6, 4, 32, 32, 1, 3},    {6, 4, 64, 64, 1, 6},
+        {6, 4, 128, 128, 1, 6},  {6, 4, 4, 64, 1, 2},   {6, 4, 16, 64, 4, 4},  {6, 4, 2, 64, 1, 1},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchCollectiveCost cost = gather_on(cases[i].ports, cases[i].ring, 1, cases[i].size, cases[i].devices, cases[i].stride);
+        ck_assert_msg(cost.ports == cases[i].links, "case %zu: %u links", i, cost.ports);
+        ck_assert(cost.bytes == 1000.0 * (cases[i].size - 1));
+    }
+    EchTorus open = {.ports = 4, .ring = 16};
+    EchCollectiveCost all_to_all = ech_torus_cost(ECH_COMM_ALL_TO_ALL, &(EchGroup){.size = 16, .devices = 16, .stride = 1}, 16000, &open);
+    ck_assert(all_to_all.bytes == 2 * 16000.0); /* half of it crosses the middle of a line, over a quarter of the devices' links: twice a ring's */
+    ck_assert_uint_eq(all_to_all.steps, 6);
+}
+END_TEST
+
+/* The cores of a chip share its links: in groups of their own they move twice the bytes, in one group each byte comes to the chip once. */
+START_TEST(cores_share_their_chips_links)
+{
+    EchCollectiveCost apart = gather_on(6, 4, 2, 4, 8, 2), together = gather_on(6, 4, 2, 8, 8, 1);
+    ck_assert(apart.bytes == 2 * 3000 && apart.ports == 2);
+    ck_assert(together.bytes == 6000 && together.ports == 2);
+}
+END_TEST
+
+/* XLA's ways to list groups, and how far apart their members are. */
 START_TEST(groups_lie_somewhere)
 {
     EchGroup group;
@@ -69,7 +107,10 @@ START_TEST(groups_lie_somewhere)
     ck_assert_uint_eq(group.devices, 8);
     ck_assert_uint_eq(group.stride, 4);
     /* 2 x 4 chips: two links along the long side, which the pairs of both halves share. */
-    ck_assert_uint_eq(ech_group_reach(&group, 4, 1), 2);
+    EchTorus v6e = {.ports = 4, .ring = 16};
+    EchCollectiveCost cost = ech_torus_cost(ECH_COMM_ALL_REDUCE, &group, 1000, &v6e);
+    ck_assert(cost.bytes / cost.ports == 2000);
+    ck_assert_uint_eq(cost.steps, 4);
     ck_assert(ech_group_read(listed, strlen(listed), &group));
     ck_assert_uint_eq(group.size, 2);
     ck_assert_uint_eq(group.devices, 8);
@@ -77,10 +118,27 @@ START_TEST(groups_lie_somewhere)
     ck_assert(ech_group_read(rows, strlen(rows), &group));
     ck_assert_uint_eq(group.size, 4);
     ck_assert_uint_eq(group.stride, 1);
-    ck_assert_uint_eq(ech_group_reach(&group, 4, 1), 1);
+    cost = ech_torus_cost(ECH_COMM_ALL_GATHER, &group, 1000, &v6e); /* 2 x 2 of them */
+    ck_assert(cost.bytes == 3000 && cost.ports == 2);
+    const char *mesh = "mesh['data'=2,'model'=4] {'model'}", *across = "mesh['data'=2,'model'=4] {'data'}", *both = "mesh['data'=2,'model'=4] {'data','model'}";
+    ck_assert(ech_group_read(mesh, strlen(mesh), &group) && group.size == 4 && group.devices == 8 && group.stride == 1);
+    ck_assert(ech_group_read(across, strlen(across), &group) && group.size == 2 && group.devices == 8 && group.stride == 4);
+    ck_assert(ech_group_read(both, strlen(both), &group) && group.size == 8 && group.devices == 8 && group.stride == 1);
     ck_assert(ech_group_parse("devices=8 stride=4", 2, &group));
     ck_assert_uint_eq(group.stride, 4);
-    static const char *const wrong[] = {"", "{", "{{", "[", "[4,2]", "[4,2]<=[2,4]T(0", "[0,0]<=[0]", "[4,2]<=[9]", "[4,2]<=[2,4]T(7,7)", "mesh['x'=4]"};
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "{{",
+                                        "[",
+                                        "[4,2]",
+                                        "[4,2]<=[2,4]T(0",
+                                        "[0,0]<=[0]",
+                                        "[4,2]<=[9]",
+                                        "[4,2]<=[2,4]T(7,7)",
+                                        "mesh['x'=4]",
+                                        "mesh['x'=4] {'x':(1)2}",
+                                        "mesh[=4] {'x'}",
+                                        "mesh['x'=0] {'x'}"};
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
         ck_assert_msg(!ech_group_read(wrong[i], strlen(wrong[i]), &group), "%s", wrong[i]);
     ck_assert(!ech_group_parse("grid=1x1x1", 2, &group));
@@ -128,6 +186,8 @@ int main(void)
     tcase_add_test(tests, square_tori_use_both_axes);
     tcase_add_test(tests, switches_choose_ring_or_tree);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
+    tcase_add_test(tests, open_axes_have_ends);
+    tcase_add_test(tests, cores_share_their_chips_links);
     tcase_add_test(tests, groups_lie_somewhere);
     tcase_add_test(tests, copies_pay_their_set_up);
     tcase_add_test(tests, curves_hold_the_set_up);
