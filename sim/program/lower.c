@@ -491,7 +491,7 @@ static bool fused_collective(Lowerer *l, EchId id)
 
 /* Asynchronous computations */
 
-/* Looks through a wrapping fusion; NULL if the body is more than one piece of work. */
+/* Looks through a wrapping fusion, or the call of a collective that runs on the sparse cores; NULL if the body is more than one piece of work. */
 static const EchInstruction *only_work(const EchProgram *p, EchId computation, EchId *ret)
 {
     for (unsigned depth = 0; depth < 8; depth++) {
@@ -520,7 +520,7 @@ static const EchInstruction *only_work(const EchProgram *p, EchId computation, E
             found = i;
             *ret = c->first + k;
         }
-        if (!found || found->opcode != ECH_HLO_FUSION || found->n_called == 0)
+        if (!found || (found->opcode != ECH_HLO_FUSION && found->opcode != ECH_HLO_CUSTOM_CALL) || found->n_called == 0)
             return found;
         computation = ech_program_called(p, found, 0);
     }

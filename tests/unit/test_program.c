@@ -261,6 +261,37 @@ START_TEST(collectives_join_their_groups)
 }
 END_TEST
 
+/* A collective on the sparse cores is called by an asynchronous computation whose start says nothing of its operands. */
+START_TEST(collectives_run_on_sparse_cores)
+{
+    g_autoptr(EchProgram) program = read_text(
+        "HloModule gather, is_scheduled=true, num_partitions=8\n\n"
+        "%called (a: f32[64,8,128]) -> f32[256,8,128] {\n"
+        "  %a = f32[64,8,128]{2,1,0} parameter(0)\n"
+        "  %t = (f32[64,8,128]{2,1,0}) tuple(%a)\n"
+        "  %e = f32[64,8,128]{2,1,0} get-tuple-element(%t), index=0\n"
+        "  ROOT %g = f32[256,8,128]{2,1,0} all-gather(%e), channel_id=1, replica_groups={{0,2,4,6},{1,3,5,7}}, dimensions={0}, use_global_device_ids=true\n"
+        "}, execution_thread=\"sparsecore\"\n\n"
+        "%wrapped (b: f32[64,8,128]) -> f32[256,8,128] {\n"
+        "  %b = f32[64,8,128]{2,1,0} parameter(0)\n"
+        "  ROOT %c = f32[256,8,128]{2,1,0} custom-call(%b), custom_call_target=\"offload\", called_computations={%called}\n"
+        "}, execution_thread=\"sparsecore\"\n\n"
+        "ENTRY %main (p: f32[64,8,128]) -> f32[256,8,128] {\n"
+        "  %p = f32[64,8,128]{2,1,0} parameter(0)\n"
+        "  %start = ((), (), (s32[8])) async-start(), async_execution_thread=\"sparsecore\", calls=%wrapped\n"
+        "  %update = ((f32[64,8,128]{2,1,0}), f32[256,8,128]{2,1,0}, (s32[8])) async-update(%start, %p), output_to_operand_aliasing={{2,0}: (0, {2,0})}\n"
+        "  ROOT %done = f32[256,8,128]{2,1,0} async-done(%update)\n"
+        "}\n",
+        "tpu7x");
+    assign(program);
+    g_autoptr(EchTrace) trace = lower(program);
+    const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
+    ck_assert_int_eq(op->collective, ECH_COLLECTIVE_ALL_GATHER);
+    ck_assert_uint_eq(op->memory_from, 4);
+    ck_assert_uint_eq(op->bytes, 262144);
+}
+END_TEST
+
 START_TEST(cuts_over_cores_count_from_the_most_major)
 {
     EchLayout layout;
@@ -444,6 +475,7 @@ int main(void)
     tcase_add_test(small, branches_not_taken_hold_nothing);
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));
+    tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
