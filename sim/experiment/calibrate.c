@@ -65,7 +65,7 @@ static bool make_noise(Bench *b, EchCuPointer target, GError **error)
 /* Two buffers, smaller ones where the machine lets nobody pin so much. */
 static bool take_pinned(Bench *b, GError **error)
 {
-    const EchBytes least = MIN((EchBytes)16 << 20, b->host_bytes);
+    const EchBytes least = MIN((EchBytes)4 << 20, b->host_bytes);
     for (unsigned s = 0; s < 2; s++) {
         EchCuResult result;
         while ((result = b->cu->host_allocate(&b->pinned[s], b->host_bytes, 0)) == ECH_CU_ERROR_OUT_OF_MEMORY && b->host_bytes > least)

@@ -57,7 +57,7 @@ static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **
 
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
 
-/* Clocks and power settle only under load: keeps the GPU busy for @seconds or 1000 products, the first of which loads code and the second tells how many. */
+/* Clocks and power settle only under load: keeps the GPU busy for @seconds or 500 products, the first of which loads code and the second tells how many. */
 static bool settle(Bench *b, const EchGemm *gemm, double seconds, GError **error)
 {
     double once = 0;
@@ -65,7 +65,7 @@ static bool settle(Bench *b, const EchGemm *gemm, double seconds, GError **error
         !issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
         !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]) || !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &once, error))
         return false;
-    unsigned before = (unsigned)CLAMP(seconds * 1e9 / MAX(once, 1), 1, 1000);
+    unsigned before = (unsigned)CLAMP(seconds * 1e9 / MAX(once, 1), 1, 500);
     for (unsigned i = 0; i < before; i++) {
         if (!issue_gemm(b, b->streams[0], gemm, error))
             return false;
