@@ -401,6 +401,14 @@ bool ech_allocator_seed(EchAllocator *self, const EchSeedBlock *blocks, size_t n
     return self->class->seed(self, blocks, n, error);
 }
 
+bool ech_allocator_empty_cache(EchAllocator *self)
+{
+    if (!self->class->empty_cache)
+        return false;
+    self->class->empty_cache(self);
+    return true;
+}
+
 void ech_allocator_script(EchAllocator *self, const EchSegmentRange *ranges, size_t n)
 {
     g_clear_pointer(&self->memory.script_used, g_free);

@@ -124,6 +124,8 @@ typedef struct {
 void ech_allocator_script(EchAllocator *allocator, const EchSegmentRange *ranges, size_t n);
 /** The recorded allocator gave these bytes back to the device: so does this one, if they are free here. False if they are not. */
 bool ech_allocator_give_back(EchAllocator *allocator, uint64_t address, EchBytes bytes);
+/** Gives what is cached back to the device, as far as that goes (torch.cuda.empty_cache). False for an allocator whose framework has no such call. */
+bool ech_allocator_empty_cache(EchAllocator *allocator);
 /** The next @n device allocations (or page mappings) after @skip successful ones are refused, as a driver would. For tests. */
 void ech_allocator_inject_failure(EchAllocator *allocator, uint64_t skip, uint64_t n);
 

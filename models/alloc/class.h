@@ -49,6 +49,7 @@ typedef struct EchAllocClass {
     /** Adds up its trees, with ech_alloc_add_tree. */
     void (*shape)(const EchAllocator *self, EchAllocShape *ret);
     bool (*give_back)(EchAllocator *self, uint64_t address, EchBytes bytes);
+    void (*empty_cache)(EchAllocator *self);
     bool (*seed)(EchAllocator *self, const EchSeedBlock *blocks, size_t n, GError **error);
 } EchAllocClass;
 

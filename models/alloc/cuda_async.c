@@ -302,6 +302,15 @@ static void async_stream_done(EchAllocator *base, uint32_t stream)
     trim(self, self->release_threshold);
 }
 
+/* PyTorch's backend synchronises and trims its pool to nothing. */
+static void async_empty_cache(EchAllocator *base)
+{
+    Async *self = (Async *)base;
+    for (uint32_t other = 1; other < self->n_pools; other++)
+        complete(self, other);
+    trim(self, 0);
+}
+
 static uint32_t take_from(Async *self, uint32_t pool, EchBytes bytes)
 {
     EchTree *tree = &self->pools[pool].free;
@@ -437,6 +446,7 @@ const EchAllocClass ech_alloc_cuda_async = {
     .alloc = async_alloc,
     .release = async_release,
     .stream_done = async_stream_done,
+    .empty_cache = async_empty_cache,
     .largest_free = async_largest,
     .walk_free = async_walk,
     .own_stats = async_own_stats,

@@ -48,6 +48,7 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
         case ECH_EVENT_STREAM_DONE: ech_allocator_stream_done(allocator, event->stream); break;
         case ECH_EVENT_RESET: ech_allocator_reset(allocator); break;
         case ECH_EVENT_GIVE_BACK: ech_allocator_give_back(allocator, event->bytes, (EchBytes)event->id * 512); break;
+        case ECH_EVENT_EMPTY_CACHE: ech_allocator_empty_cache(allocator); break;
         }
         if (options->watch_peaks) {
             EchAllocStats stats;

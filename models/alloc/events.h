@@ -10,7 +10,8 @@ typedef enum {
     ECH_EVENT_RECORD_STREAM, /**< The allocation is also used on @stream. */
     ECH_EVENT_STREAM_DONE,   /**< All events recorded so far on @stream are complete. */
     ECH_EVENT_RESET,         /**< An arena gives everything back. */
-    ECH_EVENT_GIVE_BACK,     /**< The recorded allocator gave id * 512 bytes at address @bytes back to the device (an emptied cache). */
+    ECH_EVENT_GIVE_BACK,     /**< The recorded allocator gave id * 512 bytes at address @bytes back to the device. */
+    ECH_EVENT_EMPTY_CACHE,   /**< The program had the cache emptied (torch.cuda.empty_cache). */
 } EchAllocEventKind;
 
 #define ECH_EVENT_MAX_STREAM ((1u << 24) - 1)

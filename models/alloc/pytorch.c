@@ -928,6 +928,11 @@ static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes byt
     return false;
 }
 
+static void pytorch_empty_cache(EchAllocator *base)
+{
+    release_cached((PyTorch *)base);
+}
+
 static bool seed_error(GError **error, const EchSeedBlock *block, const char *what)
 {
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "start state: block at 0x%" G_GINT64_MODIFIER "x: %s", block->address, what);
@@ -1215,6 +1220,7 @@ const EchAllocClass ech_alloc_pytorch = {
     .shape = pytorch_shape,
     .prefetch = pytorch_prefetch,
     .give_back = pytorch_give_back,
+    .empty_cache = pytorch_empty_cache,
     .seed = pytorch_seed,
     .largest_free = pytorch_largest,
     .walk_free = pytorch_walk,

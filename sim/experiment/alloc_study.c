@@ -109,10 +109,10 @@ static void take_memory(EchAllocStudy *study, EchId id)
 {
     const EchTrace *trace = study->trace;
     study->memory = id == ECH_NONE ? NULL : ech_trace_memory(trace, id);
-    study->events = ech_alloc_events_of_trace(trace, id, !study->temporaries);
+    study->events = ech_alloc_events_of_trace(trace, id, !study->temporaries, false);
     study->start = ech_alloc_start_of_trace(trace, id);
     if (study->start)
-        study->after = ech_alloc_events_of_trace(trace, id, false);
+        study->after = ech_alloc_events_of_trace(trace, id, false, true);
     study->refusals = ech_alloc_refusals(trace, id);
     study->held = ech_alloc_recorded_peak(trace, id);
     study->had = study->refusals->len ? ech_alloc_refused_capacity(trace, id, &study->limited) : study->held;

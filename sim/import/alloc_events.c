@@ -197,6 +197,16 @@ GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
     return out;
 }
 
+static bool takes_segment(const char *name)
+{
+    return g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map ");
+}
+
+static bool gives_segment(const char *name)
+{
+    return g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ");
+}
+
 EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
 {
     uint32_t device;
@@ -208,9 +218,9 @@ EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
         if (!is_allocator_mark(trace, op, device))
             continue;
         const char *name = ech_trace_string(trace, op->name);
-        if (g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map "))
+        if (takes_segment(name))
             held = ech_bytes_add(held, op->bytes);
-        else if (g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap "))
+        else if (gives_segment(name))
             held -= MIN(held, op->bytes);
         peak = MAX(peak, held);
     }
@@ -229,7 +239,63 @@ EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *r
     return MAX(ech_alloc_recorded_peak(trace, memory), ech_bytes_add(last->reserved, *ret_limited ? 0 : last->device_free));
 }
 
-GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents)
+static const char *setting(const EchTrace *trace, const char *name)
+{
+    g_autofree char *key = g_strconcat("allocator_settings.", name, NULL);
+    const char *value = ech_trace_get_property(trace, key);
+    return value ? value : "";
+}
+
+/* What is known of the recorded allocator's segments while its trace is gone through. */
+typedef struct {
+    EchId memory;
+    uint32_t device;
+    EchBytes held, peak; /* peak: the most it ever held */
+    bool collects;       /* idle blocks are given back on the way too (garbage_collection_threshold) */
+    size_t looked;       /* index behind the last run of segments given back that was looked at */
+} Segments;
+
+/* A run of segments given back begins with op @i. True where the program emptied the cache: an allocator that gives them back for want of memory takes more at
+ * once, and could not have had both. */
+static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
+{
+    EchBytes held = segments->held;
+    for (; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if ((op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && ech_trace_buffers(trace)[op->target].memory == segments->memory)
+            break;
+        if (!is_allocator_mark(trace, op, segments->device))
+            continue;
+        const char *name = ech_trace_string(trace, op->name);
+        segments->looked = i + 1;
+        if (gives_segment(name))
+            continue;
+        if (takes_segment(name))
+            return !segments->collects && ech_bytes_add(held, op->bytes) <= segments->peak;
+        if (g_str_has_prefix(name, "oom "))
+            return false;
+    }
+    segments->looked = i;
+    return true;
+}
+
+/* Where a segment is given back: the event that says so. */
+static bool given_back(const EchTrace *trace, size_t i, bool recorded, Segments *segments, EchAllocEvent *ret)
+{
+    const EchOp *op = &ech_trace_ops(trace)[i];
+    SegmentMark mark;
+    if (!read_mark(trace, op, segments->device, "segment_free", &mark) && !read_mark(trace, op, segments->device, "segment_unmap", &mark))
+        return false;
+    bool emptied = !recorded && i >= segments->looked && is_emptied(trace, i, segments);
+    segments->held -= MIN(segments->held, op->bytes);
+    if (recorded)
+        *ret = (EchAllocEvent){.bytes = mark.address, .id = (uint32_t)MIN(op->bytes / 512, (uint64_t)UINT32_MAX), .kind = ECH_EVENT_GIVE_BACK};
+    else
+        *ret = (EchAllocEvent){.kind = ECH_EVENT_EMPTY_CACHE};
+    return recorded || emptied;
+}
+
+GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded)
 {
     GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
     const EchBuffer *buffers = ech_trace_buffers(trace);
@@ -238,6 +304,11 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     uint32_t device = 0;
     bool recorded = device_of(trace, memory, &device) && strcmp(ech_trace_format(trace), "memory_snapshot") == 0;
     uint32_t n_refused = 0;
+    Segments segments = {.memory = memory, .device = device};
+    if (recorded) {
+        segments.peak = ech_alloc_recorded_peak(trace, memory);
+        segments.collects = g_ascii_strtod(setting(trace, "garbage_collection_threshold"), NULL) > 0;
+    }
     Names names = names_new(trace, device);
     for (size_t i = 0; residents && i < n_buffers; i++) {
         const EchBuffer *buffer = &buffers[i];
@@ -253,9 +324,10 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         if (op->kind == ECH_OP_MARK) {
             uint32_t buffer, stream;
             uint64_t of;
-            SegmentMark mark;
             EchRefusal refusal;
             const char *name = ech_trace_string(trace, op->name), *pool;
+            if (recorded && is_allocator_mark(trace, op, device) && takes_segment(name))
+                segments.held = ech_bytes_add(segments.held, op->bytes);
             if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
                 event = (EchAllocEvent){.bytes = refusal.bytes, .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
@@ -268,9 +340,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                 event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
             else if (sscanf(name, "stream_done stream=%u", &stream) == 1)
                 event = (EchAllocEvent){.kind = ECH_EVENT_STREAM_DONE, .stream = stream & ECH_EVENT_MAX_STREAM};
-            else if (recorded && (read_mark(trace, op, device, "segment_free", &mark) || read_mark(trace, op, device, "segment_unmap", &mark)))
-                event = (EchAllocEvent){.bytes = mark.address, .id = (uint32_t)MIN(op->bytes / 512, (uint64_t)UINT32_MAX), .kind = ECH_EVENT_GIVE_BACK};
-            else
+            else if (!recorded || !given_back(trace, i, as_recorded, &segments, &event))
                 continue;
         } else {
             if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
@@ -470,13 +540,6 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     return start;
 }
 
-static const char *setting(const EchTrace *trace, const char *name)
-{
-    g_autofree char *key = g_strconcat("allocator_settings.", name, NULL);
-    const char *value = ech_trace_get_property(trace, key);
-    return value ? value : "";
-}
-
 /* Settings may be made by calls too, and those of later releases may be unknown here: what was in effect is recorded value by value. */
 static char *settings_in_effect(const EchTrace *trace)
 {
@@ -487,7 +550,7 @@ static char *settings_in_effect(const EchTrace *trace)
         g_string_append_printf(spec, "%cexpandable_segments:True", separator);
         separator = ',';
     }
-    if (ech_parse_u64(setting(trace, "max_split_size"), &bytes, NULL) && bytes > UINT64_C(20) << 20 && bytes < UINT64_C(1) << 50) {
+    if (ech_parse_u64(setting(trace, "max_split_size"), &bytes, NULL) && bytes >= UINT64_C(20) << 20 && bytes < UINT64_C(1) << 50) {
         g_string_append_printf(spec, "%cmax_split_size_mb:%" G_GUINT64_FORMAT, separator, bytes >> 20);
         separator = ',';
     }

@@ -8,9 +8,10 @@
 /** The memory a trace's allocations are about: "hbm" if it has buffers, else the one with the most allocated bytes. ECH_NONE: none. */
 EchId ech_alloc_main_memory(const EchTrace *trace);
 /** The events of @memory in a trace, with buffer numbers as ids: what is resident first as allocations (if @residents), then every ALLOC and
- * FREE; loop bodies once. Where the trace tells what its allocator gave back to the device, GIVE_BACK events say so. Private pools count
- * as streams of their own. Owned by the caller (EchAllocEvent). */
-GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents) G_GNUC_WARN_UNUSED_RESULT;
+ * FREE; loop bodies once. Where the trace tells what its allocator gave back to the device: with @as_recorded, GIVE_BACK events say each
+ * segment; without, EMPTY_CACHE events say where the program asked for it. Private pools count as streams of their own. Owned by the
+ * caller (EchAllocEvent). */
+GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded) G_GNUC_WARN_UNUSED_RESULT;
 
 /** A request that the recorded allocator refused ("oom" of a memory snapshot): the program was out of memory. */
 typedef struct {

@@ -792,7 +792,7 @@ static void replay_snapshot(const char *path)
     bool seeded = ech_allocator_seed(allocator, (const EchSeedBlock *)(const void *)start->seeds->data, start->seeds->len, &error);
     ck_assert_msg(seeded, "%s: %s", path, error ? error->message : "");
     ech_allocator_script(allocator, (const EchSegmentRange *)(const void *)start->script->data, start->script->len);
-    g_autoptr(GArray) events = ech_alloc_events_of_trace(import->trace, memory, false);
+    g_autoptr(GArray) events = ech_alloc_events_of_trace(import->trace, memory, false, true);
     g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
     EchAllocRunOptions options = {.placed = placed};
     ech_alloc_run(allocator, (const EchAllocEvent *)(const void *)events->data, events->len, &options);

@@ -267,7 +267,7 @@ START_TEST(snapshot_is_rewound)
         bool limited;
         ck_assert_uint_eq(ech_alloc_refused_capacity(t, hbm, &limited), 23068672 + 99);
         ck_assert(!limited);
-        g_autoptr(GArray) events = ech_alloc_events_of_trace(t, hbm, true);
+        g_autoptr(GArray) events = ech_alloc_events_of_trace(t, hbm, true, false);
         const EchAllocEvent *last = &g_array_index(events, EchAllocEvent, events->len - 2);
         ck_assert(last->kind == ECH_EVENT_ALLOC && last->id == 4 && last->bytes == 1 << 30 && last[1].kind == ECH_EVENT_FREE && last[1].id == 4);
         ech_test_op(t, ECH_OP_MARK, "START step");
