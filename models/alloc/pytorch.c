@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* CCA:121-128. */
-static const EchBytes MIN_BLOCK = 512;
+static const EchBytes MIN_BLOCK = ECH_PYTORCH_MIN_BLOCK;
 static const EchBytes SMALL_SIZE = UINT64_C(1) << 20;
 static const EchBytes SMALL_BUFFER = UINT64_C(2) << 20;
 static const EchBytes MIN_LARGE = UINT64_C(10) << 20;
@@ -303,28 +303,6 @@ static uint32_t splice(PyTorch *self, Block block, uint32_t prev, uint32_t next)
     if (next)
         self->blocks[next].prev = at;
     return at;
-}
-
-/* ---- rounding (CCA:2043-2074, CFG:26-43) ---- */
-
-static unsigned log2_floor(uint64_t value)
-{
-    return 63u - (unsigned)__builtin_clzll(value);
-}
-
-static EchBytes round_size(const PyTorch *self, EchBytes bytes)
-{
-    if (bytes < MIN_BLOCK)
-        return MIN_BLOCK;
-    int index = CLAMP((int)log2_floor(bytes) - 20, 0, ECH_PYTORCH_DIVISIONS - 1);
-    uint64_t divisions = self->conf.divisions[index];
-    if (divisions > 1 && bytes > MIN_BLOCK * divisions) {
-        if ((bytes & (bytes - 1)) == 0)
-            return bytes;
-        EchBytes floor = UINT64_C(1) << log2_floor(bytes), step = floor >> log2_floor(divisions);
-        return step ? ech_round_up(bytes, step) : floor << 1;
-    }
-    return (bytes + MIN_BLOCK - 1) & ~(MIN_BLOCK - 1);
 }
 
 static EchBytes segment_size(const PyTorch *self, EchBytes size)
@@ -837,7 +815,7 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
     if (request->bytes >= UINT64_C(1) << 60)
         return false; /* refused before anything else is done ("more than 1EB", NativeCachingAllocator::allocate) */
     process_events(self);
-    EchBytes size = round_size(self, request->bytes);
+    EchBytes size = ech_pytorch_round(&self->conf, request->bytes);
     bool small = size <= SMALL_SIZE;
     uint32_t pool = pool_of(self, request->stream, small);
     uint32_t at = get_free_block(self, pool, size);

@@ -4,7 +4,10 @@
 #pragma once
 #include "sim/base/units.h"
 
-enum { ECH_PYTORCH_DIVISIONS = 16 };
+enum {
+    ECH_PYTORCH_DIVISIONS = 16,
+    ECH_PYTORCH_MIN_BLOCK = 512, /**< Sizes are multiples of it (CUDACachingAllocator.cpp of PyTorch 2.6.0, line 121). */
+};
 
 /** What the settings say, defaults included. */
 typedef struct {
@@ -31,3 +34,20 @@ void ech_pytorch_conf_clear(EchPyTorchConf *conf);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchPyTorchConf, ech_pytorch_conf_clear)
 /** True for the name of a setting. */
 bool ech_pytorch_is_setting(const char *name);
+
+/** What a request of @bytes bytes takes at least (CUDACachingAllocator.cpp of PyTorch 2.6.0, lines 2043 to 2074; CUDAAllocatorConfig.cpp, 26 to 43). */
+static inline EchBytes ech_pytorch_round(const EchPyTorchConf *conf, EchBytes bytes)
+{
+    const EchBytes least = ECH_PYTORCH_MIN_BLOCK;
+    if (bytes < least)
+        return least;
+    unsigned log2 = 63u - (unsigned)__builtin_clzll(bytes);
+    uint64_t divisions = conf->divisions[CLAMP((int)log2 - 20, 0, ECH_PYTORCH_DIVISIONS - 1)];
+    if (divisions > 1 && bytes > least * divisions) {
+        if ((bytes & (bytes - 1)) == 0)
+            return bytes;
+        EchBytes floor = UINT64_C(1) << log2, step = floor >> (63u - (unsigned)__builtin_clzll(divisions));
+        return step ? ech_round_up(bytes, step) : floor << 1;
+    }
+    return (bytes + least - 1) & ~(least - 1);
+}

@@ -1,4 +1,5 @@
 #include "sim/import/alloc_events.h"
+#include "models/alloc/pytorch_conf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -227,6 +228,32 @@ EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
     return peak;
 }
 
+static const char *setting(const EchTrace *trace, const char *name)
+{
+    g_autofree char *key = g_strconcat("allocator_settings.", name, NULL);
+    const char *value = ech_trace_get_property(trace, key);
+    return value ? value : "";
+}
+
+/* What PYTORCH_CUDA_ALLOC_CONF was; "" where it was not set. */
+static const char *recorded_conf(const EchTrace *trace)
+{
+    /* Of NVIDIA's builds, of AMD's, and of newer ones for all devices. */
+    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    const char *conf = "";
+    for (size_t i = 0; i < G_N_ELEMENTS(variables) && !*conf; i++)
+        conf = setting(trace, variables[i]);
+    return conf;
+}
+
+/* large_segment_size_mb, 20 MiB where it is not set. */
+static EchBytes large_segment(const EchTrace *trace)
+{
+    const char *at = strstr(recorded_conf(trace), "large_segment_size_mb:");
+    uint64_t mib = at ? g_ascii_strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
+    return (mib && mib <= 1 << 20 ? mib : 20) << 20;
+}
+
 EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *ret_limited)
 {
     g_autoptr(GArray) refusals = ech_alloc_refusals(trace, memory);
@@ -234,16 +261,73 @@ EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *r
     if (refusals->len == 0)
         return 0;
     const EchRefusal *last = &g_array_index(refusals, EchRefusal, refusals->len - 1);
-    /* The driver is asked for 20 MiB at least, or for the request in units of 2 MiB. */
-    *ret_limited = last->device_free >= MAX(ech_round_up(last->bytes, UINT64_C(2) << 20), UINT64_C(20) << 20);
+    /* The driver is asked for a large segment at least, or for the request in units of 2 MiB; for expandable segments in pages as large as that. */
+    EchBytes large = large_segment(trace), unit = strcmp(setting(trace, "expandable_segments"), "true") == 0 ? large : UINT64_C(2) << 20;
+    *ret_limited = last->device_free >= MAX(ech_round_up(last->bytes, unit), large);
     return MAX(ech_alloc_recorded_peak(trace, memory), ech_bytes_add(last->reserved, *ret_limited ? 0 : last->device_free));
 }
 
-static const char *setting(const EchTrace *trace, const char *name)
+/* Settings may be made by calls too, and those of later releases may be unknown here: what was in effect is recorded value by value. */
+static char *settings_in_effect(const EchTrace *trace)
 {
-    g_autofree char *key = g_strconcat("allocator_settings.", name, NULL);
-    const char *value = ech_trace_get_property(trace, key);
-    return value ? value : "";
+    g_autoptr(GString) spec = g_string_new("pytorch");
+    char separator = ':';
+    uint64_t bytes;
+    if (strcmp(setting(trace, "expandable_segments"), "true") == 0) {
+        g_string_append_printf(spec, "%cexpandable_segments:True", separator);
+        separator = ',';
+    }
+    if (ech_parse_u64(setting(trace, "max_split_size"), &bytes, NULL) && bytes >= UINT64_C(20) << 20 && bytes < UINT64_C(1) << 50) {
+        g_string_append_printf(spec, "%cmax_split_size_mb:%" G_GUINT64_FORMAT, separator, bytes >> 20);
+        separator = ',';
+    }
+    double threshold = g_ascii_strtod(setting(trace, "garbage_collection_threshold"), NULL);
+    if (threshold > 0 && threshold < 1) {
+        g_string_append_printf(spec, "%cgarbage_collection_threshold:%s", separator, setting(trace, "garbage_collection_threshold"));
+        separator = ',';
+    }
+    const char *divisions = setting(trace, "roundup_power2_divisions");
+    for (const char *at = strchr(divisions, ':'); at; at = strchr(at + 1, ':')) {
+        if (at[1] < '2' || at[1] > '9')
+            continue;
+        g_string_append_printf(spec, "%croundup_power2_divisions:[%s]", separator, divisions);
+        break;
+    }
+    return g_string_free(g_steal_pointer(&spec), FALSE);
+}
+
+char *ech_alloc_recorded_spec(const EchTrace *trace)
+{
+    const char *conf = recorded_conf(trace);
+    g_autofree char *effect = settings_in_effect(trace);
+    if (!*conf || (strstr(effect, "expandable_segments") && !strstr(conf, "expandable_segments")))
+        return g_steal_pointer(&effect);
+    g_autofree char *said = g_strconcat("pytorch:", conf, NULL);
+    EchAllocDevice device = {.capacity = UINT64_C(1) << 30};
+    g_autoptr(EchAllocator) probe = ech_allocator_new(said, &device, NULL);
+    return probe ? g_steal_pointer(&said) : g_steal_pointer(&effect);
+}
+
+static EchPyTorchConf recorded_settings(const EchTrace *trace)
+{
+    EchPyTorchConf conf = {0};
+    g_autofree char *spec = ech_alloc_recorded_spec(trace);
+    if (!ech_pytorch_conf_read(strchr(spec, ':') ? strchr(spec, ':') + 1 : NULL, &conf, NULL))
+        return (EchPyTorchConf){0};
+    return conf;
+}
+
+/* What a refused request that the recording tells rounded asked for. Where sizes are rounded to more than blocks, that of the last request that was rounded to
+ * as much, if there was one. */
+static EchBytes asked_for(const GArray *events, const EchPyTorchConf *conf, EchBytes rounded)
+{
+    for (guint i = events->len; i-- > 0;) {
+        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, i);
+        if (event->kind == ECH_EVENT_ALLOC && rounded - event->bytes >= ECH_PYTORCH_MIN_BLOCK && event->bytes < rounded &&
+            ech_pytorch_round(conf, event->bytes) == rounded)
+            return event->bytes;
+    }
+    return rounded;
 }
 
 /* What is known of the recorded allocator's segments while its trace is gone through. */
@@ -304,6 +388,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     uint32_t device = 0;
     bool recorded = device_of(trace, memory, &device) && strcmp(ech_trace_format(trace), "memory_snapshot") == 0;
     uint32_t n_refused = 0;
+    g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     Segments segments = {.memory = memory, .device = device};
     if (recorded) {
         segments.peak = ech_alloc_recorded_peak(trace, memory);
@@ -329,7 +414,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             if (recorded && is_allocator_mark(trace, op, device) && takes_segment(name))
                 segments.held = ech_bytes_add(segments.held, op->bytes);
             if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
-                event = (EchAllocEvent){.bytes = refusal.bytes, .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
+                event = (EchAllocEvent){.bytes = asked_for(events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
                 g_array_append_val(events, event);
                 event.kind = ECH_EVENT_FREE;
@@ -389,15 +474,33 @@ static int by_address(const void *a, const void *b, void *data)
     return (x > y) - (x < y);
 }
 
-/* Bytes of a resident's block. Where only the request is known it is rounded to 512, and in the large pool of cudaMalloc segments a rest of at
- * most 1 MiB before the next block belongs to it: no free block there is that small (facts of b.6: it would not have been split off). */
-static EchBytes block_bytes(const EchBuffer *buffer, const StartSegment *segment, uint64_t next, EchAllocStart *start)
+/* Adjacent ranges of one reservation are one: a block may lie across them that was in use then, and what was unmapped later cut them apart. @segments: by
+ * address. */
+static void join_ranges(GArray *segments)
+{
+    guint n = 0;
+    for (guint i = 0; i < segments->len; i++) {
+        const StartSegment *segment = &g_array_index(segments, StartSegment, i);
+        StartSegment *last = n ? &g_array_index(segments, StartSegment, n - 1) : NULL;
+        if (last && last->mark.expandable && segment->mark.expandable && last->mark.address + last->bytes == segment->mark.address &&
+            last->mark.stream == segment->mark.stream && last->mark.small == segment->mark.small && strcmp(last->mark.pool, segment->mark.pool) == 0)
+            last->bytes = ech_bytes_add(last->bytes, segment->bytes);
+        else
+            g_array_index(segments, StartSegment, n++) = *segment;
+    }
+    g_array_set_size(segments, n);
+}
+
+/* Bytes of a resident's block. Where only the request is known it is rounded as the settings say, and in the large pool of cudaMalloc segments a rest of at
+ * most 1 MiB before the next block belongs to it: no free block there is that small (facts of b.6: it would not have been split off). Nor is a block of
+ * max_split_size ever split. */
+static EchBytes block_bytes(const EchBuffer *buffer, const StartSegment *segment, uint64_t next, const EchPyTorchConf *conf, EchAllocStart *start)
 {
     EchBytes room = next - buffer->address, bytes = buffer->rounded;
     if (bytes == 0) {
-        bytes = MAX(ech_round_up(buffer->bytes, 512), (EchBytes)512);
+        bytes = ech_pytorch_round(conf, buffer->bytes);
         start->guessed++;
-        if (!segment->mark.small && !segment->mark.expandable && bytes < room && room - bytes <= UINT64_C(1) << 20)
+        if (!segment->mark.small && !segment->mark.expandable && bytes < room && (room - bytes <= UINT64_C(1) << 20 || bytes >= conf->max_split))
             bytes = room;
     }
     return MIN(bytes, room);
@@ -473,7 +576,8 @@ static EchId resident_below(const EchBuffer *buffers, const GArray *residents, g
 }
 
 /* Tiles a segment with its residents and the free blocks between them, beginning with resident number @at; the number behind its last. */
-static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint at, const StartSegment *segment, uint32_t stream, EchAllocStart *start)
+static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint at, const StartSegment *segment, uint32_t stream, const EchPyTorchConf *conf,
+                       EchAllocStart *start)
 {
     uint64_t position = segment->mark.address, end = position + segment->bytes;
     EchSeedBlock block = {.segment_address = position,
@@ -497,7 +601,7 @@ static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint 
                 continue;
             }
             block.id = id;
-            block.bytes = block_bytes(&buffers[id], segment, limit, start);
+            block.bytes = block_bytes(&buffers[id], segment, limit, conf, start);
             block.requested = buffers[id].bytes;
         }
         if (block.bytes == 0)
@@ -519,18 +623,21 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));
     read_segments(trace, device, segments, start->script, mapped);
     script_reservations(start->script, segments, mapped);
-    if (segments->len)
+    if (segments->len) {
         g_array_sort(segments, by_segment);
+        join_ranges(segments);
+    }
     const EchBuffer *buffers = ech_trace_buffers(trace);
     g_autoptr(GArray) residents = residents_of(trace, memory);
     Streams streams = streams_new(trace);
     Names names = names_new(trace, device);
+    g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     guint at = 0;
     for (guint i = 0; i < segments->len; i++) {
         const StartSegment *segment = &g_array_index(segments, StartSegment, i);
         for (; at < residents->len && buffers[g_array_index(residents, EchId, at)].address < segment->mark.address; at++)
             start->homeless++;
-        at = add_seeds(buffers, residents, at, segment, named_stream(&streams, &names, segment->mark.stream, segment->mark.pool), start);
+        at = add_seeds(buffers, residents, at, segment, named_stream(&streams, &names, segment->mark.stream, segment->mark.pool), &conf, start);
     }
     start->homeless += residents->len - at;
     names_clear(&names);
@@ -538,49 +645,4 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     if (start->seeds->len == 0 && start->script->len == 0)
         g_clear_pointer(&start, ech_alloc_start_free);
     return start;
-}
-
-/* Settings may be made by calls too, and those of later releases may be unknown here: what was in effect is recorded value by value. */
-static char *settings_in_effect(const EchTrace *trace)
-{
-    g_autoptr(GString) spec = g_string_new("pytorch");
-    char separator = ':';
-    uint64_t bytes;
-    if (strcmp(setting(trace, "expandable_segments"), "true") == 0) {
-        g_string_append_printf(spec, "%cexpandable_segments:True", separator);
-        separator = ',';
-    }
-    if (ech_parse_u64(setting(trace, "max_split_size"), &bytes, NULL) && bytes >= UINT64_C(20) << 20 && bytes < UINT64_C(1) << 50) {
-        g_string_append_printf(spec, "%cmax_split_size_mb:%" G_GUINT64_FORMAT, separator, bytes >> 20);
-        separator = ',';
-    }
-    double threshold = g_ascii_strtod(setting(trace, "garbage_collection_threshold"), NULL);
-    if (threshold > 0 && threshold < 1) {
-        g_string_append_printf(spec, "%cgarbage_collection_threshold:%s", separator, setting(trace, "garbage_collection_threshold"));
-        separator = ',';
-    }
-    const char *divisions = setting(trace, "roundup_power2_divisions");
-    for (const char *at = strchr(divisions, ':'); at; at = strchr(at + 1, ':')) {
-        if (at[1] < '2' || at[1] > '9')
-            continue;
-        g_string_append_printf(spec, "%croundup_power2_divisions:[%s]", separator, divisions);
-        break;
-    }
-    return g_string_free(g_steal_pointer(&spec), FALSE);
-}
-
-char *ech_alloc_recorded_spec(const EchTrace *trace)
-{
-    /* Of NVIDIA's builds, of AMD's, and of newer ones for all devices. */
-    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
-    const char *conf = "";
-    for (size_t i = 0; i < G_N_ELEMENTS(variables) && !*conf; i++)
-        conf = setting(trace, variables[i]);
-    g_autofree char *effect = settings_in_effect(trace);
-    if (!*conf || (strstr(effect, "expandable_segments") && !strstr(conf, "expandable_segments")))
-        return g_steal_pointer(&effect);
-    g_autofree char *said = g_strconcat("pytorch:", conf, NULL);
-    EchAllocDevice device = {.capacity = UINT64_C(1) << 30};
-    g_autoptr(EchAllocator) probe = ech_allocator_new(said, &device, NULL);
-    return probe ? g_steal_pointer(&said) : g_steal_pointer(&effect);
 }
