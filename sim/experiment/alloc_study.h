@@ -67,6 +67,7 @@ typedef struct {
     uint64_t equal;         /**< recorded: those placed there here too. */
     char *difference;       /**< recorded: the first one that was not, or NULL. */
     char *settings;         /**< recorded: settings taken from the recording, or NULL. */
+    const char *release;    /**< recorded: the PyTorch whose order of free blocks fits best, "2.13 or later"; NULL: 2.11 and before. Static. */
     uint32_t served;        /**< Requests that the recorded allocator refused and this one granted. */
     EchFit last_fit;        /**< Of the last of those requests. */
     const GArray *events;   /**< What it replayed: the study's events or after. */

@@ -133,6 +133,8 @@ static void json_recorded(JsonBuilder *b, const EchAllocStudy *study, const EchA
     ech_json_add_count(b, "start_blocks_guessed", study->start->guessed);
     ech_json_add_count(b, "compared", row->compared);
     ech_json_add_count(b, "equal", row->equal);
+    if (row->release)
+        ech_json_add_text(b, "release", row->release);
     if (row->settings)
         ech_json_add_text(b, "settings", row->settings);
     if (row->difference)

@@ -56,6 +56,62 @@ static void text_holders(GString *out, const EchAllocStudy *study, unsigned top)
     }
 }
 
+/* The settings that a row simulates PyTorch's native allocator under, as PYTORCH_CUDA_ALLOC_CONF has them, or NULL for another allocator. */
+static const char *settings_of(const EchAllocRow *row)
+{
+    static const char prefix[] = "pytorch:";
+    bool native = g_str_has_prefix(row->spec, prefix) && !strstr(row->spec, "backend:") && !strstr(row->spec, "release:");
+    return native ? row->spec + strlen(prefix) : NULL;
+}
+
+/* True for a row with the settings of the recording, which is known to have refused what this row may serve for want of its holes. */
+static bool is_recorded_without_holes(const EchAllocStudy *study, const GPtrArray *rows, const EchAllocRow *row)
+{
+    const char *settings = settings_of(row);
+    for (guint i = 0; settings && lost_holes(study, row) && i < rows->len; i++) {
+        const EchAllocRow *recorded = g_ptr_array_index(rows, i);
+        if (recorded->recorded && strcmp(settings, recorded->settings ? recorded->settings : "") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Times that PyTorch emptied its cache and had room then. */
+static int64_t emptied(const EchAllocRow *row)
+{
+    int64_t retries = 0, given_up = 0;
+    for (guint i = 0; i < row->own->len; i++) {
+        const EchAllocStat *stat = &g_array_index(row->own, EchAllocStat, i);
+        retries += strcmp(stat->name, "num_alloc_retries") == 0 ? stat->value : 0;
+        given_up += strcmp(stat->name, "num_ooms") == 0 ? stat->value : 0;
+    }
+    return MAX(retries - given_up, 0);
+}
+
+/* What to do: the settings among the rows that serve all requests and empty the cache least often, or in the least memory. */
+static void text_advice(GString *out, const GPtrArray *rows, guint n_refusals)
+{
+    const EchAllocRow *best = NULL;
+    const char *instead = NULL;
+    for (guint i = 0; i < rows->len; i++) {
+        const EchAllocRow *row = g_ptr_array_index(rows, i);
+        const char *settings = settings_of(row);
+        if (row->recorded)
+            instead = row->settings;
+        else if (settings && *settings && row->served == n_refusals && row->outcome.stats.failed == 0 &&
+                 (!best || emptied(row) < emptied(best) || (emptied(row) == emptied(best) && row->smallest < best->smallest)))
+            best = row;
+    }
+    if (!best)
+        return;
+    g_string_append_printf(out, "  try PYTORCH_CUDA_ALLOC_CONF=%s%s%s: ", settings_of(best), instead ? " instead of " : "", instead ? instead : "");
+    if (emptied(best))
+        g_string_append_printf(out, "it empties its cache %" G_GINT64_FORMAT " time%s, each of which waits for the device\n", emptied(best),
+                               emptied(best) == 1 ? "" : "s");
+    else
+        g_string_append(out, "it need not empty its cache for that\n");
+}
+
 /* The recording ran out of memory: who would not have. */
 static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
 {
@@ -95,6 +151,10 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
             fragmented |= row->last_fit == ECH_FIT_FRAGMENTED && !row->report && !row->is_static;
             continue;
         }
+        if (is_recorded_without_holes(study, rows, row)) {
+            g_string_append(out, "would have served it without the holes that the recording began with\n");
+            continue;
+        }
         g_string_append(out, n > 1 ? "serves all of them" : "serves it");
         if (row->outcome.stats.failed)
             g_string_append(out, ", but fails elsewhere");
@@ -104,6 +164,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
             g_string_append(out, ", begun without the recording's holes");
         g_string_append_c(out, '\n');
     }
+    text_advice(out, rows, n);
     if (fragmented)
         g_string_append(out, "  --report says what stood in the way\n");
 }
@@ -111,15 +172,10 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
 /* PyTorch empties its cache before it gives up: not a failure, but slow. */
 static void text_retries(GString *out, const EchAllocRow *row)
 {
-    int64_t retries = 0, given_up = 0;
-    for (guint i = 0; i < row->own->len; i++) {
-        const EchAllocStat *stat = &g_array_index(row->own, EchAllocStat, i);
-        retries += strcmp(stat->name, "num_alloc_retries") == 0 ? stat->value : 0;
-        given_up += strcmp(stat->name, "num_ooms") == 0 ? stat->value : 0;
-    }
-    if (retries > given_up)
+    int64_t times = emptied(row);
+    if (times)
         g_string_append_printf(out, "\n%s: emptied its cache %" G_GINT64_FORMAT " time%s to make room (num_alloc_retries): each waits for the device",
-                               row->spec, retries - given_up, retries - given_up == 1 ? "" : "s");
+                               row->spec, times, times == 1 ? "" : "s");
 }
 
 /* A program ends at its first failure; what comes after shows only how much more is missing. */
@@ -237,9 +293,10 @@ static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocR
     else if (row->recorded)
         g_string_append_printf(out,
                                "\n%s" AS_RECORDED ": from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
-                               " allocations at their recorded addresses%s%s%s%s\n",
-                               row->spec, row->equal, row->compared, row->settings ? "; settings " : "", row->settings ? row->settings : "",
-                               row->difference ? "\n  first difference: " : "", row->difference ? row->difference : "");
+                               " allocations at their recorded addresses%s%s%s%s%s%s\n",
+                               row->spec, row->equal, row->compared, row->release ? ", as by PyTorch " : "", row->release ? row->release : "",
+                               row->settings ? "; settings " : "", row->settings ? row->settings : "", row->difference ? "\n  first difference: " : "",
+                               row->difference ? row->difference : "");
     if (row->note)
         g_string_append_printf(out, "\n%s: %s\n", row->spec, row->note);
     if (row->fault)

@@ -602,7 +602,7 @@ static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint 
             }
             block.id = id;
             block.bytes = block_bytes(&buffers[id], segment, limit, conf, start);
-            block.requested = buffers[id].bytes;
+            block.requested = MIN(buffers[id].bytes, block.bytes);
         }
         if (block.bytes == 0)
             break;

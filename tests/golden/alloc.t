@@ -147,6 +147,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
   pytorch:max_split_size_mb:32      serves it; 156 MiB of device memory would do
   pytorch:expandable_segments:True  serves it; 160 MiB of device memory would do
   pytorch:backend:cudaMallocAsync   serves it; 156 MiB of device memory would do
+  try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:32: it need not empty its cache for that
   --report says what stood in the way
 
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
@@ -193,3 +194,10 @@ $ echelon alloc tests/golden/data/streams.pickle | grep -A2 "in use when most is
 in use when most is, 90 MiB, by what asked for it
       70 MiB      4 blocks  serve.py:9 decode
       20 MiB      1 block   (in use before the recording, without a stack)
+$ echelon alloc tests/golden/data/emptied.pickle -a pytorch -a pytorch:max_split_size_mb:64 | grep -E "^pytorch"
+pytorch, as recorded                0     145 MiB     150 MiB   3.3 %         0 B       5 MiB         5     150 MiB
+pytorch:max_split_size_mb:64        0     145 MiB     230 MiB  37.0 %         0 B      80 MiB         5     150 MiB
+pytorch, as recorded: from the recorded start state; 7 of 7 allocations at their recorded addresses, as by PyTorch 2.13 or later
+$ echelon alloc tests/golden/data/apart.pickle -a pytorch | grep -E "^pytorch"
+pytorch, as recorded        0     130 MiB     140 MiB   7.1 %         0 B       6 MiB         1     140 MiB
+pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses; settings expandable_segments:True
