@@ -205,7 +205,8 @@ static void read_product(const char *text, EchGpuName *ret)
     bool lanes = strstr(text, "ffma") || strstr(text, "simt") || strstr(text, "hfma") || strstr(text, "dfma") ||
                  (!tensor && (strstr(text, "sgemm") || strstr(text, "scudnn") || strstr(text, "dgemm") || strstr(text, "hgemm") ||
                               strstr(text, "implicit_convolve_sgemm")));
-    if (strstr(text, "sm90_") || strstr(text, "gmma") || strstr(text, "nvjet") || strstr(text, "sm100_") || strstr(text, "cutlass3x_sm"))
+    if (strstr(text, "sm90_") || strstr(text, "sm90<") || strstr(text, "gmma") || strstr(text, "nvjet") || strstr(text, "sm100_") ||
+        strstr(text, "cutlass3x_sm"))
         ret->arithmetic = ECH_GPU_WGMMA;
     else
         ret->arithmetic = lanes ? ECH_GPU_FMA : ECH_GPU_MMA;
@@ -289,7 +290,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         }
     if (ret->kind == ECH_GPU_UNKNOWN && strstr(text, "cutlass"))
         ret->kind = ECH_GPU_PRODUCT;
-    ret->backward = strstr(text, "backward") || strstr(text, "_bwd") || strstr(text, "bn_bw");
+    ret->backward = strstr(text, "backward") || strstr(text, "_bwd") || strstr(text, "bprop") || strstr(text, "attnbwd") || strstr(text, "bn_bw");
     ret->element_bytes = strstr(text, "bfloat16") || strstr(text, "half") || strstr(text, "bf16") || strstr(text, "fp16") || strstr(text, "f16") ? 2
                          : strstr(text, "double")                                                                                                ? 8
                          : strstr(text, "float")                                                                                                 ? 4

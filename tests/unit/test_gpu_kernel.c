@@ -157,6 +157,60 @@ static EchGpuInput tensor(uint8_t rank, int64_t a, int64_t b, int64_t c, int64_t
     return input;
 }
 
+/* A card full of blocks, times as the papers have them: a share of the data sheet's peak, less where the last wave is not full. */
+static const struct {
+    const char *device, *name;
+    double peak, share; /* operations/s; arXiv 2307.08691 (A100) and 2407.08608 (H100) */
+    unsigned sms;
+} attentions[] = {
+    {"a100-80", "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 32, 4, false, false, cutlass::bfloat16_t> >(x)", 312e12, 0.73, 108},
+    {"a100-80", "void flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128, 64, 128, 8, 2, 4, 2> >(x)", 312e12, 0.63, 108},
+    {"h100-sxm", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0", 989e12, 0.75, 132},
+    {"h100-sxm", "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_32_64x64x128_1x1x1_kernel0_0", 989e12, 0.60, 132},
+    {"h100-sxm", "void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2> > >(x)", 989e12, 0.75, 132},
+    {"h100-sxm", "void cutlass::device_kernel<flash::FlashAttnBwdSm90<flash::CollectiveMainloopBwdSm90<2> > >(x)", 989e12, 0.60, 132},
+};
+
+START_TEST(attention)
+{
+    g_autoptr(EchDevice) device = ech_test_device(attentions[_i].device, NULL);
+    EchGpuKernel kernel = {.read = 3 << 20, .written = 1 << 20, .operations = 1e13, .dtype = "bf16"};
+    ech_gpu_name(attentions[_i].name, &kernel.name);
+    ck_assert_uint_eq(kernel.name.kind, ECH_GPU_ATTENTION);
+    kernel.launch = (EchGpuLaunch){.grid = {20 * attentions[_i].sms, 1, 1}, .block = {128, 1, 1}, .registers = 255};
+    EchGpuCost cost, over;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    ck_assert_uint_eq(cost.bound, ECH_GPU_BY_MATRIX);
+    double share = kernel.operations / ((double)cost.time * 1e-12) / attentions[_i].peak;
+    ck_assert_msg(share > 0.98 * attentions[_i].share && share < 1.001 * attentions[_i].share, "%g of the peak", share);
+    kernel.launch.grid[0] = attentions[_i].sms + 1;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &over));
+    ck_assert_double_gt((double)over.compute, 1.9 * (double)cost.compute);
+    kernel.operations = 0;
+    ck_assert(!ech_gpu_kernel_price(device, &kernel, &over));
+}
+END_TEST
+
+START_TEST(attention_operators)
+{
+    EchGpuOperator whole;
+    EchGpuInput inputs[] = {tensor(4, 2, 16, 1024, 64), tensor(4, 2, 16, 512, 64), tensor(4, 2, 16, 512, 64), {.truth = false}};
+    double forward = 4.0 * 2 * 16 * 1024 * 512 * 64; /* two products */
+    ech_gpu_operator_of("aten::_scaled_dot_product_flash_attention", inputs, 4, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_ATTENTION);
+    ck_assert_double_eq((double)whole.k, forward);
+    ck_assert_uint_eq(whole.written, 2 * 16 * 1024 * 64 * 2);
+    inputs[3].truth = true; /* causal */
+    ech_gpu_operator_of("aten::_scaled_dot_product_efficient_attention", inputs, 4, &whole);
+    ck_assert_double_eq((double)whole.k, forward / 2);
+    EchGpuInput back[] = {inputs[0], inputs[0], inputs[1], inputs[2]}; /* the gradient first; five products */
+    ech_gpu_operator_of("aten::_scaled_dot_product_flash_attention_backward", back, 4, &whole);
+    ck_assert_double_eq((double)whole.k, forward * 2.5);
+    ech_gpu_operator_of("aten::_scaled_dot_product_flash_attention_backward", back, 3, &whole);
+    ck_assert_uint_ne(whole.kind, ECH_GPU_OP_ATTENTION);
+}
+END_TEST
+
 START_TEST(operators)
 {
     EchGpuOperator whole;
@@ -310,6 +364,8 @@ int main(void)
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, waves_quantise);
     tcase_add_test(tcase, prices);
+    tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
+    tcase_add_test(tcase, attention_operators);
     tcase_add_test(tcase, operators);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
