@@ -386,6 +386,8 @@ static const struct {
     {"pytorch:roundup_power2_divisions:[256:3]", "is not 0 or a power of two"},
     {"pytorch:roundup_power2_divisions:[256:1", "expected ',' before 'the end'"},
     {"pytorch:release:2.6,large_segment_size_mb:40", "'large_segment_size_mb' is newer than PyTorch 2.6"},
+    {"pytorch:release:2.15,expandable_segments_reserve_by_class:[20:1", "a list that ends with ]"},
+    {"pytorch:release:2.15,expandable_segments_reserve_by_class:20", "a list in brackets"},
     {"jax:mem_fraction=2", "is no fraction of the memory"},
     {"tensorflow:allow_grwth", "did you mean 'allow_growth'?"},
     {"bfc:alignment=300", "is no power of two"},

@@ -292,6 +292,28 @@ START_TEST(collectives_run_on_sparse_cores)
 }
 END_TEST
 
+/* "X-start" of an opcode that is not asynchronous by itself is an async-start whose computation was folded away. */
+START_TEST(folded_starts)
+{
+    g_autoptr(EchProgram) p =
+        read_text("HloModule folded, is_scheduled=true\n\n"
+                  "ENTRY %main (a: f32[64,128]) -> f32[8,128] {\n"
+                  "  %a = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
+                  "  %s = ((f32[64,128]{1,0:T(8,128)}), f32[8,128]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%a), slice={[0:8], [0:128]}\n"
+                  "  %d = f32[8,128]{1,0:T(8,128)S(1)} slice-done(%s)\n"
+                  "  ROOT %n = f32[8,128]{1,0:T(8,128)} negate(%d)\n}\n",
+                  "tpu-v5e");
+    const EchInstruction *start = &p->instructions[ech_test_instruction(p, "s")], *done = &p->instructions[ech_test_instruction(p, "d")];
+    ck_assert_uint_eq(start->opcode, ECH_HLO_ASYNC_START);
+    ck_assert_str_eq(start->opcode_name, "slice-start");
+    ck_assert_uint_eq(done->opcode, ECH_HLO_ASYNC_DONE);
+    assign(p);
+    g_autoptr(EchTrace) trace = lower(p);
+    ck_assert_uint_eq(ech_test_count(trace, ECH_OP_COPY), 1);
+    ck_assert_uint_eq(ech_test_op(trace, ECH_OP_COPY, NULL)->bytes, 8 * 128 * 4);
+}
+END_TEST
+
 START_TEST(cuts_over_cores_count_from_the_most_major)
 {
     EchLayout layout;
@@ -476,6 +498,7 @@ int main(void)
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));
     tcase_add_test(small, collectives_run_on_sparse_cores);
+    tcase_add_test(small, folded_starts);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);

@@ -530,6 +530,24 @@ START_TEST(simulated_timelines)
 }
 END_TEST
 
+/* A run that does not fit says so at the instant where it ended. */
+START_TEST(failures_are_drawn)
+{
+    static const char *const settings[] = {"memories.hbm.capacity=1kB", NULL};
+    g_autoptr(EchTrace) trace = load("tests/golden/data/stream.ech");
+    g_autoptr(EchDevice) device = ech_test_device(ECH_SOURCE_DIR "/tests/golden/data/small.yaml", settings);
+    g_autoptr(EchRun) run = ech_test_replay(trace, device);
+    ck_assert(!run->fits);
+    EchReport report = {.title = "t", .trace_path = "t", .format = "ech", .trace = trace, .device = device, .run = run};
+    g_autoptr(GByteArray) perfetto = ech_report_perfetto(&report);
+    Perfetto *read = read_perfetto((Span){perfetto->data, perfetto->data + perfetto->len});
+    ck_assert_uint_eq(read->n_instants, 1);
+    perfetto_free(read);
+    g_autoptr(GString) chrome = ech_report_chrome(&report);
+    (void)check_chrome(chrome->str, (gssize)chrome->len);
+}
+END_TEST
+
 static EchTrace *read_back(GBytes *bytes, const char *format)
 {
     gsize n;
@@ -665,6 +683,7 @@ int main(void)
     tcase_add_loop_test(cases, recorded_timelines, 0, G_N_ELEMENTS(captures));
     tcase_add_test(cases, odd_timelines);
     tcase_add_test(cases, simulated_timelines);
+    tcase_add_test(cases, failures_are_drawn);
     tcase_add_test(cases, chakra_back);
     tcase_add_test(cases, chakra_unrolls);
     tcase_add_test(cases, minimalloc_back);
