@@ -37,6 +37,7 @@ void ech_device_free(EchDevice *device)
     g_free(device->memories);
     g_free(device->links);
     g_free(device->units);
+    g_free(device->number_slots);
     g_free(device->numbers);
     g_free(device->name);
     g_free(device->summary);
@@ -174,10 +175,14 @@ uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype)
 static const EchDeviceNumber *find_number(const EchDevice *device, const char *path)
 {
     uint64_t hash = ech_hash_bytes(path, strlen(path));
-    for (size_t i = 0; i < device->n_numbers; i++) {
-        const EchDeviceNumber *number = &device->numbers[i];
-        if ((number->hash == hash || number->hash == 0) && strcmp(number->path, path) == 0)
+    for (size_t slot = hash & (device->n_slots - 1); device->number_slots && device->number_slots[slot]; slot = (slot + 1) & (device->n_slots - 1)) {
+        const EchDeviceNumber *number = &device->numbers[device->number_slots[slot] - 1];
+        if (number->hash == hash && strcmp(number->path, path) == 0)
             return number;
+    }
+    for (size_t i = 0; !device->number_slots && i < device->n_numbers; i++) {
+        if (strcmp(device->numbers[i].path, path) == 0)
+            return &device->numbers[i];
     }
     return NULL;
 }

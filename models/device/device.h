@@ -102,7 +102,9 @@ typedef struct EchDevice {
     size_t n_units;
     EchDeviceNumber *numbers; /**< Every number of the file, in file order, for `list --sources` and models. */
     size_t n_numbers;
-    uint64_t hash; /**< Of the canonical content. */
+    uint32_t *number_slots; /**< number_slots[n_slots]: an open table over the hashes of paths, 1 + index into numbers or 0; NULL: numbers are searched. */
+    size_t n_slots;         /**< A power of two. */
+    uint64_t hash;          /**< Of the canonical content. */
 } EchDevice;
 
 EchDevice *ech_device_new(void) G_GNUC_WARN_UNUSED_RESULT;

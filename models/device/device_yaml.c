@@ -77,6 +77,21 @@ static void add_number(Loader *loader, char *path, double value, const char *sou
     g_array_append_val(loader->numbers, number);
 }
 
+/* Models look numbers up by path for every kernel. */
+static void index_numbers(EchDevice *device)
+{
+    device->n_slots = 16;
+    while (device->n_slots < 2 * device->n_numbers)
+        device->n_slots *= 2;
+    device->number_slots = g_new0(uint32_t, device->n_slots);
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        size_t slot = device->numbers[i].hash & (device->n_slots - 1);
+        while (device->number_slots[slot])
+            slot = (slot + 1) & (device->n_slots - 1);
+        device->number_slots[slot] = (uint32_t)(i + 1);
+    }
+}
+
 /* A number stands as VALUE or as {value: VALUE, source: TEXT}; without a source, the one of the section around it. */
 static const EchYamlNode *number_node(const EchYamlNode *node, const char *path, const char *section_source, const char **ret_source, GError **error)
 {
@@ -573,6 +588,7 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
     device->n_numbers = numbers->len;
     g_array_set_clear_func(numbers, NULL);
     device->numbers = (EchDeviceNumber *)(void *)g_array_steal(numbers, NULL);
+    index_numbers(device);
     return g_steal_pointer(&device);
 }
 

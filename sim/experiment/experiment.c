@@ -19,6 +19,9 @@ enum { MAX_CASES = 10000 };
 typedef struct {
     char *key;
     EchImport *import;
+    EchTrace *selected; /* Of a capture: what was last selected of it, or NULL; and by which device number and pageable memory. */
+    uint32_t device;
+    char *pageable;
 } Cached;
 
 /* What the points of a sweep share. */
@@ -32,6 +35,8 @@ static void cached_clear(void *data)
     Cached *cached = data;
     g_free(cached->key);
     ech_import_free(cached->import);
+    g_clear_pointer(&cached->selected, ech_trace_unref);
+    g_free(cached->pageable);
 }
 
 static void case_clear(void *data)
@@ -860,7 +865,7 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
     EchImport *import = ech_import_file(path, format, &options, error);
     if (!import)
         return NULL;
-    Cached cached = {g_steal_pointer(&key), import};
+    Cached cached = {g_steal_pointer(&key), import, NULL, 0, NULL};
     g_array_append_val(items, cached);
     *ret_path = cached.key;
     return import;
@@ -1075,8 +1080,29 @@ static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, Ec
                         copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
 }
 
+/* The points of a sweep mostly select the same of a capture. */
+static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const EchSelectOptions *options, GError **error)
+{
+    Cached *cached = NULL;
+    for (guint i = 0; i < experiment->cache->items->len && !cached; i++) {
+        Cached *at = &g_array_index(experiment->cache->items, Cached, i);
+        cached = at->import->trace == trace ? at : NULL;
+    }
+    if (cached && cached->selected && cached->device == options->device && g_strcmp0(cached->pageable, options->pageable) == 0)
+        return ech_trace_ref(cached->selected);
+    EchTrace *selected = ech_trace_select(trace, options, NULL, error);
+    if (!cached || !selected)
+        return selected;
+    g_clear_pointer(&cached->selected, ech_trace_unref);
+    g_free(cached->pageable);
+    cached->selected = ech_trace_ref(selected);
+    cached->device = options->device;
+    cached->pageable = g_strdup(options->pageable);
+    return selected;
+}
+
 /* One device of a capture of several: its link and its memory are its own. The first, unless capture_device says another. */
-static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
+static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
     const char *text = text_or_null(c->config, "capture_device");
     size_t n;
@@ -1106,7 +1132,7 @@ static EchTrace *select_device(const EchCase *c, EchTrace *trace, const EchDevic
             diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
             list->str, chosen);
     EchSelectOptions options = {.device = n > 1 || text ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
-    EchTrace *selected = ech_trace_select(trace, &options, NULL, error);
+    EchTrace *selected = select_cached(experiment, trace, &options, error);
     if (selected && pageable)
         remark_pageable(selected, pageable, diag);
     return selected;
@@ -1157,7 +1183,8 @@ static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, Ech
 }
 
 /* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
-static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay, EchResult *result, GError **error)
+static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay,
+                       EchResult *result, GError **error)
 {
     g_autoptr(EchTrace) trace = NULL;
     if (import->program) {
@@ -1173,7 +1200,7 @@ static bool make_trace(const EchCase *c, const EchImport *import, const GPtrArra
             trace = merged;
         }
     } else {
-        trace = select_device(c, import->trace, result->device, result->pass_diag, error);
+        trace = select_device(experiment, c, import->trace, result->device, result->pass_diag, error);
         if (trace)
             find_recorded_device(trace, result);
         if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
@@ -1262,7 +1289,7 @@ static EchResult *run_steps(EchExperiment *experiment, const EchCase *c, GError 
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;
         result->refusal = import->refusal;
-        if (make_trace(c, import, passes, &options, result, error))
+        if (make_trace(experiment, c, import, passes, &options, result, error))
             result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
     }
     ech_params_clear(ech_replay_params, &options);
