@@ -124,7 +124,8 @@ END_TEST
 static const Bad bad_settings[] = {
     {"memories.hbm.capcity=3", NULL, "--set device.memories.hbm.capcity=3: memories.hbm: 'capcity' is no key here; did you mean 'capacity'?"},
     {"memories.hbm.capacity=many", NULL, "--set device.memories.hbm.capacity=many: memories.hbm.capacity: 'many' is not a size; expected something like 16GiB"},
-    {"memories.hbm.latency=x2", NULL, "--set device.memories.hbm.latency=x2: there is no 'latency' to multiply"},
+    {"memories.hbm.latency=x2", NULL,
+     "--set device.memories.hbm.latency=x2: there is no 'latency' to multiply; expected one of kind, space, capacity, available, read, write, both"},
     {"memories..x=1", NULL, "--set device.memories..x=1: an empty step in the path"},
     {"memories", NULL, "--set device.memories: expected PATH=VALUE"},
 };
