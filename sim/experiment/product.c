@@ -1,15 +1,12 @@
 #include "sim/experiment/product.h"
 
+#include "models/kernel/grid.h"
 #include "models/kernel/stalls.h"
 #include "models/layout/advice.h"
 #include "models/memory/onchip.h"
 #include "sim/base/error.h"
 
 #include <string.h>
-
-/* What a step of a kernel's grid costs besides its product: 500 cycles make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other
- * chips: assumed. */
-enum { GRID_STEP_CYCLES = 500 };
 
 const EchParam ech_product_params[] = {
     {"m", ECH_PARAM_U64, offsetof(EchProductOptions, m), "4096", "1", "1048576", NULL, "rows of the left operand and of the result"},
@@ -333,7 +330,7 @@ static EchPipelineExpansion *expand(Product *p, const EchProductOptions *options
     p->bm = MIN(options->block_m, options->m);
     p->bn = MIN(options->block_n, options->n);
     p->bk = MIN(options->block_k, options->k);
-    p->step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
+    p->step = (EchTime)ech_device_number(device, "runtime.grid_step_ps", (double)ECH_KERNEL_GRID_STEP_CYCLES * 1e12 / (double)unit->clock_hz);
     EchPipelineProduct real = on_device(options, device, p->dtype, p->result, p->step);
     if ((p->bm == 0 || p->bn == 0 || p->bk == 0) && !search_blocks(&real, p->vector, &p->bm, &p->bn, &p->bk, diag, error))
         return NULL;

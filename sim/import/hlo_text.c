@@ -469,10 +469,16 @@ static void read_attributes(Reader *r, EchId id, const char *at, const char *sto
     }
 }
 
+/* Longer ones nobody asks for. */
+#define MAX_LITERAL ((size_t)1 << 20)
+
 static void read_literal(EchInstruction *instruction, Slice text)
 {
     int64_t value;
-    if (slice_is(text, "true") || slice_is(text, "false")) {
+    if (text.n > 1 && text.text[0] == '{' && text.n <= MAX_LITERAL && !memchr(text.text, '.', text.n)) { /* "{...}" was left out, others are not of integers */
+        instruction->literal = text.text;
+        instruction->literal_n = (uint32_t)text.n;
+    } else if (slice_is(text, "true") || slice_is(text, "false")) {
         instruction->number = text.text[0] == 't';
         instruction->has_literal = 1;
     } else if (text.n > 0 && text.n < 20 && ech_program_numbers(text.text, text.n, &value, 1) == 1) {

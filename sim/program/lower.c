@@ -114,14 +114,8 @@ static void use(Lowerer *l, EchId buffer, EchAccess access, EchBytes bytes, EchP
         ech_trace_builder_use(l->b, buffer, access, bytes, pattern, origin);
 }
 
-/* A Pallas kernel: what it does is in its own code, not in the program. */
-static bool is_own_kernel(const EchInstruction *i)
-{
-    return i->opcode == ECH_HLO_CUSTOM_CALL && i->target && strcmp(i->target, "tpu_custom_call") == 0;
-}
-
-/* Its author may say how many bytes it moves (pl.CostEstimate): blocks read again and again, or a few pages of a large cache. Scales what its operands' sizes
- * say: reads alone where it is more, all where it is less. */
+/* What a kernel of the program's own moves, by its code or by what its author says (pl.CostEstimate): blocks read again and again, or a few pages of a large
+ * cache. Scales what its operands' sizes say: reads alone where it is more, all where it is less. */
 typedef struct {
     EchBytes told, reads, writes; /* told 0: nothing to scale */
 } Claim;
@@ -131,7 +125,10 @@ static Claim claim_of(const Lowerer *l, EchId id)
     const EchProgram *p = l->p;
     const EchInstruction *i = &p->instructions[id];
     Claim claim = {0};
-    if (!is_own_kernel(i) || !ech_program_config_u64(i, "cost_estimate.bytes_accessed", &claim.told))
+    const EchKernelGrid *grid = ech_program_grid(p, id);
+    if (grid)
+        claim.told = ech_bytes_add(grid->read, grid->written);
+    else if (!ech_program_is_own_kernel(i) || !ech_program_config_u64(i, "cost_estimate.bytes_accessed", &claim.told))
         return (Claim){0};
     for (uint32_t k = 0; k < i->n_operands; k++)
         claim.reads = ech_bytes_add(claim.reads, p->shapes[p->instructions[ech_program_operand(p, i, k)].shape].is_tuple ? 0 : l->operand_bytes[k]);
@@ -254,7 +251,11 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     add_uses(l, id);
     add_work(l, id);
     uint64_t told;
-    if (is_own_kernel(i) && op.estimate == ECH_TIME_NONE && l->repeats == 0 && !ech_program_config_u64(i, "cost_estimate.flops", &told)) {
+    const EchKernelGrid *grid = ech_program_grid(l->p, id);
+    if (grid && grid->assumed && l->repeats == 0) {
+        l->first_assumed = l->assumed++ == 0 ? id : l->first_assumed;
+    } else if (!grid && ech_program_is_own_kernel(i) && op.estimate == ECH_TIME_NONE && l->repeats == 0 &&
+               !ech_program_config_u64(i, "cost_estimate.flops", &told)) {
         l->first_opaque = l->opaque++ == 0 ? id : l->first_opaque;
     }
     if (windows != ECH_NONE) {
@@ -841,10 +842,15 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     if (l.opaque > 0 && diag)
         ech_diag_remark(
             diag,
-            "%u Pallas kernel%s (%s%s): the program does not tell %s operations, nor how often blocks are read again; %s at least what moving the arguments "
+            "%u Pallas kernel%s (%s%s): the code cannot be read and the program does not tell %s operations, nor how often blocks are read again; %s at least "
+            "what moving the arguments "
             "once takes (pl.pallas_call's cost_estimate tells both)",
             l.opaque, l.opaque == 1 ? "" : "s", program->instructions[l.first_opaque].name, l.opaque == 1 ? "" : " and others", l.opaque == 1 ? "its" : "their",
             l.opaque == 1 ? "its time is" : "their times are");
+    if (l.assumed > 0 && diag)
+        ech_diag_remark(diag, "%u Pallas kernel%s (%s%s) %s by data that the program's text does not hold which steps to work on: priced as if on all of them",
+                        l.assumed, l.assumed == 1 ? "" : "s", program->instructions[l.first_assumed].name, l.assumed == 1 ? "" : " and others",
+                        l.assumed == 1 ? "chooses" : "choose");
     if (stationary) {
         ech_stationary_set_counters(builder, &stationary->counters, l.options.price_on);
         ech_stationary_set_measured(builder, program);

@@ -41,7 +41,9 @@ typedef struct {
     const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
     const EchTime *stationary;       /* of every kernel, on a chip whose weights stay in the array; else NULL */
     unsigned remarks;
-    unsigned opaque;    /* kernels of the program's own (Pallas) whose work nothing tells, ... */
+    unsigned opaque;  /* kernels of the program's own (Pallas) whose work nothing tells, ... */
+    unsigned assumed; /* kernels whose branches hang on data that is not known, ... */
+    EchId first_assumed;
     EchId first_opaque; /* ...the first of them */
     unsigned repeats;   /* > 0 inside a computation that was lowered before */
     size_t repeated;    /* instructions lowered that way */

@@ -740,6 +740,11 @@ static bool has_moved(const EchProgram *program, EchId instruction)
 static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelCost *ret)
 {
     const EchInstruction *at = &program->instructions[instruction];
+    const EchKernelGrid *grid = ech_program_grid(program, instruction);
+    if (grid) {
+        ech_kernel_grid_price(model, grid, ech_program_scoped_bytes(at, ECH_SPACE_VECTOR), ret);
+        return true;
+    }
     if (!is_kernel(at))
         return false;
     g_autoptr(GArray) operands = g_array_new(FALSE, FALSE, sizeof(EchLayout)), results = g_array_new(FALSE, FALSE, sizeof(EchLayout));

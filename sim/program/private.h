@@ -22,6 +22,8 @@ EchId ech_program_look_through(const EchProgram *program, EchId instruction);
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes of every operand that an instruction reads (slices count what they touch, in-place destinations nothing), padded: ret[n_operands]. */
 void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction, EchBytes *ret);
+/** What kernels of the program's own (Pallas) do, from their code. */
+void ech_program_derive_grids(EchProgram *program);
 /** Work of every computation and what fusions touch of their operands. ECH_ERROR_VERIFY for cycles. */
 bool ech_program_derive_bodies(EchProgram *program, GError **error);
 /** The touched bytes again, after shapes were sized anew. */

@@ -359,6 +359,7 @@ static void program_clear(EchProgram *p)
     for (size_t c = 0; p->bodies && c < p->n_computations; c++)
         g_free(p->bodies[c].parameters);
     g_free(p->bodies);
+    g_free(p->grids);
     g_free(p->flat);
     g_free(p->positions);
     g_free(p->values);
@@ -797,6 +798,7 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
     }
     if (device_name && p->platform == ECH_PLATFORM_TPU)
         (void)ech_program_set_chip(p, device_name, NULL);
+    ech_program_derive_grids(p);
     if (!ech_program_derive_bodies(p, error) || !ech_program_derive(p, diag, error))
         return NULL;
     return g_steal_pointer(&builder->program);

@@ -11,6 +11,7 @@
  * conditionals, calls and async computations inline, before the instruction that runs them; times of live ranges are its positions.
  */
 #pragma once
+#include "models/kernel/grid.h"
 #include "models/layout/layout.h"
 #include "sim/base/diag.h"
 #include "sim/trace/trace.h"
@@ -55,6 +56,9 @@ typedef struct {
     uint32_t first_position;            /**< Of its positions in EchProgram.positions. */
     int64_t number;                     /**< parameter: its number. get-tuple-element: the index. constant: an integer scalar's value (valid if has_literal). */
     uint8_t has_literal;
+    const char *literal; /**< Constant array of integers: its text ("{ {1, 2}, {3, 4} }"), literal_n bytes, borrowed; NULL where it was left out. */
+    uint32_t literal_n;
+    uint32_t grid;          /**< Derived: a kernel of the program's own whose code was read: 1 + its place in EchProgram.grids; else 0. */
     const char *attributes; /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */
     uint32_t attributes_n;
     const char *config; /**< Derived: the value of backend_config in config_of, which are the attributes of a finished program; config_n bytes, or NULL. */
@@ -197,8 +201,9 @@ typedef struct EchProgram {
     EchDonation *donations;
     size_t n_shapes, n_elements, n_layouts, n_instructions, n_computations, n_operands, n_called, n_control, n_donations;
     /* derived */
-    EchBody *bodies; /**< bodies[n_computations] */
-    EchId *flat;     /**< flat[n_flat]: instruction ids, the flat schedule. */
+    EchBody *bodies;      /**< bodies[n_computations] */
+    EchKernelGrid *grids; /**< What kernels of the program's own do; see EchInstruction.grid. */
+    EchId *flat;          /**< flat[n_flat]: instruction ids, the flat schedule. */
     size_t n_flat;
     EchId *positions; /**< positions[n_positions]: value held by each position of each instruction, or ECH_NONE (fusion bodies). */
     size_t n_positions;
@@ -293,6 +298,10 @@ EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t spac
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
 /** How often a computation of the flat schedule runs: the product of the trip counts around it, saturating; loops that tell none count once. */
 uint64_t ech_program_runs(const EchProgram *program, EchId computation);
+/** Whether an instruction is a kernel that the program brings along: Pallas. */
+bool ech_program_is_own_kernel(const EchInstruction *instruction);
+/** What such a kernel does, from its code; NULL for other instructions and where the code cannot be read. Borrowed. */
+const EchKernelGrid *ech_program_grid(const EchProgram *program, EchId instruction);
 /** Operations of an instruction, bodies of fusions included. Integers saturate. */
 EchHloWork ech_program_work(const EchProgram *program, EchId instruction);
 /** Bytes operand @k of an instruction reads (slices count what they touch, in-place destinations nothing), and what position 0..n of its

@@ -229,6 +229,17 @@ static void merge_work(EchHloWork *work, const EchHloWork *more)
 }
 
 /* Products and convolutions of a library, attention, else what the call states of itself. */
+/* A kernel's own code counts registers of 1024 elements. */
+static void add_grid(const EchProgram *p, const EchInstruction *i, const EchKernelGrid *grid, EchHloWork *work)
+{
+    uint64_t most = (uint64_t)1 << 60, vector = (uint64_t)MIN(grid->vector * 1024, (double)most);
+    add_matrix(p, i, (uint64_t)MIN(grid->operations, (double)most), work);
+    if (vector >= work->vector && vector > 0)
+        work->vector_dtype = ECH_DTYPE_F32;
+    work->vector = ech_bytes_add(work->vector, vector);
+    work->transcendental = ech_bytes_add(work->transcendental, (uint64_t)MIN(grid->transcendental * 1024, (double)most));
+}
+
 static void add_custom_call(const EchProgram *p, EchId id, EchHloWork *work)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -242,6 +253,11 @@ static void add_custom_call(const EchProgram *p, EchId id, EchHloWork *work)
     } else if (ech_program_attention(p, id, NULL) > 0) {
         add_matrix(p, i, ech_program_attention(p, id, NULL), work);
     } else {
+        const EchKernelGrid *grid = ech_program_grid(p, id);
+        if (grid) {
+            add_grid(p, i, grid, work);
+            return;
+        }
         if (ech_program_config_u64(i, "cost_estimate.flops", &stated))
             add_matrix(p, i, stated, work);
         if (ech_program_config_u64(i, "cost_estimate.transcendentals", &stated))

@@ -298,7 +298,7 @@ START_TEST(kernels_of_the_programs_own)
     ck_assert_uint_eq(moved[1], cases[_i].written);
     ck_assert_uint_eq(work[ECH_WORK_MATRIX], cases[_i].matrix);
     ck_assert_uint_eq(work[ECH_WORK_TRANSCENDENTAL], cases[_i].transcendental);
-    ck_assert_int_eq(remarked(import, "1 Pallas kernel (k): the program does not tell its operations"), cases[_i].unknown);
+    ck_assert_int_eq(remarked(import, "1 Pallas kernel (k): the code cannot be read and the program does not tell its operations"), cases[_i].unknown);
 }
 END_TEST
 

@@ -258,11 +258,14 @@ def keep(source, path):
             return name[1] + library[0] + name[3]
         return name[1] + ("/".join(name[2].split("/")[-2:]) if inside.startswith("..") else inside) + name[3]
 
+    def keep_small(line):  # a Pallas kernel's lists of blocks are worth keeping, a table of weights is not
+        return re.sub(r" constant\(\{[^()]*\}\)", " constant({...})", line) if len(line) > 65536 and " constant({" in line else line
+
     in_names = False
     with open(source, encoding="utf-8", errors="surrogateescape") as text, open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
         for line in text:
             in_names = line.strip() == "FileNames" or (in_names and line.strip() != "")
-            out.write((shorten(line) if in_names else line).encode("utf-8", "surrogateescape"))
+            out.write((shorten(line) if in_names else keep_small(line)).encode("utf-8", "surrogateescape"))
 
 
 def run_compiler(parser, args, slice_, axes, keywords, options, dump):
@@ -272,6 +275,8 @@ def run_compiler(parser, args, slice_, axes, keywords, options, dump):
     except ImportError:
         sys.exit(f"jax is not here; pip install {'jax libtpu' if args.chip in TPUS else CUDA_PACKAGE}")
 
+    # The code of Pallas kernels names files too: of libraries, what follows site-packages.
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
     module = load(parser, args.file)
     target = Target(args.chip, slice_, axes)
     function, arguments, named = built(target, module, keywords)
@@ -360,7 +365,7 @@ def main():
         _, _, prefix, counted = TPUS[args.chip]
         os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=f"{prefix}-{chips_of(slice_) * counted}", TPU_WORKER_HOSTNAMES="localhost",
                           ALLOW_MULTIPLE_LIBTPU_LOAD="1")  # no chip is opened: several compilers may work side by side
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text"
+        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text --xla_dump_large_constants"
     try:
         os.makedirs(args.out, exist_ok=True)
     except OSError as error:

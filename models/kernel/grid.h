@@ -1,0 +1,44 @@
+/** @file grid.h
+ * What a kernel costs whose author wrote its grid, blocks and arithmetic himself (Pallas): counted work in, time out.
+ *
+ *     time = start + first blocks + max(steps * step + ||matrix, vector||_1.5, other blocks) + last blocks
+ *
+ * Blocks of the next step are fetched and those of the last one stored while one is worked on (jax/_src/pallas/mosaic/pipeline.py). Inside a step the matrix
+ * units and the others work side by side as far as the data lets them: the norm's exponent is from the schedules that the compiler makes of attention kernels,
+ * forward and backward, blocks of 512 and 1024, on a v6e, which it meets within 13 %.
+ */
+#pragma once
+#include "models/kernel/kernel.h"
+
+/** What a step of a grid costs besides its work, in cycles: 500 make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other chips:
+ * assumed. */
+#define ECH_KERNEL_GRID_STEP_CYCLES 500
+
+#define ECH_KERNEL_MAX_PRODUCTS 32
+
+/** Products of one shape inside a kernel: m rows times a k by n operand. */
+typedef struct {
+    uint64_t m, k, n;
+    uint8_t lhs_bits, rhs_bits; /**< Of an element. */
+    bool is_float;
+    uint8_t passes; /**< 1, or 6 for f32 at full precision. */
+    double times;
+} EchKernelGridProduct;
+
+/** Everything that a kernel does in one call. Registers hold 8 rows by 128 lanes. */
+typedef struct {
+    double steps;           /**< Of its grid; 0: not known, nothing else is. */
+    double vector;          /**< Register operations of arithmetic. */
+    double transcendental;  /**< exp, log, tanh, rsqrt, reciprocals. */
+    double lanes;           /**< Moves across lanes: reductions along them, transpositions, rotations. */
+    double touched;         /**< Registers loaded and stored. */
+    EchBytes read, written; /**< Blocks fetched from and stored to other memories, and what the kernel copies itself. */
+    EchBytes first, last;   /**< Of them, blocks before the first step's work and after the last's: nothing hides them. */
+    EchKernelGridProduct products[ECH_KERNEL_MAX_PRODUCTS];
+    uint32_t n_products;
+    double operations; /**< Of its products, two a multiply-accumulate, unpadded. */
+    bool assumed;      /**< A branch or loop hangs on data that is not known: it is taken to happen, once. */
+} EchKernelGrid;
+
+/** Prices it. @vmem: bytes that it keeps on chip, told on. */
+void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *grid, EchBytes vmem, EchKernelCost *ret);

@@ -1,0 +1,617 @@
+/** @file mlir_bytecode.c  Bytes to operations. */
+#include "sim/program/mlir_bytecode.h"
+#include <string.h>
+
+/* mlir/docs/BytecodeFormat.md */
+enum { SECTION_STRING, SECTION_DIALECT, SECTION_ATTR_TYPE, SECTION_ATTR_TYPE_OFFSET, SECTION_IR, N_SECTIONS = 16 };
+enum { HAS_ATTRIBUTES = 1, HAS_RESULTS = 2, HAS_OPERANDS = 4, HAS_SUCCESSORS = 8, HAS_REGIONS = 16 };
+/* mlir/include/mlir/IR/BuiltinDialectBytecode.td: the order of BuiltinDialectAttributes and BuiltinDialectTypes. */
+enum {
+    ATTR_ARRAY = 0,
+    ATTR_DICTIONARY = 1,
+    ATTR_STRING = 2,
+    ATTR_STRING_WITH_TYPE = 3,
+    ATTR_SYMBOL = 4,
+    ATTR_NESTED_SYMBOL = 5,
+    ATTR_INTEGER = 8,
+    ATTR_DENSE_ARRAY = 17
+};
+enum {
+    TYPE_INTEGER = 0,
+    TYPE_INDEX = 1,
+    TYPE_BF16 = 3,
+    TYPE_F16 = 4,
+    TYPE_F32 = 5,
+    TYPE_F64 = 6,
+    TYPE_MEMREF = 10,
+    TYPE_MEMREF_WITH_SPACE = 11,
+    TYPE_VECTOR = 19,
+    TYPE_SCALABLE_VECTOR = 20
+};
+#define MAX_DEPTH 64
+
+/* Reading stops at the first thing that is wrong: from then on every read gives 0. */
+typedef struct {
+    const uint8_t *bytes;
+    size_t at, end;
+    const char *wrong; /* static text; NULL while all is well */
+    size_t wrong_at;
+} Cursor;
+
+static void fail(Cursor *c, const char *what)
+{
+    if (!c->wrong) {
+        c->wrong = what;
+        c->wrong_at = c->at;
+    }
+    c->at = c->end;
+}
+
+static uint8_t read_byte(Cursor *c)
+{
+    if (c->at >= c->end) {
+        fail(c, "the bytes end too soon");
+        return 0;
+    }
+    return c->bytes[c->at++];
+}
+
+/* PrefixVarInt: as many zero bits below the lowest one as bytes follow. */
+static uint64_t read_varint(Cursor *c)
+{
+    uint8_t first = read_byte(c);
+    if (first & 1)
+        return first >> 1;
+    unsigned more = 1;
+    while (more < 8 && !(first >> more & 1))
+        more++;
+    uint64_t value = more < 8 ? (uint64_t)first >> (more + 1) : 0;
+    unsigned have = more < 8 ? 7 - more : 0;
+    for (unsigned i = 0; i < more; i++)
+        value |= (uint64_t)read_byte(c) << (have + 8 * i);
+    return value;
+}
+
+static int64_t read_signed(Cursor *c)
+{
+    uint64_t value = read_varint(c);
+    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+}
+
+/* A count of things of at least a byte each. */
+static uint32_t read_count(Cursor *c)
+{
+    uint64_t n = read_varint(c);
+    if (n > c->end - c->at) {
+        fail(c, "a count larger than the bytes that are left");
+        return 0;
+    }
+    return (uint32_t)n;
+}
+
+static uint32_t read_index(Cursor *c, size_t limit, const char *what)
+{
+    uint64_t index = read_varint(c);
+    if (index >= limit) {
+        fail(c, what);
+        return 0;
+    }
+    return (uint32_t)index;
+}
+
+static Cursor cursor_of(const EchMlirModule *m, uint32_t entry)
+{
+    const EchMlirEntry *e = &g_array_index(m->entries, EchMlirEntry, entry);
+    return (Cursor){.bytes = m->bytes, .at = e->at, .end = (size_t)e->at + e->n};
+}
+
+/* ---- Tables ---- */
+
+static void read_strings(Cursor *c, EchMlirModule *m)
+{
+    uint32_t n = read_count(c);
+    g_autoptr(GArray) lengths = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n && !c->wrong; i++) {
+        uint64_t length = read_varint(c); /* with its zero, the last string's first */
+        if (length == 0 || length > c->end - c->at || (total += length) > c->end - c->at)
+            fail(c, "a string longer than its section");
+        g_array_append_val(lengths, length);
+    }
+    if (c->wrong)
+        return;
+    size_t at = c->end - (size_t)total;
+    for (uint32_t i = n; i-- > 0;) {
+        uint64_t length = g_array_index(lengths, uint64_t, i);
+        if (c->bytes[at + length - 1] != 0) {
+            fail(c, "a string without its end");
+            return;
+        }
+        g_ptr_array_add(m->strings, (gpointer)(uintptr_t)(c->bytes + at)); /* never written to */
+        at += (size_t)length;
+    }
+}
+
+static void read_dialects(Cursor *c, EchMlirModule *m, GPtrArray *dialects)
+{
+    uint32_t n = read_count(c);
+    for (uint32_t i = 0; i < n && !c->wrong; i++) {
+        uint32_t name = read_index(c, m->strings->len, "a dialect with a string that is not there");
+        if (!c->wrong)
+            g_ptr_array_add(dialects, m->strings->pdata[name]);
+    }
+    while (!c->wrong && c->at < c->end) {
+        uint32_t dialect = read_index(c, dialects->len, "operations of a dialect that is not there"), ops = read_count(c);
+        for (uint32_t i = 0; i < ops && !c->wrong; i++) {
+            uint32_t name = read_index(c, m->strings->len, "an operation with a string that is not there");
+            if (!c->wrong)
+                g_ptr_array_add(m->names, g_strconcat(dialects->pdata[dialect], ".", (const char *)m->strings->pdata[name], NULL));
+        }
+    }
+}
+
+static void read_offsets(Cursor *c, EchMlirModule *m, const GPtrArray *dialects, const Cursor *data)
+{
+    uint64_t n_attributes = read_count(c), n = n_attributes + read_count(c);
+    m->n_attributes = (uint32_t)n_attributes;
+    size_t at = data->at;
+    while (!c->wrong && c->at < c->end && m->entries->len < n) {
+        uint32_t dialect = read_index(c, dialects->len, "attributes of a dialect that is not there"), count = read_count(c);
+        for (uint32_t i = 0; i < count && !c->wrong; i++) {
+            uint64_t size = read_varint(c);
+            if (size >> 1 > data->end - at)
+                fail(c, "an attribute or type longer than its section");
+            EchMlirEntry entry = {
+                .at = (uint32_t)at, .n = (uint32_t)(size >> 1), .custom = size & 1, .builtin = !c->wrong && strcmp(dialects->pdata[dialect], "builtin") == 0};
+            g_array_append_val(m->entries, entry);
+            at += (size_t)(size >> 1);
+        }
+    }
+    if (m->entries->len != n)
+        fail(c, "fewer attributes and types than announced");
+}
+
+/* An entry's own kind, if the builtin dialect codes it; -1 else. */
+static int64_t builtin_code(const EchMlirModule *m, uint32_t entry, Cursor *ret)
+{
+    if (entry >= m->entries->len)
+        return -1;
+    const EchMlirEntry *e = &g_array_index(m->entries, EchMlirEntry, entry);
+    if (!e->custom || !e->builtin)
+        return -1;
+    *ret = cursor_of(m, entry);
+    uint64_t code = read_varint(ret);
+    return ret->wrong || code > INT32_MAX ? -1 : (int64_t)code;
+}
+
+/* Bits of a number's type that is text: "f8E4M3FN", "i4". */
+static uint16_t text_bits(const EchMlirModule *m, uint32_t entry, uint8_t *ret_float)
+{
+    const EchMlirEntry *e = &g_array_index(m->entries, EchMlirEntry, entry);
+    const uint8_t *text = m->bytes + e->at;
+    if (e->custom || e->n < 2 || (text[0] != 'f' && text[0] != 'i'))
+        return 0;
+    unsigned bits = 0;
+    for (uint32_t i = 1; i < e->n && g_ascii_isdigit(text[i]) && bits < 1000; i++)
+        bits = bits * 10 + (unsigned)(text[i] - '0');
+    *ret_float = text[0] == 'f';
+    return bits <= 128 ? (uint16_t)bits : 0;
+}
+
+static EchMlirType read_type(const EchMlirModule *m, uint32_t type, unsigned depth)
+{
+    EchMlirType t = {.kind = ECH_MLIR_OTHER, .space = ECH_MLIR_NONE};
+    Cursor c;
+    int64_t code = builtin_code(m, m->n_attributes + type, &c);
+    uint64_t width;
+    switch (code) {
+    case -1:
+        t.bits = text_bits(m, m->n_attributes + type, &t.is_float);
+        t.kind = t.bits == 0 ? ECH_MLIR_OTHER : t.is_float ? ECH_MLIR_FLOAT : ECH_MLIR_INTEGER;
+        return t;
+    case TYPE_INTEGER:
+        t.kind = ECH_MLIR_INTEGER;
+        width = read_varint(&c) >> 2;
+        t.bits = (uint16_t)MIN(width, 4096);
+        return t;
+    case TYPE_INDEX:
+        t.kind = ECH_MLIR_INDEX;
+        t.bits = 32;
+        return t;
+    case TYPE_BF16:
+    case TYPE_F16:
+    case TYPE_F32:
+    case TYPE_F64:
+        t.kind = ECH_MLIR_FLOAT;
+        t.is_float = 1;
+        t.bits = code == TYPE_F64 ? 64 : code == TYPE_F32 ? 32 : 16;
+        return t;
+    case TYPE_MEMREF:
+    case TYPE_MEMREF_WITH_SPACE:
+    case TYPE_VECTOR:
+    case TYPE_SCALABLE_VECTOR: break;
+    default: return t;
+    }
+    bool vector = code == TYPE_VECTOR || code == TYPE_SCALABLE_VECTOR;
+    if (code == TYPE_MEMREF_WITH_SPACE)
+        t.space = read_index(&c, m->n_attributes, "a memory space that is not there");
+    uint32_t rank = read_count(&c);
+    for (uint32_t i = 0; i < rank && !c.wrong; i++) {
+        int64_t size = read_signed(&c);
+        if (i < ECH_MLIR_MAX_RANK)
+            t.dims[i] = size;
+    }
+    uint32_t element = read_index(&c, m->entries->len - m->n_attributes, "an element type that is not there");
+    if (c.wrong || rank > ECH_MLIR_MAX_RANK || depth > 0)
+        return (EchMlirType){.kind = ECH_MLIR_OTHER, .space = ECH_MLIR_NONE};
+    EchMlirType of = read_type(m, element, depth + 1);
+    t.kind = vector ? ECH_MLIR_VECTOR : ECH_MLIR_MEMREF;
+    t.rank = (uint8_t)rank;
+    t.bits = of.bits;
+    t.is_float = of.is_float;
+    return t;
+}
+
+/* ---- Operations ---- */
+
+typedef struct {
+    Cursor c;
+    EchMlirModule *m;
+    GArray *scope; /* uint32_t: types of the values of the scope, ECH_MLIR_NONE where not yet defined */
+    unsigned depth;
+} Reader;
+
+static uint32_t define(Reader *r, uint32_t *next, size_t end)
+{
+    if (*next >= end) {
+        fail(&r->c, "more values than its region announces");
+        return 0;
+    }
+    return (*next)++;
+}
+
+static uint32_t read_region(Reader *r);
+
+static uint32_t read_op(Reader *r, uint32_t *next, size_t end)
+{
+    EchMlirModule *m = r->m;
+    Cursor *c = &r->c;
+    EchMlirOp op = {.attributes = ECH_MLIR_NONE, .next = ECH_MLIR_NONE};
+    uint32_t name = read_index(c, m->names->len, "an operation whose name is not there");
+    uint8_t mask = read_byte(c);
+    if (mask & ~(HAS_ATTRIBUTES | HAS_RESULTS | HAS_OPERANDS | HAS_SUCCESSORS | HAS_REGIONS))
+        fail(c, "an operation with parts that version 0 does not have");
+    (void)read_index(c, m->n_attributes, "a location that is not there");
+    if (mask & HAS_ATTRIBUTES)
+        op.attributes = read_index(c, m->n_attributes, "an attribute that is not there");
+    op.result_types = m->results->len;
+    op.n_results = mask & HAS_RESULTS ? read_count(c) : 0;
+    for (uint32_t i = 0; i < op.n_results && !c->wrong; i++) {
+        uint32_t type = read_index(c, m->types->len, "a type that is not there"), value = define(r, next, end);
+        g_array_append_val(m->results, type);
+        if (i == 0)
+            op.result = value;
+        if (!c->wrong)
+            g_array_index(r->scope, uint32_t, value) = type;
+    }
+    op.operands = m->operands->len;
+    op.n_operands = mask & HAS_OPERANDS ? read_count(c) : 0;
+    for (uint32_t i = 0; i < op.n_operands && !c->wrong; i++) {
+        EchMlirOperand operand = {.value = read_index(c, r->scope->len, "a value that is not there")};
+        if (!c->wrong)
+            operand.type = g_array_index(r->scope, uint32_t, operand.value);
+        g_array_append_val(m->operands, operand);
+    }
+    for (uint32_t i = mask & HAS_SUCCESSORS ? read_count(c) : 0; i > 0 && !c->wrong; i--)
+        (void)read_varint(c);
+    bool isolated = false;
+    op.regions = m->regions->len;
+    if (mask & HAS_REGIONS) {
+        uint64_t regions = read_varint(c);
+        isolated = regions & 1;
+        if (regions >> 1 > c->end - c->at)
+            fail(c, "more regions than bytes");
+        else
+            op.n_regions = (uint32_t)(regions >> 1);
+    }
+    if (c->wrong)
+        return 0;
+    op.name = m->names->pdata[name];
+    uint32_t none = ECH_MLIR_NONE, index = m->ops->len;
+    for (uint32_t i = 0; i < op.n_regions; i++)
+        g_array_append_val(m->regions, none);
+    g_array_append_val(m->ops, op);
+    g_autoptr(GArray) outer = NULL;
+    if (isolated) {
+        outer = g_steal_pointer(&r->scope);
+        r->scope = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    }
+    for (uint32_t i = 0; i < op.n_regions && !c->wrong; i++) {
+        uint32_t first = read_region(r);
+        g_array_index(m->regions, uint32_t, op.regions + i) = first;
+    }
+    if (isolated) {
+        g_array_unref(r->scope);
+        r->scope = g_steal_pointer(&outer);
+    }
+    return index;
+}
+
+/* Values of the region are numbered from *next on. */
+static uint32_t read_block(Reader *r, uint32_t *next, size_t end)
+{
+    EchMlirModule *m = r->m;
+    Cursor *c = &r->c;
+    uint64_t header = read_varint(c);
+    if (header >> 1 > c->end - c->at)
+        fail(c, "more operations than bytes");
+    EchMlirBlock block = {.first = ECH_MLIR_NONE, .next = ECH_MLIR_NONE, .argument = *next, .argument_types = m->results->len};
+    block.n_arguments = header & 1 ? read_count(c) : 0;
+    for (uint32_t i = 0; i < block.n_arguments && !c->wrong; i++) {
+        uint32_t type = read_index(c, m->types->len, "a type that is not there"), value = define(r, next, end);
+        (void)read_index(c, m->n_attributes, "a location that is not there");
+        g_array_append_val(m->results, type);
+        if (!c->wrong)
+            g_array_index(r->scope, uint32_t, value) = type;
+    }
+    uint32_t index = m->blocks->len, last = ECH_MLIR_NONE;
+    g_array_append_val(m->blocks, block);
+    for (uint64_t i = 0; i < header >> 1 && !c->wrong; i++) {
+        uint32_t op = read_op(r, next, end);
+        if (c->wrong)
+            break;
+        if (last == ECH_MLIR_NONE)
+            g_array_index(m->blocks, EchMlirBlock, index).first = op;
+        else
+            g_array_index(m->ops, EchMlirOp, last).next = op;
+        last = op;
+    }
+    return index;
+}
+
+static uint32_t read_region(Reader *r)
+{
+    EchMlirModule *m = r->m;
+    Cursor *c = &r->c;
+    uint32_t n = read_count(c);
+    if (n == 0 || c->wrong)
+        return ECH_MLIR_NONE;
+    uint32_t values = read_count(c), first = ECH_MLIR_NONE, last = ECH_MLIR_NONE;
+    if (++r->depth > MAX_DEPTH)
+        fail(c, "regions nested too deeply");
+    uint32_t next = r->scope->len;
+    size_t end = (size_t)next + values;
+    if (!c->wrong && values > 0) {
+        g_array_set_size(r->scope, (guint)end);
+        memset(&g_array_index(r->scope, uint32_t, next), 0xff, values * sizeof(uint32_t));
+    }
+    m->n_values = MAX(m->n_values, r->scope->len);
+    uint32_t begin = next;
+    for (uint32_t i = 0; i < n && !c->wrong; i++) {
+        uint32_t block = read_block(r, &next, end);
+        if (last == ECH_MLIR_NONE)
+            first = block;
+        else
+            g_array_index(m->blocks, EchMlirBlock, last).next = block;
+        last = block;
+    }
+    g_array_set_size(r->scope, begin);
+    r->depth--;
+    return first;
+}
+
+/* ---- The file ---- */
+
+static bool read_sections(Cursor *c, Cursor *sections)
+{
+    if (c->end < 4 || memcmp(c->bytes, "ML\xefR", 4) != 0) {
+        fail(c, "not MLIR bytecode");
+        return false;
+    }
+    c->at = 4;
+    if (read_varint(c) != 0 && !c->wrong)
+        return false;
+    while (read_byte(c) != 0) /* the producer */
+        ;
+    while (!c->wrong && c->at < c->end) {
+        uint8_t id = read_byte(c);
+        uint64_t length = read_varint(c);
+        if (id & 0x80) {
+            uint64_t alignment = read_varint(c);
+            if (alignment == 0 || alignment > 4096)
+                fail(c, "an alignment that is none");
+            while (!c->wrong && c->at % alignment != 0)
+                (void)read_byte(c);
+        }
+        if (length > c->end - c->at)
+            fail(c, "a section longer than the file");
+        if (c->wrong)
+            break;
+        if ((id & 0x7f) < N_SECTIONS)
+            sections[id & 0x7f] = (Cursor){.bytes = c->bytes, .at = c->at, .end = c->at + (size_t)length};
+        c->at += (size_t)length;
+    }
+    return !c->wrong;
+}
+
+static EchMlirModule *new_module(const uint8_t *bytes)
+{
+    EchMlirModule *m = g_new0(EchMlirModule, 1);
+    *m = (EchMlirModule){.bytes = bytes,
+                         .strings = g_ptr_array_new(),
+                         .names = g_ptr_array_new_with_free_func(g_free),
+                         .entries = g_array_new(FALSE, FALSE, sizeof(EchMlirEntry)),
+                         .types = g_array_new(FALSE, FALSE, sizeof(EchMlirType)),
+                         .ops = g_array_new(FALSE, FALSE, sizeof(EchMlirOp)),
+                         .blocks = g_array_new(FALSE, FALSE, sizeof(EchMlirBlock)),
+                         .regions = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+                         .operands = g_array_new(FALSE, FALSE, sizeof(EchMlirOperand)),
+                         .results = g_array_new(FALSE, FALSE, sizeof(uint32_t))};
+    return m;
+}
+
+static bool wrong(const Cursor *c, GError **error)
+{
+    if (c->wrong)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "kernel's code, byte %zu: %s", c->wrong_at, c->wrong);
+    return c->wrong != NULL;
+}
+
+EchMlirModule *ech_mlir_read(const uint8_t *bytes, size_t n, GError **error)
+{
+    g_return_val_if_fail(bytes != NULL || n == 0, NULL);
+    Cursor file = {.bytes = bytes, .end = n}, sections[N_SECTIONS] = {0};
+    if (n > INT32_MAX)
+        fail(&file, "more than 2 GiB");
+    if (!read_sections(&file, sections)) {
+        if (!wrong(&file, error))
+            g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: MLIR bytecode of a later version than 0");
+        return NULL;
+    }
+    g_autoptr(EchMlirModule) m = new_module(bytes);
+    g_autoptr(GPtrArray) dialects = g_ptr_array_new();
+    read_strings(&sections[SECTION_STRING], m);
+    if (wrong(&sections[SECTION_STRING], error))
+        return NULL;
+    read_dialects(&sections[SECTION_DIALECT], m, dialects);
+    if (wrong(&sections[SECTION_DIALECT], error))
+        return NULL;
+    read_offsets(&sections[SECTION_ATTR_TYPE_OFFSET], m, dialects, &sections[SECTION_ATTR_TYPE]);
+    if (wrong(&sections[SECTION_ATTR_TYPE_OFFSET], error))
+        return NULL;
+    for (uint32_t i = m->n_attributes; i < m->entries->len; i++) {
+        EchMlirType type = read_type(m, i - m->n_attributes, 0);
+        g_array_append_val(m->types, type);
+    }
+    Reader r = {.c = sections[SECTION_IR], .m = m, .scope = g_array_new(FALSE, FALSE, sizeof(uint32_t))};
+    uint32_t next = 0;
+    (void)read_block(&r, &next, 0);
+    g_array_unref(r.scope);
+    if (!r.c.wrong && m->ops->len == 0)
+        fail(&r.c, "no operation");
+    return wrong(&r.c, error) ? NULL : g_steal_pointer(&m);
+}
+
+void ech_mlir_free(EchMlirModule *module)
+{
+    if (!module)
+        return;
+    g_ptr_array_unref(module->strings);
+    g_ptr_array_unref(module->names);
+    GArray *arrays[] = {module->entries, module->types, module->ops, module->blocks, module->regions, module->operands, module->results};
+    for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
+        g_array_unref(arrays[i]);
+    g_free(module);
+}
+
+/* ---- Questions ---- */
+
+const EchMlirOp *ech_mlir_op(const EchMlirModule *module, uint32_t op)
+{
+    return op < module->ops->len ? &g_array_index(module->ops, EchMlirOp, op) : NULL;
+}
+
+const EchMlirBlock *ech_mlir_block(const EchMlirModule *module, uint32_t block)
+{
+    return block < module->blocks->len ? &g_array_index(module->blocks, EchMlirBlock, block) : NULL;
+}
+
+const EchMlirType *ech_mlir_type(const EchMlirModule *module, uint32_t type)
+{
+    return type < module->types->len ? &g_array_index(module->types, EchMlirType, type) : NULL;
+}
+
+EchMlirOperand ech_mlir_operand(const EchMlirModule *module, const EchMlirOp *op, uint32_t k)
+{
+    return k < op->n_operands ? g_array_index(module->operands, EchMlirOperand, op->operands + k) : (EchMlirOperand){ECH_MLIR_NONE, ECH_MLIR_NONE};
+}
+
+const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op, uint32_t k)
+{
+    return k < op->n_results ? ech_mlir_type(module, g_array_index(module->results, uint32_t, op->result_types + k)) : NULL;
+}
+
+const char *ech_mlir_string(const EchMlirModule *module, uint32_t attribute)
+{
+    Cursor c;
+    int64_t code = attribute < module->n_attributes ? builtin_code(module, attribute, &c) : -1;
+    if (code == ATTR_SYMBOL || code == ATTR_NESTED_SYMBOL) {
+        uint32_t name = read_index(&c, module->n_attributes, "");
+        code = c.wrong ? -1 : builtin_code(module, name, &c);
+    }
+    if (code != ATTR_STRING && code != ATTR_STRING_WITH_TYPE)
+        return NULL;
+    uint32_t string = read_index(&c, module->strings->len, "");
+    return c.wrong ? NULL : module->strings->pdata[string];
+}
+
+uint32_t ech_mlir_find(const EchMlirModule *module, uint32_t dictionary, const char *name)
+{
+    Cursor c;
+    if (dictionary >= module->n_attributes || builtin_code(module, dictionary, &c) != ATTR_DICTIONARY)
+        return ECH_MLIR_NONE;
+    for (uint32_t n = read_count(&c); n > 0 && !c.wrong; n--) {
+        uint32_t key = read_index(&c, module->n_attributes, ""), value = read_index(&c, module->n_attributes, "");
+        if (!c.wrong && g_strcmp0(ech_mlir_string(module, key), name) == 0)
+            return value;
+    }
+    return ECH_MLIR_NONE;
+}
+
+bool ech_mlir_integer(const EchMlirModule *module, uint32_t attribute, int64_t *ret)
+{
+    Cursor c;
+    if (attribute >= module->n_attributes || builtin_code(module, attribute, &c) != ATTR_INTEGER)
+        return false;
+    uint32_t type = read_index(&c, module->types->len, "");
+    if (c.wrong)
+        return false;
+    const EchMlirType *t = ech_mlir_type(module, type);
+    if ((t->kind != ECH_MLIR_INTEGER && t->kind != ECH_MLIR_INDEX) || t->bits > 64)
+        return false;
+    /* One byte for 8 bits and fewer; an index has 64. */
+    int64_t value = t->kind == ECH_MLIR_INTEGER && t->bits <= 8 ? read_byte(&c) : read_signed(&c);
+    if (t->kind == ECH_MLIR_INTEGER && t->bits > 1 && t->bits <= 8 && value >> (t->bits - 1))
+        value -= (int64_t)1 << t->bits;
+    if (c.wrong)
+        return false;
+    *ret = value;
+    return true;
+}
+
+bool ech_mlir_text_has(const EchMlirModule *module, uint32_t attribute, const char *part)
+{
+    if (attribute >= module->n_attributes)
+        return false;
+    const EchMlirEntry *e = &g_array_index(module->entries, EchMlirEntry, attribute);
+    return !e->custom && g_strstr_len((const char *)module->bytes + e->at, e->n, part) != NULL;
+}
+
+size_t ech_mlir_numbers(const EchMlirModule *module, uint32_t attribute, int64_t *ret, size_t max)
+{
+    Cursor c;
+    if (attribute >= module->n_attributes || builtin_code(module, attribute, &c) != ATTR_DENSE_ARRAY)
+        return 0;
+    uint32_t type = read_index(&c, module->types->len, "");
+    uint64_t n = read_varint(&c), size = read_varint(&c);
+    if (c.wrong || ech_mlir_type(module, type)->bits != 64 || size > c.end - c.at || size / 8 != n || size % 8 != 0)
+        return 0;
+    for (uint64_t i = 0; i < MIN(n, max); i++) {
+        uint64_t value = 0;
+        for (unsigned b = 0; b < 8; b++)
+            value |= (uint64_t)c.bytes[c.at + 8 * i + b] << 8 * b;
+        ret[i] = (int64_t)value;
+    }
+    return (size_t)n;
+}
+
+uint32_t ech_mlir_element(const EchMlirModule *module, uint32_t attribute, size_t k)
+{
+    Cursor c;
+    if (attribute >= module->n_attributes || builtin_code(module, attribute, &c) != ATTR_ARRAY)
+        return ECH_MLIR_NONE;
+    uint32_t n = read_count(&c), element = ECH_MLIR_NONE;
+    for (size_t i = 0; i <= k && i < n && !c.wrong; i++)
+        element = read_index(&c, module->n_attributes, "");
+    return k < n && !c.wrong ? element : ECH_MLIR_NONE;
+}

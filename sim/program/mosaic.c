@@ -1,0 +1,799 @@
+/** @file mosaic.c  A Pallas kernel walked step by step. */
+#include "sim/program/mosaic.h"
+#include <math.h>
+#include <string.h>
+#include "sim/program/mlir_bytecode.h"
+
+#define MAX_GRID 8     /* dimensions */
+#define MAX_WINDOWS 64 /* blocks that Pallas' pipeline moves */
+/* Operations visited in all, about: a larger grid is walked in strides. A single step may have as many. */
+#define BUDGET 1000000u
+#define LEAST_STEPS 16
+#define MAX_TRIPS 1024 /* of an inner loop that is walked trip by trip */
+#define MAX_CALLS 16   /* calls within calls */
+#define LANES 128
+#define SUBLANES 8
+
+/* What an operation is to the walk; the classes of arithmetic say how many register operations one is. */
+typedef enum {
+    OTHER,
+    CONSTANT,
+    SCALAR,
+    COMPARE,
+    SELECT,
+    CAST,
+    SAME, /* the value of its operand */
+    LOAD_SCALAR,
+    IF,
+    FOR,
+    WHILE,
+    CALL,
+    MATMUL,
+    LOAD,
+    STORE,
+    DMA,
+    REDUCE,
+    TRANSPOSE,
+    ARITHMETIC,
+    WIDEN, /* to more bits */
+    EXP,
+    DIVIDE,
+    ROOT,
+    POWER,
+    ROTATE,
+    BROADCAST,
+    FREE, /* names, shapes, waits: no register is computed */
+} Kind;
+
+static const struct {
+    const char *name;
+    Kind kind;
+} kinds[] = {
+    {"arith.constant", CONSTANT},
+    {"arith.cmpi", COMPARE},
+    {"arith.select", SELECT},
+    {"arith.extsi", CAST},
+    {"arith.extui", CAST},
+    {"arith.trunci", CAST},
+    {"arith.index_cast", CAST},
+    {"arith.index_castui", CAST},
+    {"tpu.assume_multiple", SAME},
+    {"memref.load", LOAD_SCALAR},
+    {"scf.if", IF},
+    {"scf.for", FOR},
+    {"scf.while", WHILE},
+    {"func.call", CALL},
+    {"tpu.matmul", MATMUL},
+    {"vector.contract", MATMUL},
+    {"vector.load", LOAD},
+    {"tpu.load", LOAD},
+    {"tpu.vector_load", LOAD},
+    {"tpu.strided_load", LOAD},
+    {"vector.store", STORE},
+    {"tpu.store", STORE},
+    {"tpu.vector_store", STORE},
+    {"tpu.strided_store", STORE},
+    {"tpu.enqueue_dma", DMA},
+    {"vector.multi_reduction", REDUCE},
+    {"tpu.all_reduce", REDUCE},
+    {"vector.transpose", TRANSPOSE},
+    {"tpu.transpose", TRANSPOSE},
+    {"arith.extf", WIDEN},
+    {"math.exp", EXP},
+    {"math.exp2", EXP},
+    {"math.log", EXP},
+    {"math.log1p", EXP},
+    {"math.log2", EXP},
+    {"math.tanh", EXP},
+    {"math.rsqrt", EXP},
+    {"math.erf", EXP},
+    {"tpu.reciprocal", EXP},
+    {"arith.divf", DIVIDE},
+    {"arith.remf", DIVIDE},
+    {"math.sqrt", ROOT},
+    {"math.powf", POWER},
+    {"math.sin", POWER},
+    {"math.cos", POWER},
+    {"tpu.rotate", ROTATE},
+    {"tpu.dynamic_rotate", ROTATE},
+    {"tpu.gather", ROTATE},
+    {"tpu.dynamic_gather", ROTATE},
+    {"vector.broadcast", BROADCAST},
+    {"vector.shape_cast", FREE},
+    {"vector.extract", FREE},
+    {"vector.extract_strided_slice", FREE},
+    {"vector.bitcast", FREE},
+    {"tpu.bitcast", FREE},
+    {"tpu.concatenate", FREE},
+    {"tpu.reshape", FREE},
+    {"tpu.memref_slice", FREE},
+    {"tpu.memref_squeeze", FREE},
+    {"memref.alloca", FREE},
+    {"scf.yield", FREE},
+    {"scf.condition", FREE},
+    {"func.return", FREE},
+};
+
+typedef struct {
+    int64_t value;
+    bool known;
+    const EchMosaicArray *data; /* of a memref */
+} Value;
+
+/* A block that the pipeline moves. */
+typedef struct {
+    uint32_t transform; /* its function; ECH_MLIR_NONE: always the same block */
+    EchBytes bytes;
+    bool input;
+} Window;
+
+/* An operation as the walk knows it. */
+typedef struct {
+    Kind kind;
+    bool known; /* CONSTANT: @number is its value; COMPARE: the predicate */
+    int64_t number;
+} Step;
+
+typedef struct {
+    const EchMlirModule *m;
+    Step *steps;         /* of every operation */
+    uint32_t *functions; /* those of the module */
+    uint32_t n_functions;
+    Value *values;
+    EchKernelGrid *work;
+    double weight;
+    uint64_t visits; /* in this step of the grid */
+    unsigned calls;
+} Walk;
+
+static const char *short_name(const char *name)
+{
+    return g_str_has_prefix(name, "stable_mosaic.") ? name + strlen("stable_mosaic.") : name;
+}
+
+static Kind kind_of(const EchMlirModule *m, const EchMlirOp *op)
+{
+    const char *name = short_name(op->name);
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return kinds[i].kind;
+    bool arithmetic = g_str_has_prefix(name, "arith.") || g_str_has_prefix(name, "math.") || strcmp(name, "tpu.iota") == 0;
+    const EchMlirType *type = ech_mlir_result_type(m, op, 0);
+    return !arithmetic || !type ? OTHER : type->kind == ECH_MLIR_VECTOR ? ARITHMETIC : SCALAR;
+}
+
+/* ---- Scalars ---- */
+
+static bool compute(const char *name, int64_t a, int64_t b, int64_t *ret)
+{
+    bool divides = b != 0 && !(a == INT64_MIN && b == -1);
+    if (strcmp(name, "arith.addi") == 0)
+        return !__builtin_add_overflow(a, b, ret);
+    if (strcmp(name, "arith.subi") == 0)
+        return !__builtin_sub_overflow(a, b, ret);
+    if (strcmp(name, "arith.muli") == 0)
+        return !__builtin_mul_overflow(a, b, ret);
+    if (strcmp(name, "arith.andi") == 0)
+        *ret = a & b;
+    else if (strcmp(name, "arith.ori") == 0)
+        *ret = a | b;
+    else if (strcmp(name, "arith.xori") == 0)
+        *ret = a ^ b;
+    else if (strcmp(name, "arith.maxsi") == 0 || strcmp(name, "arith.maxui") == 0)
+        *ret = MAX(a, b);
+    else if (strcmp(name, "arith.minsi") == 0 || strcmp(name, "arith.minui") == 0)
+        *ret = MIN(a, b);
+    else if (divides && (strcmp(name, "arith.divsi") == 0 || strcmp(name, "arith.divui") == 0))
+        *ret = a / b;
+    else if (divides && (strcmp(name, "arith.remsi") == 0 || strcmp(name, "arith.remui") == 0))
+        *ret = a % b;
+    else if (divides && strcmp(name, "arith.floordivsi") == 0)
+        *ret = a / b - (a % b != 0 && (a < 0) != (b < 0));
+    else if (divides && strcmp(name, "arith.ceildivsi") == 0)
+        *ret = a / b + (a % b != 0 && (a < 0) == (b < 0));
+    else if (b >= 0 && b < 32 && a >= 0 && a <= INT32_MAX && strcmp(name, "arith.shli") == 0)
+        *ret = a << b;
+    else if (b >= 0 && b < 32 && strcmp(name, "arith.shrsi") == 0)
+        *ret = a >> b;
+    else
+        return false;
+    return true;
+}
+
+/* The predicates of arith.cmpi in their order; the unsigned ones as signed, which indices are. */
+static bool compare(int64_t predicate, int64_t a, int64_t b, int64_t *ret)
+{
+    const bool holds[] = {a == b, a != b, a<b, a <= b, a> b, a >= b, a<b, a <= b, a> b, a >= b};
+    if (predicate < 0 || predicate >= (int64_t)G_N_ELEMENTS(holds))
+        return false;
+    *ret = holds[predicate];
+    return true;
+}
+
+static Value value_of(const Walk *w, const EchMlirOp *op, uint32_t k)
+{
+    uint32_t value = ech_mlir_operand(w->m, op, k).value;
+    return value == ECH_MLIR_NONE ? (Value){0} : w->values[value];
+}
+
+static void set(Walk *w, const EchMlirOp *op, Value value)
+{
+    for (uint32_t i = 0; i < op->n_results; i++)
+        w->values[op->result + i] = i == 0 ? value : (Value){0};
+}
+
+/* An element of a prefetched array whose contents are known. */
+static Value load_scalar(const Walk *w, const EchMlirOp *op)
+{
+    const EchMosaicArray *data = value_of(w, op, 0).data;
+    const EchMlirType *type = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
+    if (!data || !data->values || !type || type->rank + 1u != op->n_operands)
+        return (Value){0};
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < type->rank; i++) {
+        Value index = value_of(w, op, i + 1);
+        if (!index.known || index.value < 0 || type->dims[i] <= index.value || type->dims[i] > INT32_MAX || at > INT32_MAX)
+            return (Value){0};
+        at = at * (uint64_t)type->dims[i] + (uint64_t)index.value;
+    }
+    return at < data->n ? (Value){.known = true, .value = data->values[at]} : (Value){0};
+}
+
+static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
+{
+    Value a = value_of(w, op, 0), b = value_of(w, op, 1), c = value_of(w, op, 2), result = {0};
+    const EchMlirType *from = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
+    switch ((int)step->kind) {
+    case CONSTANT: result = (Value){.known = step->known, .value = step->number}; break;
+    case SCALAR: result.known = a.known && b.known && compute(short_name(op->name), a.value, b.value, &result.value); break;
+    case COMPARE: result.known = step->known && a.known && b.known && compare(step->number, a.value, b.value, &result.value); break;
+    case SELECT: result = a.known ? (a.value ? b : c) : (Value){0}; break;
+    case CAST: /* one bit is true or false, and all ones as a signed number */
+        result = a;
+        if (a.known && from && from->bits == 1 && g_str_has_suffix(op->name, ".extsi"))
+            result.value = -a.value;
+        break;
+    case SAME: result = a; break;
+    case LOAD_SCALAR: result = load_scalar(w, op); break;
+    default: break;
+    }
+    set(w, op, result);
+}
+
+/* ---- Vectors ---- */
+
+static double rounded(int64_t size, int64_t to)
+{
+    return size > 0 ? ceil((double)size / (double)to) : 0;
+}
+
+/* Registers of 8 by 128 elements that a vector takes, whatever their bits. */
+static double registers(const EchMlirType *type)
+{
+    if (!type || type->kind != ECH_MLIR_VECTOR)
+        return 0;
+    double n = type->rank > 0 ? rounded(type->dims[type->rank - 1], LANES) : 1;
+    if (type->rank == 1)
+        return ceil(n / SUBLANES);
+    for (uint8_t i = 0; i + 1 < type->rank; i++)
+        n *= i + 2 == type->rank ? rounded(type->dims[i], SUBLANES) : (double)MAX(type->dims[i], 0);
+    return n;
+}
+
+/* Those that it takes in memory, narrow elements packed. */
+static double stored(const EchMlirType *type)
+{
+    return type && type->bits > 1 ? registers(type) * type->bits / 32 : registers(type);
+}
+
+static const EchMlirType *operand_type(const Walk *w, const EchMlirOp *op, uint32_t k)
+{
+    return ech_mlir_type(w->m, ech_mlir_operand(w->m, op, k).type);
+}
+
+static double widest(const Walk *w, const EchMlirOp *op)
+{
+    double n = registers(ech_mlir_result_type(w->m, op, 0));
+    for (uint32_t k = 0; k < MIN(op->n_operands, 4); k++)
+        n = MAX(n, registers(operand_type(w, op, k)));
+    return n;
+}
+
+static double elements(const EchMlirType *type)
+{
+    double n = 1;
+    for (uint8_t i = 0; type && i < type->rank; i++)
+        n *= (double)MAX(type->dims[i], 0);
+    return n;
+}
+
+static void add_product(Walk *w, const EchMlirOp *op)
+{
+    const EchMlirType *lhs = operand_type(w, op, 0), *rhs = operand_type(w, op, 1), *result = ech_mlir_result_type(w->m, op, 0);
+    if (!lhs || !rhs || !result || lhs->kind != ECH_MLIR_VECTOR || rhs->kind != ECH_MLIR_VECTOR || result->kind != ECH_MLIR_VECTOR || result->rank < 2)
+        return;
+    double m = (double)result->dims[result->rank - 2], n = (double)result->dims[result->rank - 1], batch = m > 0 && n > 0 ? elements(result) / (m * n) : 0;
+    double k = batch > 0 ? elements(lhs) / (batch * m) : 0;
+    if (!(k >= 1) || m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
+        return;
+    bool precise = lhs->bits == 32 && lhs->is_float && ech_mlir_text_has(w->m, ech_mlir_find(w->m, op->attributes, "precision"), "fp32");
+    EchKernelGridProduct product = {.m = (uint64_t)m,
+                                    .k = (uint64_t)k,
+                                    .n = (uint64_t)n,
+                                    .lhs_bits = (uint8_t)MIN(lhs->bits, 64),
+                                    .rhs_bits = (uint8_t)MIN(rhs->bits, 64),
+                                    .is_float = lhs->is_float,
+                                    .passes = precise ? 6 : 1};
+    EchKernelGrid *work = w->work;
+    work->operations += 2 * m * n * k * batch * w->weight;
+    for (uint32_t i = 0; i < work->n_products; i++) {
+        EchKernelGridProduct *p = &work->products[i];
+        if (p->m == product.m && p->k == product.k && p->n == product.n && p->lhs_bits == product.lhs_bits && p->rhs_bits == product.rhs_bits &&
+            p->is_float == product.is_float && p->passes == product.passes) {
+            p->times += batch * w->weight;
+            return;
+        }
+    }
+    product.times = batch * w->weight;
+    if (work->n_products < ECH_KERNEL_MAX_PRODUCTS)
+        work->products[work->n_products++] = product;
+}
+
+/* Registers combined, then within registers: three rotations along rows, or a pass of the cross-lane unit along lanes. What such passes take there is from the
+ * schedules that the compiler makes: four slots for a reduction, two for each register of a transposition. */
+static void add_reduction(Walk *w, const EchMlirOp *op)
+{
+    const EchMlirType *from = operand_type(w, op, 0);
+    int64_t dims[ECH_MLIR_MAX_RANK];
+    size_t n = MIN(ech_mlir_numbers(w->m, ech_mlir_find(w->m, op->attributes, "reduction_dims"), dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims));
+    if (!from || from->kind != ECH_MLIR_VECTOR || from->rank == 0)
+        return;
+    double in = registers(from), out = in;
+    bool along_lanes = n == 0, along_rows = false;
+    for (size_t i = 0; i < n; i++) {
+        if (dims[i] == from->rank - 1) {
+            along_lanes = true;
+            out /= MAX(rounded(from->dims[from->rank - 1], LANES), 1);
+        } else if (dims[i] == from->rank - 2) {
+            along_rows = true;
+            out /= MAX(rounded(from->dims[from->rank - 2], SUBLANES), 1);
+        } else if (dims[i] >= 0 && dims[i] < from->rank) {
+            out /= (double)MAX(from->dims[dims[i]], 1);
+        }
+    }
+    w->work->vector += w->weight * (in - out + (along_rows ? 3 * out : 0));
+    w->work->lanes += along_lanes ? 4 * w->weight * out : 0;
+}
+
+static EchBytes memref_bytes(const EchMlirType *type)
+{
+    if (!type || type->kind != ECH_MLIR_MEMREF || type->bits == 0)
+        return 0;
+    EchBytes n = 1;
+    for (uint8_t i = 0; i < type->rank; i++)
+        n = ech_bytes_mul(n, (EchBytes)MAX(type->dims[i], 0));
+    return ech_bytes_mul(n, type->bits) / 8;
+}
+
+static bool is_local(const EchMlirModule *m, const EchMlirType *type)
+{
+    return type && (ech_mlir_text_has(m, type->space, "vmem") || ech_mlir_text_has(m, type->space, "smem") || ech_mlir_text_has(m, type->space, "cmem"));
+}
+
+static EchBytes weighted(const Walk *w, EchBytes bytes)
+{
+    double n = w->weight * (double)bytes;
+    return n < 1e18 ? (EchBytes)n : (EchBytes)1e18;
+}
+
+/* Copies that the kernel starts by itself: the first operand that is a memref is the source, the next the target. */
+static void add_copy(Walk *w, const EchMlirOp *op)
+{
+    const EchMlirType *ends[2] = {NULL, NULL};
+    for (uint32_t k = 0, found = 0; k < op->n_operands && found < 2; k++) {
+        const EchMlirType *type = operand_type(w, op, k);
+        if (type && type->kind == ECH_MLIR_MEMREF && type->bits > 0)
+            ends[found++] = type;
+    }
+    if (!ends[0] || !ends[1])
+        return;
+    EchBytes bytes = weighted(w, MIN(memref_bytes(ends[0]), memref_bytes(ends[1])));
+    if (is_local(w->m, ends[1]) && !is_local(w->m, ends[0]))
+        w->work->read = ech_bytes_add(w->work->read, bytes);
+    else if (is_local(w->m, ends[0]) && !is_local(w->m, ends[1]))
+        w->work->written = ech_bytes_add(w->work->written, bytes);
+}
+
+static void vector(Walk *w, const EchMlirOp *op, Kind kind)
+{
+    EchKernelGrid *work = w->work;
+    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0), *from = operand_type(w, op, 0);
+    double n = w->weight * widest(w, op);
+    switch ((int)kind) {
+    case MATMUL: add_product(w, op); break;
+    case LOAD: work->touched += w->weight * stored(result); break;
+    case STORE: work->touched += w->weight * stored(from); break;
+    case DMA: add_copy(w, op); break;
+    case REDUCE: add_reduction(w, op); break;
+    case TRANSPOSE: work->lanes += 2 * w->weight * stored(from); break;
+    case ROTATE: work->lanes += w->weight * stored(from); break;
+    case WIDEN: work->vector += w->weight * registers(result); break;
+    case EXP:
+        work->transcendental += n;
+        work->vector += n;
+        break;
+    case DIVIDE:
+    case ROOT:
+        work->transcendental += n;
+        work->vector += 2 * n;
+        break;
+    case POWER:
+        work->transcendental += 2 * n;
+        work->vector += 8 * n;
+        break;
+    case BROADCAST: /* of a scalar or a row: a register that is there; of a column: along the lanes of each row of registers */
+        if (from && from->kind == ECH_MLIR_VECTOR && from->rank > 0 && result && result->rank > 1 && from->dims[from->rank - 1] == 1 &&
+            result->dims[result->rank - 1] > 1)
+            work->lanes += w->weight * registers(result) / MAX(rounded(result->dims[result->rank - 1], LANES), 1);
+        break;
+    case FREE:
+    case OTHER: break;
+    default: work->vector += n; break;
+    }
+    set(w, op, (Value){0});
+}
+
+/* ---- Control ---- */
+
+static void walk_region(Walk *w, uint32_t region);
+
+static uint32_t region_of(const Walk *w, const EchMlirOp *op, uint32_t k)
+{
+    return k < op->n_regions ? g_array_index(w->m->regions, uint32_t, op->regions + k) : ECH_MLIR_NONE;
+}
+
+static uint32_t length_of(const EchMlirModule *m, uint32_t region)
+{
+    uint32_t n = 0;
+    for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(m, b)->next)
+        for (uint32_t o = ech_mlir_block(m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(m, o)->next)
+            n++;
+    return n;
+}
+
+static void branch(Walk *w, const EchMlirOp *op)
+{
+    Value condition = value_of(w, op, 0);
+    uint32_t yes = region_of(w, op, 0), no = region_of(w, op, 1);
+    if (!condition.known)
+        w->work->assumed = true;
+    bool taken = condition.known ? condition.value != 0 : length_of(w->m, yes) >= length_of(w->m, no);
+    walk_region(w, taken ? yes : no);
+    set(w, op, (Value){0});
+}
+
+/* The first argument of a loop's body is its counter, the others what it carries. */
+static void enter(Walk *w, uint32_t region, Value counter)
+{
+    const EchMlirBlock *block = ech_mlir_block(w->m, region);
+    for (uint32_t i = 0; block && i < block->n_arguments; i++)
+        w->values[block->argument + i] = i == 0 ? counter : (Value){0};
+    walk_region(w, region);
+}
+
+static void loop(Walk *w, const EchMlirOp *op)
+{
+    Value from = value_of(w, op, 0), to = value_of(w, op, 1), step = value_of(w, op, 2);
+    uint32_t body = region_of(w, op, 0);
+    if (from.known && to.known && step.known && step.value > 0 && to.value - from.value <= INT32_MAX && from.value >= INT32_MIN) {
+        int64_t trips = to.value > from.value ? (to.value - from.value + step.value - 1) / step.value : 0;
+        if (trips <= MAX_TRIPS) {
+            for (int64_t i = 0; i < trips && w->visits++ < BUDGET; i++)
+                enter(w, body, (Value){.known = true, .value = from.value + i * step.value});
+        } else {
+            double weight = w->weight;
+            w->weight *= (double)trips;
+            enter(w, body, (Value){0});
+            w->weight = weight;
+        }
+    } else {
+        w->work->assumed = true;
+        enter(w, body, (Value){0});
+    }
+    set(w, op, (Value){0});
+}
+
+static uint32_t function_named(const Walk *w, const char *name)
+{
+    for (uint32_t i = 0; name && i < w->n_functions; i++) {
+        const EchMlirOp *f = ech_mlir_op(w->m, w->functions[i]);
+        if (g_strcmp0(ech_mlir_string(w->m, ech_mlir_find(w->m, f->attributes, "sym_name")), name) == 0)
+            return w->functions[i];
+    }
+    return ECH_MLIR_NONE;
+}
+
+static void call(Walk *w, const EchMlirOp *op)
+{
+    uint32_t name = ech_mlir_find(w->m, op->attributes, "callee");
+    uint32_t function = function_named(w, ech_mlir_string(w->m, name));
+    if (function == ECH_MLIR_NONE || w->calls >= MAX_CALLS)
+        return;
+    uint32_t body = region_of(w, ech_mlir_op(w->m, function), 0);
+    const EchMlirBlock *block = ech_mlir_block(w->m, body);
+    for (uint32_t i = 0; block && i < block->n_arguments; i++) {
+        Value value = value_of(w, op, i);
+        w->values[block->argument + i] = value;
+    }
+    w->calls++;
+    walk_region(w, body);
+    w->calls--;
+    set(w, op, (Value){0});
+}
+
+static void walk_op(Walk *w, uint32_t id)
+{
+    const EchMlirOp *op = ech_mlir_op(w->m, id);
+    Kind kind = w->steps[id].kind;
+    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0);
+    switch (kind) {
+    case IF: branch(w, op); return;
+    case FOR: loop(w, op); return;
+    case WHILE:
+        w->work->assumed = true;
+        for (uint32_t i = 0; i < op->n_regions; i++)
+            enter(w, region_of(w, op, i), (Value){0});
+        set(w, op, (Value){0});
+        return;
+    case CALL: call(w, op); return;
+    case CONSTANT:
+    case SCALAR:
+    case COMPARE:
+    case SELECT:
+    case CAST:
+    case SAME:
+    case LOAD_SCALAR:
+        if (kind == CONSTANT || !result || result->kind != ECH_MLIR_VECTOR) {
+            scalar(w, op, &w->steps[id]);
+            return;
+        }
+        break;
+    case OTHER: /* regions of operations that are not known happen once: tpu.region, tpu.trace */
+        set(w, op, (Value){0});
+        for (uint32_t i = 0; i < op->n_regions; i++)
+            enter(w, region_of(w, op, i), (Value){0});
+        return;
+    case MATMUL:
+    case LOAD:
+    case STORE:
+    case DMA:
+    case REDUCE:
+    case TRANSPOSE:
+    case ARITHMETIC:
+    case WIDEN:
+    case EXP:
+    case DIVIDE:
+    case ROOT:
+    case POWER:
+    case ROTATE:
+    case BROADCAST:
+    case FREE:
+    default: break;
+    }
+    vector(w, op, kind);
+}
+
+static void walk_region(Walk *w, uint32_t region)
+{
+    for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(w->m, b)->next)
+        for (uint32_t o = ech_mlir_block(w->m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next) {
+            if (w->visits++ >= BUDGET) {
+                w->work->assumed = true;
+                return;
+            }
+            walk_op(w, o);
+        }
+}
+
+/* ---- The grid ---- */
+
+typedef struct {
+    int64_t bounds[MAX_GRID];
+    size_t rank;
+    size_t n_prefetched;
+    const EchMosaicArray *arrays; /* operands, then results */
+    size_t n_operands, n_arrays;
+} Grid;
+
+/* The arguments of the kernel and of its transforms begin alike: the step's indices, then the prefetched arrays. */
+static void bind(Walk *w, uint32_t function, const Grid *grid, uint64_t step)
+{
+    const EchMlirBlock *block = ech_mlir_block(w->m, region_of(w, ech_mlir_op(w->m, function), 0));
+    for (uint32_t i = 0; block && i < block->n_arguments; i++)
+        w->values[block->argument + i] = (Value){0};
+    for (size_t i = grid->rank; i-- > 0 && block;) {
+        if (i < block->n_arguments)
+            w->values[block->argument + i] = (Value){.known = true, .value = (int64_t)(step % (uint64_t)grid->bounds[i])};
+        step /= (uint64_t)grid->bounds[i];
+    }
+    for (size_t i = 0; i < grid->n_prefetched && block && grid->rank + i < block->n_arguments; i++)
+        w->values[block->argument + grid->rank + i].data = i < grid->n_operands ? &grid->arrays[i] : NULL;
+}
+
+typedef struct {
+    int64_t index[ECH_MLIR_MAX_RANK];
+    uint32_t rank;
+    bool known;
+} BlockIndex;
+
+/* Which block a window shows at a step. */
+static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint64_t step)
+{
+    BlockIndex at = {.known = true};
+    if (window->transform == ECH_MLIR_NONE)
+        return at;
+    w->visits = 0;
+    bind(w, window->transform, grid, step);
+    uint32_t body = region_of(w, ech_mlir_op(w->m, window->transform), 0);
+    walk_region(w, body);
+    uint32_t last = ECH_MLIR_NONE;
+    if (body != ECH_MLIR_NONE)
+        for (uint32_t o = ech_mlir_block(w->m, body)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next)
+            last = o;
+    const EchMlirOp *end = ech_mlir_op(w->m, last);
+    for (uint32_t i = 0; end && i < MIN(end->n_operands, ECH_MLIR_MAX_RANK); i++) {
+        Value value = value_of(w, end, i);
+        at.known = at.known && value.known;
+        at.index[at.rank++] = value.value;
+    }
+    return at;
+}
+
+static bool same_block(const BlockIndex *a, const BlockIndex *b)
+{
+    return a->known && b->known && a->rank == b->rank && memcmp(a->index, b->index, a->rank * sizeof(a->index[0])) == 0;
+}
+
+/* A block in memory: whole tiles of 8 rows (more where elements are packed) by 128 lanes. */
+static EchBytes block_bytes(const EchMlirType *type)
+{
+    if (!type || type->kind != ECH_MLIR_MEMREF || type->bits == 0)
+        return 0;
+    EchMlirType padded = *type;
+    uint8_t rank = type->rank;
+    if (rank > 1 && type->dims[rank - 1] > 0)
+        padded.dims[rank - 1] = type->dims[rank - 1] > INT32_MAX ? type->dims[rank - 1] : (type->dims[rank - 1] + LANES - 1) / LANES * LANES;
+    return memref_bytes(&padded);
+}
+
+static size_t read_windows(const Walk *w, uint32_t kernel, const Grid *grid, Window *ret)
+{
+    const EchMlirOp *op = ech_mlir_op(w->m, kernel);
+    uint32_t list = ech_mlir_find(w->m, op->attributes, "window_params");
+    const EchMlirBlock *block = ech_mlir_block(w->m, region_of(w, op, 0));
+    size_t n = 0;
+    for (; n < MAX_WINDOWS && block; n++) {
+        uint32_t params = ech_mlir_element(w->m, list, n);
+        size_t array = grid->n_prefetched + n, argument = grid->rank + array;
+        if (params == ECH_MLIR_NONE || argument >= block->n_arguments)
+            break;
+        const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + argument));
+        const char *transform = ech_mlir_string(w->m, ech_mlir_find(w->m, params, "transform_indices"));
+        bool moved = transform && type && ech_mlir_text_has(w->m, type->space, "vmem") && !(array < grid->n_arrays && grid->arrays[array].on_chip);
+        ret[n] = (Window){.transform = function_named(w, transform), .bytes = moved ? block_bytes(type) : 0, .input = array < grid->n_operands};
+    }
+    return n;
+}
+
+/* Steps from one that is walked to the next: prime to every dimension where that can be, so that all indices come up alike. */
+static uint64_t stride_for(const Grid *grid, uint64_t steps, uint64_t most)
+{
+    uint64_t least = (steps - 1) / most + 1;
+    for (uint64_t stride = least; stride > 1 && stride < 2 * least + 8; stride++) {
+        bool prime = true;
+        for (size_t i = 0; i < grid->rank && prime; i++)
+            prime = ech_gcd((uint64_t)grid->bounds[i], stride) == 1;
+        if (prime)
+            return stride;
+    }
+    return least;
+}
+
+/* One step's work, as many times as it stands for. */
+static void walk_step(Walk *w, uint32_t kernel, const Grid *grid, uint64_t step, double weight)
+{
+    w->weight = weight;
+    w->visits = 0;
+    bind(w, kernel, grid, step);
+    walk_region(w, region_of(w, ech_mlir_op(w->m, kernel), 0));
+}
+
+/* Blocks that are fetched for a step, because the one before showed others, and those that are stored after it. */
+static void move_blocks(Walk *w, const Grid *grid, const Window *windows, size_t n_windows, uint64_t step, uint64_t steps, double weight)
+{
+    EchKernelGrid scratch = {0}, *work = w->work;
+    w->work = &scratch; /* transforms are the scalar core's */
+    for (size_t i = 0; i < n_windows; i++) {
+        const Window *window = &windows[i];
+        if (window->bytes == 0)
+            continue;
+        bool edge = window->input ? step == 0 : step + 1 == steps;
+        BlockIndex now = block_at(w, window, grid, step), other = {0};
+        if (!edge)
+            other = block_at(w, window, grid, window->input ? step - 1 : step + 1);
+        EchBytes *sum = window->input ? &work->read : &work->written, *alone = window->input ? &work->first : &work->last;
+        w->weight = edge ? 1 : weight;
+        if (edge || !same_block(&now, &other))
+            *sum = ech_bytes_add(*sum, weighted(w, window->bytes));
+        if (step == 0)
+            *alone = ech_bytes_add(*alone, window->bytes);
+        work->assumed = work->assumed || !now.known;
+    }
+    w->work = work;
+}
+
+static void walk_grid(Walk *w, uint32_t kernel, const Grid *grid, const Window *windows, size_t n_windows, uint64_t steps)
+{
+    EchKernelGrid first = {0}, *work = w->work;
+    w->work = &first;
+    walk_step(w, kernel, grid, 0, 1);
+    w->work = work;
+    uint64_t stride = stride_for(grid, steps, MAX(BUDGET / MAX(w->visits, 1), LEAST_STEPS));
+    for (uint64_t step = 0; step < steps; step += stride) {
+        double weight = (double)MIN(stride, steps - step);
+        walk_step(w, kernel, grid, step, weight);
+        move_blocks(w, grid, windows, n_windows, step, steps, weight);
+    }
+}
+
+static uint32_t kernel_of(const Walk *w)
+{
+    for (uint32_t i = 0; i < w->n_functions; i++)
+        if (ech_mlir_find(w->m, ech_mlir_op(w->m, w->functions[i])->attributes, "dimension_semantics") != ECH_MLIR_NONE ||
+            ech_mlir_find(w->m, ech_mlir_op(w->m, w->functions[i])->attributes, "iteration_bounds") != ECH_MLIR_NONE)
+            return w->functions[i];
+    return w->n_functions > 0 ? w->functions[0] : ECH_MLIR_NONE;
+}
+
+bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *arrays, size_t n_operands, size_t n_arrays, EchKernelGrid *ret, GError **error)
+{
+    g_autoptr(EchMlirModule) m = ech_mlir_read(bytes, n, error);
+    if (!m)
+        return false;
+    g_autofree Step *ops = g_new0(Step, m->ops->len);
+    g_autofree uint32_t *functions = g_new(uint32_t, m->ops->len);
+    g_autofree Value *values = g_new0(Value, MAX(m->n_values, 1u));
+    EchKernelGrid work = {0};
+    Walk w = {.m = m, .steps = ops, .functions = functions, .values = values, .work = &work};
+    for (uint32_t i = 0; i < m->ops->len; i++) {
+        const EchMlirOp *op = ech_mlir_op(m, i);
+        ops[i].kind = kind_of(m, op);
+        if (ops[i].kind == CONSTANT || ops[i].kind == COMPARE)
+            ops[i].known = ech_mlir_integer(m, ech_mlir_find(m, op->attributes, ops[i].kind == CONSTANT ? "value" : "predicate"), &ops[i].number);
+        if (strcmp(short_name(op->name), "func.func") == 0)
+            functions[w.n_functions++] = i;
+    }
+    uint32_t kernel = kernel_of(&w);
+    if (kernel == ECH_MLIR_NONE) {
+        g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: no function in it");
+        return false;
+    }
+    uint32_t attributes = ech_mlir_op(m, kernel)->attributes;
+    Grid grid = {.arrays = arrays, .n_operands = n_operands, .n_arrays = n_arrays};
+    grid.rank = ech_mlir_numbers(m, ech_mlir_find(m, attributes, "iteration_bounds"), grid.bounds, MAX_GRID);
+    uint64_t steps = 1;
+    for (size_t i = 0; i < grid.rank; i++)
+        if (grid.rank > MAX_GRID || grid.bounds[i] < 1 || (steps = ech_bytes_mul(steps, (uint64_t)grid.bounds[i])) > INT32_MAX) {
+            g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: a grid that is not of known size");
+            return false;
+        }
+    int64_t prefetched = 0;
+    if (ech_mlir_integer(m, ech_mlir_find(m, attributes, "scalar_prefetch"), &prefetched) && prefetched > 0)
+        grid.n_prefetched = (size_t)MIN(prefetched, MAX_WINDOWS);
+    Window windows[MAX_WINDOWS];
+    size_t n_windows = read_windows(&w, kernel, &grid, windows);
+    work.steps = (double)steps;
+    walk_grid(&w, kernel, &grid, windows, n_windows, steps);
+    *ret = work;
+    return true;
+}

@@ -1,0 +1,167 @@
+/* Pallas kernels, read from their own code: JAX's causal attention and its gradients as the compiler was given them. */
+#include "sim/program/mosaic.h"
+#include "tests/support/support.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ATTENTION ECH_SOURCE_DIR "/traces/splash_attention.v6e"
+#define FORWARD "splash_mha_fwd_residuals.1"
+#define BACKWARD "splash_mha_dkv_no_residuals.1"
+
+/* 4 heads, 2048 long in blocks of 512: a grid of 4 x 4 x 4, of whose steps the mask leaves 10 of 16. */
+enum { HEADS = 4, BLOCKS = 4, STEPS = HEADS * BLOCKS * BLOCKS, WORKED = HEADS * 10, BLOCK = 512, WIDTH = 128 };
+#define BLOCK_BYTES ((EchBytes)BLOCK * WIDTH * 2)
+#define PRODUCT (2.0 * BLOCK * BLOCK * WIDTH)
+
+static const EchKernelGrid *grid_of(const EchImport *import, const char *name)
+{
+    const EchKernelGrid *grid = ech_program_grid(import->program, ech_test_instruction(import->program, name));
+    ck_assert_ptr_nonnull(grid);
+    return grid;
+}
+
+/* The code of a kernel, as bytes; to be freed with g_free. */
+static guchar *code_of(const EchImport *import, const char *name, gsize *ret_n)
+{
+    size_t n;
+    const char *body = ech_program_config(&import->program->instructions[ech_test_instruction(import->program, name)], "custom_call_config.body", &n);
+    ck_assert_ptr_nonnull(body);
+    g_autofree char *text = g_strndup(body, n);
+    return g_base64_decode(text, ret_n);
+}
+
+START_TEST(work_of_attention)
+{
+    g_autoptr(EchImport) import = ech_test_import(ATTENTION, NULL);
+    const EchKernelGrid *forward = grid_of(import, FORWARD), *backward = grid_of(import, BACKWARD);
+    /* Scores and their sum of values: the second takes the exponentials in 32 bits. */
+    ck_assert_double_eq(forward->steps, STEPS);
+    ck_assert_int_eq(forward->assumed, false);
+    ck_assert_uint_eq(forward->n_products, 2);
+    static const EchKernelGridProduct products[] = {{BLOCK, WIDTH, BLOCK, 16, 16, true, 1, WORKED}, {BLOCK, BLOCK, WIDTH, 32, 32, true, 1, WORKED}};
+    for (uint32_t i = 0; i < forward->n_products; i++) {
+        const EchKernelGridProduct *p = &forward->products[i], *q = &products[i];
+        ck_assert_msg(p->m == q->m && p->k == q->k && p->n == q->n && p->lhs_bits == q->lhs_bits && p->passes == q->passes && p->times == q->times,
+                      "product %u", i);
+    }
+    ck_assert_double_eq(forward->operations, WORKED * 2 * PRODUCT);
+    /* Queries once for every row of blocks. Keys and values lead from one block that is worked on to the next: 0, 0 1, 0 1 2, 0 1 2 3 in each head, the
+     * first row's and the second's 0 being one. */
+    EchBytes fetched = HEADS * BLOCKS * BLOCK_BYTES + 2 * (HEADS * 9) * BLOCK_BYTES;
+    ck_assert_uint_eq(forward->read, fetched);
+    ck_assert_uint_eq(forward->first, 3 * BLOCK_BYTES);
+    /* Three running figures of the last row leave in 32 bits; what the compiler placed on chip is not stored. */
+    ck_assert_uint_eq(forward->written, 3 * 2 * BLOCK_BYTES);
+    /* An exponential of every score, and one of each row's correction in all its lanes; some for the result. */
+    double scores = WORKED * (BLOCK / 8.0) * (BLOCK / 128.0);
+    ck_assert_double_ge(forward->transcendental, scores * 1.25);
+    ck_assert_double_le(forward->transcendental, scores * 1.5);
+    /* The compiler's schedule has 2,314 vector instructions for a block, and 162 around each row. */
+    ck_assert_double_le(fabs(forward->vector / (WORKED * 2314 + HEADS * BLOCKS * 162) - 1), 0.1);
+    ck_assert_double_eq(backward->operations, WORKED * 5 * PRODUCT);
+    ck_assert_int_eq(backward->assumed, false);
+    ck_assert_double_le(fabs(backward->vector / (WORKED * 3056 + HEADS * BLOCKS * 66) - 1), 0.1);
+}
+END_TEST
+
+/* Without the mask nobody knows which blocks are skipped. */
+START_TEST(unknown_data)
+{
+    g_autoptr(EchImport) import = ech_test_import(ATTENTION, NULL);
+    gsize n;
+    g_autofree guchar *code = code_of(import, FORWARD, &n);
+    EchMosaicArray arrays[11] = {0};
+    EchKernelGrid grid;
+    GError *error = NULL;
+    ck_assert_ok(ech_mosaic_read(code, n, arrays, 6, G_N_ELEMENTS(arrays), &grid, &error), error);
+    ck_assert_int_eq(grid.assumed, true);
+    ck_assert_double_eq(grid.operations, STEPS * 2 * PRODUCT);
+    /* A mask of nothing: no step works. */
+    static const int64_t none[BLOCKS * BLOCKS];
+    arrays[0] = arrays[1] = (EchMosaicArray){.values = none, .n = G_N_ELEMENTS(none)};
+    ck_assert_ok(ech_mosaic_read(code, n, arrays, 6, G_N_ELEMENTS(arrays), &grid, &error), error);
+    ck_assert_int_eq(grid.assumed, false);
+    ck_assert_double_eq(grid.operations, 0);
+}
+END_TEST
+
+/* However the bytes are cut or changed: an error that says where, or numbers. */
+START_TEST(broken_code)
+{
+    g_autoptr(EchImport) import = ech_test_import(ATTENTION, NULL);
+    gsize n;
+    g_autofree guchar *code = code_of(import, BACKWARD, &n);
+    EchMosaicArray arrays[16] = {0};
+    EchKernelGrid grid = {.steps = 7};
+    for (gsize cut = 0; cut < n; cut += 1 + cut % 13) {
+        g_autoptr(GError) error = NULL;
+        g_autofree guchar *part = g_memdup2(code, MAX(cut, 1));
+        ck_assert_msg(!ech_mosaic_read(part, cut, arrays, 9, G_N_ELEMENTS(arrays), &grid, &error), "%zu of %zu bytes", cut, n);
+        ck_assert_msg(strstr(error->message, "byte ") != NULL, "%s", error->message);
+    }
+    ck_assert_double_eq(grid.steps, 7);
+    guint32 seed = 20261122;
+    for (unsigned i = 0; i < 300; i++) {
+        seed = seed * 1664525 + 1013904223;
+        gsize at = 6 + (seed >> 8) % (n - 6);
+        guchar was = code[at];
+        code[at] = (guchar)(was ^ (1u << (seed & 7)));
+        g_autoptr(GError) error = NULL;
+        if (!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &grid, &error))
+            ck_assert_ptr_nonnull(error);
+        code[at] = was;
+    }
+    g_autoptr(GError) error = NULL;
+    code[4] = 3; /* version 1 */
+    ck_assert(!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &grid, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+}
+END_TEST
+
+/* Matrix units and the others side by side, blocks beneath them. */
+START_TEST(price_of_a_grid)
+{
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v6e", NULL);
+    EchKernelModel model;
+    GError *error = NULL;
+    ck_assert_ok(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, &error), error);
+    EchKernelGrid grid = {.steps = 100, .read = 64 << 20, .written = 32 << 20, .first = 1 << 20, .last = 1 << 20};
+    EchKernelCost moves, works, both;
+    ech_kernel_grid_price(&model, &grid, 0, &moves);
+    double bytes = (double)(96 << 20) / model.hbm / model.clock_hz * 1e12;
+    ck_assert_double_le(fabs((double)moves.time / (bytes + model.fixed / model.clock_hz * 1e12) - 1), 1e-6);
+    ck_assert_int_eq(moves.compute, 0);
+    grid.n_products = 1;
+    grid.products[0] = (EchKernelGridProduct){.m = 1024, .k = 1024, .n = 1024, .lhs_bits = 16, .rhs_bits = 16, .is_float = true, .passes = 1, .times = 1000};
+    ech_kernel_grid_price(&model, &grid, 0, &works);
+    double matrix = 1000 * 1024.0 * 1024 * 1024 / ech_kernel_macs_per_cycle(&model, "bf16") / model.clock_hz * 1e12;
+    ck_assert_double_le(fabs((double)works.busy_compute / matrix - 1), 1e-6);
+    ck_assert_int_eq(works.hbm, 0);
+    grid.vector = 1000 * 1024.0 * 1024 * 1024 / ech_kernel_macs_per_cycle(&model, "bf16") / model.simple; /* as long as the products */
+    ech_kernel_grid_price(&model, &grid, 0, &both);
+    ck_assert_double_le(fabs((double)both.busy_compute / matrix - pow(2, 1 / 1.5)), 1e-6);
+    ck_assert_int_eq(both.time, both.compute + both.hbm + both.fill + both.overhead);
+    /* Half as deep as the unit: as long; six passes: six times. */
+    grid = (EchKernelGrid){.steps = 1, .n_products = 1, .products = {{1024, 128, 1024, 16, 16, true, 1, 1000}}};
+    EchKernelCost shallow, precise;
+    ech_kernel_grid_price(&model, &grid, 0, &shallow);
+    ck_assert_double_le(fabs((double)shallow.busy_compute / (matrix / 4) - 1), 1e-6);
+    grid.products[0].passes = 6;
+    ech_kernel_grid_price(&model, &grid, 0, &precise);
+    ck_assert_double_le(fabs((double)precise.busy_compute / (6 * matrix / 4) - 1), 1e-6);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mosaic");
+    TCase *tcase = tcase_create("mosaic");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, work_of_attention);
+    tcase_add_test(tcase, unknown_data);
+    tcase_add_test(tcase, broken_code);
+    tcase_add_test(tcase, price_of_a_grid);
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
