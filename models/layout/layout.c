@@ -332,7 +332,7 @@ static EchBytes bytes_of(uint64_t elements, unsigned bits)
 
 EchBytes ech_layout_dense_bytes(const EchLayout *layout)
 {
-    return bytes_of(ech_layout_elements(layout), ech_layout_element_bits(layout));
+    return bytes_of(ech_layout_elements(layout), MIN(ech_layout_element_bits(layout), layout->bits));
 }
 
 /* A split dimension counts as its largest piece. */

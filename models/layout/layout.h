@@ -58,7 +58,8 @@ char *ech_layout_print(const EchLayout *layout) G_GNUC_WARN_UNUSED_RESULT;
 void ech_layout_append(const EchLayout *layout, GString *text);
 /** Number of elements, saturating. */
 uint64_t ech_layout_elements(const EchLayout *layout);
-/** Bytes without padding: elements x width (packed width where E(n) says so), rounded up to a byte. */
+/** Bytes without padding: elements x width, the packed one where E(n) is narrower than the type; rounded up to a byte. Elements that E(n) widens (a TPU's pred
+ * in 32 bits) are padded ones, as XLA counts too. */
 EchBytes ech_layout_dense_bytes(const EchLayout *layout);
 /** Bytes with padding, exactly as the compiler counts them. */
 EchBytes ech_layout_padded_bytes(const EchLayout *layout, EchLayoutRules rules);

@@ -178,6 +178,7 @@ int ech_verb_import(int argc, char **argv)
     if (!write_trace(trace, writer, title, out, &error))
         return ech_cli_fail(error);
     if (out)
-        fprintf(stderr, "%s: %s, %zu operations, %zu buffers -> %s\n", rest[0], import->format, ech_trace_n_ops(trace), ech_trace_n_buffers(trace), out);
+        fprintf(stderr, "%s: %s, %zu operation%s, %zu buffer%s -> %s\n", rest[0], import->format, ech_trace_n_ops(trace),
+                ech_trace_n_ops(trace) == 1 ? "" : "s", ech_trace_n_buffers(trace), ech_trace_n_buffers(trace) == 1 ? "" : "s", out);
     return ECH_EXIT_DONE;
 }

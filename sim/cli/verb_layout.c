@@ -55,6 +55,8 @@ static void add_text(GString *out, const Row *row, bool gpu)
     g_autofree char *text = ech_layout_print(&row->layout), *dense = ech_format_bytes(advice->dense), *padded = ech_format_bytes(advice->padded);
     g_string_append_printf(out, "%s\n  %" G_GUINT64_FORMAT " bytes dense (%s), %" G_GUINT64_FORMAT " padded (%s): %.1f %% waste, %.3fx\n", text, advice->dense,
                            dense, advice->padded, padded, 100 * advice->waste, advice->dense > 0 ? (double)advice->padded / (double)advice->dense : 1.0);
+    if (ech_layout_element_bits(&row->layout) > row->layout.bits)
+        g_string_append_printf(out, "  elements of %u bits are stored in %u\n", row->layout.bits, ech_layout_element_bits(&row->layout));
     const EchLayoutDimension *worst = NULL;
     unsigned at = 0;
     for (unsigned i = 0; i < advice->rank; i++) {

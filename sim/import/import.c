@@ -1,4 +1,5 @@
 #include "sim/import/import.h"
+#include "sim/import/wire.h"
 
 #include "models/device/gpu_target.h"
 #include "sim/base/error.h"
@@ -307,6 +308,24 @@ static bool is_mangled(const uint8_t *head, size_t n)
     return mangled > 8 && control > 8 && mangled * 3 * 2 >= high;
 }
 
+/* Perfetto's protobuf: packets (field 1) with a time, a sequence and an event or a track's description, one of which comes early. */
+static bool is_perfetto(const uint8_t *head, size_t n)
+{
+    EchWire wire = ech_wire_init(head, n);
+    EchWireField packet, field;
+    for (int i = 0; i < 16 && ech_wire_next(&wire, &packet) && packet.number == 1 && packet.type == ECH_WIRE_BYTES; i++) {
+        EchWire inner = ech_wire_sub(&wire, &packet);
+        bool sequence = false, tracks = false;
+        while (ech_wire_next(&inner, &field)) {
+            sequence |= field.number == 10 && field.type == ECH_WIRE_VARINT;
+            tracks |= (field.number == 11 || field.number == 60) && field.type == ECH_WIRE_BYTES;
+        }
+        if (sequence && tracks)
+            return true;
+    }
+    return false;
+}
+
 /* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
 static char *describe(const uint8_t *head, size_t n)
 {
@@ -383,6 +402,8 @@ static char *describe(const uint8_t *head, size_t n)
         return g_strdup("the text is XLA's options; give the program, module_....after_optimizations.txt");
     if (is_mangled(head, n))
         return g_strdup("the bytes look like " MANGLED);
+    if (is_perfetto(head, n))
+        return g_strdup("the bytes look like a Perfetto trace, which is for looking at; give the capture that it was made from");
     size_t control = 0;
     for (size_t i = 0; i < n; i++)
         control += head[i] < 9;

@@ -887,11 +887,15 @@ static bool merge_snapshot(Reader *r, const char *path, GError **error)
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     if (!r->events_seen) {
-        bool snapshot = strstr(r->keys->str, "\"segments\"") || strstr(r->keys->str, "\"device_traces\"");
+        const char *keyed = r->keys->str,
+                   *what = strstr(keyed, "\"segments\"") || strstr(keyed, "\"device_traces\"")
+                               ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
+                           : strstr(keyed, "\"rocprofiler-sdk-tool\"")
+                               ? "; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are"
+                               : "";
         g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s", r->where,
-                    r->keys->len ? "its keys begin " : "it has no keys", keys,
-                    snapshot ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes" : "");
+                    r->keys->len ? "its keys begin " : "it has no keys", keys, what);
         return false;
     }
     for (guint i = 0; i < r->kinds->len; i++)

@@ -71,6 +71,17 @@ static bool has_table(Reader *r, const char *table)
     return found;
 }
 
+/* AMD's profiler writes SQLite too, every table named for the run. */
+static bool is_rocpd(Reader *r)
+{
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(r->db, "SELECT 1 FROM sqlite_master WHERE name GLOB 'rocpd_*'", -1, &statement, NULL) != SQLITE_OK)
+        return false;
+    bool found = sqlite3_step(statement) == SQLITE_ROW;
+    sqlite3_finalize(statement);
+    return found;
+}
+
 static bool has_column(Reader *r, const char *table, const char *column)
 {
     return sqlite3_table_column_metadata(r->db, "main", table, column, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK;
@@ -703,7 +714,8 @@ static bool read_all(Reader *r)
         !has_table(r, "TARGET_INFO_GPU")) {
         if (sqlite3_errcode(r->db) != SQLITE_OK && sqlite3_errcode(r->db) != SQLITE_DONE && sqlite3_errcode(r->db) != SQLITE_ROW)
             return fail(r, "sqlite_master");
-        g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an SQLite database, but no Nsight Systems export: it has no CUPTI tables", r->where);
+        g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an SQLite database, but no Nsight Systems export: it has no CUPTI tables%s", r->where,
+                    is_rocpd(r) ? "; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are" : "");
         return false;
     }
     if (!count_tables(r) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) || !read_strings(r) ||

@@ -136,3 +136,13 @@ f32[8,128]{1,0}
 $ echelon import tests/fuzz/corpus/gpu_target/new.txtpb -o /nowhere/d.yaml
 echelon: /nowhere/d.yaml: No such file or directory
 exit 1
+$ echelon import tests/golden/data/pageable.json -o $T/p.pftrace >/dev/null; cd $T; echelon info p.pftrace
+tests/golden/data/pageable.json: kineto, 1 operation, 0 buffers -> /tmp/tmp.NzNYNn2dA4.d/p.pftrace
+echelon: p.pftrace: no captured format that echelon knows: the bytes look like a Perfetto trace, which is for looking at; give the capture that it was made from
+exit 1
+$ printf '{"rocprofiler-sdk-tool":[{"metadata":{}}]}' >$T/rocprof.json; cd $T; echelon info rocprof.json
+echelon: rocprof.json: a JSON document without traceEvents: its keys begin "rocprofiler-sdk-tool"; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are
+exit 1
+$ cd $T && python3 -c "import sqlite3; c=sqlite3.connect('results.db'); c.execute('create table rocpd_string_00(id integer)'); c.commit()"; echelon info results.db
+echelon: results.db: an SQLite database, but no Nsight Systems export: it has no CUPTI tables; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are
+exit 1
