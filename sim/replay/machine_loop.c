@@ -143,24 +143,23 @@ static bool inside_loop(const EchMachine *m, uint32_t queue, uint32_t l)
     return q->depth > m->loops[l].depth && q->loop[m->loops[l].depth] == l;
 }
 
-/* Adds @n periods from mark @from to now to everything that counts, and moves every cursor inside loop @l on by as many iterations. */
-static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const Mark *now, uint64_t periods)
+/* Moves the clock on by @periods of what lies between two marks; returns by how much. */
+static EchTime skip_time(EchMachine *m, const Mark *from, const Mark *now, uint64_t periods)
 {
-    const Loop *loop = &m->loops[l];
-    uint64_t step = now->iteration - from->iteration, iterations = periods * step;
-    double period = (double)(now->ps - from->ps) + (now->fraction - from->fraction);
-    EchSkip skip = {.loop = loop->op, .first = now->iteration, .count = iterations, .time = m->now, .period = (EchTime)llrint(period / (double)step)};
-    g_array_append_val(m->skips, skip);
     /* Whole and fractional picoseconds apart, so that nothing is lost. */
     EchTime whole = (now->ps - from->ps) * (EchTime)periods;
     double fraction = (now->fraction - from->fraction) * (double)periods + m->base_fraction;
     double carry = floor(fraction);
-    EchTime shift = whole + (EchTime)carry;
-    m->base = ech_time_add(m->base, shift);
-    m->base_fraction = fraction - carry;
     EchTime before = m->now;
+    m->base = ech_time_add(m->base, whole + (EchTime)carry);
+    m->base_fraction = fraction - carry;
     m->now = m->base + m->engine_now;
-    shift = m->now - before;
+    return m->now - before;
+}
+
+/* Adds @periods of what was counted between two marks. */
+static void skip_sums(EchMachine *m, const Mark *from, const Mark *now, uint64_t periods)
+{
     for (size_t i = 0; i < m->n_sums; i++) {
         int64_t delta;
         if (__builtin_mul_overflow(m->sums[i] - from->sums[i], (int64_t)periods, &delta))
@@ -170,7 +169,12 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
     for (size_t i = 0; i < m->n_amounts; i++)
         m->amounts[i] += (m->amounts[i] - from->amounts[i]) * (double)periods;
     m->out.ops += (now->ops - from->ops) * periods;
-    /* Times that are looked at later move along. */
+}
+
+/* Times that are looked at later move along, and queues inside loop @l are so many iterations further. */
+static void skip_queues(EchMachine *m, uint32_t l, EchTime shift, uint64_t iterations)
+{
+    const Loop *loop = &m->loops[l];
     for (uint32_t r = 0; r < m->prices->n_resources; r++)
         m->pressed_at[r] += shift;
     for (uint32_t i = 0; i < m->n_queues; i++) {
@@ -190,6 +194,12 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
             m->links[i].since[d] += shift;
         m->links[i].since_any += shift;
     }
+}
+
+/* Ops and loops inside loop @l have run so often more. */
+static void skip_ops(EchMachine *m, uint32_t l, EchTime shift, uint64_t iterations)
+{
+    const Loop *loop = &m->loops[l];
     for (uint32_t op = loop->op + 1; op < loop->end; op++) {
         if (!inside_loop(m, queue_of(m, op), l))
             continue;
@@ -207,6 +217,12 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
             if (inside_loop(m, m->participant[inner->first_participant + p], l))
                 m->arrived[inner->first_participant + p] += more;
     }
+}
+
+/* Buffers of the iterations: those that are alive now stand for those of so many iterations later. */
+static void skip_lives(EchMachine *m, uint32_t l, uint64_t iterations)
+{
+    const Loop *loop = &m->loops[l];
     for (uint32_t i = 0; i < m->n_lives; i++) {
         const Life *life = &m->lives[i];
         Rate rate = ech_machine_rate_in(m, life, l);
@@ -236,6 +252,20 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
                 instance->ended += iterations * trips_between(m, m->op_loop[op], l);
         }
     }
+}
+
+/* Adds @periods from mark @from to now to everything that counts, and moves every cursor inside loop @l on by as many iterations. */
+static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const Mark *now, uint64_t periods)
+{
+    uint64_t step = now->iteration - from->iteration, iterations = periods * step;
+    double period = (double)(now->ps - from->ps) + (now->fraction - from->fraction);
+    EchSkip skip = {.loop = m->loops[l].op, .first = now->iteration, .count = iterations, .time = m->now, .period = (EchTime)llrint(period / (double)step)};
+    g_array_append_val(m->skips, skip);
+    EchTime shift = skip_time(m, from, now, periods);
+    skip_sums(m, from, now, periods);
+    skip_queues(m, l, shift, iterations);
+    skip_ops(m, l, shift, iterations);
+    skip_lives(m, l, iterations);
     /* Another period from here would need marks of its own. */
     g_array_set_size(m->loops[l].marks, 0);
 }
