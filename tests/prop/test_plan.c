@@ -106,20 +106,20 @@ static EchBytes bound_of(const EchPlanItem *items, size_t n, uint32_t colour)
 {
     EchBytes bound = 0;
     for (size_t at = 0; at < n; at++) {
+        if (items[at].colour != colour)
+            continue;
         int64_t time = items[at].begin;
         EchBytes live = 0;
         for (size_t i = 0; i < n; i++) {
             bool counts = items[i].colour == colour && items[i].begin <= time && time < items[i].end;
-            for (size_t j = 0; counts && j < n; j++) {
-                bool together = j != i && items[j].colour == colour && items[i].colocation != ECH_PLAN_ALONE && items[j].colocation == items[i].colocation;
+            for (size_t j = 0; counts && items[i].colocation != ECH_PLAN_ALONE && j < n; j++) {
+                bool together = j != i && items[j].colour == colour && items[j].colocation == items[i].colocation;
                 if (together && items[j].begin <= time && time < items[j].end)
                     counts = items[j].bytes < items[i].bytes || (items[j].bytes == items[i].bytes && j > i);
             }
             live += counts ? items[i].bytes : 0;
         }
-        bound = MAX(bound, live);
-        if (items[at].colour == colour)
-            bound = MAX(bound, items[at].bytes);
+        bound = MAX(bound, MAX(live, items[at].bytes));
     }
     return bound;
 }
