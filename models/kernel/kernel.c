@@ -11,6 +11,9 @@
 #define LANE_SPREAD 8.0 /* cycles a row of registers that a broadcast fills lane by lane (libtpu 2026-10, v3 to tpu7x: exact) */
 #define DEPTHWISE 2.0   /* cycles a register of the result and position of the window (libtpu 2026-10, v5e, v6e, tpu7x) */
 #define HALF_LANES 64.0 /* least rows of a filter's gradient that pass a unit (libtpu 2026-10: 16 to 512 channels on v5e, v6e, tpu7x: exact) */
+#define HALVES_START                                                                                                                                           \
+    128.0               /* cycles before half registers are laid out (libtpu 2026-10: 2 x 2 to 7 x 7 windows over 14 to 56 pixels a side, v5e, v6e, tpu7x)     \
+                         */
 #define UNPACK 4.0      /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
 #define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
 
@@ -65,6 +68,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.gather = NUMBER("gather_cycles", 8);
     model.shuffle = NUMBER("shuffle_cycles", 8);
     model.relayout = NUMBER("relayout_cycles", 5);
+    model.halves = NUMBER("half_register_cycles", 0);
+    model.depthwise_gradient = NUMBER("depthwise_gradient_cycles", DEPTHWISE);
     model.gather_rows = NUMBER("gather_rows_cycles", 0.5);
     model.narrow_store = view == ECH_KERNEL_COMPILER ? 1 : NUMBER("narrow_store", 0);
     model.stage_input = NUMBER("stage_input", 1);
@@ -453,6 +458,7 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     /* Products of 384 rows and columns take no more of a v6e's units than their lanes (measured); the compiler counts whole units. */
     shape.side = model->view == ECH_KERNEL_HARDWARE ? MIN(shape.unit_size, model->lanes) : shape.unit_size;
     shape.load_transposed = model->load_transposed;
+    shape.depthwise_gradient = model->depthwise_gradient;
     shape.stage_input = model->stage_input;
     shape.stage_weights = model->stage_weights;
     shape.stage_result = model->stage_result;
@@ -493,11 +499,13 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
 {
     const EchKernelContraction *c = s->c;
     if (c->depthwise)
-        return DEPTHWISE * m * ceil(n / 128) * 128 / REGISTER * (double)c->taps;
+        return DEPTHWISE * m * ceil(n / 128) * 128 / REGISTER * (double)c->taps / (double)s->cores;
+    if (c->depthwise_gradient)
+        return s->depthwise_gradient * (double)c->m * ceil(n / 128) * k / 8 / (double)s->cores;
     if (c->positions > 0) { /* every position takes the pixels in anew; at least half a unit's lanes pass */
         double channels = m / (double)c->positions, least = c->out_transposed ? 8 : HALF_LANES;
         double across = c->out_transposed ? channels : n, passing = MAX(c->out_transposed ? n : channels, least);
-        double taken = c->out_transposed ? 128 : (double)CLAMP(c->n, (uint64_t)HALF_LANES, 128);
+        double taken = c->out_transposed ? 128 : CLAMP(MIN((double)c->n, k), HALF_LANES, 128);
         return (double)c->positions * ceil(across / s->side) * ceil(k / s->side) * pow(s->side / s->unit_size, 2) *
                MAX(passing * s->unit_size * s->unit_size / s->rate, s->load * taken);
     }
@@ -527,24 +535,43 @@ static double again_cycles(const EchKernelModel *model, const EchKernelShape *s,
     return MAX(0, fetched - ((s->lhs_hbm ? s->lhs_total : 0) + (s->rhs_hbm ? s->rhs_total : 0)) / model->hbm);
 }
 
-/* Rows of the unit that a result's element passes: whole lanes of channels a tap; of narrow ones up to four taps share a pass. */
-static double contraction_depth(const EchKernelContraction *c)
+/* Rows of the unit that a result's element passes: whole lanes of channels a tap. Narrow channels of several taps share a pass, as a unit's side holds them:
+ * of small units those along the window's last dimension, and where they do not fill a quarter of the lanes all of them; of large ones, which hold them beside
+ * each other on both sides, a power of two of all. Rounded to whole passes, not up (libtpu 0.0.51: 8 to 192 channels by 4 to 49 taps on v5e and v6e; all but
+ * four of 72 shapes exact). */
+static double packed_passes(const EchKernelContraction *c, double side)
 {
-    if (c->positions > 0)
+    double taps = (double)c->taps, across = (double)MAX(c->across, 1u), lanes = pow(2, ceil(log2((double)c->k)));
+    if (side <= 128)
+        return c->k < 64 ? rint(taps * (double)c->k / side) : taps / across * MAX(rint(across * (double)c->k / side), 1);
+    return c->n > 128 && c->k >= 64 ? ceil(taps * (double)c->k / side) : pow(2, floor(log2(MAX(taps * lanes / side, 1))));
+}
+
+static double contraction_depth(const EchKernelContraction *c, double side)
+{
+    if (c->positions > 0 || c->depthwise_gradient)
         return (double)c->k * (double)c->taps;
-    uint64_t packed = c->one_tap || c->k >= 128 ? 1 : MIN(128 / c->k, 4u);
-    return (double)up(c->k, 128) * (double)ceil_div(c->taps, packed);
+    if (c->one_tap || c->taps <= 1)
+        return (double)up(c->k, 128) * (double)c->taps;
+    double window = c->dilated > 1 ? (double)c->window / (double)c->dilated : (double)c->taps; /* positions that meet holes are left out */
+    if (c->few && c->k < 128)
+        return 128 * ceil(window / (double)MIN(128 / c->k, 4u));
+    if (c->dilated > 1) /* a large unit takes twice as many passes */
+        return ceil((double)c->k / side) * window * side * MAX(side / 128, 1);
+    if (c->k >= 128 || c->apart)
+        return (double)up(c->k, 128) * (double)c->taps;
+    return MAX(packed_passes(c, side), 1) * side;
 }
 
 /* The same as the units take it: positions one a pass fill a unit each. */
 static double unit_depth(const EchKernelShape *s)
 {
-    return s->c->one_tap ? (double)up(s->c->k, (uint64_t)s->side) * (double)s->c->taps : contraction_depth(s->c);
+    return s->c->one_tap ? (double)up(s->c->k, (uint64_t)s->side) * (double)s->c->taps : contraction_depth(s->c, s->unit_size);
 }
 
 double ech_kernel_contraction_macs(const EchKernelContraction *c)
 {
-    return (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, 128) * contraction_depth(c);
+    return (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, 128) * contraction_depth(c, 128);
 }
 
 /* The steps one after the other: the next blocks are fetched, and a finished one stored, under the work of a step; the first fetch, and the work and the store
@@ -553,7 +580,7 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
 {
     double columns = w->columns, rows = w->rows, depth = w->depth, tiles = columns * rows, steps = tiles * depth;
     double compute = w->compute;
-    if (!s->c->depthwise && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
+    if (!s->c->depthwise && !s->c->depthwise_gradient && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
         compute += model->matrix_overhead * (1 + s->c->others);
     compute = MAX(compute, w->beside);
     bool split = depth > 1;
@@ -640,7 +667,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     walk.lhs = move_cycles(model, s->lhs_hbm, c->convolution ? halo : many * bm * (c->lhs_transposed ? k_rows : k_lanes) * s->lhs_moved);
     walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)c->taps * s->rhs_moved);
     walk.store = store_cycles(model, s, many * bm * (double)up((uint64_t)ceil(bn), s->n_granule) / REGISTER, walk.columns * rows);
-    walk.macs = (double)c->batch * bm * rows * bn * columns * contraction_depth(c) + c->other_macs;
+    walk.macs = (double)c->batch * bm * rows * bn * columns * contraction_depth(c, 128) + c->other_macs;
     share_steps(model, &walk);
     EchKernelSums sums;
     sum_walk(model, s, &walk, &sums);
@@ -674,7 +701,7 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = MAX(w->iterations[w->n_iterations - 1], 1u), middle = steps / outer / inner;
     EchKernelWalk walk = {.columns = outer, .rows = middle, .depth = inner, .alone = c->batch > 1};
     double tiles = outer * middle;
-    walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c) + c->other_macs;
+    walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c, 128) + c->other_macs;
     walk.compute = ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate +
                     s->between) /
                    steps;
@@ -699,7 +726,9 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     if (model->epilogue == 0) { /* the compiler hides it under the units, but for what lies between two products, and counts loads and stores with it */
         double registers = traffic.widest / REGISTER;
         double body = body_cycles(model, &kernel->body, kernel->fused, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
-        *(kernel->contraction.others > 0 ? &shape.between : &shape.beside) = kernel->contraction.others > 0 ? body / model->cores : body;
+        if (kernel->contraction.half_registers > 0 && model->halves > 0)
+            shape.between = model->halves * kernel->contraction.half_registers + HALVES_START;
+        *(kernel->contraction.others > 0 ? &shape.between : &shape.beside) += kernel->contraction.others > 0 ? body / model->cores : body;
     }
     bool known = !own_tiles && kernel->windows.n_iterations >= 2;
     if (known && blocks_of_windows(&kernel->windows, &kernel->contraction, &blocks)) {

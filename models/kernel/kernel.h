@@ -67,13 +67,19 @@ typedef struct {
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
 typedef struct {
-    uint64_t batch, m, n, k;         /**< >= 1. */
-    uint64_t taps;                   /**< Positions of a convolution's window; 1 for products. */
-    bool one_tap;                    /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
-    bool depthwise;                  /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
-    uint64_t input_pixels;           /**< Pixels of a convolution's input; 0 for products (then m). */
-    double other_macs;               /**< Padded multiply-accumulates of further products fused into it. */
-    uint32_t others;                 /**< Further products fused into it. */
+    uint64_t batch, m, n, k;  /**< >= 1. */
+    uint64_t taps;            /**< Positions of a convolution's window; 1 for products. */
+    uint64_t window, dilated; /**< Positions of the window with those that meet holes of a dilated input, and how many of its pixels are one; 0: no holes. */
+    bool few;                 /**< Up to four positions share a pass: a filter's gradient, or a result whose channels do not lie on lanes. */
+    uint64_t across;          /**< Of @taps, positions along the window's last dimension. */
+    bool apart;               /**< What is contracted lies on the lanes of rhs: its positions are not packed. */
+    double half_registers;    /**< Pixels of a convolution's input whose 16-bit rows fill half a register each, but for one row of them; 0: none. */
+    bool one_tap;             /**< The chip's loop takes one position a pass; else several narrow ones share the unit's rows. */
+    bool depthwise_gradient;  /**< Of such a convolution's filter: the same. */
+    bool depthwise;           /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
+    uint64_t input_pixels;    /**< Pixels of a convolution's input; 0 for products (then m). */
+    double other_macs;        /**< Padded multiply-accumulates of further products fused into it. */
+    uint32_t others;          /**< Further products fused into it. */
     bool lhs_computed, rhs_computed; /**< The side is, or is made of, another product's result: that product's operands are fetched instead. */
     uint32_t passes;                 /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
     /** The rows of lhs lie on lanes and what is contracted on rows, so that pixels follow each other in the units without padding, for every one of the
@@ -148,20 +154,22 @@ typedef struct {
     double int8;                                          /**< Efficiency of the matrix unit at 8-bit operands. */
     double matrix;                                        /**< Efficiency of the matrix unit. */
     double vmem;                                          /**< Bytes a cycle of on-chip operands. */
-    double vmem_read;      /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
-    double lone_registers; /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
-    double gather;         /**< Cycles a gathered row. */
-    double relayout;       /**< Cycles a register whose lanes a copy makes rows. */
-    double gather_rows;    /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
-    double shuffle;        /**< Cycles a register moved across lanes. */
-    double narrow_on_chip; /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
-    double epilogue;       /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
-    double narrow_store;   /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
-    double stage_input;    /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
-    double stage_weights;  /**< Share of the rhs block kept in 32 bits. */
-    double stage_result;   /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
-    double accumulators;   /**< Bytes of the units' own accumulators; 0: none. */
-    double stage_depth;    /**< Least k of a block at which 16-bit lhs blocks are kept a second time. */
+    double vmem_read;          /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
+    double lone_registers;     /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
+    double gather;             /**< Cycles a gathered row. */
+    double relayout;           /**< Cycles a register whose lanes a copy makes rows. */
+    double halves;             /**< Cycles of laying out half a register of pixels whose channels share lanes with other positions'. */
+    double depthwise_gradient; /**< Cycles a register of pixels and position of a depthwise filter's gradient. */
+    double gather_rows;        /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
+    double shuffle;            /**< Cycles a register moved across lanes. */
+    double narrow_on_chip;     /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
+    double epilogue;           /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
+    double narrow_store;       /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
+    double stage_input;   /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
+    double stage_weights; /**< Share of the rhs block kept in 32 bits. */
+    double stage_result;  /**< Share of the result's block kept in 32 bits where k is longer than a unit. */
+    double accumulators;  /**< Bytes of the units' own accumulators; 0: none. */
+    double stage_depth;   /**< Least k of a block at which 16-bit lhs blocks are kept a second time. */
     double stage_precise_input,
         stage_precise_weights; /**< Bytes that an element of a lhs or rhs block takes in parts, where f32 is multiplied in several passes. */
     double cores;              /**< Cores that share every kernel's steps as one device (megacore); 1 else. Rates are those of all of them. */

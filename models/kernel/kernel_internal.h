@@ -38,7 +38,7 @@ typedef struct {
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */
-    double load, load_transposed;
+    double load, load_transposed, depthwise_gradient;
     double side; /**< Of the part of a unit that a product takes whole. */
     double stage_input, stage_weights, stage_result, stage_depth, accumulators, stage_precise_input, stage_precise_weights;
 } EchKernelShape;

@@ -442,7 +442,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         return false;
     Window window = read_window(convolution);
     *c = (EchKernelContraction){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .taps = 1, .input_pixels = lhs->dims[lb], .passes = 1};
-    uint64_t kept = 1;
+    uint64_t kept = 1, pixels = 1, last = 1;
+    c->across = c->window = c->dilated = 1;
     for (unsigned i = 0; i < window.n && i < 8; i++) {
         char label = (char)('0' + i);
         int ls = label_at(l, ln, label), rs = label_at(r, rn, label), os = label_at(o, on, label);
@@ -461,6 +462,11 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
             continue;
         }
         c->taps = ech_bytes_mul(c->taps, taps);
+        c->across = taps;
+        c->window = ech_bytes_mul(c->window, window.size[i]);
+        c->dilated = ech_bytes_mul(c->dilated, window.lhs_dilate[i]);
+        last = ech_bytes_add(ech_bytes_mul(MAX(out->dims[os], 1u) - 1, window.stride[i]), window.size[i]);
+        pixels = ech_bytes_mul(pixels, last);
         c->m = ech_bytes_mul(c->m, out->dims[os]);
         c->input_pixels = ech_bytes_mul(c->input_pixels, lhs->dims[ls]);
         if (out->dims[os] > 1 || taps > 1)
@@ -472,6 +478,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     if (groups > 1) { /* narrow groups share the lanes, each with its own part of them, and take every position by itself */
         uint64_t n_own = MAX(c->n / groups, 1u), width = MAX(n_own, features > 1 ? c->k : 1), together = MIN(MAX(128 / width, 1u), groups);
         c->depthwise = features > 1 && c->k == 1 && n_own == 1;
+        c->depthwise_gradient = features == 1 && n_own == 1;
         c->batch = ech_bytes_mul(c->batch, groups / together + (groups % together != 0));
         c->n = n_own * together;
         c->k *= features > 1 ? together : 1;
@@ -479,6 +486,12 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     }
     if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
+    c->few = c->taps > c->m / MAX(out->dims[ob], 1u) || physical(out, 0) != of;
+    c->apart = c->convolution && physical(rhs, 0) == ri;
+    /* 8 rows of a batch in 16 bits fill half a register; channels that share its lanes with other positions' are laid out anew. */
+    if (c->convolution && groups == 1 && c->taps > 1 && c->k < 64 && physical(lhs, 0) == lf && physical(lhs, 1) == lb && lhs->dims[lb] % 16 != 0 &&
+        ech_layout_element_bits(lhs) == 16 && pixels > last)
+        c->half_registers = (double)(pixels - last);
     c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
     c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && rhs->rank == 2;
     c->out_transposed = (c->positions > 0 || (!c->convolution && out->rank == 2)) && physical(out, 0) == ob;
@@ -808,9 +821,6 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
             }
             const EchLayout *lhs = layout_of(program, ech_program_operand(program, product, 0));
             contraction.passes = lhs != NULL ? read_passes(product, lhs) : 1;
-            size_t n;
-            const char *emitter = ech_program_config(at, "convolution_algorithm_config.emitter", &n);
-            contraction.one_tap |= emitter != NULL && n == strlen("EmitOutputBatchInSublanes") && memcmp(emitter, "EmitOutputBatchInSublanes", n) == 0;
             if (sides[0] < operands->len && sides[1] < operands->len) {
                 kernel.kind = ECH_KERNEL_CONTRACTION;
                 kernel.contraction = contraction;
@@ -903,6 +913,25 @@ GArray *ech_program_products(const EchProgram *program, EchId instruction)
         g_array_append_val(found, product);
     }
     return found;
+}
+
+EchKernelTrust ech_program_kernel_trust(const EchProgram *program, EchId instruction)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
+    survey_instruction(&survey, instruction, 0);
+    if (at->opcode == ECH_HLO_SORT || survey.gathers || survey.scatters)
+        return ECH_KERNEL_UNTESTED;
+    bool rough = survey.body.windows > 0;
+    for (guint i = 0; i < products->len; i++) {
+        EchKernelContraction c;
+        if (read_product(program, g_array_index(products, EchId, i), &c))
+            rough |= c.convolution && c.taps > 1 && c.positions == 0 && (c.depthwise_gradient || c.dilated > 1 || (c.few && !c.depthwise));
+    }
+    const EchShape *result = &program->shapes[at->shape];
+    rough |= at->opcode == ECH_HLO_COPY && !result->is_tuple && result->space == ECH_SPACE_COMMON;
+    return rough ? ECH_KERNEL_ROUGH : ECH_KERNEL_HELD;
 }
 
 static uint64_t pool_positions(const EchProgram *program, EchId instruction, unsigned depth)

@@ -17,6 +17,15 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
 bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
                              EchTime *ret, bool *ret_carried);
 
+/** How a kernel's price was held against the compiler's estimates of kernels that nothing was fitted to. */
+typedef enum {
+    ECH_KERNEL_HELD,     /**< Products, convolutions, streaming kernels, copies. */
+    ECH_KERNEL_ROUGH,    /**< Off by a quarter and more on average: windows that are reduced, gradients of strided and of depthwise convolutions, convolutions
+                          * whose result does not have its channels on lanes, copies in TPU v4's common memory. */
+    ECH_KERNEL_UNTESTED, /**< Of kinds that the compiler gives no estimate for: sorts, gathers, scatters. */
+} EchKernelTrust;
+EchKernelTrust ech_program_kernel_trust(const EchProgram *program, EchId instruction);
+
 /** A matrix product or convolution of an instruction, with the arrays of the instruction behind its two sides (ECH_NONE where an operand is not one of its
  * operands, but made inside). */
 typedef struct {

@@ -1,12 +1,48 @@
-/* What the kernel times of a GPU program rest on: how much is held against measurements, how much is borrowed, assumed, or a roofline alone. */
+/* What the kernel times of a program rest on: how much is held against measurements or estimates, how much is borrowed, assumed, or a roofline alone. */
 #include "models/kernel/gpu.h"
+#include "sim/program/price_kernels.h"
 #include "sim/report/report.h"
 
 #include <string.h>
 
+static bool tpu_basis(const EchReport *report, EchBasis *ret)
+{
+    const EchProgram *program = report->program;
+    EchBasis basis = {.tpu = true};
+    size_t n;
+    g_autofree EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n);
+    g_autoptr(GHashTable) named = g_hash_table_new(g_str_hash, g_str_equal);
+    for (size_t i = 0; i < program->n_instructions; i++)
+        g_hash_table_insert(named, (gpointer)(uintptr_t)program->instructions[i].name, GSIZE_TO_POINTER(i + 1));
+    for (size_t i = 0; i < n; i++) {
+        if (times[i].kind != ECH_OP_KERNEL)
+            continue;
+        size_t at = times[i].price == ECH_PRICE_MODEL ? GPOINTER_TO_SIZE(g_hash_table_lookup(named, times[i].name)) : 0;
+        EchKernelTrust trust = at > 0 ? ech_program_kernel_trust(program, (EchId)(at - 1)) : ECH_KERNEL_HELD;
+        bool compiler = times[i].price == ECH_PRICE_ESTIMATE || times[i].price == ECH_PRICE_ESTIMATE_SCALED;
+        EchTime *into = compiler                               ? &basis.compiler
+                        : times[i].price == ECH_PRICE_ROOFLINE ? &basis.roofline
+                        : times[i].price == ECH_PRICE_UNKNOWN  ? &basis.unknown
+                        : times[i].price != ECH_PRICE_MODEL    ? NULL
+                        : trust == ECH_KERNEL_ROUGH            ? &basis.rough
+                        : trust == ECH_KERNEL_UNTESTED         ? &basis.untested
+                                                               : &basis.held;
+        if (!into)
+            continue;
+        *into = ech_time_add(*into, times[i].time);
+        basis.all = ech_time_add(basis.all, times[i].time);
+    }
+    if (basis.all == 0)
+        return false;
+    *ret = basis;
+    return true;
+}
+
 bool ech_report_basis(const EchReport *report, EchBasis *ret)
 {
     EchBasis basis = {0};
+    if (report->program && report->program->platform == ECH_PLATFORM_TPU)
+        return tpu_basis(report, ret);
     if (!report->program || report->program->platform != ECH_PLATFORM_GPU)
         return false;
     size_t n;
@@ -46,6 +82,12 @@ static void add(GString *text, EchTime part, EchTime all, const char *what)
 char *ech_report_basis_text(const EchBasis *basis)
 {
     GString *text = g_string_new("Of the kernels' time");
+    if (basis->tpu) {
+        add(text, basis->compiler, basis->all, "rests on the compiler's estimates");
+        add(text, basis->held, basis->all, "is the model's own, which comes near the compiler's for such kernels");
+        add(text, basis->rough, basis->all, "the model's, off by a quarter and more for such kernels (reduced windows, some convolutions)");
+        add(text, basis->untested, basis->all, "the model's, held against nothing (sorts, gathers, scatters)");
+    }
     add(text, basis->model[ECH_GPU_HELD], basis->all, "is products, which are held against published times");
     add(text, basis->model[ECH_GPU_BORROWED], basis->all, "other kernels with the constants of PyTorch's, held against no GPU");
     add(text, basis->model[ECH_GPU_ASSUMED], basis->all, "assumed");

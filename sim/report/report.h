@@ -119,14 +119,17 @@ uint64_t *ech_report_span_counts(const EchReport *report) G_GNUC_WARN_UNUSED_RES
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
-/** What the kernel times of a GPU program rest on, as sums over its spans, skipped iterations included. */
+/** What the kernel times of a program rest on, as sums over its spans, skipped iterations included. */
 typedef struct {
+    bool tpu;                           /**< Of a TPU: the members that say so, and roofline and unknown. */
+    EchTime compiler;                   /**< TPU: the compiler's own estimates, as they are or carried to the hardware or another chip. */
+    EchTime held, rough, untested;      /**< TPU: by the kernel model alone, by EchKernelTrust. */
     EchTime all;                        /**< Of all kernels below. */
-    EchTime model[ECH_GPU_N_BASES];     /**< By the kernel model, by EchGpuBasis. */
+    EchTime model[ECH_GPU_N_BASES];     /**< GPU: by the kernel model, by EchGpuBasis. */
     EchTime roofline, unknown;          /**< A plain roofline; only a start. */
     EchTime classes[ECH_GPU_N_CLASSES]; /**< Of what is assumed, by EchGpuClass. */
 } EchBasis;
-/** False, and *ret untouched, where the report is of no GPU program or no kernel of it took time by a model of ours. */
+/** False, and *ret untouched, where the report is of no XLA program or no kernel of it took time by a model of ours. */
 bool ech_report_basis(const EchReport *report, EchBasis *ret);
 /** "Of the kernels' time 55 % is products, ..."; owned by the caller. */
 char *ech_report_basis_text(const EchBasis *basis) G_GNUC_WARN_UNUSED_RESULT;

@@ -108,9 +108,16 @@ static void add_basis(JsonBuilder *b, const EchReport *report)
     if (!ech_report_basis(report, &basis))
         return;
     ech_json_begin_object(b, "kernel_time_basis");
-    ech_json_add_int(b, "held_ps", basis.model[ECH_GPU_HELD]);
-    ech_json_add_int(b, "borrowed_ps", basis.model[ECH_GPU_BORROWED]);
-    ech_json_add_int(b, "assumed_ps", basis.model[ECH_GPU_ASSUMED]);
+    if (basis.tpu) {
+        ech_json_add_int(b, "compiler_ps", basis.compiler);
+        ech_json_add_int(b, "held_ps", basis.held);
+        ech_json_add_int(b, "rough_ps", basis.rough);
+        ech_json_add_int(b, "untested_ps", basis.untested);
+    } else {
+        ech_json_add_int(b, "held_ps", basis.model[ECH_GPU_HELD]);
+        ech_json_add_int(b, "borrowed_ps", basis.model[ECH_GPU_BORROWED]);
+        ech_json_add_int(b, "assumed_ps", basis.model[ECH_GPU_ASSUMED]);
+    }
     ech_json_add_int(b, "roofline_ps", basis.roofline);
     ech_json_add_int(b, "unknown_ps", basis.unknown);
     json_builder_end_object(b);

@@ -539,7 +539,7 @@ static void append_remarks(GString *out, const EchReport *report, unsigned colum
     g_string_append_c(out, '\n');
     ech_text_wrap(out, "  ", text->str, columns);
     EchBasis basis;
-    if (ech_report_basis(report, &basis)) {
+    if (ech_report_basis(report, &basis) && (!basis.tpu || basis.compiler < basis.all)) {
         g_autofree char *said = ech_report_basis_text(&basis);
         ech_text_wrap(out, "  ", said, columns);
     }
