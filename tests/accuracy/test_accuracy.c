@@ -1,5 +1,6 @@
 /* One table of how near the models come to compilers' estimates and to measured times; written to accuracy.txt in the build folder. */
 #include "models/kernel/gpu.h"
+#include "models/link/link.h"
 #include "sim/experiment/experiment.h"
 #include "sim/experiment/validate.h"
 #include "tests/pallas_table.h"
@@ -160,6 +161,49 @@ static void measured_v6e(void)
             add("tpu-v6e product of one row with a matrix, measured", 0, predicted, measured);
         else
             add(in_fit ? "tpu-v6e products, measured: shapes of the fit" : "tpu-v6e products, measured: held out", in_fit ? 0 : 5, predicted, measured);
+    }
+}
+
+/* Published seconds of whole training steps; nothing is fitted to them. Rows whose programs are not shipped are left out (make.py beside them makes all). */
+static void published_steps(void)
+{
+    g_autofree char *table = NULL;
+    if (!g_file_get_contents(ECH_SOURCE_DIR "/traces/published_steps/steps.csv", &table, NULL, NULL))
+        return;
+    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
+    for (char **line = lines; *line; line++) {
+        g_auto(GStrv) fields = g_strsplit(*line, ",", 4);
+        if (**line == '#' || g_strv_length(fields) < 4 || !g_ascii_isdigit(*fields[2]))
+            continue;
+        g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_steps/%s.hlo.txt.gz", fields[0]);
+        if (!g_file_test(path, G_FILE_TEST_EXISTS))
+            continue;
+        double predicted = replayed(path, fields[1]) * 1e-12, seconds = g_ascii_strtod(fields[2], NULL);
+        g_autofree char *name = g_strdup_printf("%s whole training steps, published", fields[1]),
+                        *one = g_strdup_printf("  %s: %.3f of %.3f s", fields[0], predicted, seconds);
+        add(name, 0, predicted, seconds);
+        add(one, 0, predicted, seconds);
+    }
+}
+
+/* All-gathers among the four chips of a tpu7x-2x2x1, both cores of a chip in groups of their own (AI-Hypercomputer/accelerator-microbenchmarks,
+ * Ironwood/guides/collectives/all_gather.md): what a group sends and receives over what it took. The first size is the device file's. */
+static void gathers(void)
+{
+    static const struct {
+        double gigabytes, gigabytes_a_second;
+    } rows[] = {{0.001572864, 71.7703034}, {0.006291456, 129.1869148}, {0.025165824, 161.9040742}, {0.100663296, 174.765465}, {0.402653184, 178.7714158}};
+    g_autoptr(EchDevice) device = ech_device_load("tpu7x", NULL, NULL);
+    const EchLink *link = device ? ech_device_link(device, "ici") : NULL;
+    if (!link)
+        return;
+    EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchGroup group = {.size = 4, .devices = 8, .stride = 2};
+        EchCollectiveCost cost = ech_torus_cost(ECH_COMM_ALL_GATHER, &group, (EchBytes)(rows[i].gigabytes * 1e9 / 6 + 0.5), &torus);
+        double predicted = cost.bytes / ((double)link->to_device * cost.ports) + (double)(link->setup + link->latency * cost.steps) * 1e-12;
+        add(i == 0 ? "tpu7x all-gathers, measured: the size of the fit" : "tpu7x all-gathers, measured: held out", i == 0 ? 0 : 3, predicted,
+            rows[i].gigabytes / rows[i].gigabytes_a_second);
     }
 }
 
@@ -326,6 +370,8 @@ int main(void)
     tables();
     programs();
     measured_v6e();
+    published_steps();
+    gathers();
     pallas();
     a100();
     xla_products("h100-sxm", "bf16", 16, xla_h100_bf16, G_N_ELEMENTS(xla_h100_bf16), 10);

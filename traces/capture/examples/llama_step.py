@@ -1,0 +1,116 @@
+"""A training step (loss, gradients, AdamW) of a Llama, with the parameters that MaxText's published recipes name.
+
+python compile.py examples/llama_step.py --chip v6e --mesh fsdp=8 -o llama.v6e --no-codegen --set model=llama3.1-8b --set batch=3
+
+Weights and moments are split over `fsdp`, layers run under jax.lax.scan with splash attention. `save` and `offload` list by name what the forward pass keeps for
+the backward one, in HBM or in pinned host memory; the rest is computed again. `batch` counts sequences a chip. `transpose` splits the feed-forward weights along
+their other dimension (fsdp_transpose). `rows` asks for activations in row-major layout, where a compiler would turn what it offloads round on the way.
+"""
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask
+from jax.sharding import PartitionSpec
+
+MODELS = {  # width, layers, heads, key and value heads, hidden, vocabulary, base of the rotary frequencies; heads are 128 wide
+    "llama3.1-8b": (4096, 32, 32, 8, 14336, 128256, 500000),
+    "llama3.1-70b": (8192, 80, 64, 8, 28672, 128256, 500000),
+    "llama2-7b": (4096, 32, 32, 32, 11008, 32000, 10000),
+    "llama2-70b": (8192, 80, 64, 8, 28672, 32000, 10000),
+    "mistral-7b": (4096, 32, 32, 8, 14336, 32000, 10000),
+    "maxtext-16b": (4096, 32, 64, 64, 28672, 32000, 10000),
+    "maxtext-32b": (8192, 32, 64, 64, 28672, 32000, 10000),
+    "maxtext-64b": (8192, 64, 64, 64, 28672, 32000, 10000),
+}
+HEAD = 128
+
+
+def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="decoder_layer_input,out_proj,query_proj,key_proj,value_proj", block=2048, fused=True,
+          weights="float32", transpose=False, rows=False):
+    width, layers, heads, kv_heads, hidden, vocabulary, base = MODELS[model]
+    f32, bf16 = jnp.float32, jnp.bfloat16
+    split = PartitionSpec("fsdp")
+    across = (None, None, "fsdp") if transpose else (None, "fsdp")
+    stacked = {"q": ((width, heads, HEAD), (None, "fsdp")), "k": ((width, kv_heads, HEAD), (None, "fsdp")), "v": ((width, kv_heads, HEAD), (None, "fsdp")),
+               "o": ((heads, HEAD, width), (None, None, None, "fsdp")), "gate": ((width, hidden), across), "up": ((width, hidden), across),
+               "down": ((hidden, width), (None, "fsdp") if transpose else (None, None, "fsdp")), "norm1": ((width,), ()), "norm2": ((width,), ())}
+
+    def arrays():
+        return {"layers": {name: target.array((layers, *shape), weights, spec=spec) for name, (shape, spec) in stacked.items()},
+                "embedding": target.array((vocabulary, width), weights, spec=(None, "fsdp")), "norm": target.array((width,), weights),
+                "logits": target.array((width, vocabulary), weights, spec=("fsdp",))}
+
+    state = {"weights": arrays(), "mean": arrays(), "square": arrays(), "count": target.array((), "int32")}
+    tokens = target.array((batch * target.mesh.size, length), "int32", spec=("fsdp",))
+
+    def placed(x):
+        x = jax.lax.with_sharding_constraint(x, target.sharding("fsdp"))
+        if rows:
+            from jax.experimental.layout import Layout, with_layout_constraint
+            x = with_layout_constraint(x, Layout((0, 1, 2)))
+        return x
+
+    def normalise(x, scale):
+        y = x.astype(f32)
+        return (y * jax.lax.rsqrt(jnp.mean(jnp.square(y), -1, keepdims=True) + 1e-5)).astype(bf16) * scale.astype(bf16)
+
+    def rotate(x, positions):
+        angle = positions[:, :, None, None] / base ** (2 * jnp.arange(HEAD // 2) / HEAD)
+        sin, cos = jnp.sin(angle).astype(bf16), jnp.cos(angle).astype(bf16)
+        first, second = jnp.split(x, 2, -1)
+        return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+    b = min(block, length)
+    own = None if fused else b
+    sizes = splash_attention_kernel.BlockSizes(block_q=b, block_kv=b, block_kv_compute=b, block_q_dkv=b, block_kv_dkv=b, block_kv_dkv_compute=b, block_q_dq=own,
+                                               block_kv_dq=own, use_fused_bwd_kernel=fused)
+    mask = splash_attention_mask.MultiHeadMask([splash_attention_mask.CausalMask((length, length))] * heads)
+    kernel = splash_attention_kernel.make_splash_mha(mask=mask, head_shards=1, q_seq_shards=1, block_sizes=sizes)
+
+    def attend(q, k, v, segments):
+        return jax.vmap(kernel)(q, k, v, splash_attention_kernel.SegmentIds(segments, segments))
+
+    attend = jax.shard_map(attend, mesh=target.mesh, in_specs=(split,) * 4, out_specs=split, check_vma=False)
+
+    def project(x, w, how, name):
+        return checkpoint_name(jnp.einsum(how, x, w.astype(bf16)), name)
+
+    def layer(x, w, positions, segments):
+        x = placed(checkpoint_name(placed(x), "decoder_layer_input"))
+        y = placed(normalise(x, w["norm1"]))
+        q = checkpoint_name(rotate(jnp.einsum("bld,dhk->blhk", y, w["q"].astype(bf16)), positions), "query_proj") * HEAD ** -0.5
+        k = checkpoint_name(rotate(jnp.einsum("bld,dhk->blhk", y, w["k"].astype(bf16)), positions), "key_proj")
+        v = project(y, w["v"], "bld,dhk->blhk", "value_proj")
+        mixed = attend(*(jnp.swapaxes(a.astype(bf16), 1, 2) for a in (q, k, v)), segments)
+        x = x + placed(project(jnp.swapaxes(mixed, 1, 2), w["o"], "blhk,hkd->bld", "out_proj"))
+        y = placed(normalise(x, w["norm2"]))
+        y = jax.nn.silu(project(y, w["gate"], "bld,df->blf", "mlpwi_0")) * project(y, w["up"], "bld,df->blf", "mlpwi_1")
+        return placed(x + placed(project(y, w["down"], "blf,fd->bld", "mlpwo")))
+
+    def names(text):
+        return [name for name in str(text).split(",") if name not in ("", "none")]
+
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(names_which_can_be_saved=names(save), names_which_can_be_offloaded=names(offload),
+                                                                       offload_src="device", offload_dst="pinned_host")
+
+    def loss(w, inputs, targets, positions, segments):
+        x = placed(jnp.einsum("blv,vd->bld", jax.nn.one_hot(inputs, vocabulary, dtype=bf16), w["embedding"].astype(bf16)))
+        body = jax.checkpoint(lambda x, w: (layer(x, w, positions, segments), None), prevent_cse=False, policy=policy)
+        x, _ = jax.lax.scan(body, x, w["layers"])
+        logits = placed(jnp.einsum("bld,dv->blv", normalise(x, w["norm"]), w["logits"].astype(bf16))).astype(f32)
+        lost = jax.nn.logsumexp(logits, -1) - jnp.sum(logits * jax.nn.one_hot(targets, vocabulary), -1)
+        return jnp.sum(lost * (segments != 0)) / jnp.maximum(jnp.sum(segments != 0), 1)
+
+    def step(state, inputs, targets, positions, segments):
+        value, g = jax.value_and_grad(loss)(state["weights"], inputs, targets, positions, segments)
+        size = jnp.sqrt(sum(jnp.sum(jnp.square(x.astype(f32))) for x in jax.tree.leaves(g)))
+        g = jax.tree.map(lambda x: jnp.where(size < 1, x, x / size.astype(x.dtype)), g)
+        n = state["count"] + 1
+        mean = jax.tree.map(lambda g, m: (0.1 * g + 0.9 * m).astype(m.dtype), g, state["mean"])
+        square = jax.tree.map(lambda g, s: (0.05 * g * g + 0.95 * s).astype(s.dtype), g, state["square"])
+        c1, c2 = 1 - 0.9 ** n.astype(f32), 1 - 0.95 ** n.astype(f32)
+        w = jax.tree.map(lambda w, m, s: (w - 3e-5 * (m / c1 / (jnp.sqrt(s / c2) + 1e-8) + 0.1 * w)).astype(w.dtype), state["weights"], mean, square)
+        return {"weights": w, "mean": mean, "square": square, "count": n}, {"loss": value, "size": size}
+
+    shardings = jax.tree.map(lambda a: a.sharding, state)
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, None)), (state, tokens, tokens, tokens, tokens)
