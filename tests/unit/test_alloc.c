@@ -310,6 +310,30 @@ START_TEST(pytorch_gives_whole_reservations_back)
 }
 END_TEST
 
+static const struct {
+    const char *spec;
+    EchBytes kept; /* of what 20 MiB, in use, and 40 MiB, free, took */
+} emptied[] = {
+    {"pytorch", 20 * MIB},
+    {"pytorch:expandable_segments:True", 20 * MIB},
+    {"pytorch:backend:cudaMallocAsync", 32 * MIB},
+    {"bfc:growth=true", 96 * MIB}, /* regions of 32 and 64 MiB; it has no such call */
+};
+
+START_TEST(caches_are_emptied)
+{
+    g_autoptr(EchAllocator) allocator = open_allocator(emptied[_i].spec, GIB);
+    take(allocator, 0, 20 * MIB);
+    take(allocator, 1, 40 * MIB);
+    ech_allocator_release(allocator, 1);
+    bool known = ech_allocator_empty_cache(allocator);
+    EchAllocStats stats;
+    ech_allocator_stats(allocator, &stats);
+    ck_assert_uint_eq(stats.reserved, emptied[_i].kept);
+    ck_assert_int_eq(known, !g_str_has_prefix(emptied[_i].spec, "bfc"));
+}
+END_TEST
+
 /* libc10_cuda.so of 2.12 to 2.15 was asked: from 2.13 on a fraction of the memory is rounded to the nearest byte; from 2.15 on what no reservation can hold
  * leaves none behind, and expandable_segments_reserve says how much one holds, in whole pages. */
 static const struct {
@@ -883,6 +907,7 @@ int main(void)
     tcase_add_test(tests, pytorch_rejects_before_it_gives_back);
     tcase_add_test(tests, pytorch_reserves_for_what_cannot_fit);
     tcase_add_test(tests, pytorch_gives_whole_reservations_back);
+    tcase_add_loop_test(tests, caches_are_emptied, 0, G_N_ELEMENTS(emptied));
     tcase_add_loop_test(tests, pytorch_bounds_requests_by_release, 0, G_N_ELEMENTS(bounds));
     tcase_add_test(tests, pytorch_refuses_what_no_reservation_holds);
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
