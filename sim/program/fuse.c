@@ -259,6 +259,168 @@ static void part_broadcasts(EchGraph *g)
     }
 }
 
+/* Siblings: kernels as deep as each other, of one size, that read one array of that size become one kernel with several results. (Equally deep, neither can
+ * wait for the other.) */
+
+enum { MAX_SIBLINGS = 16 };
+
+static bool has_siblings(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    if (i->opcode != ECH_HLO_FUSION || i->fusion_kind != 'L' || i->n_control > 0 || is_host(g, id) || count(g, id) <= 1 || i->n_operands > MAX_BODY)
+        return false;
+    EchId root = ech_graph_computation(g, ech_graph_called(g, id, 0))->root;
+    return ech_hlo_is_elementwise((EchHlo)ech_graph_node(g, root)->opcode);
+}
+
+static bool shares_array(const EchGraph *g, EchId a, EchId b)
+{
+    for (uint32_t k = 0; k < ech_graph_node(g, a)->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, a, k);
+        for (uint32_t j = 0; count(g, operand) >= count(g, a) && j < ech_graph_node(g, b)->n_operands; j++) {
+            if (ech_graph_operand(g, b, j) == operand)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The body of @fusion once more in @body; @inputs: what the parameters there stand for. */
+static EchId copy_body(EchGraph *g, EchId fusion, EchId body, GArray *inputs, GHashTable *parameters)
+{
+    EchId from = ech_graph_called(g, fusion, 0);
+    g_autoptr(GArray) sorted = ech_graph_sorted(g, from);
+    g_autoptr(GHashTable) made = g_hash_table_new(g_direct_hash, g_direct_equal);
+    for (guint k = 0; k < sorted->len; k++) {
+        EchId id = g_array_index(sorted, EchId, k), copy;
+        EchInstruction old = *ech_graph_node(g, id);
+        if (old.opcode == ECH_HLO_PARAMETER) {
+            EchId outer = ech_graph_operand(g, fusion, (uint32_t)old.number);
+            gpointer key = GSIZE_TO_POINTER((size_t)outer + 1), known = g_hash_table_lookup(parameters, key);
+            copy = known ? (EchId)(GPOINTER_TO_SIZE(known) - 1) : ech_graph_add_new(g, body, ECH_HLO_PARAMETER, "param", old.shape, NULL, 0);
+            if (!known) {
+                ech_graph_node(g, copy)->number = inputs->len;
+                g_array_append_val(inputs, outer);
+                g_hash_table_insert(parameters, key, GSIZE_TO_POINTER((size_t)copy + 1));
+            }
+        } else {
+            g_autofree EchId *operands = g_new(EchId, (size_t)old.n_operands + 1);
+            for (uint32_t o = 0; o < old.n_operands; o++)
+                operands[o] = (EchId)(GPOINTER_TO_SIZE(g_hash_table_lookup(made, GSIZE_TO_POINTER((size_t)ech_graph_operand(g, id, o) + 1))) - 1);
+            copy = ech_graph_add(g, body, old, operands, old.n_operands);
+            EchInstruction *node = ech_graph_node(g, copy);
+            node->first_called = old.first_called;
+            node->n_called = old.n_called;
+        }
+        g_hash_table_insert(made, GSIZE_TO_POINTER((size_t)id + 1), GSIZE_TO_POINTER((size_t)copy + 1));
+    }
+    return (EchId)(GPOINTER_TO_SIZE(g_hash_table_lookup(made, GSIZE_TO_POINTER((size_t)ech_graph_computation(g, from)->root + 1))) - 1);
+}
+
+static void join_kernels(EchGraph *g, const EchId *members, uint32_t n)
+{
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autoptr(GHashTable) parameters = g_hash_table_new(g_direct_hash, g_direct_equal);
+    EchId body = ech_graph_add_computation(g, "fused_computation", true), roots[MAX_SIBLINGS], shapes[MAX_SIBLINGS];
+    for (uint32_t k = 0; k < n; k++) {
+        roots[k] = copy_body(g, members[k], body, inputs, parameters);
+        shapes[k] = ech_graph_node(g, members[k])->shape;
+    }
+    EchId tuple = ech_program_builder_tuple(g->out, shapes, n);
+    if (tuple == ECH_NONE)
+        return;
+    EchId root = ech_graph_add_new(g, body, ECH_HLO_TUPLE, "results", tuple, roots, n);
+    ech_graph_computation(g, body)->root = root;
+    EchInstruction whole = *ech_graph_node(g, members[0]);
+    g_autofree char *name = g_strdup_printf("%s.and%u", whole.name, n - 1);
+    whole.name = ech_program_builder_string(g->out, name, -1);
+    whole.shape = tuple;
+    EchId fusion = ech_graph_add(g, whole.computation, whole, (const EchId *)(const void *)inputs->data, inputs->len);
+    ech_graph_set_called(g, fusion, body);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t first = g->operands->len;
+        g_array_append_val(g->operands, fusion);
+        EchInstruction *node = ech_graph_node(g, members[k]);
+        node->opcode = ECH_HLO_GET_TUPLE_ELEMENT;
+        node->opcode_name = ech_hlo_name(ECH_HLO_GET_TUPLE_ELEMENT);
+        node->fusion_kind = 0;
+        node->number = (int64_t)k;
+        node->first_operand = first;
+        node->n_operands = 1;
+        node->n_called = 0;
+    }
+}
+
+typedef struct {
+    EchId id;
+    uint32_t level;
+    uint64_t count;
+} Sibling;
+
+static int compare_siblings(gconstpointer a, gconstpointer b)
+{
+    const Sibling *x = a, *y = b;
+    if (x->level != y->level)
+        return x->level < y->level ? -1 : 1;
+    if (x->count != y->count)
+        return x->count < y->count ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static uint64_t join_siblings(EchGraph *g)
+{
+    ech_graph_find_uses(g);
+    uint64_t joined = 0;
+    g_autofree uint32_t *level = g_new0(uint32_t, g->nodes->len + 1);
+    g_autoptr(GArray) running = ech_graph_running(g);
+    for (guint c = 0; c < running->len; c++) {
+        g_autoptr(GArray) sorted = ech_graph_sorted(g, g_array_index(running, EchId, c)), found = g_array_new(FALSE, FALSE, sizeof(Sibling));
+        for (guint k = 0; k < sorted->len; k++) {
+            EchId id = g_array_index(sorted, EchId, k);
+            for (uint32_t o = 0; o < ech_graph_node(g, id)->n_operands; o++)
+                level[id] = MAX(level[id], level[ech_graph_operand(g, id, o)] + 1);
+            for (uint32_t o = 0; o < ech_graph_node(g, id)->n_control; o++)
+                level[id] = MAX(level[id], level[g_array_index(g->control, EchId, ech_graph_node(g, id)->first_control + o)] + 1);
+            Sibling sibling = {id, level[id], has_siblings(g, id) ? count(g, id) : 0};
+            if (sibling.count > 0)
+                g_array_append_val(found, sibling);
+        }
+        g_array_sort(found, compare_siblings);
+        for (guint from = 0; from < found->len;) {
+            const Sibling *first = &g_array_index(found, Sibling, from);
+            EchId members[MAX_SIBLINGS];
+            uint32_t n = 0;
+            guint end = from;
+            for (; end < found->len && end < from + MAX_BODY; end++) {
+                const Sibling *other = &g_array_index(found, Sibling, end);
+                if (other->level != first->level || other->count != first->count)
+                    break;
+                bool related = n == 0;
+                for (uint32_t k = 0; k < n && n < MAX_SIBLINGS && !related; k++)
+                    related = shares_array(g, members[k], other->id);
+                if (related && n < MAX_SIBLINGS)
+                    members[n++] = other->id;
+            }
+            if (n > 1) {
+                join_kernels(g, members, n);
+                joined += n;
+            }
+            /* Those that had no part in it are looked at again. */
+            guint left = end;
+            for (guint k = end; k-- > from;) {
+                Sibling other = g_array_index(found, Sibling, k);
+                bool member = false;
+                for (uint32_t m = 0; m < n; m++)
+                    member |= members[m] == other.id;
+                if (!member)
+                    g_array_index(found, Sibling, --left) = other;
+            }
+            from = left;
+        }
+    }
+    return joined;
+}
+
 void ech_graph_fuse(EchGraph *g)
 {
     ech_graph_find_uses(g);
@@ -286,6 +448,9 @@ void ech_graph_fuse(EchGraph *g)
     }
     for (guint k = 0; k < kernels->len; k++)
         write_kernel(&f, g_array_index(kernels, EchId, k));
+    uint64_t joined = g->generation > 0 ? join_siblings(g) : 0;
+    if (joined > 0)
+        ech_diag_note(g->diag, "kernels_with_several_results", joined);
     if (f.fused > 0) {
         ech_diag_note(g->diag, "instructions_fused", f.fused);
         ech_diag_note(g->diag, "fusions_made", kernels->len);

@@ -382,5 +382,12 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
                         "the module is not optimised: echelon inlined %" G_GUINT64_FORMAT " calls and made %" G_GUINT64_FORMAT
                         " fusions by a plain rule of its own; a compiler decides otherwise in places%s",
                         calls, ech_diag_count(diag, "fusions_made"), tpu ? ", and keeps arrays on chip (--pass place does that here)" : "");
+    /* Counted over programs compiled for this comparison alone, v3 to tpu7x (VALIDATION.md). */
+    ech_diag_remark(
+        diag, "how rough that is: %s",
+        tpu ? "of 256 programs that the TPU compiler compiled too, memory after --pass place came within 20 % in 190 and within a factor of two in 233 "
+              "(the others mostly too little), times within a factor of two in 208; arguments, results and donation are exact"
+            : "beside XLA's own, temporaries came to 0.33 to 1.25 times as much, times of the seven programs tried to 0.75 to 1.14; arguments, "
+              "results and donation are exact");
     return ech_graph_finish(g, tpu ? chip : NULL, error);
 }

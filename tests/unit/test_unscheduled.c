@@ -416,6 +416,39 @@ START_TEST(products_with_vectors_are_sums_on_tpus)
 }
 END_TEST
 
+/* Kernels that read one array, and none of which waits for another, are one kernel with several results; what waits is not. */
+START_TEST(siblings_are_one_kernel)
+{
+    static const char text[] =
+        "HloModule m\n\nENTRY %main (p: f32[256,512], q: f32[256,512], s: f32[64]) -> (f32[256,512], f32[256,512], f32[256,512], f32[64]) {\n"
+        "  %p = f32[256,512]{1,0} parameter(0)\n  %q = f32[256,512]{1,0} parameter(1)\n  %s = f32[64]{0} parameter(2)\n"
+        "  %a = f32[256,512]{1,0} add(%p, %q)\n  %b = f32[256,512]{1,0} tanh(%a)\n"
+        "  %c = f32[256,512]{1,0} multiply(%p, %q)\n  %d = f32[256,512]{1,0} negate(%c)\n"
+        "  %k = f32[256,512]{1,0} custom-call(%b), custom_call_target=\"k\"\n"
+        "  %e = f32[256,512]{1,0} subtract(%k, %p)\n  %f = f32[256,512]{1,0} negate(%e)\n"
+        "  %t = f32[64]{0} add(%s, %s)\n  %u = f32[64]{0} negate(%t)\n"
+        "  ROOT %r = (f32[256,512]{1,0}, f32[256,512]{1,0}, f32[256,512]{1,0}, f32[64]{0}) tuple(%b, %d, %f, %u)\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    const EchProgram *p = import->program;
+    unsigned several = 0, alone = 0, elements = 0;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        if (i->computation != p->entry)
+            continue;
+        elements += i->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
+        if (i->opcode == ECH_HLO_FUSION) {
+            several += p->shapes[i->shape].is_tuple;
+            alone += !p->shapes[i->shape].is_tuple;
+            ck_assert_uint_eq(i->n_operands, p->shapes[i->shape].is_tuple || p->shapes[i->shape].count == 256 * 512 ? 2 : 1);
+        }
+    }
+    ck_assert_uint_eq(several, 1);
+    ck_assert_uint_eq(elements, 2);
+    ck_assert_uint_eq(alone, 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_with_several_results"), 2);
+}
+END_TEST
+
 /* A table whose columns lie one after the other is turned once, for the rows that are read and for those that are written; the result is turned back. */
 START_TEST(tables_are_turned_for_their_rows)
 {
@@ -561,6 +594,7 @@ int main(void)
     tcase_add_test(small, products_are_laid_out_without_much_padding);
     tcase_add_test(small, gathers_are_kernels_on_tpus);
     tcase_add_test(small, products_with_vectors_are_sums_on_tpus);
+    tcase_add_test(small, siblings_are_one_kernel);
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
     tcase_set_timeout(small, 60);
