@@ -193,7 +193,8 @@ static void join_resident(Lowerer *l, const EchAllocation *allocation)
     }
 }
 
-/* The text of a program does not hold where its on-chip arrays lie, only that they do. Our own places may need more than there is: then they say nothing. */
+/* The text of a program does not hold where its on-chip arrays lie, only that they do. Our own places may need more than there is: then they say nothing, and
+ * the memory does not run out. */
 static bool is_guess(const Lowerer *l, const EchAllocation *allocation)
 {
     if (!l->p->assignment->made || l->p->platform != ECH_PLATFORM_TPU || !l->device ||
@@ -207,6 +208,8 @@ static bool is_guess(const Lowerer *l, const EchAllocation *allocation)
     ech_diag_remark(l->diag,
                     "memory '%s': the program's text does not say where its arrays lie there, and places of our own would take %s of %s: they are counted only",
                     memory->name, needed, there);
+    g_autofree char *key = g_strconcat("unplaced.", memory->name, NULL);
+    ech_trace_builder_set_property(l->b, key, needed);
     return true;
 }
 

@@ -458,6 +458,16 @@ static void compile_traffic(EchMachine *m)
     m->traffic = (struct Traffic *)(void *)g_array_free(g_steal_pointer(&traffic), FALSE);
 }
 
+/* The compiler placed arrays there, and nobody knows where: what is counted may not be all at once in its places. */
+static bool is_unplaced(const EchTrace *trace, const char *memory)
+{
+    const char *key, *value;
+    for (size_t i = 0; (key = ech_trace_property(trace, i, &value)) != NULL; i++)
+        if (g_str_has_prefix(key, "unplaced.") && strcmp(key + strlen("unplaced."), memory) == 0)
+            return true;
+    return false;
+}
+
 static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
 {
     m->n_memories = (uint32_t)ech_trace_n_memories(m->trace);
@@ -487,7 +497,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         m->space_waiters[i] = NOWHERE;
         const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
         EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
-        m->limits[i] = limit ? limit : UINT64_MAX;
+        m->limits[i] = limit > 0 && !is_unplaced(m->trace, ech_trace_memory(m->trace, i)) ? limit : UINT64_MAX;
         if (!m->options->allocator_on || !memory)
             continue;
         bool asked = memory->kind == ECH_MEM_HBM && m->options->allocator && *m->options->allocator;
