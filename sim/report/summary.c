@@ -195,7 +195,7 @@ static EchBytes used_of(const EchRun *run, const EchMemoryRun *m, const EchFitRo
 }
 
 /* " hbm 3 GiB of 16 GiB (19 %), host ...": what is over its size first. */
-static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows, size_t n)
+static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows, size_t n, bool fits)
 {
     bool said = false;
     for (size_t k = 0; k < 2 * run->n_memories; k++) {
@@ -207,7 +207,9 @@ static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows,
         if ((used > m->available) != (k < run->n_memories))
             continue;
         g_autofree char *a = ech_format_bytes(used), *b = ech_format_bytes(m->available);
-        g_string_append_printf(text, "%s %s %s of %s (%.0f %%)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available);
+        bool guessed = fits && used > m->available; /* by places that are not the compiler's: see "unplaced" among the trace's properties */
+        g_string_append_printf(text, "%s %s %s of %s (%.0f %%%s)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available,
+                               guessed ? ", by places of our own" : "");
         said = true;
     }
 }
@@ -264,7 +266,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     g_autoptr(GString) text = g_string_new(fits ? "It fits." : "IT DOES NOT FIT.");
     gsize verdict = text->len;
-    append_uses(text, report->run, rows, n);
+    append_uses(text, report->run, rows, n, fits);
     if (text->len == verdict && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
