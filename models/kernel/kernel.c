@@ -426,8 +426,11 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
         total = own;
     const EchKernelContraction *c = &kernel->contraction;
     *ret_moved = ech_layout_element_bits(&kernel->operands[main]) / 8.0 * (own > 0 ? total / own : 1);
-    if (side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed)
-        *ret_moved = total / ((double)c->batch * (double)c->k * (double)(side == ECH_KERNEL_SIDE_LHS ? c->m : c->n));
+    /* What the side is computed from may begin with a scalar or a row that is repeated: the side itself is larger. */
+    double elements = (double)c->batch * (double)c->k * (double)(side == ECH_KERNEL_SIDE_LHS ? c->m : c->n);
+    bool repeated = !c->convolution && (double)ech_layout_elements(&kernel->operands[main]) * 2 < elements;
+    if (repeated || (side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed))
+        *ret_moved = total / elements;
     return total;
 }
 

@@ -193,6 +193,20 @@ static bool is_given(const EchProgram *program, EchId operand)
     return at->opcode == ECH_HLO_PARAMETER;
 }
 
+/* Elements that lie together in what a gather picks at once: a row of its result, or less. */
+static uint64_t gathered_length(const EchProgram *program, const EchInstruction *gather)
+{
+    const EchLayout *layout = ech_program_layout(program, gather->shape);
+    uint64_t row = layout && layout->rank > 0 ? layout->dims[layout->rank - 1u] : 1, slice = 1;
+    int64_t sizes[ECH_LAYOUT_MAX_RANK];
+    size_t n;
+    const char *text = ech_program_attribute(gather, "slice_sizes", &n);
+    size_t count = text != NULL ? MIN(ech_program_numbers(text, n, sizes, G_N_ELEMENTS(sizes)), G_N_ELEMENTS(sizes)) : 0;
+    for (size_t i = 0; i < count; i++)
+        slice = ech_bytes_mul(slice, (uint64_t)MAX(sizes[i], 1));
+    return MAX(count > 0 ? MIN(row, slice) : row, 1);
+}
+
 static void survey_instruction(Survey *survey, EchId id, unsigned depth)
 {
     const EchProgram *program = survey->program;
@@ -273,12 +287,7 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     }
     case ECH_HLO_GATHER:
         survey->gathers = true;
-        survey->gathered =
-            MAX(survey->gathered,
-                elements / MAX(program->shapes[at->shape].layout != ECH_NONE && program->layouts[program->shapes[at->shape].layout].rank > 0
-                                   ? program->layouts[program->shapes[at->shape].layout].dims[program->layouts[program->shapes[at->shape].layout].rank - 1u]
-                                   : 1,
-                               1u));
+        survey->gathered = MAX(survey->gathered, elements / gathered_length(program, at));
         return;
     case ECH_HLO_SCATTER: survey->scatters = true; return;
     case ECH_HLO_DIVIDE:
