@@ -303,9 +303,10 @@ static void memories(GString *out, const GPtrArray *fields, double size, double 
     g_string_append_printf(
         out,
         "memories:\n  hbm:\n    kind: hbm\n    space: 0\n    capacity: {value: %.0f, source: \"compiler: gpu_target_config, what the driver reports\"}\n"
-        "    nominal: {value: %.0f, source: \"compiler: gpu_target_config\"}\n"
-        "    read: {value: %.0f, source: \"assumed: 93 %% of nominal, as A100 and H100 reach\"}\n    write: {value: %.0f, source: \"assumed: as read\"}\n"
-        "    both: {value: %.0f, source: \"assumed: 90 %% of nominal; 88 %% on A100, 94 %% on H100\"}\n    granule: {value: 64, source: \"compiler: XLA's DRAM "
+        "    nominal: {value: %.0fB/s, source: \"compiler: gpu_target_config\"}\n"
+        "    read: {value: %.0fB/s, source: \"assumed: 93 %% of nominal, as A100 and H100 reach\"}\n    write: {value: %.0fB/s, source: \"assumed: as read\"}\n"
+        "    both: {value: %.0fB/s, source: \"assumed: 90 %% of nominal; 88 %% on A100, 94 %% on H100\"}\n    granule: {value: 64, source: \"compiler: XLA's "
+        "DRAM "
         "transaction\"}\n"
         "    latency: {value: 400ns, source: assumed}\n    assignable: {value: true, source: compiler}\n",
         size, bandwidth, bandwidth * 0.93, bandwidth * 0.93, bandwidth * 0.9);
@@ -327,9 +328,10 @@ static void links(GString *out, const GPtrArray *fields, const Generation *g)
            ports = number(fields, "device_interconnect_info.active_links");
     g_string_append_printf(
         out,
-        "links:\n  host:\n    from: host\n    to: hbm\n    nominal: {value: %.0f, source: \"%s\"}\n    to_device: {value: %.0f, source: \"assumed: 84 %% of "
+        "links:\n  host:\n    from: host\n    to: hbm\n    nominal: {value: %.0fB/s, source: \"%s\"}\n    to_device: {value: %.0fB/s, source: \"assumed: 84 %% "
+        "of "
         "nominal, as A100 and H100 reach\"}\n"
-        "    from_device: {value: %.0f, source: \"assumed: as to_device\"}\n    both_ways: {value: %.0f, source: \"assumed: 1.3 times nominal, as H100 "
+        "    from_device: {value: %.0fB/s, source: \"assumed: as to_device\"}\n    both_ways: {value: %.0fB/s, source: \"assumed: 1.3 times nominal, as H100 "
         "reaches\"}\n"
         "    setup: {value: 6us, source: \"measured: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)\"}\n    latency: {value: 1us, source: assumed}\n"
         "    engines_to: {value: 1, source: assumed}\n    engines_from: {value: 1, source: assumed}\n",
@@ -337,9 +339,9 @@ static void links(GString *out, const GPtrArray *fields, const Generation *g)
         nominal * 0.84, nominal * 1.3);
     if (ports >= 1 && ports <= 64 && g)
         g_string_append_printf(out,
-                               "  nvlink:\n    from: hbm\n    to: hbm\n    nominal: {value: %.0f, source: \"%s, one way and link\"}\n    to_device: {value: "
-                               "%.0f, source: \"assumed: 92 %% of nominal, as A100 reaches\"}\n"
-                               "    from_device: {value: %.0f, source: \"assumed: as to_device\"}\n    latency: {value: 1us, source: assumed}\n    ports: "
+                               "  nvlink:\n    from: hbm\n    to: hbm\n    nominal: {value: %.0fB/s, source: \"%s, one way and link\"}\n    to_device: {value: "
+                               "%.0fB/s, source: \"assumed: 92 %% of nominal, as A100 reaches\"}\n"
+                               "    from_device: {value: %.0fB/s, source: \"assumed: as to_device\"}\n    latency: {value: 1us, source: assumed}\n    ports: "
                                "{value: %.0f, source: \"compiler: gpu_target_config, active links\"}\n",
                                g->nvlink * 1e9, g->source, g->nvlink * 0.92e9, g->nvlink * 0.92e9, ports);
 }
