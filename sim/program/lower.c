@@ -843,8 +843,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         ech_diag_remark(
             diag,
             "%u Pallas kernel%s (%s%s): the code cannot be read and the program does not tell %s operations, nor how often blocks are read again; %s at least "
-            "what moving the arguments "
-            "once takes (pl.pallas_call's cost_estimate tells both)",
+            "what moving the arguments once takes (pl.pallas_call's cost_estimate tells both)",
             l.opaque, l.opaque == 1 ? "" : "s", program->instructions[l.first_opaque].name, l.opaque == 1 ? "" : " and others", l.opaque == 1 ? "its" : "their",
             l.opaque == 1 ? "its time is" : "their times are");
     if (l.assumed > 0 && diag)

@@ -203,11 +203,19 @@ static bool compute(const char *name, int64_t a, int64_t b, int64_t *ret)
 /* The predicates of arith.cmpi in their order; the unsigned ones as signed, which indices are. */
 static bool compare(int64_t predicate, int64_t a, int64_t b, int64_t *ret)
 {
-    const bool holds[] = {a == b, a != b, a<b, a <= b, a> b, a >= b, a<b, a <= b, a> b, a >= b};
-    if (predicate < 0 || predicate >= (int64_t)G_N_ELEMENTS(holds))
-        return false;
-    *ret = holds[predicate];
-    return true;
+    switch (predicate) {
+    case 0: *ret = a == b; return true;
+    case 1: *ret = a != b; return true;
+    case 2:
+    case 6: *ret = a < b; return true;
+    case 3:
+    case 7: *ret = a <= b; return true;
+    case 4:
+    case 8: *ret = a > b; return true;
+    case 5:
+    case 9: *ret = a >= b; return true;
+    default: return false;
+    }
 }
 
 static Value value_of(const Walk *w, const EchMlirOp *op, uint32_t k)

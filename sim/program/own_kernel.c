@@ -96,11 +96,11 @@ static EchId constant_behind(const EchProgram *p, const EchId *callers, EchId id
     return ECH_NONE;
 }
 
-/* Its numbers; NULL for one that is large, or not of integers. */
+/* Its numbers; NULL for one that is large, or of truth values. */
 static GArray *contents(const EchInstruction *constant)
 {
     size_t n = ech_program_numbers(constant->literal, constant->literal_n, NULL, 0);
-    if (n == 0 || n > MAX_ELEMENTS || memchr(constant->literal, '.', constant->literal_n))
+    if (n == 0 || n > MAX_ELEMENTS)
         return NULL;
     GArray *values = g_array_sized_new(FALSE, FALSE, sizeof(int64_t), (guint)n);
     g_array_set_size(values, (guint)n);
