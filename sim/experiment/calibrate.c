@@ -78,6 +78,13 @@ static bool take_pinned(Bench *b, GError **error)
     return true;
 }
 
+/* At the end: a virtual machine may get more while it is used. */
+static EchBytes host_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (EchBytes)pages * (EchBytes)page : 0;
+}
+
 static bool set_up(Bench *b, GError **error)
 {
     EchCalibration *r = b->result;
@@ -97,8 +104,6 @@ static bool set_up(Bench *b, GError **error)
     r->async_engines = b->gpu.async_engines;
     r->total = b->gpu.total_memory;
     r->available = available;
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    r->host = pages > 0 && page > 0 ? (EchBytes)pages * (EchBytes)page : 0;
     b->half = MIN(power_below(available / 8), (EchBytes)2 << 30);
     if (available < (16 << 20)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has only %zu bytes free; expected at least 16 MiB to measure in", b->gpu.name, available);
@@ -225,6 +230,7 @@ EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, Ech
                                              "in %u measurements the GPU may have waited for the host: short operations may come out too long", b.late);
         ech_bench_note_failure(&b, "host", late);
     }
+    result->host = host_memory();
     tear_down(&b);
     result->seconds = (ech_bench_host_ns() - begin) / 1e9;
     return ok ? g_steal_pointer(&result) : NULL;

@@ -231,34 +231,39 @@ bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError
         !ech_cuda_check(driver, driver->device_total_memory(&gpu.total_memory, gpu.device), "cuDeviceTotalMem_v2", "opening the GPU", error))
         return false;
     read_uuid(driver, &gpu);
+    /* What a newer driver no longer tells (clocks are deprecated) is not known, 0. */
     const struct {
         int attribute, *field;
+        bool needed;
     } attributes[] = {
-        {ECH_CU_ATTRIBUTE_MULTIPROCESSORS, &gpu.multiprocessors},
-        {ECH_CU_ATTRIBUTE_CLOCK_KHZ, &gpu.clock_khz},
-        {ECH_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ, &gpu.memory_clock_khz},
-        {ECH_CU_ATTRIBUTE_BUS_BITS, &gpu.bus_bits},
-        {ECH_CU_ATTRIBUTE_L2_BYTES, &gpu.l2_bytes},
-        {ECH_CU_ATTRIBUTE_ASYNC_ENGINES, &gpu.async_engines},
-        {ECH_CU_ATTRIBUTE_MAJOR, &gpu.major},
-        {ECH_CU_ATTRIBUTE_MINOR, &gpu.minor},
-        {ECH_CU_ATTRIBUTE_VMM, &has_vmm},
-        {ECH_CU_ATTRIBUTE_POOLS, &gpu.has_pools},
+        {ECH_CU_ATTRIBUTE_MULTIPROCESSORS, &gpu.multiprocessors, true},
+        {ECH_CU_ATTRIBUTE_CLOCK_KHZ, &gpu.clock_khz, false},
+        {ECH_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ, &gpu.memory_clock_khz, false},
+        {ECH_CU_ATTRIBUTE_BUS_BITS, &gpu.bus_bits, false},
+        {ECH_CU_ATTRIBUTE_L2_BYTES, &gpu.l2_bytes, false},
+        {ECH_CU_ATTRIBUTE_ASYNC_ENGINES, &gpu.async_engines, false},
+        {ECH_CU_ATTRIBUTE_MAJOR, &gpu.major, true},
+        {ECH_CU_ATTRIBUTE_MINOR, &gpu.minor, true},
+        {ECH_CU_ATTRIBUTE_VMM, &has_vmm, true},
+        {ECH_CU_ATTRIBUTE_POOLS, &gpu.has_pools, true},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(attributes); i++) {
-        if (!ech_cuda_check(driver, driver->device_attribute(attributes[i].field, attributes[i].attribute, gpu.device), "cuDeviceGetAttribute",
-                            "reading the GPU's facts", error))
+        int value = 0;
+        EchCuResult result = driver->device_attribute(&value, attributes[i].attribute, gpu.device);
+        if (attributes[i].needed && !ech_cuda_check(driver, result, "cuDeviceGetAttribute", "reading the GPU's facts", error))
             return false;
+        *attributes[i].field = result == 0 ? value : 0;
     }
     if (!ech_cuda_check(driver, driver->context_retain(&gpu.context, gpu.device), "cuDevicePrimaryCtxRetain", "making a context", error))
         return false;
     const EchCuAllocationProp prop = device_memory(gpu.device);
-    if (!ech_cuda_check(driver, driver->context_set(gpu.context), "cuCtxSetCurrent", "making a context", error) ||
-        (has_vmm && !ech_cuda_check(driver, driver->granularity(&gpu.page, &prop, ECH_CU_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity",
-                                    "asking for the pages' size", error))) {
+    if (!ech_cuda_check(driver, driver->context_set(gpu.context), "cuCtxSetCurrent", "making a context", error)) {
         ech_cuda_close(driver, &gpu);
         return false;
     }
+    /* Where it is there and does not work, all but that works. */
+    if (has_vmm && driver->granularity(&gpu.page, &prop, ECH_CU_GRANULARITY_MINIMUM) != 0)
+        gpu.page = 0;
     *ret = gpu;
     return true;
 }

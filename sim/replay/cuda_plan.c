@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-#define MOST_PINNED ((EchBytes)16 << 30) /* Pinning takes a second for a few GiB */
+#define MOST_PINNED ((EchBytes)16 << 30)    /* Pinning takes a second for a few GiB */
+#define UNKNOWN_CACHE ((EchBytes)128 << 20) /* No GPU's is larger so far */
 
 bool ech_cuda_is_host(const EchTrace *trace, EchId memory)
 {
@@ -206,7 +207,7 @@ bool ech_cuda_plan_memory(Engine *e, GError **error)
         return false;
     }
     /* Kernels stream over many times what the cache holds, so that none finds the bytes of those before it. */
-    EchBytes half = MAX(largest_op(e), 8 * (EchBytes)MAX(e->gpu.l2_bytes, 0));
+    EchBytes half = MAX(largest_op(e), 8 * (e->gpu.l2_bytes > 0 ? (EchBytes)e->gpu.l2_bytes : UNKNOWN_CACHE));
     EchBytes usable = (EchBytes)available - (EchBytes)available / 20, least = MIN(ech_round_up(half, 8192), (EchBytes)available / 8 / 8192 * 8192);
     EchBytes room = usable > 2 * least ? usable - 2 * least : 0;
     EchBytes arena = ech_bytes_add(peak, peak / 4 + (1 << 21));
