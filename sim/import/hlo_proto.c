@@ -283,19 +283,43 @@ static EchId find_computation(const Reader *r, uint64_t id)
 
 /* Instructions */
 
-static void read_literal(const EchWire *parent, const EchWireField *field, EchInstruction *instruction)
+enum { MAX_LITERAL = 65536 }; /* elements kept of a constant array; larger ones nobody asks for */
+
+/* Elements that a field of a LiteralProto holds, as text: preds 2, s32s 4, s64s 5, u32s 6, u64s 7 in varints; u8s 3, s8s 15 a byte each; u16s 16 and s16s 17
+ * two. Nothing of fields that hold no integers. */
+static size_t literal_values(const EchWire *wire, const EchWireField *f, GString *text)
+{
+    size_t n = 0;
+    uint64_t value;
+    if (f->number == 2 || (f->number >= 4 && f->number <= 7)) {
+        EchWire packed = ech_wire_packed(wire, f);
+        for (; ech_wire_packed_next(&packed, &value) && n <= MAX_LITERAL; n++)
+            g_string_append_printf(text, "%s%" G_GINT64_FORMAT, text->len > 1 ? ", " : "", f->number == 4 ? (int32_t)(uint32_t)value : (int64_t)value);
+    } else if (f->type == ECH_WIRE_BYTES && (f->number == 3 || f->number == 15)) {
+        for (; n < f->size && n <= MAX_LITERAL; n++)
+            g_string_append_printf(text, "%s%d", text->len > 1 ? ", " : "", f->number == 3 ? f->data[n] : (int8_t)f->data[n]);
+    } else if (f->type == ECH_WIRE_BYTES && (f->number == 16 || f->number == 17)) {
+        for (; n < f->size / 2 && n <= MAX_LITERAL; n++) {
+            uint16_t both = (uint16_t)(f->data[2 * n] | f->data[2 * n + 1] << 8);
+            g_string_append_printf(text, "%s%d", text->len > 1 ? ", " : "", f->number == 16 ? both : (int16_t)both);
+        }
+    }
+    return n;
+}
+
+/* A constant's elements in the form of HLO text, without the braces between its rows. */
+static void read_literal(Reader *r, const EchWire *parent, const EchWireField *field, EchInstruction *instruction)
 {
     EchWire wire = ech_wire_sub(parent, field);
     EchWireField f;
-    while (ech_wire_next(&wire, &f)) {
-        if (f.number != 2 && (f.number < 4 || f.number > 7))
-            continue;
-        uint64_t value;
-        EchWire packed = ech_wire_packed(&wire, &f);
-        if (!ech_wire_packed_next(&packed, &value))
-            continue;
-        instruction->number = f.number == 4 ? (int32_t)(uint32_t)value : (int64_t)value;
-        instruction->has_literal = packed.at == packed.end;
+    g_autoptr(GString) text = g_string_new("{");
+    size_t n = 0;
+    while (n <= MAX_LITERAL && ech_wire_next(&wire, &f))
+        n += literal_values(&wire, &f, text);
+    if (n > 0 && n <= MAX_LITERAL) {
+        g_string_append_c(text, '}');
+        instruction->literal = ech_program_builder_string(r->builder, text->str, (gssize)text->len);
+        instruction->literal_n = (uint32_t)text->len;
     }
 }
 
@@ -370,6 +394,12 @@ static bool read_references(Reader *r, const Computation *computation, const Ech
     return !packed.bad || fail(r, parent->at, error, "a malformed list of ids");
 }
 
+static bool is_scalar(const Reader *r, EchId shape)
+{
+    const EchProgram *p = ech_program_builder_peek(r->builder);
+    return !p->shapes[shape].is_tuple && p->layouts[p->shapes[shape].layout].rank == 0;
+}
+
 static bool read_instruction(Reader *r, const Computation *computation, uint64_t root, Span span, GError **error)
 {
     const EchWire whole = wire_of(r, span);
@@ -392,7 +422,7 @@ static bool read_instruction(Reader *r, const Computation *computation, uint64_t
                 return f.type == ECH_WIRE_BYTES ? false : fail(r, span.data, error, "a shape was expected");
             break;
         case 7: read_metadata(r, &wire, &f, &instruction); break;
-        case 8: read_literal(&wire, &f, &instruction); break;
+        case 8: read_literal(r, &wire, &f, &instruction); break;
         case 9:
             if (instruction.number < 0)
                 instruction.number = ech_wire_int(&f);
@@ -412,6 +442,11 @@ static bool read_instruction(Reader *r, const Computation *computation, uint64_t
         return false;
     if (instruction.shape == ECH_NONE)
         return fail(r, span.data, error, "an instruction without a shape");
+    if (instruction.literal && is_scalar(r, instruction.shape)) { /* its number alone, as from text */
+        instruction.has_literal = ech_program_numbers(instruction.literal, instruction.literal_n, &instruction.number, 1) == 1;
+        instruction.literal = NULL;
+        instruction.literal_n = 0;
+    }
     /* proto3 leaves zeros out. */
     if ((instruction.opcode == ECH_HLO_PARAMETER || instruction.opcode == ECH_HLO_GET_TUPLE_ELEMENT) && instruction.number < 0)
         instruction.number = 0;

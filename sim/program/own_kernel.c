@@ -77,7 +77,7 @@ static EchId constant_behind(const EchProgram *p, const EchId *callers, EchId id
     for (unsigned hops = 0; id != ECH_NONE && hops < MAX_HOPS; hops++) {
         const EchInstruction *i = &p->instructions[id];
         switch ((int)i->opcode) {
-        case ECH_HLO_CONSTANT: return i->literal ? id : ECH_NONE;
+        case ECH_HLO_CONSTANT: return i->literal || i->has_literal ? id : ECH_NONE;
         case ECH_HLO_COPY:
         case ECH_HLO_COPY_START:
         case ECH_HLO_COPY_DONE:
@@ -96,15 +96,20 @@ static EchId constant_behind(const EchProgram *p, const EchId *callers, EchId id
     return ECH_NONE;
 }
 
-/* Its numbers; NULL for one that is large, or of truth values. */
-static GArray *contents(const EchInstruction *constant)
+/* Its numbers; NULL for one that is large, that holds no integers, or that says more or fewer than its shape has. */
+static GArray *contents(const EchProgram *p, const EchInstruction *constant)
 {
-    size_t n = ech_program_numbers(constant->literal, constant->literal_n, NULL, 0);
-    if (n == 0 || n > MAX_ELEMENTS)
+    const EchShape *shape = &p->shapes[constant->shape];
+    const char *dtype = shape->is_tuple ? "" : ech_dtype_name((EchDtype)shape->dtype);
+    size_t n = constant->has_literal ? 1 : ech_program_numbers(constant->literal, constant->literal_n, NULL, 0);
+    if (n == 0 || n > MAX_ELEMENTS || n != shape->count || !(dtype[0] == 's' || dtype[0] == 'u' || strcmp(dtype, "pred") == 0))
         return NULL;
     GArray *values = g_array_sized_new(FALSE, FALSE, sizeof(int64_t), (guint)n);
     g_array_set_size(values, (guint)n);
-    (void)ech_program_numbers(constant->literal, constant->literal_n, &g_array_index(values, int64_t, 0), n);
+    if (constant->has_literal)
+        g_array_index(values, int64_t, 0) = constant->number;
+    else
+        (void)ech_program_numbers(constant->literal, constant->literal_n, &g_array_index(values, int64_t, 0), n);
     return values;
 }
 
@@ -145,7 +150,7 @@ static bool read_call(const EchProgram *p, EchId id, const EchId *callers, GPtrA
         return false;
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId array = operand(p, id, k), constant = constant_behind(p, callers, array);
-        GArray *values = constant != ECH_NONE ? contents(&p->instructions[constant]) : NULL;
+        GArray *values = constant != ECH_NONE ? contents(p, &p->instructions[constant]) : NULL;
         if (values)
             g_ptr_array_add(held, values);
         add_array(p, p->instructions[array].shape, values, &code);

@@ -1,5 +1,6 @@
 /* Pallas kernels, read from their own code: JAX's causal attention and its gradients as the compiler was given them. */
 #include "sim/program/mosaic.h"
+#include "sim/experiment/experiment.h"
 #include "tests/support/support.h"
 
 #include <math.h>
@@ -86,6 +87,54 @@ START_TEST(unknown_data)
 }
 END_TEST
 
+#define PROTO ECH_SOURCE_DIR "/tests/golden/data/splash_attention.hlo.pb.gz"
+
+static EchTime time_of(const char *path)
+{
+    const EchExperimentOverrides overrides = {.trace = path, .device = "tpu-v6e", .engine = "native"};
+    EchResult *result = ech_test_run(&overrides);
+    EchTime time = result->run->makespan;
+    ech_result_free(result);
+    return time;
+}
+
+/* The same program as text and as proto: the same kernels, the same time. */
+START_TEST(both_readers)
+{
+    g_autoptr(EchImport) text = ech_test_import(ATTENTION, NULL);
+    g_autoptr(EchImport) proto = ech_test_import(PROTO, NULL);
+    static const char *const names[] = {FORWARD, BACKWARD};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ck_assert_mem_eq(grid_of(text, names[i]), grid_of(proto, names[i]), sizeof(EchKernelGrid));
+    ck_assert_int_eq(grid_of(proto, FORWARD)->assumed, false);
+    ck_assert_int_eq(time_of(PROTO), time_of(ATTENTION "/program.hlo.txt.gz"));
+}
+END_TEST
+
+/* Constant arrays of every integer type, of truth values, a scalar, and one of floats. */
+START_TEST(constants_of_a_proto)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("hlo_proto/literals.pb", "hlo_proto");
+    static const struct {
+        const char *name;
+        int64_t values[6];
+        size_t n;
+    } arrays[] = {{"a", {1, -2, 3, -128, 127, 0}, 6}, {"b", {0, 200, 255}, 3},    {"c", {-3, 300}, 2}, {"d", {65535, 256}, 2}, {"e", {-7, 8, 9, INT32_MAX}, 4},
+                  {"f", {4294967295, 1}, 2},          {"g", {-5000000000, 5}, 2}, {"h", {6}, 1},       {"i", {1, 0, 0, 1}, 4}};
+    for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++) {
+        const EchInstruction *constant = &import->program->instructions[ech_test_instruction(import->program, arrays[i].name)];
+        int64_t values[7];
+        size_t n = constant->literal ? ech_program_numbers(constant->literal, constant->literal_n, values, G_N_ELEMENTS(values)) : 0;
+        ck_assert_msg(n == arrays[i].n && memcmp(values, arrays[i].values, n * sizeof(values[0])) == 0, "%s: %.*s", arrays[i].name, (int)constant->literal_n,
+                      constant->literal ? constant->literal : "");
+        ck_assert_int_eq(constant->has_literal, 0);
+    }
+    const EchInstruction *scalar = &import->program->instructions[ech_test_instruction(import->program, "j")];
+    ck_assert(scalar->has_literal && scalar->number == -11 && !scalar->literal);
+    ck_assert_ptr_null(import->program->instructions[ech_test_instruction(import->program, "k")].literal);
+}
+END_TEST
+
 /* However the bytes are cut or changed: an error that says where, or numbers. */
 START_TEST(broken_code)
 {
@@ -160,6 +209,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, work_of_attention);
     tcase_add_test(tcase, unknown_data);
+    tcase_add_test(tcase, both_readers);
+    tcase_add_test(tcase, constants_of_a_proto);
     tcase_add_test(tcase, broken_code);
     tcase_add_test(tcase, price_of_a_grid);
     suite_add_tcase(suite, tcase);
