@@ -344,7 +344,7 @@ static void print_json_text(JsonBuilder *b)
     ech_cli_print(text);
 }
 
-static int print_json(const EchImport *import, const EchTrace *trace)
+static int print_json(const EchImport *import, const EchTrace *trace, const char *device)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
@@ -353,6 +353,8 @@ static int print_json(const EchImport *import, const EchTrace *trace)
         json_trace(b, trace);
     if (import->program)
         ech_report_program_info(b, import->program);
+    if (import->program)
+        ech_report_program_kernels(b, import->program, device);
     if (import->refusal)
         ech_json_add_text(b, "refused", import->refusal);
     add_rows(b, "records", import->records, false);
@@ -704,7 +706,7 @@ static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
     }
 }
 
-static int print_text(const EchImport *import, const EchTrace *trace, const char *path)
+static int print_text(const EchImport *import, const EchTrace *trace, const char *path, const char *device)
 {
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %s\n", path, import->format);
@@ -714,6 +716,8 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
         text_snapshot(out, trace, path);
     if (import->program)
         ech_report_program_text(out, import->program);
+    if (import->program)
+        ech_report_program_kernels_text(out, import->program, device);
     if (import->refusal)
         g_string_append_printf(out, "the compiler refused it: %s\n", import->refusal);
     text_rows(out, "records of the file", import->records, false, 16);
@@ -865,5 +869,5 @@ int ech_verb_info(int argc, char **argv)
     if (error)
         return ech_cli_fail(error);
     const EchTrace *trace = lowered ? lowered : import->trace;
-    return json ? print_json(import, trace) : print_text(import, trace, rest[0]);
+    return json ? print_json(import, trace, device) : print_text(import, trace, rest[0], device);
 }

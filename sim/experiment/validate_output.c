@@ -221,8 +221,8 @@ static void add_makespan(JsonBuilder *json, const EchValidation *validation)
         ech_json_add_int(json, "predicted_ps", validation->makespan_predicted);
         ech_json_add_double(json, "error", ratio_error(validation->makespan_predicted, validation->makespan_measured));
     }
-    if (validation->hardware != ECH_TIME_NONE)
-        ech_json_add_int(json, "hardware_ps", validation->hardware);
+    if (validation->basis.all > 0)
+        ech_json_add_int(json, "hardware_ps", validation->basis.all);
     if (validation->n_wholes > 0) {
         ech_json_begin_array(json, "devices");
         for (size_t i = 0; i < validation->n_wholes; i++) {
@@ -399,9 +399,9 @@ static void append_whole(GString *text, const EchValidation *validation)
                         *error = signed_error(ratio_error(validation->makespan_predicted, validation->makespan_measured));
         g_string_append_printf(text, "One after the other, loops as often as they run: %s estimated, predicted %s (%s)\n", measured, predicted, error);
     }
-    if (validation->hardware != ECH_TIME_NONE) {
-        g_autofree char *hardware = ech_format_time(validation->hardware);
-        g_string_append_printf(text, "All kernels by the hardware's own constants, as 'echelon run' prices them: %s\n", hardware);
+    if (validation->basis.all > 0) {
+        g_autofree char *hardware = ech_format_time(validation->basis.all), *basis = ech_report_basis_text(&validation->basis);
+        g_string_append_printf(text, "All kernels by the hardware's own constants, as 'echelon run' prices them: %s\n%s\n", hardware, basis);
     }
 }
 

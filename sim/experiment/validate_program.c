@@ -3,6 +3,8 @@
 #include "sim/base/error.h"
 #include "sim/program/price_kernels.h"
 
+#define ROUGH "of kinds that the model prices roughly"
+
 static EchTime whole(double ps)
 {
     return ps < 9e18 ? (EchTime)ps : ECH_TIME_MAX;
@@ -10,11 +12,11 @@ static EchTime whole(double ps)
 
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error)
 {
-    EchKernelModel compiler, real_model;
-    if (!ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, error) || !ech_kernel_model_init(&real_model, device, ECH_KERNEL_HARDWARE, error))
+    EchKernelModel compiler;
+    if (!ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, error))
         return NULL;
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
-    double measured = 0, predicted = 0, hardware = 0;
+    double measured = 0, predicted = 0;
     uint64_t without = 0;
     const char *first_without = NULL;
     for (size_t i = 0; i < program->n_flat; i++) {
@@ -22,13 +24,10 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         const EchInstruction *at = &program->instructions[id];
         EchKernelCost cost;
         uint64_t cycles;
-        bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0, carried;
-        EchTime run, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
-        if (!ech_program_price_kernel(program, id, &compiler, own_tiles, &cost) ||
-            !ech_program_kernel_time(program, id, &real_model, ech_kernel_stands_alone(device) ? NULL : &compiler, estimate, &run, &carried))
+        bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0;
+        if (!ech_program_is_on_core(program, id) || !ech_program_price_kernel(program, id, &compiler, own_tiles, &cost))
             continue;
         double runs = (double)ech_program_runs(program, at->computation);
-        hardware += runs * (double)run;
         if (!estimated) {
             without++;
             first_without = first_without ? first_without : at->name;
@@ -37,9 +36,10 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         EchValidatePair pair = {
             .name = g_strdup(at->name),
             .kind = g_strdup("kernel"),
+            .group = ech_program_kernel_trust(program, id) == ECH_KERNEL_ROUGH ? g_strdup(ROUGH) : NULL,
             .how = "compiler",
             .start = ECH_TIME_NONE,
-            .measured = estimate,
+            .measured = ech_time_for(cycles, (EchRate)compiler.clock_hz),
             .predicted = cost.time,
             .vmem_measured = ech_program_scoped_bytes(at, ECH_SPACE_VECTOR),
             .vmem_predicted = cost.vmem,
@@ -57,7 +57,8 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     EchValidation *validation = g_new0(EchValidation, 1);
     validation->makespan_measured = whole(measured);
     validation->makespan_predicted = whole(predicted);
-    validation->hardware = whole(hardware);
+    uint64_t kernels;
+    (void)ech_report_program_basis(program, device, &validation->basis, &kernels);
     validation->subject = g_strdup("the compiler's own estimates (estimated_cycles at the core clock)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(

@@ -299,7 +299,7 @@ EchValidation *ech_validate_table(const char *path, const char *data, size_t siz
         }
     }
     g_autoptr(EchValidation) validation = g_new0(EchValidation, 1);
-    validation->makespan_measured = validation->makespan_predicted = validation->hardware = ECH_TIME_NONE;
+    validation->makespan_measured = validation->makespan_predicted = ECH_TIME_NONE;
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
     for (uint64_t line = 2; at < end; line++) {
         at = read_line(at, end, cells);

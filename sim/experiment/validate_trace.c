@@ -545,7 +545,7 @@ EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device
     if (!validate_all(&v, error))
         return NULL;
     EchValidation *validation = g_new0(EchValidation, 1);
-    validation->makespan_measured = validation->makespan_predicted = validation->hardware = ECH_TIME_NONE;
+    validation->makespan_measured = validation->makespan_predicted = ECH_TIME_NONE;
     for (guint i = 0; i < wholes->len && pairs->len > 0; i++) { /* the device that was busy longest */
         const EchValidateWhole *whole = &g_array_index(wholes, EchValidateWhole, i);
         if (i == 0 || whole->measured > validation->makespan_measured) {

@@ -887,6 +887,17 @@ bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const
     return true;
 }
 
+bool ech_program_is_on_core(const EchProgram *program, EchId instruction)
+{
+    EchId at = program->computations[program->instructions[instruction].computation].caller;
+    for (unsigned i = 0; i < MAX_DEPTH && at != ECH_NONE; i++) {
+        if (program->instructions[at].opcode == ECH_HLO_ASYNC_START || program->instructions[at].opcode == ECH_HLO_ASYNC_UPDATE)
+            return false;
+        at = program->computations[program->instructions[at].computation].caller;
+    }
+    return true;
+}
+
 bool ech_program_is_kernel(const EchProgram *program, EchId instruction)
 {
     return is_kernel(&program->instructions[instruction]);

@@ -35,6 +35,8 @@ typedef struct {
 } EchProgramProduct;
 /** Whether an instruction is a kernel of the chip's core. */
 bool ech_program_is_kernel(const EchProgram *program, EchId instruction);
+/** Whether an instruction of the schedule runs on the core's own queue: not in the body of an asynchronous one, which copies. */
+bool ech_program_is_on_core(const EchProgram *program, EchId instruction);
 /** All products of an instruction, fused ones included, in program order. Free with g_array_unref. */
 GArray *ech_program_products(const EchProgram *program, EchId instruction) G_GNUC_WARN_UNUSED_RESULT;
 /** Window positions of the widest pooling in an instruction; 1 where it has none. */

@@ -1,6 +1,7 @@
 /* What the kernel times of a program rest on: how much is held against measurements or estimates, how much is borrowed, assumed, or a roofline alone. */
 #include "models/kernel/gpu.h"
 #include "sim/program/price_kernels.h"
+#include "sim/report/json_out.h"
 #include "sim/report/report.h"
 
 #include <string.h>
@@ -36,6 +37,64 @@ static bool tpu_basis(const EchReport *report, EchBasis *ret)
         return false;
     *ret = basis;
     return true;
+}
+
+bool ech_report_program_basis(const EchProgram *program, const EchDevice *device, EchBasis *ret, uint64_t *ret_kernels)
+{
+    EchKernelModel compiler, hardware;
+    if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(device->family, "tpu") != 0 ||
+        !ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, NULL) || !ech_kernel_model_init(&hardware, device, ECH_KERNEL_HARDWARE, NULL))
+        return false;
+    const EchKernelModel *own = ech_kernel_stands_alone(device) ? NULL : &compiler;
+    EchBasis basis = {.tpu = true};
+    double compiled = 0, held = 0, rough = 0, untested = 0;
+    uint64_t kernels = 0;
+    for (size_t i = 0; i < program->n_flat; i++) {
+        EchId id = program->flat[i];
+        const EchInstruction *at = &program->instructions[id];
+        uint64_t cycles;
+        bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0, carried;
+        EchTime time, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
+        if (!ech_program_is_on_core(program, id) || !ech_program_kernel_time(program, id, &hardware, own, estimate, &time, &carried))
+            continue;
+        EchKernelTrust trust = ech_program_kernel_trust(program, id);
+        *(carried                        ? &compiled
+          : trust == ECH_KERNEL_ROUGH    ? &rough
+          : trust == ECH_KERNEL_UNTESTED ? &untested
+                                         : &held) += (double)ech_program_runs(program, at->computation) * (double)time;
+        kernels++;
+    }
+    const struct {
+        double from;
+        EchTime *to;
+    } sums[] = {{compiled, &basis.compiler}, {held, &basis.held}, {rough, &basis.rough}, {untested, &basis.untested}};
+    for (size_t i = 0; i < G_N_ELEMENTS(sums); i++) {
+        *sums[i].to = sums[i].from < 9e18 ? (EchTime)sums[i].from : ECH_TIME_MAX;
+        basis.all = ech_time_add(basis.all, *sums[i].to);
+    }
+    if (basis.all == 0)
+        return false;
+    *ret = basis;
+    *ret_kernels = kernels;
+    return true;
+}
+
+void ech_report_add_basis(JsonBuilder *b, const EchBasis *basis)
+{
+    ech_json_begin_object(b, "kernel_time_basis");
+    if (basis->tpu) {
+        ech_json_add_int(b, "compiler_ps", basis->compiler);
+        ech_json_add_int(b, "held_ps", basis->held);
+        ech_json_add_int(b, "rough_ps", basis->rough);
+        ech_json_add_int(b, "untested_ps", basis->untested);
+    } else {
+        ech_json_add_int(b, "held_ps", basis->model[ECH_GPU_HELD]);
+        ech_json_add_int(b, "borrowed_ps", basis->model[ECH_GPU_BORROWED]);
+        ech_json_add_int(b, "assumed_ps", basis->model[ECH_GPU_ASSUMED]);
+    }
+    ech_json_add_int(b, "roofline_ps", basis->roofline);
+    ech_json_add_int(b, "unknown_ps", basis->unknown);
+    json_builder_end_object(b);
 }
 
 bool ech_report_basis(const EchReport *report, EchBasis *ret)

@@ -2,6 +2,7 @@
 
 #include "models/device/device.h"
 #include "sim/report/json_out.h"
+#include "sim/report/report.h"
 
 #include <string.h>
 
@@ -138,6 +139,40 @@ bool ech_report_program_complete(EchProgram *program, const char *device, EchDia
         return false;
     ech_program_set_assignment(program, assignment, "made by echelon");
     return true;
+}
+
+static EchDevice *device_of(const EchProgram *program, const char *device, EchBasis *ret, uint64_t *ret_kernels)
+{
+    const char *name = device ? device : program->chip;
+    g_autoptr(EchDevice) loaded = name ? ech_device_load(name, NULL, NULL) : NULL;
+    return loaded && ech_report_program_basis(program, loaded, ret, ret_kernels) ? g_steal_pointer(&loaded) : NULL;
+}
+
+void ech_report_program_kernels(JsonBuilder *b, const EchProgram *program, const char *device)
+{
+    EchBasis basis;
+    uint64_t kernels;
+    g_autoptr(EchDevice) of = device_of(program, device, &basis, &kernels);
+    if (!of)
+        return;
+    ech_json_begin_object(b, "kernels");
+    ech_json_add_text(b, "device", of->name);
+    ech_json_add_count(b, "count", kernels);
+    ech_json_add_int(b, "time_ps", basis.all);
+    ech_report_add_basis(b, &basis);
+    json_builder_end_object(b);
+}
+
+void ech_report_program_kernels_text(GString *text, const EchProgram *program, const char *device)
+{
+    EchBasis basis;
+    uint64_t kernels;
+    g_autoptr(EchDevice) of = device_of(program, device, &basis, &kernels);
+    if (!of)
+        return;
+    g_autofree char *time = ech_format_time(basis.all), *said = ech_report_basis_text(&basis);
+    g_string_append_printf(text, "kernels, one after the other on %s, loops as often as they run: %s (%" G_GUINT64_FORMAT " in the schedule)\n  %s\n", of->name,
+                           time, kernels, said);
 }
 
 static void line(GString *text, const char *name, EchBytes bytes)

@@ -131,6 +131,11 @@ typedef struct {
 } EchBasis;
 /** False, and *ret untouched, where the report is of no XLA program or no kernel of it took time by a model of ours. */
 bool ech_report_basis(const EchReport *report, EchBasis *ret);
+/** The same for a TPU program that nothing has replayed: its kernels one after the other on @device, loops as often as they run, priced as a run would.
+ * @ret_kernels: how many of the schedule were priced. False, and *ret untouched, for other programs and devices. */
+bool ech_report_program_basis(const EchProgram *program, const EchDevice *device, EchBasis *ret, uint64_t *ret_kernels);
+/** Adds `kernel_time_basis` to the open object. */
+void ech_report_add_basis(JsonBuilder *builder, const EchBasis *basis);
 /** "Of the kernels' time 55 % is products, ..."; owned by the caller. */
 char *ech_report_basis_text(const EchBasis *basis) G_GNUC_WARN_UNUSED_RESULT;
 

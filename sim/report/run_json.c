@@ -102,27 +102,6 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
     json_builder_end_array(b);
 }
 
-static void add_basis(JsonBuilder *b, const EchReport *report)
-{
-    EchBasis basis;
-    if (!ech_report_basis(report, &basis))
-        return;
-    ech_json_begin_object(b, "kernel_time_basis");
-    if (basis.tpu) {
-        ech_json_add_int(b, "compiler_ps", basis.compiler);
-        ech_json_add_int(b, "held_ps", basis.held);
-        ech_json_add_int(b, "rough_ps", basis.rough);
-        ech_json_add_int(b, "untested_ps", basis.untested);
-    } else {
-        ech_json_add_int(b, "held_ps", basis.model[ECH_GPU_HELD]);
-        ech_json_add_int(b, "borrowed_ps", basis.model[ECH_GPU_BORROWED]);
-        ech_json_add_int(b, "assumed_ps", basis.model[ECH_GPU_ASSUMED]);
-    }
-    ech_json_add_int(b, "roofline_ps", basis.roofline);
-    ech_json_add_int(b, "unknown_ps", basis.unknown);
-    json_builder_end_object(b);
-}
-
 static void add_memories(JsonBuilder *b, const EchReport *report)
 {
     const EchRun *run = report->run;
@@ -325,7 +304,9 @@ JsonNode *ech_report_json(const EchReport *report)
     json_builder_end_object(b);
     add_waits(b, "waits", run->waits);
     add_longest(b, report);
-    add_basis(b, report);
+    EchBasis basis;
+    if (ech_report_basis(report, &basis))
+        ech_report_add_basis(b, &basis);
     ech_report_build_counters(b, report);
     ech_report_build_stalls(b, report);
     if (report->program)

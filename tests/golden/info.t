@@ -76,6 +76,8 @@ memory (buffer assignment inside the program)
   temporaries            320 KiB
   peak, all memories     1.72 MiB
   heap of space 0        320 KiB, at most 320 KiB live
+kernels, one after the other on tpu-v5e, loops as often as they run: 14.9 us (5 in the schedule)
+  Of the kernels' time 100 % is the model's own, which comes near the compiler's for such kernels.
 records of the file
            5  parameter
            1  add
