@@ -23,6 +23,8 @@ static const EchImportClass *const class_table[] = {
 };
 
 #define HEAD_SIZE ((size_t)64 << 10)
+/* A log in which a message is looked for beyond its head. */
+#define LOG_SIZE ((size_t)256 << 20)
 #define DEFAULT_LIMIT ((size_t)4 << 30)
 #define STREAM_LIMIT ((uint64_t)256 << 30)
 /* Deflate packs at most 1032 to 1, real traces 10 to 40: past BOMB_FLOOR a higher ratio than this is a bomb. */
@@ -441,6 +443,10 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
             best_score = score;
         }
     }
+    /* A message stands where it was logged: far behind in a long log. */
+    g_autoptr(GBytes) all = !best && n == HEAD_SIZE && !memchr(head, 0, n) ? ech_source_bytes(source, LOG_SIZE, NULL) : NULL;
+    if (all && ech_import_out_of_memory.probe(g_bytes_get_data(all, NULL), g_bytes_get_size(all)))
+        best = &ech_import_out_of_memory;
     if (!best) {
         g_autofree char *looks = g_str_has_suffix(ech_source_path(source), ".nsys-rep")
                                      ? g_strdup("a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads")

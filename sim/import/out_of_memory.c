@@ -1,5 +1,6 @@
 /* What a framework says when memory runs out, as people paste it: XLA's report of a program that does not fit a TPU ("Ran out of memory in memory space hbm",
- * "Largest program allocations") or a GPU ("BufferAssignment stats", "Peak buffers"), and PyTorch's sentence ("Tried to allocate ...").
+ * "Largest program allocations") or a GPU ("BufferAssignment stats", "Peak buffers"), PyTorch's sentence ("Tried to allocate ..."), and what the BFC allocator
+ * of JAX and TensorFlow logs (bfc_dump.c).
  *
  * The text may be a whole log, with times and file names before each line; the first report in it is read. It tells sizes and not times, so it becomes a trace
  * of what was there, which 'run' holds against any device: a resident buffer for each listed allocation and for what each sum has besides, and PyTorch's
@@ -8,7 +9,7 @@
  *  - allocations that add up to more than the sum they are listed under share places: they are parts of it (allocations_sharing_places);
  *  - what XLA keeps for itself before any program ("reserved") is no part of what a device has available and is left out. */
 #include "sim/base/error.h"
-#include "sim/import/import.h"
+#include "sim/import/bfc_dump.h"
 #include "sim/import/rounded.h"
 
 #include <string.h>
@@ -51,6 +52,7 @@ typedef struct {
     EchRounded unpadded, padded; /* Of the temporaries. */
     bool pytorch, scoped;
     EchRounded allocated, unallocated; /* By PyTorch; reserved beside it. */
+    EchBfcDump *dump;                  /* Of XLA's and TensorFlow's allocator. */
 } Reader;
 
 static Field trim(const char *text, size_t n)
@@ -109,15 +111,15 @@ static bool size_before(Field line, const char *key, EchRounded *ret)
 /* A log's line without its time and place: "2020-05-04 09:05:40.719805: E 1578 xla_util.cc:76]   Unpadded size: 48.00M". */
 static Field body(Field line)
 {
-    const char *bracket = memmem(line.text, MIN(line.n, (size_t)256), "] ", 2);
-    if (!bracket)
-        return line;
-    const char *at = bracket;
-    while (at > line.text && g_ascii_isdigit(at[-1]))
-        at--;
-    if (at == bracket || at == line.text || at[-1] != ':')
-        return line;
-    return trim(bracket + 1, (size_t)(line.text + line.n - bracket - 1));
+    size_t n = MIN(line.n, (size_t)256);
+    for (const char *bracket = memmem(line.text, n, "] ", 2); bracket; bracket = memmem(bracket + 1, n - (size_t)(bracket + 1 - line.text), "] ", 2)) {
+        const char *at = bracket;
+        while (at > line.text && g_ascii_isdigit(at[-1]))
+            at--;
+        if (at < bracket && at > line.text && at[-1] == ':')
+            return trim(bracket + 1, (size_t)(line.text + line.n - bracket - 1));
+    }
+    return line;
 }
 
 static EchId text_of(Reader *r, Field f)
@@ -349,9 +351,12 @@ static bool read_header(Reader *r, Field line)
 
 static bool read_line(Reader *r, Field line, GError **error)
 {
+    bool dumped = false;
     if (!r->pytorch && has(line, "out of memory. Tried to allocate "))
         pytorch_sentence(r, line);
-    if (r->pytorch || xla_sentence(r, line) || read_header(r, line))
+    if (!r->pytorch && !ech_bfc_dump_line(r->dump, line.text, line.n, &dumped, error))
+        return false;
+    if (dumped || r->pytorch || xla_sentence(r, line) || read_header(r, line))
         return true;
     switch (r->section) {
     case TOTALS:
@@ -584,19 +589,25 @@ static void say_request(Reader *r)
         ech_diag_remark(r->ret->diag, "refused: %s at once; %s were free%s", asked, free, r->request.bytes <= r->free.bytes ? ", but not in one piece" : "");
 }
 
+/* Of a GPU's program: what it needs in all, @dumped: beside the allocator's own log, which says why there was no room. */
+static void say_program(Reader *r, bool dumped)
+{
+    const Row *total = find_row(r, STATS, "total allocation"), *temp = find_row(r, STATS, "preallocated temp allocation");
+    g_autofree char *asked = ech_format_bytes(r->request.bytes), *all = ech_format_bytes(total ? total->size.bytes : 0),
+                    *block = ech_format_bytes(temp ? temp->size.bytes : 0);
+    if (r->has_request && total)
+        ech_diag_remark(r->ret->diag, "refused: %s at once; the program takes %s with its arguments, of which its temporaries are one block of %s%s", asked,
+                        all, block,
+                        dumped ? ""
+                               : ": other arrays that are alive, and the share of the memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default), "
+                                 "leave it no room");
+}
+
 static void say_xla(Reader *r, bool gpu, EchBytes listed)
 {
     say_refused(r, gpu ? "XLA" : "XLA refused the program");
-    if (gpu) {
-        const Row *total = find_row(r, STATS, "total allocation"), *temp = find_row(r, STATS, "preallocated temp allocation");
-        g_autofree char *asked = ech_format_bytes(r->request.bytes), *all = ech_format_bytes(total ? total->size.bytes : 0),
-                        *block = ech_format_bytes(temp ? temp->size.bytes : 0);
-        if (r->has_request && total)
-            ech_diag_remark(r->ret->diag,
-                            "refused: %s at once; the program takes %s with its arguments, of which its temporaries are one block of %s: other arrays that are "
-                            "alive, and the share of the memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default), leave it no room",
-                            asked, all, block);
-    }
+    if (gpu)
+        say_program(r, false);
     say_request(r);
     say_padding(r);
     if (r->items->len) {
@@ -679,6 +690,12 @@ static bool make_trace(Reader *r, GError **error)
 {
     settle_sizes(r);
     bool gpu = find_row(r, STATS, "total allocation") != NULL;
+    if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && r->rows->len == 0 && !r->has_used)) {
+        ech_bfc_dump_write(r->dump, r->builder, r->ret);
+        say_program(r, true);
+        r->ret->trace = ech_trace_builder_finish(r->builder, error);
+        return r->ret->trace != NULL;
+    }
     set_number(r, "asked_for_bytes", r->has_request, r->request.bytes);
     set_number(r, "needed_bytes", r->has_used && !r->pytorch, r->used.bytes);
     set_number(r, "had_bytes", r->has_capacity, r->capacity.bytes);
@@ -708,7 +725,8 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("out_of_memory");
     g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(Row)), items = g_array_new(FALSE, TRUE, sizeof(Item));
-    Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .rows = rows, .items = items};
+    g_autoptr(EchBfcDump) dump = ech_bfc_dump_new(ech_source_path(source));
+    Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .rows = rows, .items = items, .dump = dump};
     if (options->device)
         ech_trace_builder_set_property(builder, "chip", options->device);
     for (size_t at = 0; at < n && !r.over;) {
@@ -734,7 +752,12 @@ static int probe(const uint8_t *head, size_t n)
                                         "Out of memory while trying to allocate ",
                                         "Attempting to reserve ",
                                         "RESOURCE_EXHAUSTED: Error allocating device buffer",
-                                        "out of memory. Tried to allocate "};
+                                        "out of memory. Tried to allocate ",
+                                        "an out of memory trying to allocate ",
+                                        "Sum Total of in-use chunks",
+                                        "OOM when allocating tensor with shape[",
+                                        "BFCAllocator dump for ",
+                                        " allocated for chunks. "};
     /* Text that is not another format's, in which such a message may stand. */
     if (n == 0 || head[0] == '{' || head[0] == '[' || head[0] == '<' || memchr(head, 0, n))
         return 0;
@@ -747,7 +770,7 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_out_of_memory = {
     .name = "out_of_memory",
-    .summary = "what XLA or PyTorch says when memory runs out, pasted into a file: sums, and the largest allocations",
+    .summary = "what JAX, XLA, TensorFlow or PyTorch says when memory runs out, pasted into a file: sums, and the largest allocations",
     .probe = probe,
     .read = read_text,
 };

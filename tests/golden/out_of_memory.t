@@ -88,3 +88,61 @@ what was in use, and from which line: torch.cuda.memory._record_memory_history()
 allocator              failed   peak live    reserved    frag       waste     largest  segments
 bfc                         0    20.5 GiB      24 GiB  14.6 %         0 B    3.50 GiB         1
 pytorch                     0    20.5 GiB    20.5 GiB   0.0 %         0 B         0 B         3
+$ echelon info tests/fuzz/corpus/out_of_memory/bfc.txt
+tests/fuzz/corpus/out_of_memory/bfc.txt: out_of_memory
+1 operation on 1 queue, 7 buffers
+  alloc 1
+bytes
+  allocated in all              1 GiB  (1073741824)
+  live at the peak           3.44 GiB  (3690987520)
+  live at the end            3.44 GiB  (3690987520)
+held, most first
+         1 GiB  conv1/Conv2D
+       704 MiB  conv3/Relu
+       512 MiB  model/embedding/Read
+       256 MiB  conv2/Relu
+      1.25 KiB  chunk of 1.25 KiB
+         256 B  loss/Mean
+what the file says, what was inferred
+  sizes of allocations   known 100.0 %
+records of the file
+          21  bins
+           6  chunks in use
+           3  free chunks
+           1  regions
+GPU_0_bfc refused 1 GiB, f32[64,64,256,256]: 2.44 GiB of its limit of 4 GiB were in use, 1.56 GiB free in 3 pieces, the largest 700 MiB
+fragmentation: 1.56 GiB are free, not in one piece
+nearest to a piece of 1 GiB: where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean
+allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
+'echelon alloc' asks for the same again in an empty memory, what is in use first and by address: without the holes that the pool had
+$ echelon info tests/fuzz/corpus/out_of_memory/bfc_growth.txt | sed -n '/^held/,$p'
+held, most first
+      2.50 GiB  chunk of 2.50 GiB
+         2 GiB  chunk of 2 GiB
+         3 MiB  chunk of 3 MiB
+         2 MiB  chunk of 2 MiB
+what the file says, what was inferred
+  sizes of allocations   known 100.0 %
+records of the file
+          21  bins
+           4  chunks in use
+           3  regions
+           1  free chunks
+GPU_0_bfc refused 2 GiB: 4.50 GiB of its limit of 6 GiB were in use, 1 MiB free in 1 piece, the largest 1 MiB, 1.49 GiB not taken from the device
+use, not fragmentation: 517 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 6 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
+$ echelon alloc tests/fuzz/corpus/out_of_memory/bfc_mixed.txt; echo exit $?
+tests/fuzz/corpus/out_of_memory/bfc_mixed.txt: out_of_memory, 3 events; device memory 4 GiB, what there is, as the message says
+no allocator needs less than 4.50 GiB
+
+GPU_0_bfc refused 1.50 GiB: 3 GiB of its limit of 4 GiB were in use, 1 GiB free in 1 piece, the largest 1 GiB
+use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
+
+allocator              failed   peak live    reserved    frag       waste     largest  segments
+bfc                         1       3 GiB       4 GiB  25.0 %         0 B       1 GiB         1
+pytorch                     1       3 GiB       3 GiB   0.0 %         0 B         0 B         2
+
+bfc: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
+pytorch: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
+exit 3
+$ echelon run --trace tests/fuzz/corpus/out_of_memory/bfc_growth.txt --device h100-sxm --engine native --json | grep -m1 fits
+  "fits" : true,

@@ -314,6 +314,86 @@ START_TEST(other_refusals)
 }
 END_TEST
 
+static const char *property(const EchImport *import, const char *key)
+{
+    const char *text = ech_trace_get_property(import->trace, key);
+    return text ? text : "";
+}
+
+/* XLA's and TensorFlow's allocator says where every chunk lies: whether the request failed for want of memory or of one piece follows, and so does what would
+ * have made room. */
+START_TEST(refused_by_bfc)
+{
+    g_autoptr(EchImport) holes = ech_test_corpus("out_of_memory/bfc.txt", "out_of_memory"), grown = ech_test_corpus("out_of_memory/bfc_growth.txt", NULL),
+                         old = ech_test_corpus("out_of_memory/bfc_old.txt", NULL), mixed = ech_test_corpus("out_of_memory/bfc_mixed.txt", NULL),
+                         cut = ech_test_corpus("out_of_memory/bfc_cut.txt", NULL), bad = ech_test_corpus("out_of_memory/bfc_bad.txt", NULL);
+    /* 4 GiB in one region: 700, 600 and 300 MiB are free, 1 GiB is asked for. */
+    ck_assert_str_eq(property(holes, "allocator"), "GPU_0_bfc");
+    ck_assert_str_eq(property(holes, "asked_for_bytes"), "1073741824");
+    ck_assert_str_eq(property(holes, "largest_free_bytes"), "734003200");
+    ck_assert_str_eq(property(holes, "free_bytes"), "1677721600");
+    ck_assert_uint_eq(find_buffer(holes->trace, "loss/Mean")->address, UINT64_C(0x7f0c20000000) + 1280 + (UINT64_C(1212) << 20));
+    ck_assert_uint_eq(find_buffer(holes->trace, "what was asked for, f32[64,64,256,256]")->bytes, 1 << 30);
+    ck_assert(remarks(holes, "fragmentation: 1.56 GiB are free, not in one piece"));
+    ck_assert(remarks(holes, "where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean"));
+    /* Three regions of a limit that the request does not fit into, whatever lies where. */
+    ck_assert_uint_eq(ech_diag_count(grown->records, "regions"), 3);
+    ck_assert(remarks(grown, "1.49 GiB not taken from the device"));
+    ck_assert(remarks(grown, "use, not fragmentation: 517 MiB too much"));
+    ck_assert(remarks(grown, "refused: 2 GiB at once") == false);
+    /* TensorFlow 1.3: what is in use first, then what is free; no regions, no rounded size. */
+    ck_assert_uint_eq(ech_diag_count(old->records, "chunks in use"), 3);
+    ck_assert(remarks(old, "116 MiB free in 2 pieces, the largest 60 MiB"));
+    /* Lines of two devices' dumps between one another: the first one's alone. */
+    ck_assert_uint_eq(peak_in(mixed->trace, "hbm"), UINT64_C(9) << 29);
+    ck_assert_uint_eq(ech_diag_count(mixed->diag, "lines_of_another_dump"), 2);
+    ck_assert_uint_eq(ech_diag_count(mixed->diag, "reports_after_the_first"), 1);
+    ck_assert(remarks(cut, "2 GiB of the pool's 4 GiB are not listed"));
+    ck_assert_uint_eq(find_buffer(bad->trace, "chunk of 1 EiB")->bytes, UINT64_C(1) << 60);
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"W bfc_allocator.cc:1] Allocator (gpu_host_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)requested by op X\nStats: "
+         "\nLimit: "
+         "1073741824\nInUse: 1048576\nMaxInUse: 1\n",
+         "use, not fragmentation: 1 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit "
+         "of 1 GiB where the device has more: TF_GPU_HOST_MEM_LIMIT_IN_MB"},
+        {"Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.25GiB with freed_by_count=0. The caller indicates that this is not a failure, but may "
+         "mean "
+         "that\nStats: \nInUse: 256\n",
+         "that the caller can do without"},
+        {"ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\nNext region of size 536870912\nFree  at 10000 of size 536870912 next "
+         "18446744073709551615\nNext region of size 805306368\nFree  at 20010000 of size 536870912 next 2\nInUse at 40010000 of size 268435456 next "
+         "18446744073709551615\nTotal bytes in pool: 1342177280 memory_limit_: 1342177280 available bytes: 0\nStats:\nInUse: 268435456\n",
+         "1 GiB lie side by side but in different regions"},
+        {"ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\nNext region of size 536870912\nInUse at 10000 of size 536870912 next "
+         "18446744073709551615\ntotal_region_allocated_bytes_: 536870912 memory_limit_: 4294967296 available bytes: 1\nStats:\nInUse: 536870912\n",
+         "not the limit, the device: the allocator might have taken 3.50 GiB more"},
+        {"Bin (268435456): \tTotal Chunks: 2, Chunks in use: 2. 1.00GiB allocated for chunks. 1.00GiB in use in bin. 512.00MiB client-requested in use in bin.",
+         "512 MiB of the 1 GiB in use were not asked for"},
+        {"ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] and type half on /job:localhost by allocator GPU_0_bfc",
+         "the BFC allocator refused 2 MiB, f16[1024,1024]"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, strlen(cases[i].text), "text");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_ok(import, error);
+        ck_assert_msg(remarks(import, cases[i].says), "%s: %s", cases[i].says, ech_diag_remarks(import->diag)[0]);
+    }
+    /* Far behind in a log. */
+    g_autoptr(GString) log = g_string_new(NULL);
+    for (unsigned i = 0; i < 5000; i++)
+        g_string_append_printf(log, "step %u of 5000, loss 3.25\n", i);
+    g_string_append(log, cases[0].text);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)log->str, log->len, "log");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_ok(import, error);
+    ck_assert(remarks(import, cases[0].says));
+}
+END_TEST
+
 /* PyTorch's sentence: what was asked for against what was free and what the allocator held unused. */
 START_TEST(refused_by_pytorch)
 {
@@ -527,6 +607,7 @@ int main(void)
     tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
     tcase_add_test(tcase, other_refusals);
     tcase_add_test(tcase, refused_by_pytorch);
+    tcase_add_test(tcase, refused_by_bfc);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);
     tcase_add_loop_test(tcase, damage, 0, 8);
