@@ -1,0 +1,233 @@
+#include "sim/pass/survey.h"
+
+#include <string.h>
+
+bool ech_survey_is_host(const EchSurvey *survey, EchId memory)
+{
+    const char *name = ech_trace_memory(survey->t, memory);
+    const EchMemory *known = survey->device != NULL ? ech_device_memory(survey->device, name) : NULL;
+    return known != NULL ? known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE : g_str_has_prefix(name, "host");
+}
+
+EchId ech_survey_root(const EchSurvey *survey, EchId buffer)
+{
+    while (buffer != ECH_NONE && survey->buffers[buffer].alias_of != ECH_NONE)
+        buffer = survey->buffers[buffer].alias_of;
+    return buffer;
+}
+
+/* Operations a second of a unit; of its first type where it does not know the one asked for. */
+static uint64_t peak_of(const EchUnit *unit, const char *dtype)
+{
+    uint64_t peak = 0;
+    for (size_t k = 0; unit != NULL && k < unit->n_peaks; k++)
+        if (strcmp(unit->peaks[k].dtype, dtype) == 0 || peak == 0)
+            peak = unit->peaks[k].ops;
+    return peak;
+}
+
+EchTime ech_survey_length(const EchSurvey *survey, EchId op)
+{
+    const EchOp *o = &survey->ops[op];
+    if (o->kind != ECH_OP_KERNEL || o->queue != survey->core)
+        return 0;
+    if (o->estimate != ECH_TIME_NONE)
+        return o->estimate;
+    if (o->recorded.duration != ECH_TIME_NONE)
+        return o->recorded.duration;
+    EchBytes bytes = 0;
+    for (uint32_t u = 0; u < o->n_uses; u++)
+        bytes = ech_bytes_add(bytes, survey->uses[o->first_use + u].bytes);
+    const EchMemory *hbm = survey->device != NULL ? ech_device_memory(survey->device, "hbm") : NULL;
+    EchTime time = hbm != NULL && hbm->read > 0 ? ech_time_for(bytes, hbm->read) : 0;
+    for (uint32_t w = 0; survey->device != NULL && w < o->n_work; w++) {
+        const EchWork *work = &ech_trace_work(survey->t)[o->first_work + w];
+        const EchUnit *unit = ech_device_unit(survey->device, work->unit == ECH_WORK_MATRIX   ? ECH_UNIT_MATRIX
+                                                              : work->unit == ECH_WORK_VECTOR ? ECH_UNIT_VECTOR
+                                                                                              : ECH_UNIT_TRANSCENDENTAL);
+        uint64_t peak = peak_of(unit, ech_dtype_name((EchDtype)work->dtype));
+        if (peak > 0)
+            time = MAX(time, ech_time_for(work->count, peak));
+    }
+    return time;
+}
+
+EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region)
+{
+    while (op != ECH_NONE && survey->region[op] != region)
+        op = survey->region[op];
+    return op;
+}
+
+EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device)
+{
+    for (size_t l = 0; survey->device != NULL && l < survey->device->n_links; l++) {
+        const EchLink *link = &survey->device->links[l];
+        EchRate rate = to_device ? link->to_device : link->from_device;
+        if (strcmp(link->name, "host") == 0)
+            return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
+    }
+    return 0;
+}
+
+uint64_t ech_survey_runs(const EchSurvey *survey, EchId op)
+{
+    uint64_t runs = 1;
+    for (EchId loop = survey->region[op]; loop != ECH_NONE; loop = survey->region[loop])
+        runs = ech_bytes_mul(runs, survey->ops[loop].bytes);
+    return runs;
+}
+
+static void walk(EchSurvey *s)
+{
+    g_autoptr(GArray) open = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autofree EchTime *began = g_new0(EchTime, s->n + 1);
+    EchTime now = 0;
+    EchBytes live = 0;
+    for (size_t b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].resident && s->buffers[b].memory == s->hbm && s->buffers[b].alias_of == ECH_NONE)
+            live = ech_bytes_add(live, s->buffers[b].bytes);
+    for (size_t i = 0; i <= s->n; i++) {
+        while (open->len > 0 && s->end[g_array_index(open, EchId, open->len - 1)] == i) {
+            EchId loop = g_array_index(open, EchId, open->len - 1);
+            /* Its other iterations. */
+            EchTime body = now - began[loop];
+            uint64_t more = s->ops[loop].bytes > 0 ? s->ops[loop].bytes - 1 : 0;
+            if (body > 0 && more > 0)
+                now = (uint64_t)body > (uint64_t)INT64_MAX / 4 / more ? INT64_MAX / 4 : now + body * (EchTime)more;
+            now = MIN(now, INT64_MAX / 4);
+            g_array_set_size(open, open->len - 1);
+        }
+        s->clock[i] = now;
+        s->live[i] = live;
+        if (i == s->n)
+            break;
+        const EchOp *o = &s->ops[i];
+        s->region[i] = open->len > 0 ? g_array_index(open, EchId, open->len - 1) : ECH_NONE;
+        if (o->kind == ECH_OP_LOOP) {
+            EchId loop = (EchId)i;
+            s->end[i] = (EchId)(i + 1 + o->target);
+            began[i] = now;
+            g_array_append_val(open, loop);
+        } else if ((o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && s->buffers[o->target].memory == s->hbm)
+            live = o->kind == ECH_OP_ALLOC ? ech_bytes_add(live, s->buffers[o->target].bytes) : live - MIN(live, s->buffers[o->target].bytes);
+        EchTime length = ech_survey_length(s, (EchId)i);
+        now = MIN(now + MIN(length, INT64_MAX / 8), INT64_MAX / 4);
+    }
+}
+
+bool ech_survey_init(EchSurvey *survey, const EchTrace *trace, const EchDevice *device)
+{
+    *survey = (EchSurvey){.t = trace,
+                          .device = device,
+                          .ops = ech_trace_ops(trace),
+                          .uses = ech_trace_uses(trace),
+                          .deps = ech_trace_deps(trace),
+                          .buffers = ech_trace_buffers(trace),
+                          .n = ech_trace_n_ops(trace),
+                          .n_buffers = ech_trace_n_buffers(trace),
+                          .hbm = ech_trace_find_memory(trace, "hbm"),
+                          .core = ECH_NONE};
+    for (size_t q = 0; q < ech_trace_n_queues(trace) && survey->core == ECH_NONE; q++)
+        if (ech_trace_queues(trace)[q].kind == ECH_QUEUE_COMPUTE)
+            survey->core = (EchId)q;
+    if (survey->hbm == ECH_NONE || survey->core == ECH_NONE)
+        return false;
+    survey->region = g_new0(EchId, survey->n + 1);
+    survey->end = g_new0(EchId, survey->n + 1);
+    survey->clock = g_new0(EchTime, survey->n + 1);
+    survey->live = g_new0(EchBytes, survey->n + 1);
+    survey->region[survey->n] = ECH_NONE;
+    walk(survey);
+    return true;
+}
+
+void ech_survey_clear(EchSurvey *survey)
+{
+    g_clear_pointer(&survey->region, g_free);
+    g_clear_pointer(&survey->end, g_free);
+    g_clear_pointer(&survey->clock, g_free);
+    g_clear_pointer(&survey->live, g_free);
+}
+
+EchId ech_edit_text(EchEdit *edit, EchId string)
+{
+    return string == ECH_NONE ? ECH_NONE : ech_trace_builder_string(edit->builder, ech_trace_string(edit->survey->t, string), -1);
+}
+
+void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *builder)
+{
+    *edit = (EchEdit){.survey = survey, .builder = builder, .map = g_new(EchId, survey->n + 1), .last_core = ECH_NONE};
+    for (size_t i = 0; i <= survey->n; i++)
+        edit->map[i] = ECH_NONE;
+    const EchTrace *t = survey->t;
+    for (size_t m = 0; m < ech_trace_n_memories(t); m++)
+        (void)ech_trace_builder_memory(builder, ech_trace_memory(t, (EchId)m));
+    for (size_t q = 0; q < ech_trace_n_queues(t); q++) {
+        const EchQueue *queue = &ech_trace_queues(t)[q];
+        (void)ech_trace_builder_queue(builder, ech_trace_string(t, queue->name), (EchQueueKind)queue->kind, queue->device);
+    }
+    const char *key, *value;
+    for (size_t i = 0; (key = ech_trace_property(t, i, &value)) != NULL; i++)
+        ech_trace_builder_set_property(builder, key, value);
+    ech_trace_builder_drop_properties(builder, "buffer_assignment");
+    for (size_t b = 0; b < survey->n_buffers; b++) {
+        EchBuffer buffer = survey->buffers[b];
+        buffer.name = ech_edit_text(edit, buffer.name);
+        buffer.pool = ech_edit_text(edit, buffer.pool);
+        buffer.stack = ech_edit_text(edit, buffer.stack);
+        buffer.shape = ech_edit_text(edit, buffer.shape);
+        if (buffer.memory == survey->hbm)
+            buffer.offset = ECH_OFFSET_NONE;
+        (void)ech_trace_builder_buffer(builder, buffer);
+    }
+}
+
+void ech_edit_clear(EchEdit *edit)
+{
+    g_clear_pointer(&edit->map, g_free);
+}
+
+EchOp ech_edit_op(EchEdit *edit, EchId op)
+{
+    EchOp o = edit->survey->ops[op];
+    o.name = ech_edit_text(edit, o.name);
+    o.stack = ech_edit_text(edit, o.stack);
+    o.launch = ech_edit_text(edit, o.launch);
+    return o;
+}
+
+EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer)
+{
+    const EchBuffer *b = ech_trace_builder_peek_buffer(edit->builder, buffer);
+    EchOp o = ech_op_init(kind);
+    o.target = buffer;
+    o.bytes = b->bytes;
+    o.bytes_origin = ECH_INFERRED;
+    o.queue = edit->survey->core;
+    o.name = b->name;
+    edit->last_core = ech_trace_builder_op(edit->builder, o);
+    return edit->last_core;
+}
+
+void ech_edit_work(EchEdit *edit, EchId op)
+{
+    const EchOp *o = &edit->survey->ops[op];
+    for (uint32_t k = 0; k < o->n_work; k++) {
+        const EchWork *work = &ech_trace_work(edit->survey->t)[o->first_work + k];
+        ech_trace_builder_work(edit->builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+    }
+}
+
+void ech_edit_close(EchEdit *edit, EchId loop)
+{
+    ech_trace_builder_peek_op(edit->builder, loop)->target = (EchId)(ech_trace_builder_n_ops(edit->builder) - loop - 1);
+    edit->last_core = loop;
+}
+
+void ech_edit_loops(EchEdit *edit, size_t n)
+{
+    for (size_t b = 0; b < n; b++)
+        if (edit->survey->buffers[b].loop != ECH_NONE)
+            ech_trace_builder_peek_buffer(edit->builder, (EchId)b)->loop = edit->map[edit->survey->buffers[b].loop];
+}

@@ -1,0 +1,67 @@
+/** @file survey.h
+ * A trace as passes that move copies and buffers about look at it: which loop an op stands in, when the computing queue comes to it, what the device memory
+ * holds by then. And the writing of a changed one: ops in their order, with others put between them.
+ */
+#pragma once
+#include "models/device/device.h"
+#include "sim/trace/trace.h"
+
+typedef struct {
+    const EchTrace *t;
+    const EchDevice *device; /**< May be NULL. */
+    const EchOp *ops;
+    const EchUse *uses;
+    const EchDep *deps;
+    const EchBuffer *buffers;
+    size_t n; /**< Ops. */
+    size_t n_buffers;
+    EchId hbm, core; /**< The device's memory, and the first queue that computes. */
+    EchId *region;   /**< region[n + 1]: the LOOP around an op, or ECH_NONE. */
+    EchId *end;      /**< end[n + 1]: of a LOOP, the first op after its body. */
+    EchTime *clock;  /**< clock[n + 1]: when the core comes to an op, each loop run once before it is passed; what a WAIT waits is not in it. */
+    EchBytes *live;  /**< live[n + 1]: bytes of hbm taken before an op. */
+} EchSurvey;
+
+/** False where the trace has no memory "hbm", or no queue that computes; must be cleared all the same. */
+bool ech_survey_init(EchSurvey *survey, const EchTrace *trace, const EchDevice *device);
+void ech_survey_clear(EchSurvey *survey);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchSurvey, ech_survey_clear)
+
+/** How long the core is busy with an op: its estimate, what was recorded, else its roofline. 0 for all but the core's kernels. */
+EchTime ech_survey_length(const EchSurvey *survey, EchId op);
+/** The op directly in @region that @op is, or is part of; ECH_NONE if it is outside. */
+EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region);
+/** The buffer that is no alias behind @buffer; ECH_NONE for ECH_NONE. */
+EchId ech_survey_root(const EchSurvey *survey, EchId buffer);
+/** Whether a memory of the trace is the host's. */
+bool ech_survey_is_host(const EchSurvey *survey, EchId memory);
+/** How long the device's host link takes for a copy that has it alone; 0 without a device. */
+EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device);
+/** How often one pass over the trace runs an op: trip counts of the loops around it multiplied, saturating. */
+uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);
+
+/** A changed trace under way. */
+typedef struct {
+    const EchSurvey *survey;
+    EchTraceBuilder *builder; /**< Owned by whoever made it. */
+    EchId *map;               /**< map[n]: new number of an op; ECH_NONE until it is written. */
+    EchId last_core;          /**< The last op written to the core's queue in the body that is open, or ECH_NONE. */
+} EchEdit;
+
+/** Copies all but ops into @builder: memories, queues, properties but the assignment's, buffers, those of hbm without their fixed places, which hold for the
+ * order of the ops as it was. */
+void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *builder);
+void ech_edit_clear(EchEdit *edit);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchEdit, ech_edit_clear)
+/** A string of the old trace in the new one. */
+EchId ech_edit_text(EchEdit *edit, EchId string);
+/** An op of the old trace, its strings the new one's; to be appended. */
+EchOp ech_edit_op(EchEdit *edit, EchId op);
+/** ALLOC or FREE of @buffer on the core's queue. */
+EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer);
+/** The operations counts of an old op, for the one appended last. */
+void ech_edit_work(EchEdit *edit, EchId op);
+/** Ends the body of a loop, whose new number is @loop. */
+void ech_edit_close(EchEdit *edit, EchId loop);
+/** Lets the first @n buffers that are made once an iteration name their loops' new numbers. Last of all. */
+void ech_edit_loops(EchEdit *edit, size_t n);
