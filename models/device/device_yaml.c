@@ -635,11 +635,11 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
             continue;
         if (memory->capacity != was->capacity && !is_set(settings, "memories", memory->name, "available")) {
             EchBytes kept = was->capacity > was->available ? was->capacity - was->available : 0;
-            memory->available = memory->capacity > kept ? memory->capacity - kept : 0;
+            memory->available = memory->capacity - MIN(kept, memory->capacity / 2);
         }
         if (memory->available != was->available && !is_set(settings, "memories", memory->name, "assignment_limit")) {
             EchBytes kept = was->available > was->assignment_limit ? was->available - was->assignment_limit : 0;
-            memory->assignment_limit = memory->available > kept ? memory->available - kept : 0;
+            memory->assignment_limit = memory->available - MIN(kept, memory->available / 2);
         }
         double before = (double)was->read + (double)was->write, after = (double)memory->read + (double)memory->write;
         if (before > 0 && after != before && was->read && was->write) {

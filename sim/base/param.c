@@ -206,8 +206,11 @@ static char *print_value(const EchParam *param, const void *object)
     case ECH_PARAM_ENUM: return g_strdup(param->values[value.u64]);
     case ECH_PARAM_TIME: return g_strdup_printf("%" G_GINT64_FORMAT "ps", value.time);
     case ECH_PARAM_RATIO: {
+        /* As a human writes it, where that is the same number. */
         char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-        return g_strdup(g_ascii_dtostr(buffer, sizeof buffer, value.ratio));
+        if (g_ascii_strtod(g_ascii_formatd(buffer, sizeof buffer, "%.15g", value.ratio), NULL) != value.ratio)
+            g_ascii_dtostr(buffer, sizeof buffer, value.ratio);
+        return g_strdup(buffer);
     }
     case ECH_PARAM_BYTES: return print_bytes(value.u64);
     case ECH_PARAM_U64:

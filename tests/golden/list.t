@@ -91,6 +91,13 @@ $ echelon list passes
       overlap=ratio (2)  best distance of a fetch from its use, in its own lengths
       max_overlap=ratio (8)  longest distance, in lengths of a copy of the whole memory
       compiler=auto|libtpu-0.0.51|libtpu-0.0.52 (auto)  whose rules, where versions differ: on tpu7x 0.0.51 places kernels' scratch with the values, 0.0.52 cuts 32 MiB off for it beforehand as on other chips; auto: what the program's text tells, else 0.0.51
+  offload          let saved activations, arguments or results wait in host memory between their uses
+      what=saved|arguments|results (saved)  saved: what the program makes and uses again later (activations); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
+      names=text (*)  only arrays whose name, argument ("opt_state*"), operation or source line ("*model.py:29*") fits this, * standing for anything
+      above=size (1MiB)  only arrays of at least this size
+      idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
+      memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
+      overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none

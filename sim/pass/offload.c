@@ -1,0 +1,686 @@
+/* offload: arrays wait in host memory between their uses, as JAX's offload policies and pinned_host shardings, or PyTorch's save_on_cpu, would have it.
+ *
+ * The array itself moves to the host. Around each run of uses that follow each other closely a copy of it stands in the device's memory: fetched before the
+ * first one where that reads it, stored after the last one where one of them wrote. What a loop takes slices of (the inputs that a scan saves, its stacked
+ * weights) is fetched and stored slice by slice, an iteration at a time. Kernels stay as they were compiled. */
+#include "sim/base/error.h"
+#include "sim/pass/pass.h"
+#include "sim/pass/survey.h"
+
+#include <string.h>
+
+typedef enum { WHAT_SAVED, WHAT_ARGUMENTS, WHAT_RESULTS } What;
+
+typedef struct {
+    uint64_t what, overlap;
+    char *names;
+    EchBytes above, memory;
+    double idle;
+} OffloadOptions;
+
+static const char *const whats[] = {"saved", "arguments", "results", NULL};
+
+static const EchParam offload_params[] = {
+    {"what", ECH_PARAM_ENUM, offsetof(OffloadOptions, what), "saved", NULL, NULL, whats,
+     "saved: what the program makes and uses again later (activations); arguments: what it is given (parameters, optimizer state), with what is written over "
+     "it; results: what it hands back"},
+    {"names", ECH_PARAM_STRING, offsetof(OffloadOptions, names), "*", NULL, NULL, NULL,
+     "only arrays whose name, argument (\"opt_state*\"), operation or source line (\"*model.py:29*\") fits this, * standing for anything"},
+    {"above", ECH_PARAM_BYTES, offsetof(OffloadOptions, above), "1MiB", NULL, NULL, NULL, "only arrays of at least this size"},
+    {"idle", ECH_PARAM_RATIO, offsetof(OffloadOptions, idle), "1", "0", "1000000", NULL,
+     "saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the "
+     "device"},
+    {"memory", ECH_PARAM_BYTES, offsetof(OffloadOptions, memory), "0", NULL, NULL, NULL,
+     "only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all"},
+    {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
+     "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)"},
+    {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
+};
+
+/* Uses of an array in one op of its own level: a kernel or a copy, or a whole loop. */
+typedef struct {
+    EchId op;          /* At the array's level. */
+    EchId region;      /* Slices: the LOOP whose iterations take one each. */
+    EchId first, last; /* Slices: the first and last op of the body that use it. */
+    EchBytes bytes;    /* Of a slice, the largest. */
+    EchTime begin, end;
+    bool slices, reads, writes; /* reads: before it is written, or around what is written. */
+} Event;
+
+/* Uses between which the array stays on the device. */
+typedef struct {
+    uint32_t array;
+    Event at;    /* The first one's; writes: any of them. */
+    EchId until; /* The last one's op. */
+    bool last;   /* Nothing follows and nobody wants it: what was written is not stored. */
+    bool fills;  /* Writes values that the slices after it all overwrite: left out. */
+} Stay;
+
+typedef struct {
+    EchId buffer;
+    EchId level;       /* LOOP that makes one per iteration, or ECH_NONE */
+    EchId alloc, free; /* ECH_NONE: from the start; never */
+    uint32_t first_stay, n_stays;
+    double idle; /* Shortest pause spent on the host, in lengths of its copies. */
+    bool chosen;
+} Array;
+
+typedef enum { OK, ALIASED, REMADE, SOON, N_REASONS } Reason;
+static const char *const reasons[] = {"", "parts of them go by other names", "they are made more than once",
+                                      "they are used again before copies out and back would be over (idle=0 takes them all the same)"};
+
+typedef struct {
+    EchSurvey s;
+    const OffloadOptions *o;
+    uint32_t *first_use; /* per buffer, into use_op */
+    EchId *use_op;       /* ops that use a buffer, ascending, each once */
+    GArray *arrays;      /* Array */
+    GArray *stays;       /* Stay */
+    uint32_t declined[N_REASONS];
+    EchBytes declined_bytes[N_REASONS];
+} Pass;
+
+static const Stay *stay_of(const Pass *p, uint32_t k)
+{
+    return &g_array_index(p->stays, Stay, k);
+}
+
+static void list_uses(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    p->first_use = g_new0(uint32_t, s->n_buffers + 2);
+    g_autofree EchId *last = g_new(EchId, s->n_buffers + 1);
+    for (int filling = 0; filling < 2; filling++) {
+        for (size_t b = 0; b < s->n_buffers; b++)
+            last[b] = ECH_NONE;
+        for (EchId i = 0; i < s->n; i++)
+            for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
+                EchId b = s->uses[s->ops[i].first_use + u].buffer;
+                if (last[b] == i)
+                    continue;
+                last[b] = i;
+                if (filling)
+                    p->use_op[p->first_use[b + 1]++] = i;
+                else
+                    p->first_use[b + 2]++;
+            }
+        if (filling)
+            break;
+        for (size_t b = 0; b < s->n_buffers; b++)
+            p->first_use[b + 2] += p->first_use[b + 1];
+        p->use_op = g_new(EchId, p->first_use[s->n_buffers + 1] + 1);
+    }
+}
+
+/* What op @op does with @buffer: bytes of its largest use, whether it reads it, whether it writes it. */
+static EchBytes access_of(const EchSurvey *s, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes)
+{
+    EchBytes most = 0;
+    *ret_reads = *ret_writes = false;
+    for (uint32_t u = 0; u < s->ops[op].n_uses; u++) {
+        const EchUse *use = &s->uses[s->ops[op].first_use + u];
+        if (use->buffer != buffer)
+            continue;
+        most = MAX(most, use->bytes);
+        *ret_reads |= use->access == ECH_READ;
+        *ret_writes |= use->access == ECH_WRITE;
+    }
+    return most;
+}
+
+static bool fits_name(const Pass *p, EchId buffer)
+{
+    const EchBuffer *b = &p->s.buffers[buffer];
+    const char *name = ech_trace_string(p->s.t, b->name), *stack = ech_trace_string(p->s.t, b->stack);
+    if (strcmp(p->o->names, "*") == 0 || g_pattern_match_simple(p->o->names, name))
+        return true;
+    g_auto(GStrv) lines = g_strsplit(stack, "\n", -1);
+    for (char **line = lines; *line; line++)
+        if (g_pattern_match_simple(p->o->names, *line))
+            return true;
+    return false;
+}
+
+static bool is_asked_for(const Pass *p, EchId buffer)
+{
+    const EchBuffer *b = &p->s.buffers[buffer];
+    if (b->memory != p->s.hbm || b->alias_of != ECH_NONE || b->bytes < MAX(p->o->above, 1) || b->role == ECH_ROLE_CONSTANT)
+        return false;
+    What is = b->resident ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
+    return is == (What)p->o->what && fits_name(p, buffer);
+}
+
+/* The next uses of @a from use *at on, which is moved past them. */
+static Event next_event(const Pass *p, const Array *a, uint32_t *at)
+{
+    const EchSurvey *s = &p->s;
+    EchBytes whole = s->buffers[a->buffer].bytes;
+    EchId level_op = ech_survey_at_level(s, p->use_op[*at], a->level);
+    Event e = {.op = level_op, .region = s->region[p->use_op[*at]], .first = p->use_op[*at]};
+    bool loop = s->ops[level_op].kind == ECH_OP_LOOP;
+    e.slices = loop;
+    for (; *at < p->first_use[a->buffer + 1] && ech_survey_at_level(s, p->use_op[*at], a->level) == level_op; (*at)++) {
+        EchId op = p->use_op[*at];
+        bool reads, writes;
+        EchBytes bytes = access_of(s, op, a->buffer, &reads, &writes);
+        e.slices &= s->region[op] == e.region && bytes < whole;
+        e.reads |= (reads && !e.writes) || (!loop && writes && bytes < whole);
+        e.writes |= writes;
+        e.bytes = MAX(e.bytes, bytes);
+        e.last = op;
+    }
+    /* What a loop writes of a whole array in parts keeps the rest of it. */
+    e.reads |= loop && !e.slices && e.bytes < whole;
+    e.begin = s->clock[level_op];
+    e.end = loop ? s->clock[s->end[level_op]] : e.begin + ech_survey_length(s, level_op);
+    return e;
+}
+
+/* What the copies of a pause take, and what the pause is. Slices of a loop lie idle for half of it on average. */
+static double pause_between(const Pass *p, const Array *a, const Event *before, const Event *after)
+{
+    EchBytes bytes = p->s.buffers[a->buffer].bytes;
+    EchTime copies = ech_survey_copy_time(&p->s, bytes, false) + ech_survey_copy_time(&p->s, bytes, true);
+    EchTime idle =
+        after->begin - before->end + (before->slices ? (before->end - before->begin) / 2 : 0) + (after->slices ? (after->end - after->begin) / 2 : 0);
+    return copies > 0 ? (double)idle / (double)copies : G_MAXDOUBLE;
+}
+
+static bool all_overwritten(const Pass *p, const Array *a, const Event *fill, const Event *loop)
+{
+    const EchOp *op = &p->s.ops[fill->op];
+    if (fill->slices || fill->reads || op->kind != ECH_OP_KERNEL || !loop->slices || !loop->writes || loop->reads || loop->region != loop->op)
+        return false;
+    EchBytes read = 0;
+    for (uint32_t u = 0; u < op->n_uses; u++) {
+        const EchUse *use = &p->s.uses[op->first_use + u];
+        if (use->access == ECH_WRITE && use->buffer != a->buffer)
+            return false;
+        read = ech_bytes_add(read, use->access == ECH_READ ? use->bytes : 0);
+    }
+    /* Values of one scalar. */
+    return read <= 4096 && ech_bytes_mul(loop->bytes, p->s.ops[loop->region].bytes) >= p->s.buffers[a->buffer].bytes;
+}
+
+static Reason plan_array(Pass *p, Array *a)
+{
+    const EchSurvey *s = &p->s;
+    bool saved = p->o->what == WHAT_SAVED;
+    a->first_stay = p->stays->len;
+    a->idle = G_MAXDOUBLE;
+    Event before = {0};
+    for (uint32_t at = p->first_use[a->buffer]; at < p->first_use[a->buffer + 1];) {
+        Event e = next_event(p, a, &at);
+        Stay stay = {.array = p->arrays->len, .at = e, .until = e.op};
+        if (a->n_stays > 0) {
+            Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
+            double idle = pause_between(p, a, &before, &e);
+            if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
+                open->fills = true;
+            else if (idle >= p->o->idle)
+                a->idle = MIN(a->idle, idle);
+            else if (saved && (e.slices || before.slices))
+                return SOON;
+            else if (!e.slices && !before.slices) {
+                open->until = e.op;
+                open->at.writes |= e.writes;
+                before = e;
+                continue;
+            }
+        }
+        g_array_append_val(p->stays, stay);
+        a->n_stays++;
+        before = e;
+    }
+    if (a->n_stays == 0 || (saved && a->n_stays == 1))
+        return SOON;
+    if (saved && s->buffers[a->buffer].role != ECH_ROLE_OUTPUT)
+        g_array_index(p->stays, Stay, p->stays->len - 1).last = true;
+    return OK;
+}
+
+static void find_arrays(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree EchId *alloc = g_new(EchId, s->n_buffers + 1), *freed = g_new(EchId, s->n_buffers + 1);
+    g_autofree bool *odd = g_new0(bool, s->n_buffers + 1), *aliased = g_new0(bool, s->n_buffers + 1);
+    for (size_t b = 0; b < s->n_buffers; b++) {
+        alloc[b] = freed[b] = ECH_NONE;
+        if (s->buffers[b].alias_of != ECH_NONE)
+            aliased[ech_survey_root(s, (EchId)b)] = true;
+    }
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
+            continue;
+        EchId *known = o->kind == ECH_OP_ALLOC ? alloc : freed;
+        odd[o->target] |= known[o->target] != ECH_NONE || s->region[i] != s->buffers[o->target].loop;
+        known[o->target] = i;
+    }
+    for (EchId b = 0; b < s->n_buffers; b++) {
+        if (!is_asked_for(p, b))
+            continue;
+        Array a = {.buffer = b, .level = s->buffers[b].loop, .alloc = alloc[b], .free = freed[b]};
+        guint kept = p->stays->len;
+        Reason why = aliased[b] ? ALIASED : odd[b] || (s->buffers[b].resident && (alloc[b] != ECH_NONE || freed[b] != ECH_NONE)) ? REMADE : plan_array(p, &a);
+        if (why == OK) {
+            g_array_append_val(p->arrays, a);
+            continue;
+        }
+        g_array_set_size(p->stays, kept);
+        p->declined[why]++;
+        p->declined_bytes[why] = ech_bytes_add(p->declined_bytes[why], s->buffers[b].bytes);
+    }
+}
+
+/* Which arrays go: all, or as many as it takes */
+
+static EchId after(const EchSurvey *s, EchId op)
+{
+    return s->ops[op].kind == ECH_OP_LOOP ? s->end[op] : op + 1;
+}
+
+/* Takes what @a does not need any more off what the device holds before each op. */
+static void change_live(const Pass *p, const Array *a, int64_t *live)
+{
+    const EchSurvey *s = &p->s;
+    int64_t bytes = (int64_t)MIN(s->buffers[a->buffer].bytes, INT64_MAX / 4);
+    for (EchId i = a->alloc == ECH_NONE ? 0 : a->alloc + 1; i <= (a->free == ECH_NONE ? (EchId)s->n : a->free); i++)
+        live[i] -= bytes;
+    for (uint32_t k = 0; k < a->n_stays; k++) {
+        const Stay *stay = stay_of(p, a->first_stay + k);
+        int64_t here = stay->fills ? 0 : stay->at.slices ? (int64_t)MIN(stay->at.bytes, INT64_MAX / 4) : bytes;
+        for (EchId i = stay->at.op; i < after(s, stay->until); i++)
+            live[i] += here;
+    }
+}
+
+static bool is_away(const Pass *p, const Array *a, EchId at)
+{
+    if ((a->alloc != ECH_NONE && at <= a->alloc) || (a->free != ECH_NONE && at > a->free))
+        return false;
+    for (uint32_t k = 0; k < a->n_stays; k++) {
+        const Stay *stay = stay_of(p, a->first_stay + k);
+        if (!stay->fills && !stay->at.slices && at >= stay->at.op && at < after(&p->s, stay->until))
+            return false;
+    }
+    return true;
+}
+
+/* At the fullest moment, of what could be away then, what lies idle for longest; until that is little enough. */
+static void choose(Pass *p, EchDiag *diag)
+{
+    const EchSurvey *s = &p->s;
+    for (guint k = 0; k < p->arrays->len; k++)
+        g_array_index(p->arrays, Array, k).chosen = p->o->memory == 0;
+    if (p->o->memory == 0)
+        return;
+    g_autofree int64_t *live = g_new(int64_t, s->n + 1);
+    for (size_t i = 0; i <= s->n; i++)
+        live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
+    for (guint left = p->arrays->len; left > 0; left--) {
+        size_t peak = 0;
+        for (size_t i = 1; i <= s->n; i++)
+            peak = live[i] > live[peak] ? i : peak;
+        if (live[peak] <= (int64_t)MIN(p->o->memory, INT64_MAX))
+            return;
+        Array *best = NULL;
+        for (guint k = 0; k < p->arrays->len; k++) {
+            Array *a = &g_array_index(p->arrays, Array, k);
+            if (!a->chosen && is_away(p, a, (EchId)peak) && (best == NULL || a->idle > best->idle))
+                best = a;
+        }
+        if (best == NULL) {
+            g_autofree char *bytes = ech_format_bytes((EchBytes)MAX(live[peak], 0));
+            ech_diag_remark(diag, "offload: %s are left at the fullest moment, in use there or not to be offloaded", bytes);
+            return;
+        }
+        best->chosen = true;
+        change_live(p, best, live);
+    }
+}
+
+/* Writing */
+
+typedef struct {
+    const Pass *p;
+    EchEdit e;
+    EchTraceBuilder *b;
+    EchId host, to_host, from_host; /* Memory; queues. */
+    EchId *stands;                  /* per buffer: what stands for it on the device now, or ECH_NONE */
+    EchId *fetched;                 /* per buffer: the copy that brought it, or ECH_NONE */
+    EchId *stored;                  /* per buffer: what ends when it is on the host */
+    GArray *begins, *ends;          /* uint32_t: stays by where they begin and end */
+    GArray *loops;                  /* open ones, old numbers */
+    guint next_begin, next_end;
+    bool *dropped; /* per op */
+    uint64_t n_out, n_in;
+    EchBytes out, in;
+} Writer;
+
+/* The body that a stay's copies are made in, its first op there, and the op it ends before. */
+static EchId body_of(const Pass *p, const Stay *stay)
+{
+    return stay->at.slices ? stay->at.region : g_array_index(p->arrays, Array, stay->array).level;
+}
+
+static EchId begin_of(const Stay *stay)
+{
+    return stay->at.slices ? stay->at.first : stay->at.op;
+}
+
+static EchId end_of(const Pass *p, const Stay *stay)
+{
+    return stay->at.slices ? stay->at.last + 1 : after(&p->s, stay->until);
+}
+
+static gint compare_begin(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const Pass *p = data;
+    const uint32_t *a = x, *b = y;
+    EchId i = begin_of(stay_of(p, *a)), j = begin_of(stay_of(p, *b));
+    return i != j ? (i < j ? -1 : 1) : (*a > *b) - (*a < *b);
+}
+
+/* Of two that end before the same op, the one in the inner body first. */
+static gint compare_end(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const Pass *p = data;
+    const uint32_t *a = x, *b = y;
+    EchId i = end_of(p, stay_of(p, *a)), j = end_of(p, stay_of(p, *b));
+    if (i != j)
+        return i < j ? -1 : 1;
+    EchId in = body_of(p, stay_of(p, *a)), jn = body_of(p, stay_of(p, *b));
+    int64_t inner = in == ECH_NONE ? -1 : (int64_t)in, other = jn == ECH_NONE ? -1 : (int64_t)jn;
+    return inner != other ? (inner > other ? -1 : 1) : (*a > *b) - (*a < *b);
+}
+
+static EchId put_copy(Writer *w, EchId buffer, EchId on_device, EchBytes bytes, bool out)
+{
+    const EchBuffer *b = ech_trace_builder_peek_buffer(w->b, buffer);
+    EchOp o = ech_op_init(ECH_OP_COPY);
+    o.name = b->name;
+    o.stack = b->stack;
+    o.queue = out ? w->to_host : w->from_host;
+    o.memory_from = out ? w->p->s.hbm : w->host;
+    o.memory_to = out ? w->host : w->p->s.hbm;
+    o.bytes = bytes;
+    o.bytes_origin = ECH_INFERRED;
+    EchId made = ech_trace_builder_op(w->b, o);
+    ech_trace_builder_use(w->b, out ? on_device : buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(w->b, out ? buffer : on_device, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    if (w->e.last_core != ECH_NONE)
+        ech_trace_builder_dep(w->b, w->e.last_core, 0);
+    return made;
+}
+
+static void count(Writer *w, const Stay *stay, EchBytes bytes, uint64_t *ret_n, EchBytes *ret_bytes)
+{
+    uint64_t runs = ech_survey_runs(&w->p->s, begin_of(stay));
+    *ret_n = ech_bytes_add(*ret_n, runs);
+    *ret_bytes = ech_bytes_add(*ret_bytes, ech_bytes_mul(bytes, runs));
+}
+
+static void begin(Writer *w, const Stay *stay)
+{
+    const Pass *p = w->p;
+    EchId buffer = g_array_index(p->arrays, Array, stay->array).buffer;
+    EchBuffer made = *ech_trace_builder_peek_buffer(w->b, buffer);
+    made.memory = p->s.hbm;
+    made.resident = 0;
+    if (stay->at.slices) {
+        made.bytes = stay->at.bytes;
+        made.dense = 0;
+        made.shape = ECH_NONE;
+    }
+    EchId body = body_of(p, stay);
+    made.loop = body == ECH_NONE ? ECH_NONE : w->e.map[body];
+    w->stands[buffer] = ech_trace_builder_buffer(w->b, made);
+    (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[buffer]);
+    w->fetched[buffer] = ECH_NONE;
+    if (!stay->at.reads)
+        return;
+    w->fetched[buffer] = put_copy(w, buffer, w->stands[buffer], made.bytes, false);
+    if (w->stored[buffer] != ECH_NONE)
+        ech_trace_builder_dep(w->b, w->stored[buffer], 0);
+    count(w, stay, made.bytes, &w->n_in, &w->in);
+}
+
+static void end(Writer *w, const Stay *stay)
+{
+    const Pass *p = w->p;
+    EchId buffer = g_array_index(p->arrays, Array, stay->array).buffer, body = body_of(p, stay);
+    EchId on_device = w->stands[buffer];
+    w->stands[buffer] = ECH_NONE;
+    if (stay->at.writes && !stay->last) {
+        EchBytes bytes = ech_trace_builder_peek_buffer(w->b, on_device)->bytes;
+        EchId copy = put_copy(w, buffer, on_device, bytes, true);
+        /* Users on other queues. */
+        for (uint32_t u = p->first_use[buffer]; u < p->first_use[buffer + 1]; u++) {
+            EchId op = p->use_op[u];
+            if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
+                ech_trace_builder_dep(w->b, w->e.map[op], 0);
+        }
+        count(w, stay, bytes, &w->n_out, &w->out);
+        if (!p->o->overlap) {
+            EchOp wait = ech_op_init(ECH_OP_WAIT);
+            wait.queue = p->s.core;
+            wait.name = ech_trace_builder_peek_buffer(w->b, buffer)->name;
+            w->e.last_core = ech_trace_builder_op(w->b, wait);
+            ech_trace_builder_dep(w->b, copy, 0);
+        }
+        /* From outside, a loop's copies have ended when it has. */
+        w->stored[buffer] = stay->at.slices ? w->e.map[stay->at.op] : copy;
+    }
+    (void)ech_edit_memory(&w->e, ECH_OP_FREE, on_device);
+}
+
+static void put(Writer *w, EchId op)
+{
+    const EchSurvey *s = &w->p->s;
+    const EchOp *o = &s->ops[op];
+    w->e.map[op] = ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        EchId buffer = w->stands[use->buffer] != ECH_NONE ? w->stands[use->buffer] : use->buffer;
+        ech_trace_builder_use(w->b, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+    for (uint32_t d = 0; d < o->n_deps; d++)
+        if (w->e.map[s->deps[o->first_dep + d].op] != ECH_NONE)
+            ech_trace_builder_dep(w->b, w->e.map[s->deps[o->first_dep + d].op], s->deps[o->first_dep + d].distance);
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        EchId buffer = s->uses[o->first_use + u].buffer;
+        if (w->stands[buffer] != ECH_NONE && w->fetched[buffer] != ECH_NONE)
+            ech_trace_builder_dep(w->b, w->fetched[buffer], 0);
+    }
+    ech_edit_work(&w->e, op);
+    if (o->queue == s->core)
+        w->e.last_core = w->e.map[op];
+}
+
+/* What ends before op @i in the body that is open. */
+static void run_ends(Writer *w, EchId i)
+{
+    EchId open = w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
+    while (w->next_end < w->ends->len) {
+        const Stay *stay = stay_of(w->p, g_array_index(w->ends, uint32_t, w->next_end));
+        if (end_of(w->p, stay) != i || body_of(w->p, stay) != open)
+            return;
+        end(w, stay);
+        w->next_end++;
+    }
+}
+
+static void write_ops(Writer *w)
+{
+    const EchSurvey *s = &w->p->s;
+    for (EchId i = 0; i <= s->n; i++) {
+        run_ends(w, i);
+        while (w->loops->len > 0 && s->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
+            ech_edit_close(&w->e, w->e.map[g_array_index(w->loops, EchId, w->loops->len - 1)]);
+            g_array_set_size(w->loops, w->loops->len - 1);
+            run_ends(w, i);
+        }
+        if (i == s->n)
+            break;
+        if (w->dropped[i]) {
+            w->e.map[i] = w->e.last_core;
+            continue;
+        }
+        for (; w->next_begin < w->begins->len; w->next_begin++) {
+            const Stay *stay = stay_of(w->p, g_array_index(w->begins, uint32_t, w->next_begin));
+            if (begin_of(stay) != i)
+                break;
+            begin(w, stay);
+        }
+        put(w, i);
+        if (s->ops[i].kind == ECH_OP_LOOP) {
+            g_array_append_val(w->loops, i);
+            w->e.last_core = ECH_NONE;
+        }
+    }
+}
+
+static const char *host_memory(const EchSurvey *s)
+{
+    const EchMemory *pinned = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_HOST_PINNED) : NULL;
+    return pinned != NULL ? pinned->name : "host";
+}
+
+/* The arrays themselves are the host's now; what a recording or a compiler said of their places is no more. */
+static void move_arrays(Writer *w)
+{
+    const Pass *p = w->p;
+    w->host = ech_trace_builder_memory(w->b, host_memory(&p->s));
+    for (EchId b = 0; b < p->s.n_buffers; b++) {
+        EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, b);
+        if (buffer->memory == w->host)
+            buffer->offset = ECH_OFFSET_NONE;
+    }
+    for (guint k = 0; k < p->arrays->len; k++) {
+        const Array *a = &g_array_index(p->arrays, Array, k);
+        if (!a->chosen)
+            continue;
+        EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, a->buffer);
+        buffer->memory = w->host;
+        buffer->rounded = 0;
+        buffer->address = ECH_OFFSET_NONE;
+        buffer->pool = buffer->segment = ECH_NONE;
+        for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++) {
+            if (stay_of(p, j)->fills) {
+                w->dropped[stay_of(p, j)->at.op] = true;
+                continue;
+            }
+            g_array_append_val(w->begins, j);
+            g_array_append_val(w->ends, j);
+        }
+    }
+    g_array_sort_with_data(w->begins, compare_begin, (gpointer)(uintptr_t)p);
+    g_array_sort_with_data(w->ends, compare_end, (gpointer)(uintptr_t)p);
+}
+
+static void say(const Writer *w, EchDiag *diag)
+{
+    const Pass *p = w->p;
+    uint32_t n = 0;
+    EchBytes bytes = 0;
+    for (guint k = 0; k < p->arrays->len; k++) {
+        const Array *a = &g_array_index(p->arrays, Array, k);
+        n += a->chosen;
+        bytes = ech_bytes_add(bytes, a->chosen ? p->s.buffers[a->buffer].bytes : 0);
+    }
+    g_autofree char *all = ech_format_bytes(bytes), *out = ech_format_bytes(w->out), *in = ech_format_bytes(w->in);
+    ech_diag_remark(diag, "offload: %u array%s (%s) on the host; %" G_GUINT64_FORMAT " copies there (%s) and %" G_GUINT64_FORMAT " back (%s)%s", n,
+                    n == 1 ? "" : "s", all, w->n_out, out, w->n_in, in,
+                    p->o->overlap ? "" : "; the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)");
+    ech_diag_remark(diag, "offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more");
+}
+
+/* The queue of copies one way: the trace's own, or one made for them. */
+static EchId copy_queue(const Writer *w, const char *name)
+{
+    const EchTrace *t = w->p->s.t;
+    for (EchId q = 0; q < ech_trace_n_queues(t); q++)
+        if (strcmp(ech_trace_string(t, ech_trace_queues(t)[q].name), name) == 0)
+            return q;
+    return ech_trace_builder_queue(w->b, name, ECH_QUEUE_COPY, ech_trace_queues(t)[w->p->s.core].device);
+}
+
+static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(p->s.t));
+    Writer writer = {.p = p, .b = builder}, *w = &writer;
+    ech_edit_init(&w->e, &p->s, builder);
+    w->to_host = copy_queue(w, "dma hbm>host");
+    w->from_host = copy_queue(w, "dma host>hbm");
+    w->stands = g_new(EchId, p->s.n_buffers + 1);
+    w->fetched = g_new(EchId, p->s.n_buffers + 1);
+    w->stored = g_new(EchId, p->s.n_buffers + 1);
+    for (size_t b = 0; b <= p->s.n_buffers; b++)
+        w->stands[b] = w->fetched[b] = w->stored[b] = ECH_NONE;
+    w->begins = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    w->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    w->dropped = g_new0(bool, p->s.n + 1);
+    move_arrays(w);
+    write_ops(w);
+    ech_edit_loops(&w->e, p->s.n_buffers);
+    EchTrace *out = ech_trace_builder_finish(builder, error);
+    if (out != NULL)
+        say(w, diag);
+    ech_edit_clear(&w->e);
+    g_free(w->stands);
+    g_free(w->fetched);
+    g_free(w->stored);
+    g_array_unref(w->begins);
+    g_array_unref(w->ends);
+    g_array_unref(w->loops);
+    g_free(w->dropped);
+    return out;
+}
+
+static void say_declined(const Pass *p, EchDiag *diag)
+{
+    for (int k = OK + 1; k < N_REASONS; k++)
+        if (p->declined[k] > 0) {
+            g_autofree char *bytes = ech_format_bytes(p->declined_bytes[k]);
+            ech_diag_remark(diag, "offload: left %u array%s on the device (%s): %s", p->declined[k], p->declined[k] == 1 ? "" : "s", bytes, reasons[k]);
+        }
+}
+
+static EchTrace *offload_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    Pass pass = {.o = options}, *p = &pass;
+    if (!ech_survey_init(&p->s, in, device)) {
+        ech_diag_remark(diag, "offload: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
+        return ech_trace_ref(in);
+    }
+    p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
+    p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
+    list_uses(p);
+    find_arrays(p);
+    choose(p, diag);
+    bool any = false;
+    for (guint k = 0; k < p->arrays->len; k++)
+        any |= g_array_index(p->arrays, Array, k).chosen;
+    if (!any)
+        ech_diag_remark(diag, "offload: left the trace as it is: %s",
+                        p->arrays->len > 0                      ? "it needs no more than it may"
+                        : p->first_use[p->s.n_buffers + 1] == 0 ? "it does not say which arrays its operations use"
+                                                                : "no array fits what was asked for");
+    EchTrace *out = any ? write_trace(p, diag, error) : ech_trace_ref(in);
+    say_declined(p, diag);
+    g_array_unref(p->arrays);
+    g_array_unref(p->stays);
+    g_free(p->first_use);
+    g_free(p->use_op);
+    ech_survey_clear(&p->s);
+    return out;
+}
+
+const EchPassClass ech_pass_offload = {.name = "offload",
+                                       .summary = "let saved activations, arguments or results wait in host memory between their uses",
+                                       .source = "ours; which copies a program waits for: XLA's schedules (traces/*offload*), PyTorch's save_on_cpu",
+                                       .params = offload_params,
+                                       .options_size = sizeof(OffloadOptions),
+                                       .trace = offload_run};

@@ -1,0 +1,304 @@
+/* The offload pass: what waits on the host, in closed form on the engine; and on every shipped program, what may not change. */
+#include "models/device/device_yaml.h"
+#include "sim/pass/pass.h"
+#include "sim/replay/replay.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A gigabyte takes 10 ms through the memory and 100 ms over the link. */
+static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 8GB, read: 100GB/s, write: 100GB/s}\n"
+                                  "  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
+                                  "links:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s, both_ways: 20GB/s}\n"
+                                  "units:\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
+static const EchTime ms = INT64_C(1000000000);
+static const EchBytes GB = 1000000000;
+
+static EchId buffer(EchTraceBuilder *b, const char *name, EchBytes bytes, EchRole role, bool resident)
+{
+    EchBuffer made = ech_buffer_init();
+    made.name = ech_trace_builder_string(b, name, -1);
+    made.memory = ech_trace_builder_memory(b, "hbm");
+    made.bytes = bytes;
+    made.role = (uint8_t)role;
+    made.resident = resident;
+    return ech_trace_builder_buffer(b, made);
+}
+
+static EchId put(EchTraceBuilder *b, EchOpKind kind, EchId target)
+{
+    EchOp op = ech_op_init(kind);
+    op.queue = 0;
+    op.name = ech_trace_builder_string(b, ech_op_kind_name(kind), -1);
+    op.target = target;
+    return ech_trace_builder_op(b, op);
+}
+
+/* Computes for @time, and reads or writes @bytes of a buffer beside that, unless it is ECH_NONE. */
+static void kernel(EchTraceBuilder *b, EchTime time, EchId target, EchAccess access, EchBytes bytes)
+{
+    (void)put(b, ECH_OP_KERNEL, ECH_NONE);
+    if (target != ECH_NONE)
+        ech_trace_builder_use(b, target, access, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    if (time > 0)
+        ech_trace_builder_work(b, ECH_WORK_VECTOR, ECH_DTYPE_F32, (uint64_t)(time / ms) * 10000000, ECH_KNOWN);
+}
+
+static EchId loop(EchTraceBuilder *b, uint64_t trips)
+{
+    EchId made = put(b, ECH_OP_LOOP, 0);
+    ech_trace_builder_peek_op(b, made)->bytes = trips;
+    ech_trace_builder_peek_op(b, made)->bytes_origin = ECH_KNOWN;
+    return made;
+}
+
+static void close_loop(EchTraceBuilder *b, EchId made)
+{
+    ech_trace_builder_peek_op(b, made)->target = (EchId)(ech_trace_builder_n_ops(b) - made - 1);
+}
+
+static EchTraceBuilder *begin(void)
+{
+    EchTraceBuilder *b = ech_trace_builder_new("ech");
+    (void)ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    return b;
+}
+
+static EchTrace *finish(EchTraceBuilder *b)
+{
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(b, &error);
+    ck_assert_ok(trace != NULL, error);
+    return trace;
+}
+
+/* Runs passes in order; NULL ends them. */
+static EchTrace *pass(EchTrace *in, const EchDevice *device, EchDiag *diag, const char *const *specs)
+{
+    GError *error = NULL;
+    g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    for (; *specs != NULL; specs++) {
+        EchPass *made = ech_pass_new(*specs, &error);
+        ck_assert_ok(made != NULL, error);
+        g_ptr_array_add(passes, made);
+    }
+    EchTrace *out = ech_passes_run_trace(passes, device, in, diag, &error);
+    ck_assert_ok(out != NULL, error);
+    return out;
+}
+
+static EchBytes peak(const EchRun *run, const char *memory)
+{
+    for (size_t i = 0; i < run->n_memories; i++)
+        if (strcmp(run->memories[i].name, memory) == 0)
+            return run->memories[i].peak_live;
+    return 0;
+}
+
+static EchTrace *saved(void)
+{
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
+    (void)put(b, ECH_OP_ALLOC, a);
+    kernel(b, 0, a, ECH_WRITE, GB);
+    (void)put(b, ECH_OP_ALLOC, large);
+    kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)put(b, ECH_OP_FREE, large);
+    kernel(b, 0, a, ECH_READ, GB);
+    (void)put(b, ECH_OP_FREE, a);
+    return finish(b);
+}
+
+/* Made, 400 ms idle, read. Waiting for both copies; for the one back; for none, where that is fetched ahead. */
+static const struct {
+    const char *specs[3];
+    EchTime makespan;
+    EchBytes hbm, host;
+} on_saved[] = {
+    {{NULL}, 420, 3, 0},
+    {{"offload", NULL}, 620, 2, 1},
+    {{"offload:overlap=true", NULL}, 520, 3, 1},             /* "large" is there before the array has left */
+    {{"offload:overlap=true", "prefetch", NULL}, 420, 4, 1}, /* and there again before the one kernel between that it can begin beside */
+    {{"offload:idle=2.1", NULL}, 420, 3, 0},                 /* 400 ms idle for 200 of copies */
+    {{"offload:idle=2", NULL}, 620, 2, 1},
+    {{"offload:above=1.1GB", NULL}, 420, 3, 0},
+    {{"offload:names=b*", NULL}, 420, 3, 0},
+    {{"offload:memory=3GB", NULL}, 420, 3, 0},
+    {{"offload:memory=2GB", NULL}, 620, 2, 1},
+    {{"offload:what=arguments", NULL}, 420, 3, 0},
+};
+
+START_TEST(between_uses)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = saved();
+    g_autoptr(EchTrace) out = pass(in, device, diag, on_saved[_i].specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - on_saved[_i].makespan * ms) <= 10, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
+    ck_assert_uint_eq(peak(run, "hbm"), on_saved[_i].hbm * GB);
+    ck_assert_uint_eq(peak(run, "host"), on_saved[_i].host * GB);
+}
+END_TEST
+
+/* An argument that the step writes over at its end: there when it is needed, and the new one goes back. */
+START_TEST(argument)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId state = buffer(b, "state", GB, ECH_ROLE_OPTIMIZER, true), weights = buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true);
+    kernel(b, 400 * ms, weights, ECH_READ, GB);
+    kernel(b, 0, state, ECH_READ, GB);
+    ech_trace_builder_use(b, state, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    g_autoptr(EchTrace) in = finish(b);
+    const char *const specs[] = {"offload:what=arguments,names=st*", NULL};
+    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    EchTime update = before->makespan - 400 * ms; /* reads and writes a gigabyte */
+    ck_assert_msg(llabs(run->makespan - (400 * ms + 200 * ms + update)) <= 10, "%" G_GINT64_FORMAT, run->makespan);
+    ck_assert_uint_eq(peak(run, "hbm"), 2 * GB);
+    ck_assert_uint_eq(peak(run, "host"), GB);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 2);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_WAIT), 1);
+}
+END_TEST
+
+/* What a loop stacks goes out slice by slice, and comes back so in the loop after it; filling the stack with zeros is not needed. */
+START_TEST(stack)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId stack_of = buffer(b, "stack", GB, ECH_ROLE_TEMPORARY, false);
+    (void)put(b, ECH_OP_ALLOC, stack_of);
+    kernel(b, 0, stack_of, ECH_WRITE, GB);
+    EchId forward = loop(b, 10);
+    kernel(b, 40 * ms, stack_of, ECH_WRITE, GB / 10);
+    close_loop(b, forward);
+    EchId backward = loop(b, 10);
+    kernel(b, 40 * ms, stack_of, ECH_READ, GB / 10);
+    close_loop(b, backward);
+    (void)put(b, ECH_OP_FREE, stack_of);
+    g_autoptr(EchTrace) in = finish(b);
+    const char *const waits[] = {"offload", NULL}, *const overlaps[] = {"offload:overlap=true", NULL};
+    g_autoptr(EchTrace) out = pass(in, device, diag, waits);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - 1000 * ms) <= 100, "%" G_GINT64_FORMAT, run->makespan);
+    ck_assert_uint_eq(peak(run, "hbm"), GB / 10);
+    ck_assert_uint_eq(peak(run, "host"), GB);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_KERNEL), 2);
+    for (size_t i = 0; i < run->n_links; i++)
+        ck_assert(run->links[i].forward == GB && run->links[i].backward == GB);
+    /* Only the last slice's way out is waited for, and every slice's way back. */
+    g_autoptr(EchTrace) beside = pass(in, device, diag, overlaps);
+    g_autoptr(EchRun) overlapped = ech_test_replay(beside, device);
+    ck_assert_msg(llabs(overlapped->makespan - 910 * ms) <= 100, "%" G_GINT64_FORMAT, overlapped->makespan);
+}
+END_TEST
+
+/* To get down to a size, what lies idle for longest goes. */
+START_TEST(least_harm)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId early = buffer(b, "early", GB, ECH_ROLE_ACTIVATION, false), late = buffer(b, "late", GB, ECH_ROLE_ACTIVATION, false);
+    (void)put(b, ECH_OP_ALLOC, early);
+    kernel(b, 0, early, ECH_WRITE, GB);
+    kernel(b, 300 * ms, ECH_NONE, ECH_READ, 0);
+    (void)put(b, ECH_OP_ALLOC, late);
+    kernel(b, 0, late, ECH_WRITE, GB);
+    kernel(b, 300 * ms, ECH_NONE, ECH_READ, 0);
+    kernel(b, 0, late, ECH_READ, GB);
+    (void)put(b, ECH_OP_FREE, late);
+    kernel(b, 0, early, ECH_READ, GB);
+    (void)put(b, ECH_OP_FREE, early);
+    g_autoptr(EchTrace) in = finish(b);
+    const char *const specs[] = {"offload:memory=1GB", NULL}, *const impossible[] = {"offload:memory=0.5GB", NULL};
+    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    ck_assert_str_eq(ech_trace_memory(out, ech_trace_buffers(out)[early].memory), "host");
+    ck_assert_str_eq(ech_trace_memory(out, ech_trace_buffers(out)[late].memory), "hbm");
+    g_autoptr(EchDiag) said = ech_diag_new();
+    g_autoptr(EchTrace) most = pass(in, device, said, impossible);
+    ck_assert_str_eq(ech_trace_memory(most, ech_trace_buffers(most)[late].memory), "hbm"); /* at its fullest it is in use */
+    ck_assert_ptr_nonnull(strstr(ech_diag_remarks(said)[0], "954 MiB"));
+}
+END_TEST
+
+/* Whatever is asked for: the result is a trace that verifies, no moment holds more than before where copies are waited for, and each kernel still runs, but
+ * for those that fill stacks. */
+static const char *const programs[] = {"gpt_nothing.v5e", "gpt_everything.v6e", "mlp_none.h100", "adam_none.v5e", "gpt_unrolled_kept.h100", "sharded_mlp.v6e"};
+static const char *const asked[] = {"offload:idle=0,above=4KiB", "offload:what=arguments,above=4KiB", "offload:what=results,above=4KiB,idle=0",
+                                    "offload:idle=0.3,memory=8MiB,above=4KiB", "offload:idle=0,above=4KiB,overlap=true"};
+
+START_TEST(shipped)
+{
+    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL);
+    g_autoptr(EchImport) import = ech_test_import(name, NULL);
+    const char *chip = strrchr(programs[_i], '.') + 1;
+    g_autofree char *device_name = strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
+    g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
+    GError *error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    ech_test_assign(import);
+    g_autoptr(EchTrace) lowered = ech_program_lower(import->program, device, &(EchLowerOptions){0}, diag, &error);
+    ck_assert_ok(lowered != NULL, error);
+    const char *const bare[] = {"unplan", NULL};
+    g_autoptr(EchTrace) in = pass(lowered, device, diag, bare);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    for (size_t k = 0; k < G_N_ELEMENTS(asked); k++) {
+        const char *const specs[] = {asked[k], NULL};
+        g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        ck_assert_msg(run->completed && run->fits, "%s, %s", programs[_i], asked[k]);
+        if (strstr(asked[k], "overlap") == NULL)
+            ck_assert_msg(peak(run, "hbm") <= peak(before, "hbm"), "%s, %s", programs[_i], asked[k]);
+        ck_assert_uint_le(ech_test_count(out, ECH_OP_KERNEL), ech_test_count(in, ECH_OP_KERNEL));
+        ck_assert_uint_ge(ech_test_count(out, ECH_OP_KERNEL) + 8, ech_test_count(in, ECH_OP_KERNEL));
+        g_autoptr(EchTrace) again = pass(in, device, diag, specs);
+        ck_assert_uint_eq(ech_trace_hash(out), ech_trace_hash(again));
+    }
+}
+END_TEST
+
+/* Adam's moments, moved from a program compiled without offload: what XLA's compiler then makes of the program that asks for it, latency hiding off. */
+static const struct {
+    const char *chip, *device;
+} compiled[] = {{"a100", "a100-80"}, {"h100", "h100-sxm"}};
+
+START_TEST(as_compiled)
+{
+    g_autofree char *without = g_strdup_printf(ECH_SHARED "/traces/gpu_aot/adam4_base.%s.off.hlo.txt.gz", compiled[_i].chip);
+    g_autofree char *with = g_strdup_printf(ECH_SHARED "/traces/gpu_aot/adam4_offload.%s.off.hlo.txt.gz", compiled[_i].chip);
+    if (ech_test_lacks(without))
+        return;
+    const char *passes[] = {"offload:what=arguments,names=*state*", NULL};
+    const EchExperimentOverrides moved = {.trace = without, .device = compiled[_i].device, .engine = "native", .passes = passes},
+                                 otherwise = {.trace = with, .device = compiled[_i].device, .engine = "native"};
+    g_autoptr(EchResult) predicted = ech_test_run(&moved);
+    g_autoptr(EchResult) made = ech_test_run(&otherwise);
+    ck_assert_int_le(llabs((int64_t)peak(predicted->run, "hbm") - (int64_t)peak(made->run, "hbm")), 4096); /* scalars */
+    double ratio = (double)predicted->run->makespan / (double)made->run->makespan;
+    ck_assert_msg(fabs(ratio - 1) < 1e-3, "%g", ratio);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("offload");
+    TCase *tcase = tcase_create("offload");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_saved));
+    tcase_add_test(tcase, argument);
+    tcase_add_test(tcase, stack);
+    tcase_add_test(tcase, least_harm);
+    tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
+    tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
