@@ -331,6 +331,10 @@ void ech_allocator_driver(const EchAllocator *self, EchDriverCalls *ret)
                             .gives = memory->gives - memory->unmaps,
                             .taken = memory->taken,
                             .given = memory->given,
+                            .maps = memory->maps,
+                            .unmaps = memory->unmaps,
+                            .pieces_mapped = memory->pieces_mapped,
+                            .pieces_unmapped = memory->pieces_unmapped,
                             .mapped = memory->mapped,
                             .unmapped = memory->unmapped};
 }
@@ -338,6 +342,11 @@ void ech_allocator_driver(const EchAllocator *self, EchDriverCalls *ret)
 bool ech_allocator_free_waits(const EchAllocator *self)
 {
     return self->class->release_waits;
+}
+
+bool ech_allocator_maps(const EchAllocator *self)
+{
+    return self->memory.maps_ranges;
 }
 
 void ech_allocator_counters(const EchAllocator *self, EchAllocStats *ret)

@@ -76,13 +76,17 @@ void ech_allocator_counters(const EchAllocator *allocator, EchAllocStats *ret);
 /** What an allocator has called the driver for. Every give waits for the device (cudaFree does; PyTorch waits before it unmaps), and so does every free of an
  * allocator that keeps nothing. */
 typedef struct {
-    uint64_t takes, gives;     /**< cudaMalloc and cudaFree, pools' growth and trimming. */
-    EchBytes taken, given;     /**< Bytes of those. */
-    EchBytes mapped, unmapped; /**< Bytes of pages (VMM). */
+    uint64_t takes, gives;                   /**< cudaMalloc and cudaFree, pools' growth and trimming. */
+    EchBytes taken, given;                   /**< Bytes of those. */
+    uint64_t maps, unmaps;                   /**< VMM: times that a range of addresses got pages, or gave them back. */
+    uint64_t pieces_mapped, pieces_unmapped; /**< Pieces of physical memory (cuMemCreate) of those. */
+    EchBytes mapped, unmapped;               /**< Bytes of those. */
 } EchDriverCalls;
 void ech_allocator_driver(const EchAllocator *allocator, EchDriverCalls *ret);
 /** True where every free is a call that waits for the device. */
 bool ech_allocator_free_waits(const EchAllocator *allocator);
+/** True where every request is mapped into addresses of its own, in one piece, instead of a cudaMalloc. */
+bool ech_allocator_maps(const EchAllocator *allocator);
 /** The framework's own statistics; borrowed until the next call. */
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *allocator, size_t *ret_n);
 /** What bounds the speed of an allocator that searches: the ordered trees of its free blocks. */

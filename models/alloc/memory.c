@@ -57,6 +57,20 @@ static bool scripted(EchDeviceMemory *memory, EchBytes whole, uint64_t *ret_addr
     return false;
 }
 
+static void note_mapped(EchDeviceMemory *memory, EchBytes bytes, uint64_t pieces)
+{
+    memory->maps++;
+    memory->pieces_mapped += pieces;
+    memory->mapped += bytes;
+}
+
+static void note_unmapped(EchDeviceMemory *memory, EchBytes bytes, uint64_t pieces)
+{
+    memory->unmaps++;
+    memory->pieces_unmapped += pieces;
+    memory->unmapped += bytes;
+}
+
 bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address)
 {
     if (bytes > memory->capacity)
@@ -69,7 +83,10 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
         return false;
     if (!account(memory, whole))
         return false;
-    memory->taken += whole;
+    if (memory->maps_ranges)
+        note_mapped(memory, whole, 1);
+    else
+        memory->taken += whole;
     ech_gaps_take(&memory->space, address, whole);
     *ret_address = address;
     return true;
@@ -91,7 +108,10 @@ void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes 
 {
     EchBytes whole = ech_round_up(bytes, memory->granule);
     memory->used -= whole;
-    memory->given += whole;
+    if (memory->maps_ranges)
+        note_unmapped(memory, whole, 1);
+    else
+        memory->given += whole;
     memory->gives++;
     ech_gaps_add(&memory->space, address, whole);
 }
@@ -100,8 +120,7 @@ bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n)
 {
     if (!account(memory, ech_bytes_mul(page, n)))
         return false;
-    memory->maps++;
-    memory->mapped += page * n;
+    note_mapped(memory, page * n, n);
     return true;
 }
 
@@ -109,8 +128,7 @@ void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n)
 {
     memory->used -= page * n;
     memory->gives++;
-    memory->unmaps++;
-    memory->unmapped += page * n;
+    note_unmapped(memory, page * n, n);
 }
 
 uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number)

@@ -15,12 +15,14 @@
 
 typedef struct {
     EchBytes capacity, granule;
-    EchBytes used, peak;       /**< Physical bytes handed out. */
-    uint64_t takes, gives;     /**< Device calls that worked, those of pages among them. */
-    uint64_t maps, unmaps;     /**< Of them, of pages. */
-    EchBytes mapped, unmapped; /**< Bytes of those pages. */
-    EchBytes taken, given;     /**< Bytes of the other calls. */
-    uint64_t fail_skip, fail;  /**< Injected failures: after fail_skip more successes, fail refusals. */
+    EchBytes used, peak;                     /**< Physical bytes handed out. */
+    uint64_t takes, gives;                   /**< Device calls that worked, those of pages among them. */
+    bool maps_ranges;                        /**< Ranges are mapped, each in one piece (cuMemCreate, cuMemMap), instead of cudaMalloc's. */
+    uint64_t maps, unmaps;                   /**< Of them, of pages. */
+    uint64_t pieces_mapped, pieces_unmapped; /**< Pieces of physical memory that those pages came in. */
+    EchBytes mapped, unmapped;               /**< Bytes of those pages. */
+    EchBytes taken, given;                   /**< Bytes of the other calls. */
+    uint64_t fail_skip, fail;                /**< Injected failures: after fail_skip more successes, fail refusals. */
     uint32_t n_reservations;
     const EchSegmentRange *script; /**< Ranges to hand out by size, in order; borrowed. */
     size_t n_script, script_at;    /**< Everything below script_at is used. */
@@ -38,9 +40,9 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
 void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
 /** The range at @address, for start states; false where it is taken or too large. */
 bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
-/** @n physical pages of @page bytes; all or none. */
+/** @n pieces of physical memory of @page bytes; all or none. */
 bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n);
-/** Gives @n pages of @page bytes back. */
+/** Gives @n pieces of @page bytes back. */
 void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n);
 /** Start of a new virtual reservation, and its number. */
 uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number);

@@ -14,6 +14,7 @@ typedef struct {
 typedef struct {
     EchAllocator base;
     EchBytes granule, share_below;
+    uint64_t mapped;
     GArray *pages;
     uint64_t synchronisations;
 } Platform;
@@ -24,6 +25,8 @@ static const EchParam params[] = {
     {"granule", ECH_PARAM_BYTES, offsetof(Platform, granule), "2MiB", "256", "1GiB", NULL, "bytes a device allocation is rounded up to"},
     {"share_below", ECH_PARAM_BYTES, offsetof(Platform, share_below), "0", NULL, "1GiB", NULL,
      "requests up to here share granules, in steps of 512 bytes; 0: none do (calibrate measures it)"},
+    {"mapped", ECH_PARAM_BOOL, offsetof(Platform, mapped), "false", NULL, NULL, NULL,
+     "each request is mapped into addresses of its own, in one piece of physical memory (cuMemCreate, cuMemMap, cuMemSetAccess), instead of a cudaMalloc"},
     {0},
 };
 
@@ -32,6 +35,7 @@ static bool platform_init(EchAllocator *base, GError **error)
     (void)error;
     Platform *self = (Platform *)base;
     base->memory.granule = self->granule;
+    base->memory.maps_ranges = self->mapped != 0;
     self->pages = g_array_new(FALSE, FALSE, sizeof(Page));
     return true;
 }
@@ -106,7 +110,7 @@ static bool platform_alloc(EchAllocator *base, const EchAllocRequest *request, E
     ret->offset = 0;
     if (request->bytes > base->memory.capacity)
         return false;
-    if (request->bytes <= self->share_below && request->bytes <= self->granule / 2 && self->granule % UNIT == 0) {
+    if (!self->mapped && request->bytes <= self->share_below && request->bytes <= self->granule / 2 && self->granule % UNIT == 0) {
         if (!share_page(self, request->bytes, live))
             return false;
         ret->offset = live->address - g_array_index(self->pages, Page, live->handle - 1).address;
@@ -185,8 +189,8 @@ static EchBytes platform_largest(const EchAllocator *base)
 
 static void platform_own_stats(EchAllocator *base, GArray *out)
 {
-    ech_alloc_add_stat(out, "cudaMalloc", (int64_t)base->memory.takes);
-    ech_alloc_add_stat(out, "cudaFree", (int64_t)base->memory.gives);
+    ech_alloc_add_stat(out, base->memory.maps_ranges ? "cuMemMap" : "cudaMalloc", (int64_t)base->memory.takes);
+    ech_alloc_add_stat(out, base->memory.maps_ranges ? "cuMemUnmap" : "cudaFree", (int64_t)base->memory.gives);
     ech_alloc_add_stat(out, "device_synchronisations", (int64_t)((const Platform *)base)->synchronisations);
 }
 

@@ -54,6 +54,8 @@ typedef struct {
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
     EchFigure malloc_small, free_small;                    /**< The same for 4 KiB. */
     EchFigure map, unmap;                                  /**< Host time of mapping 2 MiB: addresses, memory, mapping and access; and back. */
+    EchFigure map_piece, unmap_piece;                      /**< The same of every further piece of 2 MiB mapped in one go. */
+    EchFigure map_page, unmap_page;                        /**< Of every further 2 MiB of one piece. */
     EchFigure malloc_page, free_page;                      /**< The same of every further 2 MiB of a large one. */
     EchBytes malloc_largest;                               /**< That one. */
     EchBytes page;                                         /**< What large allocations are rounded up to; 0: not known. */

@@ -251,7 +251,11 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "    ", "malloc_page_ps", c->malloc_page, ladder);
     add_time(w, "    ", "free_page_ps", c->free_page, ladder);
     add_time(w, "    ", "map_ps", c->map, "addresses, memory, mapping and access of 2 MiB");
+    add_time(w, "    ", "map_piece_ps", c->map_piece, "every further piece of 2 MiB in one go");
+    add_time(w, "    ", "map_page_ps", c->map_page, "every further 2 MiB of one piece");
     add_time(w, "    ", "unmap_ps", c->unmap, "2 MiB");
+    add_time(w, "    ", "unmap_piece_ps", c->unmap_piece, "every further piece of 2 MiB");
+    add_time(w, "    ", "unmap_page_ps", c->unmap_page, "every further 2 MiB of one piece");
     add_time(w, "    ", "malloc_async_ps", c->malloc_async, "2 MiB");
     add_time(w, "    ", "free_async_ps", c->free_async, "2 MiB");
     add_time(w, "    ", "pin_ps", c->pin, "1 MiB");
@@ -408,6 +412,8 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "cudaMalloc of 4 KiB (host)", c->malloc_small);
     time_line(text, "cudaMalloc, every further 2 MiB", c->malloc_page);
     time_line(text, "2 MiB mapped (host)", c->map);
+    time_line(text, "every further piece of 2 MiB mapped with it", c->map_piece);
+    time_line(text, "every further 2 MiB mapped in one piece", c->map_page);
     time_line(text, "2 MiB unmapped (host)", c->unmap);
     time_line(text, "cudaMallocAsync of 2 MiB (host)", c->malloc_async);
     static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64",

@@ -190,16 +190,14 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
     return true;
 }
 
-/* As allocators with growing segments take memory: a page at a time. */
-bool ech_calibrate_mapping(Bench *b, GError **error)
+/* Host time of mapping @n pieces of @piece bytes in one go, and of giving them back. */
+static bool time_mapping(Bench *b, EchBytes piece, size_t n, EchFigure *ret_take, EchFigure *ret_give, GError **error)
 {
     double take[REPEATS], give[REPEATS];
-    if (b->gpu.page == 0)
-        return true;
     for (unsigned i = 0; i < REPEATS; i++) {
         EchCuMapping mapping;
         double begin = ech_bench_host_ns();
-        if (!ech_cuda_map(b->cu, &b->gpu, ech_round_up(2 << 20, b->gpu.page), &mapping, error))
+        if (!ech_cuda_map(b->cu, &b->gpu, piece, n, &mapping, error))
             return false;
         take[i] = ech_bench_host_ns() - begin;
         begin = ech_bench_host_ns();
@@ -207,8 +205,36 @@ bool ech_calibrate_mapping(Bench *b, GError **error)
             return false;
         give[i] = ech_bench_host_ns() - begin;
     }
-    b->result->map = ech_bench_figure(take, REPEATS);
-    b->result->unmap = ech_bench_figure(give, REPEATS);
+    *ret_take = ech_bench_figure(take, REPEATS);
+    *ret_give = ech_bench_figure(give, REPEATS);
+    return true;
+}
+
+/* As allocators with growing segments take memory: 2 MiB alone, some pieces of that in one go (not many: what takes a host longer, it is more often
+ * interrupted in), and a large piece. */
+bool ech_calibrate_mapping(Bench *b, GError **error)
+{
+    enum { PIECES = 8, PAGES = 128 };
+    EchCalibration *r = b->result;
+    size_t available, total;
+    EchFigure take, give;
+    if (b->gpu.page == 0)
+        return true;
+    EchBytes piece = ech_round_up(2 << 20, b->gpu.page);
+    if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]) || !CU(b, memory_info, "asking for free memory", error, &available, &total) ||
+        !time_mapping(b, piece, 1, &r->map, &r->unmap, error))
+        return false;
+    size_t pages = MIN((size_t)PAGES, available / 2 / piece);
+    if (pages < PIECES)
+        return true;
+    if (!time_mapping(b, piece, PIECES, &take, &give, error))
+        return false;
+    r->map_piece = growth(take, r->map, piece * PIECES);
+    r->unmap_piece = growth(give, r->unmap, piece * PIECES);
+    if (!time_mapping(b, piece * pages, 1, &take, &give, error))
+        return false;
+    r->map_page = growth(take, r->map, piece * pages);
+    r->unmap_page = growth(give, r->unmap, piece * pages);
     return true;
 }
 

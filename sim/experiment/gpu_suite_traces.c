@@ -334,7 +334,7 @@ const EchGpuRecipe ech_gpu_recipes[] = {
     {"launches", make_launches, 0, NULL, NULL, 0, 0.05, 0},
     {"launches-graph", make_launches, 0, NULL, "graph=true", 0, 0.05, 0},
     {"copy-ladder-pageable", make_ladder, 1, NULL, NULL, 0.03, 0.05, 0},
-    {"fragments-mapped", make_fragments, 0, "vmm", NULL, 0, 0, 0},
+    {"fragments-mapped", make_fragments, 0, "vmm", NULL, 0, 0.05, 0.1},
 };
 const size_t ech_gpu_n_recipes = G_N_ELEMENTS(ech_gpu_recipes);
 

@@ -161,7 +161,7 @@ static char *model_of(const EchCudaOptions *options, const EchDevice *device, bo
     static const char *const pool_numbers[][2] = {{"runtime.driver.pool_growth", "growth"}};
     switch ((EchCudaAlloc)options->alloc) {
     case ECH_CUDA_ALLOC_MALLOC: return with_numbers(device, "platform", malloc_numbers, 2);
-    case ECH_CUDA_ALLOC_VMM: return g_strdup("platform");
+    case ECH_CUDA_ALLOC_VMM: return g_strdup("platform:mapped=true");
     case ECH_CUDA_ALLOC_ASYNC:
         /* The model's least step is 2 MiB. */
         return with_numbers(device, "cuda_async", pool_numbers, ech_device_number(device, pool_numbers[0][0], 0) >= 2 << 20 ? 1 : 0);

@@ -277,31 +277,47 @@ void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu)
     }
 }
 
-bool ech_cuda_map(const EchCuDriver *driver, const EchCuGpu *gpu, size_t bytes, EchCuMapping *ret, GError **error)
+bool ech_cuda_map(const EchCuDriver *driver, const EchCuGpu *gpu, size_t piece, size_t n, EchCuMapping *ret, GError **error)
 {
     const EchCuAllocationProp prop = device_memory(gpu->device);
     const EchCuAccess access = {.location = prop.location, .flags = ECH_CU_ACCESS_READ_WRITE};
-    EchCuMapping new = {.bytes = bytes};
-    if (!ech_cuda_check(driver, driver->address_reserve(&new.address, bytes, 0, 0, 0), "cuMemAddressReserve", "reserving addresses", error))
+    EchCuMapping new = {.piece = piece};
+    if (!ech_cuda_check(driver, driver->address_reserve(&new.address, piece * n, 0, 0, 0), "cuMemAddressReserve", "reserving addresses", error))
         return false;
-    bool made = ech_cuda_check(driver, driver->physical_create(&new.physical, bytes, &prop, 0), "cuMemCreate", "taking physical memory", error);
-    bool mapped = made && ech_cuda_check(driver, driver->map(new.address, bytes, 0, new.physical, 0), "cuMemMap", "mapping memory", error);
-    if (mapped && ech_cuda_check(driver, driver->set_access(new.address, bytes, &access, 1), "cuMemSetAccess", "opening mapped memory", error)) {
+    g_autofree unsigned long long *physical = new.physical = g_new0(unsigned long long, n);
+    size_t mapped = 0;
+    bool ok = true;
+    while (ok && new.n_pieces < n) {
+        ok = ech_cuda_check(driver, driver->physical_create(&physical[new.n_pieces], piece, &prop, 0), "cuMemCreate", "taking physical memory", error);
+        new.n_pieces += ok;
+    }
+    while (ok && mapped < n) {
+        ok = ech_cuda_check(driver, driver->map(new.address + mapped *piece, piece, 0, physical[mapped], 0), "cuMemMap", "mapping memory", error);
+        mapped += ok;
+    }
+    if (ok && ech_cuda_check(driver, driver->set_access(new.address, piece * n, &access, 1), "cuMemSetAccess", "opening mapped memory", error)) {
         *ret = new;
+        g_steal_pointer(&physical);
         return true;
     }
-    if (mapped)
-        driver->unmap(new.address, bytes);
-    if (made)
-        driver->physical_release(new.physical);
-    driver->address_free(new.address, bytes);
+    for (size_t i = 0; i < mapped; i++)
+        driver->unmap(new.address + i *piece, piece);
+    for (size_t i = 0; i < new.n_pieces; i++)
+        driver->physical_release(physical[i]);
+    driver->address_free(new.address, piece * n);
     return false;
 }
 
-bool ech_cuda_unmap(const EchCuDriver *driver, const EchCuMapping *mapping, GError **error)
+bool ech_cuda_unmap(const EchCuDriver *driver, EchCuMapping *mapping, GError **error)
 {
-    EchCuResult unmapped = driver->unmap(mapping->address, mapping->bytes), released = driver->physical_release(mapping->physical);
-    EchCuResult freed = driver->address_free(mapping->address, mapping->bytes);
+    EchCuResult unmapped = 0, released = 0;
+    g_autofree unsigned long long *physical = g_steal_pointer(&mapping->physical);
+    for (size_t i = 0; i < mapping->n_pieces; i++) {
+        EchCuResult one = driver->unmap(mapping->address + i * mapping->piece, mapping->piece), other = driver->physical_release(physical[i]);
+        unmapped = unmapped ? unmapped : one;
+        released = released ? released : other;
+    }
+    EchCuResult freed = driver->address_free(mapping->address, mapping->piece * mapping->n_pieces);
     return ech_cuda_check(driver, unmapped, "cuMemUnmap", "unmapping memory", error) &&
            ech_cuda_check(driver, released, "cuMemRelease", "giving back physical memory", error) &&
            ech_cuda_check(driver, freed, "cuMemAddressFree", "giving back addresses", error);

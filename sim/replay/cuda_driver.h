@@ -88,11 +88,12 @@ typedef struct {
     char bytes[16];
 } EchCuUuid;
 
-/** Physical memory behind a range of addresses of its own. */
+/** Physical memory behind a range of addresses of its own, in pieces of the same size, each created for itself. */
 typedef struct {
     EchCuPointer address;
-    size_t bytes;
-    unsigned long long physical;
+    size_t piece;                 /**< Bytes of one. */
+    unsigned long long *physical; /**< physical[n_pieces], owned */
+    size_t n_pieces;
 } EchCuMapping;
 
 /* ECH_CU(result, member, symbol, parameters): every driver function in use. */
@@ -186,10 +187,11 @@ void ech_cuda_close(const EchCuDriver *driver, EchCuGpu *gpu);
 /** True on success; otherwise ECH_ERROR_BACKEND "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2) while WHAT", with advice where there is some. @symbol: the
  * driver's name of the function, or the table's member. */
 bool ech_cuda_check(const EchCuDriver *driver, EchCuResult result, const char *symbol, const char *what, GError **error);
-/** Maps @bytes, a multiple of its page, of @gpu's memory, to be read and written there. What was made before a failure is given back. */
-bool ech_cuda_map(const EchCuDriver *driver, const EchCuGpu *gpu, size_t bytes, EchCuMapping *ret, GError **error);
-/** Gives all of it back, also where a part of that fails. */
-bool ech_cuda_unmap(const EchCuDriver *driver, const EchCuMapping *mapping, GError **error);
+/** Maps @n pieces of @piece bytes, a multiple of its page, of @gpu's memory, to be read and written there; as PyTorch's growing segments do it: all pieces
+ * created, then mapped, then opened together. What was made before a failure is given back. */
+bool ech_cuda_map(const EchCuDriver *driver, const EchCuGpu *gpu, size_t piece, size_t n, EchCuMapping *ret, GError **error);
+/** Gives all of it back piece by piece, also where a part of that fails. */
+bool ech_cuda_unmap(const EchCuDriver *driver, EchCuMapping *mapping, GError **error);
 /** Loads our kernels into the current context. */
 bool ech_cuda_load_kernels(const EchCuDriver *driver, EchCuModule *ret, GError **error);
 /** Opens the first of @names (NULL-terminated sonames) that is found: as the dynamic linker finds it, else in the folders where toolkits and Python wheels put

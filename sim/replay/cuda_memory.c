@@ -105,7 +105,7 @@ bool ech_cuda_place_buffer(Engine *e, EchId id, EchId queue, GError **error)
     }
     switch ((EchCudaAlloc)e->options->alloc) {
     case ECH_CUDA_ALLOC_VMM:
-        if (!ech_cuda_map(e->cu, &e->gpu, ech_round_up(p->bytes, e->gpu.page), &p->mapping, error))
+        if (!ech_cuda_map(e->cu, &e->gpu, ech_round_up(p->bytes, e->gpu.page), 1, &p->mapping, error))
             return false;
         p->device = p->mapping.address;
         break;

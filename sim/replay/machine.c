@@ -354,10 +354,11 @@ static EchTime handoff_of(const EchMachine *m, uint32_t op)
 
 enum { DRIVER_PAGE = 2 << 20 };
 
-/* Picoseconds of @calls of the driver for @bytes in all. */
-static double driver_time(double calls, double bytes, EchTime call, EchTime page)
+/* Picoseconds of @calls of the driver for @pieces of physical memory of @bytes in all. */
+static double driver_time(uint64_t calls, uint64_t pieces, EchBytes bytes, const DriverPrice *price)
 {
-    return calls * (double)call + MAX(bytes / DRIVER_PAGE - calls, 0) * (double)page;
+    return (double)calls * (double)price->call + (double)(pieces - MIN(calls, pieces)) * (double)price->piece +
+           MAX((double)bytes / DRIVER_PAGE - (double)pieces, 0) * (double)price->page;
 }
 
 static EchTime driver_ps(double ps)
@@ -373,15 +374,16 @@ static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDri
 {
     EchDriverCalls now;
     ech_allocator_driver(m->allocators[memory], &now);
-    double ps = driver_time((double)(now.takes - before->takes), (double)(now.taken - before->taken), m->driver_malloc, m->driver_malloc_page) +
-                driver_time((double)(now.gives - before->gives), (double)(now.given - before->given), m->driver_free, m->driver_free_page) +
-                (double)(now.mapped - before->mapped) / DRIVER_PAGE * (double)m->driver_map +
-                (double)(now.unmapped - before->unmapped) / DRIVER_PAGE * (double)m->driver_unmap;
+    uint64_t takes = now.takes - before->takes, gives = now.gives - before->gives, maps = now.maps - before->maps, unmaps = now.unmaps - before->unmaps;
+    double ps = driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
+                driver_time(gives, gives, now.given - before->given, &m->driver_free) +
+                driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map) +
+                driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap);
     /* Where every request is a call, one that finds room in a page of others is too. */
-    if (m->free_waits[memory] && now.takes == before->takes)
+    if (m->free_call[memory] && takes + maps == 0)
         ps += (double)m->driver_malloc_small;
     q->driver = ech_time_add(q->driver, driver_ps(ps));
-    q->drains = q->drains || now.gives > before->gives || now.unmapped > before->unmapped;
+    q->drains = q->drains || gives + unmaps > 0;
 }
 
 /* Whether all ops before the barrier have ended. */
@@ -504,10 +506,11 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
             return false;
         q->waits[ECH_WAIT_SPACE] = m->now - since;
         q->space_since = -1;
-    } else if (m->driven && m->ops[op].kind == ECH_OP_FREE && m->barrier != op && m->free_waits[m->buffers[m->ops[op].target].memory]) {
+    } else if (m->driven && m->ops[op].kind == ECH_OP_FREE && m->barrier != op && m->free_call[m->buffers[m->ops[op].target].memory]) {
         EchBytes bytes = m->buffers[m->ops[op].target].bytes;
-        bool small = bytes <= DRIVER_PAGE / 2 && m->driver_free_small > 0;
-        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, (double)bytes, m->driver_free, m->driver_free_page));
+        const DriverPrice *price = m->free_call[m->buffers[m->ops[op].target].memory];
+        bool small = price == &m->driver_free && bytes <= DRIVER_PAGE / 2 && m->driver_free_small > 0;
+        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, 1, ech_round_up(bytes, DRIVER_PAGE), price));
         q->drains = true;
     }
     if (q->drains && !pass_barrier(m, queue, op)) {

@@ -121,6 +121,14 @@ typedef struct {
     EchTime since[2], since_any;
 } LinkState;
 
+/*
+ * What calls of the driver take: a call for 2 MiB, every further piece of physical memory of 2 MiB in it (of the same addresses, mapped in one go), every
+ * further 2 MiB of a piece. 0 where the device does not say.
+ */
+typedef struct {
+    EchTime call, piece, page;
+} DriverPrice;
+
 struct EchMachine {
     const EchTrace *trace;
     const EchOp *ops;
@@ -168,12 +176,11 @@ struct EchMachine {
     uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
     uint32_t *pending_frees; /* Per trace memory. */
     bool *has_fixed;
-    bool *free_waits;                                             /* Per trace memory: each FREE is a call that waits for the device. */
-    EchTime driver_malloc, driver_free, driver_map, driver_unmap; /* Of a driver call, the last two of 2 MiB of pages; 0 where the device does not say. */
-    EchTime driver_malloc_page, driver_free_page;                 /* Of every 2 MiB beyond the first; 0: by calls alone */
-    EchTime driver_malloc_small, driver_free_small;               /* Of a request that shares a page; 0: driver_free, and no call to take one */
-    bool driven;                                                  /* Any of them. */
-    uint32_t barrier;                                             /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
+    const DriverPrice **free_call; /* Per trace memory: of the call that waits for the device which each FREE is, or NULL. */
+    DriverPrice driver_malloc, driver_free, driver_map, driver_unmap;
+    EchTime driver_malloc_small, driver_free_small; /* Of a request that shares a page; 0: driver_free, and no call to take one */
+    bool driven;                                    /* Any of them. */
+    uint32_t barrier;                               /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;
     uint32_t *todo;

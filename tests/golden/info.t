@@ -117,7 +117,7 @@ native
 simgrid         
 cuda            
 $ echelon list allocators --json | grep -c name
-57
+58
 $ echelon list things
 echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
 exit 2

@@ -176,6 +176,46 @@ START_TEST(every_call_fails_cleanly)
 }
 END_TEST
 
+/* Memory mapped in pieces is all there, and whatever call fails, none of it stays. */
+START_TEST(mappings_are_whole_or_nothing)
+{
+    enum { PIECES = 3, PIECE = 4 << 20 };
+    fake = ech_test_fake_cuda("33554432");
+    g_autoptr(GError) error = NULL;
+    const EchCuDriver *driver = ech_cuda_driver(&error);
+    EchCuGpu gpu;
+    ck_assert_ok(driver && ech_cuda_open(driver, 0, &gpu, &error), error);
+    EchCuMapping mapping;
+    size_t before, mapped, after, total;
+    ck_assert_int_eq(driver->memory_info(&before, &total), 0);
+    long held = fake.held(), calls = fake.calls();
+    ck_assert_ok(ech_cuda_map(driver, &gpu, PIECE, PIECES, &mapping, &error), error);
+    ck_assert_int_eq(driver->memory_info(&mapped, &total), 0);
+    ck_assert_uint_eq(before - mapped, PIECES * PIECE);
+    EchCuStream stream;
+    ck_assert_int_eq(driver->stream_create(&stream, 0), 0);
+    ck_assert_int_eq(driver->fill(mapping.address, 7, PIECES * PIECE / 4, stream), 0);
+    ck_assert_int_eq(driver->stream_destroy(stream), 0);
+    ck_assert_ok(ech_cuda_unmap(driver, &mapping, &error), error);
+    ck_assert_int_eq(driver->memory_info(&after, &total), 0);
+    ck_assert_uint_eq(before, after);
+    long n = fake.calls() - calls;
+    for (long i = 1; i <= n; i++) {
+        g_autoptr(GError) failure = NULL;
+        g_autofree char *number = g_strdup_printf("%ld", i);
+        fake.reset();
+        g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
+        bool ok = ech_cuda_map(driver, &gpu, PIECE, PIECES, &mapping, &failure) && ech_cuda_unmap(driver, &mapping, &failure);
+        g_unsetenv("ECH_FAKE_CUDA_FAIL");
+        ck_assert(ok == (failure == NULL));
+        ck_assert_msg(fake.held() == held, "call %ld of %ld failed and left %ld things held", i, n, fake.held() - held);
+        ck_assert_int_eq(driver->memory_info(&after, &total), 0);
+        ck_assert_uint_eq(before, after);
+    }
+    ech_cuda_close(driver, &gpu);
+}
+END_TEST
+
 START_TEST(too_large_is_refused_or_scaled)
 {
     fake = ech_test_fake_cuda("16777216");
@@ -574,6 +614,7 @@ int main(void)
     tcase_add_loop_test(tests, replays_and_gives_everything_back, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, kernels_stay_within_buffers, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, every_call_fails_cleanly, 0, G_N_ELEMENTS(settings));
+    tcase_add_test(tests, mappings_are_whole_or_nothing);
     tcase_add_test(tests, too_large_is_refused_or_scaled);
     tcase_add_test(tests, products_are_known_by_their_sides);
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);

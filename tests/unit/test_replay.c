@@ -60,15 +60,17 @@ static EchDevice *make_fast_device(void)
     return device;
 }
 
+static void add_number(EchDevice *device, const char *path, double value)
+{
+    device->numbers = g_renew(EchDeviceNumber, device->numbers, device->n_numbers + 1);
+    device->numbers[device->n_numbers++] = (EchDeviceNumber){.path = g_strdup(path), .value = value, .source = g_strdup("test")};
+}
+
 /* The same whose queues learn of each other's ends so much later. */
 static void add_waits(EchDevice *device, double kernel_ps, double copy_ps)
 {
-    static const char *const paths[] = {"runtime.wait_ps", "runtime.wait_copy_ps"};
-    const double values[] = {kernel_ps, copy_ps};
-    device->numbers = g_new0(EchDeviceNumber, 2);
-    device->n_numbers = 2;
-    for (size_t i = 0; i < 2; i++)
-        device->numbers[i] = (EchDeviceNumber){.path = g_strdup(paths[i]), .value = values[i], .source = g_strdup("test")};
+    add_number(device, "runtime.wait_ps", kernel_ps);
+    add_number(device, "runtime.wait_copy_ps", copy_ps);
 }
 
 typedef struct {
@@ -583,6 +585,46 @@ START_TEST(an_emptied_cache_stalls_the_device)
 }
 END_TEST
 
+/* What is mapped takes time by calls, by pieces of physical memory and by pages of them; nothing of it is priced as a cudaMalloc. */
+START_TEST(mapping_is_priced_by_pieces)
+{
+    static const struct {
+        const char *allocator;
+        EchBytes bytes;
+        bool pieces_known;
+        EchTime us;
+    } cases[] = {
+        {"platform:mapped=true", 10 << 20, true, 70 + 4 * 1 + 50 + 4 * 2},
+        {"platform:mapped=true", 1, true, 70 + 50},
+        {"platform", 10 << 20, true, 500 + 400},
+        /* Three pieces of 20 MiB in one go, kept when they are freed. */
+        {"pytorch:expandable_segments:True", 50 << 20, true, 70 + 2 * 60 + 27 * 1},
+        {"pytorch:expandable_segments:True", 1 << 20, true, 70},
+        {"pytorch:expandable_segments:True", 50 << 20, false, 3 * 70},
+    };
+    static const struct {
+        const char *path;
+        EchTime us;
+    } numbers[] = {{"runtime.driver.malloc_ps", 500}, {"runtime.driver.free_ps", 400},     {"runtime.driver.map_ps", 70},
+                   {"runtime.driver.unmap_ps", 50},   {"runtime.driver.map_piece_ps", 60}, {"runtime.driver.unmap_piece_ps", 40},
+                   {"runtime.driver.map_page_ps", 1}, {"runtime.driver.unmap_page_ps", 2}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Maker m = maker_new();
+        EchId a = add_buffer(&m, m.hbm, cases[i].bytes, false);
+        add_target(&m, ECH_OP_ALLOC, m.core, a);
+        add_target(&m, ECH_OP_FREE, m.core, a);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        for (size_t n = 0; n < (cases[i].pieces_known ? G_N_ELEMENTS(numbers) : 4); n++)
+            add_number(device, numbers[n].path, (double)(numbers[n].us * ECH_PS_PER_US));
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.allocator = g_strdup(cases[i].allocator);
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert_msg(run->makespan == cases[i].us * ECH_PS_PER_US, "case %zu takes %g us, expected %g", i, (double)run->makespan / 1e6, (double)cases[i].us);
+    }
+}
+END_TEST
+
 /* Memory is free when its last transfer ends, not when FREE is reached; who needs it waits for that. */
 START_TEST(allocation_waits_for_a_transfer)
 {
@@ -855,6 +897,7 @@ int main(void)
     tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
+    tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
     tcase_add_test(tests, copies_are_submitted_ahead);

@@ -1,6 +1,7 @@
 /** @file fake.h
  * What the files of the fake driver share. fake_cuda.c says what it is and how it is told to misbehave; fake_gpu.c is its time, fake_memory.c its memory,
- * fake_streams.c queues, events, copies and graphs, fake_kernels.c what kernels do, fake_blas.c the products, fake_nvml.c the clocks.
+ * fake_mapping.c memory that is mapped, fake_streams.c queues, events, copies and graphs, fake_kernels.c what kernels do, fake_blas.c the products, fake_nvml.c
+ * the clocks.
  */
 #pragma once
 #include "sim/replay/cuda_blas.h"
@@ -27,6 +28,7 @@ typedef struct Block {
     int host, pooled;
     struct Page *page; /* That it shares, from @unit on; NULL: none */
     size_t unit;
+    struct Granule *granules; /* Of addresses that were reserved: what lies behind each of them; NULL: an allocation */
 } Block;
 
 /* What is issued. */
@@ -115,7 +117,14 @@ double fake_heat(void);
 
 /* ---- fake_memory.c ---- */
 
-/** The block that holds all of a range, or NULL. */
+/** A block of host memory that counts as one thing held; the one that begins at an address, or NULL; its end. */
+Block *fake_new_block(size_t bytes, int host);
+Block *fake_block_from(const void *begin);
+void fake_drop_block(Block *block);
+/** Nanoseconds of the host's clock; a call that began at @begin keeps the host so long, in which the GPU goes on. */
+double fake_wall_ns(void);
+void fake_keep_host(double begin, double nanoseconds);
+/** The block that holds all of a range, or NULL; of reserved addresses only where all of it may be reached. */
 Block *fake_block_at(const void *pointer, size_t bytes);
 /** Changes the first word of every block of the card but this one. */
 void fake_stray(const Block *but);
@@ -123,6 +132,11 @@ void fake_stray(const Block *but);
 void fake_note_written(const void *pointer, size_t bytes, int noise);
 /** A queue has come to where it gives back what the pool lent. */
 void fake_release_pooled(const void *pointer);
+
+/* ---- fake_mapping.c ---- */
+
+/** Whether all of a range of reserved addresses is mapped and open. */
+int fake_is_open(const Block *block, const void *pointer, size_t bytes);
 
 /* ---- fake_kernels.c ---- */
 

@@ -23,7 +23,7 @@
  * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
  * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait; cudaMalloc and cudaFree 20
  * us and 1 us a page more, the latter once the GPU is idle; an event with its time 0.45 us (ECH_FAKE_CUDA_EVENT_NS), one without 0.15; the device's own clock
- * goes in steps of two microseconds. */
+ * goes in steps of two microseconds; mapping memory takes what fake_mapping.c says. */
 #include "tests/gpu/fake/fake.h"
 
 #include <stdio.h>

@@ -1,11 +1,9 @@
-/* Memory: the card's bytes, the pool, mappings; host memory stands behind all of it. */
+/* Memory: the card's bytes and the pool; host memory stands behind all of it. */
 #include "tests/gpu/fake/fake.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 static Block *blocks;
 static size_t pool_used, pool_high;
@@ -97,7 +95,7 @@ static size_t leave_page(Block *b)
 Block *fake_block_at(const void *pointer, size_t bytes)
 {
     for (Block *b = blocks; b; b = b->next) {
-        if ((const char *)pointer >= b->data && (const char *)pointer + bytes <= b->data + b->bytes)
+        if ((const char *)pointer >= b->data && (const char *)pointer + bytes <= b->data + b->bytes && (!b->granules || fake_is_open(b, pointer, bytes)))
             return b;
     }
     return NULL;
@@ -106,7 +104,7 @@ Block *fake_block_at(const void *pointer, size_t bytes)
 void fake_stray(const Block *but)
 {
     for (Block *b = blocks; b; b = b->next) {
-        if (b != but && !b->host && b->bytes >= 4)
+        if (b != but && !b->host && b->bytes >= 4 && fake_block_at(b->data, 4))
             b->data[0]++;
     }
 }
@@ -123,12 +121,8 @@ void fake_note_written(const void *pointer, size_t bytes, int noise)
         block->noise = at < block->noise ? at : block->noise;
 }
 
-static EchCuResult take(void **ret, size_t bytes, int host)
+Block *fake_new_block(size_t bytes, int host)
 {
-    if (bytes == 0)
-        return INVALID_VALUE;
-    if (!host && fake.used + charge(bytes) > CARD_BYTES)
-        return ECH_CU_ERROR_OUT_OF_MEMORY;
     Block *b = calloc(1, sizeof *b);
     if (!b)
         abort();
@@ -139,31 +133,55 @@ static EchCuResult take(void **ret, size_t bytes, int host)
     b->host = host;
     b->next = blocks;
     blocks = b;
+    fake.held++;
+    return b;
+}
+
+Block *fake_block_from(const void *begin)
+{
+    Block *b = blocks;
+    while (b && b->data != begin)
+        b = b->next;
+    return b;
+}
+
+void fake_drop_block(Block *b)
+{
+    Block **at = &blocks;
+    while (*at != b)
+        at = &(*at)->next;
+    *at = b->next;
+    free(b->granules);
+    free(b->data);
+    free(b);
+    fake.held--;
+}
+
+static EchCuResult take(void **ret, size_t bytes, int host)
+{
+    if (bytes == 0)
+        return INVALID_VALUE;
+    if (!host && fake.used + charge(bytes) > CARD_BYTES)
+        return ECH_CU_ERROR_OUT_OF_MEMORY;
+    Block *b = fake_new_block(bytes, host);
     if (!host) {
         fake.used += charge(bytes);
         if (is_small(bytes))
             enter_page(b);
     }
-    fake.held++;
     *ret = b->data;
     return 0;
 }
 
 static EchCuResult give(const void *pointer, int host)
 {
-    for (Block **at = &blocks; *at; at = &(*at)->next) {
-        Block *b = *at;
-        if (b->data != pointer || b->host != host)
-            continue;
-        *at = b->next;
-        if (!host)
-            fake.used -= b->page ? leave_page(b) : charge(b->bytes);
-        free(b->data);
-        free(b);
-        fake.held--;
-        return 0;
-    }
-    return INVALID_VALUE;
+    Block *b = fake_block_from(pointer);
+    if (!b || b->host != host || b->granules)
+        return INVALID_VALUE;
+    if (!host)
+        fake.used -= b->page ? leave_page(b) : charge(b->bytes);
+    fake_drop_block(b);
+    return 0;
 }
 
 void fake_release_pooled(const void *pointer)
@@ -173,21 +191,26 @@ void fake_release_pooled(const void *pointer)
     give(pointer, 0);
 }
 
-static double wall_ns(void)
+double fake_wall_ns(void)
 {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (double)at.tv_sec * 1e9 + (double)at.tv_nsec;
 }
 
-/* An allocation, or a release, that began at @begin of the host's clock keeps it so long, in which the GPU goes on. */
+void fake_keep_host(double begin, double nanoseconds)
+{
+    while (fake_wall_ns() < begin + nanoseconds)
+        ;
+    fake_host_takes(nanoseconds);
+}
+
+/* An allocation, or a release, that began at @begin. */
 static void dawdle(double begin, size_t bytes)
 {
     const char *text = getenv("ECH_FAKE_CUDA_ALLOC_US");
-    double call = text ? strtod(text, NULL) * 1e3 : fake_real() ? 20000 : 0, time = call + (text ? call : call / 20) * (double)(up(bytes, PAGE) / PAGE - 1);
-    while (wall_ns() < begin + time)
-        ;
-    fake_host_takes(time);
+    double call = text ? strtod(text, NULL) * 1e3 : fake_real() ? 20000 : 0;
+    fake_keep_host(begin, call + (text ? call : call / 20) * (double)(up(bytes, PAGE) / PAGE - 1));
 }
 
 EXPORT EchCuResult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
@@ -214,7 +237,7 @@ static EchCuResult take_device(EchCuPointer *ret, size_t bytes)
 EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
 {
     ENTER_CONTEXT();
-    double begin = wall_ns();
+    double begin = fake_wall_ns();
     EchCuResult result = take_device(ret, bytes);
     dawdle(begin, bytes);
     return result;
@@ -225,7 +248,7 @@ EXPORT EchCuResult cuMemFree_v2(EchCuPointer pointer)
     int fails = fake_failing();
     if (fake_real() && !fake.capturing)
         fake_run_all(); /* It waits for the GPU */
-    double begin = wall_ns();
+    double begin = fake_wall_ns();
     const Block *block = fake_block_at((void *)(uintptr_t)pointer, 1);
     size_t bytes = block ? block->bytes : 0;
     EchCuResult result = give((void *)(uintptr_t)pointer, 0);
@@ -260,7 +283,7 @@ EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream 
         }
     }
     ENTER_CONTEXT();
-    double begin = wall_ns();
+    double begin = fake_wall_ns();
     EchCuResult result = take_device(ret, bytes);
     if (!fake_real())
         dawdle(begin, bytes);
@@ -320,61 +343,4 @@ EXPORT EchCuResult cuMemPoolTrimTo(EchCuPool which, size_t keep)
     ENTER_CONTEXT();
     (void)keep;
     return (void *)which == &pool ? 0 : INVALID_VALUE;
-}
-
-EXPORT EchCuResult cuMemGetAllocationGranularity(size_t *ret, const EchCuAllocationProp *prop, int option)
-{
-    ENTER_CONTEXT();
-    *ret = (size_t)2 << 20;
-    return prop && option >= 0 ? 0 : INVALID_VALUE;
-}
-
-EXPORT EchCuResult cuMemAddressReserve(EchCuPointer *ret, size_t bytes, size_t alignment, EchCuPointer hint, unsigned long long flags)
-{
-    (void)alignment, (void)hint, (void)flags;
-    return cuMemAlloc_v2(ret, bytes);
-}
-
-EXPORT EchCuResult cuMemAddressFree(EchCuPointer pointer, size_t bytes)
-{
-    (void)bytes;
-    return cuMemFree_v2(pointer);
-}
-
-EXPORT EchCuResult cuMemCreate(unsigned long long *ret, size_t bytes, const EchCuAllocationProp *prop, unsigned long long flags)
-{
-    ENTER_CONTEXT();
-    *ret = 1;
-    fake.held++;
-    return bytes > 0 && prop && !flags ? 0 : INVALID_VALUE;
-}
-
-EXPORT EchCuResult cuMemRelease(unsigned long long handle)
-{
-    int fails = fake_failing();
-    fake.held--;
-    return fails ? LAUNCH_FAILED : handle == 1 ? 0 : INVALID_VALUE;
-}
-
-EXPORT EchCuResult cuMemMap(EchCuPointer pointer, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags)
-{
-    ENTER_CONTEXT();
-    const char *harm = getenv("ECH_FAKE_CUDA_MAP");
-    if (harm && strcmp(harm, "crash") == 0)
-        raise(SIGKILL);
-    while (harm && strcmp(harm, "hang") == 0)
-        pause();
-    return fake_block_at((void *)(uintptr_t)pointer, bytes) && offset == 0 && handle == 1 && !flags ? 0 : INVALID_VALUE;
-}
-
-EXPORT EchCuResult cuMemUnmap(EchCuPointer pointer, size_t bytes)
-{
-    ENTER_CONTEXT();
-    return fake_block_at((void *)(uintptr_t)pointer, bytes) ? 0 : INVALID_VALUE;
-}
-
-EXPORT EchCuResult cuMemSetAccess(EchCuPointer pointer, size_t bytes, const EchCuAccess *access, size_t n)
-{
-    ENTER_CONTEXT();
-    return fake_block_at((void *)(uintptr_t)pointer, bytes) && access && n == 1 ? 0 : INVALID_VALUE;
 }
