@@ -5,6 +5,7 @@
 #include "sim/cli/cli.h"
 #include "sim/experiment/experiment.h"
 #include "sim/experiment/output.h"
+#include "sim/import/anonymize.h"
 #include "sim/import/import.h"
 #include "sim/report/program_info.h"
 #include "sim/report/writers.h"
@@ -120,7 +121,7 @@ static bool write_trace(const EchTrace *trace, const EchTraceWriter *writer, con
 int ech_verb_import(int argc, char **argv)
 {
     g_autofree char *out = NULL, *format = NULL, *device = NULL, *beside = NULL, *to = NULL;
-    gboolean strict = FALSE, ignore = FALSE;
+    gboolean strict = FALSE, ignore = FALSE, anonymize = FALSE;
     gint64 trips = 1;
     gint ordinal = -1;
     const GOptionEntry entries[] = {
@@ -133,6 +134,8 @@ int ech_verb_import(int argc, char **argv)
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "trip count of loops that tell none (default 1)", "N"},
         {"capture-device", 0, 0, G_OPTION_ARG_INT, &ordinal, "keep only this device of a capture of several", "N"},
+        {"anonymize", 0, 0, G_OPTION_ARG_NONE, &anonymize,
+         "to share the trace: pseudonyms for names, stacks and paths, predictions as before; of an XLA program what it is lowered to, not its text", NULL},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "fail if anything was dropped or repaired", NULL},
         G_OPTION_ENTRY_NULL,
     };
@@ -170,11 +173,18 @@ int ech_verb_import(int argc, char **argv)
     tell(import->diag);
     if (bare && !(strict && !ech_diag_check_strict(import->diag, &error)))
         trace = ech_import_with_counters(import, bare);
+    if (trace && anonymize) {
+        g_autoptr(EchDiag) done = ech_diag_new();
+        EchTrace *shared = ech_anonymize(trace, done, &error);
+        ech_trace_unref(trace);
+        trace = shared;
+        tell(done);
+    }
     if (!trace) {
         g_prefix_error(&error, "%s: ", rest[0]);
         return ech_cli_fail(error);
     }
-    g_autofree char *title = g_path_get_basename(rest[0]);
+    g_autofree char *title = anonymize ? g_strdup("trace") : g_path_get_basename(rest[0]);
     if (!write_trace(trace, writer, title, out, &error))
         return ech_cli_fail(error);
     if (out)

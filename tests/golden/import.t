@@ -145,3 +145,44 @@ exit 1
 $ cd $T && python3 -c "import sqlite3; c=sqlite3.connect('results.db'); c.execute('create table rocpd_string_00(id integer)'); c.commit()"; echelon info results.db
 echelon: results.db: an SQLite database, but no Nsight Systems export: it has no CUPTI tables; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are
 exit 1
+$ cd $T; echelon import $OLDPWD/tests/golden/data/stream.ech --anonymize
+anonymize: 10 names, 0 files and 0 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
+echelon-trace 1 "test"
+strings 0
+memories 2
+"hbm"
+"host"
+queues 3
+compute 0 "core"
+copy 0 "dma in"
+copy 0 "dma out"
+buffers 8
+b "buffer6" m=1 bytes=1000000000 resident=1
+b "buffer7" m=1 bytes=1000000000 resident=1
+b "out.0" m=1 bytes=1000000000 resident=1
+b "out.1" m=1 bytes=1000000000 resident=1
+b "in.0" m=0 bytes=1000000000
+b "in.1" m=0 bytes=1000000000
+b "buffer12" m=0 bytes=1000000000
+b "buffer13" m=0 bytes=1000000000
+ops 14
+alloc "in.0" q=0 target=4 bytes=1000000000
+alloc "in.1" q=0 target=5 bytes=1000000000
+copy "copy14" q=1 from=1 to=0 bytes=1000000000 r=0:1000000000 w=4:1000000000 after=-2
+copy "copy15" q=1 from=1 to=0 bytes=1000000000 r=1:1000000000 w=5:1000000000 after=-2
+alloc "buffer12" q=0 target=6 bytes=1000000000
+kernel "kernel1" q=0 r=4:1000000000 w=6:1000000000 work=matrix:bf16:10000000000 after=-3
+free "in.0" q=0 target=4 bytes=1000000000
+copy "copy16" q=2 from=0 to=1 bytes=1000000000 r=6:1000000000 w=2:1000000000 after=-2
+alloc "buffer13" q=0 target=7 bytes=1000000000
+kernel "kernel2" q=0 r=5:1000000000 w=7:1000000000 work=matrix:bf16:10000000000 after=-6
+free "in.1" q=0 target=5 bytes=1000000000
+copy "copy17" q=2 from=0 to=1 bytes=1000000000 r=7:1000000000 w=3:1000000000 after=-2
+free "buffer12" q=0 target=6 bytes=1000000000 after=-5
+free "buffer13" q=0 target=7 bytes=1000000000 after=-2
+$ echelon import traces/gpt_offload.v5e --anonymize -o $T/shared.ech 2>&1 | grep anonymize; ! grep -e gpt -e jit $T/shared.ech
+anonymize: properties left out: program, buffer_assignment
+anonymize: 78 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
+$ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
+  "makespan_ps" : 736797585,
+  "makespan_ps" : 736797585,

@@ -19,7 +19,7 @@ allowed() { # allowed FROM TO
   esac
 }
 while IFS=: read -r file include; do
-  from=$(dirname "$file"); to=$(dirname "$include")
+  from=${file%/*}; to=${include%/*}
   allowed "$from" "$to" || { echo "$file includes $include: against the layer rule"; bad=1; }
 done < <(grep -rHoE '#include "(sim|models)/[^"]+"' sim models --include='*.[ch]' | sed -E 's/#include "([^"]+)"/\1/')
 home() { # home REGEX-OF-HEADER ALLOWED-FILES-REGEX

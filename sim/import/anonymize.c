@@ -1,0 +1,383 @@
+/* Pseudonyms for what identifies. Nothing of a trace is copied unless a rule here lets it through. */
+#include "sim/import/anonymize.h"
+
+#include "models/kernel/gpu.h"
+#include "models/layout/layout.h"
+#include "models/link/link.h"
+#include "sim/program/price_stationary.h"
+#include "sim/program/program.h"
+
+#include <string.h>
+
+/* ---- Words that tell nothing of whose trace it is ---- */
+
+/* Besides XLA's opcodes: what our readers, CUPTI and PyTorch write of their own accord. */
+static const char *const own_words[] = {
+    "activation", "alloc",  "allocation", "alone",  "asked",   "async",     "autograd", "backward", "before",    "block",   "buffer",  "capture",
+    "context",    "core",   "cpu",        "cuda",   "data",    "decorate",  "detail",   "device",   "dma",       "done",    "dtod",    "dtoh",
+    "executable", "expert", "forward",    "for",    "free",    "function",  "fusion",   "gpu",      "gradient",  "handle",  "host",    "htod",
+    "htoh",       "impl",   "in",         "init",   "input",   "kernel",    "kind",     "lambda",   "loop",      "main",    "managed", "memcpy",
+    "memory",     "memset", "migration",  "module", "nothing", "of",        "operator", "out",      "optimizer", "output",  "page",    "pageable",
+    "parameter",  "peer",   "pinned",     "place",  "pool",    "program",   "ptop",     "queue",    "recording", "request", "runtime", "segment",
+    "snapshot",   "state",  "step",       "stream", "sync",    "temporary", "the",      "thread",   "to",        "torch",   "tuple",   "unified",
+    "unknown",    "use",    "user",       "was",    "what",    "wrapped",   "wrapper",  "write",    "xla"};
+
+static GHashTable *public_words(void)
+{
+    GHashTable *words = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(own_words); i++)
+        g_hash_table_add(words, g_strdup(own_words[i]));
+    for (EchHlo opcode = 0; opcode < ECH_N_HLO; opcode++) {
+        g_auto(GStrv) parts = g_strsplit(ech_hlo_name(opcode), "-", -1);
+        for (char **part = parts; *part; part++)
+            if (**part)
+                g_hash_table_add(words, g_ascii_strdown(*part, -1));
+    }
+    return words;
+}
+
+/* Every run of letters is a public word, or a function of CUDA's; digits and ASCII punctuation do not matter. */
+static bool is_public(GHashTable *words, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        if (!g_ascii_isalpha(text[i])) {
+            if (!g_ascii_isprint(text[i]))
+                return false;
+            i++;
+            continue;
+        }
+        size_t end = i;
+        while (end < n && g_ascii_isalpha(text[end]))
+            end++;
+        g_autofree char *word = g_ascii_strdown(text + i, (gssize)(end - i));
+        bool cuda = end - i > 4 && strncmp(text + i, "cuda", 4) == 0 && g_ascii_isupper(text[i + 4]);
+        if (!cuda && !g_hash_table_contains(words, word))
+            return false;
+        i = end;
+    }
+    return true;
+}
+
+/* ---- Kernels of GPUs: their names said again ---- */
+
+/* The one word that makes a class, and what of the word decides more than the class. */
+static const char *word_of_class(const EchGpuName *name)
+{
+    switch ((EchGpuClass)name->kind) {
+    case ECH_GPU_REDUCE: return "reduce_kernel";
+    case ECH_GPU_SOFTMAX: return "softmax";
+    case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
+    case ECH_GPU_NORM: return "layer_norm";
+    case ECH_GPU_PRODUCT: return "gemm";
+    case ECH_GPU_VECTOR: return "gemv";
+    case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
+    case ECH_GPU_ATTENTION: return "flash_";
+    case ECH_GPU_GATHER: return "indexselect";
+    case ECH_GPU_SCATTER: return "index_put";
+    case ECH_GPU_CONCAT: return name->vector == 2 ? "catarraybatchedcopy_contig" : "catarraybatchedcopy";
+    case ECH_GPU_RELAYOUT: return name->vector == 4 ? "nhwctonchw" : "transpose";
+    case ECH_GPU_OPTIMIZER: return "multi_tensor_apply";
+    case ECH_GPU_FILL: return name->instructions ? "fillfunctor" : "memset";
+    case ECH_GPU_UNKNOWN:
+    case ECH_GPU_ELEMENTWISE:
+    case ECH_GPU_STRIDED:
+    case ECH_GPU_SORT:
+    case ECH_GPU_FFT:
+    case ECH_GPU_SOLVER:
+    case ECH_GPU_N_CLASSES: break;
+    }
+    return NULL;
+}
+
+static void say_product(const EchGpuName *name, GString *out)
+{
+    if (name->tile_m) {
+        g_string_append_printf(out, " %ux%u", name->tile_m, name->tile_n);
+        if (name->stages > 9)
+            g_string_append_printf(out, "_%ux%u", name->tile_k, name->stages);
+        else if (name->tile_k)
+            g_string_append_printf(out, "x%u", name->tile_k);
+        if (name->stages && name->stages <= 9)
+            g_string_append_printf(out, "_stage%u", name->stages);
+    }
+    if (name->arithmetic == ECH_GPU_WGMMA)
+        g_string_append(out, " gmma");
+    else if (name->arithmetic == ECH_GPU_FMA)
+        g_string_append(out, " ffma");
+    if (name->tf32)
+        g_string_append(out, " tf32");
+    if (name->alignment)
+        g_string_append_printf(out, " align%u", name->alignment);
+}
+
+static void say_elementwise(const EchGpuName *name, GString *out)
+{
+    static const struct {
+        unsigned count;
+        const char *word;
+    } costs[] = {{80, "gelubackward"}, {54, "erf_"},       {90, "pow_tensor_tensor"}, {24, "pow_"}, {60, "dropout"},
+                 {34, "silu"},         {30, "exp_kernel"}, {40, "sin_kernel"},        {20, "div_"}};
+    /* Threads of a block, 32 to 1024 as CUDA's are, times what each does. */
+    unsigned each = 1;
+    while (each <= 16 && (name->block_elements % each || name->block_elements / each > 1024))
+        each++;
+    bool vectors = name->kind != ECH_GPU_STRIDED && name->block_elements == 128 * MAX(name->vector, 4u);
+    if (vectors)
+        g_string_append_printf(out, " vectorized_elementwise_kernel<%u,", name->vector);
+    else if (name->block_elements && each <= 16)
+        g_string_append_printf(out, " elementwise_kernel<%u, %u,", name->block_elements / each, each);
+    else
+        g_string_append(out, name->kind == ECH_GPU_STRIDED ? " op_generic_tensor_kernel" : " loop_");
+    if (name->arrays || name->kind == ECH_GPU_FILL)
+        g_string_append_printf(out, " array<char*, %u", name->arrays);
+    unsigned count = name->instructions - (name->kind == ECH_GPU_STRIDED ? 71u : 0u);
+    for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
+        if (costs[i].count == count)
+            g_string_append_printf(out, " %s", costs[i].word);
+}
+
+void ech_anonymize_kernel(const char *text, GString *out)
+{
+    EchGpuName name;
+    ech_gpu_name(text, &name);
+    const char *word = word_of_class(&name);
+    if (word)
+        g_string_append_printf(out, " %s", word);
+    if (name.kind == ECH_GPU_PRODUCT || name.kind == ECH_GPU_ATTENTION)
+        say_product(&name, out);
+    else if (name.instructions)
+        say_elementwise(&name, out);
+    if (name.backward)
+        g_string_append(out, " backward");
+    static const char *const widths[] = {[1] = " <bool", [2] = " half", [8] = " double"};
+    if (name.element_bytes < G_N_ELEMENTS(widths) && widths[name.element_bytes])
+        g_string_append(out, widths[name.element_bytes]);
+    else if (name.element_bytes != 4)
+        g_string_append_printf(out, " opaquetype<%u", name.element_bytes);
+}
+
+/* ---- Pseudonyms ---- */
+
+enum { NAMES, FILES, FUNCTIONS, N_TABLES };
+
+typedef struct {
+    const EchTrace *trace;
+    EchTraceBuilder *builder;
+    GHashTable *words;
+    GHashTable *tables[N_TABLES]; /* text -> pseudonym */
+    unsigned replaced[N_TABLES];
+    EchId *names, *stacks; /* by string of the trace: its string here, ECH_NONE until it is asked for */
+} Anonymizer;
+
+/* Borrowed. Numbers of a table go up over all nouns, so that two pseudonyms are never the same. */
+static const char *pseudonym(Anonymizer *a, int table, const char *noun, const char *text, size_t n)
+{
+    g_autofree char *key = g_strndup(text, n);
+    const char *found = g_hash_table_lookup(a->tables[table], key);
+    if (found)
+        return found;
+    g_autoptr(GString) made = g_string_new(NULL);
+    if (is_public(a->words, text, n)) {
+        g_string_append(made, key);
+    } else {
+        a->replaced[table]++;
+        g_string_printf(made, "%s%u", noun, g_hash_table_size(a->tables[table]) + 1);
+        if (strcmp(noun, "kernel") == 0)
+            ech_anonymize_kernel(key, made);
+    }
+    char *owned = g_string_free(g_steal_pointer(&made), FALSE);
+    g_hash_table_insert(a->tables[table], g_steal_pointer(&key), owned);
+    return owned;
+}
+
+static EchId name_of(Anonymizer *a, EchId string, const char *noun)
+{
+    if (string == ECH_NONE)
+        return ECH_NONE;
+    if (a->names[string] == ECH_NONE) {
+        const char *text = ech_trace_string(a->trace, string);
+        a->names[string] = ech_trace_builder_string(a->builder, pseudonym(a, NAMES, noun, text, strlen(text)), -1);
+    }
+    return a->names[string];
+}
+
+/* Frames of Python keep their line, whichever way they are written ("a/b.py:12:name", "a/b.py(12): name"); others become a word each. */
+static void add_frame(Anonymizer *a, GString *out, const char *frame, size_t n)
+{
+    const char *dot = g_strrstr_len(frame, (gssize)n, ".py"), *end = frame + n;
+    if (!dot || dot + 3 == end || (dot[3] != ':' && dot[3] != '(')) {
+        g_string_append(out, pseudonym(a, NAMES, "frame", frame, n));
+        return;
+    }
+    const char *name = dot + 4;
+    while (name < end && strchr("0123456789): ", *name))
+        name++;
+    g_string_append(out, pseudonym(a, FILES, "file", frame, (size_t)(dot - frame)));
+    g_string_append_len(out, dot, (gssize)(name - dot));
+    g_string_append(out, pseudonym(a, FUNCTIONS, "function", name, (size_t)(end - name)));
+}
+
+static EchId stack_of(Anonymizer *a, EchId string)
+{
+    if (string == ECH_NONE)
+        return ECH_NONE;
+    if (a->stacks[string] == ECH_NONE) {
+        g_autoptr(GString) out = g_string_new(NULL);
+        for (const char *at = ech_trace_string(a->trace, string); *at;) {
+            size_t n = strcspn(at, "\n");
+            add_frame(a, out, at, n);
+            at += n;
+            if (*at == '\n')
+                g_string_append_c(out, *at++);
+        }
+        a->stacks[string] = ech_trace_builder_string(a->builder, out->str, (gssize)out->len);
+    }
+    return a->stacks[string];
+}
+
+/* Numbers and the readers' own words, never free text. */
+static EchId launch_of(Anonymizer *a, const EchOp *op)
+{
+    if (op->launch == ECH_NONE)
+        return ECH_NONE;
+    const char *text = ech_trace_string(a->trace, op->launch);
+    g_autoptr(GString) out = g_string_new(NULL);
+    EchGpuLaunch launch;
+    EchGroup group;
+    if (op->kind == ECH_OP_COLLECTIVE && ech_group_parse(text, op->memory_from, &group))
+        g_string_printf(out, "devices=%u stride=%u", group.devices, group.stride);
+    else if (op->kind != ECH_OP_COLLECTIVE && ech_gpu_launch_parse(text, &launch))
+        ech_gpu_launch_print(&launch, out);
+    return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;
+}
+
+static EchId shape_of(Anonymizer *a, EchId string)
+{
+    const char *text = ech_trace_string(a->trace, string);
+    EchLayout layout;
+    return *text && ech_layout_parse(text, strlen(text), &layout, NULL, NULL) ? ech_trace_builder_string(a->builder, text, -1) : ECH_NONE;
+}
+
+/* ---- Properties ---- */
+
+static bool is_number(const char *value)
+{
+    return strcmp(value, "true") == 0 || strcmp(value, "false") == 0 || (*value && strspn(value, "0123456789.-+e") == strlen(value));
+}
+
+/* What an importer counts, what models read, and which hardware it was. Not when, where, by whom or of which file. */
+static bool stays(const Anonymizer *a, const char *key, const char *value)
+{
+    static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from"};
+    static const char *const of_device[] = {".name", ".device_type_string", ".device_vendor", ".chipName"};
+    static const char *const numbers[] = {
+        "memory_analysis.", "dropped.", "noted.", "allocator_settings.", "device.", "stall.", ECH_STATIONARY_PROPERTY, "unplaced.", "end_", "peak_", "had_",
+        "recurrence_"};
+    for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
+        if (strcmp(key, hardware[i]) == 0)
+            return true;
+    for (size_t i = 0; i < G_N_ELEMENTS(of_device); i++)
+        if (g_str_has_prefix(key, "device.") && g_str_has_suffix(key, of_device[i]))
+            return true;
+    if (!is_number(value))
+        return false;
+    if (g_str_has_prefix(key, "records."))
+        return is_public(a->words, key + strlen("records."), strlen(key) - strlen("records."));
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)
+        if (g_str_has_prefix(key, numbers[i]))
+            return true;
+    return false;
+}
+
+static void copy_properties(Anonymizer *a, EchDiag *diag)
+{
+    g_autoptr(GString) gone = g_string_new(NULL);
+    unsigned n_gone = 0;
+    const char *key, *value;
+    for (size_t i = 0; (key = ech_trace_property(a->trace, i, &value)) != NULL; i++) {
+        if (strcmp(key, "fetched_first") == 0)
+            ech_trace_builder_set_property(a->builder, key, pseudonym(a, NAMES, "operation", value, strlen(value)));
+        else if (stays(a, key, value))
+            ech_trace_builder_set_property(a->builder, key, value);
+        else if (!g_str_has_prefix(key, "remark.") && n_gone++ < 12)
+            g_string_append_printf(gone, "%s%s", gone->len ? ", " : "", key);
+    }
+    if (n_gone > 12)
+        g_string_append_printf(gone, " and %u more", n_gone - 12);
+    if (n_gone)
+        ech_diag_remark(diag, "anonymize: properties left out: %s", gone->str);
+}
+
+/* ---- The trace ---- */
+
+static void copy_buffers(Anonymizer *a)
+{
+    for (size_t i = 0; i < ech_trace_n_buffers(a->trace); i++) {
+        EchBuffer buffer = ech_trace_buffers(a->trace)[i];
+        buffer.name = name_of(a, buffer.name, "buffer");
+        buffer.pool = name_of(a, buffer.pool, "pool");
+        buffer.stack = stack_of(a, buffer.stack);
+        buffer.shape = shape_of(a, buffer.shape);
+        ech_trace_builder_buffer(a->builder, buffer);
+    }
+}
+
+static void copy_ops(Anonymizer *a)
+{
+    const EchTrace *trace = a->trace;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *old = &ech_trace_ops(trace)[i];
+        EchOp op = *old;
+        op.name = name_of(a, op.name, ech_op_kind_name((EchOpKind)op.kind));
+        op.stack = stack_of(a, op.stack);
+        op.launch = launch_of(a, old);
+        ech_trace_builder_op(a->builder, op);
+        for (uint32_t u = old->first_use; u < old->first_use + old->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(trace)[u];
+            ech_trace_builder_use(a->builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        }
+        for (uint32_t d = old->first_dep; d < old->first_dep + old->n_deps; d++)
+            ech_trace_builder_dep(a->builder, ech_trace_deps(trace)[d].op, ech_trace_deps(trace)[d].distance);
+        for (uint32_t w = old->first_work; w < old->first_work + old->n_work; w++) {
+            const EchWork *work = &ech_trace_work(trace)[w];
+            ech_trace_builder_work(a->builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+        }
+    }
+}
+
+EchTrace *ech_anonymize(const EchTrace *trace, EchDiag *diag, GError **error)
+{
+    size_t n_strings = ech_trace_n_strings(trace);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(trace));
+    g_autoptr(GHashTable) words = public_words();
+    g_autofree EchId *names = g_new(EchId, n_strings + 1), *stacks = g_new(EchId, n_strings + 1);
+    Anonymizer a = {.trace = trace, .builder = builder, .words = words, .names = names, .stacks = stacks};
+    for (size_t i = 0; i < n_strings; i++)
+        names[i] = stacks[i] = ECH_NONE;
+    for (int t = 0; t < N_TABLES; t++)
+        a.tables[t] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    for (size_t m = 0; m < ech_trace_n_memories(trace); m++)
+        ech_trace_builder_memory(builder, ech_trace_memory(trace, (EchId)m));
+    /* Kernels first: a name that is a buffer's too says what kernel it is. */
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_KERNEL)
+            name_of(&a, ech_trace_ops(trace)[i].name, "kernel");
+    for (size_t q = 0; q < ech_trace_n_queues(trace); q++) {
+        const EchQueue *queue = &ech_trace_queues(trace)[q];
+        EchId name = name_of(&a, queue->name, "queue");
+        ech_trace_builder_queue(builder, ech_trace_builder_peek_string(builder, name), (EchQueueKind)queue->kind, queue->device);
+    }
+    copy_buffers(&a);
+    copy_ops(&a);
+    copy_properties(&a, diag);
+    EchTrace *made = ech_trace_builder_finish(builder, error);
+    if (made)
+        ech_diag_remark(
+            diag,
+            "anonymize: %u names, %u files and %u functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, "
+            "order, times, line numbers, names of memories and hardware",
+            a.replaced[NAMES], a.replaced[FILES], a.replaced[FUNCTIONS]);
+    for (int t = 0; t < N_TABLES; t++)
+        g_hash_table_unref(a.tables[t]);
+    return made;
+}
