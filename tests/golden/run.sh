@@ -5,6 +5,7 @@ set -u
 program=$1; file=$2
 new=$(mktemp) || exit 1
 trap 'rm -rf "$new" "$new.d"' EXIT
+trap 'exit 1' HUP INT TERM
 mkdir "$new.d"
 PATH=$(cd "$(dirname "$program")" && pwd):$PATH; export PATH
 T=$new.d; export T

@@ -1,15 +1,23 @@
 #include "tests/support/support.h"
 #include "models/device/device_yaml.h"
+#include "sim/experiment/output.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int ech_test_main(Suite *suite)
 {
+    g_autofree char *folder = g_strdup(ECH_BINARY_DIR "/tests/files-XXXXXX");
+    if (!g_mkdtemp(folder) || !g_setenv("TMPDIR", folder, TRUE)) {
+        perror(folder);
+        return EXIT_FAILURE;
+    }
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
+    ech_remove_tree(folder);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

@@ -11,7 +11,7 @@
 /** Ends the test with the error's message unless @condition holds. */
 #define ck_assert_ok(condition, error) ck_assert_msg(condition, "%s", (error) ? (error)->message : "and no error says why")
 
-/** Runs @suite and frees it; the program's exit status. */
+/** Runs @suite and frees it; the program's exit status. Its temporary folder is one in the build folder, removed at the end however the tests end. */
 int ech_test_main(Suite *suite);
 /** True where there is no such file or folder; says so, as the reason for leaving a test out. */
 bool ech_test_lacks(const char *path);

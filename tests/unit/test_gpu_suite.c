@@ -9,16 +9,6 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-static void remove_folder(const char *folder)
-{
-    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
-    for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
-        g_autofree char *path = g_build_filename(folder, name, NULL);
-        g_unlink(path);
-    }
-    g_rmdir(folder);
-}
-
 static EchGpuSuite *run(const EchGpuSuiteOptions *options)
 {
     g_autoptr(GError) error = NULL;
@@ -93,7 +83,6 @@ START_TEST(every_case_is_within_its_goal)
     /* Tried twice, it is not tried again. */
     g_autoptr(EchGpuSuite) third = run(&options);
     ck_assert_uint_eq(third->kept, third->n_cases);
-    remove_folder(folder);
 }
 END_TEST
 
@@ -116,7 +105,6 @@ START_TEST(what_the_budget_does_not_reach_is_left)
     g_autoptr(EchGpuSuite) second = run(&options);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_test_device(second->device_path, NULL);
-    remove_folder(folder);
 }
 END_TEST
 
@@ -128,7 +116,6 @@ START_TEST(without_a_gpu_it_says_so)
     g_autoptr(GError) error = NULL;
     ck_assert_ptr_null(ech_gpu_suite_run(&options, NULL, NULL, &error));
     ck_assert_msg(g_str_has_prefix(error->message, "no NVIDIA driver here: "), "%s", error->message);
-    remove_folder(folder);
 }
 END_TEST
 

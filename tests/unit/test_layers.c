@@ -9,14 +9,10 @@
 
 static EchResult *run_layers(const char *text, const char *device)
 {
-    char path[] = "/tmp/echelon-layers-XXXXXX.csv";
-    int fd = g_mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    close(fd);
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "layers.csv", NULL);
     ck_assert(g_file_set_contents(path, text, -1, NULL));
     const EchExperimentOverrides overrides = {.trace = path, .device = device, .engine = "native"};
     EchResult *result = ech_test_run(&overrides);
-    g_unlink(path);
     return result;
 }
 

@@ -111,7 +111,7 @@ int main(void)
         puts("skipped: no gcc to build a plugin with");
         return 77;
     }
-    folder = g_dir_make_tmp("echelon-plugin-XXXXXX", NULL);
+    folder = g_mkdtemp(g_strdup(ECH_BINARY_DIR "/tests/plugin-XXXXXX"));
     Suite *suite = suite_create("plugin");
     TCase *tests = tcase_create("plugin");
     tcase_set_timeout(tests, 60);

@@ -24,7 +24,6 @@ The folder then holds
   program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command, and what the compiler refused
 """
 import argparse
-import atexit
 import ctypes
 import glob
 import gzip
@@ -337,6 +336,20 @@ def watched(dump, work):
         return {}, None
 
 
+def temporary_folder():
+    """A folder that goes when this process does, however it ends: a compiler is often killed."""
+    folder = tempfile.mkdtemp(prefix="echelon-compile-")
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        os.close(theirs)
+        os.read(ours, 1)  # returns when nobody holds the other end any more
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+    os.close(ours)
+    return folder
+
+
 def main():
     chips = sorted(TPUS) + sorted(GPUS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -354,8 +367,7 @@ def main():
     if args.no_codegen and args.chip not in TPUS:
         parser.error("--no-codegen is for TPUs")
 
-    dump = tempfile.mkdtemp(prefix="echelon-compile-")
-    atexit.register(shutil.rmtree, dump, ignore_errors=True)
+    dump = temporary_folder()
     os.environ["JAX_PLATFORMS"] = "cpu"  # nothing is run here; the target is described, not present
     keywords, options = settings(parser, "--set", args.set), settings(parser, "--option", args.option)
     axes = parse_mesh(args.mesh)
