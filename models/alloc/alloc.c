@@ -298,6 +298,12 @@ void ech_allocator_stream_done(EchAllocator *self, uint32_t stream)
         self->class->stream_done(self, stream);
 }
 
+void ech_allocator_pool_done(EchAllocator *self, uint32_t stream)
+{
+    if (self->class->pool_done)
+        self->class->pool_done(self, stream);
+}
+
 bool ech_allocator_reset(EchAllocator *self)
 {
     if (!self->class->reset || !self->class->reset(self))

@@ -27,7 +27,8 @@ typedef struct {
     uint32_t id; /**< The caller's number of the allocation; dense from 0. */
     EchBytes bytes;
     uint32_t stream;
-    bool upper_end; /**< BFC two-ended: from the upper end. */
+    bool upper_end;    /**< BFC two-ended: from the upper end. */
+    bool private_pool; /**< PyTorch: from a private pool (of a CUDA graph's capture, or a MemPool) that has @stream for itself. */
 } EchAllocRequest;
 
 #define ECH_ADDRESS_NONE UINT64_MAX
@@ -113,7 +114,7 @@ typedef struct {
     uint64_t segment_address;
     EchBytes segment_bytes;
     uint32_t stream;
-    bool small_pool, expandable;
+    bool small_pool, expandable, private_pool;
 } EchSeedBlock;
 /** Blocks of one segment tile it and come in address order, all segments' blocks together in @blocks. ECH_ERROR_CONFIG where a seed makes
  * no sense, ECH_ERROR_UNSUPPORTED where the allocator takes none. Call once, before the first request. */
@@ -130,6 +131,9 @@ void ech_allocator_script(EchAllocator *allocator, const EchSegmentRange *ranges
 bool ech_allocator_give_back(EchAllocator *allocator, uint64_t address, EchBytes bytes);
 /** Gives what is cached back to the device, as far as that goes (torch.cuda.empty_cache). False for an allocator whose framework has no such call. */
 bool ech_allocator_empty_cache(EchAllocator *allocator);
+/** The private pool that has @stream for itself is released (its graphs are destroyed, its MemPool deleted): what it has cached can go from now on. Ignored
+ * where the allocator has no private pools. */
+void ech_allocator_pool_done(EchAllocator *allocator, uint32_t stream);
 /** The next @n device allocations (or page mappings) after @skip successful ones are refused, as a driver would. For tests. */
 void ech_allocator_inject_failure(EchAllocator *allocator, uint64_t skip, uint64_t n);
 

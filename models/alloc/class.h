@@ -40,6 +40,7 @@ typedef struct EchAllocClass {
     void (*prefetch)(const EchAllocator *self, const EchLive *live, unsigned stage);
     void (*record_stream)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream);
     void (*stream_done)(EchAllocator *self, uint32_t stream);
+    void (*pool_done)(EchAllocator *self, uint32_t stream);
     bool (*reset)(EchAllocator *self);
     /** The largest of what walk_free adds, for a class that finds it without walking. */
     EchBytes (*largest_free)(const EchAllocator *self);

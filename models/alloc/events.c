@@ -29,7 +29,8 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
             look_ahead(allocator, events, i, n);
         switch ((EchAllocEventKind)event->kind) {
         case ECH_EVENT_ALLOC: {
-            EchAllocRequest request = {.id = event->id, .bytes = event->bytes, .stream = event->stream, .upper_end = event->upper_end};
+            EchAllocRequest request = {
+                .id = event->id, .bytes = event->bytes, .stream = event->stream, .upper_end = event->upper_end, .private_pool = event->private_pool};
             EchPlacedEvent placed = {.event = (uint32_t)i, .placement = {.address = ECH_ADDRESS_NONE}};
             placed.fit = ech_allocator_alloc(allocator, &request, &placed.placement);
             outcome.fragmented += placed.fit == ECH_FIT_FRAGMENTED;
@@ -49,6 +50,7 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
         case ECH_EVENT_RESET: ech_allocator_reset(allocator); break;
         case ECH_EVENT_GIVE_BACK: ech_allocator_give_back(allocator, event->bytes, (EchBytes)event->id * 512); break;
         case ECH_EVENT_EMPTY_CACHE: ech_allocator_empty_cache(allocator); break;
+        case ECH_EVENT_POOL_DONE: ech_allocator_pool_done(allocator, event->stream); break;
         }
         if (options->watch_peaks) {
             EchAllocStats stats;

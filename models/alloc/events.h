@@ -12,6 +12,7 @@ typedef enum {
     ECH_EVENT_RESET,         /**< An arena gives everything back. */
     ECH_EVENT_GIVE_BACK,     /**< The recorded allocator gave id * 512 bytes at address @bytes back to the device. */
     ECH_EVENT_EMPTY_CACHE,   /**< The program had the cache emptied (torch.cuda.empty_cache). */
+    ECH_EVENT_POOL_DONE,     /**< The private pool that has @stream for itself is released. */
 } EchAllocEventKind;
 
 #define ECH_EVENT_MAX_STREAM ((1u << 24) - 1)
@@ -19,10 +20,11 @@ typedef enum {
 typedef struct {
     EchBytes bytes;       /**< ALLOC: as asked for. */
     uint32_t id;          /**< Of the allocation. */
-    uint32_t stream : 24; /**< ALLOC, RECORD_STREAM, STREAM_DONE. */
+    uint32_t stream : 24; /**< ALLOC, RECORD_STREAM, STREAM_DONE, POOL_DONE. */
     uint32_t kind : 4;    /**< EchAllocEventKind */
     uint32_t upper_end : 1;
-    uint32_t reserved : 3;
+    uint32_t private_pool : 1; /**< ALLOC: of EchAllocRequest. */
+    uint32_t reserved : 2;
 } EchAllocEvent;
 
 /** Where an allocation went; one per ALLOC event, in their order. */

@@ -45,8 +45,9 @@ typedef struct {
 typedef struct {
     uint32_t stream;
     bool small;
-    EchTree free;     /* (bytes, address) */
-    EchTree unmapped; /* (address, 0) */
+    bool private, done; /* of a graph or a MemPool, which keeps it until it is released */
+    EchTree free;       /* (bytes, address) */
+    EchTree unmapped;   /* (address, 0) */
 } Pool;
 
 /* Events of one stream, oldest first: items[head..n), of which those below done are complete. */
@@ -86,6 +87,7 @@ typedef struct {
     /* Settings. */
     EchPyTorchConf conf;
     EchBytes allowed;                              /* of the device: by per_process_memory_fraction */
+    EchBytes most;                                 /* the same, as throw_on_cudamalloc_oom counts it; UINT64_MAX without that */
     EchBytes reserve;                              /* addresses of an expandable segment, before it is rounded to pages */
     bool limited;                                  /* per_process_memory_fraction is given */
     enum { BY_ADDRESS, BY_BLOCK, BY_SEGMENT } tie; /* of free blocks of a size */
@@ -109,6 +111,7 @@ typedef struct {
     Stat stats[N_STATS][3]; /* all, small, large */
     Stat oversize_allocations, oversize_segments;
     int64_t retries, ooms, syncs, device_allocs, device_frees, rejections;
+    bool rejected; /* the request at hand is, by throw_on_cudamalloc_oom */
 } PyTorch;
 
 /* ---- statistics ---- */
@@ -203,7 +206,7 @@ static bool is_split(const Block *block)
     return block->prev || block->next;
 }
 
-static uint32_t pool_of(PyTorch *self, uint32_t stream, bool small)
+static uint32_t pool_of(PyTorch *self, uint32_t stream, bool small, bool private)
 {
     uint32_t last = self->last_pool[small];
     if (last < self->n_pools && self->pools[last].stream == stream && self->pools[last].small == small)
@@ -216,7 +219,7 @@ static uint32_t pool_of(PyTorch *self, uint32_t stream, bool small)
         last = self->n_pools++;
         if ((last & (last - 1)) == 0)
             self->pools = g_renew(Pool, self->pools, last ? last * 2 : 2);
-        self->pools[last] = (Pool){.stream = stream, .small = small};
+        self->pools[last] = (Pool){.stream = stream, .small = small, .private = private};
         ech_tree_insert(&self->pool_index, key, last);
     }
     self->last_pool[small] = last;
@@ -511,7 +514,7 @@ static void release_pool(PyTorch *self, bool small)
 {
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t i = 0; i < self->n_pools; i++) {
-        if (self->pools[i].small != small)
+        if (self->pools[i].small != small || (self->pools[i].private && !self->pools[i].done))
             continue;
         g_array_set_size(found, 0);
         for (EchTreeIter it = ech_tree_first(&self->pools[i].free); it.leaf; it = ech_tree_next(it)) {
@@ -578,7 +581,7 @@ static void garbage_collect(PyTorch *self)
     uint64_t total_age = 0, n = 0;
     g_autoptr(GArray) candidates = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t i = 0; i < self->n_pools; i++) {
-        if (self->pools[i].small)
+        if (self->pools[i].small || self->pools[i].private)
             continue;
         for (EchTreeIter it = ech_tree_first(&self->pools[i].free); it.leaf; it = ech_tree_next(it)) {
             uint32_t at = ech_tree_iter_value(it);
@@ -625,7 +628,7 @@ static EchBytes expandable_size(const PyTorch *self, const Block *block)
 /* Takes the block out of the free set; 0 if none will do (CCA:2560-2618). */
 static uint32_t get_free_block(PyTorch *self, uint32_t pool, EchBytes size)
 {
-    if (self->collects)
+    if (self->collects && !self->pools[pool].private)
         self->calls[self->pools[pool].small]++;
     EchTree *tree = &self->pools[pool].free;
     EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(size, 0));
@@ -737,6 +740,9 @@ static uint32_t alloc_block(PyTorch *self, uint32_t pool, EchBytes size, bool re
     self->retries += retry;
     if (self->limited && ech_bytes_add(self->total, whole) > self->allowed)
         return 0;
+    self->rejected = ech_bytes_add(self->total, whole) > self->most;
+    if (self->rejected)
+        return 0;
     if (self->conf.expandable)
         return allocate_expandable(self, pool, size);
     uint64_t address;
@@ -763,24 +769,23 @@ static bool should_split(const PyTorch *self, bool small, EchBytes bytes, EchByt
     return size < self->conf.max_split && remaining > SMALL_SIZE;
 }
 
-/* Where no free block will do: gives back what has been idle for long, takes from the device, and gives back more and tries again. 0: out of memory. */
+/* Where no free block will do: gives back what has been idle for long, takes from the device, and gives back more and tries again. 0: out of memory, also
+ * by throw_on_cudamalloc_oom, which gives nothing back. What is captured must not wait for the device, so nothing is given back for it; for a MemPool's
+ * requests neither up to 2.12, and since then it is, but who asks for a private pool is not told. */
 static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size)
 {
     if (self->collects)
         garbage_collect(self);
-    /* throw_on_cudamalloc_oom, since 2.12: what would exceed the memory is refused before anything is given back. Under a fraction below 1 that comes first. */
-    if (self->conf.reject && !self->limited && ech_bytes_add(self->total, segment_size(self, size)) > self->allowed) {
-        self->rejections++;
-        return 0;
-    }
+    self->rejected = false;
     uint32_t at = alloc_block(self, pool, size, false);
-    if (!at && release_available(self, pool, size))
+    if (!at && !self->rejected && release_available(self, pool, size))
         at = alloc_block(self, pool, size, false);
-    if (!at) {
+    if (!at && !self->rejected && !self->pools[pool].private) {
         release_cached(self);
         at = alloc_block(self, pool, size, true);
     }
-    self->ooms += at == 0;
+    self->rejections += self->rejected;
+    self->ooms += at == 0 && !self->rejected;
     return at;
 }
 
@@ -813,11 +818,12 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
 {
     PyTorch *self = (PyTorch *)base;
     if (request->bytes >= UINT64_C(1) << 60)
-        return false; /* refused before anything else is done ("more than 1EB", NativeCachingAllocator::allocate) */
-    process_events(self);
+        return false;           /* refused before anything else is done ("more than 1EB", NativeCachingAllocator::allocate) */
+    if (!request->private_pool) /* a capture must not ask the device */
+        process_events(self);
     EchBytes size = ech_pytorch_round(&self->conf, request->bytes);
     bool small = size <= SMALL_SIZE;
-    uint32_t pool = pool_of(self, request->stream, small);
+    uint32_t pool = pool_of(self, request->stream, small, request->private_pool);
     uint32_t at = get_free_block(self, pool, size);
     if (!at)
         at = make_block(self, pool, size);
@@ -904,6 +910,13 @@ static bool pytorch_give_back(EchAllocator *base, uint64_t address, EchBytes byt
         }
     }
     return false;
+}
+
+static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
+{
+    PyTorch *self = (PyTorch *)base;
+    for (uint32_t i = 0; i < self->n_pools; i++)
+        self->pools[i].done |= self->pools[i].stream == stream;
 }
 
 static void pytorch_empty_cache(EchAllocator *base)
@@ -1001,7 +1014,7 @@ static bool seed_open(PyTorch *self, Seeding *seeding, const EchSeedBlock *first
 {
     EchAllocator *base = &self->base;
     EchBytes page = first->small_pool ? SMALL_BUFFER : self->conf.large_buffer;
-    uint32_t pool = pool_of(self, first->stream, first->small_pool);
+    uint32_t pool = pool_of(self, first->stream, first->small_pool, first->private_pool);
     bool grows = first->expandable && first->segment_bytes % page == 0;
     if (first->address != first->segment_address || first->segment_bytes == 0 || first->segment_bytes > UINT64_MAX - first->segment_address)
         return seed_error(error, first, "does not begin its segment");
@@ -1165,6 +1178,7 @@ static bool pytorch_configure(EchAllocator *base, const char *text, GError **err
     self->tie = conf->release < 12 ? BY_ADDRESS : conf->release == 12 ? BY_BLOCK : BY_SEGMENT;
     self->collects = self->limited && conf->gc_threshold > 0;
     self->allowed = capacity;
+    self->most = !conf->reject ? UINT64_MAX : self->limited ? (EchBytes)(conf->fraction * (double)capacity) : capacity;
     if (self->limited) {
         double allowed = conf->fraction * (double)capacity;
         self->allowed = base->limit = (EchBytes)(conf->release >= 13 ? round(allowed) : allowed);
@@ -1195,6 +1209,7 @@ const EchAllocClass ech_alloc_pytorch = {
     .release = pytorch_release,
     .record_stream = pytorch_record_stream,
     .stream_done = pytorch_stream_done,
+    .pool_done = pytorch_pool_done,
     .shape = pytorch_shape,
     .prefetch = pytorch_prefetch,
     .give_back = pytorch_give_back,

@@ -131,6 +131,11 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
     ech_alloc_study_text_stack(out, study, id, "asked for");
     if (study->limited)
         g_string_append(out, "    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below\n");
+    if (refusal->kept) {
+        g_autofree char *kept = ech_format_bytes(refusal->kept);
+        g_string_append_printf(out, "    %s of what was reserved is private pools' (CUDA graphs, MemPools), which keep it until they are released%s\n", kept,
+                               refusal->in_pool ? "; it was asked for by a capture, for which no cache is emptied" : "");
+    }
     EchBytes bound = ech_alloc_study_bound(study);
     if (bound > study->capacity) {
         g_autofree char *more = ech_format_bytes(bound - study->capacity);
@@ -146,8 +151,10 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
         g_autofree char *label = label_of(row), *smallest = ech_format_bytes(row->smallest);
         g_string_append_printf(out, "  %-*s  ", width, label);
         if (row->served < n) {
+            const char *fragments =
+                refusal->kept ? "though as many bytes are free, what private pools keep included" : "though as many bytes are free: fragmentation";
             g_string_append_printf(out, "refuses it%s, %s\n", row->recorded ? " too" : "",
-                                   row->last_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
+                                   row->last_fit == ECH_FIT_FRAGMENTED ? fragments : "for want of memory");
             fragmented |= row->last_fit == ECH_FIT_FRAGMENTED && !row->report && !row->is_static;
             continue;
         }
@@ -162,6 +169,8 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
             g_string_append_printf(out, "; %s of device memory would do", smallest);
         if (lost_holes(study, row))
             g_string_append(out, ", begun without the recording's holes");
+        if (refusal->kept && !row->recorded && !settings_of(row))
+            g_string_append(out, ", as if no private pool kept memory");
         g_string_append_c(out, '\n');
     }
     text_advice(out, rows, n);

@@ -182,22 +182,6 @@ static uint32_t named_stream(Streams *streams, Names *names, uint64_t stream, co
     return stream_number(streams, queue, id) & ECH_EVENT_MAX_STREAM;
 }
 
-GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
-{
-    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchRefusal));
-    uint32_t device;
-    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || !device_of(trace, memory, &device))
-        return out;
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        EchRefusal refusal;
-        uint64_t stream;
-        const char *pool;
-        if (read_refusal(trace, i, device, &refusal, &stream, &pool))
-            g_array_append_val(out, refusal);
-    }
-    return out;
-}
-
 static bool takes_segment(const char *name)
 {
     return g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map ");
@@ -206,6 +190,34 @@ static bool takes_segment(const char *name)
 static bool gives_segment(const char *name)
 {
     return g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ");
+}
+
+GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
+{
+    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchRefusal));
+    uint32_t device;
+    EchBytes kept = 0;
+    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || !device_of(trace, memory, &device))
+        return out;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchRefusal refusal;
+        uint64_t stream;
+        const char *pool;
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (is_allocator_mark(trace, op, device)) {
+            const char *name = ech_trace_string(trace, op->name);
+            if (takes_segment(name) && strstr(name, " pool="))
+                kept = ech_bytes_add(kept, op->bytes);
+            else if (gives_segment(name) && strstr(name, " pool="))
+                kept -= MIN(kept, op->bytes);
+        }
+        if (!read_refusal(trace, i, device, &refusal, &stream, &pool))
+            continue;
+        refusal.kept = kept;
+        refusal.in_pool = pool != NULL;
+        g_array_append_val(out, refusal);
+    }
+    return out;
 }
 
 EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
@@ -363,12 +375,18 @@ static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
     return true;
 }
 
+/* A segment that is given back. */
+static bool read_gift(const EchTrace *trace, const EchOp *op, uint32_t device, SegmentMark *ret)
+{
+    return read_mark(trace, op, device, "segment_free", ret) || read_mark(trace, op, device, "segment_unmap", ret);
+}
+
 /* Where a segment is given back: the event that says so. */
 static bool given_back(const EchTrace *trace, size_t i, bool recorded, Segments *segments, EchAllocEvent *ret)
 {
     const EchOp *op = &ech_trace_ops(trace)[i];
     SegmentMark mark;
-    if (!read_mark(trace, op, segments->device, "segment_free", &mark) && !read_mark(trace, op, segments->device, "segment_unmap", &mark))
+    if (!read_gift(trace, op, segments->device, &mark))
         return false;
     bool emptied = !recorded && i >= segments->looked && is_emptied(trace, i, segments);
     segments->held -= MIN(segments->held, op->bytes);
@@ -401,6 +419,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             continue;
         EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
         event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
+        event.private_pool = recorded && buffer->pool != ECH_NONE;
         g_array_append_val(events, event);
     }
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
@@ -416,10 +435,17 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
                 event = (EchAllocEvent){.bytes = asked_for(events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
+                event.private_pool = pool != NULL;
                 g_array_append_val(events, event);
                 event.kind = ECH_EVENT_FREE;
                 g_array_append_val(events, event);
                 continue;
+            }
+            SegmentMark mark;
+            if (recorded && gives_segment(name) && read_gift(trace, op, device, &mark) && *mark.pool) {
+                event = (EchAllocEvent){.kind = ECH_EVENT_POOL_DONE};
+                event.stream = named_stream(&streams, &names, mark.stream, mark.pool) & ECH_EVENT_MAX_STREAM;
+                g_array_append_val(events, event);
             }
             if (sscanf(name, "record_stream buffer=%u stream=%u", &buffer, &stream) == 2 && buffer < n_buffers && buffers[buffer].memory == memory)
                 event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
@@ -436,6 +462,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                                     .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE,
                                     .upper_end = buffer->upper_end != 0};
             event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
+            event.private_pool = recorded && buffer->pool != ECH_NONE;
         }
         g_array_append_val(events, event);
     }
@@ -584,6 +611,7 @@ static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint 
                           .segment_bytes = segment->bytes,
                           .small_pool = segment->mark.small,
                           .expandable = segment->mark.expandable,
+                          .private_pool = *segment->mark.pool != '\0',
                           .stream = stream};
     while (position < end) {
         uint64_t next, limit;

@@ -9,8 +9,8 @@
 EchId ech_alloc_main_memory(const EchTrace *trace);
 /** The events of @memory in a trace, with buffer numbers as ids: what is resident first as allocations (if @residents), then every ALLOC and
  * FREE; loop bodies once. Where the trace tells what its allocator gave back to the device: with @as_recorded, GIVE_BACK events say each
- * segment; without, EMPTY_CACHE events say where the program asked for it. Private pools count as streams of their own. Owned by the
- * caller (EchAllocEvent). */
+ * segment; without, EMPTY_CACHE events say where the program asked for it. Private pools count as streams of their own; what one
+ * gives back tells that it is released (POOL_DONE). Owned by the caller (EchAllocEvent). */
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded) G_GNUC_WARN_UNUSED_RESULT;
 
 /** A request that the recorded allocator refused ("oom" of a memory snapshot): the program was out of memory. */
@@ -19,6 +19,8 @@ typedef struct {
     EchBytes bytes;       /**< As asked, rounded to 512. */
     EchBytes device_free; /**< What the driver had left. */
     EchBytes reserved;    /**< What the allocator held, in use or not. */
+    EchBytes kept;        /**< Of that, what private pools (of CUDA graphs, of MemPools) held. */
+    bool in_pool;         /**< It was made for such a pool. */
 } EchRefusal;
 
 /** Refused requests of @memory in order (EchRefusal). Among the events of the trace the k-th is an ALLOC of id n_buffers + k and at once a FREE: whoever

@@ -131,6 +131,7 @@ typedef struct {
     uint64_t mapped_bytes;
     uint32_t n_segments;
     int64_t last_time;
+    EchPickleRef last_pool; /* of the last allocation */
 } Space;
 
 /* Open addressing from addresses to numbers. */
@@ -398,7 +399,7 @@ static bool space_of(Reader *r, bool host, uint64_t device, uint16_t *ret, GErro
     }
     if (r->spaces->len >= MAX_SPACES || device > 65535)
         return fail(r, error, "no machine has a device number", (size_t)device);
-    Space space = {.host = host, .device = (uint32_t)device, .last_time = TIME_UNKNOWN};
+    Space space = {.host = host, .device = (uint32_t)device, .last_time = TIME_UNKNOWN, .last_pool = ECH_PICKLE_ABSENT};
     space.mapped = g_tree_new_full(compare_addresses, NULL, NULL, g_free);
     g_array_append_val(r->spaces, space);
     *ret = (uint16_t)(r->spaces->len - 1);
@@ -733,14 +734,19 @@ static void segment_mark(Reader *r, const Space *space, const char *action, cons
     mark(r, space, text, -1, segment->size, frames, time_us);
 }
 
-/* What was mapped when the window began: the end's segments, with every event undone from the last to the first. */
+/* What was mapped when the window began: the end's segments, with every event undone from the last to the first. Before 2.9 events do not name a private
+ * pool: then what is there at the end tells of which one a segment is. */
 static void rewind_segments(Reader *r)
 {
     for (guint i = r->events->len; i-- > 0;) {
-        const Event *e = &g_array_index(r->events, Event, i);
+        Event *e = &g_array_index(r->events, Event, i);
         Space *space = &g_array_index(r->spaces, Space, e->space);
-        if (e->action == ACT_SEGMENT_ALLOC || e->action == ACT_SEGMENT_MAP)
+        if (e->action == ACT_SEGMENT_ALLOC || e->action == ACT_SEGMENT_MAP) {
+            const Segment *segment = segment_at(space, e->address);
+            if (e->pool == ECH_PICKLE_ABSENT && segment)
+                e->pool = segment->pool;
             unmap(space, e->address, e->size);
+        }
         if (e->action == ACT_SEGMENT_FREE || e->action == ACT_SEGMENT_UNMAP) {
             unmap(space, e->address, e->size);
             insert_segment(space, (Segment){.address = e->address,
@@ -847,6 +853,8 @@ static void alloc_event(Reader *r, Space *space, Map *live, const Event *e)
         free_op(r, space, old, e);
     }
     EchId id = add_buffer(r, space, e->address, e->size, 0, e->stream, e->frames, e->pool, false);
+    const Segment *segment = segment_at(space, e->address);
+    space->last_pool = segment ? segment->pool : ECH_PICKLE_ABSENT;
     EchOp op = ech_op_init(ECH_OP_ALLOC);
     const EchBuffer *buffer = ech_trace_builder_peek_buffer(r->builder, id);
     size_t n;
@@ -889,7 +897,8 @@ static void other_event(Reader *r, const Space *space, const Event *e)
         if (e->action == ACT_OOM) {
             g_string_append_printf(name, " device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT " stream=%" G_GUINT64_FORMAT, e->address,
                                    space->mapped_bytes, e->stream);
-            append_pool(r, name, e->pool);
+            /* Before 2.9 not named: what is refused while a graph is captured comes behind what was captured. */
+            append_pool(r, name, e->pool == ECH_PICKLE_ABSENT ? space->last_pool : e->pool);
         } else if (e->action == ACT_FREE_REQUESTED) {
             g_string_append_printf(name, " address=0x%" G_GINT64_MODIFIER "x", e->address);
         } else if (text && n) {

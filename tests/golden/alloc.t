@@ -152,6 +152,25 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
+$ echelon alloc tests/golden/data/graphs.pickle | sed -n "/ran out/,/report/p"
+tests/golden/data/graphs.pickle: memory_snapshot, 7 events; device memory 200 MiB, what the recording held and what was free when it ran out
+no allocator needs less than 130 MiB; the recorded one held 150 MiB
+
+allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
+pytorch, as recorded                    1     100 MiB     150 MiB  33.3 %         0 B      80 MiB         3     210 MiB
+pytorch:expandable_segments:True        1     100 MiB     160 MiB  37.5 %         0 B      80 MiB         3     220 MiB
+pytorch:backend:cudaMallocAsync         0     130 MiB     160 MiB  18.8 %         0 B     110 MiB         3     130 MiB
+
+pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses
+
+pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
+the recording ran out of memory: 110 MiB asked for by serve.py:9 with 20 MiB allocated, 80 MiB reserved but unallocated, 100 MiB free on the device
+    serve.py:9 was asked for in /home/me/serve.py:9:decode
+    100 MiB of what was reserved is private pools' (CUDA graphs, MemPools), which keep it until they are released
+  pytorch, as recorded              refuses it too, though as many bytes are free, what private pools keep included
+  pytorch:expandable_segments:True  refuses it, though as many bytes are free, what private pools keep included
+  pytorch:backend:cudaMallocAsync   serves it; 130 MiB of device memory would do, as if no private pool kept memory
+  --report says what stood in the way
 $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB
 no allocator needs less than 156 MiB; the recorded one held 120 MiB

@@ -284,6 +284,59 @@ START_TEST(pytorch_rejects_before_it_gives_back)
 }
 END_TEST
 
+/* A byte less than 54 MiB: the limit is rounded up since 2.13, but not where throw_on_cudamalloc_oom looks at it. */
+START_TEST(pytorch_rejects_by_another_rounding)
+{
+    EchPlacement p;
+    static const struct {
+        const char *spec;
+        bool fits;
+        int64_t rejections, ooms;
+    } cases[] = {{"pytorch:release:2.15,per_process_memory_fraction:0.89999999999999991", true, 0, 0},
+                 {"pytorch:release:2.12,per_process_memory_fraction:0.89999999999999991", false, 0, 1},
+                 {"pytorch:release:2.15,throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.89999999999999991", false, 1, 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchAllocator) pytorch = open_allocator(cases[i].spec, 60 * MIB);
+        take(pytorch, 0, 20 * MIB);
+        take(pytorch, 1, 1000);
+        ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 2, .bytes = 32 * MIB}, &p) == ECH_FIT_OK, cases[i].fits);
+        ck_assert_int_eq(own(pytorch, "num_oom_rejections"), cases[i].rejections);
+        ck_assert_int_eq(own(pytorch, "num_ooms"), cases[i].ooms);
+        /* What exceeds the limit by more is an out-of-memory like any other. */
+        ck_assert_int_ne(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 3, .bytes = 50 * MIB}, &p), ECH_FIT_OK);
+        ck_assert_int_eq(own(pytorch, "num_ooms"), cases[i].ooms + 1);
+    }
+}
+END_TEST
+
+/* A private pool keeps what it has cached until it is released, nothing is given back for what is captured, and a capture does not ask for events. */
+START_TEST(pytorch_private_pools_keep_their_cache)
+{
+    enum { POOL = 9 };
+    g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:release:2.6", 200 * MIB);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 0, .bytes = 80 * MIB, .stream = POOL, .private_pool = true}, &p), ECH_FIT_OK);
+    ech_allocator_release(pytorch, 0);
+    take(pytorch, 1, 60 * MIB);
+    ech_allocator_record_stream(pytorch, 1, 3);
+    ech_allocator_release(pytorch, 1);
+    ech_allocator_stream_done(pytorch, 3);
+    /* 60 MiB are free on the device and 60 in the default pool. */
+    ck_assert_int_ne(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 2, .bytes = 90 * MIB, .stream = POOL, .private_pool = true}, &p), ECH_FIT_OK);
+    ck_assert_int_eq(own(pytorch, "num_alloc_retries"), 0);
+    ck_assert_int_eq(own(pytorch, "active.all.current"), 1);
+    ck_assert_int_ne(ech_allocator_alloc(pytorch, &(EchAllocRequest){.id = 3, .bytes = 150 * MIB}, &p), ECH_FIT_OK);
+    EchAllocStats stats;
+    ech_allocator_stats(pytorch, &stats);
+    ck_assert_uint_eq(stats.reserved, 80 * MIB);
+    ech_allocator_empty_cache(pytorch);
+    ech_allocator_stats(pytorch, &stats);
+    ck_assert_uint_eq(stats.reserved, 80 * MIB);
+    ech_allocator_pool_done(pytorch, POOL);
+    take(pytorch, 3, 150 * MIB);
+}
+END_TEST
+
 START_TEST(pytorch_reserves_for_what_cannot_fit)
 {
     g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:expandable_segments:True", 256 * MIB);
@@ -905,6 +958,8 @@ int main(void)
     tcase_add_test(tests, pytorch_expands_segments);
     tcase_add_loop_test(tests, pytorch_settles_ties_by_release, 0, G_N_ELEMENTS(ties));
     tcase_add_test(tests, pytorch_rejects_before_it_gives_back);
+    tcase_add_test(tests, pytorch_rejects_by_another_rounding);
+    tcase_add_test(tests, pytorch_private_pools_keep_their_cache);
     tcase_add_test(tests, pytorch_reserves_for_what_cannot_fit);
     tcase_add_test(tests, pytorch_gives_whole_reservations_back);
     tcase_add_loop_test(tests, caches_are_emptied, 0, G_N_ELEMENTS(emptied));

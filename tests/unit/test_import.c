@@ -256,7 +256,8 @@ START_TEST(snapshot_is_rewound)
         ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 2);
         ck_assert_uint_eq(ech_test_count(t, ECH_OP_FREE), 2);
         ech_test_op(t, ECH_OP_MARK, "segment_start address=0x7f0000000000 stream=0 type=small");
-        ech_test_op(t, ECH_OP_MARK, "segment_alloc address=0x7f0004000000 stream=7");
+        /* Its pool is told by what is there at the end. */
+        ech_test_op(t, ECH_OP_MARK, "segment_alloc address=0x7f0004000000 stream=7 pool=0:1");
         ech_test_op(t, ECH_OP_MARK, "free_requested address=0x7f0004000000");
         ech_test_op(t, ECH_OP_MARK, "oom device_free=99 reserved=23068672 stream=0");
         /* The refused request is asked for again, behind everything else; 1 GiB from a device that had 99 bytes left. */

@@ -1,4 +1,4 @@
-"""Writes oom.pickle, and streams.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+"""Writes oom.pickle, and streams.pickle and graphs.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
 stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
 import pathlib
 import pickle
@@ -103,3 +103,26 @@ state = {"segments": [expandable(A, (10, 1), (20, 1), (10, 0)), expandable(B, (2
          "allocator_settings": {"PYTORCH_HIP_ALLOC_CONF": "expandable_segments:True", "expandable_segments": True}, "external_annotations": []}
 with open(pathlib.Path(__file__).with_name("streams.pickle"), "wb") as out:
     pickle.dump(state, out, protocol=4)
+
+# graphs.pickle: a CUDA graph's private pool keeps what it has cached. 200 MiB of memory; the graph's capture needed 100 of them and holds 20 in use, and 110 are
+# asked for outside of it: 100 are free on the device once the default pool's 50 are given back, and the other 80 stay the graph's.
+window, MAIN, GRAPH = [], (0, 0), (1, 0)
+
+
+def note(pool, at, size, *actions):
+    for action in actions:
+        window.append({"action": action, "device_free" if action == "oom" else "addr": at if action == "oom" else A + at * MIB, "size": size * MIB, "stream": 0,
+                       "time_us": next(ticks), "frames": frames, "pool_id": pool})
+
+
+note(MAIN, 0, 50, "segment_alloc", "alloc", "free_requested", "free_completed")
+note(GRAPH, 50, 20, "segment_alloc", "alloc")
+note(GRAPH, 70, 80, "segment_alloc", "alloc", "free_requested", "free_completed")
+note(MAIN, 0, 50, "segment_free")
+note(MAIN, 100 * MIB, 110, "oom")
+segments = [{"device": 0, "address": A + at * MIB, "total_size": size * MIB, "allocated_size": size * MIB if used else 0, "stream": 0, "segment_type": "large",
+             "segment_pool_id": GRAPH, "is_expandable": False, "blocks": [{"address": A + at * MIB, "size": size * MIB, "requested_size": size * MIB if used else 0,
+                                                                         "state": "active_allocated" if used else "inactive", "frames": []}]}
+            for at, size, used in ((50, 20, True), (70, 80, False))]
+with open(pathlib.Path(__file__).with_name("graphs.pickle"), "wb") as out:
+    pickle.dump({"segments": segments, "device_traces": [window], "allocator_settings": {"expandable_segments": False}, "external_annotations": []}, out, protocol=4)
