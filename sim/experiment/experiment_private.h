@@ -1,0 +1,35 @@
+/** @file experiment_private.h
+ * What the files that make up an experiment share: reading it (experiment.c), where its files lie (experiment_files.c), running its cases (experiment_run.c).
+ */
+#pragma once
+#include "sim/experiment/experiment.h"
+
+/** An import that is shared by the cases that read the same file the same way. */
+typedef struct {
+    char *key;
+    EchImport *import;
+    EchTrace *selected; /**< Of a capture: what was last selected of it, or NULL; and by which device number and pageable memory. */
+    uint32_t device;
+    char *pageable;
+} EchCachedImport;
+
+/** What the points of a sweep share. */
+struct EchImportCache {
+    GArray *items;       /**< EchCachedImport */
+    GHashTable *devices; /**< name -> EchYamlNode */
+};
+
+/** The file that a trace's name stands for, relative to the file that @node stands in; owned by the caller. */
+char *ech_experiment_trace_path(const EchYamlNode *node);
+/** The device's name, or the path of its file likewise; owned by the caller. */
+char *ech_experiment_device_path(const EchYamlNode *node);
+/** The name of a shipped trace that @name was meant to be, or NULL. Owned by the caller. */
+char *ech_experiment_nearest_trace(const char *name);
+
+/** A text, or a list of texts, appended to @out; @what names them in the error. */
+bool ech_experiment_read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error);
+/** Puts the place in a file of the edit that @error is about before it. @places: edit -> place. */
+void ech_experiment_say_place(GHashTable *places, GError *error);
+/** False for a value of an axis with which no case can run: a slip of the pen, better told at once. (One that some cases can have and others cannot is told by
+ * these.) */
+bool ech_experiment_check_values(EchExperiment *experiment, GError **error);

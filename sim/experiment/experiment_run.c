@@ -1,0 +1,633 @@
+/* Runs a case of an experiment: its trace and device are read, passes applied, the replay asked. */
+#include "sim/experiment/experiment_private.h"
+
+#include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+#include "sim/experiment/layers.h"
+#include "sim/experiment/product.h"
+#include "sim/pass/pass.h"
+#include "sim/trace/select.h"
+
+#include <string.h>
+
+static const char *text_or_null(const EchYamlNode *config, const char *key)
+{
+    const EchYamlNode *node = ech_yaml_get(config, key);
+    return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
+}
+
+/* The place of a node that stands in a file, or was put there by an edit, before an error that does not say it. */
+static void prefix_place(const EchYamlNode *node, GError **error)
+{
+    if (node && error && *error && (node->line || g_str_has_prefix(node->file, "--set ")) && !g_str_has_prefix((*error)->message, node->file))
+        ech_yaml_prefix(node, error);
+}
+
+static const EchYamlNode *required(const EchYamlNode *config, const char *key, const char *example, GError **error)
+{
+    const EchYamlNode *node = ech_yaml_get(config, key);
+    if (!node)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "no %s is given; expected '%s: %s' in the experiment, or --%s %s", key, key, example, key, example);
+    else if (node->kind == ECH_YAML_LIST) {
+        ech_yaml_error(node, error, "%s: expected something like %s; a sweep varies it: sweep: [{path: %s, values: [...]}]", key, example, key);
+        node = NULL;
+    } else if (node->kind == ECH_YAML_SCALAR && !*node->text) {
+        ech_yaml_error(node, error, "%s: expected something like %s", key, example);
+        node = NULL;
+    }
+    return node;
+}
+
+static bool trace_is_there(const EchYamlNode *node, const char *path, GError **error)
+{
+    if (g_file_test(path, G_FILE_TEST_EXISTS) || strcmp(path, "-") == 0)
+        return true;
+    g_autofree char *nearest = ech_experiment_nearest_trace(path);
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT, "%s: No such file or directory%s%s%s", path, nearest ? "; did you mean the shipped '" : "",
+                nearest ? nearest : "", nearest ? "'?" : "");
+    prefix_place(node, error);
+    return false;
+}
+
+static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
+{
+    const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
+    if (!trace)
+        return NULL;
+    if (trace->kind != ECH_YAML_SCALAR) {
+        ech_yaml_error(trace, error, "trace: expected a file's name");
+        return NULL;
+    }
+    g_autofree char *path = ech_experiment_trace_path(trace);
+    if (!trace_is_there(trace, path, error))
+        return NULL;
+    const char *trips = text_or_null(config, "trips"), *format = text_or_null(config, "format"), *device = text_or_null(config, "device");
+    EchImportOptions options = {.device = device, .loop_trips = 1};
+    if (trips && !ech_parse_u64(trips, &options.loop_trips, error)) {
+        g_prefix_error(error, "trips: ");
+        ech_yaml_prefix(ech_yaml_get(config, "trips"), error);
+        return NULL;
+    }
+    g_autofree char *beside = NULL;
+    if (text_or_null(config, "beside"))
+        beside = ech_experiment_trace_path(ech_yaml_get(config, "beside"));
+    options.beside = beside;
+    g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s\n%s", path, trips ? trips : "", format ? format : "", beside ? beside : "", device ? device : "");
+    GArray *items = experiment->cache->items;
+    for (guint i = 0; i < items->len; i++) {
+        const EchCachedImport *cached = &g_array_index(items, EchCachedImport, i);
+        if (strcmp(cached->key, key) == 0) {
+            *ret_path = cached->key;
+            return cached->import;
+        }
+    }
+    EchImport *import = ech_import_file(path, format, &options, error);
+    if (!import)
+        return NULL;
+    EchCachedImport cached = {g_steal_pointer(&key), import, NULL, 0, NULL};
+    g_array_append_val(items, cached);
+    *ret_path = cached.key;
+    return import;
+}
+
+bool ech_experiment_preload(EchExperiment *experiment, GError **error)
+{
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        const char *path;
+        if (!ech_yaml_get(experiment->cases[i].config, "matmul") && !import_trace(experiment, experiment->cases[i].config, &path, error))
+            return false;
+    }
+    return true;
+}
+
+/* The chip a program was compiled for, where that is another one than it runs on. */
+static EchDevice *compiled_device(const EchProgram *program, const EchDevice *device)
+{
+    const char *chip = program ? ech_program_kernels_for(program) : NULL;
+    if (!chip || strcmp(chip, device->name) == 0)
+        return NULL;
+    EchDevice *compiled = ech_device_load(chip, NULL, NULL);
+    /* Kernels cut for another kind of chip say nothing about this one: its roofline does. */
+    if (compiled && g_strcmp0(compiled->family, device->family) != 0)
+        g_clear_pointer(&compiled, ech_device_free);
+    return compiled;
+}
+
+char *ech_recorded_on(const EchTrace *trace, uint32_t device)
+{
+    static const char *const keys[] = {"name", "device_type_string", "device_vendor"};
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        g_autofree char *key = g_strdup_printf("device.%u.%s", device, keys[k]);
+        const char *value = ech_trace_get_property(trace, key);
+        if (value && *value)
+            return k < 2 ? g_strdup(value) : g_strconcat("a GPU by ", value, NULL);
+    }
+    return NULL;
+}
+
+/* Recorded times hold for the hardware they were recorded on: where that is another device that we describe, it becomes the reference they are carried over
+ * from. */
+static void find_recorded_device(const EchTrace *trace, EchResult *result)
+{
+    g_autofree char *hardware = ech_recorded_on(trace, 0);
+    if (!hardware || ech_device_is_product(result->reference, hardware))
+        return;
+    EchDevice *found = ech_device_load_product(hardware);
+    if (!found) {
+        ech_diag_remark(result->pass_diag, "recorded on %s, of which there is no device file: its recorded times count as those of %s", hardware,
+                        result->reference->name);
+        return;
+    }
+    ech_diag_remark(result->pass_diag, "recorded on %s: recorded times are carried from %s to %s by the ratio of %s", hardware, found->name,
+                    result->device->name,
+                    g_strcmp0(result->device->family, "gpu") == 0 ? "their times by the kernel model, or of the rooflines for kernels it does not know"
+                                                                  : "the two rooflines");
+    ech_device_free(result->reference);
+    result->reference = found;
+}
+
+static const EchYamlNode *device_tree(EchExperiment *experiment, const char *name, GError **error)
+{
+    EchYamlNode *tree = g_hash_table_lookup(experiment->cache->devices, name);
+    if (!tree) {
+        tree = ech_device_tree(name, error);
+        if (tree)
+            g_hash_table_insert(experiment->cache->devices, g_strdup(name), tree);
+    }
+    return tree;
+}
+
+static bool load_devices(EchExperiment *experiment, const EchCase *c, EchResult *result, GError **error)
+{
+    const EchYamlNode *node = required(c->config, "device", "tpu-v5e", error);
+    if (!node)
+        return false;
+    const EchYamlNode *said = node;
+    const char *const *settings = (const char *const *)c->settings;
+    if (node->kind != ECH_YAML_MAP) {
+        g_autofree char *name = ech_experiment_device_path(node);
+        node = device_tree(experiment, name, error);
+        if (!node)
+            prefix_place(said, error);
+    }
+    result->reference = node ? ech_device_from_yaml(node, error) : NULL;
+    result->device = result->reference ? ech_device_load_yaml(node, settings, error) : NULL;
+    return result->device != NULL;
+}
+
+static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
+{
+    g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
+    const EchYamlNode *node = ech_yaml_get(config, "passes");
+    if (node && !(node->kind == ECH_YAML_SCALAR && !*node->text) && !ech_experiment_read_texts(node, "passes", specs, error))
+        return NULL;
+    /* One text may name several, as an axis of a sweep does: "unplan pad:align=1MiB". */
+    for (guint i = 0; i < specs->len; i++) {
+        g_auto(GStrv) words = g_strsplit_set(specs->pdata[i], " \n\t", -1);
+        guint at = i;
+        for (char **word = words; *word; word++) {
+            if (**word && at++ > i)
+                g_ptr_array_insert(specs, (gint)at - 1, g_strdup(*word));
+            else if (**word) {
+                g_free(specs->pdata[i]);
+                specs->pdata[i] = g_strdup(*word);
+            }
+        }
+        i = MAX(at, i + 1) - 1;
+    }
+    for (guint i = 0; i < specs->len; i++) {
+        EchPass *pass = ech_pass_new(specs->pdata[i], error);
+        if (!pass) {
+            ech_yaml_prefix(node, error);
+            return NULL;
+        }
+        g_ptr_array_add(passes, pass);
+    }
+    return g_steal_pointer(&passes);
+}
+
+static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options, GError **error)
+{
+    const EchYamlNode *replay = ech_yaml_get(c->config, "replay");
+    if (replay && replay->kind == ECH_YAML_LIST) {
+        ech_yaml_error(replay, error, "replay: expected options with their values");
+        return false;
+    }
+    for (size_t i = 0; replay && i < replay->n; i++) {
+        const EchYamlNode *value = replay->items[i];
+        if (value->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(value, error, "replay.%s: expected one value", replay->keys[i]);
+            return false;
+        }
+        if (!ech_params_set(ech_replay_params, options, replay->keys[i], value->text, error)) {
+            g_prefix_error(error, "replay: ");
+            ech_yaml_prefix(value, error);
+            return false;
+        }
+    }
+    /* Sweeps take the engine without a process of its own unless told otherwise. */
+    if (sweep && options->engine == ECH_ENGINE_AUTO)
+        options->engine = ECH_ENGINE_NATIVE;
+    static const char *const allocators[] = {"allocator", "host_allocator", NULL};
+    for (const char *const *key = allocators; *key; key++) {
+        const EchYamlNode *node = ech_yaml_get(c->config, *key);
+        if (!node)
+            continue;
+        if (node->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node, error, "%s: expected a spec like bfc:limit=60GiB", *key);
+            return false;
+        }
+        char **field = strcmp(*key, "allocator") == 0 ? &options->allocator : &options->host_allocator;
+        g_free(*field);
+        *field = g_strdup(node->text);
+    }
+    return true;
+}
+
+EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag,
+                               GError **error)
+{
+    EchDevice *compiled = compiled_device(program, *reference);
+    /* TPU kernels: the compiler's estimates, carried by our kernel model to the device itself, its settings included; unless the bare estimates are asked for.
+     * Where the device's hardware constants were fitted to measured kernels, the model alone comes closer than a carried estimate. */
+    bool by_model = kernel_time == ECH_KERNEL_TIME_MODEL || (kernel_time == ECH_KERNEL_TIME_AUTO && ech_kernel_stands_alone(device));
+    bool model = program->platform == ECH_PLATFORM_TPU && g_strcmp0(device->family, "tpu") == 0 && (by_model || kernel_time == ECH_KERNEL_TIME_AUTO);
+    if (compiled && model) {
+        ech_diag_remark(diag, "the program was compiled for %s; its kernels keep their windows and are priced on %s", compiled->name, device->name);
+        ech_device_free(*reference);
+        *reference = compiled;
+    } else if (compiled) {
+        ech_diag_remark(diag, "the program was compiled for %s; its estimates are scaled to %s by the ratio of the two rooflines", compiled->name,
+                        device->name);
+        ech_device_free(*reference);
+        *reference = compiled;
+    }
+    if (!program->assignment) {
+        if (program->platform == ECH_PLATFORM_TPU && !program->chip && strcmp((*reference)->family, "tpu") == 0 &&
+            !ech_program_set_chip(program, (*reference)->name, error))
+            return NULL;
+        const EchMemory *hbm = ech_device_memory(*reference, "hbm");
+        EchProgramAssignment *made = ech_program_assign(program, hbm ? hbm->assignment_limit : 0, diag, error);
+        if (!made)
+            return NULL;
+        ech_program_set_assignment(program, made, "made by echelon");
+    }
+    EchLowerOptions options = {.loop_trips = trips, .price_on = model ? device : NULL, .price_by_model = by_model};
+    EchTrace *trace = ech_program_lower(program, *reference, &options, diag, error);
+    if (trace && model) /* nothing is left to scale */
+        g_clear_pointer(reference, ech_device_free);
+    return trace;
+}
+
+/* Copies from and to pageable memory pass through the driver's staging buffer and wait for the host. */
+static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, EchDiag *diag)
+{
+    EchId memory = ech_trace_find_memory(trace, pageable->name);
+    uint64_t copies = 0;
+    EchBytes bytes = 0;
+    for (size_t i = 0; memory != ECH_NONE && i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_COPY || (op->memory_from != memory && op->memory_to != memory))
+            continue;
+        copies++;
+        bytes = ech_bytes_add(bytes, op->bytes);
+    }
+    g_autofree char *size = ech_format_bytes(bytes);
+    if (copies)
+        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " cop%s of %s in all %s from or to pageable host memory; --pass pin says what pinned memory would be worth",
+                        copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
+}
+
+/* The points of a sweep mostly select the same of a capture. */
+static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const EchSelectOptions *options, GError **error)
+{
+    EchCachedImport *cached = NULL;
+    for (guint i = 0; i < experiment->cache->items->len && !cached; i++) {
+        EchCachedImport *at = &g_array_index(experiment->cache->items, EchCachedImport, i);
+        cached = at->import->trace == trace ? at : NULL;
+    }
+    if (cached && cached->selected && cached->device == options->device && g_strcmp0(cached->pageable, options->pageable) == 0)
+        return ech_trace_ref(cached->selected);
+    EchTrace *selected = ech_trace_select(trace, options, NULL, error);
+    if (!cached || !selected)
+        return selected;
+    g_clear_pointer(&cached->selected, ech_trace_unref);
+    g_free(cached->pageable);
+    cached->selected = ech_trace_ref(selected);
+    cached->device = options->device;
+    cached->pageable = g_strdup(options->pageable);
+    return selected;
+}
+
+/* One device of a capture of several: its link and its memory are its own. The first, unless capture_device says another. */
+static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
+{
+    const char *text = text_or_null(c->config, "capture_device");
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
+    uint64_t chosen = n > 0 ? devices[0] : 0;
+    if (text && !ech_parse_u64(text, &chosen, error)) {
+        g_prefix_error(error, "capture_device: ");
+        ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
+        return NULL;
+    }
+    g_autoptr(GString) list = g_string_new(NULL);
+    bool there = false;
+    for (size_t i = 0; i < n; i++) {
+        g_string_append_printf(list, "%s%u", i ? ", " : "", devices[i]);
+        there = there || devices[i] == chosen;
+    }
+    if (text && !there) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "capture_device: the capture has no device %s; expected one of %s", text, list->str);
+        ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
+        return NULL;
+    }
+    const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
+    if (n < 2 && !text && !pageable)
+        return ech_trace_ref(trace);
+    if (n > 1)
+        ech_diag_remark(
+            diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
+            list->str, chosen);
+    EchSelectOptions options = {.device = n > 1 || text ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
+    EchTrace *selected = select_cached(experiment, trace, &options, error);
+    if (selected && pageable)
+        remark_pageable(selected, pageable, diag);
+    return selected;
+}
+
+/* Does the program keep more in an on-chip memory than @device has of it? */
+static bool exceeds_chip(const EchProgram *program, const EchDevice *device)
+{
+    static const int32_t spaces[] = {ECH_SPACE_VECTOR, ECH_SPACE_COMMON};
+    for (size_t k = 0; k < G_N_ELEMENTS(spaces); k++) {
+        EchBytes bytes = ech_program_space_bytes(program, spaces[k]);
+        const EchMemory *memory = ech_device_space(device, spaces[k]);
+        if (bytes > 0 && (!memory || bytes > memory->capacity || (memory->available > 0 && bytes > memory->available)))
+            return true;
+    }
+    return false;
+}
+
+/* A program goes to another chip as it was placed. Where that chip has less on-chip memory, its compiler would have placed it otherwise: so does the
+ * place pass, unless the user chose passes. Owned. */
+static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, EchResult *result)
+{
+    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0 &&
+                 g_strcmp0(result->device->family, "tpu") == 0;
+    for (guint k = 0; k < passes->len; k++)
+        other &= !ech_pass_is_program(passes->pdata[k]);
+    if (!other)
+        return ech_program_ref(program);
+    if (!program->assignment) {
+        EchProgramAssignment *made = ech_program_assign(program, 0, result->pass_diag, NULL);
+        if (made)
+            ech_program_set_assignment(program, made, "made by echelon");
+    }
+    if (!exceeds_chip(program, result->device))
+        return ech_program_ref(program);
+    g_autoptr(GPtrArray) again = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    EchPass *place = ech_pass_new("place", NULL);
+    if (place)
+        g_ptr_array_add(again, place);
+    g_autoptr(GError) error = NULL;
+    EchProgram *placed = ech_passes_run_program(again, result->device, program, result->pass_diag, &error);
+    if (!placed) {
+        ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has, and cannot be placed again: %s", result->device->name, error->message);
+        return ech_program_ref(program);
+    }
+    ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has: placed again as that chip's compiler would (--pass place)", result->device->name);
+    return placed;
+}
+
+/* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
+static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay,
+                       EchResult *result, GError **error)
+{
+    g_autoptr(EchTrace) trace = NULL;
+    if (import->program) {
+        g_autoptr(EchProgram) passed = ech_passes_run_program(passes, result->device, import->program, result->pass_diag, error);
+        if (!passed)
+            return false;
+        g_autoptr(EchProgram) program = place_again(passes, passed, result);
+        trace = ech_experiment_lower(program, result->device, &result->reference, (EchKernelTime)replay->kernel_time, replay->trips, result->pass_diag, error);
+        result->program = g_steal_pointer(&program);
+        if (trace && import->resident) {
+            EchTrace *merged = ech_import_add_resident(trace, import->resident, result->pass_diag, error);
+            ech_trace_unref(trace);
+            trace = merged;
+        }
+    } else {
+        trace = select_device(experiment, c, import->trace, result->device, result->pass_diag, error);
+        if (trace)
+            find_recorded_device(trace, result);
+        if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
+            EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);
+            if (!priced)
+                return false;
+            ech_trace_unref(trace);
+            trace = priced;
+        }
+    }
+    if (!trace)
+        return false;
+    result->trace = ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error);
+    return result->trace != NULL;
+}
+
+/* A workload that no program was captured for. */
+static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError **error)
+{
+    EchProductOptions product = {0};
+    ech_params_defaults(ech_product_params, &product);
+    bool ok = node->kind == ECH_YAML_MAP;
+    if (!ok)
+        ech_yaml_error(node, error, "matmul: expected sizes with their values, like {m: 4096, n: 4096, k: 4096, buffers: 2}");
+    for (size_t i = 0; ok && i < node->n; i++) {
+        if (node->items[i]->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node->items[i], error, "matmul.%s: expected one value", node->keys[i]);
+            ok = false;
+        } else if (!ech_params_set(ech_product_params, &product, node->keys[i], node->items[i]->text, error)) {
+            g_prefix_error(error, "matmul: ");
+            ech_yaml_prefix(node->items[i], error);
+            ok = false;
+        }
+    }
+    EchTrace *trace = ok ? ech_product_trace(&product, result->device, result->pass_diag, error) : NULL;
+    ech_params_clear(ech_product_params, &product);
+    return trace;
+}
+
+/* What a case says beside its trace: the device, the passes, the options of the replay. Its allocators are made by the replay. */
+static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *result, GPtrArray **ret_passes, EchReplayOptions *options, GError **error)
+{
+    if (!load_devices(experiment, c, result, error))
+        return false;
+    const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul"), *trace = ech_yaml_get(c->config, "trace");
+    if (matmul && trace) {
+        ech_yaml_error(matmul, error, "matmul: stands in place of a trace, and a trace is given too; expected one of them");
+        return false;
+    }
+    g_autoptr(GPtrArray) passes = read_passes(c->config, error);
+    if (!passes || !read_options(c, experiment->n_cases > 1 || experiment->find, options, error))
+        return false;
+    *ret_passes = g_steal_pointer(&passes);
+    return true;
+}
+
+static EchResult *run_steps(EchExperiment *experiment, const EchCase *c, GError **error)
+{
+    g_autoptr(EchResult) result = g_new0(EchResult, 1);
+    result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
+    result->settings = g_strdupv(c->edits);
+    result->pass_diag = ech_diag_new();
+    g_autoptr(GPtrArray) passes = NULL;
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    if (!read_case(experiment, c, result, &passes, &options, error)) {
+        ech_params_clear(ech_replay_params, &options);
+        return NULL;
+    }
+    g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < passes->len; i++)
+        g_ptr_array_add(specs, ech_pass_print(passes->pdata[i]));
+    g_ptr_array_add(specs, NULL);
+    result->passes = (char **)g_ptr_array_steal(specs, NULL);
+    const char *key;
+    const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul");
+    EchImport *import = matmul ? NULL : import_trace(experiment, c->config, &key, error);
+    if (matmul) {
+        result->trace_path = g_strdup("matmul");
+        result->format = g_strdup("matmul");
+        g_autoptr(EchTrace) trace = make_product(matmul, result, error);
+        result->trace = trace ? ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error) : NULL;
+        if (result->trace)
+            result->run = ech_replay_run(result->trace, result->device, NULL, &options, error);
+    } else if (import) {
+        result->trace_path = g_strndup(key, strcspn(key, "\n"));
+        result->format = g_strdup(import->format);
+        result->import_diag = import->diag;
+        result->refusal = import->refusal;
+        if (make_trace(experiment, c, import, passes, &options, result, error))
+            result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
+    }
+    ech_params_clear(ech_replay_params, &options);
+    return result->run ? g_steal_pointer(&result) : NULL;
+}
+
+static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError **error)
+{
+    EchResult *result = run_steps(experiment, c, error);
+    if (!result && error)
+        ech_experiment_say_place(experiment->places, *error);
+    return result;
+}
+
+/* Could @index run, as far as that can be told without running it? */
+static bool check_case(EchExperiment *experiment, size_t index, GError **error)
+{
+    const EchCase *c = &experiment->cases[index];
+    g_autoptr(EchResult) result = g_new0(EchResult, 1);
+    g_autoptr(GPtrArray) passes = NULL;
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    bool ok = read_case(experiment, c, result, &passes, &options, error);
+    for (size_t i = 0; ok && i < 2; i++) {
+        const EchMemory *memory = ech_device_memory(result->device, i ? "host" : "hbm");
+        const char *spec = i ? options.host_allocator : options.allocator;
+        const EchAllocDevice below = {.capacity = memory && memory->capacity ? memory->capacity : UINT64_MAX, .granule = 0};
+        g_autoptr(EchAllocator) allocator = spec && *spec ? ech_allocator_new(spec, &below, error) : NULL;
+        ok = !spec || !*spec || allocator;
+        if (!ok)
+            prefix_place(ech_yaml_get(c->config, i ? "host_allocator" : "allocator"), error);
+    }
+    ech_params_clear(ech_replay_params, &options);
+    const EchYamlNode *trace = ech_yaml_get(c->config, "trace");
+    if (ok && trace && trace->kind == ECH_YAML_SCALAR) {
+        g_autofree char *path = ech_experiment_trace_path(trace);
+        ok = trace_is_there(trace, path, error);
+    }
+    if (!ok && error)
+        ech_experiment_say_place(experiment->places, *error);
+    return ok;
+}
+
+bool ech_experiment_check_values(EchExperiment *experiment, GError **error)
+{
+    enum { UNKNOWN, GOOD, BAD };
+    g_autofree uint8_t *known = g_new0(uint8_t, experiment->n_cases);
+    size_t stride = experiment->n_cases;
+    for (size_t axis = 0; experiment->axes[axis]; axis++) {
+        size_t n = experiment->axis_sizes[axis];
+        stride /= n;
+        for (size_t value = 0; value < n; value++) {
+            bool good = false;
+            for (size_t i = 0; i < experiment->n_cases && !good; i++) {
+                if (i / stride % n != value)
+                    continue;
+                if (known[i] == UNKNOWN)
+                    known[i] = check_case(experiment, i, NULL) ? GOOD : BAD;
+                good = known[i] == GOOD;
+            }
+            if (!good) /* for the error of the first that has it */
+                return check_case(experiment, value * stride, error);
+        }
+    }
+    return true;
+}
+
+EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error)
+{
+    g_assert(index < experiment->n_cases);
+    return run_case(experiment, &experiment->cases[index], error);
+}
+
+EchResult *ech_experiment_run_case(EchExperiment *experiment, const EchCase *c, GError **error)
+{
+    return run_case(experiment, c, error);
+}
+
+EchResult *ech_experiment_run_plain(EchExperiment *experiment, GError **error)
+{
+    g_assert(experiment->plain);
+    return run_case(experiment, experiment->plain, error);
+}
+
+void ech_result_free(EchResult *result)
+{
+    if (!result)
+        return;
+    g_free(result->title);
+    g_free(result->trace_path);
+    g_free(result->format);
+    ech_device_free(result->device);
+    ech_device_free(result->reference);
+    if (result->program)
+        ech_program_unref(result->program);
+    if (result->trace)
+        ech_trace_unref(result->trace);
+    ech_diag_free(result->pass_diag);
+    g_strfreev(result->passes);
+    g_strfreev(result->settings);
+    ech_run_free(result->run);
+    g_free(result);
+}
+
+EchReport ech_result_report(const EchResult *result)
+{
+    return (EchReport){
+        .title = result->title,
+        .trace_path = result->trace_path,
+        .format = result->format,
+        .trace = result->trace,
+        .program = result->program,
+        .device = result->device,
+        .run = result->run,
+        .import_diag = result->import_diag,
+        .refusal = result->refusal,
+        .pass_diag = result->pass_diag,
+        .passes = (const char *const *)result->passes,
+        .settings = (const char *const *)result->settings,
+    };
+}
