@@ -179,7 +179,15 @@ void ech_cli_progress(const char *label, guint64 done, guint64 total)
     for (guint64 i = 0; i < 30; i++)
         bar[i] = i < percent * 30 / 100 ? '#' : '.';
     bar[30] = '\0';
-    fprintf(stderr, "\r%-24s [%s] %3" G_GUINT64_FORMAT "%%%s", label, bar, percent, done == total ? "\r\033[K" : "");
+    /* A line that a narrow terminal breaks could not be taken back. */
+    struct winsize size;
+    bool narrow = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_col < 64;
+    if (narrow)
+        fprintf(stderr, "\r\033[K%.12s %3" G_GUINT64_FORMAT "%%", label, percent);
+    else
+        fprintf(stderr, "\r\033[K%-24s [%s] %3" G_GUINT64_FORMAT "%%", label, bar, percent);
+    if (done == total)
+        fputs("\r\033[K", stderr);
     fflush(stderr);
 }
 

@@ -403,13 +403,22 @@ static char *fine_time(EchTime time)
     return g_strdup_printf("%s %s", digits, units[i]);
 }
 
-static char *short_name(const EchTrace *trace, EchId id)
+/* A name to stand behind @taken columns: shortened to what a terminal has left, whole where nobody looks at it in one. */
+static char *short_name(const EchTrace *trace, EchId id, int taken)
 {
     g_autofree char *kernel = ech_text_kernel(ech_trace_string(trace, id));
-    char *name = g_utf8_make_valid(kernel, -1);
-    if (g_utf8_strlen(name, -1) > 90)
-        *g_utf8_offset_to_pointer(name, 90) = '\0';
-    return name;
+    unsigned columns = ech_cli_columns();
+    return ech_text_short(kernel, columns ? MAX((int)columns - taken, 24) : 0);
+}
+
+/* A sentence, broken where a terminal's lines end. */
+static void G_GNUC_PRINTF(2, 3) sentence(GString *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    ech_text_wrap(out, "", text, ech_cli_columns());
 }
 
 enum { MAX_DEVICES_SHOWN = 8 };
@@ -461,9 +470,10 @@ static void text_names(GString *out, const EchTrace *trace, const GPtrArray *nam
         }
         if (shown++ == 0)
             g_string_append_printf(out, "%s\n       count       median        total  name\n", title);
-        g_autofree char *middle = fine_time(median(row->durations)), *total = fine_time(row->total), *name = short_name(trace, row->name);
-        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s\n", row->durations->len, middle, total,
-                               row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind), row->kind == ECH_OP_MARK ? "" : " ", name);
+        const char *kind = row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind);
+        g_autofree char *middle = fine_time(median(row->durations)), *total = fine_time(row->total),
+                        *name = short_name(trace, row->name, 40 + (int)strlen(kind) + (*kind != '\0'));
+        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s\n", row->durations->len, middle, total, kind, *kind ? " " : "", name);
         text_name_devices(out, by_device, row);
     }
     if (more)
@@ -473,21 +483,28 @@ static void text_names(GString *out, const EchTrace *trace, const GPtrArray *nam
 static void text_transfers(GString *out, const EchTrace *trace)
 {
     g_autoptr(EchTransfers) transfers = ech_transfers_new(trace);
-    if (transfers->n)
-        g_string_append(out, "recorded copies: medians by kind and by what ran the other way (in flight; waited: a core stood still for it)\n"
-                             "       count         size    in flight       waited         rate  copy\n");
+    bool waits = false;
+    for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++)
+        waits |= transfers->rows[i].waited != ECH_TIME_NONE;
+    if (transfers->n) {
+        sentence(out, "recorded copies: medians by kind and by what ran the other way%s", waits ? " (in flight; waited: a core stood still for it)" : "");
+        g_string_append_printf(out, "       count         size    in flight%s         rate  copy\n", waits ? "       waited" : "");
+    }
     for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++) {
         const EchTransferRow *row = &transfers->rows[i];
         g_autofree char *size = row->bytes ? ech_format_bytes(row->bytes) : g_strdup("-"), *flight = fine_time(row->in_flight),
-                        *waited = fine_time(row->waited), *name = short_name(trace, row->name);
+                        *waited = fine_time(row->waited);
         g_autofree char *rate =
             row->in_flight > 0 && row->bytes ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
-        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s %12s %12s  %s to %s, %s%s%s%s%s: %s\n", row->count, size, flight, waited, rate,
-                               row->from, row->to, ech_overlap_name(row->overlap),
-                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " " : "",
-                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->to : "",
-                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? " to " : "",
-                               row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY ? row->from : "", name);
+        gsize begin = out->len;
+        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s", row->count, size, flight);
+        if (waits)
+            g_string_append_printf(out, " %12s", waited);
+        g_string_append_printf(out, " %12s  %s to %s, %s", rate, row->from, row->to, ech_overlap_name(row->overlap));
+        if (row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY)
+            g_string_append_printf(out, " %s to %s", row->to, row->from);
+        g_autofree char *name = short_name(trace, row->name, (int)(out->len - begin) + 2);
+        g_string_append_printf(out, ": %s\n", name);
         uint32_t devices[MAX_DEVICES_SHOWN + 1];
         EchTime medians[MAX_DEVICES_SHOWN + 1];
         size_t n = MIN(row->n_devices, (size_t)MAX_DEVICES_SHOWN + 1);
@@ -573,7 +590,7 @@ static void text_held(GString *out, const EchTrace *trace)
             rest = ech_bytes_add(rest, row->bytes);
             continue;
         }
-        g_autofree char *size = ech_format_bytes(row->bytes), *name = short_name(trace, row->first->name);
+        g_autofree char *size = ech_format_bytes(row->bytes), *name = short_name(trace, row->first->name, 26);
         g_string_append_printf(out, "  %12s  ", size);
         if (row->n > 1)
             g_string_append_printf(out, "%" G_GUINT64_FORMAT " x ", row->n);
@@ -621,10 +638,8 @@ static void text_trace(GString *out, const EchTrace *trace)
     }
     if (sum.last != ECH_TIME_NONE) {
         g_autofree char *span = fine_time(sum.last - sum.first), *kernel = fine_time(sum.kernel), *copy = fine_time(sum.copy), *fill = fine_time(sum.memset);
-        g_string_append_printf(out, "recorded: %s from first to last", span);
-        if (sum.kernel || sum.copy || sum.memset)
-            g_string_append_printf(out, "; in all kernels %s, copies %s%s%s", kernel, copy, sum.memset ? ", fills " : "", sum.memset ? fill : "");
-        g_string_append_c(out, '\n');
+        g_autofree char *all = g_strdup_printf("; in all kernels %s, copies %s%s%s", kernel, copy, sum.memset ? ", fills " : "", sum.memset ? fill : "");
+        sentence(out, "recorded: %s from first to last%s", span, sum.kernel || sum.copy || sum.memset ? all : "");
     }
     if (ech_trace_n_ops(trace) <= 1)
         text_held(out, trace);
@@ -689,10 +704,8 @@ static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
         bytes = ech_bytes_add(bytes, buffer->resident ? buffer->bytes : 0);
     }
     g_autofree char *size = ech_format_bytes(bytes);
-    g_string_append_printf(out, "PyTorch's allocator: %s", strcmp(spec, "pytorch") == 0 ? "default settings" : spec + strlen("pytorch:"));
-    if (live)
-        g_string_append_printf(out, "; when the recording began %" G_GUINT64_FORMAT " blocks of it were live, %s", live, size);
-    g_string_append_c(out, '\n');
+    g_autofree char *began = live ? g_strdup_printf("; when the recording began %" G_GUINT64_FORMAT " blocks of it were live, %s", live, size) : NULL;
+    sentence(out, "PyTorch's allocator: %s%s", strcmp(spec, "pytorch") == 0 ? "default settings" : spec + strlen("pytorch:"), began ? began : "");
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
         g_autoptr(GArray) refusals = ech_alloc_refusals(trace, m);
         if (refusals->len == 0)
@@ -700,9 +713,8 @@ static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
         const EchRefusal *last = &g_array_index(refusals, EchRefusal, refusals->len - 1);
         g_autofree char *asked = ech_format_bytes(last->bytes), *held = ech_format_bytes(last->reserved), *left = ech_format_bytes(last->device_free);
         g_autofree char *of = m == ech_alloc_main_memory(trace) ? g_strdup("") : g_strdup_printf(" --memory %s", ech_trace_memory(trace, m));
-        g_string_append_printf(out,
-                               "out of memory %u time%s: %s asked for, %s held, %s left on the device; 'echelon alloc %s%s' says who would have served it\n",
-                               refusals->len, refusals->len == 1 ? "" : "s", asked, held, left, path, of);
+        sentence(out, "out of memory %u time%s: %s asked for, %s held, %s left on the device; 'echelon alloc %s%s' says who would have served it",
+                 refusals->len, refusals->len == 1 ? "" : "s", asked, held, left, path, of);
     }
 }
 
@@ -719,12 +731,12 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
     if (import->program)
         ech_report_program_kernels_text(out, import->program, device);
     if (import->refusal)
-        g_string_append_printf(out, "the compiler refused it: %s\n", import->refusal);
+        sentence(out, "the compiler refused it: %s", import->refusal);
     text_rows(out, "records of the file", import->records, false, 16);
     text_rows(out, "dropped or repaired", import->diag, true, 0);
     text_rows(out, "notes", import->diag, false, 0);
     for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
-        g_string_append_printf(out, "%s\n", *remark);
+        ech_text_wrap(out, "", *remark, ech_cli_columns());
     ech_cli_print(out->str);
     g_string_free(out, TRUE);
     return ECH_EXIT_DONE;

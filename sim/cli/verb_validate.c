@@ -119,7 +119,7 @@ int ech_verb_validate(int argc, char **argv)
         json_node_unref(node);
         ech_cli_print(text);
     } else {
-        g_autoptr(GString) text = ech_validation_text(validation, device, title);
+        g_autoptr(GString) text = ech_validation_text(validation, device, title, ech_cli_columns());
         ech_cli_print(text->str);
     }
     g_autofree char *nothing = ech_validation_nothing(validation);

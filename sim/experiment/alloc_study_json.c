@@ -207,6 +207,21 @@ static void json_refusals(JsonBuilder *b, const EchAllocStudy *study)
     json_builder_end_array(b);
 }
 
+/* The settings that would have served what was refused. */
+static void json_advice(JsonBuilder *b, const EchAllocStudy *study, const GPtrArray *rows)
+{
+    const char *instead;
+    const EchAllocRow *best = ech_alloc_study_advice(study, rows, &instead);
+    if (!best)
+        return;
+    ech_json_begin_object(b, "try");
+    ech_json_add_text(b, "PYTORCH_CUDA_ALLOC_CONF", ech_alloc_row_settings(best));
+    if (instead)
+        ech_json_add_text(b, "instead_of", instead);
+    ech_json_add_count(b, "empties_cache", (uint64_t)ech_alloc_row_emptied(best));
+    json_builder_end_object(b);
+}
+
 static void json_holders(JsonBuilder *b, const EchAllocStudy *study, unsigned top)
 {
     EchBytes live;
@@ -235,6 +250,7 @@ char *ech_alloc_study_json(const EchAllocStudy *study, const GPtrArray *rows, co
     if (study->held)
         ech_json_add_count(b, "recorded_reserved_bytes", study->held);
     json_refusals(b, study);
+    json_advice(b, study, rows);
     if (study->of_pytorch)
         json_holders(b, study, output->top);
     if (study->is_program)

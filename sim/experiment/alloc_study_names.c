@@ -1,5 +1,6 @@
 /* What the allocations of a study are called, and who holds memory. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/report/text.h"
 
 #include <string.h>
 
@@ -49,6 +50,12 @@ char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)
     while (begin > stack && begin[-1] != '/' && begin[-1] != '\\' && begin[-1] != '\n')
         begin--;
     return g_strdup_printf("%.*s", (int)(dot - begin + 4 + (ptrdiff_t)strspn(dot + 4, "0123456789")), begin);
+}
+
+char *ech_alloc_study_short_name(const EchAllocStudy *study, uint32_t id, int width)
+{
+    g_autofree char *name = ech_alloc_study_name(study, id);
+    return ech_text_short(name, width);
 }
 
 EchBytes ech_alloc_study_bound(const EchAllocStudy *study)
@@ -194,4 +201,43 @@ const char *ech_alloc_moment_name(EchMomentKind kind)
 double ech_alloc_fragmentation(const EchAllocStats *stats)
 {
     return stats->peak_reserved ? 1 - (double)stats->peak_live / (double)stats->peak_reserved : 0;
+}
+
+const char *ech_alloc_row_settings(const EchAllocRow *row)
+{
+    static const char prefix[] = "pytorch:";
+    bool native = g_str_has_prefix(row->spec, prefix) && !strstr(row->spec, "backend:") && !strstr(row->spec, "release:");
+    return native ? row->spec + strlen(prefix) : NULL;
+}
+
+int64_t ech_alloc_row_emptied(const EchAllocRow *row)
+{
+    int64_t retries = 0, given_up = 0;
+    for (guint i = 0; i < row->own->len; i++) {
+        const EchAllocStat *stat = &g_array_index(row->own, EchAllocStat, i);
+        retries += strcmp(stat->name, "num_alloc_retries") == 0 ? stat->value : 0;
+        given_up += strcmp(stat->name, "num_ooms") == 0 ? stat->value : 0;
+    }
+    return MAX(retries - given_up, 0);
+}
+
+const EchAllocRow *ech_alloc_study_advice(const EchAllocStudy *study, const GPtrArray *rows, const char **ret_instead)
+{
+    guint n = ech_alloc_study_n_refusals(study);
+    const EchAllocRow *best = NULL;
+    *ret_instead = NULL;
+    for (guint i = 0; n && i < rows->len; i++) {
+        const EchAllocRow *row = g_ptr_array_index(rows, i);
+        const char *settings = ech_alloc_row_settings(row);
+        if (row->recorded) {
+            *ret_instead = row->settings;
+            continue;
+        }
+        if (!settings || !*settings || row->served < n || row->outcome.stats.failed)
+            continue;
+        int64_t times = ech_alloc_row_emptied(row), least = best ? ech_alloc_row_emptied(best) : 0;
+        if (!best || times < least || (times == least && row->smallest < best->smallest))
+            best = row;
+    }
+    return best;
 }

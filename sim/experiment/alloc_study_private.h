@@ -19,6 +19,8 @@ const EchBuffer *ech_alloc_study_buffer(const EchAllocStudy *study, uint32_t id)
 const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id);
 /** What people call an allocation; never empty. Owned by the caller. */
 char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id) G_GNUC_WARN_UNUSED_RESULT;
+/** The same for a sentence: at most @width columns. */
+char *ech_alloc_study_short_name(const EchAllocStudy *study, uint32_t id, int width) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes that no allocator can do without: the most that live together, as asked for. */
 EchBytes ech_alloc_study_bound(const EchAllocStudy *study);
 /** Bytes in use, as asked for, when request @id was made. */
@@ -34,6 +36,14 @@ typedef struct {
 /** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them: the most first (EchAllocHolder).
  * @ret_live: their bytes together. */
 GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;
+
+/** What to do about requests that PyTorch refused: of the rows with settings that serve them all, the one that empties its cache least often, or needs the least
+ * memory; NULL: none. *@ret_instead: the recorded settings, or NULL for none. Both borrowed. */
+const EchAllocRow *ech_alloc_study_advice(const EchAllocStudy *study, const GPtrArray *rows, const char **ret_instead);
+/** The settings that a row simulates PyTorch's native allocator under, as PYTORCH_CUDA_ALLOC_CONF has them, or NULL for another allocator. Borrowed. */
+const char *ech_alloc_row_settings(const EchAllocRow *row);
+/** Times that PyTorch emptied its cache and had room then. */
+int64_t ech_alloc_row_emptied(const EchAllocRow *row);
 
 /** "ok", "full" or "fragmented". */
 const char *ech_alloc_fit_name(EchFit fit);

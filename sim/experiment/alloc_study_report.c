@@ -1,5 +1,6 @@
 /* A row's fragmentation explained, for a terminal. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/report/text.h"
 
 #include <string.h>
 
@@ -9,8 +10,8 @@ enum { PINS = 3, FRAMES = 4 }; /* blocks and frames named in a line */
 static void text_pins(GString *out, const EchAllocStudy *study, const EchMoment *moment, const EchPin *pins, uint32_t n, uint32_t most)
 {
     for (uint32_t j = 0; j < MIN(n, most); j++) {
-        g_autofree char *name = ech_alloc_study_name(study, pins[j].id), *size = ech_format_bytes(pins[j].bytes);
-        g_string_append_printf(out, "%s %.40s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size,
+        g_autofree char *name = ech_alloc_study_short_name(study, pins[j].id, 40), *size = ech_format_bytes(pins[j].bytes);
+        g_string_append_printf(out, "%s %s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size,
                                moment->event - MIN(moment->event, (uint64_t)pins[j].born));
     }
     if (n > most)
@@ -35,15 +36,15 @@ void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32
     if (!stack)
         return;
     bool python = strstr(stack, ".py:") != NULL;
-    g_autofree char *name = ech_alloc_study_name(study, id);
+    g_autofree char *name = ech_alloc_study_short_name(study, id, 40);
     g_auto(GStrv) frames = g_strsplit(stack, "\n", -1);
-    g_string_append_printf(out, "    %.40s was %s in ", name, what);
+    g_string_append_printf(out, "    %s was %s in ", name, what);
     unsigned shown = 0;
     for (char **frame = frames; *frame && shown < FRAMES; frame++) {
         if (python ? !strstr(*frame, ".py:") : shown == 0 && is_plumbing(*frame))
             continue;
-        g_autofree char *valid = g_utf8_make_valid(*frame, -1);
-        g_string_append_printf(out, "%s%.120s", shown++ ? " < " : "", valid);
+        g_autofree char *valid = ech_text_short(*frame, 120);
+        g_string_append_printf(out, "%s%s", shown++ ? " < " : "", valid);
     }
     g_string_append_c(out, '\n');
 }
@@ -51,16 +52,16 @@ void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32
 /* Why a request failed, and what stood in its way. */
 static void text_failure(GString *out, const EchAllocStudy *study, const EchMoment *moment)
 {
-    g_autofree char *asked = ech_format_bytes(moment->asked), *name = ech_alloc_study_name(study, moment->asked_id),
+    g_autofree char *asked = ech_format_bytes(moment->asked), *name = ech_alloc_study_short_name(study, moment->asked_id, 40),
                     *device_free = ech_format_bytes(moment->device_free);
     g_autofree char *not_live = ech_format_bytes(study->capacity - MIN(study->capacity, moment->stats.live)),
                     *largest = ech_format_bytes(moment->stats.largest_free);
     if (moment->fit == ECH_FIT_FULL) {
-        g_string_append_printf(out, ": %s asked for %.40s; what lives leaves no more than %s: only using less, or more memory, helps\n", asked, name, not_live);
+        g_string_append_printf(out, ": %s asked for %s; what lives leaves no more than %s: only using less, or more memory, helps\n", asked, name, not_live);
         return;
     }
-    g_string_append_printf(out, ": %s asked for %.40s; %s are not in use, but fragmented: %s left on the device, %u free block%s, the largest %s\n", asked,
-                           name, not_live, device_free, moment->n_free, moment->n_free == 1 ? "" : "s", largest);
+    g_string_append_printf(out, ": %s asked for %s; %s are not in use, but fragmented: %s left on the device, %u free block%s, the largest %s\n", asked, name,
+                           not_live, device_free, moment->n_free, moment->n_free == 1 ? "" : "s", largest);
     if (moment->device_free >= moment->asked)
         g_string_append(out, "    of what is left on the device it takes nothing: it takes larger pieces at a time, or is at its limit\n");
     if (moment->hole.bytes == 0) {

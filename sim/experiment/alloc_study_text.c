@@ -1,7 +1,11 @@
 /* A study for a terminal. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/report/text.h"
 
 #include <string.h>
+
+/* All other columns of the table but the first and those that a narrow terminal does without. */
+enum { FIXED_WIDTH = 41 };
 
 /* Behind the allocator of a recording that begins from the recorded start state. */
 #define AS_RECORDED ", as recorded"
@@ -11,15 +15,15 @@ static char *label_of(const EchAllocRow *row)
     return g_strconcat(row->spec, row->recorded ? AS_RECORDED : NULL, NULL);
 }
 
-/* Of the first column: as wide as its longest label, within reason. */
-static int width_of(const GPtrArray *rows)
+/* Of the first column: as wide as its longest label, within reason and a terminal of @columns. */
+static int width_of(const GPtrArray *rows, unsigned columns)
 {
     size_t width = 20;
     for (guint i = 0; i < rows->len; i++) {
         g_autofree char *label = label_of(g_ptr_array_index(rows, i));
         width = MAX(width, strlen(label));
     }
-    return (int)MIN(width, (size_t)100);
+    return MIN((int)MIN(width, (size_t)100), columns ? MAX((int)columns - FIXED_WIDTH, 20) : 100);
 }
 
 /* True where a row begins with what was live at the recording's start, but without the holes between. */
@@ -28,7 +32,7 @@ static bool lost_holes(const EchAllocStudy *study, const EchAllocRow *row)
     return study->start && study->start->seeds->len && !row->recorded && !row->is_static;
 }
 
-static void text_holders(GString *out, const EchAllocStudy *study, unsigned top)
+static void text_holders(GString *out, const EchAllocStudy *study, unsigned top, unsigned columns)
 {
     EchBytes live;
     g_autoptr(GArray) held = ech_alloc_study_holders(study, &live);
@@ -46,8 +50,8 @@ static void text_holders(GString *out, const EchAllocStudy *study, unsigned top)
             blocks += holder->blocks;
             continue;
         }
-        g_autofree char *bytes = ech_format_bytes(holder->bytes);
-        g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  %.140s\n", bytes, holder->blocks, holder->blocks == 1 ? " " : "s", holder->line);
+        g_autofree char *bytes = ech_format_bytes(holder->bytes), *line = ech_text_short(holder->line, columns ? MAX((int)columns - 27, 24) : 0);
+        g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  %s\n", bytes, holder->blocks, holder->blocks == 1 ? " " : "s", line);
     }
     if (blocks) {
         g_autofree char *bytes = ech_format_bytes(rest);
@@ -56,18 +60,10 @@ static void text_holders(GString *out, const EchAllocStudy *study, unsigned top)
     }
 }
 
-/* The settings that a row simulates PyTorch's native allocator under, as PYTORCH_CUDA_ALLOC_CONF has them, or NULL for another allocator. */
-static const char *settings_of(const EchAllocRow *row)
-{
-    static const char prefix[] = "pytorch:";
-    bool native = g_str_has_prefix(row->spec, prefix) && !strstr(row->spec, "backend:") && !strstr(row->spec, "release:");
-    return native ? row->spec + strlen(prefix) : NULL;
-}
-
 /* True for a row with the settings of the recording, which is known to have refused what this row may serve for want of its holes. */
 static bool is_recorded_without_holes(const EchAllocStudy *study, const GPtrArray *rows, const EchAllocRow *row)
 {
-    const char *settings = settings_of(row);
+    const char *settings = ech_alloc_row_settings(row);
     for (guint i = 0; settings && lost_holes(study, row) && i < rows->len; i++) {
         const EchAllocRow *recorded = g_ptr_array_index(rows, i);
         if (recorded->recorded && strcmp(settings, recorded->settings ? recorded->settings : "") == 0)
@@ -76,40 +72,18 @@ static bool is_recorded_without_holes(const EchAllocStudy *study, const GPtrArra
     return false;
 }
 
-/* Times that PyTorch emptied its cache and had room then. */
-static int64_t emptied(const EchAllocRow *row)
+static void text_advice(GString *out, const EchAllocStudy *study, const GPtrArray *rows)
 {
-    int64_t retries = 0, given_up = 0;
-    for (guint i = 0; i < row->own->len; i++) {
-        const EchAllocStat *stat = &g_array_index(row->own, EchAllocStat, i);
-        retries += strcmp(stat->name, "num_alloc_retries") == 0 ? stat->value : 0;
-        given_up += strcmp(stat->name, "num_ooms") == 0 ? stat->value : 0;
-    }
-    return MAX(retries - given_up, 0);
-}
-
-/* What to do: the settings among the rows that serve all requests and empty the cache least often, or in the least memory. */
-static void text_advice(GString *out, const GPtrArray *rows, guint n_refusals)
-{
-    const EchAllocRow *best = NULL;
-    const char *instead = NULL;
-    for (guint i = 0; i < rows->len; i++) {
-        const EchAllocRow *row = g_ptr_array_index(rows, i);
-        const char *settings = settings_of(row);
-        if (row->recorded)
-            instead = row->settings;
-        else if (settings && *settings && row->served == n_refusals && row->outcome.stats.failed == 0 &&
-                 (!best || emptied(row) < emptied(best) || (emptied(row) == emptied(best) && row->smallest < best->smallest)))
-            best = row;
-    }
+    const char *instead;
+    const EchAllocRow *best = ech_alloc_study_advice(study, rows, &instead);
     if (!best)
         return;
-    g_string_append_printf(out, "  try PYTORCH_CUDA_ALLOC_CONF=%s%s%s: ", settings_of(best), instead ? " instead of " : "", instead ? instead : "");
-    if (emptied(best))
-        g_string_append_printf(out, "it empties its cache %" G_GINT64_FORMAT " time%s, each of which waits for the device\n", emptied(best),
-                               emptied(best) == 1 ? "" : "s");
-    else
-        g_string_append(out, "it need not empty its cache for that\n");
+    int64_t times = ech_alloc_row_emptied(best);
+    g_autofree char *cost =
+        times ? g_strdup_printf("it empties its cache %" G_GINT64_FORMAT " time%s, each of which waits for the device", times, times == 1 ? "" : "s")
+              : g_strdup("it need not empty its cache for that");
+    g_string_append_printf(out, "  try PYTORCH_CUDA_ALLOC_CONF=%s%s%s: %s\n", ech_alloc_row_settings(best), instead ? " instead of " : "",
+                           instead ? instead : "", cost);
 }
 
 /* The recording ran out of memory: who would not have. */
@@ -122,11 +96,12 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
     uint32_t id = ech_alloc_study_refusal_id(study, n - 1);
     EchBytes live = ech_alloc_study_live_at(study, id), held = refusal->reserved - MIN(refusal->reserved, live);
     g_autofree char *asked = ech_format_bytes(refusal->bytes), *in_use = ech_format_bytes(live), *unused = ech_format_bytes(held),
-                    *left = ech_format_bytes(refusal->device_free), *name = ech_alloc_study_name(study, id), *room = ech_format_bytes(study->capacity);
+                    *left = ech_format_bytes(refusal->device_free), *name = ech_alloc_study_short_name(study, id, 60),
+                    *room = ech_format_bytes(study->capacity);
     g_string_append_printf(out, "\nthe recording ran out of memory");
     if (n > 1)
         g_string_append_printf(out, " %u times, the last time", n);
-    g_string_append_printf(out, ": %s asked for by %.60s with %s allocated, %s reserved but unallocated, %s free on the device\n", asked, name, in_use, unused,
+    g_string_append_printf(out, ": %s asked for by %s with %s allocated, %s reserved but unallocated, %s free on the device\n", asked, name, in_use, unused,
                            left);
     ech_alloc_study_text_stack(out, study, id, "asked for");
     if (study->limited)
@@ -173,7 +148,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
             g_string_append(out, ", as if no private pool kept memory");
         g_string_append_c(out, '\n');
     }
-    text_advice(out, rows, n);
+    text_advice(out, study, rows);
     if (fragmented)
         g_string_append(out, "  --report says what stood in the way\n");
 }
@@ -181,7 +156,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
 /* PyTorch empties its cache before it gives up: not a failure, but slow. */
 static void text_retries(GString *out, const EchAllocRow *row)
 {
-    int64_t times = emptied(row);
+    int64_t times = ech_alloc_row_emptied(row);
     if (times)
         g_string_append_printf(out, "\n%s: emptied its cache %" G_GINT64_FORMAT " time%s to make room (num_alloc_retries): each waits for the device",
                                row->spec, times, times == 1 ? "" : "s");
@@ -196,8 +171,8 @@ static void text_first_failure(GString *out, const EchAllocStudy *study, const E
     const EchAllocEvent *event = &g_array_index(row->events, EchAllocEvent, at);
     if (ech_alloc_study_refusal(study, event->id)) /* said already */
         return;
-    g_autofree char *asked = ech_format_bytes(event->bytes), *name = ech_alloc_study_name(study, event->id);
-    g_string_append_printf(out, "\n%s: out of memory at event %" G_GUINT64_FORMAT ", %s for %.60s, %s", row->spec, at, asked, name,
+    g_autofree char *asked = ech_format_bytes(event->bytes), *name = ech_alloc_study_short_name(study, event->id, 60);
+    g_string_append_printf(out, "\n%s: out of memory at event %" G_GUINT64_FORMAT ", %s for %s, %s", row->spec, at, asked, name,
                            row->outcome.first_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
     if (failed > 1)
         g_string_append_printf(out,
@@ -238,9 +213,6 @@ static const struct {
     const char *heading;
     int width;
 } extras[N_EXTRA] = {[WASTE] = {"waste", 12}, [LARGEST] = {"largest", 12}, [SEGMENTS] = {"segments", 10}, [SMALLEST] = {"smallest", 12}};
-/* All other columns of the table but the first. */
-enum { FIXED_WIDTH = 41 };
-
 static char *extra_cell(const EchAllocRow *row, Extra column)
 {
     const EchAllocStats *stats = &row->outcome.stats;
@@ -283,8 +255,8 @@ static void text_table(GString *out, const GPtrArray *rows, int width, const Ech
         const EchAllocRow *row = g_ptr_array_index(rows, i);
         const EchAllocStats *stats = &row->outcome.stats;
         g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *label = label_of(row);
-        g_string_append_printf(out, "%-*s %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", width, label, stats->failed, live, reserved,
-                               100 * ech_alloc_fragmentation(stats));
+        ech_text_cell(out, label, width);
+        g_string_append_printf(out, " %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", stats->failed, live, reserved, 100 * ech_alloc_fragmentation(stats));
         for (int k = 0; k < N_EXTRA; k++) {
             g_autofree char *text = extra_cell(row, (Extra)k);
             if (shown[k])
@@ -341,7 +313,7 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
             path, study->format);
         return out;
     }
-    int width = width_of(rows);
+    int width = width_of(rows, output->columns);
     text_head(out, study, path);
     /* All that a message tells is what it comes to; how an allocator would serve it is the lesser part. */
     const char *const *remark = strcmp(study->format, "out_of_memory") == 0 ? ech_diag_remarks(study->diag) : NULL;
@@ -352,7 +324,7 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
         text_notes(out, study, g_ptr_array_index(rows, i), output);
     text_start(out, study, rows);
     if (study->of_pytorch && strcmp(study->format, "pytorch_et") != 0)
-        text_holders(out, study, output->top);
+        text_holders(out, study, output->top, output->columns);
     text_refusals(out, study, rows, width);
     bool explained = false;
     for (guint i = 0; i < rows->len; i++) {
@@ -368,5 +340,10 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
         g_string_append(out, "\nsmallest: the least device memory in which nothing fails, with caches emptied as often as that takes");
     if (out->str[out->len - 1] != '\n')
         g_string_append_c(out, '\n');
-    return out;
+    /* Tables are as narrow as they can be by now: what is too wide is sentences. */
+    if (output->columns == 0 || explained)
+        return out;
+    GString *folded = ech_text_fold(out->str, output->columns);
+    g_string_free(out, TRUE);
+    return folded;
 }

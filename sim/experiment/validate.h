@@ -83,8 +83,8 @@ char *ech_validation_nothing(const EchValidation *validation);
 
 /** As one JSON object: device, comparable, pairs[], makespan, mape{}, groups[], gaps[], scatter[], notes[]. */
 JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
-/** For a terminal; ends with a newline. @title names the file. */
-GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title) G_GNUC_WARN_UNUSED_RESULT;
+/** For a terminal of @columns (0: a file); ends with a newline. @title names the file. */
+GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** Predicted over measured on two logarithmic axes, a point for each distinct operation; an SVG document. */
 GString *ech_validation_svg(const EchValidation *validation, const EchDevice *device, const char *title) G_GNUC_WARN_UNUSED_RESULT;
 /** A page of its own with the scatter and the tables. */

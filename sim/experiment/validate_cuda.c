@@ -404,11 +404,8 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
         const char *name, *kind;
         EchBytes least;
     } means[] = {{"copy", "copy", 0}, {"copy_from_1MiB", "copy", 1 << 20}, {"kernel", "kernel", 0}, {"all", NULL, 0}};
-    for (size_t i = 0; i < G_N_ELEMENTS(means); i++) {
-        double mape = ech_cuda_validation_mape(v, means[i].kind, 0, means[i].least);
-        if (mape >= 0)
-            ech_json_add_double(json, means[i].name, mape);
-    }
+    for (size_t i = 0; i < G_N_ELEMENTS(means); i++)
+        ech_json_add_mean(json, means[i].name, ech_cuda_validation_mape(v, means[i].kind, 0, means[i].least));
     json_builder_end_object(json);
 }
 

@@ -220,6 +220,11 @@ static void add_makespan(JsonBuilder *json, const EchValidation *validation)
         ech_json_add_int(json, "measured_ps", validation->makespan_measured);
         ech_json_add_int(json, "predicted_ps", validation->makespan_predicted);
         ech_json_add_double(json, "error", ratio_error(validation->makespan_predicted, validation->makespan_measured));
+    } else {
+        /* A table of kernels is no run. */
+        static const char *const names[] = {"measured_ps", "predicted_ps", "error"};
+        for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+            ech_json_add_mean(json, names[i], -1);
     }
     if (validation->basis.all > 0)
         ech_json_add_int(json, "hardware_ps", validation->basis.all);
@@ -279,11 +284,8 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
     add_makespan(json, validation);
     ech_json_begin_object(json, "mape");
     static const char *const kinds[] = {"copy", "kernel", "collective", NULL};
-    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
-        double mape = ech_validation_mape(validation, kinds[i]);
-        if (mape >= 0)
-            ech_json_add_double(json, kinds[i] ? kinds[i] : "all", mape);
-    }
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+        ech_json_add_mean(json, kinds[i] ? kinds[i] : "all", ech_validation_mape(validation, kinds[i]));
     json_builder_end_object(json);
     ech_json_begin_array(json, "groups");
     for (guint i = 0; i < analysis.groups->len; i++)
@@ -316,14 +318,30 @@ JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *
 
 /* ---- Text ---- */
 
-/* At most @width characters of a name, with an ellipsis; of C++ kernels without what all of them begin with. */
-static char *cut(const char *name, glong width)
+/* The table in a terminal of so many columns: what says least is left out first. */
+typedef struct {
+    int name;
+    bool most, mean; /* The columns "9 in 10" and "mean". */
+    unsigned columns;
+} Widths;
+
+static Widths widths(unsigned columns)
 {
-    g_autofree char *kernel = ech_text_kernel(name), *valid = g_utf8_make_valid(kernel, -1);
-    if (g_utf8_strlen(valid, -1) <= width)
-        return g_steal_pointer(&valid);
-    g_autofree char *start = g_utf8_substring(valid, 0, width - 3);
-    return g_strconcat(start, "...", NULL);
+    enum { NAME = 52, LEAST_NAME = 24, FIXED = 52, EXTRA = 10 };
+    Widths w = {.name = NAME, .most = true, .mean = true, .columns = columns};
+    if (columns == 0)
+        return w;
+    w.most = columns >= LEAST_NAME + FIXED + 2 * EXTRA;
+    w.mean = columns >= LEAST_NAME + FIXED + EXTRA;
+    w.name = CLAMP((int)columns - FIXED - EXTRA * (w.most + w.mean), LEAST_NAME, NAME);
+    return w;
+}
+
+/* A name in at most @width columns; of C++ kernels without what all of them begin with. */
+static char *cut(const char *name, int width)
+{
+    g_autofree char *kernel = ech_text_kernel(name);
+    return ech_text_short(kernel, width);
 }
 
 /* "+1.2 %", or "x12" where per cent say nothing. */
@@ -337,15 +355,22 @@ static char *plain_error(double error)
     return error > 99.995 ? g_strdup("> 9999 %") : g_strdup_printf("%.1f %%", 100 * error);
 }
 
-static void row(GString *text, const char *label, const Figures *f)
+static void row(GString *text, const Widths *w, const char *label, const Figures *f)
 {
-    g_autofree char *name = cut(label, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
+    g_autofree char *name = cut(label, w->name), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
     g_autofree char *error = signed_error(ratio_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most),
                     *mean = plain_error(f->mean);
-    g_string_append_printf(text, "  %-52s %7zu %10s %10s %9s %9s %9s %9s\n", name, f->n, measured, predicted, error, half, most, mean);
+    g_string_append(text, "  ");
+    ech_text_cell(text, name, w->name);
+    g_string_append_printf(text, " %7zu %10s %10s %9s %9s", f->n, measured, predicted, error, half);
+    if (w->most)
+        g_string_append_printf(text, " %9s", most);
+    if (w->mean)
+        g_string_append_printf(text, " %9s", mean);
+    g_string_append_c(text, '\n');
 }
 
-static void append_worst(GString *text, const Analysis *analysis)
+static void append_worst(GString *text, const Widths *w, const Analysis *analysis)
 {
     g_autoptr(GArray) worst = worst_points(analysis, 10);
     if (worst->len == 0)
@@ -354,14 +379,17 @@ static void append_worst(GString *text, const Analysis *analysis)
     for (guint i = 0; i < worst->len; i++) {
         const Figures *f = &g_array_index(worst, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
-        g_autofree char *name = cut(pair->name, 52), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
+        int width = w->columns ? MAX(w->name - 8, 20) : w->name;
+        g_autofree char *name = cut(pair->name, width), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
                         *error = signed_error(ratio_error(f->predicted, f->measured));
         g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : g_strdup("");
-        g_string_append_printf(text, "  %-52s %7zu %10s %10s %9s  %s%s%s\n", name, f->n, measured, predicted, error, pair->kind, *bytes ? " of " : "", bytes);
+        g_string_append(text, "  ");
+        ech_text_cell(text, name, width);
+        g_string_append_printf(text, " %7zu %10s %10s %9s  %s%s%s\n", f->n, measured, predicted, error, pair->kind, *bytes ? " of " : "", bytes);
     }
 }
 
-static void append_gaps(GString *text, const EchValidation *validation)
+static void append_gaps(GString *text, const EchValidation *validation, unsigned columns)
 {
     if (validation->n_gaps == 0)
         return;
@@ -369,11 +397,13 @@ static void append_gaps(GString *text, const EchValidation *validation)
     for (size_t i = 0; i < validation->n_gaps; i++) {
         const EchValidateGap *gap = &validation->gaps[i];
         g_autofree char *time = ech_format_time(gap->measured), *example = cut(gap->example, 40);
-        g_string_append_printf(text, "  %" G_GUINT64_FORMAT " %s%s", gap->count, strcmp(gap->kind, "copy") == 0 && gap->count != 1 ? "copie" : gap->kind,
+        g_autoptr(GString) line = g_string_new(NULL);
+        g_string_append_printf(line, "%" G_GUINT64_FORMAT " %s%s", gap->count, strcmp(gap->kind, "copy") == 0 && gap->count != 1 ? "copie" : gap->kind,
                                gap->count == 1 ? "" : "s");
         if (gap->measured > 0)
-            g_string_append_printf(text, ", recorded %s in all", time);
-        g_string_append_printf(text, ": %s (first: %s)\n", gap->reason, example);
+            g_string_append_printf(line, ", recorded %s in all", time);
+        g_string_append_printf(line, ": %s (first: %s)", gap->reason, example);
+        ech_text_wrap(text, "  ", line->str, columns);
     }
 }
 
@@ -405,38 +435,43 @@ static void append_whole(GString *text, const EchValidation *validation)
     }
 }
 
-GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title)
+GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title, unsigned columns)
 {
     Analysis analysis = analyse(validation);
+    const Widths w = widths(columns);
     GString *text = g_string_new(NULL);
     g_string_append_printf(text, "%s\n%s%sagainst %s (%s)\n\n", title, validation->subject ? validation->subject : "", validation->subject ? ", " : "",
                            device->name, device->summary);
     if (analysis.n == 0)
         g_string_append(text, "Nothing could be compared.\n");
     else
-        g_string_append_printf(text, "  %-52s %7s %10s %10s %9s %9s %9s %9s\n", "", "pairs", "measured", "predicted", "in all", "median", "9 in 10", "mean");
+        g_string_append_printf(text, "  %-*s %7s %10s %10s %9s %9s%s%s\n", w.name, "", "pairs", "measured", "predicted", "in all", "median",
+                               w.most ? "   9 in 10" : "", w.mean ? "      mean" : "");
     for (guint k = 0; k < analysis.kinds->len; k++) {
         const Figures *kind = &g_array_index(analysis.kinds, Figures, k);
-        row(text, pair_of(&analysis, kind)->kind, kind);
+        row(text, &w, pair_of(&analysis, kind)->kind, kind);
         for (guint g = 0; g < analysis.groups->len; g++) {
             const Figures *group = &g_array_index(analysis.groups, Figures, g);
             if (group->first < kind->first || group->first >= kind->first + kind->n || !pair_of(&analysis, group)->group)
                 continue;
             g_autofree char *label = g_strconcat("  ", pair_of(&analysis, group)->group, NULL);
-            row(text, label, group);
+            row(text, &w, label, group);
         }
     }
     if (analysis.kinds->len > 1) {
         Figures all = figures(&analysis, 0, analysis.n);
-        row(text, "all", &all);
+        row(text, &w, "all", &all);
     }
-    append_whole(text, validation);
-    append_worst(text, &analysis);
-    append_gaps(text, validation);
+    g_autoptr(GString) whole = g_string_new(NULL);
+    append_whole(whole, validation);
+    g_autoptr(GString) folded = ech_text_fold(whole->str, columns);
+    g_string_append(text, folded->str);
+    append_worst(text, &w, &analysis);
+    append_gaps(text, validation, columns);
     if (validation->notes && validation->notes->len > 0)
         g_string_append_c(text, '\n');
     for (guint i = 0; validation->notes && i < validation->notes->len; i++)
-        g_string_append_printf(text, "- %s\n", (const char *)validation->notes->pdata[i]);
+        ech_text_wrap(text, "- ", validation->notes->pdata[i], columns);
     analysis_clear(&analysis);
     return text;
 }
@@ -564,7 +599,7 @@ GString *ech_validation_html(const EchValidation *validation, const EchDevice *d
                                 "Larger points stand for more occurrences; hold the pointer over one for its name.</p>\n<figure>\n");
     append_scatter(out, &analysis);
     g_string_append(out, "</figure>\n<pre>");
-    g_autoptr(GString) text = ech_validation_text(validation, device, title);
+    g_autoptr(GString) text = ech_validation_text(validation, device, title, 0);
     g_autofree char *escaped = g_markup_escape_text(text->str, -1);
     g_string_append(out, escaped);
     g_string_append(out, "</pre>\n</body></html>\n");

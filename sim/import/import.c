@@ -388,6 +388,9 @@ static char *describe(const uint8_t *head, size_t n)
         return g_strdup(
             "the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, "
             "torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught");
+    if (n > 16 &&
+        (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
+        return g_strdup("the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read");
     if (memmem(head, n, "[architecture_presets]", 22))
         return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))

@@ -568,7 +568,8 @@ static bool read_entry(Reader *r, EchPickleRef ref, uint16_t space, uint64_t cou
     if (event.action == ACT_UNKNOWN) {
         size_t n;
         const char *text = ech_pickle_text(r->pickle, f[KEY_ACTION], &n);
-        ech_diag_dropped(r->ret->diag, "unknown_actions", 1, "entry %u: '%.*s'", r->events->len, text ? (int)MIN(n, (size_t)40) : 0, text ? text : "");
+        g_autofree char *quoted = text ? ech_quote(text, (gssize)n, 40) : g_strdup("");
+        ech_diag_dropped(r->ret->diag, "unknown_actions", 1, "entry %u: '%s'", r->events->len, quoted);
         return true;
     }
     bool has_address = ech_pickle_u64(r->pickle, f[event.action == ACT_OOM && f[KEY_ADDR] == ECH_PICKLE_ABSENT ? KEY_DEVICE_FREE : KEY_ADDR], &event.address);

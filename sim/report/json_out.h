@@ -19,6 +19,16 @@ static inline void ech_json_add_count(JsonBuilder *b, const char *name, uint64_t
     ech_json_add_int(b, name, (int64_t)MIN(value, (uint64_t)INT64_MAX));
 }
 
+/* A negative one stands for none: null. */
+static inline void ech_json_add_mean(JsonBuilder *b, const char *name, double value)
+{
+    json_builder_set_member_name(b, name);
+    if (value < 0)
+        json_builder_add_null_value(b);
+    else
+        json_builder_add_double_value(b, value);
+}
+
 static inline void ech_json_add_double(JsonBuilder *b, const char *name, double value)
 {
     json_builder_set_member_name(b, name);

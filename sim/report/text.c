@@ -23,6 +23,17 @@ void ech_text_cell(GString *out, const char *text, int width)
     g_string_append(out, tail_start);
 }
 
+char *ech_text_short(const char *text, int width)
+{
+    char *valid = g_utf8_make_valid(text, -1);
+    if (width <= 0 || ech_text_width(valid) <= width)
+        return valid;
+    GString *out = g_string_new(NULL);
+    ech_text_cell(out, valid, MAX(width, 5));
+    g_free(valid);
+    return g_string_free(out, FALSE);
+}
+
 /* Bytes up to the list of arguments' types: the first parenthesis outside of any template's brackets, or to the end. */
 static size_t without_arguments(const char *name)
 {
@@ -100,4 +111,22 @@ void ech_text_wrap(GString *out, const char *first, const char *text, unsigned c
         start = false;
     }
     g_string_append_c(out, '\n');
+}
+
+GString *ech_text_fold(const char *text, unsigned columns)
+{
+    GString *out = g_string_new(NULL);
+    for (const char *line = text, *end; *line; line = end) {
+        end = strchrnul(line, '\n');
+        g_autofree char *whole = g_strndup(line, (gsize)(end - line));
+        end += *end == '\n';
+        size_t indent = strspn(whole, " ");
+        if (columns == 0 || ech_text_width(whole) <= (int)columns || indent >= columns / 2) {
+            g_string_append_len(out, line, end - line);
+            continue;
+        }
+        g_autofree char *first = g_strndup(whole, indent);
+        ech_text_wrap(out, first, whole + indent, columns);
+    }
+    return out;
 }

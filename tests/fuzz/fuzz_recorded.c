@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             continue;
         for (size_t i = 0; i < validation->n_pairs; i++)
             g_assert(validation->pairs[i].measured > 0 && validation->pairs[i].predicted >= 0);
-        g_autoptr(GString) text = ech_validation_text(validation, devices[d], "t"), html = ech_validation_html(validation, devices[d], "t"),
+        g_autoptr(GString) text = ech_validation_text(validation, devices[d], "t", 80), html = ech_validation_html(validation, devices[d], "t"),
                            csv = ech_validation_csv(validation);
         g_assert(text && html && csv);
         JsonNode *json = ech_validation_json(validation, devices[d]);

@@ -220,3 +220,51 @@ pytorch, as recorded: from the recorded start state; 7 of 7 allocations at their
 $ echelon alloc tests/golden/data/apart.pickle -a pytorch | grep -E "^pytorch"
 pytorch, as recorded        0     130 MiB     140 MiB   7.1 %         0 B       6 MiB         1     140 MiB
 pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses; settings expandable_segments:True
+$ COLUMNS=72 echelon alloc tests/golden/data/oom.pickle
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory
+210 MiB, what the recording held and what was free when it ran out
+no allocator needs less than 156 MiB; the recorded one held 120 MiB
+
+allocator                         failed   peak live    reserved    frag
+pytorch, as recorded                   1     120 MiB     120 MiB   0.0 %
+pytorch:max_split_size_mb:32           0     156 MiB     156 MiB   0.0 %
+pytorch:expand..._segments:True        0     156 MiB     160 MiB   2.5 %
+pytorch:backend:cudaMallocAsync        0     156 MiB     168 MiB   7.1 %
+
+pytorch, as recorded: from the recorded start state; 6 of 6 allocations
+at their recorded addresses
+
+pytorch:backend:cudaMallocAsync: placement is a model: the driver's
+policy and growth step are not documented; reuse, release and the
+remapping of fragmented memory follow what NVIDIA says, and users report
+more fragmentation
+
+in use at the refusal, 56 MiB, by what asked for it
+      36 MiB      3 blocks  adam.py:77 step < train.py:30 main
+      20 MiB      2 blocks  model.py:12 __init__ < train.py:30 main
+
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with
+56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the
+device
+    loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy <
+    /home/me/train.py:30:main
+  pytorch, as recorded             refuses it too, though as many bytes
+  are free: fragmentation
+  pytorch:max_split_size_mb:32     serves it; 156 MiB of device memory
+  would do
+  pytorch:expandable_segments:True  serves it; 160 MiB of device memory
+  would do
+  pytorch:backend:cudaMallocAsync  serves it; 156 MiB of device memory
+  would do
+  try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:32: it need not empty
+  its cache for that
+  --report says what stood in the way
+
+smallest: the least device memory in which nothing fails, with caches
+emptied as often as that takes
+exit 3
+$ echelon alloc tests/golden/data/oom.pickle --json | sed -n '/"try"/,/}/p'
+  "try" : {
+    "PYTORCH_CUDA_ALLOC_CONF" : "max_split_size_mb:32",
+    "empties_cache" : 0
+  },

@@ -107,6 +107,7 @@ $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/sma
   "mape" : {
     "copy" : 0.066666666666666652,
     "kernel" : 0.04545454545454547,
+    "collective" : null,
     "all" : 0.058181818181818182
   },
   "groups" : [
@@ -275,3 +276,27 @@ echelon: tests/golden/data/unknown.ech: nothing could be compared: 1 kernel: nei
 exit 1
 $ echelon validate tests/golden/data/unknown.ech --device tests/golden/data/small.yaml --json 2>/dev/null | grep comparable
   "comparable" : false,
+$ COLUMNS=80 echelon validate tests/golden/data/pageable.json --device h100-sxm
+pageable.json
+recorded on NVIDIA H100 80GB HBM3, against h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+
+                                 pairs   measured  predicted    in all    median
+  copy                               1    1.01 ms    1.00 ms    -0.9 %     0.9 %
+    host to hbm, pageable            1    1.01 ms    1.00 ms    -0.9 %     0.9 %
+
+Whole run: busy 1.01 ms of the 1.01 ms recorded; predicted 1.00 ms (-0.9 %)
+
+Where the prediction misses the most time (times of all occurrences together)
+  Memcpy H...> Device)       1    1.01 ms    1.00 ms    -0.9 %  copy of 10.6 MiB
+
+- Copies: the host link of h100-sxm (rate, latency, both directions together),
+  each beside what it was recorded beside.
+- Where the link's rates come from (one that was fitted to this very recording
+  agrees with it by making): links.host.to_device: measured: bandwidthTest,
+  32 MiB pinned, on an H20 with the same PCIe 5 x16 (forum);
+  links.host.from_device: measured: as to_device; links.host.both_ways:
+  measured: vllm, copy engines, 2 MiB blocks.
+- Pageable copies: the device's own link of pageable memory.
+- Set-ups of copies are left out on both sides, as are times in which the device
+  had nothing to do: they are the host's. A kernel's least time is
+  runtime.launch_ps of the device.

@@ -227,7 +227,7 @@ START_TEST(absurd_times)
         g_autoptr(EchValidation) validation = odd ? ech_validate_trace(odd, device, NULL) : NULL;
         if (!validation)
             continue;
-        g_autoptr(GString) text = ech_validation_text(validation, device, "odd"), svg = ech_validation_svg(validation, device, "odd");
+        g_autoptr(GString) text = ech_validation_text(validation, device, "odd", 80), svg = ech_validation_svg(validation, device, "odd");
         JsonNode *json = ech_validation_json(validation, device);
         json_node_unref(json);
     }
