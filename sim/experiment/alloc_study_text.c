@@ -144,7 +144,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
             g_string_append_printf(out, "; %s of device memory would do", smallest);
         if (lost_holes(study, row))
             g_string_append(out, ", begun without the recording's holes");
-        if (refusal->kept && !row->recorded && !settings_of(row))
+        if (refusal->kept && !row->recorded && !ech_alloc_row_settings(row))
             g_string_append(out, ", as if no private pool kept memory");
         g_string_append_c(out, '\n');
     }
