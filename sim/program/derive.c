@@ -683,14 +683,25 @@ EchId ech_program_look_through(const EchProgram *p, EchId i)
     return i;
 }
 
+/* The array that the instruction @id, one of a fusion's, writes over: an update its first operand, a fusion that ends in one what it hands to it. */
+static EchId written_over(const EchProgram *p, EchId id, unsigned depth)
+{
+    const EchInstruction *i = &p->instructions[id];
+    if ((i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i->opcode == ECH_HLO_SCATTER) && i->n_operands > 0)
+        return ech_program_operand(p, i, 0);
+    if (i->opcode != ECH_HLO_FUSION || i->n_called == 0 || p->shapes[i->shape].is_tuple || depth >= MAX_CALL_DEPTH)
+        return ECH_NONE;
+    EchId root = ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root), over = written_over(p, root, depth + 1);
+    const EchInstruction *parameter = over == ECH_NONE ? NULL : &p->instructions[ech_program_look_through(p, over)];
+    bool handed = parameter && parameter->opcode == ECH_HLO_PARAMETER && parameter->number >= 0 && parameter->number < i->n_operands;
+    return handed ? ech_program_operand(p, i, (uint32_t)parameter->number) : ECH_NONE;
+}
+
 static void share_fused_update(const EchProgram *p, EchId user, EchId output, uint32_t position, GArray *ret)
 {
-    output = ech_program_look_through(p, output);
-    const EchInstruction *update = &p->instructions[output];
-    if (update->n_operands == 0 || (update->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE && update->opcode != ECH_HLO_SCATTER))
-        return;
-    const EchInstruction *parameter = &p->instructions[ech_program_look_through(p, ech_program_operand(p, update, 0))];
-    if (parameter->opcode != ECH_HLO_PARAMETER || parameter->number < 0 || parameter->number >= p->instructions[user].n_operands)
+    EchId over = written_over(p, ech_program_look_through(p, output), 0);
+    const EchInstruction *parameter = over == ECH_NONE ? NULL : &p->instructions[ech_program_look_through(p, over)];
+    if (!parameter || parameter->opcode != ECH_HLO_PARAMETER || parameter->number < 0 || parameter->number >= p->instructions[user].n_operands)
         return;
     EchSharePair pair = {(uint32_t)parameter->number, 0, position};
     g_array_append_val(ret, pair);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 64, MAX_REMADE = 1 << 18 };
+enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 64, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER } Kind;
 
@@ -56,11 +56,17 @@ static uint64_t count(const EchGraph *g, EchId id)
     return ech_graph_shape(g, id)->count;
 }
 
+static bool widens(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    return i->opcode == ECH_HLO_CONVERT && i->n_operands == 1 && ech_graph_shape(g, ech_graph_operand(g, id, 0))->dense < ech_graph_shape(g, id)->dense;
+}
+
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
 static bool is_cheap(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_CONVERT || i->opcode == ECH_HLO_BITCAST || count(g, id) <= 1)
+    if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || count(g, id) <= 1)
         return true;
     EchId cone[MAX_CONE] = {id};
     unsigned n = 1;
@@ -68,7 +74,8 @@ static bool is_cheap(const EchGraph *g, EchId id)
     for (unsigned at = 0; at < n; at++) {
         const EchInstruction *made = ech_graph_node(g, cone[at]);
         bool inside = at == 0 || made->opcode == ECH_HLO_BITCAST || made->opcode == ECH_HLO_BROADCAST || made->opcode == ECH_HLO_RESHAPE ||
-                      made->opcode == ECH_HLO_TRANSPOSE || (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
+                      made->opcode == ECH_HLO_TRANSPOSE || made->opcode == ECH_HLO_IOTA ||
+                      (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
         if (!inside) {
             read += count(g, cone[at]) > 1 ? MIN(ech_graph_shape(g, cone[at])->dense, UINT64_MAX / MAX_CONE / 2) : 0;
             continue;
@@ -85,7 +92,43 @@ static bool is_cheap(const EchGraph *g, EchId id)
             cone[n++] = operand;
         }
     }
-    return read <= ech_graph_shape(g, id)->dense;
+    uint64_t own = ech_graph_shape(g, id)->dense;
+    return read <= own + own / 8; /* what belongs to whole rows counts little */
+}
+
+/* A softmax: the largest element of each row, which is taken from the row before its exponential. A TPU's compiler makes that one kernel, the row's maximum in
+ * it (seen for arrays of three dimensions and more, rows up to 5,000). */
+static bool is_row_maximum(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    size_t n;
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    if (g->generation == 0 || i->opcode != ECH_HLO_REDUCE || i->n_operands != 2 || i->n_called != 1)
+        return false;
+    EchId row = ech_graph_operand(g, id, 0), reducer = ech_graph_computation(g, ech_graph_called(g, id, 0))->root;
+    const EchLayout *whole = ech_graph_layout(g, row);
+    const char *text = ech_program_attribute(i, "dimensions", &n);
+    size_t count_of = text ? ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)) : 0;
+    if (reducer == ECH_NONE || ech_graph_node(g, reducer)->opcode != ECH_HLO_MAXIMUM || !whole || whole->rank < 3 || count_of != 1 || dims[0] < 0 ||
+        dims[0] >= whole->rank || whole->dims[dims[0]] > MAX_ROW)
+        return false;
+    /* Every reader hands it on to the one subtraction. */
+    EchId at = id;
+    for (unsigned steps = 0; steps < MAX_STEPS; steps++) {
+        if (g->first_use[at + 1] - g->first_use[at] != 1)
+            return false;
+        EchId user = g->uses[g->first_use[at]].user;
+        const EchInstruction *reader = ech_graph_node(g, user);
+        if (reader->opcode == ECH_HLO_SUBTRACT && count(g, user) == count(g, row))
+            return ech_graph_operand(g, user, 0) == row && g->first_use[user + 1] - g->first_use[user] == 1 &&
+                   ech_graph_node(g, g->uses[g->first_use[user]].user)->opcode == ECH_HLO_EXPONENTIAL;
+        bool handed = reader->opcode == ECH_HLO_BROADCAST || reader->opcode == ECH_HLO_RESHAPE || reader->opcode == ECH_HLO_BITCAST ||
+                      (ech_hlo_is_elementwise((EchHlo)reader->opcode) && reader->n_called == 0);
+        if (!handed || kind_of(g, user) == KIND_WALL)
+            return false;
+        at = user;
+    }
+    return false;
 }
 
 /* Can the kernels of @reader make @id themselves? */
@@ -93,8 +136,8 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
     const EchGraph *g = f->g;
     Kind own = kind_of(g, id), its = kind_of(g, reader);
-    if (its == KIND_WALL || is_host(g, reader) || own == KIND_REDUCE || own == KIND_UPDATE || own == KIND_GATHER ||
-        ((its == KIND_UPDATE || its == KIND_GATHER) && operand == 0))
+    if (its == KIND_WALL || is_host(g, reader) || own == KIND_UPDATE || own == KIND_GATHER || ((its == KIND_UPDATE || its == KIND_GATHER) && operand == 0) ||
+        (own == KIND_REDUCE && (f->n_kernels[reader] != 1 || f->matrix[f->kernels[reader][0]] || !is_row_maximum(g, id))))
         return false;
     for (unsigned k = 0; k < f->n_kernels[reader]; k++) {
         if (f->members[f->kernels[reader][k]] >= MAX_BODY)
@@ -233,6 +276,13 @@ static void write_kernel(const Fuser *f, EchId kernel)
     g_hash_table_unref(w.inner);
 }
 
+/* A reader that no kernel's value can be handed to. */
+static bool needs_array(const EchGraph *g, EchGraphUse use)
+{
+    Kind kind = kind_of(g, use.user);
+    return kind == KIND_WALL || is_host(g, use.user) || ((kind == KIND_UPDATE || kind == KIND_GATHER) && use.operand == 0);
+}
+
 /* One broadcast for every kernel that can make it: it would stay in memory from the first to the last. */
 static void part_broadcasts(EchGraph *g)
 {
@@ -259,172 +309,34 @@ static void part_broadcasts(EchGraph *g)
     }
 }
 
-/* Siblings: kernels as deep as each other, of one size, that read one array of that size become one kernel with several results. (Equally deep, neither can
- * wait for the other.) */
-
-enum { MAX_SIBLINGS = 16 };
-
-static bool has_siblings(const EchGraph *g, EchId id)
+/* A wider copy of an array for those readers that need it in memory; the others widen what they read themselves. */
+static void part_converts(EchGraph *g)
 {
-    const EchInstruction *i = ech_graph_node(g, id);
-    if (i->opcode != ECH_HLO_FUSION || i->fusion_kind != 'L' || i->n_control > 0 || is_host(g, id) || count(g, id) <= 1 || i->n_operands > MAX_BODY)
-        return false;
-    EchId root = ech_graph_computation(g, ech_graph_called(g, id, 0))->root;
-    return ech_hlo_is_elementwise((EchHlo)ech_graph_node(g, root)->opcode);
-}
-
-static bool shares_array(const EchGraph *g, EchId a, EchId b)
-{
-    for (uint32_t k = 0; k < ech_graph_node(g, a)->n_operands; k++) {
-        EchId operand = ech_graph_operand(g, a, k);
-        for (uint32_t j = 0; count(g, operand) >= count(g, a) && j < ech_graph_node(g, b)->n_operands; j++) {
-            if (ech_graph_operand(g, b, j) == operand)
-                return true;
+    size_t n = g->nodes->len;
+    for (EchId id = 0; id < n; id++) {
+        EchInstruction i = *ech_graph_node(g, id);
+        if (!g->live[id] || !widens(g, id) || i.n_control > 0 || is_host(g, id) || ech_graph_computation(g, i.computation)->body)
+            continue;
+        EchId operand = ech_graph_operand(g, id, 0), copy = ECH_NONE;
+        uint32_t needing = 0, uses = g->first_use[id + 1] - g->first_use[id];
+        for (uint32_t u = g->first_use[id]; u < g->first_use[id + 1]; u++)
+            needing += needs_array(g, g->uses[u]);
+        for (uint32_t u = g->first_use[id]; needing > 0 && needing < uses && u < g->first_use[id + 1]; u++) {
+            if (!needs_array(g, g->uses[u]))
+                continue;
+            if (copy == ECH_NONE)
+                copy = ech_graph_add(g, i.computation, i, &operand, 1);
+            ech_graph_set_operand(g, g->uses[u].user, g->uses[u].operand, copy);
         }
     }
-    return false;
-}
-
-/* The body of @fusion once more in @body; @inputs: what the parameters there stand for. */
-static EchId copy_body(EchGraph *g, EchId fusion, EchId body, GArray *inputs, GHashTable *parameters)
-{
-    EchId from = ech_graph_called(g, fusion, 0);
-    g_autoptr(GArray) sorted = ech_graph_sorted(g, from);
-    g_autoptr(GHashTable) made = g_hash_table_new(g_direct_hash, g_direct_equal);
-    for (guint k = 0; k < sorted->len; k++) {
-        EchId id = g_array_index(sorted, EchId, k), copy;
-        EchInstruction old = *ech_graph_node(g, id);
-        if (old.opcode == ECH_HLO_PARAMETER) {
-            EchId outer = ech_graph_operand(g, fusion, (uint32_t)old.number);
-            gpointer key = GSIZE_TO_POINTER((size_t)outer + 1), known = g_hash_table_lookup(parameters, key);
-            copy = known ? (EchId)(GPOINTER_TO_SIZE(known) - 1) : ech_graph_add_new(g, body, ECH_HLO_PARAMETER, "param", old.shape, NULL, 0);
-            if (!known) {
-                ech_graph_node(g, copy)->number = inputs->len;
-                g_array_append_val(inputs, outer);
-                g_hash_table_insert(parameters, key, GSIZE_TO_POINTER((size_t)copy + 1));
-            }
-        } else {
-            g_autofree EchId *operands = g_new(EchId, (size_t)old.n_operands + 1);
-            for (uint32_t o = 0; o < old.n_operands; o++)
-                operands[o] = (EchId)(GPOINTER_TO_SIZE(g_hash_table_lookup(made, GSIZE_TO_POINTER((size_t)ech_graph_operand(g, id, o) + 1))) - 1);
-            copy = ech_graph_add(g, body, old, operands, old.n_operands);
-            EchInstruction *node = ech_graph_node(g, copy);
-            node->first_called = old.first_called;
-            node->n_called = old.n_called;
-        }
-        g_hash_table_insert(made, GSIZE_TO_POINTER((size_t)id + 1), GSIZE_TO_POINTER((size_t)copy + 1));
-    }
-    return (EchId)(GPOINTER_TO_SIZE(g_hash_table_lookup(made, GSIZE_TO_POINTER((size_t)ech_graph_computation(g, from)->root + 1))) - 1);
-}
-
-static void join_kernels(EchGraph *g, const EchId *members, uint32_t n)
-{
-    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchId));
-    g_autoptr(GHashTable) parameters = g_hash_table_new(g_direct_hash, g_direct_equal);
-    EchId body = ech_graph_add_computation(g, "fused_computation", true), roots[MAX_SIBLINGS], shapes[MAX_SIBLINGS];
-    for (uint32_t k = 0; k < n; k++) {
-        roots[k] = copy_body(g, members[k], body, inputs, parameters);
-        shapes[k] = ech_graph_node(g, members[k])->shape;
-    }
-    EchId tuple = ech_program_builder_tuple(g->out, shapes, n);
-    if (tuple == ECH_NONE)
-        return;
-    EchId root = ech_graph_add_new(g, body, ECH_HLO_TUPLE, "results", tuple, roots, n);
-    ech_graph_computation(g, body)->root = root;
-    EchInstruction whole = *ech_graph_node(g, members[0]);
-    g_autofree char *name = g_strdup_printf("%s.and%u", whole.name, n - 1);
-    whole.name = ech_program_builder_string(g->out, name, -1);
-    whole.shape = tuple;
-    EchId fusion = ech_graph_add(g, whole.computation, whole, (const EchId *)(const void *)inputs->data, inputs->len);
-    ech_graph_set_called(g, fusion, body);
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t first = g->operands->len;
-        g_array_append_val(g->operands, fusion);
-        EchInstruction *node = ech_graph_node(g, members[k]);
-        node->opcode = ECH_HLO_GET_TUPLE_ELEMENT;
-        node->opcode_name = ech_hlo_name(ECH_HLO_GET_TUPLE_ELEMENT);
-        node->fusion_kind = 0;
-        node->number = (int64_t)k;
-        node->first_operand = first;
-        node->n_operands = 1;
-        node->n_called = 0;
-    }
-}
-
-typedef struct {
-    EchId id;
-    uint32_t level;
-    uint64_t count;
-} Sibling;
-
-static int compare_siblings(gconstpointer a, gconstpointer b)
-{
-    const Sibling *x = a, *y = b;
-    if (x->level != y->level)
-        return x->level < y->level ? -1 : 1;
-    if (x->count != y->count)
-        return x->count < y->count ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static uint64_t join_siblings(EchGraph *g)
-{
-    ech_graph_find_uses(g);
-    uint64_t joined = 0;
-    g_autofree uint32_t *level = g_new0(uint32_t, g->nodes->len + 1);
-    g_autoptr(GArray) running = ech_graph_running(g);
-    for (guint c = 0; c < running->len; c++) {
-        g_autoptr(GArray) sorted = ech_graph_sorted(g, g_array_index(running, EchId, c)), found = g_array_new(FALSE, FALSE, sizeof(Sibling));
-        for (guint k = 0; k < sorted->len; k++) {
-            EchId id = g_array_index(sorted, EchId, k);
-            for (uint32_t o = 0; o < ech_graph_node(g, id)->n_operands; o++)
-                level[id] = MAX(level[id], level[ech_graph_operand(g, id, o)] + 1);
-            for (uint32_t o = 0; o < ech_graph_node(g, id)->n_control; o++)
-                level[id] = MAX(level[id], level[g_array_index(g->control, EchId, ech_graph_node(g, id)->first_control + o)] + 1);
-            Sibling sibling = {id, level[id], has_siblings(g, id) ? count(g, id) : 0};
-            if (sibling.count > 0)
-                g_array_append_val(found, sibling);
-        }
-        g_array_sort(found, compare_siblings);
-        for (guint from = 0; from < found->len;) {
-            const Sibling *first = &g_array_index(found, Sibling, from);
-            EchId members[MAX_SIBLINGS];
-            uint32_t n = 0;
-            guint end = from;
-            for (; end < found->len && end < from + MAX_BODY; end++) {
-                const Sibling *other = &g_array_index(found, Sibling, end);
-                if (other->level != first->level || other->count != first->count)
-                    break;
-                bool related = n == 0;
-                for (uint32_t k = 0; k < n && n < MAX_SIBLINGS && !related; k++)
-                    related = shares_array(g, members[k], other->id);
-                if (related && n < MAX_SIBLINGS)
-                    members[n++] = other->id;
-            }
-            if (n > 1) {
-                join_kernels(g, members, n);
-                joined += n;
-            }
-            /* Those that had no part in it are looked at again. */
-            guint left = end;
-            for (guint k = end; k-- > from;) {
-                Sibling other = g_array_index(found, Sibling, k);
-                bool member = false;
-                for (uint32_t m = 0; m < n; m++)
-                    member |= members[m] == other.id;
-                if (!member)
-                    g_array_index(found, Sibling, --left) = other;
-            }
-            from = left;
-        }
-    }
-    return joined;
 }
 
 void ech_graph_fuse(EchGraph *g)
 {
     ech_graph_find_uses(g);
     part_broadcasts(g);
+    ech_graph_find_uses(g);
+    part_converts(g);
     ech_graph_find_uses(g);
     size_t n = g->nodes->len;
     Fuser f = {.g = g};
@@ -448,9 +360,6 @@ void ech_graph_fuse(EchGraph *g)
     }
     for (guint k = 0; k < kernels->len; k++)
         write_kernel(&f, g_array_index(kernels, EchId, k));
-    uint64_t joined = g->generation > 0 ? join_siblings(g) : 0;
-    if (joined > 0)
-        ech_diag_note(g->diag, "kernels_with_several_results", joined);
     if (f.fused > 0) {
         ech_diag_note(g->diag, "instructions_fused", f.fused);
         ech_diag_note(g->diag, "fusions_made", kernels->len);

@@ -94,6 +94,14 @@ static inline const EchLayout *ech_graph_layout(const EchGraph *graph, EchId id)
 EchId ech_graph_add(EchGraph *graph, EchId computation, EchInstruction instruction, const EchId *operands, uint32_t n);
 /** The same by opcode and shape, named "@name.N"; @target: of a custom call, or NULL. */
 EchId ech_graph_add_new(EchGraph *graph, EchId computation, EchHlo opcode, const char *name, EchId shape, const EchId *operands, uint32_t n);
+/** The shape of an array of these dimensions, major first, and @like's type. */
+EchId ech_graph_array(EchGraph *graph, const EchLayout *like, const uint64_t *dims, uint8_t rank);
+/** Makes @id another instruction of the same shape. */
+void ech_graph_become(EchGraph *graph, EchId id, EchHlo opcode, const EchId *operands, uint32_t n);
+/** Gives @id the attribute "dimensions"; @metadata: of what it stands for, or "". */
+void ech_graph_set_dimensions(EchGraph *graph, EchId id, const uint8_t *dims, uint8_t n, const char *metadata);
+/** @id in a shape of @rank dimensions @dims, its own wide dimension d being to[d] there: reshaped, turned and broadcast as far as that needs. */
+EchId ech_graph_spread(EchGraph *graph, EchId computation, EchId id, const int8_t *to, const uint64_t *dims, uint8_t rank);
 /** A new computation, with no instruction yet; @name is made unlike others. */
 EchId ech_graph_add_computation(EchGraph *graph, const char *name, bool body);
 void ech_graph_set_called(EchGraph *graph, EchId id, EchId computation);
@@ -115,9 +123,15 @@ GArray *ech_graph_running(const EchGraph *graph) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Products that sum nothing, or have a vector on one side, become element-wise ones and sums, as on a TPU. */
 void ech_graph_reduce_products(EchGraph *graph);
+/** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */
+void ech_graph_mask_updates(EchGraph *graph);
+/** Masks and the like that a loop only reads are made inside it. Before layouts: loops carry a number in their place. */
+void ech_graph_sink_constants(EchGraph *graph);
 /** Where offload marks say so, values move to host memory and back: XLA's HostOffloader. */
 void ech_graph_offload(EchGraph *graph);
 /** Copies where a loop, an update in place or the result needs a place of its own: XLA's CopyInsertion, by a simpler rule. */
 void ech_graph_insert_copies(EchGraph *graph);
 /** Element-wise producers become part of their readers. */
 void ech_graph_fuse(EchGraph *graph);
+/** Kernels that read the same arrays, and sums of what a kernel makes, become one kernel of several results. After ech_graph_fuse. */
+void ech_graph_join_kernels(EchGraph *graph);

@@ -79,8 +79,7 @@ static bool read_sides(const EchGraph *g, EchId dot, Side side[2])
     return next == (int8_t)out->rank;
 }
 
-/* An array of these dimensions, major first, and @like's type. */
-static EchId array(EchGraph *g, const EchLayout *like, const uint64_t *dims, uint8_t rank)
+EchId ech_graph_array(EchGraph *g, const EchLayout *like, const uint64_t *dims, uint8_t rank)
 {
     EchLayout layout = {.bits = like->bits, .element_bits = like->element_bits, .rank = rank, .has_layout = true, .tail_alignment = 1};
     memcpy(layout.dtype, like->dtype, sizeof layout.dtype);
@@ -93,8 +92,7 @@ static EchId array(EchGraph *g, const EchLayout *like, const uint64_t *dims, uin
     return ech_program_builder_array(g->out, &layout);
 }
 
-/* @metadata: of the product that this stands for, or "". */
-static void set_dimensions(EchGraph *g, EchId id, const uint8_t *dims, uint8_t n, const char *metadata)
+void ech_graph_set_dimensions(EchGraph *g, EchId id, const uint8_t *dims, uint8_t n, const char *metadata)
 {
     g_autoptr(GString) text = g_string_new("dimensions={");
     for (uint8_t k = 0; k < n; k++)
@@ -105,8 +103,7 @@ static void set_dimensions(EchGraph *g, EchId id, const uint8_t *dims, uint8_t n
     node->attributes_n = (uint32_t)text->len;
 }
 
-/* @id in a shape of @rank dimensions @dims, its own wide dimension d being to[d] there: reshaped, turned and broadcast as far as that needs. */
-static EchId spread(EchGraph *g, EchId computation, EchId id, const int8_t *to, const uint64_t *dims, uint8_t rank)
+EchId ech_graph_spread(EchGraph *g, EchId computation, EchId id, const int8_t *to, const uint64_t *dims, uint8_t rank)
 {
     EchLayout from = *ech_graph_layout(g, id);
     uint8_t n = 0, map[ECH_LAYOUT_MAX_RANK], sorted[ECH_LAYOUT_MAX_RANK];
@@ -122,7 +119,7 @@ static EchId spread(EchGraph *g, EchId computation, EchId id, const int8_t *to, 
     if (same)
         return id;
     if (n != from.rank)
-        id = ech_graph_add_new(g, computation, ECH_HLO_RESHAPE, "dot-reshape", array(g, &from, wide, n), &id, 1);
+        id = ech_graph_add_new(g, computation, ECH_HLO_RESHAPE, "dot-reshape", ech_graph_array(g, &from, wide, n), &id, 1);
     bool turned = false;
     for (uint8_t k = 0; k < n; k++) {
         sorted[k] = 0;
@@ -139,17 +136,16 @@ static EchId spread(EchGraph *g, EchId computation, EchId id, const int8_t *to, 
             moved[sorted[k]] = wide[k];
             place[sorted[k]] = map[k];
         }
-        id = ech_graph_add_new(g, computation, ECH_HLO_TRANSPOSE, "dot-transpose", array(g, &from, moved, n), &id, 1);
-        set_dimensions(g, id, source, n, "");
+        id = ech_graph_add_new(g, computation, ECH_HLO_TRANSPOSE, "dot-transpose", ech_graph_array(g, &from, moved, n), &id, 1);
+        ech_graph_set_dimensions(g, id, source, n, "");
         memcpy(map, place, n);
     }
-    id = ech_graph_add_new(g, computation, ECH_HLO_BROADCAST, "dot-broadcast", array(g, &from, dims, rank), &id, 1);
-    set_dimensions(g, id, map, n, "");
+    id = ech_graph_add_new(g, computation, ECH_HLO_BROADCAST, "dot-broadcast", ech_graph_array(g, &from, dims, rank), &id, 1);
+    ech_graph_set_dimensions(g, id, map, n, "");
     return id;
 }
 
-/* @id becomes another instruction of the same shape. */
-static void become(EchGraph *g, EchId id, EchHlo opcode, const EchId *operands, uint32_t n)
+void ech_graph_become(EchGraph *g, EchId id, EchHlo opcode, const EchId *operands, uint32_t n)
 {
     uint32_t first = g->operands->len;
     g_array_append_vals(g->operands, operands, n);
@@ -171,7 +167,7 @@ static EchId convert(EchGraph *g, EchId computation, EchId id, const EchLayout *
     uint64_t dims[ECH_LAYOUT_MAX_RANK];
     uint8_t rank = own->rank;
     memcpy(dims, own->dims, sizeof dims);
-    return ech_graph_add_new(g, computation, ECH_HLO_CONVERT, "dot-convert", array(g, type, dims, rank), &id, 1);
+    return ech_graph_add_new(g, computation, ECH_HLO_CONVERT, "dot-convert", ech_graph_array(g, type, dims, rank), &id, 1);
 }
 
 static EchId adder(EchGraph *g, EchId scalar)
@@ -199,8 +195,8 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
         for (uint8_t w = 0; thin->to[d] >= 0 && w < whole->rank; w++)
             to[d] = whole->to[w] == thin->to[d] ? (int8_t)w : to[d];
     }
-    EchId factors[2] = {operand[1 - vector], spread(g, computation, operand[vector], to, whole->dims, whole->rank)};
-    EchId product = ech_graph_add_new(g, computation, ECH_HLO_MULTIPLY, "dot-multiply", array(g, &type, whole->dims, whole->rank), factors, 2);
+    EchId factors[2] = {operand[1 - vector], ech_graph_spread(g, computation, operand[vector], to, whole->dims, whole->rank)};
+    EchId product = ech_graph_add_new(g, computation, ECH_HLO_MULTIPLY, "dot-multiply", ech_graph_array(g, &type, whole->dims, whole->rank), factors, 2);
     uint8_t summed[ECH_LAYOUT_MAX_RANK], n_summed = 0, n_left = 0;
     uint64_t dims[ECH_LAYOUT_MAX_RANK];
     for (uint8_t d = 0; d < whole->rank; d++) {
@@ -211,17 +207,17 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
         left[n_left] = whole->to[d];
         dims[n_left++] = whole->dims[d];
     }
-    EchId scalar = array(g, &type, NULL, 0), zero = ech_graph_add_new(g, computation, ECH_HLO_CONSTANT, "dot-zero", scalar, NULL, 0);
+    EchId scalar = ech_graph_array(g, &type, NULL, 0), zero = ech_graph_add_new(g, computation, ECH_HLO_CONSTANT, "dot-zero", scalar, NULL, 0);
     EchId inputs[2] = {product, zero}, body = adder(g, scalar);
     bool same = n_left == type.rank;
     for (uint8_t k = 0; k < n_left; k++)
         same = same && left[k] == (int8_t)k;
     EchId sum = dot;
     if (same)
-        become(g, dot, ECH_HLO_REDUCE, inputs, 2);
+        ech_graph_become(g, dot, ECH_HLO_REDUCE, inputs, 2);
     else
-        sum = ech_graph_add_new(g, computation, ECH_HLO_REDUCE, "dot-reduce", array(g, &type, dims, n_left), inputs, 2);
-    set_dimensions(g, sum, summed, n_summed, metadata);
+        sum = ech_graph_add_new(g, computation, ECH_HLO_REDUCE, "dot-reduce", ech_graph_array(g, &type, dims, n_left), inputs, 2);
+    ech_graph_set_dimensions(g, sum, summed, n_summed, metadata);
     ech_graph_set_called(g, sum, body);
     if (same)
         return;
@@ -236,18 +232,18 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
         turned |= rank != k;
     }
     if (turned && n_left == type.rank) {
-        become(g, dot, ECH_HLO_TRANSPOSE, &sum, 1);
-        set_dimensions(g, dot, source, n_left, metadata);
+        ech_graph_become(g, dot, ECH_HLO_TRANSPOSE, &sum, 1);
+        ech_graph_set_dimensions(g, dot, source, n_left, metadata);
         return;
     }
     if (turned) {
         uint64_t moved[ECH_LAYOUT_MAX_RANK];
         for (uint8_t k = 0; k < n_left; k++)
             moved[k] = dims[source[k]];
-        sum = ech_graph_add_new(g, computation, ECH_HLO_TRANSPOSE, "dot-transpose", array(g, &type, moved, n_left), &sum, 1);
-        set_dimensions(g, sum, source, n_left, metadata);
+        sum = ech_graph_add_new(g, computation, ECH_HLO_TRANSPOSE, "dot-transpose", ech_graph_array(g, &type, moved, n_left), &sum, 1);
+        ech_graph_set_dimensions(g, sum, source, n_left, metadata);
     }
-    become(g, dot, ECH_HLO_RESHAPE, &sum, 1);
+    ech_graph_become(g, dot, ECH_HLO_RESHAPE, &sum, 1);
 }
 
 void ech_graph_reduce_products(EchGraph *g)
@@ -273,8 +269,8 @@ void ech_graph_reduce_products(EchGraph *g)
             operand[s] = convert(g, computation, operand[s], &type);
         if (side[0].summed == 1) {
             for (unsigned s = 0; s < 2; s++)
-                operand[s] = spread(g, computation, operand[s], side[s].to, type.dims, type.rank);
-            become(g, id, ECH_HLO_MULTIPLY, operand, 2);
+                operand[s] = ech_graph_spread(g, computation, operand[s], side[s].to, type.dims, type.rank);
+            ech_graph_become(g, id, ECH_HLO_MULTIPLY, operand, 2);
         } else
             sum_products(g, id, side, side[0].alone == 1 ? 0 : 1, operand, metadata);
         changed++;

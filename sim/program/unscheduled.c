@@ -369,13 +369,18 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         return NULL;
     if (is_whole(program))
         ech_diag_remark(diag, "the module is not partitioned yet: its arrays are those of all %u devices together", program->partitions);
-    if (tpu)
+    if (tpu) {
         ech_graph_reduce_products(g);
+        ech_graph_mask_updates(g);
+        ech_graph_sink_constants(g);
+    }
     set_entry_layout(g);
     ech_graph_offload(g);
     find_no_ops(g);
     ech_graph_insert_copies(g);
     ech_graph_fuse(g);
+    if (g->generation > 0)
+        ech_graph_join_kernels(g);
     uint64_t fused = ech_diag_count(diag, "instructions_fused"), calls = ech_diag_count(diag, "calls_inlined");
     if (fused + calls > 0)
         ech_diag_remark(diag,
