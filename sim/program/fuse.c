@@ -262,7 +262,10 @@ static void write_kernel(const Fuser *f, EchId kernel)
     EchInstruction *node = ech_graph_node(g, kernel);
     node->opcode = ECH_HLO_FUSION;
     node->opcode_name = ech_hlo_name(ECH_HLO_FUSION);
-    node->fusion_kind = f->matrix[kernel] ? 'O' : kind == KIND_REDUCE ? 'I' : kind == KIND_GATHER ? 'C' : 'L';
+    node->fusion_kind = f->matrix[kernel]                           ? 'O'
+                        : kind == KIND_REDUCE && g->generation == 0 ? 'I'
+                        : kind == KIND_GATHER                       ? 'C'
+                                                                    : 'L'; /* TPUs know no input fusions */
     node->attributes = "";
     node->attributes_n = 0;
     node->target = NULL;

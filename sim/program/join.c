@@ -150,7 +150,7 @@ static bool reduces(const EchGraph *g, EchId id, EchId array, const uint32_t *le
     }
     if (i->opcode == ECH_HLO_REDUCE)
         return ech_graph_operand(g, id, 0) == array;
-    if (i->opcode != ECH_HLO_FUSION || i->fusion_kind != 'I')
+    if (i->opcode != ECH_HLO_FUSION || i->fusion_kind != 'L')
         return false;
     const EchGraphComputation *body = ech_graph_computation(g, ech_graph_called(g, id, 0));
     EchId root = body->root;
@@ -213,7 +213,7 @@ static uint64_t join_reductions(EchGraph *g)
             for (uint32_t m = 0; m < n; m++) {
                 const EchInstruction *member = ech_graph_node(g, members[m]);
                 if (member->opcode != ECH_HLO_FUSION)
-                    wrap(g, members[m], is_product(member) ? 'O' : m > 0 ? 'I' : 'L');
+                    wrap(g, members[m], is_product(member) ? 'O' : 'L');
             }
             join_kernels(g, members, n, others > 0);
             joined += n;

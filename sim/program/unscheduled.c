@@ -168,8 +168,13 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
         }
     }
     layout.has_layout = true;
-    if (g->generation > 0 && layout.bits > 0)
+    if (g->generation > 0 && layout.bits > 0) {
+        EchLayout written = *old;
         ech_layout_choose_tiles(&layout, g->generation);
+        ech_layout_choose_tiles(&written, g->generation);
+        if (ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU) / SAVES > ech_layout_padded_bytes(&written, ECH_LAYOUT_TPU))
+            return;
+    }
     EchId shape = ech_program_builder_array(g->out, &layout);
     ech_graph_node(g, id)->shape = shape;
 }
