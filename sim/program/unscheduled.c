@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAVES = 2 }; /* another order is taken where the array takes so much less */
+enum { SAVES = 2, WORTH_A_THOUGHT = 1 << 20 }; /* another order is taken where the array takes so much less; bytes that padding is minded from */
 
 /* 2 to 7 of "tpu-v5e"; 5 for a name that does not tell. */
 static unsigned generation_of(const char *chip)
@@ -131,9 +131,11 @@ static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsign
 
 /* Layouts from the parameters on */
 
-/* The array at @id with @from's order of dimensions, where they have the same; dimensions of 1 may come and go in a reshape. */
+/* The array at @id with @from's order of dimensions, where they have the same; dimensions of 1 may come and go in a reshape. Not where
+ * most of it would be padding then. */
 static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
 {
+    bool buffer = ech_graph_node(g, id)->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE; /* that is its own first operand */
     const EchLayout *old = ech_graph_layout(g, id);
     if (!old || !from || is_row_major(from) || old->rank == 0)
         return;
@@ -172,7 +174,8 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
         EchLayout written = *old;
         ech_layout_choose_tiles(&layout, g->generation);
         ech_layout_choose_tiles(&written, g->generation);
-        if (ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU) / SAVES > ech_layout_padded_bytes(&written, ECH_LAYOUT_TPU))
+        EchBytes followed = ech_layout_padded_bytes(&layout, ECH_LAYOUT_TPU);
+        if (!buffer && followed > WORTH_A_THOUGHT && followed / SAVES > ech_layout_padded_bytes(&written, ECH_LAYOUT_TPU))
             return;
     }
     EchId shape = ech_program_builder_array(g->out, &layout);
