@@ -76,6 +76,7 @@ typedef struct {
     EchCopyCurve stream;        /**< Kernels that read so many bytes from device memory; time with the launch. */
     EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
     EchFigure beside_copies[2]; /**< Rate of a reading kernel while copies run to the device, or from it, over its rate alone. */
+    EchFigure copies_beside[2]; /**< Rate of copies to the device, or from it, while kernels read, over their rate alone. */
     EchGpuState state;          /**< Of the GPU while everything but matrix products was measured. */
     EchGpuState products_state; /**< While those were. */
     char *uuid;                 /**< The GPU's identity in hexadecimal, or "". */

@@ -96,46 +96,63 @@ bool ech_calibrate_engines(Bench *b, GError **error)
     return true;
 }
 
-enum { BESIDE = 24 };
-
-/* A queue of reading kernels beside a queue of @copies copies that lasts longer. */
-static bool run_beside(Bench *b, const CopyShape *copy, unsigned copies, double *ret_ns, GError **error)
+/* A queue of @kernels that read beside a queue of @copies: how long each took, both begun by one event. */
+static bool run_beside(Bench *b, unsigned kernels, const CopyShape *copy, unsigned copies, double ret_ns[2], GError **error)
 {
     const StreamShape reads = {b->half / 16, 0, false};
-    if (!ech_bench_head_start(b, BESIDE + copies, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+    if (!ech_bench_head_start(b, kernels + copies, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
         !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
         return false;
     for (unsigned i = 0; i < copies; i++) {
         if (!ech_bench_issue_copy(b, b->streams[1], copy, error))
             return false;
     }
-    for (unsigned i = 0; i < BESIDE; i++) {
+    for (unsigned i = 0; i < kernels; i++) {
         if (!ech_bench_issue_stream(b, b->streams[0], &reads, error))
             return false;
     }
-    return CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) &&
-           CU(b, stream_synchronize, "waiting for kernels", error, b->streams[0]) && CU(b, stream_synchronize, "waiting for copies", error, b->streams[1]) &&
-           ech_bench_elapsed(b, b->events[0][0], b->events[0][1], ret_ns, error);
+    for (unsigned s = 0; s < 2; s++) {
+        if (!CU(b, event_record, "recording an event", error, b->events[s][1], b->streams[s]))
+            return false;
+    }
+    for (unsigned s = 0; s < 2; s++) {
+        if (!CU(b, stream_synchronize, "waiting for a queue", error, b->streams[s]) ||
+            !ech_bench_elapsed(b, b->events[0][0], b->events[s][1], &ret_ns[s], error))
+            return false;
+    }
+    return true;
 }
 
-/* Alone, then beside copies each way. */
+/* Of queue @which, alone and beside one that lasts longer. */
+static bool time_beside(Bench *b, unsigned which, const unsigned alone[2], const unsigned beside[2], const CopyShape *copy, EchFigure *ret, GError **error)
+{
+    double times[2][REPEATS], both[2];
+    for (unsigned r = 0; r < REPEATS; r++) {
+        if (!run_beside(b, alone[0], copy, alone[1], both, error))
+            return false;
+        times[0][r] = both[which];
+        if (!run_beside(b, beside[0], copy, beside[1], both, error))
+            return false;
+        times[1][r] = both[which];
+    }
+    EchFigure before = ech_bench_figure(times[0], REPEATS), slowed = ech_bench_figure(times[1], REPEATS);
+    *ret = (EchFigure){.median = slowed.median > 0 ? before.median / slowed.median : 0, .spread = slowed.spread, .n = slowed.n};
+    return true;
+}
+
+/* Kernels beside copies each way, and copies each way beside kernels. */
 bool ech_calibrate_interference(Bench *b, GError **error)
 {
-    const CopyShape ways[] = {{b->host_bytes / 2, false, false}, {b->host_bytes / 2, true, false}};
-    double times[3][REPEATS], kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
-    for (unsigned way = 0; way < 3; way++) {
-        const CopyShape *copy = way > 0 ? &ways[way - 1] : NULL;
-        double copy_ns = copy ? (double)copy->bytes / b->result->pinned[way - 1].rate * 1e9 : 0;
-        unsigned copies = copy ? (unsigned)CLAMP(2 * BESIDE * kernel_ns / MAX(copy_ns, 1) + 1, 2, 200) : 0;
-        for (unsigned r = 0; r < REPEATS; r++) {
-            if (!run_beside(b, copy, copies, &times[way][r], error))
-                return false;
-        }
-    }
-    EchFigure alone = ech_bench_figure(times[0], REPEATS);
+    enum { KERNELS = 24, COPIES = 4, MOST = 200 };
+    double kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
     for (unsigned way = 0; way < 2; way++) {
-        EchFigure beside = ech_bench_figure(times[way + 1], REPEATS);
-        b->result->beside_copies[way] = (EchFigure){.median = beside.median > 0 ? alone.median / beside.median : 0, .spread = beside.spread, .n = beside.n};
+        const CopyShape copy = {b->host_bytes / 2, way > 0, false};
+        double copy_ns = (double)copy.bytes / MAX(b->result->pinned[way].rate, 1) * 1e9;
+        unsigned copies = (unsigned)CLAMP(2 * KERNELS * kernel_ns / MAX(copy_ns, 1) + 1, 2, MOST);
+        unsigned kernels = (unsigned)CLAMP(2 * COPIES * copy_ns / MAX(kernel_ns, 1) + 1, 2, MOST);
+        if (!time_beside(b, 0, (const unsigned[]){KERNELS, 0}, (const unsigned[]){KERNELS, copies}, &copy, &b->result->beside_copies[way], error) ||
+            !time_beside(b, 1, (const unsigned[]){0, COPIES}, (const unsigned[]){kernels, COPIES}, &copy, &b->result->copies_beside[way], error))
+            return false;
     }
     return true;
 }

@@ -280,6 +280,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "both_ways_to_share", c->both_share, "of the bytes while pinned copies go both ways");
     add_share(w, "beside_copies_share", c->beside_copies[0], "reading kernel while pinned memory is copied to the device");
     add_share(w, "beside_copies_from_share", c->beside_copies[1], "reading kernel while device memory is copied to pinned memory");
+    add_share(w, "copies_beside_share", c->copies_beside[0], "copies of pinned memory to the device while kernels read device memory");
+    add_share(w, "copies_beside_from_share", c->copies_beside[1], "copies of device memory to pinned memory while kernels read device memory");
     add_shapes(w, c);
 }
 
@@ -429,6 +431,9 @@ char *ech_calibration_text(const EchCalibration *c)
     if (c->beside_copies[0].n > 0)
         g_string_append_printf(text, "  %-44s %.1f and %.1f %%\n", "a reading kernel beside copies each way keeps", 100 * c->beside_copies[0].median,
                                100 * c->beside_copies[1].median);
+    if (c->copies_beside[0].n > 0)
+        g_string_append_printf(text, "  %-44s %.1f and %.1f %%\n", "copies each way beside a reading kernel keep", 100 * c->copies_beside[0].median,
+                               100 * c->copies_beside[1].median);
     if (c->failures && *c->failures)
         g_string_append_printf(text, "not measured:\n%s", c->failures);
     return g_strdup(text->str);

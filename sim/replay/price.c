@@ -55,6 +55,9 @@ typedef struct {
     EchHbm *dram;                /* Likewise; banks 0 where its timing is not known. */
     EchTime launch, alloc, free; /* What the runtime costs. */
     double both_to_share;        /* Of bytes over the host link while both directions are busy, the part to the device. */
+    double copy_port[2];         /* Units of the device memory's port that a byte of a copy over the host link takes, to the device and from it; 0: its own. */
+    uint32_t beside[2];          /* What of the host link kernels on device memory leave to copies to the device and from it. */
+    double beside_kernel[2];     /* Bytes of that which kernels take for a unit of the port. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
     EchFluidResource *resources; /* Only capacities are used here. */
     uint32_t n_resources;
@@ -87,9 +90,38 @@ static double port_capacity(const EchMemory *memory)
     return (double)MAX(memory->read, memory->write);
 }
 
+/*
+ * How copies and kernels slow each other, as calibration has measured it with kernels that read as fast as they can: a byte copied takes so much of the
+ * memory's port that such kernels keep their measured share, and such kernels take so much of the link that copies keep theirs. Where a share was not measured,
+ * copies take their bytes of the port, or kernels nothing of the link.
+ */
+static void map_beside(Map *map)
+{
+    static const char *const kernels[] = {"kernel.beside_copies_share", "kernel.beside_copies_from_share"},
+                             *const copies[] = {"kernel.copies_beside_share", "kernel.copies_beside_from_share"},
+                             *const names[] = {"host.to_device.beside", "host.from_device.beside"};
+    const EchLink *link = ech_device_link(map->device, "host");
+    const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
+    double port = hbm ? port_capacity(hbm) : 0;
+    for (size_t d = 0; d < 2; d++) {
+        map->beside[d] = NOWHERE;
+        double rate = link ? (double)(d == 0 ? link->to_device : link->from_device) : 0, kept = ech_device_number(map->device, kernels[d], 0);
+        double left = CLAMP(ech_device_number(map->device, copies[d], 1), 0.5, 1);
+        if (!(rate > 0) || !(port > 0))
+            continue;
+        /* A share of noise alone may be above 1. */
+        if (kept > 0)
+            map->copy_port[d] = MAX(1 - MAX(kept, 0.5), 0.001) * port / (rate * left);
+        if (left >= 1)
+            continue;
+        map->beside[d] = add_resource(map, ECH_RESOURCE_BESIDE, (size_t)(link - map->device->links), rate, g_strdup(names[d]));
+        map->beside_kernel[d] = (1 - left) * rate / (port * (kept > 0 ? CLAMP(kept, 0.5, 1) : 1));
+    }
+}
+
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
-    size_t room = device->n_memories + 3 * device->n_links + device->n_units + 1;
+    size_t room = device->n_memories + 3 * device->n_links + device->n_units + 3;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
@@ -120,6 +152,7 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
         if ((int)unit->kind < (int)ECH_N_WORK_UNITS && map->unit[i] != NOWHERE)
             map->kind_unit[unit->kind] = (uint32_t)i;
     }
+    map_beside(map);
     /* Special functions without lanes of their own run on the vector lanes; matrix products without an array too. */
     if (map->kind_unit[ECH_WORK_TRANSCENDENTAL] == NOWHERE)
         map->kind_unit[ECH_WORK_TRANSCENDENTAL] = map->kind_unit[ECH_WORK_VECTOR];
@@ -557,6 +590,29 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     price->source = (uint8_t)source;
 }
 
+/* What a copy of @bytes takes of @memory's port, @direction 0 to the device and 1 from it: of the device's by the host link as measured, else @usual. */
+static double copied_amount(const Map *map, const EchMemory *memory, bool host, size_t direction, double bytes, double usual)
+{
+    return host && memory->kind == ECH_MEM_HBM && map->copy_port[direction] > 0 ? bytes * map->copy_port[direction] : usual;
+}
+
+/* How many times as long as reading and writing its bytes a copy inside device memory takes, where that was measured: the share is of bytes copied, each of
+ * which is read and written. */
+static double device_copy_factor(const Map *map, const EchMemory *memory)
+{
+    double share = memory->kind == ECH_MEM_HBM ? ech_device_number(map->device, "kernel.copy_share", 0) : 0;
+    return share > 0 ? CLAMP(0.5 / share, 0.5, 8) : 1;
+}
+
+/* What the kernel or copy on the device in @row takes of the host link from copies beside it. */
+static void add_beside(const Map *map, Row *row)
+{
+    const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
+    uint32_t port = hbm ? map->port[memory_index(map, hbm)] : NOWHERE;
+    for (size_t d = 0; port != NOWHERE && d < 2; d++)
+        row_add(row, map->beside[d], row->amounts[port] * map->beside_kernel[d]);
+}
+
 static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
@@ -564,15 +620,18 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     bool forward = true;
     const EchLink *link = from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : NULL;
     price->source = ECH_PRICE_PORT;
+    bool host = link && strcmp(link->name, "host") == 0;
     if (from && from == to) {
         if (map->port[memory_index(map, from)] != NOWHERE)
-            row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, bytes));
+            row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, bytes) * device_copy_factor(map, from));
     } else {
         if (from && map->port[memory_index(map, from)] != NOWHERE)
-            row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, 0));
+            row_add(row, map->port[memory_index(map, from)], copied_amount(map, from, host, 1, bytes, port_amount(from, bytes, 0)));
         if (to && map->port[memory_index(map, to)] != NOWHERE)
-            row_add(row, map->port[memory_index(map, to)], port_amount(to, 0, bytes));
+            row_add(row, map->port[memory_index(map, to)], copied_amount(map, to, host, 0, bytes, port_amount(to, 0, bytes)));
     }
+    if (host)
+        row_add(row, map->beside[forward ? 0 : 1], bytes);
     if (link) {
         price->source = ECH_PRICE_LINK;
         price->link = (uint32_t)(link - map->device->links);
@@ -768,6 +827,8 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     case ECH_OP_MARK:
     case ECH_N_OP_KINDS: break;
     }
+    if (price->link == ECH_NONE)
+        add_beside(map, row);
     uint32_t bound;
     double time = row_time(map, row, &bound);
     bool capped = (double)price->minimum >= time;

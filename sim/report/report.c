@@ -90,6 +90,8 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource)
         g_autofree char *link = g_strndup(name, strlen(name) - strlen(ends[i]));
         return g_strdup_printf("%s link %s", link, ech_report_link_way(ech_report_link_peers(report->device, link), i));
     }
+    if (g_str_has_suffix(name, ".beside"))
+        return g_strdup("host link beside kernels");
     /* Ports come first, in the device's order; a unit may have a memory's name. */
     uint32_t next = 0;
     for (size_t i = 0; i < report->device->n_memories && next < run->n_resources; i++) {

@@ -113,6 +113,13 @@ START_TEST(finds_how_the_driver_rounds)
     ck_assert_msg(c->map_piece.median > 60e3 && c->map_piece.median < 300e3, "%g", c->map_piece.median);
     ck_assert_msg(c->unmap_piece.median > 45e3 && c->unmap_piece.median < 300e3, "%g", c->unmap_piece.median);
     ck_assert_msg(c->map_page.median > 500 && c->map_page.median < 10e3, "%g", c->map_page.median);
+    /* A copy takes four times its bytes of the port, and gets 0.93 or 0.88 of its rate beside kernels: over those parts of the time in which bytes move. */
+    for (unsigned way = 0; way < 2; way++) {
+        double kept = 1 - 4 * (way ? 18 * 0.88 : 20 * 0.93) / 1000;
+        ck_assert_msg(c->beside_copies[way].median > kept - 0.02 && c->beside_copies[way].median < kept + 0.03, "%g", c->beside_copies[way].median);
+        ck_assert_msg(c->copies_beside[way].median > (way ? 0.86 : 0.91) && c->copies_beside[way].median < (way ? 0.92 : 0.96), "%g",
+                      c->copies_beside[way].median);
+    }
     /* Host time: what else this machine does comes on top. */
     const double whole[] = {c->malloc.median, c->free.median, c->malloc_small.median, c->free_small.median},
                  pages[] = {c->malloc_page.median, c->free_page.median};
@@ -134,6 +141,7 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(ech_device_number(device, "runtime.driver.map_ps", 0), c->map.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "runtime.driver.unmap_piece_ps", 0), c->unmap_piece.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "runtime.wait_ps", 0), c->wait.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "kernel.copies_beside_from_share", 0), c->copies_beside[1].median, 0.001);
     NEAR(ech_device_number(device, "kernel.burst_share", 0), c->burst.median, 0.001);
 }
 END_TEST

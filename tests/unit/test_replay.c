@@ -585,6 +585,42 @@ START_TEST(an_emptied_cache_stalls_the_device)
 }
 END_TEST
 
+/* A kernel that reads as fast as it can beside a copy: each keeps the share of its rate that was measured, and its own rate alone. */
+START_TEST(copies_and_kernels_slow_each_other)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId data = add_buffer(&m, m.hbm, 10 * MB, true);
+    add_kernel(&m, m.core, 0);
+    ech_trace_builder_use(m.b, data, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    EchId copy = add_copy(&m, m.in, m.host, m.hbm, 45 * MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0), ideal = make_device(0);
+    add_number(device, "kernel.beside_copies_share", 0.8);
+    add_number(device, "kernel.copies_beside_share", 0.9);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine)), plain = replay(trace, ideal, default_options(engine));
+    /* 45 MB at 90 GB/s; by then 400 MB are read at 800 GB/s, the other 600 follow at 1000. */
+    near(run->makespan, 1100 * ECH_PS_PER_US, 2, engine);
+    for (size_t i = 0; i < run->n_spans; i++) {
+        if (run->spans[i].op == copy)
+            near(run->spans[i].end, 500 * ECH_PS_PER_US, 2, engine);
+    }
+    /* What copies inside device memory reach was measured too: half of a byte read and written each would be 0.5. */
+    Maker inside = maker_new();
+    add_copy(&inside, inside.core, inside.hbm, inside.hbm, 100 * MB);
+    g_autoptr(EchTrace) moved = finish(&inside);
+    g_autoptr(EchRun) usual = replay(moved, ideal, default_options(engine));
+    add_number(device, "kernel.copy_share", 0.4);
+    g_autoptr(EchRun) measured = replay(moved, device, default_options(engine));
+    near(usual->makespan, 200 * ECH_PS_PER_US, 1, engine);
+    near(measured->makespan, 250 * ECH_PS_PER_US, 1, engine);
+    /* Its bytes of the port: 450 us in which 100 of 1000 GB/s are the copy's. */
+    near(plain->makespan, 1045 * ECH_PS_PER_US, 2, engine);
+}
+END_TEST
+
 /* What is mapped takes time by calls, by pieces of physical memory and by pages of them; nothing of it is priced as a cudaMalloc. */
 START_TEST(mapping_is_priced_by_pieces)
 {
@@ -897,6 +933,7 @@ int main(void)
     tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
+    tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);

@@ -19,7 +19,8 @@
  *
  * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail and come in steps of half a microsecond,
  * clocks rise in the first 20 ms of work and tensor cores fall by an eighth once they have been busy for milliseconds, copies have a rate that depends
- * on their size and share the link unevenly, streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
+ * on their size and share the link unevenly, run at 0.93 and 0.88 of their rate while something uses the memory port and take four times their bytes of it,
+ * streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
  * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
  * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait; cudaMalloc and cudaFree 20
  * us and 1 us a page more, the latter once the GPU is idle; an event with its time 0.45 us (ECH_FAKE_CUDA_EVENT_NS), one without 0.15; the device's own clock

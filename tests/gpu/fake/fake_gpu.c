@@ -173,7 +173,8 @@ static void share(Task **running, size_t n, double *rates)
         if (rates[i] > 0 && (running[i]->kind == TO_DEVICE || running[i]->kind == FROM_DEVICE)) {
             if (copies == 2)
                 rates[i] = least(rates[i], fake_real() ? (running[i]->kind == TO_DEVICE ? 17 : 12) : 15);
-            port -= rates[i];
+            rates[i] *= fake_real() && port_users > 0 ? (running[i]->kind == TO_DEVICE ? 0.93 : 0.88) : 1;
+            port -= rates[i] * (fake_real() ? 4 : 1);
         }
     }
     double clocks = fake_real() && fake.busy < 20e6 ? 0.5 : 1;
