@@ -110,9 +110,10 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(c->burst.median, 1.125, 0.04);
     /* Mapping is by pieces: 2 + 29 + 2 + 38 us, of which a further one takes the last three, and back 34 + 23 + 1. */
     ck_assert(c->map.median >= 71e3 && c->unmap.median >= 58e3);
-    ck_assert_msg(c->map_piece.median > 60e3 && c->map_piece.median < 300e3, "%g", c->map_piece.median);
-    ck_assert_msg(c->unmap_piece.median > 45e3 && c->unmap_piece.median < 300e3, "%g", c->unmap_piece.median);
-    ck_assert_msg(c->map_page.median > 500 && c->map_page.median < 10e3, "%g", c->map_page.median);
+    /* Host time too: only what it is at least is sure. */
+    ck_assert_msg(c->map_piece.median > 60e3, "%g", c->map_piece.median);
+    ck_assert_msg(c->unmap_piece.median > 45e3, "%g", c->unmap_piece.median);
+    ck_assert_msg(c->map_page.median > 500, "%g", c->map_page.median);
     /* A copy takes four times its bytes of the port, and gets 0.93 or 0.88 of its rate beside kernels: over those parts of the time in which bytes move. */
     for (unsigned way = 0; way < 2; way++) {
         double kept = 1 - 4 * (way ? 18 * 0.88 : 20 * 0.93) / 1000;
