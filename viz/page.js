@@ -22,6 +22,8 @@ const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + ' %';
 const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 1000 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
 // As the terminal shows names of C++ kernels: without what all of PyTorch's begin with.
 const pretty = name => /^void |::/.test(name) ? name.replace(/^void /, '').replace(/\(anonymous namespace\)::|gpu_kernel_impl(_nocast)?<|\b(at::native|c10|std|at)::/g, '') : name;
+// Names differ at both ends.
+const shorten = (name, most = 64) => name.length > most ? name.slice(0, Math.ceil(most / 2)) + '…' + name.slice(1 - Math.floor(most / 2)) : name;
 const ways = link => link && link.peers ? ['out', 'in'] : ['to device', 'from device'];
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
@@ -137,7 +139,7 @@ function table(id, rows) {
   if (!rows.length) select(id).append('p').attr('class', 'hint').text('nothing');
   for (const row of rows) {
     const tr = body.append('tr');
-    tr.append('td').attr('class', 'name').append('div').attr('class', 'clip').attr('title', row.title || row.name).text(row.name);
+    tr.append('td').attr('class', 'name').append('div').attr('class', 'clip').attr('title', row.title || row.name).text(shorten(row.name, 80));
     tr.append('td').attr('class', 'n').text(row.value);
     if (row.share !== undefined) {
       tr.append('td').attr('class', 'n').text(percent(row.share));
@@ -176,7 +178,7 @@ for (const [memory, m] of Object.entries(run.memories)) {
   const id = 'held-' + memory.replace(/[^a-z0-9]/gi, '-');
   held.append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps) + (m.padding && m.padding.padding_bytes > 0.01 * m.padding.bytes ? '; ' + bytes(m.padding.padding_bytes) + ' of it padding' : ''));
   held.append('div').attr('id', id);
-  table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
+  table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).map(name => shorten(name, 30)).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
 }
 if (held.select('h3').empty()) select(held.node().parentNode).remove();
 // Buffers at the peak, and what padding costs there.
@@ -229,7 +231,6 @@ if (!run.longest.length) select('#slowest').remove();
 
 // Charts
 const GUTTER = 168, AXIS = 26;
-const shorten = name => name.length > 64 ? name.slice(0, 30) + '…' + name.slice(-30) : name;
 const kindColour = kind => style({ kernel: 'kernel', copy: 'copy', collective: 'collective', wait: 'wait' }[details.kinds[kind]] || 'other');
 const legend = select('#legend');
 for (const kind of new Set(details.slices.map(s => s[4])))
@@ -304,11 +305,13 @@ function axis(context, x, width, height) {
   }
 }
 
+// As much of a name as has room; where there is some, of both its ends.
 function fit(context, text, width) {
   if (context.measureText(text).width <= width) return text;
-  let low = 0, high = text.length;
-  while (low < high) { const middle = (low + high + 1) >> 1; if (context.measureText(text.slice(0, middle) + '…').width <= width) low = middle; else high = middle - 1; }
-  return low > 0 ? text.slice(0, low) + '…' : '';
+  const cut = n => n < 12 ? text.slice(0, n) + '…' : shorten(text, n + 1);
+  let low = 0, high = text.length - 1;
+  while (low < high) { const middle = (low + high + 1) >> 1; if (context.measureText(cut(middle)).width <= width) low = middle; else high = middle - 1; }
+  return low > 0 ? cut(low) : '';
 }
 
 // Operations whose names hold what is looked for; null: nothing is.

@@ -178,6 +178,7 @@ GString *ech_cli_manual(void)
     g_string_append(out, ".SH ENVIRONMENT\n");
     roff_row(out, "ECHELON_DEVICES", "folder in which device files are looked for first");
     roff_row(out, "ECHELON_TRACES", "folder in which traces named in experiments are looked for first");
+    roff_row(out, "COLUMNS", "columns that tables and sentences may take (default: the terminal's; without one, sentences are not broken and names are whole)");
     return out;
 }
 

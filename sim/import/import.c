@@ -391,6 +391,8 @@ static char *describe(const uint8_t *head, size_t n)
     if (n > 16 &&
         (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
         return g_strdup("the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read");
+    if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
+        return g_strdup("the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from");
     if (memmem(head, n, "[architecture_presets]", 22))
         return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))

@@ -135,12 +135,24 @@ static bool read_types(Reader *r, EchWire wire, GError **error)
 
 /* ---- samples ---- */
 
-/* "file:line:function", innermost first, as in other captures. ECH_NONE where there is none; *ret_name: the innermost frame. */
+/* Frames of JAX itself, which every array was made through. */
+static bool is_plumbing(Span file)
+{
+    static const char *const folders[] = {"/jax/_src/", "/jax/interpreters/", "/jax/experimental/", "/jaxlib/"};
+    for (size_t i = 0; i < G_N_ELEMENTS(folders); i++) {
+        if (file.n && memmem(file.data, file.n, folders[i], strlen(folders[i])))
+            return true;
+    }
+    return false;
+}
+
+/* "file:line:function", innermost first, as in other captures. ECH_NONE where there is none; *ret_name: the innermost frame of the program, or of all. */
 static EchId stack_of(Reader *r, const EchWire *sample, EchId *ret_name)
 {
     EchWire wire = *sample;
     EchWireField f, g, h;
     size_t n = 0;
+    bool named = false;
     *ret_name = ECH_NONE;
     g_string_truncate(r->scratch, 0);
     while (ech_wire_next(&wire, &f)) {
@@ -172,7 +184,9 @@ static EchId stack_of(Reader *r, const EchWire *sample, EchId *ret_name)
                 if (file.n)
                     g_string_append_printf(r->scratch, "%.*s:%" G_GINT64_FORMAT ":", (int)MIN(file.n, (size_t)4096), (const char *)file.data, (int64_t)line);
                 g_string_append_len(r->scratch, (const char *)name.data, (gssize)MIN(name.n, (size_t)4096));
-                if (n++ == 0) {
+                bool own = !is_plumbing(file);
+                if (n++ == 0 || (own && !named)) {
+                    named = own;
                     const char *slash = file.n ? strrchr(r->scratch->str + before, '/') : NULL;
                     *ret_name = ech_trace_builder_string(r->builder, slash ? slash + 1 : r->scratch->str + before, -1);
                 }

@@ -314,6 +314,15 @@ START_TEST(other_refusals)
 }
 END_TEST
 
+/* Arrays are called by the line of the program that made them, not by JAX's own, which made them all. */
+START_TEST(profiles_name_the_program)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("memory_profile/frames.pb", "memory_profile");
+    ck_assert_uint_eq(find_buffer(import->trace, "train.py:7:init")->bytes, 4096);
+    ck_assert_uint_eq(find_buffer(import->trace, "pxla.py:395:__call__")->bytes, 512);
+}
+END_TEST
+
 static const char *property(const EchImport *import, const char *key)
 {
     const char *text = ech_trace_get_property(import->trace, key);
@@ -608,6 +617,7 @@ int main(void)
     tcase_add_test(tcase, other_refusals);
     tcase_add_test(tcase, refused_by_pytorch);
     tcase_add_test(tcase, refused_by_bfc);
+    tcase_add_test(tcase, profiles_name_the_program);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);
     tcase_add_loop_test(tcase, damage, 0, 8);
