@@ -82,7 +82,7 @@ static const EchAllocClass *find_class(const char *spec, char **ret_text, GError
         name = g_strdup("pytorch");
         text = g_strdup(spec);
     }
-    if (strcmp(name, "pytorch") == 0 && text)
+    if (g_str_has_prefix(name, "pytorch") && text)
         strip_blanks(text);
     /* Some of these words choose another allocator altogether. */
     static const struct {

@@ -25,8 +25,9 @@ typedef enum {
     /* Checked and then left alone, because they change no placement of device memory. */
     SET_FLAG,
     SET_THREADS,
-    SET_NUMBER,
-    SET_SIZE,
+    SET_PINNED_RESERVE,
+    SET_PINNED_ROUND,
+    SET_PINNED_CACHED,
     SET_LIST,
 } Setting;
 
@@ -50,12 +51,12 @@ static const struct {
     {"pinned_use_background_threads", SET_FLAG, 0},
     {"graph_capture_record_stream_reuse", SET_FLAG, 9},
     {"per_process_memory_fraction", SET_FRACTION, 0}, /* since 2.10; before that torch.cuda.set_per_process_memory_fraction is meant */
-    {"pinned_reserve_segment_size_mb", SET_NUMBER, 10},
+    {"pinned_reserve_segment_size_mb", SET_PINNED_RESERVE, 10},
     {"large_segment_size_mb", SET_LARGE_SEGMENT, 11},
     {"throw_on_cudamalloc_oom", SET_REJECT, 12},
     {"pinned_free_catch_all", SET_FLAG, 12},
-    {"pinned_max_round_threshold_mb", SET_SIZE, 13},
-    {"pinned_max_cached_size_mb", SET_SIZE, 13},
+    {"pinned_max_round_threshold_mb", SET_PINNED_ROUND, 13},
+    {"pinned_max_cached_size_mb", SET_PINNED_CACHED, 13},
     {"expandable_segments_reserve", SET_RESERVE, 15},
     {"expandable_segments_reserve_by_class", SET_LIST, 15},
     {"release", SET_RELEASE, 0},
@@ -318,8 +319,10 @@ static bool set_value(Reader *reader, Setting setting, const char *name, GError 
     case SET_RELEASE: return set_release(reader, name, value, error);
     case SET_FLAG: return boolean(name, value, &flag, error);
     case SET_THREADS: return (power_of_two(reader, value, &number) && number <= 128) || bad(error, name, value, "a power of two up to 128");
-    case SET_NUMBER: return (number_of(reader, value, &number) && number) || bad(error, name, value, "a number above 0");
-    case SET_SIZE: return number_of(reader, value, &number) || bad(error, name, value, "a number");
+    case SET_PINNED_RESERVE:
+        return megabytes(reader, name, value, &conf->pinned_reserve, error) && (conf->pinned_reserve || bad(error, name, value, "a number above 0"));
+    case SET_PINNED_ROUND: return megabytes(reader, name, value, &conf->pinned_round, error);
+    case SET_PINNED_CACHED: return megabytes(reader, name, value, &conf->pinned_cached, error);
     case SET_LIST: return skip(reader, name, value, error);
     }
     g_assert_not_reached();
@@ -396,7 +399,8 @@ static bool read_items(Reader *reader, const char *text, GError **error)
 bool ech_pytorch_conf_read(const char *text, EchPyTorchConf *ret, GError **error)
 {
     g_auto(Reader) reader = {
-        .conf = {.max_split = UINT64_MAX, .max_non_split_rounding = 20 * MIB, .large_buffer = 20 * MIB},
+        .conf =
+            {.max_split = UINT64_MAX, .max_non_split_rounding = 20 * MIB, .large_buffer = 20 * MIB, .pinned_round = UINT64_MAX, .pinned_cached = UINT64_MAX},
         .release = 99,
         .least_split = UINT64_MAX,
         .least_rounding = UINT64_MAX,

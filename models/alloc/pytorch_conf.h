@@ -20,6 +20,9 @@ typedef struct {
     bool reject;                               /**< throw_on_cudamalloc_oom */
     double reserve;                            /**< expandable_segments_reserve: addresses of a segment, of the memory or in GiB; 0: 9/8 of the memory. */
     bool reserve_in_gib;                       /**< reserve is in GiB. */
+    EchBytes pinned_round;                     /**< pinned_max_round_threshold_mb: larger pinned blocks are not rounded; UINT64_MAX: all are. */
+    EchBytes pinned_cached;                    /**< pinned_max_cached_size_mb: larger pinned blocks are neither rounded nor kept; UINT64_MAX: all are. */
+    EchBytes pinned_reserve;                   /**< pinned_reserve_segment_size_mb: taken at first for small pinned blocks; 0: nothing. */
     unsigned release;                          /**< N of "release:2.N"; 0: none told, which stands for 2.6 with the settings of later ones. */
     bool expandable;                           /**< expandable_segments */
     uint64_t divisions[ECH_PYTORCH_DIVISIONS]; /**< Steps between powers of two that sizes round to: [i] from 2^i MiB on, [0] below too; 0: none. */

@@ -262,6 +262,8 @@ char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh)
         add(specs, "plan:exact:step_limit=200000");
         if (study->compiler_bytes)
             add(specs, "compiler");
+    } else if (study->of_pytorch && study->memory && g_str_has_prefix(study->memory, "host")) {
+        add(specs, "pytorch_pinned");
     } else if (study->of_pytorch) {
         add_pytorch(study, fresh, specs);
     } else {

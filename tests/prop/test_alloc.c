@@ -34,6 +34,7 @@ static const char *const more_specs[] = {
     "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
     "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
     "platform:granule=512",
+    "pytorch_pinned:pinned_max_round_threshold_mb:1,pinned_max_cached_size_mb:16,pinned_reserve_segment_size_mb:8",
     "platform:share_below=1MiB",
     "buddy:limit=300MiB",
     "tlsf:alignment=16",

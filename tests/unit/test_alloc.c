@@ -337,6 +337,47 @@ START_TEST(pytorch_private_pools_keep_their_cache)
 }
 END_TEST
 
+/* Powers of two, the last freed first, and a copy's block when the copy and all before it are done; nothing is emptied to make room. */
+START_TEST(pytorch_pinned_blocks)
+{
+    g_autoptr(EchAllocator) pinned = open_allocator("pytorch_pinned", 16 * MIB);
+    EchPlacement a = take(pinned, 0, 3 * MIB), b = take(pinned, 1, 4 * MIB), p;
+    ck_assert_uint_eq(a.rounded, 4 * MIB);
+    ck_assert_uint_eq(take(pinned, 2, 1).rounded, 1);
+    ech_allocator_record_stream(pinned, 0, 5);
+    ech_allocator_record_stream(pinned, 1, 6);
+    ech_allocator_release(pinned, 0);
+    ech_allocator_release(pinned, 1);
+    ech_allocator_stream_done(pinned, 6); /* behind stream 5's event, which is not looked past */
+    EchPlacement c = take(pinned, 3, 4 * MIB);
+    ck_assert(c.address != a.address && c.address != b.address);
+    ech_allocator_stream_done(pinned, 5);
+    ck_assert_uint_eq(take(pinned, 4, 3 * MIB).address, b.address);
+    ck_assert_int_ne(ech_allocator_alloc(pinned, &(EchAllocRequest){.id = 5, .bytes = 8 * MIB}, &p), ECH_FIT_OK);
+    ech_allocator_empty_cache(pinned);
+    EchAllocStats stats;
+    ech_allocator_stats(pinned, &stats);
+    ck_assert_uint_eq(stats.reserved, 8 * MIB + 1);
+
+    g_autoptr(EchAllocator) exact = open_allocator("pytorch_pinned:pinned_max_round_threshold_mb:1,pinned_max_cached_size_mb:6", 64 * MIB);
+    ck_assert_uint_eq(take(exact, 0, 5 * MIB).rounded, 5 * MIB);
+    ck_assert_uint_eq(take(exact, 1, 7 * MIB).rounded, 7 * MIB);
+    ech_allocator_release(exact, 0);
+    ech_allocator_release(exact, 1);
+    ech_allocator_stats(exact, &stats);
+    ck_assert_uint_eq(stats.reserved, 5 * MIB); /* what is larger than 6 MiB is not kept */
+    ck_assert_uint_eq(take(exact, 2, 6 * MIB).rounded, 6 * MIB);
+    ck_assert_uint_eq(take(exact, 3, 4 * MIB + 1).rounded, 5 * MIB);
+    ck_assert_uint_eq(take(exact, 4, 700 << 10).rounded, MIB);
+
+    g_autoptr(EchAllocator) reserved = open_allocator("pytorch_pinned:pinned_reserve_segment_size_mb:2", 64 * MIB);
+    a = take(reserved, 0, MIB);
+    b = take(reserved, 1, 100);
+    ck_assert(a.segment == b.segment && b.offset == MIB);
+    ck_assert(take(reserved, 2, MIB).segment != a.segment);
+}
+END_TEST
+
 START_TEST(pytorch_reserves_for_what_cannot_fit)
 {
     g_autoptr(EchAllocator) pytorch = open_allocator("pytorch:expandable_segments:True", 256 * MIB);
@@ -960,6 +1001,7 @@ int main(void)
     tcase_add_test(tests, pytorch_rejects_before_it_gives_back);
     tcase_add_test(tests, pytorch_rejects_by_another_rounding);
     tcase_add_test(tests, pytorch_private_pools_keep_their_cache);
+    tcase_add_test(tests, pytorch_pinned_blocks);
     tcase_add_test(tests, pytorch_reserves_for_what_cannot_fit);
     tcase_add_test(tests, pytorch_gives_whole_reservations_back);
     tcase_add_loop_test(tests, caches_are_emptied, 0, G_N_ELEMENTS(emptied));
