@@ -95,17 +95,18 @@ typedef struct {
     EchId same; /* replaced by this value, or ECH_NONE */
 } Raw;
 
+/* What reaches one position by several ways: a loop's element, the result of a conditional. */
 typedef struct {
-    EchId loop;
-    uint32_t position;
-    EchId initial, body, condition, result, root; /* raw values */
+    EchId value;              /* raw value */
+    uint32_t first, n_inputs; /* in Flow.inputs */
 } Phi;
 
 typedef struct {
     EchProgram *p;
-    GArray *raw;  /* Raw */
-    GArray *phis; /* Phi */
-    bool *done;   /* per computation */
+    GArray *raw;    /* Raw */
+    GArray *phis;   /* Phi, as XLA comes by them: of inner loops first; of a loop its condition's, its body's, its own */
+    GArray *inputs; /* EchId of raw values */
+    bool *done;     /* per computation */
 } Flow;
 
 static EchId *held(const EchProgram *p, EchId instruction)
@@ -146,6 +147,13 @@ static uint32_t member(const EchProgram *p, EchId instruction, uint32_t k)
     return k < p->shapes[i->shape].n_elements ? ech_program_member_position(p, i->shape, k) : UINT32_MAX;
 }
 
+static void add_phi(Flow *flow, EchId value, const EchId *inputs, uint32_t n)
+{
+    Phi phi = {value, flow->inputs->len, n};
+    g_array_append_vals(flow->inputs, inputs, n);
+    g_array_append_val(flow->phis, phi);
+}
+
 static void flow_computation(Flow *flow, EchId computation);
 
 static void flow_while(Flow *flow, EchId i)
@@ -168,21 +176,20 @@ static void flow_while(Flow *flow, EchId i)
     uint32_t n =
         MIN(MIN(n_positions(p, i), n_positions(p, ech_program_operand(p, instruction, 0))), MIN(n_positions(p, parameters[0]), n_positions(p, parameters[1])));
     n = MIN(n, n_positions(p, p->computations[body].root));
-    guint first = flow->phis->len;
     for (uint32_t k = 0; k < n; k++) {
-        Phi phi = {.loop = i, .position = k, .initial = held(p, ech_program_operand(p, instruction, 0))[k]};
-        phi.condition = new_value(flow, parameters[0], k, true);
-        phi.body = new_value(flow, parameters[1], k, true);
-        phi.result = held(p, i)[k];
-        g_array_index(flow->raw, Raw, phi.result).is_phi = true;
-        held(p, parameters[0])[k] = phi.condition;
-        held(p, parameters[1])[k] = phi.body;
-        g_array_append_val(flow->phis, phi);
+        held(p, parameters[0])[k] = new_value(flow, parameters[0], k, true);
+        held(p, parameters[1])[k] = new_value(flow, parameters[1], k, true);
+        g_array_index(flow->raw, Raw, held(p, i)[k]).is_phi = true;
     }
     flow_computation(flow, condition);
     flow_computation(flow, body);
-    for (uint32_t k = 0; k < n; k++)
-        g_array_index(flow->phis, Phi, first + k).root = held(p, p->computations[body].root)[k];
+    EchId joined[3] = {parameters[0], parameters[1], i};
+    for (unsigned side = 0; side < G_N_ELEMENTS(joined); side++) {
+        for (uint32_t k = 0; k < n; k++) {
+            EchId inputs[2] = {held(p, ech_program_operand(p, instruction, 0))[k], held(p, p->computations[body].root)[k]};
+            add_phi(flow, held(p, joined[side])[k], inputs, 2);
+        }
+    }
 }
 
 /* Parameters of a called computation hold the operands; its root is handed back. */
@@ -262,6 +269,26 @@ static void flow_collective_start(const EchProgram *p, EchId i)
     }
 }
 
+static void flow_conditional(Flow *flow, EchId i)
+{
+    EchProgram *p = flow->p;
+    const EchInstruction *instruction = &p->instructions[i];
+    uint32_t n = n_positions(p, i), branches = instruction->n_called;
+    for (uint32_t k = 0; k < branches; k++) {
+        EchId root = flow_call(flow, ech_program_called(p, instruction, k), p->operands + instruction->first_operand + MIN(k + 1, instruction->n_operands),
+                               k + 1 < instruction->n_operands ? 1 : 0);
+        n = MIN(n, n_positions(p, root));
+    }
+    g_autofree EchId *inputs = g_new(EchId, branches + 1);
+    for (uint32_t q = 0; q < n_positions(p, i); q++) {
+        g_array_index(flow->raw, Raw, held(p, i)[q]).is_phi = true;
+        for (uint32_t k = 0; q < n && k < branches; k++)
+            inputs[k] = held(p, p->computations[ech_program_called(p, instruction, k)].root)[q];
+        if (q < n && branches > 0)
+            add_phi(flow, held(p, i)[q], inputs, branches);
+    }
+}
+
 /* Replaces what is not new by what it stands for; every position already has a value of its own. */
 static void flow_instruction(Flow *flow, EchId i)
 {
@@ -326,13 +353,7 @@ static void flow_instruction(Flow *flow, EchId i)
             pass_on(p, i, 0, root, 0, n_positions(p, i));
         }
         break;
-    case ECH_HLO_CONDITIONAL:
-        for (uint32_t k = 0; k < instruction->n_called; k++)
-            (void)flow_call(flow, ech_program_called(p, instruction, k), operands + MIN(k + 1, instruction->n_operands),
-                            k + 1 < instruction->n_operands ? 1 : 0);
-        for (uint32_t k = 0; k < n_positions(p, i); k++)
-            g_array_index(flow->raw, Raw, held(p, i)[k]).is_phi = true;
-        break;
+    case ECH_HLO_CONDITIONAL: flow_conditional(flow, i); break;
     case ECH_HLO_WHILE: flow_while(flow, i); break;
     default: break;
     }
@@ -365,27 +386,158 @@ static EchId resolve(GArray *raw, EchId value)
     return value;
 }
 
-/* A loop element whose body hands back its own parameter is the initial value throughout. */
+/* XLA's phi graph (HloPhiGraph): a node per raw value. What is handed round unchanged is the value that came in, except where loops are nested deeper than the
+ * graph's own bookkeeping follows: who reads a value that has been replaced is not passed on to what replaced it. Buffers live as long as that says. */
+typedef struct {
+    uint32_t first_operand, n_operands, first_user, n_users;
+    EchId replaced_by; /* or ECH_NONE */
+    uint32_t seen;     /* the search that met it last */
+    bool is_phi, searched;
+} PhiNode;
+
+typedef struct {
+    PhiNode *nodes;
+    EchId *operands, *users, *queue;
+    size_t steps; /* left; hostile programs only come to the end of them */
+    uint32_t searches;
+} PhiGraph;
+
+enum { PHI_STEPS = 1 << 26 };
+
+static EchId phi_found(const PhiGraph *g, EchId value)
+{
+    while (g->nodes[value].replaced_by != ECH_NONE)
+        value = g->nodes[value].replaced_by;
+    return value;
+}
+
+static void put_in_place(EchId *list, uint32_t n, EchId old, EchId new)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        if (list[k] == old)
+            list[k] = new;
+    }
+}
+
+static uint32_t without(EchId *list, uint32_t n, EchId value)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        if (list[k] != value)
+            list[kept++] = list[k];
+    }
+    return kept;
+}
+
+static bool phi_replace(PhiGraph *g, EchId id, EchId by)
+{
+    PhiNode *node = &g->nodes[id];
+    by = phi_found(g, by);
+    if (node->replaced_by != ECH_NONE || by == id)
+        return false;
+    for (uint32_t k = 0; k < node->n_users; k++) {
+        PhiNode *user = &g->nodes[g->users[node->first_user + k]];
+        put_in_place(g->operands + user->first_operand, user->n_operands, id, by);
+        g->steps -= MIN(g->steps, user->n_operands);
+    }
+    for (uint32_t k = 0; k < node->n_operands; k++) {
+        PhiNode *operand = &g->nodes[g->operands[node->first_operand + k]];
+        put_in_place(g->users + operand->first_user, operand->n_users, id, by);
+        g->steps -= MIN(g->steps, operand->n_users);
+    }
+    node->replaced_by = by;
+    return true;
+}
+
+/* Phis that hang together and take in only one value from outside are that value. */
+static bool phi_close(PhiGraph *g, EchId start)
+{
+    EchId outside = ECH_NONE;
+    uint32_t n = 0;
+    g->searches++;
+    g->queue[n++] = start;
+    g->nodes[start].seen = g->searches;
+    for (uint32_t at = 0; at < n; at++) {
+        PhiNode *node = &g->nodes[g->queue[at]];
+        node->searched = true;
+        if (!node->is_phi && outside != ECH_NONE)
+            return false;
+        if (!node->is_phi)
+            outside = g->queue[at];
+        g->steps -= MIN(g->steps, node->n_operands);
+        for (uint32_t k = 0; k < node->n_operands; k++) {
+            EchId operand = g->operands[node->first_operand + k];
+            if (g->nodes[operand].seen != g->searches)
+                g->queue[n++] = operand;
+            g->nodes[operand].seen = g->searches;
+        }
+    }
+    bool changed = false;
+    for (uint32_t at = 0; at < n && outside != ECH_NONE; at++) {
+        if (g->nodes[g->queue[at]].is_phi)
+            changed |= phi_replace(g, g->queue[at], outside);
+    }
+    return changed;
+}
+
+static bool phi_simplify(PhiGraph *g, EchId id)
+{
+    PhiNode *node = &g->nodes[id];
+    EchId *operands = g->operands + node->first_operand;
+    node->n_operands = without(operands, node->n_operands, id);
+    node->n_users = without(g->users + node->first_user, node->n_users, id);
+    g->steps -= MIN(g->steps, node->n_operands + node->n_users + 1u);
+    bool same = node->n_operands > 0;
+    for (uint32_t k = 1; k < node->n_operands; k++)
+        same &= operands[k] == operands[0];
+    if (same)
+        return phi_replace(g, id, operands[0]);
+    return !node->searched && phi_close(g, id);
+}
+
 static void drop_idle_phis(Flow *flow)
 {
-    bool changed = true;
-    while (changed) {
-        changed = false;
-        /* Inner loops were recorded after the outer ones: backwards, one pass settles most. */
-        for (guint k = flow->phis->len; k-- > 0;) {
-            Phi *phi = &g_array_index(flow->phis, Phi, k);
-            EchId body = resolve(flow->raw, phi->body), initial = resolve(flow->raw, phi->initial);
-            EchId root = resolve(flow->raw, phi->root);
-            if (body == initial || (root != body && root != initial))
-                continue;
-            g_array_index(flow->raw, Raw, body).same = initial;
-            EchId condition = resolve(flow->raw, phi->condition), result = resolve(flow->raw, phi->result);
-            if (condition != initial)
-                g_array_index(flow->raw, Raw, condition).same = initial;
-            if (result != initial)
-                g_array_index(flow->raw, Raw, result).same = initial;
-            changed = true;
+    guint n_nodes = flow->raw->len, n_links = flow->inputs->len;
+    PhiGraph g = {.steps = PHI_STEPS};
+    g_autofree PhiNode *nodes = g.nodes = g_new0(PhiNode, n_nodes + 1);
+    g_autofree EchId *operands = g.operands = g_new(EchId, n_links + 1);
+    g_autofree EchId *users = g.users = g_new(EchId, n_links + 1);
+    g_autofree EchId *queue = g.queue = g_new(EchId, n_nodes + 1);
+    for (guint k = 0; k < n_nodes; k++)
+        nodes[k].replaced_by = ECH_NONE;
+    for (guint k = 0; k < n_links; k++) {
+        operands[k] = g_array_index(flow->inputs, EchId, k);
+        nodes[operands[k]].n_users++;
+    }
+    uint32_t total = 0;
+    for (guint k = 0; k < n_nodes; k++) {
+        nodes[k].first_user = total;
+        total += nodes[k].n_users;
+        nodes[k].n_users = 0;
+    }
+    for (guint k = 0; k < flow->phis->len; k++) {
+        const Phi *phi = &g_array_index(flow->phis, Phi, k);
+        PhiNode *node = &nodes[phi->value];
+        node->is_phi = true;
+        node->first_operand = phi->first;
+        node->n_operands = phi->n_inputs;
+        for (uint32_t m = 0; m < phi->n_inputs; m++) {
+            PhiNode *operand = &nodes[operands[phi->first + m]];
+            users[operand->first_user + operand->n_users++] = phi->value;
         }
+    }
+    for (bool changed = true; changed && g.steps > 0;) {
+        changed = false;
+        for (guint k = 0; k < n_nodes; k++)
+            nodes[k].searched = false;
+        for (guint k = 0; k < flow->phis->len; k++) {
+            EchId value = g_array_index(flow->phis, Phi, k).value;
+            changed |= nodes[value].replaced_by == ECH_NONE && g.steps > 0 && phi_simplify(&g, value);
+        }
+    }
+    for (guint k = 0; k < n_nodes; k++) {
+        if (nodes[k].replaced_by != ECH_NONE)
+            g_array_index(flow->raw, Raw, k).same = phi_found(&g, k);
     }
 }
 
@@ -556,8 +708,9 @@ static bool find_values(EchProgram *p, GError **error)
         return false;
     g_autoptr(GArray) raw = g_array_new(FALSE, FALSE, sizeof(Raw));
     g_autoptr(GArray) phis = g_array_new(FALSE, FALSE, sizeof(Phi));
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_autofree bool *done = g_new0(bool, p->n_computations);
-    Flow flow = {p, raw, phis, done};
+    Flow flow = {p, raw, phis, inputs, done};
     flow_computation(&flow, p->entry);
     /* Reducers, comparators and whatever no one runs in the flat schedule. */
     for (size_t c = p->n_computations; c-- > 0;) {

@@ -95,22 +95,21 @@ static bool picks_columns(const EchInstruction *i, const EchLayout *table)
     return picked && rows && count < table->rank;
 }
 
-/* What makes the array that operand @k of @user (ECH_NONE: the entry's root) is gets the layout that the result has there. */
-static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsigned depth)
+/* What makes the array that operand @k of @user (ECH_NONE: the root of @computation) is gets the layout of the result there, @wanted of the new program. */
+static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, EchId wanted, unsigned depth)
 {
-    EchId d = user == ECH_NONE ? ech_graph_computation(g, g->entry)->root : ech_graph_operand(g, user, k);
-    const EchProgram *p = g->source;
-    const EchShape *w = &p->shapes[wanted];
+    EchId d = user == ECH_NONE ? ech_graph_computation(g, computation)->root : ech_graph_operand(g, user, k);
+    const EchProgram *out = ech_program_builder_peek(g->out);
+    const EchShape w = out->shapes[wanted];
     const EchInstruction *i = ech_graph_node(g, d);
-    if (w->is_tuple) {
-        for (uint32_t m = 0; i->opcode == ECH_HLO_TUPLE && depth < 128 && m < MIN(i->n_operands, w->n_elements); m++) {
-            set_result(g, d, m, p->elements[w->first_element + m], depth + 1);
+    if (w.is_tuple) {
+        for (uint32_t m = 0; i->opcode == ECH_HLO_TUPLE && depth < 128 && m < MIN(i->n_operands, w.n_elements); m++) {
+            set_result(g, computation, d, m, out->elements[w.first_element + m], depth + 1);
             i = ech_graph_node(g, d);
         }
         return;
     }
-    EchId shape = ech_graph_in_space(g, ech_graph_shape_of(g, wanted), ECH_SPACE_HBM);
-    const EchProgram *out = ech_program_builder_peek(g->out);
+    EchId shape = ech_graph_in_space(g, wanted, ECH_SPACE_HBM);
     const EchLayout *want = ech_program_layout(out, shape), *have = ech_graph_layout(g, d);
     if (!same_dims(want, have) || shape == i->shape)
         return;
@@ -121,9 +120,9 @@ static void set_result(EchGraph *g, EchId user, uint32_t k, EchId wanted, unsign
     if (made_here)
         ech_graph_node(g, d)->shape = shape;
     else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules)) {
-        EchId copy = ech_graph_add_new(g, g->entry, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
+        EchId copy = ech_graph_add_new(g, computation, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
         if (user == ECH_NONE)
-            ech_graph_computation(g, g->entry)->root = copy;
+            ech_graph_computation(g, computation)->root = copy;
         else
             ech_graph_set_operand(g, user, k, copy);
     }
@@ -248,6 +247,9 @@ static void lay_out_node(EchGraph *g, EchId id)
         ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
         for (uint32_t k = 0; k < 2; k++)
             lay_out_called(g, ech_graph_called(g, id, k), ech_graph_node(g, first)->shape);
+        /* What goes round stays in its place: the body makes it as it came in. */
+        if (ech_graph_shape(g, ech_graph_computation(g, ech_graph_called(g, id, 1))->root)->n_positions == ech_graph_shape(g, first)->n_positions)
+            set_result(g, ech_graph_called(g, id, 1), ECH_NONE, 0, ech_graph_node(g, first)->shape, 0);
         return;
     case ECH_HLO_CONDITIONAL:
         for (uint32_t k = 0; k + 1 < i.n_operands && k < i.n_called; k++)
@@ -333,7 +335,7 @@ static void set_entry_layout(EchGraph *g)
         return;
     EchId result = p->elements[p->shapes[p->entry_layout].first_element + 1];
     if (same_arrays(p, p->instructions[p->computations[p->entry].root].shape, result))
-        set_result(g, ECH_NONE, 0, result, 0);
+        set_result(g, g->entry, ECH_NONE, 0, ech_graph_shape_of(g, result), 0);
 }
 
 /* Reshapes and transposes that leave every byte where it is. */

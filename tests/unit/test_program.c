@@ -165,6 +165,109 @@ START_TEST(trip_counts)
 }
 END_TEST
 
+/* The value at element @index of what an instruction called @name makes. */
+static EchId element_of(const EchProgram *p, const char *name, uint32_t index)
+{
+    EchId i = ech_test_instruction(p, name);
+    return ech_program_value(p, i, ech_program_member_position(p, p->instructions[i].shape, index));
+}
+
+/* Both branches hand {0} back as they got it, and the one that computes makes {1} anew. */
+START_TEST(what_all_branches_hand_back_is_what_they_got)
+{
+    static const char text[] = "HloModule merged, is_scheduled=true\n\n"
+                               "%keep (a: (f32[1024], f32[1024])) -> (f32[1024], f32[1024]) {\n"
+                               "  %a = (f32[1024]{0}, f32[1024]{0}) parameter(0)\n"
+                               "  %a0 = f32[1024]{0} get-tuple-element(%a), index=0\n"
+                               "  %a1 = f32[1024]{0} get-tuple-element(%a), index=1\n"
+                               "  ROOT %at = (f32[1024]{0}, f32[1024]{0}) tuple(%a0, %a1)\n"
+                               "}\n\n"
+                               "%make (b: f32[1024]) -> (f32[1024], f32[1024]) {\n"
+                               "  %b = f32[1024]{0} parameter(0)\n"
+                               "  %b1 = f32[1024]{0} negate(%b)\n"
+                               "  ROOT %bt = (f32[1024]{0}, f32[1024]{0}) tuple(%b, %b1)\n"
+                               "}\n\n"
+                               "ENTRY %main (p: f32[1024], q: pred[]) -> f32[1024] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %q = pred[] parameter(1)\n"
+                               "  %x = f32[1024]{0} negate(%p)\n"
+                               "  %y = f32[1024]{0} negate(%x)\n"
+                               "  %t = (f32[1024]{0}, f32[1024]{0}) tuple(%x, %y)\n"
+                               "  %c = (f32[1024]{0}, f32[1024]{0}) conditional(%q, %t, %x), true_computation=%keep, false_computation=%make\n"
+                               "  %c0 = f32[1024]{0} get-tuple-element(%c), index=0\n"
+                               "  %c1 = f32[1024]{0} get-tuple-element(%c), index=1\n"
+                               "  ROOT %r = f32[1024]{0} add(%c0, %c1)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(element_of(program, "c", 0), ech_program_value(program, ech_test_instruction(program, "x"), 0));
+    EchId made = element_of(program, "c", 1);
+    ck_assert(program->values[made].is_phi && program->values[made].defined.instruction == ech_test_instruction(program, "c"));
+}
+END_TEST
+
+/* A loop of two elements, and those within it: they hand {1} on, the outermost negates it. */
+static void append_loop(GString *text, unsigned level, unsigned deepest)
+{
+    static const char state[] = "(s32[], f32[1024]{0})";
+    if (level < deepest)
+        append_loop(text, level + 1, deepest);
+    g_string_append_printf(text,
+                           "%%below%u (s%u: (s32[], f32[1024])) -> pred[] {\n"
+                           "  %%s%u = %s parameter(0)\n"
+                           "  %%i%u = s32[] get-tuple-element(%%s%u), index=0\n"
+                           "  %%n%u = s32[] constant(4)\n"
+                           "  ROOT %%l%u = pred[] compare(%%i%u, %%n%u), direction=LT\n}\n\n"
+                           "%%body%u (b%u: (s32[], f32[1024])) -> (s32[], f32[1024]) {\n"
+                           "  %%b%u = %s parameter(0)\n"
+                           "  %%j%u = s32[] get-tuple-element(%%b%u), index=0\n"
+                           "  %%one%u = s32[] constant(1)\n"
+                           "  %%next%u = s32[] add(%%j%u, %%one%u)\n"
+                           "  %%x%u = f32[1024]{0} get-tuple-element(%%b%u), index=1\n",
+                           level, level, level, state, level, level, level, level, level, level, level, level, level, state, level, level, level, level, level,
+                           level, level, level);
+    if (level < deepest)
+        g_string_append_printf(text,
+                               "  %%zero%u = s32[] constant(0)\n"
+                               "  %%t%u = %s tuple(%%zero%u, %%x%u)\n"
+                               "  %%w%u = %s while(%%t%u), condition=%%below%u, body=%%body%u\n"
+                               "  %%y%u = f32[1024]{0} get-tuple-element(%%w%u), index=1\n",
+                               level, level, state, level, level, level + 1, state, level, level + 1, level + 1, level, level + 1);
+    /* Only the outermost changes it. */
+    if (level == 0)
+        g_string_append(text, "  %z0 = f32[1024]{0} negate(%y0)\n");
+    g_string_append_printf(text, "  ROOT %%r%u = %s tuple(%%next%u, %%%c%u)\n}\n\n", level, state, level,
+                           level == 0        ? 'z'
+                           : level < deepest ? 'y'
+                                             : 'x',
+                           level);
+}
+
+static EchProgram *nested_loops(unsigned deepest)
+{
+    g_autoptr(GString) text = g_string_new("HloModule nested, is_scheduled=true\n\n");
+    append_loop(text, 0, deepest);
+    g_string_append(text, "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
+                          "  %p = f32[1024]{0} parameter(0)\n"
+                          "  %zero = s32[] constant(0)\n"
+                          "  %x = f32[1024]{0} negate(%p)\n"
+                          "  %t = (s32[], f32[1024]{0}) tuple(%zero, %x)\n"
+                          "  %w0 = (s32[], f32[1024]{0}) while(%t), condition=%below0, body=%body0\n"
+                          "  ROOT %y = f32[1024]{0} get-tuple-element(%w0), index=1\n}\n");
+    return read_text(text->str, "h100-sxm");
+}
+
+/* What an inner loop hands round unchanged is the outer loop's. With one more loop inside, XLA's bookkeeping loses that for the one in between, whose result
+ * then lives as a value of its own. */
+START_TEST(loops_hand_round_what_they_got)
+{
+    g_autoptr(EchProgram) one = nested_loops(1), two = nested_loops(2);
+    ck_assert(one->values[element_of(one, "b0", 1)].is_phi);
+    ck_assert_uint_eq(element_of(one, "w1", 1), element_of(one, "b0", 1));
+    ck_assert_uint_eq(element_of(two, "w2", 1), element_of(two, "b0", 1));
+    ck_assert_uint_eq(two->values[element_of(two, "w1", 1)].defined.instruction, ech_test_instruction(two, "w1"));
+}
+END_TEST
+
 START_TEST(branches_not_taken_hold_nothing)
 {
     static const char text[] = "HloModule branches, is_scheduled=true\n\n"
@@ -494,6 +597,8 @@ int main(void)
     tcase_add_test(small, in_place_operations_take_their_operands_place);
     tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_test(small, trip_counts);
+    tcase_add_test(small, what_all_branches_hand_back_is_what_they_got);
+    tcase_add_test(small, loops_hand_round_what_they_got);
     tcase_add_test(small, branches_not_taken_hold_nothing);
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));

@@ -5,7 +5,8 @@
   python compile.py examples/gpt_step.py --chip v5e -o gpt_step
   echelon run --trace gpt_step --device tpu-v5e
 
-FILE.py defines `build(target)` and returns (jitted function, tuple of arguments), or a third: a dict of keyword arguments.
+FILE.py defines `build(target)` and returns (function, tuple of arguments), or a third: a dict of keyword arguments. The function may be a jax.jit,
+flax's nnx.jit, equinox's filter_jit, or one that calls such (what that donates is donated).
 `target.array(shape, dtype, host=False)` describes an argument and where it lives; arrays and ShapeDtypeStructs (jax.eval_shape) that name no sharding
 are taken to lie on the device, and static arguments are passed as they are. `target.device` and `target.host` are shardings for jax.device_put;
 nothing is run and nothing is allocated. `--set name=value` passes a keyword to build (numbers are numbers).
@@ -211,9 +212,39 @@ def built(target, module, keywords):
     if not isinstance(result, tuple) or len(result) not in (2, 3) or not callable(result[0]) or not isinstance(result[1], (tuple, list)):
         sys.exit("build should return (function, tuple of arguments) or (function, tuple of arguments, dict of keyword arguments)")
     function, arguments, named = result[0], result[1], result[2] if len(result) == 3 else {}
-    if not hasattr(function, "trace"):
-        function = target.jax.jit(function)
-    return function, target.jax.tree.map(target.described, tuple(arguments)), target.jax.tree.map(target.described, dict(named))
+    arguments, named = target.jax.tree.map(target.described, (tuple(arguments), dict(named)))
+    return (function, arguments, named) if hasattr(function, "trace") else wrapped(target.jax, function, arguments, named)
+
+
+def wrapped(jax, function, arguments, named):
+    """What is no jax.jit itself (a plain function, a method, equinox's filter_jit) as one: arrays are traced, all else stays as it is; arguments that are
+    donated to a jitted function inside are donated."""
+    def is_array(leaf):
+        return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+    leaves, tree = jax.tree.flatten((arguments, named))
+
+    def call(*arguments, **named):
+        given = iter(jax.tree.leaves((arguments, named)))
+        arguments, named = jax.tree.unflatten(tree, [next(given) if is_array(leaf) else leaf for leaf in leaves])
+        return [leaf for leaf in jax.tree.leaves(function(*arguments, **named)) if is_array(leaf)]
+
+    call.__name__ = getattr(function, "__name__", None) or getattr(getattr(function, "__wrapped__", None), "__name__", None) or "step"
+    arguments, named = jax.tree.unflatten(tree, [leaf if is_array(leaf) else None for leaf in leaves])
+    jaxpr = jax.jit(call).trace(*arguments, **named).jaxpr.jaxpr
+    donated, kept = set(), {id(v) for v in jaxpr.outvars}
+    for equation in jaxpr.eqns:
+        gone = equation.params.get("donated_invars", (False,) * len(equation.invars))
+        donated |= {id(v) for v, g in zip(equation.invars, gone) if g}
+        kept |= {id(v) for v, g in zip(equation.invars, gone) if not g}
+    inputs, whole = iter(jaxpr.invars), []
+    for k, argument in enumerate(arguments):
+        ids = {id(next(inputs)) for _ in jax.tree.leaves(argument)}
+        if ids and ids <= donated - kept:
+            whole.append(k)
+        elif ids & donated:
+            print(f"argument {k} is donated in part: it is taken as kept (donate whole arguments)", file=sys.stderr)
+    return jax.jit(call, donate_argnums=whole), arguments, named
 
 
 def refusal(error):
