@@ -37,7 +37,6 @@ typedef struct {
     uint32_t n_parts;
     Part *parts; /* few, or many where they do not fit. */
     double cap;  /* Most pace: 1 / min_time, per second; infinite without one. */
-    double pace; /* Slow path only. */
     double left; /* Share left, when unbound or capped. */
     Tick since;  /* Capped: when left was true. */
     EchTime min_time;
@@ -56,7 +55,7 @@ typedef struct {
 } Member;
 
 typedef struct {
-    double capacity, level, volume, capped;
+    double capacity, volume, capped;
     Member *members; /* Demands with a part here. */
     uint32_t n, room;
     uint32_t *bound; /* Tokens of the demands that it bounds, */
@@ -67,6 +66,8 @@ typedef struct {
 
 struct EchNative {
     Resource *resources;
+    double *levels; /* By resource: apart, since every demand is asked about several of them at every event. */
+    double *lowest; /* By row: its lowest target. Scratch of next. */
     Demand *demands;
     uint32_t *live;
     uint32_t *fresh;          /* Started since the last solution, not bound yet. */
@@ -94,6 +95,8 @@ EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resource
     e->n_resources = n_resources;
     e->max_live = max_live;
     e->resources = g_new0(Resource, n + 1);
+    e->levels = g_new(double, n + 1);
+    e->lowest = g_new(double, n + 1);
     e->demands = g_new0(Demand, max_live);
     e->live = g_new(uint32_t, max_live);
     e->fresh = g_new(uint32_t, max_live);
@@ -111,7 +114,7 @@ EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resource
     for (size_t j = 0; j < n; j++) {
         g_assert(resources[j].capacity > 0 && isfinite(resources[j].capacity));
         e->resources[j].capacity = resources[j].capacity;
-        e->resources[j].level = INFINITY;
+        e->levels[j] = INFINITY;
     }
     return e;
 }
@@ -128,6 +131,8 @@ void ech_native_free(EchNative *e)
     for (uint32_t i = 0; i < e->max_live; i++)
         g_free(e->demands[i].many);
     g_free(e->resources);
+    g_free(e->levels);
+    g_free(e->lowest);
     g_free(e->demands);
     g_free(e->live);
     g_free(e->fresh);
@@ -249,7 +254,7 @@ static void unbind(EchNative *e, uint32_t token)
             *term = r->n_bound == 0 ? 0 : *term - d->parts[k].amount * inverse;
     }
     if (r->n_bound == 0) {
-        r->level = INFINITY;
+        e->levels[j] = INFINITY;
         set_remove(e->binding, j);
         for (uint32_t k = 0; k < e->n_resources; k++)
             e->terms[(size_t)k * e->n_resources + j] = 0;
@@ -262,7 +267,7 @@ static uint32_t lowest_part(const EchNative *e, const Demand *d, double *ret_pac
     double pace = d->cap;
     uint32_t bound = NOWHERE;
     for (uint32_t k = 0; k < d->n_parts; k++) {
-        double other = e->resources[d->parts[k].resource].level / d->parts[k].amount;
+        double other = e->levels[d->parts[k].resource] / d->parts[k].amount;
         if (other < pace) {
             pace = other;
             bound = k;
@@ -345,7 +350,7 @@ static bool solve_levels(EchNative *e)
     e->n_rows = n;
     for (uint32_t j = 0; e->stale && j < e->n_resources; j++)
         if (e->resources[j].n_bound == 0)
-            e->resources[j].level = INFINITY;
+            e->levels[j] = INFINITY;
     e->stale = false;
     double *a = e->system;
     size_t width = n + 1;
@@ -388,24 +393,25 @@ static bool solve_levels(EchNative *e)
         a[c * width + n] = level;
     }
     for (uint32_t i = 0; i < n; i++)
-        e->resources[e->rows[i]].level = a[i * width + n];
+        e->levels[e->rows[i]] = a[i * width + n];
     return true;
 }
 
 static double pace_of(const EchNative *e, const Demand *d)
 {
-    return d->bound == NOWHERE ? d->cap : e->resources[d->parts[d->bound].resource].level / d->parts[d->bound].amount;
+    return d->bound == NOWHERE ? d->cap : e->levels[d->parts[d->bound].resource] / d->parts[d->bound].amount;
 }
 
-/* The level at which the wants of the members of @r together draw its capacity; infinite if they cannot.
+/* The level at which the wants of the members of resource @j together draw its capacity; infinite if they cannot.
  * Newton on the concave sum of min(want, level): from the left it stays left, so it ends after finitely many steps. */
-static double level_for(const EchNative *e, const Resource *r, double total)
+static double level_for(const EchNative *e, uint32_t j, double total)
 {
+    const Resource *r = &e->resources[j];
     if (total <= r->capacity)
         return INFINITY;
     if (r->n == 1)
         return r->capacity;
-    double level = r->level < INFINITY ? r->level : r->capacity / r->n;
+    double level = e->levels[j] < INFINITY ? e->levels[j] : r->capacity / r->n;
     for (bool first = true;; first = false) {
         double small = 0;
         uint32_t n_large = 0;
@@ -431,15 +437,15 @@ static void saturate(EchNative *e, uint32_t j)
         e->want[m] = pace_of(e, &e->demands[r->members[m].token]) * r->members[m].amount;
         total += e->want[m];
     }
-    double level = level_for(e, r, total);
+    double level = level_for(e, j, total);
     if (level == INFINITY)
         return;
-    r->level = level;
+    e->levels[j] = level;
     for (uint32_t m = 0; m < r->n; m++) {
         if (e->want[m] <= level)
             continue;
         unbind(e, r->members[m].token);
-        r->level = level;
+        e->levels[j] = level;
         bind(e, r->members[m].token, r->members[m].part);
     }
 }
@@ -448,28 +454,33 @@ static void saturate(EchNative *e, uint32_t j)
 static bool rebind(EchNative *e)
 {
     bool moved = false;
+    const double *levels = e->levels;
     for (uint32_t l = 0; l < e->n_live; l++) {
-        Demand *d = &e->demands[e->live[l]];
+        const Demand *d = &e->demands[e->live[l]];
+        const Part *parts = d->parts;
         /* Without division: part k bounds more tightly than b if s_k a_b < s_b a_k. */
-        double level = 1, amount = 1 / d->cap;
-        if (d->bound != NOWHERE) {
-            level = e->resources[d->parts[d->bound].resource].level;
-            amount = d->parts[d->bound].amount;
+        bool stays = true;
+        if (d->bound == NOWHERE) {
+            double amount = 1 / d->cap;
+            for (uint32_t k = 0; k < d->n_parts; k++)
+                stays &= !(levels[parts[k].resource] * amount < parts[k].amount * (1 - tolerance));
+        } else {
+            double level = levels[parts[d->bound].resource], amount = parts[d->bound].amount;
+            stays = d->cap == INFINITY || !(d->cap * amount < level * (1 - tolerance));
+            for (uint32_t k = 0; k < d->n_parts; k++)
+                stays &= !(levels[parts[k].resource] * amount < level * parts[k].amount * (1 - tolerance));
         }
-        bool stays = d->bound == NOWHERE || d->cap == INFINITY || !(d->cap * amount < level * (1 - tolerance));
-        for (uint32_t k = 0; stays && k < d->n_parts; k++)
-            stays = !(e->resources[d->parts[k].resource].level * amount < level * d->parts[k].amount * (1 - tolerance));
         if (stays)
             continue;
         double pace;
         uint32_t bound = lowest_part(e, d, &pace);
         if (bound == d->bound)
             continue;
-        double before = bound == NOWHERE ? 0 : e->resources[d->parts[bound].resource].level;
+        double before = bound == NOWHERE ? 0 : e->levels[d->parts[bound].resource];
         unbind(e, e->live[l]);
         bind(e, e->live[l], bound);
         if (bound != NOWHERE)
-            e->resources[d->parts[bound].resource].level = before;
+            e->levels[d->parts[bound].resource] = before;
         moved = true;
     }
     return moved;
@@ -489,7 +500,7 @@ static double pace_without(const EchNative *e, const Demand *d, uint32_t except)
 {
     double pace = d->cap;
     for (uint32_t k = 0; k < d->n_parts; k++) {
-        double other = e->resources[d->parts[k].resource].level / d->parts[k].amount;
+        double other = e->levels[d->parts[k].resource] / d->parts[k].amount;
         if (k != except && other < pace)
             pace = other;
     }
@@ -505,10 +516,10 @@ static void relax(EchNative *e, uint32_t j)
         e->want[m] = pace_without(e, &e->demands[member->token], member->part) * member->amount;
         total += e->want[m];
     }
-    double level = level_for(e, r, total);
-    if (level == r->level || (level < INFINITY && fabs(level - r->level) <= 1e-14 * level))
+    double level = level_for(e, j, total);
+    if (level == e->levels[j] || (level < INFINITY && fabs(level - e->levels[j]) <= 1e-14 * level))
         return;
-    r->level = level;
+    e->levels[j] = level;
     for (uint32_t m = 0; m < r->n; m++) {
         const Demand *d = &e->demands[r->members[m].token];
         for (uint32_t k = 0; k < d->n_parts; k++)
@@ -522,7 +533,7 @@ static void solve_slowly(EchNative *e)
     for (uint32_t l = 0; l < e->n_live; l++)
         unbind(e, e->live[l]);
     for (uint32_t j = 0; j < e->n_resources; j++) {
-        e->resources[j].level = INFINITY;
+        e->levels[j] = INFINITY;
         if (e->resources[j].n > 0)
             touch(e, j);
     }
@@ -542,19 +553,19 @@ static void solve_slowly(EchNative *e)
         Demand *d = &e->demands[e->live[l]];
         double pace;
         uint32_t bound = lowest_part(e, d, &pace);
-        double level = bound == NOWHERE ? 0 : e->resources[d->parts[bound].resource].level;
+        double level = bound == NOWHERE ? 0 : e->levels[d->parts[bound].resource];
         bind(e, e->live[l], bound);
         if (bound != NOWHERE)
-            e->resources[d->parts[bound].resource].level = level;
+            e->levels[d->parts[bound].resource] = level;
     }
     /* Exact for the binding found; where it is not singular. */
     g_autofree double *levels = g_new(double, e->n_resources + 1);
     for (uint32_t j = 0; j < e->n_resources; j++)
-        levels[j] = e->resources[j].level;
+        levels[j] = e->levels[j];
     e->stale = true;
     if (!solve_levels(e)) {
         for (uint32_t j = 0; j < e->n_resources; j++)
-            e->resources[j].level = levels[j];
+            e->levels[j] = levels[j];
         e->stale = true;
     }
 }
@@ -616,7 +627,7 @@ static void solve(EchNative *e)
                 double used = r->capped;
                 const double *terms = e->terms + (size_t)j * e->n_resources;
                 for (uint32_t i = 0; i < e->n_rows; i++)
-                    used += terms[e->rows[i]] * e->resources[e->rows[i]].level;
+                    used += terms[e->rows[i]] * e->levels[e->rows[i]];
                 if (used > r->capacity * (1 + tolerance)) {
                     saturate(e, j);
                     again = true;
@@ -666,7 +677,8 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
                 target = r->targets[b];
                 lowest = b;
             }
-        double wait = (target - r->volume) / r->level;
+        e->lowest[i] = target;
+        double wait = (target - r->volume) / e->levels[e->rows[i]];
         if (nearest == NOWHERE || wait < soonest) {
             soonest = wait;
             nearest = e->rows[i];
@@ -675,7 +687,7 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
     }
     if (nearest != NOWHERE) {
         const Resource *r = &e->resources[nearest];
-        Tick end = e->now + tick_for(r->targets[nearest_slot] - r->volume, r->level);
+        Tick end = e->now + tick_for(r->targets[nearest_slot] - r->volume, e->levels[nearest]);
         if (!any || end < first) {
             first = end;
             who = nearest;
@@ -696,9 +708,9 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
     for (uint32_t i = 0; i < e->n_rows; i++) {
         uint32_t j = e->rows[i];
         Resource *r = &e->resources[j];
-        r->volume = j == who ? r->targets[best_slot] : r->volume + r->level * seconds;
-        double reach = r->volume * (1 + 0x1p-49) + r->level * 0x1p-14 / (double)ECH_PS_PER_S;
-        for (uint32_t b = 0; b < r->n_bound; b++)
+        r->volume = j == who ? r->targets[best_slot] : r->volume + e->levels[j] * seconds;
+        double reach = r->volume * (1 + 0x1p-49) + e->levels[j] * 0x1p-14 / (double)ECH_PS_PER_S;
+        for (uint32_t b = 0; e->lowest[i] <= reach && b < r->n_bound; b++)
             if (r->targets[b] <= reach)
                 ret_tokens[n++] = r->bound[b];
     }
