@@ -55,7 +55,7 @@ static GMappedFile *map_stream(const char *path, GError **error)
         close(from);
     GMappedFile *file = into < 0 ? NULL : g_mapped_file_new_from_fd(into, FALSE, error);
     if (into < 0)
-        g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(problem), "%s: %s", input ? "standard input" : path, g_strerror(problem));
+        g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(problem), "%s: %s", input ? "standard input" : path, g_strerror(problem));
     else
         close(into);
     if (file) {

@@ -884,7 +884,7 @@ START_TEST(placements_equal_the_real_ones)
     g_autoptr(EchAllocator) allocator = open_allocator(recorded[_i].spec, recorded[_i].capacity);
     EchAllocRunOptions options = {.placed = placed};
     ech_alloc_run(allocator, (const EchAllocEvent *)(const void *)events->data, events->len, &options);
-    g_auto(GStrv) lines = g_strsplit(offsets, "\n", -1);
+    g_auto(GStrv) lines = g_strsplit_set(offsets, "\n", -1);
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacement *p = &g_array_index(placed, EchPlacedEvent, i).placement;
         bool ok = g_array_index(placed, EchPlacedEvent, i).fit == ECH_FIT_OK && p->address != ECH_ADDRESS_NONE;

@@ -212,6 +212,7 @@ END_TEST
 START_TEST(every_call_fails_cleanly)
 {
     fake = ech_test_fake_cuda("16777216");
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     fake.reset();
     g_autoptr(EchCalibration) whole = ech_calibrate(0, NULL, NULL, NULL, NULL);
     ck_assert_ptr_nonnull(whole);

@@ -71,6 +71,11 @@ int fake_real(void)
     return is;
 }
 
+int fake_moves(void)
+{
+    return getenv("ECH_FAKE_CUDA_WEIGHTLESS") == NULL;
+}
+
 EXPORT EchCuResult cuInit(unsigned flags)
 {
     if (fake_failing() || flags)

@@ -159,7 +159,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         void *target = (void *)(uintptr_t)word(parameters, 1);
         if ((reads > 0 && !fake_block_at(first, reads * 16)) || (writes > 0 && !fake_block_at(target, writes * 16)))
             return LAUNCH_FAILED;
-        if (writes > 0 && !done)
+        if (writes > 0 && !done && fake_moves())
             memset(target, 1, writes * 16);
         fake_note_written(target, writes * 16, 0);
         double mixed = (double)(reads < writes ? reads : writes);

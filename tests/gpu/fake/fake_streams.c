@@ -12,7 +12,7 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
     Block *t = fake_block_at(target, bytes), *s = fake_block_at(source, bytes);
     if (!stream || (!to_host && (!t || t->host)) || (!from_host && (!s || s->host)))
         return INVALID_VALUE;
-    if (!fake.capturing)
+    if (!fake.capturing && fake_moves())
         memmove(target, source, bytes);
     if (getenv("ECH_FAKE_CUDA_STRAY") && !to_host)
         fake_stray(t);
