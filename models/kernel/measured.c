@@ -192,3 +192,9 @@ EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes)
         extra += (steps[at + 1].extra - steps[at].extra) * (value - steps[at].bytes) / (steps[at + 1].bytes - steps[at].bytes);
     return (EchTime)extra;
 }
+
+double ech_measured_duty_rate(double burst, double duty)
+{
+    const double exponent = 2.5; /* Assumed: power is clock times voltage squared, and voltage goes with most of the clock */
+    return duty > 0 ? CLAMP(pow(MIN(duty, 1), -1 / exponent), 1, MAX(burst, 1)) : MAX(burst, 1);
+}

@@ -22,3 +22,8 @@ double ech_measured_product(const EchMeasured *measured, const char *dtype, uint
 /** What a kernel that streams @bytes takes beyond its launch and those bytes at the device memory's full rate; 0 where nothing is known. Linear in the size
  * between the points. */
 EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes);
+/** The rate of matrix products that run @duty (0..1) of the time, over their rate where nothing else runs for long and power and heat have settled; @burst: the
+ * same just after a pause. A GPU lowers its clocks where the power of the last milliseconds is above its limit, which products just keep when they are all
+ * there is; the power of arithmetic goes with the clock to about 2.5 (voltage rises with it), so that many times the time that products leave to rest is worth.
+ * What else runs draws power too: that is not in it. At least 1, at most @burst. */
+double ech_measured_duty_rate(double burst, double duty);

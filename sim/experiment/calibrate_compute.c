@@ -6,7 +6,6 @@
 #define SETTLE_SECONDS 0.1
 #define PEAK_SECONDS 0.5
 #define PAUSE_SECONDS 0.2
-#define HEATING UINT64_C(20000000000) /* Operations of a product that many in a row bring the GPU to its limits */
 
 typedef struct {
     EchCuFunction function;
@@ -91,7 +90,8 @@ static bool fits(const Bench *b, EchDtype dtype, int side)
 static bool time_peak(Bench *b, const EchGemm *gemm, EchFigure *ret, GError **error)
 {
     EchFigure time;
-    if ((ech_cuda_gemm_operations(gemm) > HEATING && !settle(b, gemm, PEAK_SECONDS, error)) || !ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
+    if ((ech_cuda_gemm_operations(gemm) > ECH_CUDA_GEMM_HEATS && !settle(b, gemm, PEAK_SECONDS, error)) ||
+        !ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
         return false;
     *ret = ech_calibration_gemm_rate(time, gemm->m, gemm->k, b->result->alone.median);
     return true;
@@ -113,7 +113,7 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
         const EchGemm gemm = square(dtype, edge, edge), odd = square(dtype, edge - 1, edge - 1);
         EchFigure time, rate;
         g_autoptr(GError) refused = NULL;
-        bool first = dtype == ECH_DTYPE_BF16, heats = ech_cuda_gemm_operations(&gemm) > HEATING;
+        bool first = dtype == ECH_DTYPE_BF16, heats = ech_cuda_gemm_operations(&gemm) > ECH_CUDA_GEMM_HEATS;
         if (first && heats) {
             /* Once for the code, then after a pause. */
             if (!issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]))
@@ -155,8 +155,8 @@ bool ech_calibrate_products(Bench *b, GError **error)
             for (size_t k = 0; k < n; k++) {
                 const EchGemm gemm = square(kinds[i].dtype, (int)sides[e], (int)sides[k]);
                 uint64_t operations = ech_cuda_gemm_operations(&gemm);
-                if ((operations > HEATING && !settle(b, &gemm, SETTLE_SECONDS, error)) ||
-                    !ech_bench_time_each(b, issue_gemm, &gemm, operations > 5 * HEATING ? 7 : REPEATS, &grid->time[e * n + k], error))
+                if ((operations > ECH_CUDA_GEMM_HEATS && !settle(b, &gemm, SETTLE_SECONDS, error)) ||
+                    !ech_bench_time_each(b, issue_gemm, &gemm, operations > 5 * ECH_CUDA_GEMM_HEATS ? 7 : REPEATS, &grid->time[e * n + k], error))
                     return false;
             }
         }

@@ -1,6 +1,7 @@
 /* A GPU's own times and bytes beside the prediction of the same trace. */
 #include "sim/experiment/validate_cuda.h"
 
+#include "models/kernel/measured.h"
 #include "sim/base/error.h"
 #include "sim/report/json_out.h"
 
@@ -32,7 +33,7 @@ void ech_cuda_validation_free(EchCudaValidation *validation)
     g_free(validation);
 }
 
-static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, const EchCudaOptions *measured, GError **error)
+static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, const EchCudaOptions *measured, double duty, GError **error)
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
@@ -43,6 +44,7 @@ static EchRun *predict(const EchResult *result, const EchTrace *trace, const cha
     options.keep_going = 1;
     options.driver_calls = measured->alloc != ECH_CUDA_ALLOC_ARENA; /* Else it asks the driver for every allocation */
     options.graph = measured->graph;
+    options.products_duty = duty;
     options.allocator = g_strdup(allocator);
     EchRun *run = ech_replay_run(trace, result->device, result->reference, &options, error);
     ech_params_clear(ech_replay_params, &options);
@@ -181,15 +183,25 @@ static bool has_fixed_offsets(const EchTrace *trace)
     return false;
 }
 
-/* Which of two rates products are predicted with, where they differ. */
-static void note_burst(EchCudaValidation *v)
+/* Products run at what power and heat leave them, which depends on how much of the time they take: here of a replay with what lies around it, which the GPU
+ * spends at rest. */
+static void find_duty(EchCudaValidation *v)
 {
-    double share = ech_device_number(v->result->device, "kernel.burst_share", 1);
-    if (v->measured->by_blas > 0 && fabs(share - 1) > 0.02)
-        ech_diag_remark(
-            v->measured->diag,
-            "products are predicted at the rate that power and heat leave after half a second of them; just after a pause this GPU does %.0f %% of it",
-            100 * share);
+    const EchDevice *device = v->result->device;
+    EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchPrices) prices = ech_prices_new(v->trace, device, v->result->reference, &pricing, diag);
+    double busy = 0, burst = ech_device_number(device, "kernel.burst_share", 1);
+    for (EchId at = 0; at < ech_trace_n_ops(v->trace); at++) {
+        if (ech_trace_ops(v->trace)[at].kind == ECH_OP_KERNEL && ech_cuda_does(v->trace, at, prices, device) == ECH_CUDA_MULTIPLIES)
+            busy += (double)prices->prices[at].alone * (double)MAX(v->measured->ops[at].instances, 1u);
+    }
+    v->products_duty = v->measured->each > 0 ? CLAMP(busy / (double)v->measured->each, 0, 1) : 1;
+    if (v->measured->by_blas > 0 && burst > 1.02)
+        ech_diag_remark(v->measured->diag,
+                        "matrix products ran %.0f %% of the time that replays took with what lies between them: large ones are predicted at %.2f of the "
+                        "rate that power leaves them when nothing else runs (just after a pause this GPU does %.2f of it)",
+                        100 * v->products_duty, ech_measured_duty_rate(burst, v->products_duty), burst);
 }
 
 static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)
@@ -200,11 +212,11 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
         return false;
     v->trace = ech_trace_ref(v->measured->trace);
     g_autofree char *model = model_of(options, result->device, has_fixed_offsets(v->trace));
-    v->predicted = predict(result, v->trace, model, options, error);
+    find_duty(v);
+    v->predicted = predict(result, v->trace, model, options, v->products_duty, error);
     v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;
-    note_burst(v);
     v->options = ech_params_print(ech_cuda_params, options);
     v->warmups = options->warmups;
     if (!v->predicted)
@@ -422,6 +434,7 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     add_totals(json, v);
     add_pairs(json, v);
     ech_json_add_double(json, "scale", m->scale);
+    ech_json_add_double(json, "products_duty", v->products_duty);
     ech_json_add_count(json, "verified_bytes", m->verified);
     ech_json_add_count(json, "changed_words", m->differing);
     ech_json_add_bool(json, "fits", v->predicted->fits);

@@ -98,7 +98,8 @@ static bool set_up(Engine *e, GError **error)
         }
     }
     size_t total;
-    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT) && ech_cuda_measure_gap(e, error) &&
+    return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT) &&
+           CU(e, event_create, "making an event", error, &e->first, ECH_CU_EVENT_DEFAULT) && ech_cuda_measure_gap(e, error) &&
            CU(e, memory_info, "asking for free memory", error, &e->free_idle, &total);
 }
 
@@ -129,6 +130,8 @@ static void tear_down(Engine *e)
             e->cu->event_destroy(g_array_index(e->marks, EchCuEvent, i));
         if (e->base)
             e->cu->event_destroy(e->base);
+        if (e->first)
+            e->cu->event_destroy(e->first);
         if (e->scratch)
             e->cu->release(e->scratch);
         if (e->sink)

@@ -61,6 +61,7 @@ typedef struct {
     size_t n_makespans;
     EchTime makespan;       /**< Median. */
     EchTime low, high;      /**< Around it: ech_cuda_median. */
+    EchTime each;           /**< A measured replay with what lies between it and the next: mean. */
     EchBytes peak_used;     /**< Most bytes the driver had given out for buffers, pools, blocks and arena (the engine's own scratch not counted). */
     EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer. */
     EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */

@@ -59,6 +59,8 @@ typedef struct {
     uint64_t times;
 } EchGemm;
 
+/** Operations of a product that many in a row bring a GPU to its limits of power: calibration measures those after half a second of them, others at once. */
+#define ECH_CUDA_GEMM_HEATS UINT64_C(20000000000)
 /** The product that an op's matrix work of one dtype is. From its operands where two reads and a write are the three sides of a product with exactly these
  * operations, else a cube of about as many. False: no matrix work, or of a dtype that cuBLAS does not take here (8-bit floats). */
 bool ech_cuda_gemm_of(const EchTrace *trace, const EchOp *op, EchGemm *ret);

@@ -254,10 +254,18 @@ bool ech_cuda_replay_all(Engine *e, GError **error)
         if (!replay_once(e, WARM_UP, error))
             return false;
     }
+    uint64_t before = e->n_replays;
+    EchTime all;
+    if (!CU(e, event_record, "starting the clock", error, e->first, e->streams[0]))
+        return false;
     for (uint64_t i = 0; i < e->options->repeats; i++) {
         if (!replay_once(e, MEASURE_MAKESPAN, error) || (!e->options->graph && !replay_once(e, MEASURE_OPS, error)))
             return false;
     }
+    if (!CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) || !CU(e, event_synchronize, "waiting for an event", error, e->done[0]) ||
+        !elapsed(e, e->first, e->done[0], &all, error))
+        return false;
+    e->run->each = all / (EchTime)MAX(e->n_replays - before, 1u);
     if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
         EchCuPool pool;
         if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||

@@ -89,6 +89,7 @@ typedef struct {
     size_t n_streams;
     EchCuEvent *done; /* Per stream, for the end of a replay */
     EchCuEvent base;  /* The replay's beginning */
+    EchCuEvent first; /* The first measured replay's */
     Instances *instances;
     bool *needed;    /* Ops that another queue waits for: their end always needs an event */
     GArray *marks;   /* EchCuEvent without time: begins and ends of loops, frees; in order of issue, made once and used again in every replay */

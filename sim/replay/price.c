@@ -304,6 +304,16 @@ static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp
     }
 }
 
+/* The rate of a product over the one it was measured at, where it is known how much of the time products take: large ones were measured at what power and heat
+ * leave them, small ones at what they do just after a pause. */
+static double duty_factor(const Pricer *pricer, const Map *map, uint64_t operations)
+{
+    double burst = MAX(ech_device_number(map->device, "kernel.burst_share", 1), 1);
+    if (!pricer->options->duty_known)
+        return 1;
+    return ech_measured_duty_rate(burst, pricer->options->products_duty) / (operations > ECH_CUDA_GEMM_HEATS ? 1 : burst);
+}
+
 /* How many times as long as at the unit's peak a product takes: as measured, where the device file has products; else a calibrated device knows a
  * share for sides that are no multiple of 8. */
 static double product_factor(const Pricer *pricer, const Map *map, const EchOp *op)
@@ -312,11 +322,12 @@ static double product_factor(const Pricer *pricer, const Map *map, const EchOp *
     if ((!map->measured && !ech_device_has_number(map->device, "kernel.unpadded_share")) || !ech_cuda_gemm_of(pricer->trace, op, &gemm))
         return 1;
     uint64_t m = (uint64_t)gemm.m, n = (uint64_t)gemm.n, k = (uint64_t)gemm.k, batch = (uint64_t)gemm.batch;
+    double duty = duty_factor(pricer, map, ech_cuda_gemm_operations(&gemm));
     double share = ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), m, n, k, batch);
     if (share > 0)
-        return 1 / share;
+        return 1 / (share * duty);
     share = ech_device_number(map->device, "kernel.unpadded_share", 1);
-    return gemm.known && share > 0 && share < 1 && (m % 8 || n % 8 || k % 8) ? 1 / share : 1;
+    return (gemm.known && share > 0 && share < 1 && (m % 8 || n % 8 || k % 8) ? 1 / share : 1) / duty;
 }
 
 static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)

@@ -87,11 +87,13 @@ typedef struct {
 
 typedef struct {
     EchKernelTime kernel_time;
-    bool overhead;    /**< Charge launch and set-up times. */
-    bool copy_curve;  /**< Size curves of links apply. */
-    bool tuned_tiles; /**< Products of GPU programs with a tile that no timing would have chosen take the best one. */
-    bool graph;       /**< Kernels are launched by a CUDA graph. */
-    bool host_gaps;   /**< Keep recorded gaps that neither order nor dependencies explain. */
+    bool overhead;        /**< Charge launch and set-up times. */
+    bool copy_curve;      /**< Size curves of links apply. */
+    bool tuned_tiles;     /**< Products of GPU programs with a tile that no timing would have chosen take the best one. */
+    bool graph;           /**< Kernels are launched by a CUDA graph. */
+    bool duty_known;      /**< Else every product has the rate that it was measured at. */
+    double products_duty; /**< 0..1: share of the time in which matrix products run. */
+    bool host_gaps;       /**< Keep recorded gaps that neither order nor dependencies explain. */
 } EchPriceOptions;
 
 /** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. What the device lacks costs nothing, and @diag

@@ -44,6 +44,10 @@ const EchParam ech_replay_params[] = {
      "allocators' calls of the driver take their time, and a cudaFree waits for the device"},
     {"tuned_tiles", ECH_PARAM_BOOL, FIELD(tuned_tiles), "true", NULL, NULL, NULL,
      "products of GPU programs whose tile no timing would have chosen (compiled without a GPU) take the best one; false: as written"},
+    {"products_duty", ECH_PARAM_RATIO, FIELD(products_duty), "-1", "-1", "1", NULL,
+     "share of the time in which matrix products run, for a device file that says what they do just after a pause (kernel.burst_share): at 0 they all do that, "
+     "at "
+     "1 what power leaves them, between what the power then saved allows; -1: each as it was measured, large ones at the latter and small ones at the former"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the gaps of the recording that neither queue order nor dependencies explain: the time the host took to ask for the next operation"},
     {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
@@ -520,6 +524,8 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
                                      .copy_curve = options->copy_curve != 0,
                                      .graph = options->graph != 0,
                                      .tuned_tiles = options->tuned_tiles != 0,
+                                     .duty_known = options->products_duty >= 0,
+                                     .products_duty = options->products_duty,
                                      .host_gaps = options->host_gaps != 0};
     g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag);
     g_autoptr(EchMachine) machine = ech_machine_new(trace, device, prices, options, run->diag, error);

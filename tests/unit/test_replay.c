@@ -621,6 +621,31 @@ START_TEST(copies_and_kernels_slow_each_other)
 }
 END_TEST
 
+/* Large products were measured at what power leaves them, small ones at what they do after a pause: each gets the rate of the duty that is asked for. */
+START_TEST(products_have_the_rate_of_their_duty)
+{
+    static const struct {
+        double duty;
+        EchTime large_us, small_us;
+    } cases[] = {{-1, 30000, 1000}, {0, 24000, 1000}, {1, 30000, 1250}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Maker m = maker_new();
+        add_kernel(&m, m.core, 30 * GB);
+        EchId small = add_kernel(&m, m.core, GB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        add_number(device, "kernel.unpadded_share", 1);
+        add_number(device, "kernel.burst_share", 1.25);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.products_duty = cases[i].duty;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        for (size_t k = 0; k < run->n_spans; k++)
+            near(run->spans[k].end - run->spans[k].start, (run->spans[k].op == small ? cases[i].small_us : cases[i].large_us) * ECH_PS_PER_US, 1,
+                 ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
 /* What is mapped takes time by calls, by pieces of physical memory and by pages of them; nothing of it is priced as a cudaMalloc. */
 START_TEST(mapping_is_priced_by_pieces)
 {
@@ -935,6 +960,7 @@ int main(void)
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
+    tcase_add_test(tests, products_have_the_rate_of_their_duty);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
     tcase_add_test(tests, copies_are_submitted_ahead);
