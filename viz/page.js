@@ -320,7 +320,7 @@ document.getElementById('find').addEventListener('input', event => {
   const text = event.target.value.trim().toLowerCase();
   wanted = text ? details.names.map(name => name.toLowerCase().includes(text)) : null;
   const hits = text ? details.slices.filter(s => wanted[s[1]] && details.tracks[s[0]].group === 'Queues') : [];
-  document.getElementById('found').textContent = !text ? '' : hits.length ? hits.length.toLocaleString('en') + (hits.length > 1 ? ' operations, ' : ' operation, ') + time(d3.sum(hits, s => s[3])) + ' in all' : 'none';
+  document.getElementById('found').textContent = !text ? '' : hits.length ? hits.length.toLocaleString('en') + (hits.length > 1 ? ' operations, ' : ' operation, ') + time(d3.sum(hits, s => s[3])) + ' in all' + (details.slices_left_out ? ', of those that are drawn' : '') : details.slices_left_out ? 'none of those that are drawn' : 'none';
   redraw();
 });
 

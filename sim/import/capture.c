@@ -5,7 +5,7 @@
 typedef struct {
     char *name;
     EchQueueKind kind;
-    uint32_t device;
+    uint32_t device, process;
     EchId id;        /* in the builder, ECH_NONE until used */
     GArray *ops;     /* Issued: in order */
     EchId host_wait; /* the newest wait its next op must follow, or ECH_NONE */
@@ -130,6 +130,11 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
     g_array_append_val(capture->queues, queue);
     g_hash_table_insert(capture->queue_index, g_steal_pointer(&key), GUINT_TO_POINTER(capture->queues->len));
     return capture->queues->len - 1;
+}
+
+void ech_capture_set_process(EchCapture *capture, uint32_t queue, uint32_t process)
+{
+    g_array_index(capture->queues, Queue, queue).process = process;
 }
 
 uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue)
@@ -530,7 +535,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
 
 static void wait_op(EchCapture *capture, const EchItem *item)
 {
-    uint32_t device = ech_capture_queue_device(capture, item->queue);
+    uint32_t device = ech_capture_queue_device(capture, item->queue), process = queue_at(capture, item->queue)->process;
     EchOp op = op_of(capture, item, ECH_OP_WAIT, queue_id(capture, item->queue));
     op.bytes = 0;
     op.bytes_origin = ECH_ABSENT;
@@ -539,7 +544,7 @@ static void wait_op(EchCapture *capture, const EchItem *item)
     EchTime time = (EchTime)item->address;
     for (guint q = 0; q < capture->queues->len; q++) {
         const Queue *queue = queue_at(capture, q);
-        if (q == item->queue || queue->device != device || (item->other != ECH_NONE && item->other != q))
+        if (q == item->queue || queue->device != device || (item->other != ECH_NONE ? item->other != q : queue->process != process))
             continue;
         EchId op_before = newest(queue, time);
         if (op_before != ECH_NONE)
@@ -550,7 +555,7 @@ static void wait_op(EchCapture *capture, const EchItem *item)
         return;
     }
     for (guint q = 0; q < capture->queues->len; q++) {
-        if (q != item->queue && queue_at(capture, q)->device == device)
+        if (q != item->queue && queue_at(capture, q)->device == device && queue_at(capture, q)->process == process)
             queue_at(capture, q)->host_wait = id;
     }
 }

@@ -8,7 +8,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-enum { MAX_COLUMNS = 16, MAX_DEVICES = 128, MAX_QUEUES = 2048 };
+enum { MAX_COLUMNS = 16, MAX_DEVICES = 128, MAX_QUEUES = 2048, MAX_PROCESSES = 255 };
 
 typedef struct {
     int64_t pid, correlation;
@@ -32,7 +32,8 @@ typedef struct {
     GHashTable *chains;  /* id -> EchId + 1 */
     GArray *calls, *recorded;
     GHashTable *queues; /* "device context stream pid" -> index + 1 */
-    int64_t first_pid;
+    int64_t pids[MAX_PROCESSES];
+    uint32_t n_pids;
     uint64_t steps, max_steps;
     uint64_t n_waits;
     GError **error;
@@ -175,6 +176,30 @@ static uint32_t device_of(int64_t device)
     return device >= 0 && device < MAX_DEVICES ? (uint32_t)device : 0;
 }
 
+/* Processes by number, in order of first use; the last number is of all that are left over. */
+static uint32_t process_of(Reader *r, int64_t pid)
+{
+    uint32_t i = 0;
+    while (i < r->n_pids && r->pids[i] != pid)
+        i++;
+    if (i == r->n_pids && i < MAX_PROCESSES)
+        r->pids[r->n_pids++] = pid;
+    return i;
+}
+
+/* What a process does on the host: the first one's is "host", and that of calls of a process without streams (exports that tell no processes of kernels). */
+static uint32_t host_queue(Reader *r, int64_t pid, uint32_t device)
+{
+    uint32_t process = 0;
+    while (process < r->n_pids && r->pids[process] != pid)
+        process++;
+    process = process < r->n_pids ? process : 0;
+    g_autofree char *name = process ? g_strdup_printf("host process %" G_GINT64_FORMAT, pid) : g_strdup("host");
+    uint32_t queue = ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, device);
+    ech_capture_set_process(r->capture, queue, process);
+    return queue;
+}
+
 static uint32_t stream_queue(Reader *r, int64_t device, int64_t context, int64_t stream, int64_t pid)
 {
     char key[96];
@@ -182,8 +207,7 @@ static uint32_t stream_queue(Reader *r, int64_t device, int64_t context, int64_t
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(r->queues, key));
     if (found)
         return found - 1;
-    if (r->first_pid < 0)
-        r->first_pid = pid;
+    uint32_t process = process_of(r, pid);
     g_autoptr(GString) name = g_string_new(NULL);
     if (g_hash_table_size(r->queues) >= MAX_QUEUES) {
         g_string_append(name, "other streams");
@@ -193,9 +217,10 @@ static uint32_t stream_queue(Reader *r, int64_t device, int64_t context, int64_t
     g_string_append_printf(name, "stream %" G_GINT64_FORMAT, stream);
     if (context > 1)
         g_string_append_printf(name, " context %" G_GINT64_FORMAT, context);
-    if (pid != r->first_pid)
+    if (process)
         g_string_append_printf(name, " process %" G_GINT64_FORMAT, pid);
     uint32_t queue = ech_capture_queue(r->capture, name->str, ECH_QUEUE_COMPUTE, device_of(device));
+    ech_capture_set_process(r->capture, queue, process);
     g_hash_table_insert(r->queues, g_strdup(key), GUINT_TO_POINTER(queue + 1));
     return queue;
 }
@@ -527,7 +552,7 @@ static bool read_waits(Reader *r)
         const Call *call = find_call(r, pid, correlation);
         item.issued = call && call->start <= item.start ? call->start : item.start;
         item.address = (uint64_t)item.issued;
-        item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device_of(device));
+        item.queue = host_queue(r, pid, device_of(device));
         if (type <= 2) {
             const Recorded *recorded = find_recorded(r, pid, integer(&rows, 9, -1), sync == 4294967295 ? -1 : sync, correlation);
             const Call *record = recorded ? find_call(r, pid, recorded->correlation) : NULL;
@@ -567,7 +592,7 @@ static void infer_waits(Reader *r)
         item.issued = item.start = call->start;
         item.duration = call->end == ECH_TIME_NONE || call->end < call->start ? ECH_TIME_NONE : call->end - call->start;
         item.address = (uint64_t)call->start;
-        item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, 0);
+        item.queue = host_queue(r, call->pid, 0);
         ech_capture_add(r->capture, &item);
         ech_diag_note(r->ret->diag, "inferred_host_waits", 1);
     }
@@ -592,7 +617,8 @@ static bool read_memory(Reader *r)
         }
         item.bytes = (uint64_t)bytes;
         item.origin = ECH_KNOWN;
-        item.address = (uint64_t)integer(&rows, 3, 0);
+        /* Each process has an address space of its own. */
+        item.address = (uint64_t)integer(&rows, 3, 0) | (uint64_t)(is_null(&rows, 1) ? 0 : process_of(r, pid_of(integer(&rows, 1, 0)))) << 56;
         /* Managed memory starts on the host; what moves are the migrations. */
         item.to = kind == 2 || kind == 3 || kind == 5 ? ECH_TIER_DEVICE : ECH_TIER_HOST;
         item.from = item.to;
@@ -762,8 +788,7 @@ static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImp
         return false;
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "nsys_sqlite");
     GError *own = NULL;
-    Reader r = {
-        .ret = ret, .where = ech_source_path(source), .db = db, .capture = capture, .builder = ech_capture_builder(capture), .first_pid = -1, .error = &own};
+    Reader r = {.ret = ret, .where = ech_source_path(source), .db = db, .capture = capture, .builder = ech_capture_builder(capture), .error = &own};
     r.max_steps = 2000 + n / 1000;
     sqlite3_progress_handler(db, 100000, progress, &r);
     r.strings = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);

@@ -135,6 +135,30 @@ def nsys(name, new):
 nsys("new.sqlite", True)
 nsys("old.sqlite", False)
 
+
+# Two processes on one device, with the same addresses: one waits for all of its own work while the other goes on.
+def processes(name):
+    path = tempfile.mktemp()
+    c = sqlite3.connect(path)
+    c.execute("pragma page_size=512")
+    c.execute("create table StringIds (id integer not null primary key, value text not null)")
+    c.executemany("insert into StringIds values (?,?)", [(1, "one"), (2, "two")])
+    c.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, demangledName integer)")
+    a, b = 77 << 24, 78 << 24
+    c.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?,?,0,1,7,?,?,?)", [(100, 200, 1, a, 1), (110, 900, 1, b, 2), (300, 400, 3, a, 1), (950, 960, 3, b, 2)])
+    c.execute("create table CUDA_GPU_MEMORY_USAGE_EVENTS (start integer, globalPid integer, deviceId integer, contextId integer, address integer, pc integer, bytes integer, memKind integer, memoryOperationType integer, name integer, correlationId integer)")
+    c.executemany("insert into CUDA_GPU_MEMORY_USAGE_EVENTS values (?,?,0,1,4096,0,?,2,?,null,null)", [(10, a, 1 << 20, 0), (20, b, 1 << 21, 0), (500, a, 1 << 20, 1), (990, b, 1 << 21, 1)])
+    c.execute("create table CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, syncType integer, eventId integer, eventSyncId integer)")
+    c.execute("insert into CUPTI_ACTIVITY_KIND_SYNCHRONIZATION values (150, 210, 0, 1, 4294967295, 2, ?, 4, 0, 4294967295)", (a,))
+    c.commit()
+    c.execute("vacuum")
+    c.close()
+    put("nsys", name, open(path, "rb").read())
+    os.unlink(path)
+
+
+processes("processes.sqlite")
+
 # ---- XPlane ----
 def varint(v):
     v &= (1 << 64) - 1

@@ -496,6 +496,32 @@ START_TEST(kineto_of_rocm)
 }
 END_TEST
 
+/* Each process has addresses and waits of its own. */
+START_TEST(nsys_processes)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("nsys/processes.sqlite", NULL);
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_diag_count(import->diag, "allocs_of_live_addresses"), 0);
+    g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
+    ck_assert_uint_eq(hbm->peak, (1 << 20) + (1 << 21));
+    ck_assert_uint_eq(hbm->end_live, 0);
+    const EchOp *wait = ech_test_op(t, ECH_OP_WAIT, "Context Sync");
+    ck_assert_uint_eq(wait->n_deps, 1);
+    ck_assert_str_eq(ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op].name), "one");
+    unsigned held_up = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        for (uint32_t d = 0; op->kind == ECH_OP_KERNEL && d < op->n_deps; d++) {
+            if (&ech_trace_ops(t)[ech_trace_deps(t)[op->first_dep + d].op] != wait)
+                continue;
+            held_up++;
+            ck_assert_str_eq(ech_trace_string(t, op->name), "one");
+        }
+    }
+    ck_assert_uint_eq(held_up, 1);
+}
+END_TEST
+
 START_TEST(nsys_schemas)
 {
     g_autoptr(EchImport) fresh = ech_test_corpus("nsys/new.sqlite", NULL), old = ech_test_corpus("nsys/old.sqlite", NULL);
@@ -641,6 +667,7 @@ int main(void)
     tcase_add_test(tcase, look_alikes_are_named);
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
+    tcase_add_test(tcase, nsys_processes);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
     tcase_add_test(tcase, json_twin_of_xplane);
     tcase_add_loop_test(tcase, damage, 0, 6);
