@@ -173,15 +173,35 @@ static bool size_after(Field line, const char *key, EchRounded *ret)
 }
 
 /* Bytes as a number or as a size. */
-static bool amount_after(Field line, const char *key, EchRounded *ret)
+static bool amount_at(Field f, EchRounded *ret)
 {
     uint64_t bytes;
-    if (size_after(line, key, ret))
+    if (size_at(f, ret))
         return true;
-    if (!number_after(line, key, &bytes))
+    if (!take_number(&f, 10, &bytes))
         return false;
     *ret = (EchRounded){bytes, 0};
     return true;
+}
+
+static bool amount_after(Field line, const char *key, EchRounded *ret)
+{
+    return amount_at(after(line, key), ret);
+}
+
+/* What follows a whole word @key, wherever it stands: the lines of the statistics have no prefix of the log's own, but maybe a launcher's. */
+static Field labelled(Field line, const char *key)
+{
+    Field rest = line;
+    while ((rest = after(rest, key)).n) {
+        const char *at = rest.text;
+        while (at > line.text && (at[-1] == ' ' || at[-1] == '\t'))
+            at--;
+        at -= strlen(key);
+        if (at == line.text || !g_ascii_isalnum(at[-1]))
+            break;
+    }
+    return rest;
 }
 
 /* The size whose last letter stands before @key: "0B in use in bin." */
@@ -406,7 +426,8 @@ static bool read_stats(EchBfcDump *d, Field line)
 {
     static const char *const rest[] = {
         "MaxInUse:", "NumAllocs:", "MaxAllocSize:", "Reserved:", "PeakReserved:", "ReservableLimit:", "PoolBytes:", "PeakPoolBytes:"};
-    if (starts(line, "Stats:")) {
+    static const char head[] = "Stats:";
+    if (line.n >= sizeof head - 1 && memcmp(line.text + line.n - (sizeof head - 1), head, sizeof head - 1) == 0) {
         end_stats(d);
         d->in_stats = d->phase != AFTER;
         if (d->in_stats)
@@ -416,14 +437,14 @@ static bool read_stats(EchBfcDump *d, Field line)
     if (!d->in_stats)
         return false;
     Stats *s = &d->stats[d->n_stats];
-    if (starts(line, "Limit:") && amount_after(line, "Limit:", &s->limit))
+    if (amount_at(labelled(line, "Limit:"), &s->limit))
         return true;
-    if (starts(line, "InUse:") && amount_after(line, "InUse:", &s->in_use))
+    if (amount_at(labelled(line, "InUse:"), &s->in_use))
         return s->any = true;
-    if (starts(line, "LargestFreeBlock:") && amount_after(line, "LargestFreeBlock:", &s->largest_free))
+    if (amount_at(labelled(line, "LargestFreeBlock:"), &s->largest_free))
         return true;
     for (size_t i = 0; i < G_N_ELEMENTS(rest); i++) {
-        if (starts(line, rest[i]))
+        if (labelled(line, rest[i]).n)
             return true;
     }
     end_stats(d);
@@ -490,6 +511,11 @@ bool ech_bfc_dump_line(EchBfcDump *d, const char *text, size_t n, bool *ret_take
 bool ech_bfc_dump_tells(const EchBfcDump *d)
 {
     return d->chunks->len || d->sizes->len || d->n_stats || d->in_stats || d->n_bins;
+}
+
+uint64_t ech_bfc_dump_optional(const EchBfcDump *d)
+{
+    return d->optional;
 }
 
 bool ech_bfc_dump_asks(const EchBfcDump *d)

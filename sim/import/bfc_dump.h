@@ -21,6 +21,8 @@ bool ech_bfc_dump_line(EchBfcDump *dump, const char *text, size_t n, bool *ret_t
 bool ech_bfc_dump_tells(const EchBfcDump *dump);
 /** Whether it is known what was asked for. */
 bool ech_bfc_dump_asks(const EchBfcDump *dump);
+/** Number of requests refused of which the caller says that it can do without. */
+uint64_t ech_bfc_dump_optional(const EchBfcDump *dump);
 /** Puts what is in use into @builder as resident buffers, at their addresses where those are known, the request as an allocation and the sums as properties;
  * says in @import what it comes to. */
 void ech_bfc_dump_write(EchBfcDump *dump, EchTraceBuilder *builder, EchImport *import);

@@ -705,7 +705,14 @@ static bool make_trace(Reader *r, GError **error)
     if (r->has_request && (r->pytorch || ech_trace_builder_n_buffers(r->builder) == 0))
         add_request(r);
     if (ech_trace_builder_n_buffers(r->builder) == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: an error about memory that gives no sizes", r->where);
+        uint64_t optional = ech_bfc_dump_optional(r->dump);
+        if (optional)
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                        "%s: nothing ran out of memory: what was refused (times: %" G_GUINT64_FORMAT
+                        ") the caller can do without, workspaces of cuDNN, say; slower, not an error",
+                        r->where, optional);
+        else
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: an error about memory that gives no sizes", r->where);
         return false;
     }
     if (r->pytorch)
@@ -759,7 +766,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "BFCAllocator dump for ",
                                         " allocated for chunks. "};
     /* Text that is not another format's, in which such a message may stand. */
-    if (n == 0 || head[0] == '{' || head[0] == '[' || head[0] == '<' || memchr(head, 0, n))
+    if (n < 2 || head[0] == '{' || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n))
         return 0;
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         if (memmem(head, n, marks[i], strlen(marks[i])))

@@ -390,6 +390,22 @@ START_TEST(refused_by_bfc)
         ck_assert_ok(import, error);
         ck_assert_msg(remarks(import, cases[i].says), "%s: %s", cases[i].says, ech_diag_remarks(import->diag)[0]);
     }
+    /* Every line behind a launcher's prefix. */
+    const char *text =
+        "[1,0]<stderr>:W bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to 2147483648)requested by op "
+        "X\r\n[1,0]<stderr>:I bfc_allocator.cc:2] Stats: \r\n[1,0]<stderr>:Limit:   3.00GiB\r\n[1,0]<stderr>:InUse:   2.00GiB\r\n"
+        "[1,0]<stderr>:MaxInUse:   2.50GiB\r\n";
+    g_autoptr(EchSource) launched = ech_source_new_memory((const uint8_t *)text, strlen(text), "launched");
+    g_autoptr(EchImport) prefixed = ech_import_source(launched, NULL, NULL, NULL);
+    ck_assert(prefixed && remarks(prefixed, "use, not fragmentation: 1 GiB too much"));
+    /* Nothing that failed. */
+    text = "W bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB with freed_by_count=0. The caller indicates that this is "
+           "not a "
+           "failure, but\n";
+    g_autoptr(EchSource) workspace = ech_source_new_memory((const uint8_t *)text, strlen(text), "workspace");
+    g_autoptr(GError) nothing = NULL;
+    g_autoptr(EchImport) none = ech_import_source(workspace, NULL, NULL, &nothing);
+    ck_assert(!none && strstr(nothing->message, "workspace: nothing ran out of memory"));
     /* Far behind in a log. */
     g_autoptr(GString) log = g_string_new(NULL);
     for (unsigned i = 0; i < 5000; i++)
