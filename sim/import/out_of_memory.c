@@ -201,7 +201,8 @@ static bool xla_sentence(Reader *r, Field line)
         return true;
     }
     if (!r->has_request && (size_after(line, "Attempting to reserve ", &a) || size_after(line, "Attempting to allocate ", &a) ||
-                            size_after(line, "Out of memory while trying to allocate ", &a))) {
+                            size_after(line, "Out of memory while trying to allocate ", &a) || size_after(line, "Out of memory allocating ", &a) ||
+                            size_after(after(line, "Failed to allocate request for "), " (", &a))) {
         if (!r->memory[0])
             set_memory(r, (Field){"hbm", 3});
         r->request = a;
@@ -614,6 +615,11 @@ static void say_xla(Reader *r, bool gpu, EchBytes listed)
         g_autofree char *sum = ech_format_bytes(listed);
         ech_diag_remark(r->ret->diag, "listed: %u allocation%s, %s in all; the largest only", r->items->len, r->items->len == 1 ? "" : "s", sum);
     }
+    if (r->has_request && r->rows->len == 0 && r->items->len == 0 && !r->has_used)
+        ech_diag_remark(
+            r->ret->diag,
+            "the message does not say what was in use: jax.profiler.save_device_memory_profile(\"oom.prof\") where the error is caught does, and so do "
+            "the lines of bfc_allocator.cc in the log");
     if (strcmp(r->memory, "vector") == 0)
         ech_diag_remark(r->ret->diag,
                         "what a kernel keeps on chip has a limit of its own: smaller blocks or fewer buffers need less; Pallas kernels may ask for more "
@@ -757,6 +763,8 @@ static int probe(const uint8_t *head, size_t n)
                                         "Program hbm requirement ",
                                         "BufferAssignment stats:",
                                         "Out of memory while trying to allocate ",
+                                        ": Out of memory allocating ",
+                                        ": Failed to allocate request for ",
                                         "Attempting to reserve ",
                                         "RESOURCE_EXHAUSTED: Error allocating device buffer",
                                         "out of memory. Tried to allocate ",
