@@ -329,15 +329,14 @@ static bool read_bin(EchBfcDump *d, Field line)
     return true;
 }
 
-/* The region that a chunk at @address belongs to: the one it goes on with, else one that has not begun. ECH_NONE: none. */
+/* The region that a chunk at @address belongs to: of the last ones, the one it goes on with, else one that has not begun. ECH_NONE: none. */
 static uint32_t region_of(const EchBfcDump *d, uint64_t address)
 {
-    for (guint i = d->regions->len; i-- > 0;) {
+    guint oldest = d->regions->len - MIN(d->regions->len, (guint)MAX_DUMPS); /* One is open in each dump. */
+    for (guint i = d->regions->len; i-- > oldest;) {
         const Region *region = &g_array_index(d->regions, Region, i);
         if (!region->closed && region->end && region->end == address)
             return i;
-        if (region->closed)
-            break;
     }
     const Region *last = d->regions->len ? &g_array_index(d->regions, Region, d->regions->len - 1) : NULL;
     return last && !last->closed && last->end == 0 ? d->regions->len - 1 : ECH_NONE;
