@@ -9,14 +9,44 @@ static double padded(uint64_t size, uint32_t to)
     return to > 0 ? ceil((double)size / to) * to : (double)size;
 }
 
-/* Rows pass through the units at their rate, once the side they hold has been loaded. */
+/* Rows pass through the units at their rate, once the side they hold has been pushed into them. */
 static double product_cycles(const EchKernelModel *model, const EchKernelGridProduct *p)
 {
     const char *dtype = p->is_float ? (p->rhs_bits <= 8 ? "f8e4m3fn" : "bf16") : p->rhs_bits <= 4 ? "s4" : p->rhs_bits <= 8 ? "s8" : "bf16";
-    double rate = ech_kernel_macs_per_cycle(model, dtype), k = padded(p->k, model->unit->rows), n = padded(p->n, model->unit->columns);
+    double rate = ech_kernel_macs_per_cycle(model, dtype) / model->cores, k = padded(p->k, model->unit->rows), n = padded(p->n, model->unit->columns);
     double multiplied = rate > 0 ? padded(p->m, model->sublanes) * k * n / rate : 0;
-    double loaded = model->load * k * (model->unit->columns > 0 ? n / model->unit->columns : 1);
-    return p->times * p->passes * MAX(multiplied, loaded);
+    double pushed = model->bundle.push * padded(p->k, 16) / 16 * padded(p->n, model->lanes) / model->lanes;
+    return p->times * p->passes * MAX(multiplied, pushed);
+}
+
+/* Products deeper than a unit are as many results, which the vector unit adds up. */
+static double partial_sums(const EchKernelModel *model, const EchKernelGridProduct *p)
+{
+    double depths = model->unit->rows > 0 ? ceil((double)p->k / model->unit->rows) : 1;
+    return p->times * p->passes * (depths - 1) * (padded(p->m, model->sublanes) / model->sublanes) * (padded(p->n, model->lanes) / model->lanes);
+}
+
+/* Cycles that one core computes. */
+static double compute_cycles(const EchKernelModel *model, const EchKernelGrid *grid)
+{
+    double vector = grid->vector + model->bundle.half * grid->half + model->bundle.convert * grid->converted + model->bundle.reduce_vector * grid->reduced;
+    double lanes = grid->lanes + model->bundle.reduce_lanes * grid->reduced, matrix = 0;
+    for (uint32_t i = 0; i < grid->n_products; i++) {
+        matrix += product_cycles(model, &grid->products[i]);
+        vector += model->bundle.partial_sums * partial_sums(model, &grid->products[i]);
+    }
+    double others = MAX(vector / model->bundle.vector, grid->transcendental / model->bundle.transcendental);
+    others = MAX(others, MAX(lanes / model->bundle.lanes, MAX(grid->loaded / model->bundle.load, grid->stored / model->bundle.store)));
+    double most = MAX(matrix, others);
+    double together = most > 0 ? most * pow(pow(matrix / most, TOGETHER) + pow(others / most, TOGETHER), 1 / TOGETHER) : 0;
+    return together + grid->chains * model->bundle.chain;
+}
+
+/* Of the steps, what the busier of the cores that share them has. */
+static double share_of(const EchKernelModel *model, const EchKernelGrid *grid)
+{
+    double bound = (double)MAX(grid->parallel, 1);
+    return ceil(bound / model->cores) / bound;
 }
 
 static EchTime time_of(const EchKernelModel *model, double cycles)
@@ -27,18 +57,13 @@ static EchTime time_of(const EchKernelModel *model, double cycles)
 
 void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *grid, EchBytes vmem, EchKernelCost *ret)
 {
-    double matrix = 0, macs = 0;
+    double macs = 0, share = share_of(model, grid), compute = share * compute_cycles(model, grid);
     for (uint32_t i = 0; i < grid->n_products; i++) {
         const EchKernelGridProduct *p = &grid->products[i];
-        matrix += product_cycles(model, p);
         macs += p->times * p->passes * padded(p->m, model->sublanes) * padded(p->k, model->unit->rows) * padded(p->n, model->unit->columns);
     }
-    double others =
-        MAX(MAX(grid->vector * model->simple, grid->transcendental * model->transcendental), MAX(grid->lanes * model->reduce, grid->touched * model->touch));
-    double most = MAX(matrix, others);
-    double compute = most > 0 ? most * pow(pow(matrix / most, TOGETHER) + pow(others / most, TOGETHER), 1 / TOGETHER) : 0;
     double bytes = model->hbm > 0 ? 1 / model->hbm : 0, edges = ((double)grid->first + (double)grid->last) * bytes;
-    double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0), steps = grid->steps * ECH_KERNEL_GRID_STEP_CYCLES;
+    double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0), steps = share * grid->steps * ECH_KERNEL_GRID_STEP_CYCLES;
     edges = MIN(edges, all);
     EchKernelCost cost = {
         .compute = time_of(model, compute),

@@ -1,18 +1,20 @@
 /** @file grid.h
  * What a kernel costs whose author wrote its grid, blocks and arithmetic himself (Pallas): counted work in, time out.
  *
- *     time = start + first blocks + max(steps * step + ||matrix, vector||_1.5, other blocks) + last blocks
+ *     time = start + first blocks + max(steps * step + ||matrix, others||_1.5 + chains, other blocks) + last blocks
  *
  * Blocks of the next step are fetched and those of the last one stored while one is worked on (jax/_src/pallas/mosaic/pipeline.py). Inside a step the matrix
- * units and the others work side by side as far as the data lets them: the norm's exponent is from the schedules that the compiler makes of attention kernels,
- * forward and backward, blocks of 512 and 1024, on a v6e, which it meets within 13 %.
+ * units and the others work side by side as far as the data lets them; the others' time is that of the busiest kind of instruction, of which a chip begins so
+ * many a cycle (EchKernelModel.bundle). A stretch of code that multiplies takes a chain more: from its first load through the units to its last store.
+ * Instructions, exponent and chain are from the final schedules that the compiler makes of some 50 kernels on five chips (VALIDATION.md). Cores that share a
+ * chip's kernels (megacore) share the steps of the first parallel dimension.
  */
 #pragma once
 #include "models/kernel/kernel.h"
 
-/** What a step of a grid costs besides its work, in cycles: 500 make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other chips:
+/** What a step of a grid costs besides its work, in cycles: 350 make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other chips:
  * assumed. */
-#define ECH_KERNEL_GRID_STEP_CYCLES 500
+#define ECH_KERNEL_GRID_STEP_CYCLES 350
 
 #define ECH_KERNEL_MAX_PRODUCTS 32
 
@@ -29,9 +31,14 @@ typedef struct {
 typedef struct {
     double steps;           /**< Of its grid; 0: not known, nothing else is. */
     double vector;          /**< Register operations of arithmetic. */
+    double half;            /**< Those on elements of 16 bits, as many as if they took 32: half as many where the chip computes with 16. */
+    double converted;       /**< Operations on elements of 16 bits, however many instructions each is: where the chip computes with 32, to and fro. */
     double transcendental;  /**< exp, log, tanh, rsqrt, reciprocals. */
-    double lanes;           /**< Moves across lanes: reductions along them, transpositions, rotations. */
-    double touched;         /**< Registers loaded and stored. */
+    double reduced;         /**< Registers left by reductions along lanes. */
+    double lanes;           /**< Other moves across lanes: transpositions, rotations, columns laid along them. */
+    double loaded, stored;  /**< Registers, narrow elements packed. */
+    double chains;          /**< Times that a stretch of code without branches multiplies. */
+    uint64_t parallel;      /**< Bound of the first dimension whose steps two cores share; 1: none. */
     EchBytes read, written; /**< Blocks fetched from and stored to other memories, and what the kernel copies itself. */
     EchBytes first, last;   /**< Of them, blocks before the first step's work and after the last's: nothing hides them. */
     EchKernelGridProduct products[ECH_KERNEL_MAX_PRODUCTS];

@@ -54,6 +54,19 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.reduce = NUMBER("reduce_cycles", 0.5);
     model.start = NUMBER("start_cycles", 3 * model.step);
     model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
+    /* Fallbacks: v5e and v5p. */
+    model.bundle.vector = MAX(NUMBER("bundle_vector", 4), 0.1);
+    model.bundle.lanes = MAX(NUMBER("bundle_lanes", 3), 0.1);
+    model.bundle.load = MAX(NUMBER("bundle_load", 3), 0.1);
+    model.bundle.store = MAX(NUMBER("bundle_store", 1), 0.1);
+    model.bundle.transcendental = MAX(NUMBER("bundle_transcendental", 1), 0.1);
+    model.bundle.half = NUMBER("bundle_half", 1);
+    model.bundle.convert = NUMBER("bundle_convert", 1.5);
+    model.bundle.reduce_lanes = NUMBER("bundle_reduce_lanes", 8);
+    model.bundle.reduce_vector = NUMBER("bundle_reduce_vector", 6);
+    model.bundle.push = NUMBER("bundle_push", 0.5);
+    model.bundle.partial_sums = NUMBER("bundle_partial_sums", 1);
+    model.bundle.chain = NUMBER("bundle_chain", 140);
     model.matrix_overhead = NUMBER("matrix_overhead_cycles", 0);
     model.accumulate = NUMBER("accumulate_cycles", 0);
     model.load = NUMBER("load_cycles", 0.0625);

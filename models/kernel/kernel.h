@@ -154,17 +154,26 @@ typedef struct {
     double int8;                                          /**< Efficiency of the matrix unit at 8-bit operands. */
     double matrix;                                        /**< Efficiency of the matrix unit. */
     double vmem;                                          /**< Bytes a cycle of on-chip operands. */
-    double vmem_read;          /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
-    double lone_registers;     /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
-    double gather;             /**< Cycles a gathered row. */
-    double relayout;           /**< Cycles a register whose lanes a copy makes rows. */
-    double halves;             /**< Cycles of laying out half a register of pixels whose channels share lanes with other positions'. */
-    double depthwise_gradient; /**< Cycles a register of pixels and position of a depthwise filter's gradient. */
-    double gather_rows;        /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
-    double shuffle;            /**< Cycles a register moved across lanes. */
-    double narrow_on_chip;     /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
-    double epilogue;           /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
-    double narrow_store;       /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
+    double vmem_read; /**< Bytes a cycle that a streaming kernel reads on chip: in the compiler's view often no more than from HBM. */
+    struct {
+        double vector, lanes, load, store, transcendental; /**< Instructions of each kind that begin in a cycle. */
+        double half;    /**< Instructions of arithmetic on 16 bits, for one on 32 bits of as many elements: a half where the chip computes with 16. */
+        double convert; /**< Instructions a register of 32 bits for taking it from 16 bits and back. */
+        double reduce_lanes, reduce_vector; /**< Instructions a register left by a reduction along lanes. */
+        double push;                        /**< Cycles a register of 16 by 128 elements of the side that the matrix units hold. */
+        double partial_sums;                /**< 1: products deeper than a matrix unit are added up by the vector unit; 0: by the matrix unit. */
+        double chain;                       /**< Cycles from a stretch of code's first load through its products to its last store, that nothing hides. */
+    } bundle;                               /**< Of code that its author laid out (grid.h), one core's. */
+    double lone_registers;                  /**< Registers of the windows that the compiler cuts instructions outside fusions into. */
+    double gather;                          /**< Cycles a gathered row. */
+    double relayout;                        /**< Cycles a register whose lanes a copy makes rows. */
+    double halves;                          /**< Cycles of laying out half a register of pixels whose channels share lanes with other positions'. */
+    double depthwise_gradient;              /**< Cycles a register of pixels and position of a depthwise filter's gradient. */
+    double gather_rows;                     /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
+    double shuffle;                         /**< Cycles a register moved across lanes. */
+    double narrow_on_chip;                  /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
+    double epilogue;      /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
+    double narrow_store;  /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;   /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
     double stage_weights; /**< Share of the rhs block kept in 32 bits. */
     double stage_result;  /**< Share of the result's block kept in 32 bits where k is longer than a unit. */

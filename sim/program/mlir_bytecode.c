@@ -594,13 +594,14 @@ size_t ech_mlir_numbers(const EchMlirModule *module, uint32_t attribute, int64_t
         return 0;
     uint32_t type = read_index(&c, module->types->len, "");
     uint64_t n = read_varint(&c), size = read_varint(&c);
-    if (c.wrong || ech_mlir_type(module, type)->bits != 64 || size > c.end - c.at || size / 8 != n || size % 8 != 0)
+    unsigned width = c.wrong ? 0 : ech_mlir_type(module, type)->bits / 8u;
+    if ((width != 4 && width != 8) || size > c.end - c.at || size / width != n || size % width != 0)
         return 0;
     for (uint64_t i = 0; i < MIN(n, max); i++) {
         uint64_t value = 0;
-        for (unsigned b = 0; b < 8; b++)
-            value |= (uint64_t)c.bytes[c.at + 8 * i + b] << 8 * b;
-        ret[i] = (int64_t)value;
+        for (unsigned b = 0; b < width; b++)
+            value |= (uint64_t)c.bytes[c.at + width * i + b] << 8 * b;
+        ret[i] = width == 4 ? (int32_t)(uint32_t)value : (int64_t)value;
     }
     return (size_t)n;
 }

@@ -86,7 +86,7 @@ bool ech_mlir_integer(const EchMlirModule *module, uint32_t attribute, int64_t *
 const char *ech_mlir_string(const EchMlirModule *module, uint32_t attribute);
 /** Whether an attribute in text form holds @part: "#tpu.memory_space<smem>". */
 bool ech_mlir_text_has(const EchMlirModule *module, uint32_t attribute, const char *part);
-/** The numbers of a dense array of 64-bit integers; at most @max, returns how many there are. */
+/** The numbers of a dense array of 32- or 64-bit integers; at most @max, returns how many there are. */
 size_t ech_mlir_numbers(const EchMlirModule *module, uint32_t attribute, int64_t *ret, size_t max);
 /** Element @k of an array attribute; ECH_MLIR_NONE past its end. */
 uint32_t ech_mlir_element(const EchMlirModule *module, uint32_t attribute, size_t k);

@@ -36,10 +36,14 @@ typedef enum {
     TRANSPOSE,
     ARITHMETIC,
     WIDEN, /* to more bits */
+    NARROW,
+    UNARY, /* a transcendental that is one instruction of its unit and one more */
     EXP,
     DIVIDE,
     ROOT,
     POWER,
+    WAVE,
+    IOTA,
     ROTATE,
     BROADCAST,
     FREE, /* names, shapes, waits: no register is computed */
@@ -79,21 +83,23 @@ static const struct {
     {"vector.transpose", TRANSPOSE},
     {"tpu.transpose", TRANSPOSE},
     {"arith.extf", WIDEN},
+    {"arith.truncf", NARROW},
+    {"tpu.iota", IOTA},
     {"math.exp", EXP},
-    {"math.exp2", EXP},
+    {"math.exp2", UNARY},
     {"math.log", EXP},
     {"math.log1p", EXP},
-    {"math.log2", EXP},
-    {"math.tanh", EXP},
-    {"math.rsqrt", EXP},
-    {"math.erf", EXP},
-    {"tpu.reciprocal", EXP},
+    {"math.log2", UNARY},
+    {"math.tanh", UNARY},
+    {"math.rsqrt", UNARY},
+    {"math.erf", UNARY},
+    {"tpu.reciprocal", UNARY},
     {"arith.divf", DIVIDE},
     {"arith.remf", DIVIDE},
     {"math.sqrt", ROOT},
     {"math.powf", POWER},
-    {"math.sin", POWER},
-    {"math.cos", POWER},
+    {"math.sin", WAVE},
+    {"math.cos", WAVE},
     {"tpu.rotate", ROTATE},
     {"tpu.dynamic_rotate", ROTATE},
     {"tpu.gather", ROTATE},
@@ -114,15 +120,21 @@ static const struct {
     {"func.return", FREE},
 };
 
+/* What is known of a value. Registers of a vector that hold the same are computed once: a row that is repeated, a scalar, the numbers along one dimension. */
 typedef struct {
     int64_t value;
     bool known;
+    uint8_t same;               /* bit d: its registers do not change along dimension d */
+    bool spread;                /* all lanes hold the same */
+    uint8_t dimension;          /* 1 + the dimension of the grid whose index it is; 0: something else */
     const EchMosaicArray *data; /* of a memref */
 } Value;
 
 /* A block that the pipeline moves. */
 typedef struct {
     uint32_t transform; /* its function; ECH_MLIR_NONE: always the same block */
+    const EchMlirType *type;
+    size_t array; /* of the call's */
     EchBytes bytes;
     bool input;
 } Window;
@@ -131,6 +143,7 @@ typedef struct {
 typedef struct {
     Kind kind;
     bool known; /* CONSTANT: @number is its value; COMPARE: the predicate */
+    bool dead;  /* nothing uses what it makes: stores of Pallas read what was there before */
     int64_t number;
 } Step;
 
@@ -143,6 +156,7 @@ typedef struct {
     EchKernelGrid *work;
     double weight;
     uint64_t visits; /* in this step of the grid */
+    int64_t *limits; /* of the grid's dimensions, while they are looked for; NULL else */
     unsigned calls;
 } Walk;
 
@@ -157,7 +171,7 @@ static Kind kind_of(const EchMlirModule *m, const EchMlirOp *op)
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
         if (strcmp(kinds[i].name, name) == 0)
             return kinds[i].kind;
-    bool arithmetic = g_str_has_prefix(name, "arith.") || g_str_has_prefix(name, "math.") || strcmp(name, "tpu.iota") == 0;
+    bool arithmetic = g_str_has_prefix(name, "arith.") || g_str_has_prefix(name, "math.");
     const EchMlirType *type = ech_mlir_result_type(m, op, 0);
     return !arithmetic || !type ? OTHER : type->kind == ECH_MLIR_VECTOR ? ARITHMETIC : SCALAR;
 }
@@ -230,11 +244,20 @@ static void set(Walk *w, const EchMlirOp *op, Value value)
         w->values[op->result + i] = i == 0 ? value : (Value){0};
 }
 
+/* The index of a dimension stays below what it picks from. */
+static void limit(const Walk *w, Value index, int64_t size)
+{
+    if (index.dimension > 0 && size > 0)
+        w->limits[index.dimension - 1] = MIN(w->limits[index.dimension - 1], size);
+}
+
 /* An element of a prefetched array whose contents are known. */
 static Value load_scalar(const Walk *w, const EchMlirOp *op)
 {
     const EchMosaicArray *data = value_of(w, op, 0).data;
     const EchMlirType *type = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
+    for (uint32_t i = 0; w->limits && type && i < MIN(type->rank, op->n_operands - 1); i++)
+        limit(w, value_of(w, op, i + 1), type->dims[i]);
     if (!data || !data->values || !type || type->rank + 1u != op->n_operands)
         return (Value){0};
     uint64_t at = 0;
@@ -252,7 +275,7 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     Value a = value_of(w, op, 0), b = value_of(w, op, 1), c = value_of(w, op, 2), result = {0};
     const EchMlirType *from = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
     switch ((int)step->kind) {
-    case CONSTANT: result = (Value){.known = step->known, .value = step->number}; break;
+    case CONSTANT: result = (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true}; break;
     case SCALAR: result.known = a.known && b.known && compute(short_name(op->name), a.value, b.value, &result.value); break;
     case COMPARE: result.known = step->known && a.known && b.known && compare(step->number, a.value, b.value, &result.value); break;
     case SELECT: result = a.known ? (a.value ? b : c) : (Value){0}; break;
@@ -275,17 +298,22 @@ static double rounded(int64_t size, int64_t to)
     return size > 0 ? ceil((double)size / (double)to) : 0;
 }
 
-/* Registers of 8 by 128 elements that a vector takes, whatever their bits. */
-static double registers(const EchMlirType *type)
+/* Registers of 8 by 128 elements that a vector takes, whatever their bits; those that hold the same counted once. */
+static double distinct(const EchMlirType *type, uint8_t same)
 {
     if (!type || type->kind != ECH_MLIR_VECTOR)
         return 0;
-    double n = type->rank > 0 ? rounded(type->dims[type->rank - 1], LANES) : 1;
+    double n = 1;
     if (type->rank == 1)
-        return ceil(n / SUBLANES);
-    for (uint8_t i = 0; i + 1 < type->rank; i++)
-        n *= i + 2 == type->rank ? rounded(type->dims[i], SUBLANES) : (double)MAX(type->dims[i], 0);
+        return same & 1 ? 1 : ceil(rounded(type->dims[0], LANES) / SUBLANES);
+    for (uint8_t i = 0; i < type->rank; i++)
+        n *= same >> i & 1 ? (type->dims[i] > 0) : rounded(type->dims[i], i + 1 == type->rank ? LANES : i + 2 == type->rank ? SUBLANES : 1);
     return n;
+}
+
+static double registers(const EchMlirType *type)
+{
+    return distinct(type, 0);
 }
 
 /* Those that it takes in memory, narrow elements packed. */
@@ -299,12 +327,23 @@ static const EchMlirType *operand_type(const Walk *w, const EchMlirOp *op, uint3
     return ech_mlir_type(w->m, ech_mlir_operand(w->m, op, k).type);
 }
 
-static double widest(const Walk *w, const EchMlirOp *op)
+/* The register operations that one operation on each element is: as many as its widest operand or result has different registers. */
+static double work_of(const Walk *w, const EchMlirOp *op, Value *ret)
 {
-    double n = registers(ech_mlir_result_type(w->m, op, 0));
-    for (uint32_t k = 0; k < MIN(op->n_operands, 4); k++)
-        n = MAX(n, registers(operand_type(w, op, k)));
-    return n;
+    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0);
+    Value made = {.same = UINT8_MAX, .spread = true};
+    double n = 0;
+    for (uint32_t k = 0; k < MIN(op->n_operands, 4); k++) {
+        const EchMlirType *type = operand_type(w, op, k);
+        if (!type || type->kind != ECH_MLIR_VECTOR)
+            continue;
+        Value value = value_of(w, op, k);
+        made.same = result && type->rank == result->rank ? made.same & value.same : 0;
+        made.spread = made.spread && value.spread;
+        n = MAX(n, distinct(type, value.same));
+    }
+    *ret = made;
+    return MAX(n, distinct(result, made.same));
 }
 
 static double elements(const EchMlirType *type)
@@ -315,6 +354,30 @@ static double elements(const EchMlirType *type)
     return n;
 }
 
+static double volume(const EchKernelGridProduct *p)
+{
+    return ceil((double)p->m / SUBLANES) * ceil((double)p->k / LANES) * ceil((double)p->n / LANES);
+}
+
+/* A shape that the table has no room for: as many products of the likest one as make its work. */
+static void add_to_nearest(EchKernelGrid *work, const EchKernelGridProduct *product)
+{
+    uint32_t best = 0;
+    double least = HUGE_VAL;
+    for (uint32_t i = 0; i < work->n_products; i++) {
+        const EchKernelGridProduct *p = &work->products[i];
+        bool alike = p->lhs_bits == product->lhs_bits && p->rhs_bits == product->rhs_bits && p->is_float == product->is_float && p->passes == product->passes;
+        double away = fabs(log((double)p->m / (double)product->m)) + fabs(log((double)p->k / (double)product->k)) +
+                      fabs(log((double)p->n / (double)product->n)) + (alike ? 0 : 1000);
+        if (away < least) {
+            least = away;
+            best = i;
+        }
+    }
+    EchKernelGridProduct *to = &work->products[best];
+    to->times += product->times * volume(product) / volume(to);
+}
+
 static void add_product(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *lhs = operand_type(w, op, 0), *rhs = operand_type(w, op, 1), *result = ech_mlir_result_type(w->m, op, 0);
@@ -322,7 +385,7 @@ static void add_product(Walk *w, const EchMlirOp *op)
         return;
     double m = (double)result->dims[result->rank - 2], n = (double)result->dims[result->rank - 1], batch = m > 0 && n > 0 ? elements(result) / (m * n) : 0;
     double k = batch > 0 ? elements(lhs) / (batch * m) : 0;
-    if (!(k >= 1) || m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
+    if (!(k >= 1 && m >= 1 && n >= 1) || m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
         return;
     bool precise = lhs->bits == 32 && lhs->is_float && ech_mlir_text_has(w->m, ech_mlir_find(w->m, op->attributes, "precision"), "fp32");
     EchKernelGridProduct product = {.m = (uint64_t)m,
@@ -345,17 +408,18 @@ static void add_product(Walk *w, const EchMlirOp *op)
     product.times = batch * w->weight;
     if (work->n_products < ECH_KERNEL_MAX_PRODUCTS)
         work->products[work->n_products++] = product;
+    else
+        add_to_nearest(work, &product);
 }
 
-/* Registers combined, then within registers: three rotations along rows, or a pass of the cross-lane unit along lanes. What such passes take there is from the
- * schedules that the compiler makes: four slots for a reduction, two for each register of a transposition. */
-static void add_reduction(Walk *w, const EchMlirOp *op)
+/* Registers combined, then within registers: three rotations along rows, or passes of the cross-lane unit along lanes. True: all lanes hold the result. */
+static bool add_reduction(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *from = operand_type(w, op, 0);
     int64_t dims[ECH_MLIR_MAX_RANK];
     size_t n = MIN(ech_mlir_numbers(w->m, ech_mlir_find(w->m, op->attributes, "reduction_dims"), dims, G_N_ELEMENTS(dims)), G_N_ELEMENTS(dims));
     if (!from || from->kind != ECH_MLIR_VECTOR || from->rank == 0)
-        return;
+        return false;
     double in = registers(from), out = in;
     bool along_lanes = n == 0, along_rows = false;
     for (size_t i = 0; i < n; i++) {
@@ -370,7 +434,8 @@ static void add_reduction(Walk *w, const EchMlirOp *op)
         }
     }
     w->work->vector += w->weight * (in - out + (along_rows ? 3 * out : 0));
-    w->work->lanes += along_lanes ? 4 * w->weight * out : 0;
+    w->work->reduced += along_lanes ? w->weight * out : 0;
+    return along_lanes;
 }
 
 static EchBytes memref_bytes(const EchMlirType *type)
@@ -412,43 +477,92 @@ static void add_copy(Walk *w, const EchMlirOp *op)
         w->work->written = ech_bytes_add(w->work->written, bytes);
 }
 
-static void vector(Walk *w, const EchMlirOp *op, Kind kind)
+/* The numbers along one dimension: different registers along it, or one of the lanes' numbers. */
+static Value iota(const Walk *w, const EchMlirOp *op)
+{
+    int64_t dim = -1;
+    if (!ech_mlir_integer(w->m, ech_mlir_find(w->m, op->attributes, "dimension"), &dim) &&
+        ech_mlir_numbers(w->m, ech_mlir_find(w->m, op->attributes, "dimensions"), &dim, 1) != 1)
+        return (Value){0};
+    return dim >= 0 && dim < ECH_MLIR_MAX_RANK ? (Value){.same = (uint8_t) ~(1u << dim)} : (Value){0};
+}
+
+/* The same elements under another shape: what is known of dimensions from the last on, as far as they are as long. */
+static Value reshaped(const EchMlirType *from, const EchMlirType *to, Value value)
+{
+    Value made = {.spread = value.spread};
+    if (!from || !to || from->kind != ECH_MLIR_VECTOR || to->kind != ECH_MLIR_VECTOR)
+        return made;
+    for (uint8_t i = 1; i <= MIN(from->rank, to->rank) && from->dims[from->rank - i] == to->dims[to->rank - i]; i++)
+        if (value.same >> (from->rank - i) & 1)
+            made.same |= (uint8_t)(1u << (to->rank - i));
+    return made;
+}
+
+/* Of a scalar or a row: a register that is there. Of a column: along the lanes of each row of registers, unless they hold it already, as after a reduction. */
+static Value broadcast(Walk *w, const EchMlirType *from, const EchMlirType *to, Value value)
+{
+    if (!to || to->kind != ECH_MLIR_VECTOR || to->rank == 0 || !from || from->kind != ECH_MLIR_VECTOR || from->rank == 0)
+        return (Value){.same = UINT8_MAX, .spread = true};
+    Value made = {.spread = value.spread};
+    for (uint8_t i = 1; i <= to->rank; i++) {
+        bool copied = i > from->rank || (from->dims[from->rank - i] == 1 && to->dims[to->rank - i] > 1);
+        if (copied || (value.same >> (from->rank - i) & 1))
+            made.same |= (uint8_t)(1u << (to->rank - i));
+    }
+    if (to->rank > 1 && from->dims[from->rank - 1] == 1 && to->dims[to->rank - 1] > 1) {
+        w->work->lanes += value.spread ? 0 : w->weight * distinct(to, made.same);
+        made.spread = true;
+    }
+    return made;
+}
+
+/* Instructions that an operation is, of 32-bit registers, from what the compiler's final schedules hold (libtpu 0.0.51, v6e). */
+static void add_arithmetic(Walk *w, const EchMlirOp *op, double instructions, double transcendental, Value *ret)
 {
     EchKernelGrid *work = w->work;
     const EchMlirType *result = ech_mlir_result_type(w->m, op, 0), *from = operand_type(w, op, 0);
-    double n = w->weight * widest(w, op);
-    switch ((int)kind) {
+    double n = w->weight * work_of(w, op, ret);
+    bool half = result && from && MAX(result->bits, from->bits) == 16;
+    *(half ? &work->half : &work->vector) += instructions * n;
+    work->converted += half ? n : 0;
+    work->transcendental += transcendental * n;
+}
+
+static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
+{
+    EchKernelGrid *work = w->work;
+    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0), *from = operand_type(w, op, 0);
+    Value first = value_of(w, op, 0), made = {0};
+    switch (dead ? (int)OTHER : (int)kind) {
     case MATMUL: add_product(w, op); break;
-    case LOAD: work->touched += w->weight * stored(result); break;
-    case STORE: work->touched += w->weight * stored(from); break;
+    case LOAD: work->loaded += w->weight * stored(result); break;
+    case STORE: work->stored += w->weight * stored(from); break;
     case DMA: add_copy(w, op); break;
-    case REDUCE: add_reduction(w, op); break;
+    case REDUCE: made.spread = add_reduction(w, op); break;
     case TRANSPOSE: work->lanes += 2 * w->weight * stored(from); break;
     case ROTATE: work->lanes += w->weight * stored(from); break;
-    case WIDEN: work->vector += w->weight * registers(result); break;
-    case EXP:
-        work->transcendental += n;
-        work->vector += n;
+    case WIDEN: /* an instruction a register made; two become one */
+        work->vector += w->weight * distinct(result, first.same);
+        made = (Value){.same = first.same, .spread = first.spread};
         break;
-    case DIVIDE:
-    case ROOT:
-        work->transcendental += n;
-        work->vector += 2 * n;
+    case NARROW:
+        work->vector += w->weight * distinct(from, first.same) / 2;
+        made = (Value){.same = first.same, .spread = first.spread};
         break;
-    case POWER:
-        work->transcendental += 2 * n;
-        work->vector += 8 * n;
-        break;
-    case BROADCAST: /* of a scalar or a row: a register that is there; of a column: along the lanes of each row of registers */
-        if (from && from->kind == ECH_MLIR_VECTOR && from->rank > 0 && result && result->rank > 1 && from->dims[from->rank - 1] == 1 &&
-            result->dims[result->rank - 1] > 1)
-            work->lanes += w->weight * registers(result) / MAX(rounded(result->dims[result->rank - 1], LANES), 1);
-        break;
-    case FREE:
+    case UNARY: add_arithmetic(w, op, 1, 1, &made); break;
+    case EXP: add_arithmetic(w, op, 2, 1, &made); break;
+    case DIVIDE: add_arithmetic(w, op, 2, 1, &made); break;
+    case ROOT: add_arithmetic(w, op, 7, 1, &made); break;
+    case POWER: add_arithmetic(w, op, 8, 2, &made); break;
+    case WAVE: add_arithmetic(w, op, 94, 2, &made); break;
+    case IOTA: made = iota(w, op); break;
+    case BROADCAST: made = broadcast(w, from, result, first); break;
+    case FREE: made = reshaped(from, result, first); break;
     case OTHER: break;
-    default: work->vector += n; break;
+    default: add_arithmetic(w, op, 1, 0, &made); break;
     }
-    set(w, op, (Value){0});
+    set(w, op, made);
 }
 
 /* ---- Control ---- */
@@ -579,28 +693,62 @@ static void walk_op(Walk *w, uint32_t id)
     case TRANSPOSE:
     case ARITHMETIC:
     case WIDEN:
+    case NARROW:
+    case UNARY:
     case EXP:
     case DIVIDE:
     case ROOT:
     case POWER:
+    case WAVE:
+    case IOTA:
     case ROTATE:
     case BROADCAST:
     case FREE:
     default: break;
     }
-    vector(w, op, kind);
+    vector(w, op, kind, w->steps[id].dead);
 }
 
 static void walk_region(Walk *w, uint32_t region)
 {
+    bool multiplies = false;
     for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(w->m, b)->next)
         for (uint32_t o = ech_mlir_block(w->m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next) {
             if (w->visits++ >= BUDGET) {
                 w->work->assumed = true;
                 return;
             }
+            multiplies = multiplies || w->steps[o].kind == MATMUL;
             walk_op(w, o);
         }
+    w->work->chains += multiplies ? w->weight : 0;
+}
+
+/* What computes nothing that is used, from the last operation back. @used: of the scope's values. */
+static void mark_dead(Walk *w, uint32_t region, bool *used)
+{
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(w->m, b)->next)
+        for (uint32_t o = ech_mlir_block(w->m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next)
+            g_array_append_val(order, o);
+    for (guint k = order->len; k-- > 0;) {
+        uint32_t id = g_array_index(order, uint32_t, k);
+        const EchMlirOp *op = ech_mlir_op(w->m, id);
+        Kind kind = w->steps[id].kind;
+        bool needed = op->n_results == 0 || op->n_regions > 0 || kind == OTHER || kind == CALL || kind == STORE || kind == DMA;
+        for (uint32_t i = 0; i < op->n_results && !needed; i++)
+            needed = used[op->result + i];
+        w->steps[id].dead = !needed;
+        for (uint32_t i = 0; i < op->n_results; i++)
+            used[op->result + i] = false; /* its number is another value's in the region before */
+        for (uint32_t i = 0; i < op->n_regions; i++)
+            mark_dead(w, region_of(w, op, i), used);
+        for (uint32_t i = 0; i < op->n_operands && needed; i++) {
+            uint32_t value = ech_mlir_operand(w->m, op, i).value;
+            if (value != ECH_MLIR_NONE)
+                used[value] = true;
+        }
+    }
 }
 
 /* ---- The grid ---- */
@@ -621,7 +769,7 @@ static void bind(Walk *w, uint32_t function, const Grid *grid, uint64_t step)
         w->values[block->argument + i] = (Value){0};
     for (size_t i = grid->rank; i-- > 0 && block;) {
         if (i < block->n_arguments)
-            w->values[block->argument + i] = (Value){.known = true, .value = (int64_t)(step % (uint64_t)grid->bounds[i])};
+            w->values[block->argument + i] = (Value){.known = true, .value = (int64_t)(step % (uint64_t)grid->bounds[i]), .dimension = (uint8_t)(i + 1)};
         step /= (uint64_t)grid->bounds[i];
     }
     for (size_t i = 0; i < grid->n_prefetched && block && grid->rank + i < block->n_arguments; i++)
@@ -640,6 +788,7 @@ static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint
     BlockIndex at = {.known = true};
     if (window->transform == ECH_MLIR_NONE)
         return at;
+    const EchMosaicArray *array = window->array < grid->n_arrays ? &grid->arrays[window->array] : NULL;
     w->visits = 0;
     bind(w, window->transform, grid, step);
     uint32_t body = region_of(w, ech_mlir_op(w->m, window->transform), 0);
@@ -651,6 +800,8 @@ static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint
     const EchMlirOp *end = ech_mlir_op(w->m, last);
     for (uint32_t i = 0; end && i < MIN(end->n_operands, ECH_MLIR_MAX_RANK); i++) {
         Value value = value_of(w, end, i);
+        if (w->limits && array && i < array->rank && array->rank == window->type->rank && window->type->dims[i] > 0 && array->dims[i] > 0)
+            limit(w, value, (int64_t)((array->dims[i] - 1) / (uint64_t)window->type->dims[i] + 1));
         at.known = at.known && value.known;
         at.index[at.rank++] = value.value;
     }
@@ -688,7 +839,11 @@ static size_t read_windows(const Walk *w, uint32_t kernel, const Grid *grid, Win
         const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + argument));
         const char *transform = ech_mlir_string(w->m, ech_mlir_find(w->m, params, "transform_indices"));
         bool moved = transform && type && ech_mlir_text_has(w->m, type->space, "vmem") && !(array < grid->n_arrays && grid->arrays[array].on_chip);
-        ret[n] = (Window){.transform = function_named(w, transform), .bytes = moved ? block_bytes(type) : 0, .input = array < grid->n_operands};
+        ret[n] = (Window){.transform = type ? function_named(w, transform) : ECH_MLIR_NONE,
+                          .type = type,
+                          .array = array,
+                          .bytes = moved ? block_bytes(type) : 0,
+                          .input = array < grid->n_operands};
     }
     return n;
 }
@@ -754,6 +909,73 @@ static void walk_grid(Walk *w, uint32_t kernel, const Grid *grid, const Window *
     }
 }
 
+static bool no_grid(GError **error)
+{
+    g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: a grid that is not of known size");
+    return false;
+}
+
+#define DYNAMIC INT64_MIN
+
+/* The bound of the first dimension whose steps may run in any order. */
+static uint64_t parallel_bound(const EchMlirModule *m, uint32_t attributes, const Grid *grid)
+{
+    uint32_t list = ech_mlir_find(m, attributes, "dimension_semantics");
+    for (size_t i = 0; i < grid->rank; i++)
+        if (grid->bounds[i] > 1 && ech_mlir_text_has(m, ech_mlir_element(m, list, i), "parallel"))
+            return (uint64_t)grid->bounds[i];
+    return 1;
+}
+
+/* The grid's bounds. Those that the program computes are the call's first operands. */
+static bool read_bounds(const Walk *w, uint32_t attributes, Grid *grid, GError **error)
+{
+    grid->rank = ech_mlir_numbers(w->m, ech_mlir_find(w->m, attributes, "iteration_bounds"), grid->bounds, MAX_GRID);
+    if (grid->rank > MAX_GRID)
+        return no_grid(error);
+    for (size_t i = 0; i < grid->rank; i++) {
+        if (grid->bounds[i] != DYNAMIC || grid->n_operands == 0)
+            continue;
+        if (grid->arrays->values && grid->arrays->n == 1 && grid->arrays->values[0] > 0)
+            grid->bounds[i] = grid->arrays->values[0];
+        grid->arrays++;
+        grid->n_operands--;
+        grid->n_arrays--;
+    }
+    return true;
+}
+
+/* A bound that nobody knows is taken to be as large as what its index picks from: an array of the kernel's scalars, or the blocks of one of its arrays. */
+static bool settle_bounds(Walk *w, uint32_t kernel, Grid *grid, const Window *windows, size_t n_windows, uint64_t *ret_steps, GError **error)
+{
+    int64_t limits[MAX_GRID];
+    bool open = false;
+    for (size_t i = 0; i < grid->rank; i++) {
+        limits[i] = grid->bounds[i] == DYNAMIC ? INT64_MAX : grid->bounds[i];
+        open = open || grid->bounds[i] == DYNAMIC;
+        grid->bounds[i] = grid->bounds[i] == DYNAMIC ? 1 : grid->bounds[i];
+    }
+    if (open) {
+        EchKernelGrid scratch = {0}, *work = w->work;
+        w->work = &scratch;
+        w->limits = limits;
+        for (size_t i = 0; i < n_windows; i++)
+            (void)block_at(w, &windows[i], grid, 0);
+        walk_step(w, kernel, grid, 0, 1);
+        w->limits = NULL;
+        w->work = work;
+        work->assumed = true;
+    }
+    uint64_t steps = 1;
+    for (size_t i = 0; i < grid->rank; i++) {
+        grid->bounds[i] = open ? limits[i] : grid->bounds[i];
+        if (grid->bounds[i] < 1 || (steps = ech_bytes_mul(steps, (uint64_t)grid->bounds[i])) > INT32_MAX)
+            return no_grid(error);
+    }
+    *ret_steps = steps;
+    return true;
+}
+
 static uint32_t kernel_of(const Walk *w)
 {
     for (uint32_t i = 0; i < w->n_functions; i++)
@@ -788,19 +1010,23 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     }
     uint32_t attributes = ech_mlir_op(m, kernel)->attributes;
     Grid grid = {.arrays = arrays, .n_operands = n_operands, .n_arrays = n_arrays};
-    grid.rank = ech_mlir_numbers(m, ech_mlir_find(m, attributes, "iteration_bounds"), grid.bounds, MAX_GRID);
-    uint64_t steps = 1;
-    for (size_t i = 0; i < grid.rank; i++)
-        if (grid.rank > MAX_GRID || grid.bounds[i] < 1 || (steps = ech_bytes_mul(steps, (uint64_t)grid.bounds[i])) > INT32_MAX) {
-            g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: a grid that is not of known size");
-            return false;
-        }
+    if (!read_bounds(&w, attributes, &grid, error))
+        return false;
+    g_autofree bool *used = g_new(bool, MAX(m->n_values, 1u));
+    for (uint32_t i = 0; i < w.n_functions; i++) {
+        memset(used, 0, MAX(m->n_values, 1u) * sizeof(bool));
+        mark_dead(&w, region_of(&w, ech_mlir_op(m, functions[i]), 0), used);
+    }
     int64_t prefetched = 0;
     if (ech_mlir_integer(m, ech_mlir_find(m, attributes, "scalar_prefetch"), &prefetched) && prefetched > 0)
         grid.n_prefetched = (size_t)MIN(prefetched, MAX_WINDOWS);
     Window windows[MAX_WINDOWS];
     size_t n_windows = read_windows(&w, kernel, &grid, windows);
+    uint64_t steps;
+    if (!settle_bounds(&w, kernel, &grid, windows, n_windows, &steps, error))
+        return false;
     work.steps = (double)steps;
+    work.parallel = parallel_bound(m, attributes, &grid);
     walk_grid(&w, kernel, &grid, windows, n_windows, steps);
     *ret = work;
     return true;

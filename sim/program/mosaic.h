@@ -3,8 +3,9 @@
  *
  * The kernel's grid is walked step by step. Scalars are computed as the chip's scalar core would (indices, conditions, what prefetched arrays hold where that
  * is known), so that a step that skips its body costs nothing, and a block is fetched when its index changes from one step to the next, as Pallas' pipeline
- * does (jax/_src/pallas/mosaic/pipeline.py). Vector operations are counted in registers of 8 rows by 128 lanes of 32 bits. What hangs on data that is not
- * known is taken to happen, and said (EchKernelGrid.assumed).
+ * does (jax/_src/pallas/mosaic/pipeline.py). Vector operations are counted in registers of 8 rows by 128 lanes of 32 bits, registers that hold the same once,
+ * and what nothing uses not at all. What hangs on data that is not known is taken to happen, and said (EchKernelGrid.assumed); a bound of the grid that is not
+ * known is taken to be as large as what its index picks from: elements of a prefetched array, or blocks of an array.
  */
 #pragma once
 #include "models/kernel/grid.h"
@@ -14,6 +15,8 @@
 typedef struct {
     const int64_t *values; /**< Contents of a small constant, row-major; NULL: not known. */
     size_t n;
+    const uint64_t *dims; /**< @rank of them, outermost first. */
+    uint8_t rank;
     bool on_chip; /**< It lies in the on-chip memory: its blocks cost no traffic. */
 } EchMosaicArray;
 

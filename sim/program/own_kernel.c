@@ -125,7 +125,8 @@ static bool same_code(const Code *a, const Code *b)
         return false;
     for (size_t i = 0; i < a->n_arrays; i++) {
         const EchMosaicArray *x = &a->arrays[i], *y = &b->arrays[i];
-        if (x->on_chip != y->on_chip || x->n != y->n || (x->n > 0 && memcmp(x->values, y->values, x->n * sizeof(int64_t)) != 0))
+        if (x->on_chip != y->on_chip || x->rank != y->rank || (x->rank > 0 && memcmp(x->dims, y->dims, x->rank * sizeof(uint64_t)) != 0) || x->n != y->n ||
+            (x->n > 0 && memcmp(x->values, y->values, x->n * sizeof(int64_t)) != 0))
             return false;
     }
     return true;
@@ -137,6 +138,8 @@ static void add_array(const EchProgram *p, EchId shape, const GArray *values, Co
     if (code->n_arrays < MAX_ARRAYS)
         code->arrays[code->n_arrays++] = (EchMosaicArray){.values = values ? (const int64_t *)(const void *)values->data : NULL,
                                                           .n = values ? values->len : 0,
+                                                          .dims = layout ? layout->dims : NULL,
+                                                          .rank = layout ? layout->rank : 0,
                                                           .on_chip = layout && layout->space == ECH_SPACE_VECTOR};
 }
 

@@ -232,7 +232,7 @@ static void merge_work(EchHloWork *work, const EchHloWork *more)
 /* A kernel's own code counts registers of 1024 elements. */
 static void add_grid(const EchProgram *p, const EchInstruction *i, const EchKernelGrid *grid, EchHloWork *work)
 {
-    uint64_t most = (uint64_t)1 << 60, vector = (uint64_t)MIN(grid->vector * 1024, (double)most);
+    uint64_t most = (uint64_t)1 << 60, vector = (uint64_t)MIN((grid->vector + grid->half) * 1024, (double)most);
     add_matrix(p, i, (uint64_t)MIN(grid->operations, (double)most), work);
     if (vector >= work->vector && vector > 0)
         work->vector_dtype = ECH_DTYPE_F32;
