@@ -64,6 +64,8 @@ void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *gri
     }
     double bytes = model->hbm > 0 ? 1 / model->hbm : 0, edges = ((double)grid->first + (double)grid->last) * bytes;
     double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0), steps = share * grid->steps * ECH_KERNEL_GRID_STEP_CYCLES;
+    if (model->bundle.link > 0)
+        hidden = MAX(hidden, (double)grid->sent / model->bundle.link);
     edges = MIN(edges, all);
     EchKernelCost cost = {
         .compute = time_of(model, compute),

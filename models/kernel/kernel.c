@@ -64,6 +64,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.bundle.convert = NUMBER("bundle_convert", 1.5);
     model.bundle.reduce_lanes = NUMBER("bundle_reduce_lanes", 8);
     model.bundle.reduce_vector = NUMBER("bundle_reduce_vector", 6);
+    const EchLink *ici = ech_device_link(device, "ici");
+    model.bundle.link = ici != NULL ? (double)ici->to_device / model.clock_hz : 0;
     model.bundle.push = NUMBER("bundle_push", 0.5);
     model.bundle.partial_sums = NUMBER("bundle_partial_sums", 1);
     model.bundle.chain = NUMBER("bundle_chain", 140);

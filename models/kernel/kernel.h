@@ -160,6 +160,7 @@ typedef struct {
         double half;    /**< Instructions of arithmetic on 16 bits, for one on 32 bits of as many elements: a half where the chip computes with 16. */
         double convert; /**< Instructions a register of 32 bits for taking it from 16 bits and back. */
         double reduce_lanes, reduce_vector; /**< Instructions a register left by a reduction along lanes. */
+        double link;                        /**< Bytes over one link to another device. */
         double push;                        /**< Cycles a register of 16 by 128 elements of the side that the matrix units hold. */
         double partial_sums;                /**< 1: products deeper than a matrix unit are added up by the vector unit; 0: by the matrix unit. */
         double chain;                       /**< Cycles from a stretch of code's first load through its products to its last store, that nothing hides. */

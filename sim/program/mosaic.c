@@ -126,6 +126,7 @@ typedef struct {
     bool known;
     uint8_t same;               /* bit d: its registers do not change along dimension d */
     bool spread;                /* all lanes hold the same */
+    uint64_t symbol;            /* not known, but the same as others of this number; 0: nothing is known */
     uint8_t dimension;          /* 1 + the dimension of the grid whose index it is; 0: something else */
     const EchMosaicArray *data; /* of a memref */
 } Value;
@@ -238,6 +239,11 @@ static Value value_of(const Walk *w, const EchMlirOp *op, uint32_t k)
     return value == ECH_MLIR_NONE ? (Value){0} : w->values[value];
 }
 
+static const EchMlirType *operand_type(const Walk *w, const EchMlirOp *op, uint32_t k)
+{
+    return ech_mlir_type(w->m, ech_mlir_operand(w->m, op, k).type);
+}
+
 static void set(Walk *w, const EchMlirOp *op, Value value)
 {
     for (uint32_t i = 0; i < op->n_results; i++)
@@ -270,6 +276,22 @@ static Value load_scalar(const Walk *w, const EchMlirOp *op)
     return at < data->n ? (Value){.known = true, .value = data->values[at]} : (Value){0};
 }
 
+/* A number for what an operation makes of operands that are not known: the same where it is done to the same again. */
+static uint64_t symbol_of(const Walk *w, const EchMlirOp *op)
+{
+    uint64_t symbol = 0x9e3779b97f4a7c15u ^ (uint64_t)(g_str_hash(op->name) + 1u);
+    bool known = op->n_operands > 0;
+    for (uint32_t k = 0; k < op->n_operands && known; k++) {
+        Value value = value_of(w, op, k);
+        bool array = operand_type(w, op, k) && operand_type(w, op, k)->kind == ECH_MLIR_MEMREF;
+        known = array || value.known || value.symbol != 0;
+        uint64_t part = array ? ech_mlir_operand(w->m, op, k).value : value.known ? (uint64_t)value.value : value.symbol;
+        symbol = (symbol ^ part) * 0xff51afd7ed558ccdu;
+        symbol ^= symbol >> 32 ^ (uint64_t)value.known;
+    }
+    return known ? MAX(symbol, 1) : 0;
+}
+
 static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
 {
     Value a = value_of(w, op, 0), b = value_of(w, op, 1), c = value_of(w, op, 2), result = {0};
@@ -288,6 +310,8 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     case LOAD_SCALAR: result = load_scalar(w, op); break;
     default: break;
     }
+    if (!result.known && result.symbol == 0 && step->kind != CONSTANT)
+        result.symbol = symbol_of(w, op);
     set(w, op, result);
 }
 
@@ -320,11 +344,6 @@ static double registers(const EchMlirType *type)
 static double stored(const EchMlirType *type)
 {
     return type && type->bits > 1 ? registers(type) * type->bits / 32 : registers(type);
-}
-
-static const EchMlirType *operand_type(const Walk *w, const EchMlirOp *op, uint32_t k)
-{
-    return ech_mlir_type(w->m, ech_mlir_operand(w->m, op, k).type);
 }
 
 /* The register operations that one operation on each element is: as many as its widest operand or result has different registers. */
@@ -459,22 +478,27 @@ static EchBytes weighted(const Walk *w, EchBytes bytes)
     return n < 1e18 ? (EchBytes)n : (EchBytes)1e18;
 }
 
-/* Copies that the kernel starts by itself: the first operand that is a memref is the source, the next the target. */
+/* Copies that the kernel starts by itself: the first operand that is a memref is the source, the next the target. A number among the operands says on which
+ * device that target is; as much arrives here as leaves. */
 static void add_copy(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *ends[2] = {NULL, NULL};
-    for (uint32_t k = 0, found = 0; k < op->n_operands && found < 2; k++) {
+    bool away = false;
+    for (uint32_t k = 0, found = 0; k < op->n_operands; k++) {
         const EchMlirType *type = operand_type(w, op, k);
-        if (type && type->kind == ECH_MLIR_MEMREF && type->bits > 0)
+        if (found < 2 && type && type->kind == ECH_MLIR_MEMREF && type->bits > 0)
             ends[found++] = type;
+        away = away || (type && (type->kind == ECH_MLIR_INTEGER || type->kind == ECH_MLIR_INDEX));
     }
     if (!ends[0] || !ends[1])
         return;
     EchBytes bytes = weighted(w, MIN(memref_bytes(ends[0]), memref_bytes(ends[1])));
-    if (is_local(w->m, ends[1]) && !is_local(w->m, ends[0]))
+    if (!is_local(w->m, ends[0]))
         w->work->read = ech_bytes_add(w->work->read, bytes);
-    else if (is_local(w->m, ends[0]) && !is_local(w->m, ends[1]))
+    if (!is_local(w->m, ends[1]))
         w->work->written = ech_bytes_add(w->work->written, bytes);
+    if (away)
+        w->work->sent = ech_bytes_add(w->work->sent, bytes);
 }
 
 /* The numbers along one dimension: different registers along it, or one of the lanes' numbers. */
@@ -583,45 +607,98 @@ static uint32_t length_of(const EchMlirModule *m, uint32_t region)
     return n;
 }
 
+#define MAX_CARRIED 64 /* values that a loop hands from one trip to the next */
+
+/* What the last operation of a region hands on, from operand @first: the values that it had when it was walked. Others are not known. */
+static void handed_on(const Walk *w, uint32_t region, uint32_t first, Value *ret, uint32_t n)
+{
+    uint32_t last = ECH_MLIR_NONE;
+    for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(w->m, b)->next)
+        for (uint32_t o = ech_mlir_block(w->m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next)
+            last = o;
+    const EchMlirOp *end = ech_mlir_op(w->m, last);
+    for (uint32_t i = 0; i < n; i++)
+        ret[i] = end && first + i < end->n_operands ? value_of(w, end, first + i) : (Value){0};
+}
+
+static void set_all(Walk *w, const EchMlirOp *op, const Value *values, uint32_t n)
+{
+    for (uint32_t i = 0; i < op->n_results; i++)
+        w->values[op->result + i] = i < n ? values[i] : (Value){0};
+}
+
 static void branch(Walk *w, const EchMlirOp *op)
 {
-    Value condition = value_of(w, op, 0);
-    uint32_t yes = region_of(w, op, 0), no = region_of(w, op, 1);
+    Value condition = value_of(w, op, 0), made[MAX_CARRIED];
+    uint32_t yes = region_of(w, op, 0), no = region_of(w, op, 1), n = MIN(op->n_results, MAX_CARRIED);
     if (!condition.known)
         w->work->assumed = true;
     bool taken = condition.known ? condition.value != 0 : length_of(w->m, yes) >= length_of(w->m, no);
     walk_region(w, taken ? yes : no);
-    set(w, op, (Value){0});
+    handed_on(w, taken ? yes : no, 0, made, condition.known ? n : 0);
+    set_all(w, op, made, condition.known ? n : 0);
 }
 
-/* The first argument of a loop's body is its counter, the others what it carries. */
-static void enter(Walk *w, uint32_t region, Value counter)
+/* Walks a loop's region with these arguments. */
+static void enter(Walk *w, uint32_t region, const Value *arguments, uint32_t n)
 {
     const EchMlirBlock *block = ech_mlir_block(w->m, region);
     for (uint32_t i = 0; block && i < block->n_arguments; i++)
-        w->values[block->argument + i] = i == 0 ? counter : (Value){0};
+        w->values[block->argument + i] = i < n ? arguments[i] : (Value){0};
     walk_region(w, region);
 }
 
+/* A loop's counter is its body's first argument, the others are what it carries. */
 static void loop(Walk *w, const EchMlirOp *op)
 {
-    Value from = value_of(w, op, 0), to = value_of(w, op, 1), step = value_of(w, op, 2);
-    uint32_t body = region_of(w, op, 0);
+    Value from = value_of(w, op, 0), to = value_of(w, op, 1), step = value_of(w, op, 2), arguments[1 + MAX_CARRIED];
+    uint32_t body = region_of(w, op, 0), carried = op->n_operands > 3 ? MIN(op->n_operands - 3, MAX_CARRIED) : 0;
+    for (uint32_t i = 0; i < carried; i++)
+        arguments[1 + i] = value_of(w, op, 3 + i);
     if (from.known && to.known && step.known && step.value > 0 && to.value - from.value <= INT32_MAX && from.value >= INT32_MIN) {
         int64_t trips = to.value > from.value ? (to.value - from.value + step.value - 1) / step.value : 0;
         if (trips <= MAX_TRIPS) {
-            for (int64_t i = 0; i < trips && w->visits++ < BUDGET; i++)
-                enter(w, body, (Value){.known = true, .value = from.value + i * step.value});
-        } else {
-            double weight = w->weight;
-            w->weight *= (double)trips;
-            enter(w, body, (Value){0});
-            w->weight = weight;
+            for (int64_t i = 0; i < trips && w->visits++ < BUDGET; i++) {
+                arguments[0] = (Value){.known = true, .value = from.value + i * step.value};
+                enter(w, body, arguments, 1 + carried);
+                handed_on(w, body, 0, &arguments[1], carried);
+            }
+            set_all(w, op, &arguments[1], carried);
+            return;
         }
+        double weight = w->weight;
+        w->weight *= (double)trips;
+        enter(w, body, NULL, 0);
+        w->weight = weight;
     } else {
         w->work->assumed = true;
-        enter(w, body, (Value){0});
+        enter(w, body, NULL, 0);
     }
+    set(w, op, (Value){0});
+}
+
+/* The region that asks, then the one that works, as long as the answer is known; once each where it is not. */
+static void repeat(Walk *w, const EchMlirOp *op)
+{
+    Value arguments[MAX_CARRIED], answer = {0};
+    uint32_t ask = region_of(w, op, 0), body = region_of(w, op, 1), carried = MIN(op->n_operands, MAX_CARRIED), handed = MIN(op->n_results, MAX_CARRIED);
+    for (uint32_t i = 0; i < carried; i++)
+        arguments[i] = value_of(w, op, i);
+    for (unsigned trip = 0; trip <= MAX_TRIPS && w->visits++ < BUDGET; trip++) {
+        enter(w, ask, arguments, carried);
+        handed_on(w, ask, 0, &answer, 1);
+        if (answer.known && answer.value == 0) {
+            handed_on(w, ask, 1, arguments, handed);
+            set_all(w, op, arguments, handed);
+            return;
+        }
+        handed_on(w, ask, 1, arguments, handed);
+        enter(w, body, arguments, handed);
+        handed_on(w, body, 0, arguments, carried);
+        if (!answer.known)
+            break;
+    }
+    w->work->assumed = true;
     set(w, op, (Value){0});
 }
 
@@ -661,12 +738,7 @@ static void walk_op(Walk *w, uint32_t id)
     switch (kind) {
     case IF: branch(w, op); return;
     case FOR: loop(w, op); return;
-    case WHILE:
-        w->work->assumed = true;
-        for (uint32_t i = 0; i < op->n_regions; i++)
-            enter(w, region_of(w, op, i), (Value){0});
-        set(w, op, (Value){0});
-        return;
+    case WHILE: repeat(w, op); return;
     case CALL: call(w, op); return;
     case CONSTANT:
     case SCALAR:
@@ -683,7 +755,7 @@ static void walk_op(Walk *w, uint32_t id)
     case OTHER: /* regions of operations that are not known happen once: tpu.region, tpu.trace */
         set(w, op, (Value){0});
         for (uint32_t i = 0; i < op->n_regions; i++)
-            enter(w, region_of(w, op, i), (Value){0});
+            enter(w, region_of(w, op, i), NULL, 0);
         return;
     case MATMUL:
     case LOAD:
@@ -777,15 +849,15 @@ static void bind(Walk *w, uint32_t function, const Grid *grid, uint64_t step)
 }
 
 typedef struct {
-    int64_t index[ECH_MLIR_MAX_RANK];
+    int64_t index[ECH_MLIR_MAX_RANK]; /* or symbols of what is not known */
     uint32_t rank;
-    bool known;
+    bool known, named; /* all of them; or each at least by a symbol */
 } BlockIndex;
 
 /* Which block a window shows at a step. */
 static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint64_t step)
 {
-    BlockIndex at = {.known = true};
+    BlockIndex at = {.known = true, .named = true};
     if (window->transform == ECH_MLIR_NONE)
         return at;
     const EchMosaicArray *array = window->array < grid->n_arrays ? &grid->arrays[window->array] : NULL;
@@ -803,14 +875,15 @@ static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint
         if (w->limits && array && i < array->rank && array->rank == window->type->rank && window->type->dims[i] > 0 && array->dims[i] > 0)
             limit(w, value, (int64_t)((array->dims[i] - 1) / (uint64_t)window->type->dims[i] + 1));
         at.known = at.known && value.known;
-        at.index[at.rank++] = value.value;
+        at.named = at.named && (value.known || value.symbol != 0);
+        at.index[at.rank++] = value.known ? value.value : (int64_t)value.symbol;
     }
     return at;
 }
 
 static bool same_block(const BlockIndex *a, const BlockIndex *b)
 {
-    return a->known && b->known && a->rank == b->rank && memcmp(a->index, b->index, a->rank * sizeof(a->index[0])) == 0;
+    return a->named && b->named && a->rank == b->rank && memcmp(a->index, b->index, a->rank * sizeof(a->index[0])) == 0;
 }
 
 /* A block in memory: whole tiles of 8 rows (more where elements are packed) by 128 lanes. */

@@ -270,10 +270,45 @@ START_TEST(grid_of_unknown_size)
     ck_assert_uint_eq(grid.n_products, 1);
     ck_assert_double_eq(grid.operations, 60 * 2.0 * 512 * 1024 * 1024);
     ck_assert_uint_eq(grid.parallel, 2);
+    /* Which tile a step stores is not known, but that the next step of k stores the same one is: each once. */
+    ck_assert_uint_eq(grid.written, (EchBytes)2 * 15 * 512 * 1024 * 2);
     static const int64_t tiles = 11;
     arrays[0] = (EchMosaicArray){.values = &tiles, .n = 1};
     grid = read_corpus("gmm", arrays, 7, G_N_ELEMENTS(arrays));
     ck_assert_double_eq(grid.steps, 2 * 11 * 2);
+}
+END_TEST
+
+/* A product in blocks of 512 of 4096 whose pipeline is a loop inside the kernel (emit_pipeline), which hands its indices from trip to trip: every block of both
+ * sides is fetched eight times, the result stored once. */
+START_TEST(pipeline_in_a_loop)
+{
+    EchKernelGrid grid = read_corpus("pipe", (EchMosaicArray[3]){{0}}, 2, 3);
+    EchBytes array = (EchBytes)4096 * 4096 * 2;
+    ck_assert_int_eq(grid.assumed, false);
+    ck_assert_double_eq(grid.operations, 2.0 * 4096 * 4096 * 4096);
+    ck_assert_uint_eq(grid.read, 2 * 8 * array);
+    ck_assert_uint_eq(grid.written, array);
+    ck_assert_uint_eq(grid.sent, 0);
+}
+END_TEST
+
+/* A ring of four: its own part copied, then three sent on, 1 MiB each, over one link. */
+START_TEST(copies_to_other_devices)
+{
+    EchKernelGrid grid = read_corpus("ring", (EchMosaicArray[2]){{0}}, 1, 2);
+    ck_assert_uint_eq(grid.sent, 3 << 20);
+    ck_assert_uint_eq(grid.read, 4 << 20);
+    ck_assert_uint_eq(grid.written, 4 << 20);
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
+    EchKernelModel model;
+    GError *error = NULL;
+    ck_assert_ok(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, &error), error);
+    EchKernelCost cost;
+    ech_kernel_grid_price(&model, &grid, 0, &cost);
+    EchTime link = ech_time_for(3 << 20, ech_device_link(device, "ici")->to_device);
+    ck_assert_int_ge(cost.time, link - 1);
+    ck_assert_int_le(cost.time, link + 3 * ECH_PS_PER_US);
 }
 END_TEST
 
@@ -305,6 +340,8 @@ int main(void)
     tcase_add_test(tcase, price_of_a_grid);
     tcase_add_test(tcase, narrow_arithmetic);
     tcase_add_test(tcase, grid_of_unknown_size);
+    tcase_add_test(tcase, pipeline_in_a_loop);
+    tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

@@ -111,6 +111,16 @@ def parse_mesh(text):
     return mesh
 
 
+def tell_pallas(device):
+    """Kernels that ask which chip they are for (emit_pipeline's) look at the one that is here: tell them of the described one."""
+    try:
+        from jax._src.pallas.mosaic import tpu_info
+    except ImportError:
+        return  # another jax, whose kernels do not ask
+    tpu_info.get_device_kind = lambda: device.device_kind
+    tpu_info.get_num_device_cores = lambda: device.num_cores
+
+
 class Target:
     """The described chip or chips: their mesh, shardings on their memories, and arguments that live there."""
 
@@ -140,6 +150,8 @@ class Target:
         if devices > len(topology.devices):
             sys.exit(f"the mesh has {devices} devices, {chip}:{slice_} only {len(topology.devices)}")
         self.devices = topology.devices[:devices]
+        if not self.is_gpu:
+            tell_pallas(self.devices[0])
         mesh = self.mesh = Mesh(np.array(self.devices).reshape(list(axes.values())), tuple(axes))
 
         class Described(NamedSharding):
