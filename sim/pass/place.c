@@ -3,6 +3,7 @@
 
 #include "models/device/device.h"
 #include "sim/base/error.h"
+#include "sim/program/donation.h"
 #include "sim/program/place_rewrite.h"
 
 #include <math.h>
@@ -167,6 +168,22 @@ static void say_declined(const EchMsaProblem *m, const EchMsaResult *result, Ech
         }
 }
 
+/* Without what the compiler placed in memory space @was. Where a fetch was the copy that an argument needs before it is updated, a copy takes its place. */
+static EchProgram *strip(const EchProgram *in, int32_t was, EchDiag *diag, GError **error)
+{
+    g_autoptr(EchProgram) bare = ech_place_strip(in, was, diag, error);
+    if (bare == NULL)
+        return NULL;
+    EchDonationChange change;
+    EchProgram *kept = ech_program_keep_arguments(bare, &change, error);
+    if (kept != NULL && change.copies > 0) {
+        g_autofree char *bytes = ech_format_bytes(change.copy_bytes);
+        ech_diag_remark(diag, "place: %u argument%s updated in place (%s) but not donated: copied first", change.copies, change.copies == 1 ? " is" : "s are",
+                        bytes);
+    }
+    return kept;
+}
+
 static EchProgram *place_run(const void *options, const EchDevice *device, EchProgram *in, EchDiag *diag, GError **error)
 {
     const PlaceOptions *place = options;
@@ -192,7 +209,7 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
                         device != NULL ? device->name : in->chip);
         return ech_program_ref(in);
     }
-    g_autoptr(EchProgram) bare = ech_place_strip(in, was, diag, error);
+    g_autoptr(EchProgram) bare = strip(in, was, diag, error);
     if (bare == NULL)
         return NULL;
     if (places && compiled != NULL && strcmp(chip.name, compiled->name) != 0) {

@@ -603,6 +603,35 @@ EchId ech_program_builder_instruction(EchProgramBuilder *builder, EchInstruction
     return (EchId)p->n_instructions++;
 }
 
+EchId ech_program_builder_insert(EchProgramBuilder *builder, EchId before, EchInstruction instruction, const EchId *operands, uint32_t n)
+{
+    EchProgram *p = builder->program;
+    g_assert(before < p->n_instructions && p->n_instructions < INT32_MAX);
+    instruction.computation = p->instructions[before].computation;
+    instruction.first_operand = (uint32_t)p->n_operands;
+    instruction.n_operands = n;
+    instruction.n_called = instruction.n_control = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        GROW(builder, operands);
+        p->operands[p->n_operands++] = operands[k];
+    }
+    GROW(builder, instructions);
+    memmove(p->instructions + before + 1, p->instructions + before, (p->n_instructions - before) * sizeof *p->instructions);
+    p->instructions[before] = instruction;
+    p->n_instructions++;
+    for (size_t k = 0; k < p->n_operands; k++)
+        p->operands[k] += p->operands[k] >= before;
+    for (size_t k = 0; k < p->n_control; k++)
+        p->control[k] += p->control[k] >= before;
+    for (size_t c = 0; c < p->n_computations; c++) {
+        EchComputation *computation = &p->computations[c];
+        computation->n += c == instruction.computation;
+        computation->first += c != instruction.computation && computation->first >= before;
+        computation->root += computation->root != ECH_NONE && computation->root >= before;
+    }
+    return before;
+}
+
 void ech_program_builder_operand(EchProgramBuilder *builder, EchId operand)
 {
     GROW(builder, operands);

@@ -329,6 +329,8 @@ bool ech_program_builder_shape(EchProgramBuilder *builder, const char *text, siz
 EchId ech_program_builder_computation(EchProgramBuilder *builder, const char *name);
 /** Appends an instruction to the open computation. Slices are set by the operand/called/control calls that follow it. */
 EchId ech_program_builder_instruction(EchProgramBuilder *builder, EchInstruction instruction);
+/** Puts an instruction with its operands before instruction @before, in that one's computation: the numbers of @before and of all after it grow by one. */
+EchId ech_program_builder_insert(EchProgramBuilder *builder, EchId before, EchInstruction instruction, const EchId *operands, uint32_t n);
 void ech_program_builder_operand(EchProgramBuilder *builder, EchId operand);
 void ech_program_builder_called(EchProgramBuilder *builder, EchId computation);
 void ech_program_builder_control(EchProgramBuilder *builder, EchId predecessor);

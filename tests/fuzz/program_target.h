@@ -4,6 +4,7 @@
 #pragma once
 #include "models/device/device.h"
 #include "sim/import/import.h"
+#include "sim/pass/pass.h"
 #include "sim/trace/file.h"
 
 #include <stdlib.h>
@@ -39,6 +40,31 @@ static inline bool ech_fuzz_places_are_apart(const EchTrace *trace)
     return true;
 }
 
+/** Runs a pass over @program and lowers what it makes, or over @trace; where neither may fail. */
+static inline void ech_fuzz_pass(const char *spec, EchProgram *program, EchTrace *trace)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    g_ptr_array_add(passes, ech_pass_new(spec, &error));
+    if (error)
+        ech_fuzz_stop(spec, error);
+    g_autoptr(EchTrace) out = trace ? ech_passes_run_trace(passes, NULL, trace, diag, &error) : NULL;
+    g_autoptr(EchProgram) changed = trace ? NULL : ech_passes_run_program(passes, NULL, program, diag, &error);
+    if (error)
+        ech_fuzz_stop(spec, error);
+    if (!changed || changed == program)
+        return;
+    EchProgramAssignment *assignment = ech_program_assign(changed, (EchBytes)1 << 33, diag, &error);
+    g_assert(assignment && !error);
+    ech_program_set_assignment(changed, assignment, "made by echelon");
+    EchLowerOptions options = {.loop_trips = 3};
+    g_autoptr(EchTrace) lowered = ech_program_lower(changed, NULL, &options, diag, &error);
+    if (error)
+        ech_fuzz_stop(spec, error);
+    g_assert(ech_fuzz_places_are_apart(lowered));
+}
+
 /** Assigns, sums up and lowers @program. @strict: it is well formed, so nothing may fail and places must be apart. */
 static inline void ech_fuzz_program(EchProgram *program, bool strict)
 {
@@ -68,6 +94,13 @@ static inline void ech_fuzz_program(EchProgram *program, bool strict)
     g_autoptr(EchTrace) again = ech_trace_file_read(text->str, text->len, "again", &error);
     if (!again)
         ech_fuzz_stop("the lowered trace cannot be read", error);
+    static const char *const of_programs[] = {"donate", "donate:what=none"};
+    static const char *const of_traces[] = {"offload:idle=0,above=1", "offload:what=arguments,above=1", "offload:what=results,above=1,overlap=true",
+                                            "prefetch"};
+    for (size_t k = 0; strict && program->scheduled && k < G_N_ELEMENTS(of_programs); k++)
+        ech_fuzz_pass(of_programs[k], program, NULL);
+    for (size_t k = 0; strict && k < G_N_ELEMENTS(of_traces); k++)
+        ech_fuzz_pass(of_traces[k], program, trace);
 }
 
 /** Reads @data as @format; what is accepted is exercised. */

@@ -91,6 +91,10 @@ $ echelon list passes
       overlap=ratio (2)  best distance of a fetch from its use, in its own lengths
       max_overlap=ratio (8)  longest distance, in lengths of a copy of the whole memory
       compiler=auto|libtpu-0.0.51|libtpu-0.0.52 (auto)  whose rules, where versions differ: on tpu7x 0.0.51 places kernels' scratch with the values, 0.0.52 cuts 32 MiB off for it beforehand as on other chips; auto: what the program's text tells, else 0.0.51
+  donate           let outputs take the place of arguments, or none
+      what=all|none (all)  all: outputs take the place of arguments of their shape; none: every output gets a place of its own
+      names=text (*)  only arguments whose name fits this, * standing for anything ("state*")
+      above=size (0)  only arguments of at least this size
   offload          let saved activations, arguments or results wait in host memory between their uses
       what=saved|arguments|results (saved)  saved: what the program makes and uses again later (activations); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
       names=text (*)  only arrays whose name, argument ("opt_state*"), operation or source line ("*model.py:29*") fits this, * standing for anything
