@@ -529,8 +529,8 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
     }
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
     double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
-    return ceil(columns / s->side) * ceil(k / s->side) * pow(s->side / side, 2) *
-           MAX(rows * side * side / s->rate, load * (double)up((uint64_t)taken, 8) * c->passes);
+    double deep = c->dilated > 1 ? k / s->side : ceil(k / s->side); /* a hole's share of the window is no whole number of passes */
+    return ceil(columns / s->side) * deep * pow(s->side / side, 2) * MAX(rows * side * side / s->rate, load * (double)up((uint64_t)taken, 8) * c->passes);
 }
 
 /* Whether a step waits for its result to be stored: the compiler lets it wait for the narrowing of one on chip too, for sums that fill their registers in
@@ -603,7 +603,7 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
     compute = MAX(compute, w->beside);
     bool split = depth > 1;
     double fill = latency_of(model, s, true, true, false) + w->lhs + w->rhs;
-    double once = s->out_hbm ? MAX(0, model->start - 1.5 * model->matrix_step) : 0;
+    double once = (s->out_hbm ? MAX(0, model->start - 1.5 * model->matrix_step) : 0) + s->wait;
     *sums = (EchKernelSums){.total = fill + once + (s->eight ? model->int8_start : 0), .macs = w->macs};
     /* Along k both operands change, along a column's rows the lhs, from column to column the rhs; an operand of one block only stays. */
     bool lhs_turns = w->alone || rows > 1 || split, rhs_moves = w->alone || split;
@@ -712,11 +712,16 @@ static bool blocks_of_windows(const EchKernelWindows *w, const EchKernelContract
     return true;
 }
 
-/* A walk from the windows of a batch or a convolution: iterations [n or batch, pixels..., taps..., k]. */
+/* A walk from the windows of a batch or a convolution: iterations [n, batch, pixels..., taps..., k]. Those along taps and k add to the same result, as those
+ * along the pixels of a filter's gradient do. */
 static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWindows *w)
 {
     const EchKernelContraction *c = s->c;
-    double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = MAX(w->iterations[w->n_iterations - 1], 1u), middle = steps / outer / inner;
+    unsigned last = MIN(c->convolution && w->n_iterations >= 3 ? (w->n_iterations + 1u) / 2 : w->n_iterations - 1u, w->n_iterations - 1u);
+    double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = 1;
+    for (unsigned i = MAX(last, 1u); i < w->n_iterations; i++)
+        inner = MIN(inner * MAX(w->iterations[i], 1u), 1e18);
+    double middle = MAX(steps / outer / inner, 1);
     EchKernelWalk walk = {.columns = outer, .rows = middle, .depth = inner, .alone = c->batch > 1};
     double tiles = outer * middle;
     walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c, 128) + c->other_macs;
@@ -724,6 +729,8 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
                     s->between) /
                    steps;
     walk.beside = s->beside / steps;
+    if (c->depthwise) /* every register of a window is loaded, and of a result stored, besides */
+        walk.compute += model->touch * (s->out_registers / steps + window_elements(w->input, w->n_input) / REGISTER);
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
     double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / (c->batch > 1 ? steps : middle * inner));
     double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total / (c->batch > 1 ? steps : outer * inner));
@@ -741,6 +748,16 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     EchKernelSums sums;
     EchKernelBlocks blocks = {0};
     double around = body_cycles(model, &kernel->body, kernel->fused, shape.out_registers);
+    if (kernel->contraction.others == 0 && kernel->body.rows_first > 0 && (model->epilogue == 0 || model->view == ECH_KERNEL_HARDWARE)) {
+        /* A softmax behind a product: its maximum needs whole rows, so exponentials and sums are a pass after the units. Exact for what has everything on chip
+         * (libtpu 0.0.51: 17 kernels of attention on v5e, v5p, v6e, tpu7x). */
+        const EchKernelContraction *c = &kernel->contraction;
+        double registers = (double)c->batch * (double)up(c->m, 8) * (double)up(c->n, 128) / REGISTER;
+        double pass = registers * (model->reduce * kernel->body.reduce + model->transcendental * kernel->body.transcendental);
+        shape.between += pass / model->cores;
+        around = MAX(around - pass, 0);
+        shape.wait = MAX(model->step - QUIET_STEP, 0);
+    }
     if (model->epilogue == 0) { /* the compiler hides it under the units, but for what lies between two products, and counts loads and stores with it */
         double registers = traffic.widest / REGISTER;
         double body = body_cycles(model, &kernel->body, kernel->fused, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);

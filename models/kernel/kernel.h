@@ -61,6 +61,7 @@ typedef struct {
     double spread;      /**< Registers that are filled lane by lane, a broadcast whose operand does not have the lanes: one a row of registers. */
     double rows;        /**< Rows of 128 lanes that other broadcasts repeat. */
     uint32_t reduce;    /**< Reductions along any dimension. */
+    uint32_t rows_first; /**< Reductions of whole rows whose result goes back into them: what follows is a pass of its own. */
     uint32_t shuffle;   /**< Moves of every register across lanes or rows: window positions of a pooling. */
     uint32_t lane_sums; /**< Of them, sums along lanes, but for sums of exponentials. */
 } EchKernelBody;

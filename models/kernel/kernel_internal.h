@@ -35,6 +35,7 @@ typedef struct {
     double rate;                   /**< Multiply-accumulates a cycle. */
     double extra_bytes;            /**< Of further operands and results. */
     double between, beside;        /**< Cycles of the arithmetic between several products, and of that which runs beside the units, of all steps. */
+    double wait;                   /**< Cycles once, before a second pass over the result. */
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */

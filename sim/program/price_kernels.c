@@ -263,6 +263,7 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
             if (window.size[i] > 1 && extent > 0 && (window.size[i] - 1) / 2 >= extent - 1) {
                 survey->body.reduce += wide;
+                survey->body.rows_first += wide;
                 survey->body.lane_sums += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i) && !reduces_by_comparing(program, at) &&
                                           !reduces_exponentials(program, at);
                 if (wide && layout != NULL && layout->rank > 0 && layout->order[0] == i)

@@ -4,6 +4,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 static EchProgram *read_text(const char *text, const char *device)
@@ -12,14 +13,19 @@ static EchProgram *read_text(const char *text, const char *device)
     return ech_program_ref(import->program);
 }
 
-static EchKernelCost price(const EchProgram *program, const char *name, const char *device, EchKernelView view)
+static EchKernelCost price_in(const EchProgram *program, const char *name, const char *device, EchKernelView view, bool own_tiles)
 {
     g_autoptr(EchDevice) chip = ech_test_device(device, NULL);
     EchKernelModel model;
     EchKernelCost cost;
     ck_assert(ech_kernel_model_init(&model, chip, view, NULL));
-    ck_assert(ech_program_price_kernel(program, ech_test_instruction(program, name), &model, true, &cost));
+    ck_assert(ech_program_price_kernel(program, ech_test_instruction(program, name), &model, own_tiles, &cost));
     return cost;
+}
+
+static EchKernelCost price(const EchProgram *program, const char *name, const char *device, EchKernelView view)
+{
+    return price_in(program, name, device, view, true);
 }
 
 static const char reductions[] =
@@ -84,6 +90,62 @@ START_TEST(born_on_chip)
 }
 END_TEST
 
+#define WINDOWS(kernel, out, in, steps)                                                                                                                        \
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[" kernel "],\"output_window_bounds\":[" out "],\"input_window_bounds\":[" in                 \
+    "],\"iteration_bounds\":[" steps "],\"buffering_level\":\"2\"}}"
+
+/* Convolutions that training makes, with the cycles that libtpu 2026-10 prints for v6e: steps over a gradient's pixels add to one result, which is stored once;
+ * an input's gradient takes no whole number of passes; every register of a depthwise one is loaded and stored besides; and a softmax behind a product, whose
+ * maximum needs whole rows, is a pass after it. */
+static const char training[] =
+    "HloModule training, is_scheduled=true\n\n"
+    "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+    "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a.1 = f32[] parameter(0)\n  %b.1 = f32[] parameter(1)\n  ROOT %s = f32[] add(%a.1, %b.1)\n}\n\n"
+    "%attend (q: bf16[8,196,6,64], k: bf16[8,196,6,64]) -> (f32[8,6,196], f32[8,6,196,196]) {\n"
+    "  %q = bf16[8,196,6,64]{1,3,2,0:T(8,128)(2,1)S(1)} parameter(0)\n  %k = bf16[8,196,6,64]{1,3,2,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+    "  %c = f32[8,6,196,196]{2,3,1,0:T(8,128)} convolution(%q, %k), window={size=8x6 stride=7x5 lhs_dilate=8x6}, dim_labels=0b1f_0o1i->01bf\n"
+    "  %low = f32[] constant(-inf)\n"
+    "  %w = f32[8,6,196,196]{2,3,1,0:T(8,128)} reduce-window(%c, %low), window={size=1x1x1x391 pad=0_0x0_0x0_0x195_195}, to_apply=%max\n"
+    "  %d = f32[8,6,196,196]{2,3,1,0:T(8,128)} subtract(%c, %w)\n  %e = f32[8,6,196,196]{2,3,1,0:T(8,128)S(1)} exponential(%d)\n"
+    "  %z = f32[] constant(0)\n  %r = f32[8,6,196]{2,1,0:T(8,128)S(1)} reduce(%e, %z), dimensions={3}, to_apply=%sum\n"
+    "  ROOT %t = (f32[8,6,196]{2,1,0:T(8,128)S(1)}, f32[8,6,196,196]{2,3,1,0:T(8,128)S(1)}) tuple(%r, %e)\n}\n\n"
+    "ENTRY %main (x: bf16[32,56,56,256], y: bf16[32,28,28,512], g: bf16[32,28,28,128], f: bf16[3,3,128,128], u: bf16[32,28,28,240], v: bf16[5,5,1,240], "
+    "h: bf16[8,196,6,64]) -> bf16[32,28,28,240] {\n"
+    "  %x = bf16[32,56,56,256]{3,2,1,0:T(8,128)(2,1)} parameter(0)\n  %y = bf16[32,28,28,512]{3,0,2,1:T(8,128)(2,1)} parameter(1)\n"
+    "  %g = bf16[32,28,28,128]{3,0,2,1:T(8,128)(2,1)S(1)} parameter(2)\n  %f = bf16[3,3,128,128]{3,2,1,0:T(8,128)(2,1)S(1)} parameter(3)\n"
+    "  %u = bf16[32,28,28,240]{3,0,2,1:T(8,128)(2,1)S(1)} parameter(4)\n  %v = bf16[5,5,1,240]{3,1,2,0:T(8,128)(2,1)S(1)} parameter(5)\n"
+    "  %h = bf16[8,196,6,64]{1,3,2,0:T(8,128)(2,1)S(1)} parameter(6)\n"
+    "  %filter = bf16[1,1,256,512]{3,2,1,0:T(8,128)(2,1)} convolution(%x, %y), window={size=28x28 pad=0_-1x0_-1 rhs_dilate=2x2}, "
+    "dim_labels=f01b_i01o->01bf, " WINDOWS(
+        "4,28,4,4", "1,1,32,4", "7,55,4,2",
+        "1,1,1,1,7,1,1") "\n"
+                         "  %input = bf16[32,56,56,128]{3,0,2,1:T(8,128)(2,1)S(1)} convolution(%g, %f), window={size=3x3 pad=2_1x2_1 lhs_dilate=2x2 "
+                         "rhs_reversal=1x1}, "
+                         "dim_labels=b01f_01oi->b01f, " WINDOWS(
+                             "3,3,16,1", "28,28,4,1", "15,15,4,1",
+                             "1,1,2,2,1,1,1") "\n"
+                                              "  %softmax = (f32[8,6,196]{2,1,0:T(8,128)S(1)}, f32[8,6,196,196]{2,3,1,0:T(8,128)S(1)}) fusion(%h, %h), "
+                                              "kind=kOutput, calls=%attend, " WINDOWS(
+                                                  "1,1,1,2", "8,6,25,2", "8,6,25,2",
+                                                  "1,1,1,1,1,1,1") "\n"
+                                                                   "  ROOT %depthwise = bf16[32,28,28,240]{3,0,2,1:T(8,128)(2,1)} convolution(%u, %v), "
+                                                                   "window={size=5x5 pad=2_2x2_2}, dim_labels=b01f_01io->b01f, "
+                                                                   "feature_group_count=240, " WINDOWS("5,5,1,1", "7,14,1,1", "11,18,1,1",
+                                                                                                       "2,4,4,2,1,1,1") "\n}\n";
+
+START_TEST(training_costs)
+{
+    static const struct {
+        const char *name;
+        double cycles, within;
+    } cases[] = {{"filter", 99538, 0.02}, {"input", 116992, 0.002}, {"depthwise", 320567, 0.002}, {"softmax", 9132, 0.002}};
+    g_autoptr(EchProgram) program = read_text(training, "tpu-v6e");
+    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * 1.75e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 /* A side that begins with a scalar is as large as the product says, not as the scalar is; lone elements are picked one by one, however their result is shaped.
  */
 static const char sides[] =
@@ -133,6 +195,7 @@ int main(void)
     TCase *tests = tcase_create("prices");
     tcase_add_test(tests, reductions_cost);
     tcase_add_loop_test(tests, born_on_chip, 0, 4);
+    tcase_add_loop_test(tests, training_costs, 0, 4);
     tcase_add_test(tests, small_beginnings);
     tcase_add_test(tests, places_left_open);
     suite_add_tcase(suite, tests);
