@@ -355,7 +355,8 @@ static uint64_t largest_piece(const EchLayout *layout, uint8_t dim)
 
 EchBytes ech_layout_padded_bytes(const EchLayout *layout, EchLayoutRules rules)
 {
-    const EchTile *tile = layout->n_tiles > 0 ? &layout->tiles[0] : NULL;
+    bool flags = rules == ECH_LAYOUT_TPU && layout->space == 2; /* semaphores lie one after the other, whatever their tiles say */
+    const EchTile *tile = layout->n_tiles > 0 && !flags ? &layout->tiles[0] : NULL;
     uint64_t n = 1, folded = 1;
     uint8_t tile_rank = tile ? tile->rank : 0;
     /* The first tile pads its dimensions, counted from the minor end; the tiles after it never add padding (ArraySize). A combined

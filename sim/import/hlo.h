@@ -18,6 +18,9 @@ typedef struct {
     int64_t parameter;
     uint32_t position; /**< In the parameter's shape. */
 } EchHloDonor;
+/** Gives the @donors of a module that no compiler has seen to outputs of the same size and memory that have none, the largest first, as XLA does
+ * (OptimizeInputOutputBufferAlias): adds to the program's donations. Not to be called on a program that others hold. */
+void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t n);
 /** Says in @diag what the @donors of a compiled program would have saved, where that is a mebibyte or more. */
 void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag);
 /** Says in @diag which donated arguments a compiled program copies its outputs over, instead of updating them in place. */

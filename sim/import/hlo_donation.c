@@ -58,6 +58,67 @@ void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors,
                     count == 1 ? "" : "s", all, count == 1 ? "" : "one of them: the largest is ", called(&program->instructions[which]), shape, one);
 }
 
+/* An array that may be given, or that something is wanted for. */
+typedef struct {
+    int64_t parameter;
+    uint32_t position;
+    int32_t space;
+    EchBytes bytes;
+} Offer;
+
+static int larger_first(const void *a, const void *b, void *data)
+{
+    (void)data;
+    const Offer *x = a, *y = b;
+    return x->space != y->space ? (x->space > y->space) - (x->space < y->space) : (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static void offer(GArray *offers, const EchProgram *p, EchId shape, int64_t parameter, uint32_t position)
+{
+    EchId at = position < p->shapes[shape].n_positions ? ech_program_subshape(p, shape, position) : ECH_NONE;
+    const EchLayout *layout = at == ECH_NONE ? NULL : ech_program_layout(p, at);
+    const Offer one = {parameter, position, layout ? layout->space : 0, layout ? p->shapes[at].bytes : 0};
+    if (layout)
+        g_array_append_val(offers, one);
+}
+
+void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t n)
+{
+    const EchShape *entry = program->entry_layout == ECH_NONE ? NULL : &program->shapes[program->entry_layout];
+    EchId result = entry ? program->elements[entry->first_element + 1] : program->instructions[program->computations[program->entry].root].shape;
+    const EchShape *parameters = entry ? &program->shapes[program->elements[entry->first_element]] : NULL;
+    g_autoptr(GArray) given = g_array_new(FALSE, FALSE, sizeof(Offer)), wanted = g_array_new(FALSE, FALSE, sizeof(Offer));
+    if (program->shapes[result].n_positions != program->shapes[program->instructions[program->computations[program->entry].root].shape].n_positions)
+        return;
+    g_autofree bool *taken = g_new0(bool, program->shapes[result].n_positions + 1);
+    for (size_t k = 0; k < program->n_donations; k++) {
+        if (program->donations[k].output_position < program->shapes[result].n_positions)
+            taken[program->donations[k].output_position] = true;
+    }
+    for (size_t k = 0; k < n; k++) {
+        EchId parameter = parameter_of(program, donors[k].parameter);
+        bool told = parameters && donors[k].parameter >= 0 && donors[k].parameter < parameters->n_elements;
+        if (parameter != ECH_NONE)
+            offer(given, program, told ? program->elements[parameters->first_element + donors[k].parameter] : program->instructions[parameter].shape,
+                  donors[k].parameter, donors[k].position);
+    }
+    for (uint32_t q = 0; q < program->shapes[result].n_positions; q++) {
+        if (!taken[q])
+            offer(wanted, program, result, -1, q);
+    }
+    g_array_sort_with_data(given, larger_first, NULL);
+    g_array_sort_with_data(wanted, larger_first, NULL);
+    program->donations = g_renew(EchDonation, program->donations, program->n_donations + MIN(given->len, wanted->len) + 1);
+    for (guint a = 0, b = 0; a < given->len && b < wanted->len;) {
+        const Offer *from = &g_array_index(given, Offer, a), *to = &g_array_index(wanted, Offer, b);
+        int order = larger_first(from, to, NULL);
+        if (order == 0)
+            program->donations[program->n_donations++] = (EchDonation){to->position, from->parameter, from->position, false};
+        a += order <= 0;
+        b += order >= 0;
+    }
+}
+
 /* The array at an output's position, as the entry's root names it. */
 static EchId output_of(const EchProgram *p, uint32_t position)
 {

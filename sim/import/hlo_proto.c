@@ -624,7 +624,7 @@ static void read_aliases(Reader *r)
 }
 
 /* HloBufferDonorProto: entries {1 parameter, 2 index in its shape} */
-static void remark_donors(Reader *r, const EchProgram *p)
+static void settle_donors(Reader *r, EchProgram *p)
 {
     g_autoptr(GArray) donors = g_array_new(FALSE, FALSE, sizeof(EchHloDonor));
     EchWire wire = wire_of(r, r->donors);
@@ -652,7 +652,10 @@ static void remark_donors(Reader *r, const EchProgram *p)
         const EchHloDonor donor = {number, parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in, n)};
         g_array_append_val(donors, donor);
     }
-    ech_hlo_remark_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len, r->diag);
+    if (p->scheduled)
+        ech_hlo_remark_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len, r->diag);
+    else
+        ech_hlo_pair_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len);
 }
 
 /* ProgramShapeProto: parameters are its fields 1, the result its field 2. */
@@ -1026,9 +1029,10 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
         program = ech_program_builder_finish(builder, device, diag, error);
         if (!program) {
             g_prefix_error(error, "%s: ", where);
-        } else if (program->scheduled) {
-            remark_donors(&r, program);
-            ech_hlo_remark_copied_back(program, diag);
+        } else {
+            settle_donors(&r, program);
+            if (program->scheduled)
+                ech_hlo_remark_copied_back(program, diag);
         }
     }
     if (program && r.assignment.data && !read_assignment(&r, program, error))

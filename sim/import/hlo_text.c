@@ -718,7 +718,7 @@ static void read_table_line(Reader *r, Slice line)
 }
 
 /* { (0, {}), (3, {1}) } */
-static void remark_donors(const Reader *r, const EchProgram *p)
+static void settle_donors(const Reader *r, EchProgram *p)
 {
     g_autoptr(GArray) donors = g_array_new(FALSE, FALSE, sizeof(EchHloDonor));
     const char *at = r->donors.text, *end = at ? at + r->donors.n : NULL;
@@ -741,7 +741,10 @@ static void remark_donors(const Reader *r, const EchProgram *p)
         }
         at = close + 1;
     }
-    ech_hlo_remark_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len, r->diag);
+    if (p->scheduled)
+        ech_hlo_remark_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len, r->diag);
+    else
+        ech_hlo_pair_donors(p, (const EchHloDonor *)(const void *)donors->data, donors->len);
 }
 
 static bool read_module(Reader *r, GError **error)
@@ -822,9 +825,10 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     EchProgram *program = ech_program_builder_finish(builder, device, diag, error);
     if (!program)
         g_prefix_error(error, "%s: ", where);
-    else if (program->scheduled) {
-        remark_donors(&r, program);
-        ech_hlo_remark_copied_back(program, diag);
+    else {
+        settle_donors(&r, program);
+        if (program->scheduled)
+            ech_hlo_remark_copied_back(program, diag);
     }
     return program;
 }

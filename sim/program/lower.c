@@ -309,6 +309,22 @@ static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to
     }
 }
 
+/* The host's program and the device hand arrays over (callbacks, infeed and outfeed): over the link, whatever the host then does with them. */
+static void hand_over(Lowerer *l, EchId id, EchId shape, bool to_host)
+{
+    const EchShape *array = &l->p->shapes[shape];
+    EchBytes bytes = array->is_tuple ? array->dense : array->bytes;
+    ech_diag_note(l->diag, "arrays_handed_to_and_from_the_host", 1);
+    copy(l, id, ECH_NONE, to_host ? ECH_SPACE_HBM : ECH_SPACE_HOST, ECH_NONE, to_host ? ECH_SPACE_HOST : ECH_SPACE_HBM, bytes, ECH_KNOWN);
+}
+
+static bool is_host_transfer(const EchInstruction *i)
+{
+    size_t n;
+    const char *text = i->opcode == ECH_HLO_SEND || i->opcode == ECH_HLO_RECV ? ech_program_attribute(i, "is_host_transfer", &n) : NULL;
+    return text && n == strlen("true") && memcmp(text, "true", n) == 0;
+}
+
 static void wait_for(Lowerer *l, EchId id, EchId started)
 {
     EchOp op = ech_op_init(started == ECH_NONE ? ECH_OP_MARK : ECH_OP_WAIT);
@@ -679,7 +695,14 @@ static void lower_instruction(Lowerer *l, EchId id)
     case ECH_HLO_PARTITION_ID:
     case ECH_HLO_REPLICA_ID: break;
     case ECH_HLO_INFEED:
-    case ECH_HLO_OUTFEED: (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core); break;
+    case ECH_HLO_OUTFEED: {
+        const EchShape *shape = &p->shapes[i->shape];
+        bool out = i->opcode == ECH_HLO_OUTFEED;
+        if (out ? i->n_operands > 0 : shape->n_elements > 0)
+            hand_over(l, id, out ? p->instructions[ech_program_operand(p, i, 0)].shape : p->elements[shape->first_element], out);
+        wait_for(l, id, l->started[id]);
+        break;
+    }
     case ECH_HLO_COPY_START: {
         const EchShape *shape = &p->shapes[i->shape];
         size_t n;
@@ -722,6 +745,12 @@ static void lower_instruction(Lowerer *l, EchId id)
             kernel(l, id, l->core);
         break;
     default: {
+        if (is_host_transfer(i)) {
+            const EchShape *shape = &p->shapes[i->shape];
+            if (shape->n_elements > 0)
+                hand_over(l, id, p->elements[shape->first_element], i->opcode == ECH_HLO_SEND);
+            break;
+        }
         EchCollective type = collective_of((EchHlo)i->opcode);
         if (type == ECH_COLLECTIVE_NONE) {
             kernel(l, id, l->core);
@@ -846,6 +875,13 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
             "what moving the arguments once takes (pl.pallas_call's cost_estimate tells both)",
             l.opaque, l.opaque == 1 ? "" : "s", program->instructions[l.first_opaque].name, l.opaque == 1 ? "" : " and others", l.opaque == 1 ? "its" : "their",
             l.opaque == 1 ? "its time is" : "their times are");
+    uint64_t handed = ech_diag_count(diag, "arrays_handed_to_and_from_the_host");
+    if (handed > 0)
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT
+                        " transfer%s between the program and the host's (callbacks, infeed, outfeed): the way over the link is in the time, "
+                        "what the host does meanwhile is not",
+                        handed, handed == 1 ? "" : "s");
     if (l.assumed > 0 && diag)
         ech_diag_remark(diag, "%u Pallas kernel%s (%s%s) %s by data that the program's text does not hold which steps to work on: priced as if on all of them",
                         l.assumed, l.assumed == 1 ? "" : "s", program->instructions[l.first_assumed].name, l.assumed == 1 ? "" : " and others",

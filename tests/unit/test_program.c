@@ -330,6 +330,41 @@ START_TEST(unscheduled_programs_get_an_order)
 }
 END_TEST
 
+/* A callback's send and recv go over the host's link, not to another chip; so do infeed and outfeed. */
+START_TEST(callbacks_go_over_the_hosts_link)
+{
+    static const char text[] = "HloModule callback, is_scheduled=true\n\n"
+                               "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %t = token[] after-all()\n"
+                               "  %s = (f32[1024]{0}, u32[], token[]) send(%p, %t), channel_id=1, is_host_transfer=true\n"
+                               "  %d = token[] send-done(%s), channel_id=1, is_host_transfer=true\n"
+                               "  %r = (f32[512]{0}, u32[], token[]) recv(%d), channel_id=2, is_host_transfer=true\n"
+                               "  %e = (f32[512]{0}, token[]) recv-done(%r), channel_id=2, is_host_transfer=true\n"
+                               "  %i = ((f32[256]{0}), token[]) infeed(%t)\n"
+                               "  %o = token[] outfeed(%p, %t), outfeed_shape=f32[1024]{0}\n"
+                               "  ROOT %n = f32[1024]{0} negate(%p)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    assign(program);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = ech_program_lower(program, NULL, NULL, diag, NULL);
+    ck_assert_ptr_nonnull(trace);
+    EchBytes to_host = 0, from_host = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        ck_assert_int_ne(op->kind, ECH_OP_COLLECTIVE);
+        if (op->kind == ECH_OP_COPY && strcmp(ech_trace_memory(trace, op->memory_to), "host") == 0)
+            to_host += op->bytes;
+        else if (op->kind == ECH_OP_COPY)
+            from_host += op->bytes;
+    }
+    ck_assert_uint_eq(to_host, 2 * 1024 * 4);
+    ck_assert_uint_eq(from_host, (512 + 256) * 4);
+    ck_assert_uint_eq(ech_diag_count(diag, "arrays_handed_to_and_from_the_host"), 4);
+}
+END_TEST
+
 /* How many devices a collective joins, in the words that XLA has for it. */
 static const struct {
     const char *groups;
@@ -601,6 +636,7 @@ int main(void)
     tcase_add_test(small, loops_hand_round_what_they_got);
     tcase_add_test(small, branches_not_taken_hold_nothing);
     tcase_add_test(small, unscheduled_programs_get_an_order);
+    tcase_add_test(small, callbacks_go_over_the_hosts_link);
     tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));
     tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, folded_starts);

@@ -166,6 +166,28 @@ START_TEST(loops_keep_the_layout_that_they_were_given)
 }
 END_TEST
 
+/* Donated arguments that are given to no output yet are so by size, as XLA does when it compiles. */
+START_TEST(donors_are_given_to_outputs_of_their_size)
+{
+    static const char text[] =
+        "HloModule m, buffer_donor={ (0, {}), (2, {}) }, "
+        "entry_computation_layout={(f32[64,128]{1,0}, f32[64,128]{1,0}, f32[32]{0})->(f32[64,128]{1,0}, f32[64,128]{1,0}, f32[16]{0})}\n\n"
+        "ENTRY %main (p: f32[64,128], q: f32[64,128], r: f32[32]) -> (f32[64,128], f32[64,128], f32[16]) {\n"
+        "  %p = f32[64,128]{1,0} parameter(0)\n"
+        "  %q = f32[64,128]{1,0} parameter(1)\n"
+        "  %r = f32[32]{0} parameter(2)\n"
+        "  %a = f32[64,128]{1,0} add(%p, %q)\n"
+        "  %b = f32[64,128]{1,0} multiply(%p, %q)\n"
+        "  %c = f32[16]{0} slice(%r), slice={[0:16]}\n"
+        "  ROOT %t = (f32[64,128]{1,0}, f32[64,128]{1,0}, f32[16]{0}) tuple(%a, %b, %c)\n"
+        "}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(import->program->n_donations, 1);
+    ck_assert_int_eq(import->program->donations[0].parameter, 0);
+    ck_assert_uint_eq(ech_program_memory_analysis(import->program).alias, SLICE);
+}
+END_TEST
+
 /* Without marks the stack is an ordinary temporary. */
 START_TEST(without_marks_nothing_moves)
 {
@@ -616,6 +638,7 @@ int main(void)
     TCase *small = tcase_create("small"), *captured = tcase_create("captured");
     tcase_add_test(small, a_stack_on_the_host_goes_through_two_loops);
     tcase_add_test(small, loops_keep_the_layout_that_they_were_given);
+    tcase_add_test(small, donors_are_given_to_outputs_of_their_size);
     tcase_add_test(small, without_marks_nothing_moves);
     tcase_add_test(small, parameters_and_results_on_the_host);
     tcase_add_test(small, computing_on_host_memory_is_told);

@@ -173,6 +173,7 @@ class Target:
             return NamedSharding(mesh, PartitionSpec(*spec), memory_kind=memory)
 
         self.sharding, self.device, self.host = sharding, sharding(), sharding(memory="pinned_host")
+        self.whole = []  # bytes of each argument that nothing says how to split
 
     def array(self, shape, dtype="float32", host=False, spec=()):
         """An argument of this shape in device or pinned host memory; spec names the mesh axis of each dimension that is split."""
@@ -189,6 +190,8 @@ class Target:
         sharding = getattr(leaf, "sharding", None)
         if sharding is not None and not isinstance(leaf, self.jax.Array):
             return leaf
+        if leaf.shape:
+            self.whole.append(math.prod(leaf.shape) * getattr(leaf.dtype, "itemsize", 4))
         return self.array(leaf.shape, leaf.dtype)
 
 
@@ -225,6 +228,9 @@ def built(target, module, keywords):
         sys.exit("build should return (function, tuple of arguments) or (function, tuple of arguments, dict of keyword arguments)")
     function, arguments, named = result[0], result[1], result[2] if len(result) == 3 else {}
     arguments, named = target.jax.tree.map(target.described, (tuple(arguments), dict(named)))
+    if len(target.devices) > 1 and sum(target.whole) >= 1 << 20:
+        print(f"{len(target.whole)} arrays of the arguments, {sum(target.whole) / 2**20:.1f} MiB, say nothing of how they are split: each of the "
+              f"{len(target.devices)} devices holds them whole (ShapeDtypeStruct(..., sharding=target.sharding(...)) splits one)", file=sys.stderr)
     return (function, arguments, named) if hasattr(function, "trace") else wrapped(target.jax, function, arguments, named)
 
 
@@ -279,12 +285,21 @@ def number(text):
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def newest(dump, patterns):
-    """The largest dump of the first pattern that matches: the program itself, not the modules extracted from it."""
-    for pattern in patterns:
-        found = glob.glob(os.path.join(dump, pattern))
-        if found:
-            return max(found, key=os.path.getsize)
+def dumped(dump, ends):
+    """The first of these dumps that there is of the program: not of what the user's file ran on this machine to make its arguments, nor of the modules that
+    the compiler took out of the program."""
+    try:
+        with open(os.path.join(dump, "module"), encoding="utf-8") as name:
+            named = glob.escape(name.read())
+    except OSError:
+        return None
+    for end in ends:
+        for module in (named, "*"):
+            found = [f for f in glob.glob(os.path.join(glob.escape(dump), f"module_*.{module}.*{end}")) if ".cpu_after" not in f]
+            # A module of that name that ran here too has no more to its name.
+            found = [f for f in found if not f.endswith(f".{named}.{end}")] or found
+            if found:
+                return max(found, key=os.path.getsize)
     return None
 
 
@@ -326,9 +341,8 @@ def run_compiler(parser, args, slice_, axes, keywords, options, dump):
         options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": True, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
     traced = function.trace(*arguments, **named)
     lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
-    if args.no_codegen:  # says to who watches how the program is called
-        with open(os.path.join(dump, "module"), "w", encoding="utf-8") as name:
-            name.write(str(lowered.compiler_ir().operation.attributes["sym_name"].value))
+    with open(os.path.join(dump, "module"), "w", encoding="utf-8") as name:  # how its dumps are called
+        name.write(str(lowered.compiler_ir().operation.attributes["sym_name"].value))
     try:
         compiled = lowered.compile(compiler_options=options or None)
         memory = compiled.memory_analysis()
@@ -430,11 +444,11 @@ def main():
 
     analysis, failure = watched(dump, work) if args.no_codegen else work()
 
-    scheduled = newest(dump, ["*after_codegen.txt"] * (not args.no_codegen) + ["*gpu_after_optimizations.txt", "*after_optimizations.txt"])
-    assignment = newest(dump, ["*after_optimizations-buffer-assignment.txt", "*buffer-assignment.txt"])
+    scheduled = dumped(dump, ["after_codegen.txt"] * (not args.no_codegen) + ["gpu_after_optimizations.txt", "after_optimizations.txt"])
+    assignment = dumped(dump, ["after_optimizations-buffer-assignment.txt"])
     if not scheduled:
         sys.exit(f"the compiler left no program: {failure or 'no message'}")
-    before = newest(dump, ["*before_optimizations.txt"]) if args.before else None
+    before = dumped(dump, ["before_optimizations.txt"]) if args.before else None
     stem = os.path.join(args.out, args.name)
     keep(scheduled, stem + ".hlo.txt.gz")
     if before:
