@@ -37,8 +37,8 @@ typedef struct {
  * @ret_live: their bytes together. */
 GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;
 
-/** What to do about requests that PyTorch refused: of the rows with settings that serve them all, the one that empties its cache least often, or needs the least
- * memory; NULL: none. *@ret_instead: the recorded settings, or NULL for none. Both borrowed. */
+/** What to do about requests that PyTorch refused: of the rows with settings that serve them all, the one that empties its cache least often, or needs the
+ * least memory; NULL: none. *@ret_instead: the recorded settings, or NULL for none. Both borrowed. */
 const EchAllocRow *ech_alloc_study_advice(const EchAllocStudy *study, const GPtrArray *rows, const char **ret_instead);
 /** The settings that a row simulates PyTorch's native allocator under, as PYTORCH_CUDA_ALLOC_CONF has them, or NULL for another allocator. Borrowed. */
 const char *ech_alloc_row_settings(const EchAllocRow *row);

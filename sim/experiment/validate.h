@@ -47,7 +47,7 @@ typedef struct {
     EchValidatePair *pairs; /**< pairs[n_pairs], in the file's order. */
     size_t n_pairs;
     EchTime makespan_measured, makespan_predicted; /**< ECH_TIME_NONE where the file has none, or where nothing of it is predicted. */
-    EchBasis basis; /**< Programs of TPUs: all kernels, also those without an estimate, as a run prices them; @all 0 where there is none. */
+    EchBasis basis;       /**< Programs of TPUs: all kernels, also those without an estimate, as a run prices them; @all 0 where there is none. */
     EchValidateGap *gaps; /**< gaps[n_gaps], in order of first occurrence. */
     size_t n_gaps;
     EchValidateWhole *wholes; /**< wholes[n_wholes], one a device of the capture. */

@@ -57,8 +57,8 @@ START_TEST(every_case_is_within_its_goal)
     }
     /* What ended the calibration at first has been left out of it. */
     ck_assert_msg(strstr(suite->calibration, "mapping: left out, for it ended an earlier try") != NULL, "%s", suite->calibration);
-    /* Only the program that is not there and the stage that died have failed, and their rows say why. Calls of the driver take this fake's host some time and its
-     * clock none, so the case that consists of them may come out too long. */
+    /* Only the program that is not there and the stage that died have failed, and their rows say why. Calls of the driver take this fake's host some time and
+     * its clock none, so the case that consists of them may come out too long. */
     const EchGpuCase *calls = find(suite, "fragments-cudaMalloc");
     ck_assert_int_gt(calls->predicted, calls->measured);
     size_t expected = (double)calls->predicted > 1.05 * (double)calls->measured ? 3 : 2;
