@@ -197,6 +197,10 @@ static void text_head(GString *out, const EchAllocStudy *study, const char *path
     if (study->held) {
         g_autofree char *held = ech_format_bytes(study->held);
         g_string_append_printf(out, "; the recorded one held %s", held);
+        if (study->had > study->held && study->had != study->capacity) {
+            g_autofree char *had = ech_format_bytes(study->had);
+            g_string_append_printf(out, " of the %s that it could have had", had);
+        }
     }
     g_string_append_c(out, '\n');
     if (study->is_program) {

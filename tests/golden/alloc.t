@@ -173,7 +173,7 @@ the recording ran out of memory: 110 MiB asked for by serve.py:9 with 20 MiB all
   --report says what stood in the way
 $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB
-no allocator needs less than 156 MiB; the recorded one held 120 MiB
+no allocator needs less than 156 MiB; the recorded one held 120 MiB of the 210 MiB that it could have had
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch:                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
@@ -190,7 +190,7 @@ smallest: the least device memory in which nothing fails, with caches emptied as
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 GiB
-no allocator needs less than 156 MiB; the recorded one held 120 MiB
+no allocator needs less than 156 MiB; the recorded one held 120 MiB of the 210 MiB that it could have had
 
 allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
 pytorch:                    0     156 MiB     220 MiB  29.1 %         0 B     100 MiB         4     220 MiB
