@@ -184,6 +184,8 @@ static void start_op(EchMachine *m, uint32_t queue)
     q->start = m->now;
     EchTime fixed = ech_time_add(price->fixed, q->driver);
     m->out.driver = ech_time_add(m->out.driver, q->driver);
+    if (q->driver > 0)
+        m->host_free = MAX(m->host_free, ech_time_add(m->now, q->driver));
     q->driver = 0;
     q->drains = false;
     if (sets_up_ahead(&m->ops[id], price)) {
@@ -367,6 +369,15 @@ static EchTime driver_ps(double ps)
 }
 
 /*
+ * Where every request is a call of the driver (paced), the host makes its calls as early as it can: one that waits for nothing passes while the device still
+ * works on what was asked for before, and what is behind it on a queue of the device begins when the host has come there.
+ */
+static bool is_on_device(const EchMachine *m, const Queue *q)
+{
+    return ech_trace_queues(m->trace)[m->ops[q->entries[q->at].id].queue].kind != ECH_QUEUE_HOST;
+}
+
+/*
  * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
  * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone.
  */
@@ -382,8 +393,13 @@ static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDri
     /* Where every request is a call, one that finds room in a page of others is too. */
     if (m->free_call[memory] && takes + maps == 0)
         ps += (double)m->driver_malloc_small;
-    q->driver = ech_time_add(q->driver, driver_ps(ps));
     q->drains = q->drains || gives + unmaps > 0;
+    if (m->paced && is_on_device(m, q) && !q->drains) {
+        m->host_free = ech_time_add(m->host_free, driver_ps(ps));
+        q->driver = MAX(m->host_free - m->now, 0);
+    } else {
+        q->driver = ech_time_add(q->driver, driver_ps(ps));
+    }
 }
 
 /* Whether all ops before the barrier have ended. */
@@ -485,6 +501,10 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         count_waits(m, q, op);
         q->handoff = handoff_of(m, op);
         EchTime gap = MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->handoff);
+        if (m->paced && (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY)) {
+            m->host_free = ech_time_add(m->host_free, m->submit);
+            gap = MAX(gap, m->host_free - m->now);
+        }
         if (gap > 0) {
             q->state = STATE_GAP;
             m->class->start(m->engine, queue, NULL, 0, gap);

@@ -518,8 +518,10 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
                                 spec, ech_trace_memory(m->trace, i));
             continue;
         }
-        if (ech_allocator_free_waits(m->allocators[i]))
+        if (ech_allocator_free_waits(m->allocators[i])) {
             m->free_call[i] = ech_allocator_maps(m->allocators[i]) ? &m->driver_unmap : &m->driver_free;
+            m->paced = m->n_loops == 0 && !m->prices->gaps && m->free_call[i]->call > 0;
+        }
         m->driven = m->driven || (memory->kind == ECH_MEM_HBM && m->driver_malloc.call + m->driver_free.call + m->driver_map.call + m->driver_unmap.call > 0);
         if (m->has_fixed[i])
             ech_diag_remark(diag, "memory '%s': buffers with fixed offsets take the first bytes, the allocator has the rest", ech_trace_memory(m->trace, i));
@@ -587,6 +589,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     compile_needs(m);
     compile_traffic(m);
     if (options->overhead && options->driver_calls) {
+        m->submit = (EchTime)ech_device_number(device, "runtime.submit_ps", 0);
         m->driver_malloc = driver_price(device, "malloc");
         m->driver_free = driver_price(device, "free");
         m->driver_map = driver_price(device, "map");

@@ -180,6 +180,9 @@ struct EchMachine {
     DriverPrice driver_malloc, driver_free, driver_map, driver_unmap;
     EchTime driver_malloc_small, driver_free_small; /* Of a request that shares a page; 0: driver_free, and no call to take one */
     bool driven;                                    /* Any of them. */
+    bool paced;                                     /* The host makes a driver call for every request, ahead of the device's queues. */
+    EchTime submit;                                 /* Host time of asking for a kernel or a copy; paced only */
+    EchTime host_free;                              /* paced: when the host is through with all that it was asked for so far. */
     uint32_t barrier;                               /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;

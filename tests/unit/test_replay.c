@@ -646,6 +646,31 @@ START_TEST(products_have_the_rate_of_their_duty)
 }
 END_TEST
 
+/* A cudaMalloc waits for nothing: the host makes it while the kernel before it runs. A cudaFree waits for that. */
+START_TEST(the_host_allocates_ahead)
+{
+    Maker m = maker_new();
+    EchId buffers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        buffers[i] = add_buffer(&m, m.hbm, MB, false);
+        add_target(&m, ECH_OP_ALLOC, m.core, buffers[i]);
+        add_kernel(&m, m.core, 60 * MB); /* 60 us */
+    }
+    for (unsigned i = 0; i < 2; i++)
+        add_target(&m, ECH_OP_FREE, m.core, buffers[i]);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    add_number(device, "runtime.driver.malloc_ps", 100e6);
+    add_number(device, "runtime.driver.free_ps", 30e6);
+    add_number(device, "runtime.submit_ps", 2e6);
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    options.allocator = g_strdup("platform");
+    g_autoptr(EchRun) run = replay(trace, device, options);
+    /* 100 and 2, then 100 while the first kernel runs, 2, the second kernel, two frees. */
+    ck_assert_msg(run->makespan == (100 + 2 + 100 + 2 + 60 + 30 + 30) * ECH_PS_PER_US, "%g us", (double)run->makespan / 1e6);
+}
+END_TEST
+
 /* What is mapped takes time by calls, by pieces of physical memory and by pages of them; nothing of it is priced as a cudaMalloc. */
 START_TEST(mapping_is_priced_by_pieces)
 {
@@ -960,6 +985,7 @@ int main(void)
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
+    tcase_add_test(tests, the_host_allocates_ahead);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);

@@ -111,8 +111,9 @@ EchCuResult fake_issue_work(EchCuStream stream, Kind kind, double fixed, double 
  * left out. */
 void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark);
 #define fake_run_all() fake_run_until(NULL, NULL)
-/** A call that takes the host some time, in which the GPU goes on. */
+/** A call that takes the host some time, in which the GPU goes on; where the host's clock has gone on already, the GPU's alone. */
 void fake_host_takes(double nanoseconds);
+void fake_pass(double nanoseconds);
 void fake_empty_graph(void);
 /** Tensor cores' share of the last milliseconds. */
 double fake_heat(void);

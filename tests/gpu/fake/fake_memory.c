@@ -204,7 +204,7 @@ void fake_keep_host(double begin, double nanoseconds)
     while ((now = fake_wall_ns()) < begin + nanoseconds)
         ;
     /* What the fake itself takes the host is the driver's too; what else the machine did meanwhile is not. */
-    fake_host_takes(now - begin < 2 * nanoseconds ? now - begin : nanoseconds);
+    fake_pass(now - begin < 2 * nanoseconds ? now - begin : nanoseconds);
 }
 
 /* An allocation, or a release, that began at @begin. */
