@@ -49,6 +49,7 @@ static void work(EchExperiment *experiment, Shared *shared, int answers)
     while (file && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
         EchSweepPoint point = run_case(experiment, index);
         const char *text = point.json ? point.json : point.error;
+        g_assert(text);
         const Answer answer = {index, strlen(text), !point.json};
         if (fwrite(&answer, sizeof answer, 1, file) != 1 || fwrite(text, 1, answer.n, file) != answer.n || fflush(file) != 0)
             _exit(1);

@@ -1,0 +1,43 @@
+/** @file trace_info_private.h
+ * What trace_info.c gathers and trace_info_text.c prints.
+ */
+#pragma once
+#include "sim/cli/trace_info.h"
+#include "sim/report/padding.h"
+#include "sim/report/transfers.h"
+
+/** One name of recorded operations, on one device or on all: how often, and how long. */
+typedef struct {
+    EchId name;
+    const char *text; /**< Of the name: equal totals are ordered by it, not by an id that a file may renumber. */
+    uint8_t kind;
+    uint32_t device;   /**< 0 where the row is of all devices. */
+    GArray *durations; /**< EchTime, ascending. */
+    EchTime total, median;
+} EchNameInfo;
+
+/** What lies in a memory of the trace. */
+typedef struct {
+    const char *name;
+    size_t allocations;
+    EchBytes peak, end_live;
+    EchPadding *padding;
+} EchMemoryInfo;
+
+struct EchTraceInfo {
+    const EchTrace *trace;
+    uint64_t ops[ECH_N_OP_KINDS];
+    uint64_t memsets; /**< Kernels of the runtime that fill; counted apart from the program's own. */
+    EchBytes allocated, h2d, d2h, d2d, h2h;
+    EchTime first, last; /**< Recorded; last is ECH_TIME_NONE where nothing was. */
+    EchTime kernel, copy, memset;
+    /** Shares by EchOrigin: bytes of copies, uses of kernels, operation counts of kernels; kernels without any are absent. */
+    uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4], alloc_bytes[4], loop_trips[4];
+    EchId main;                                 /**< The memory that peak and end are of; ECH_NONE: of all. */
+    EchBytes peak, end_allocated, end_reserved; /**< The ends as the file has them, where it does. */
+    bool end_reserved_known;
+    EchMemoryInfo *memories; /**< memories[n_memories of the trace] */
+    GPtrArray *names;        /**< EchNameInfo of all devices together, longest total first, */
+    GPtrArray *by_device;    /**< and of each. */
+    EchTransfers *transfers;
+};
