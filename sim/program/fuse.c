@@ -56,46 +56,6 @@ static uint64_t count(const EchGraph *g, EchId id)
     return ech_graph_shape(g, id)->count;
 }
 
-static bool widens(const EchGraph *g, EchId id)
-{
-    const EchInstruction *i = ech_graph_node(g, id);
-    return i->opcode == ECH_HLO_CONVERT && i->n_operands == 1 && ech_graph_shape(g, ech_graph_operand(g, id, 0))->dense < ech_graph_shape(g, id)->dense;
-}
-
-/* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
-static bool is_cheap(const EchGraph *g, EchId id)
-{
-    const EchInstruction *i = ech_graph_node(g, id);
-    if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || count(g, id) <= 1)
-        return true;
-    EchId cone[MAX_CONE] = {id};
-    unsigned n = 1;
-    uint64_t read = 0;
-    for (unsigned at = 0; at < n; at++) {
-        const EchInstruction *made = ech_graph_node(g, cone[at]);
-        bool inside = at == 0 || made->opcode == ECH_HLO_BITCAST || made->opcode == ECH_HLO_BROADCAST || made->opcode == ECH_HLO_RESHAPE ||
-                      made->opcode == ECH_HLO_TRANSPOSE || made->opcode == ECH_HLO_IOTA ||
-                      (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
-        if (!inside) {
-            read += count(g, cone[at]) > 1 ? MIN(ech_graph_shape(g, cone[at])->dense, UINT64_MAX / MAX_CONE / 2) : 0;
-            continue;
-        }
-        for (uint32_t k = 0; k < made->n_operands; k++) {
-            EchId operand = ech_graph_operand(g, cone[at], k);
-            bool known = false;
-            for (unsigned o = 0; o < n; o++)
-                known |= cone[o] == operand;
-            if (known)
-                continue;
-            if (n == MAX_CONE)
-                return false;
-            cone[n++] = operand;
-        }
-    }
-    uint64_t own = ech_graph_shape(g, id)->dense;
-    return read <= own + own / 8; /* what belongs to whole rows counts little */
-}
-
 /* A softmax: the largest element of each row, which is taken from the row before its exponential. A TPU's compiler makes that one kernel, the row's maximum in
  * it (seen for arrays of three dimensions and more, rows up to 5,000). */
 static bool is_row_maximum(const EchGraph *g, EchId id)
@@ -131,6 +91,48 @@ static bool is_row_maximum(const EchGraph *g, EchId id)
     return false;
 }
 
+static bool widens(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    return i->opcode == ECH_HLO_CONVERT && i->n_operands == 1 && ech_graph_shape(g, ech_graph_operand(g, id, 0))->dense < ech_graph_shape(g, id)->dense;
+}
+
+/* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
+static bool is_cheap(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || count(g, id) <= 1)
+        return true;
+    EchId cone[MAX_CONE] = {id};
+    unsigned n = 1;
+    uint64_t read = 0;
+    for (unsigned at = 0; at < n; at++) {
+        const EchInstruction *made = ech_graph_node(g, cone[at]);
+        bool inside = at == 0 || made->opcode == ECH_HLO_BITCAST || made->opcode == ECH_HLO_BROADCAST || made->opcode == ECH_HLO_RESHAPE ||
+                      made->opcode == ECH_HLO_TRANSPOSE || made->opcode == ECH_HLO_IOTA ||
+                      (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
+        if (!inside && is_row_maximum(g, cone[at]))
+            return false; /* made in the one kernel of the softmax */
+        if (!inside) {
+            read += count(g, cone[at]) > 1 ? MIN(ech_graph_shape(g, cone[at])->dense, UINT64_MAX / MAX_CONE / 2) : 0;
+            continue;
+        }
+        for (uint32_t k = 0; k < made->n_operands; k++) {
+            EchId operand = ech_graph_operand(g, cone[at], k);
+            bool known = false;
+            for (unsigned o = 0; o < n; o++)
+                known |= cone[o] == operand;
+            if (known)
+                continue;
+            if (n == MAX_CONE)
+                return false;
+            cone[n++] = operand;
+        }
+    }
+    uint64_t own = ech_graph_shape(g, id)->dense;
+    return read <= own + own / 8; /* what belongs to whole rows counts little */
+}
+
 /* Can the kernels of @reader make @id themselves? */
 static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
@@ -147,8 +149,10 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
         return true;
     /* A product's kernel ends with what is computed of each of its elements. */
     EchId kernel = f->kernels[reader][0];
-    if (f->n_kernels[reader] != 1 || f->matrix[kernel] || its == KIND_MATRIX || its == KIND_REDUCE)
+    if (f->n_kernels[reader] != 1 || f->matrix[kernel] || its == KIND_MATRIX || (its == KIND_REDUCE && kernel == reader))
         return false;
+    if (its == KIND_REDUCE) /* rows' maxima, inside */
+        return true;
     EchHlo opcode = (EchHlo)ech_graph_node(g, reader)->opcode;
     bool each = ech_hlo_is_elementwise(opcode) || opcode == ECH_HLO_BITCAST || opcode == ECH_HLO_RESHAPE || (its == KIND_UPDATE && operand == 1);
     Kind end = kind_of(g, kernel);

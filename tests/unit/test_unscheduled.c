@@ -504,6 +504,137 @@ START_TEST(siblings_are_one_kernel)
 }
 END_TEST
 
+#define REDUCERS                                                                                                                                               \
+    "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n\n"                         \
+    "%most (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+
+/* One update for each row of zeros is a choice, element by element; two a row, and rows that hold something, stay scatters, as on a GPU. */
+START_TEST(updates_of_a_row_are_masks_on_tpus)
+{
+    static const char form[] =
+        "HloModule m\n\n%sENTRY %%main (t: f32[16,512], i: s32[16,%d,1], u: f32[16,%d]) -> f32[16,512] {\n"
+        "  %%t = f32[16,512]{1,0} parameter(0)\n  %%i = s32[16,%d,1]{2,1,0} parameter(1)\n  %%u = f32[16,%d]{1,0} parameter(2)\n"
+        "  %%zero = f32[] constant(0)\n  %%z = f32[16,512]{1,0} broadcast(%%zero), dimensions={}\n"
+        "  %%s = f32[16,512]{1,0} scatter(%s, %%i, %%u), update_window_dims={}, inserted_window_dims={1}, "
+        "scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=%%add\n"
+        "  ROOT %%r = f32[16,512]{1,0} multiply(%%s, %%t)\n}\n";
+    static const struct {
+        int updates;
+        const char *into, *device;
+        bool masks;
+    } cases[] = {{1, "%z", "tpu-v5e", true}, {2, "%z", "tpu-v5e", false}, {1, "%t", "tpu-v5e", false}, {1, "%z", "h100-sxm", false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        int n = cases[k].updates;
+        g_autofree char *text = g_strdup_printf(form, REDUCERS, n, n, n, n, cases[k].into);
+        g_autoptr(EchImport) import = read_text(text, cases[k].device);
+        const EchProgram *p = import->program;
+        ck_assert_msg((find_opcode(p, ECH_HLO_SCATTER) == NULL) == cases[k].masks, "case %zu", k);
+        ck_assert_msg((find_opcode(p, ECH_HLO_SELECT) != NULL) == cases[k].masks, "case %zu", k);
+        /* With the product one kernel that reads indices, updates and the array. */
+        if (cases[k].masks)
+            ck_assert_uint_eq(p->instructions[p->computations[p->entry].root].n_operands, 4);
+    }
+}
+END_TEST
+
+/* A mask that is handed into a loop whole is made in it; what the loop changes, and what its condition reads, is carried. */
+START_TEST(constants_are_made_inside_loops)
+{
+    static const char form[] = "HloModule m\n\n"
+                               "%%below (s: (s32[], f32[512,512], pred[512,512])) -> pred[] {\n"
+                               "  %%s = (s32[], f32[512,512]{1,0}, pred[512,512]{1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%s), index=0\n"
+                               "  %%n = s32[] constant(4)\n  ROOT %%l = pred[] compare(%%i, %%n), direction=LT\n}\n\n"
+                               "%%body (s: (s32[], f32[512,512], pred[512,512])) -> (s32[], f32[512,512], pred[512,512]) {\n"
+                               "  %%s = (s32[], f32[512,512]{1,0}, pred[512,512]{1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%s), index=0\n"
+                               "  %%x = f32[512,512]{1,0} get-tuple-element(%%s), index=1\n  %%m = pred[512,512]{1,0} get-tuple-element(%%s), index=2\n"
+                               "  %%one = s32[] constant(1)\n  %%next = s32[] add(%%i, %%one)\n  %%zero = f32[] constant(0)\n"
+                               "  %%z = f32[512,512]{1,0} broadcast(%%zero), dimensions={}\n  %%y = f32[512,512]{1,0} select(%%m, %%x, %%z)\n"
+                               "  %%other = pred[512,512]{1,0} not(%%m)\n"
+                               "  ROOT %%t = (s32[], f32[512,512]{1,0}, pred[512,512]{1,0}) tuple(%%next, %%y, %s)\n}\n\n"
+                               "ENTRY %%main (x: f32[512,512]) -> (f32[512,512], pred[512,512]) {\n"
+                               "  %%x = f32[512,512]{1,0} parameter(0)\n  %%start = s32[] constant(0)\n"
+                               "  %%r = s32[512,512]{1,0} iota(), iota_dimension=0\n  %%c = s32[512,512]{1,0} iota(), iota_dimension=1\n"
+                               "  %%mask = pred[512,512]{1,0} compare(%%r, %%c), direction=GE\n"
+                               "  %%init = (s32[], f32[512,512]{1,0}, pred[512,512]{1,0}) tuple(%%start, %%x, %%mask)\n"
+                               "  %%w = (s32[], f32[512,512]{1,0}, pred[512,512]{1,0}) while(%%init), condition=%%below, body=%%body\n"
+                               "  %%a = f32[512,512]{1,0} get-tuple-element(%%w), index=1\n  %%b = pred[512,512]{1,0} get-tuple-element(%%w), index=2\n"
+                               "  ROOT %%o = (f32[512,512]{1,0}, pred[512,512]{1,0}) tuple(%%a, %%b)\n}\n";
+    for (unsigned changed = 0; changed < 2; changed++) {
+        g_autofree char *text = g_strdup_printf(form, changed ? "%other" : "%m");
+        g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+        const EchProgram *p = import->program;
+        ck_assert_uint_eq(ech_diag_count(import->diag, "constants_made_inside_loops"), !changed);
+        const EchInstruction *loop = find_opcode(p, ECH_HLO_WHILE);
+        ck_assert_ptr_nonnull(loop);
+        const EchShape *carried = &p->shapes[p->elements[p->shapes[loop->shape].first_element + 2]];
+        ck_assert_uint_eq(carried->count, changed ? 512 * 512 : 1);
+        /* What comes out of it is still the mask. */
+        const EchShape *result = &p->shapes[p->instructions[p->computations[p->entry].root].shape];
+        ck_assert_uint_eq(p->shapes[p->elements[result->first_element + 1]].count, 512 * 512);
+    }
+}
+END_TEST
+
+/* A product, the exponential of what it is above its rows' maxima, and the sum of that: one kernel of two results. */
+START_TEST(a_softmax_is_one_kernel)
+{
+    static const char form[] =
+        "HloModule m\n\n%sENTRY %%main (q: f32[4,256,64], k: f32[4,%d,64]) -> f32[4,256,%d] {\n"
+        "  %%q = f32[4,256,64]{2,1,0} parameter(0)\n  %%k = f32[4,%d,64]{2,1,0} parameter(1)\n"
+        "  %%d = f32[4,256,%d]{2,1,0} dot(%%q, %%k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}\n"
+        "  %%low = f32[] constant(-inf)\n  %%m = f32[4,256]{1,0} reduce(%%d, %%low), dimensions={2}, to_apply=%%most\n"
+        "  %%b = f32[4,256,%d]{2,1,0} broadcast(%%m), dimensions={0,1}\n  %%x = f32[4,256,%d]{2,1,0} subtract(%%d, %%b)\n"
+        "  %%e = f32[4,256,%d]{2,1,0} exponential(%%x)\n  %%zero = f32[] constant(0)\n"
+        "  %%s = f32[4,256]{1,0} reduce(%%e, %%zero), dimensions={2}, to_apply=%%add\n"
+        "  %%c = f32[4,256,%d]{2,1,0} broadcast(%%s), dimensions={0,1}\n  ROOT %%r = f32[4,256,%d]{2,1,0} divide(%%e, %%c)\n}\n";
+    for (unsigned k = 0; k < 3; k++) {
+        int n = k == 1 ? 8192 : 512; /* rows that long are gone through twice */
+        g_autofree char *text = g_strdup_printf(form, REDUCERS, n, n, n, n, n, n, n, n, n);
+        g_autoptr(EchImport) import = read_text(text, k == 2 ? "h100-sxm" : "tpu-v5e");
+        const EchProgram *p = import->program;
+        unsigned kernels = 0, results = 0;
+        for (size_t j = 0; j < p->n_instructions; j++) {
+            const EchInstruction *i = &p->instructions[j];
+            if (i->computation != p->entry ||
+                (i->opcode != ECH_HLO_FUSION && i->opcode != ECH_HLO_DOT && i->opcode != ECH_HLO_REDUCE && i->opcode != ECH_HLO_DIVIDE))
+                continue;
+            kernels++;
+            results = MAX(results, p->shapes[i->shape].is_tuple ? p->shapes[i->shape].n_elements : 1);
+        }
+        ck_assert_msg(k == 0 ? kernels == 2 && results == 2 : kernels > 2, "case %u: %u kernels, %u results", k, kernels, results);
+    }
+}
+END_TEST
+
+/* What reads a product's 16 bits in 32 widens them itself; only what needs them in memory gets them there. */
+START_TEST(wider_copies_are_made_where_needed)
+{
+    static const char text[] =
+        "HloModule m\n\n" REDUCERS "ENTRY %main (p: bf16[512,256], q: bf16[256,1024], i: s32[512,1]) -> (f32[512], f32[512], f32[512,1024]) {\n"
+        "  %p = bf16[512,256]{1,0} parameter(0)\n  %q = bf16[256,1024]{1,0} parameter(1)\n  %i = s32[512,1]{1,0} parameter(2)\n"
+        "  %d = bf16[512,1024]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "  %w = f32[512,1024]{1,0} convert(%d)\n  %zero = f32[] constant(0)\n"
+        "  %s = f32[512]{0} reduce(%w, %zero), dimensions={1}, to_apply=%add\n"
+        "  %g = f32[512]{0} gather(%w, %i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, "
+        "start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,1}\n"
+        "  %b = f32[512,1024]{1,0} broadcast(%s), dimensions={0}\n  %c = f32[512,1024]{1,0} multiply(%w, %b)\n"
+        "  ROOT %r = (f32[512]{0}, f32[512]{0}, f32[512,1024]{1,0}) tuple(%s, %g, %c)\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    const EchProgram *p = import->program;
+    unsigned wide = 0, narrow = 0;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        for (uint32_t o = 0; i->computation == p->entry && i->opcode != ECH_HLO_TUPLE && i->opcode != ECH_HLO_GET_TUPLE_ELEMENT && o < i->n_operands; o++) {
+            const EchShape *read = &p->shapes[p->instructions[ech_program_operand(p, i, o)].shape];
+            wide += read->count == 512 * 1024 && read->dense == 512 * 1024 * 4;
+            narrow += read->count == 512 * 1024 && read->dense == 512 * 1024 * 2;
+        }
+    }
+    ck_assert_uint_eq(wide, 1);   /* by the gather */
+    ck_assert_uint_ge(narrow, 1); /* by the product */
+}
+END_TEST
+
 /* A table whose columns lie one after the other is turned once, for the rows that are read and for those that are written; the result is turned back. */
 START_TEST(tables_are_turned_for_their_rows)
 {
@@ -652,6 +783,10 @@ int main(void)
     tcase_add_test(small, gathers_are_kernels_on_tpus);
     tcase_add_test(small, products_with_vectors_are_sums_on_tpus);
     tcase_add_test(small, siblings_are_one_kernel);
+    tcase_add_test(small, updates_of_a_row_are_masks_on_tpus);
+    tcase_add_test(small, constants_are_made_inside_loops);
+    tcase_add_test(small, a_softmax_is_one_kernel);
+    tcase_add_test(small, wider_copies_are_made_where_needed);
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
     tcase_set_timeout(small, 60);
