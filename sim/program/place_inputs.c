@@ -455,7 +455,7 @@ static bool has_fusion(const EchProgram *p, EchId computation, unsigned depth)
     const EchComputation *c = &p->computations[computation];
     for (uint32_t j = 0; j < c->n; j++) {
         const EchInstruction *i = &p->instructions[c->first + j];
-        if (i->opcode == ECH_HLO_FUSION)
+        if (i->opcode == ECH_HLO_FUSION || (i->opcode == ECH_HLO_CUSTOM_CALL && i->n_called > 0)) /* which arrays are tiled anew by */
             return true;
         for (uint32_t k = 0; k < i->n_called && depth < 6; k++)
             if (has_fusion(p, ech_program_called(p, i, k), depth + 1))
