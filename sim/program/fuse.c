@@ -130,7 +130,7 @@ static bool is_cheap(const EchGraph *g, EchId id)
         }
     }
     uint64_t own = ech_graph_shape(g, id)->dense;
-    return read <= own + own / 8; /* what belongs to whole rows counts little */
+    return read <= own + (g->generation > 0 ? own / 8 : 0); /* what belongs to whole rows counts little */
 }
 
 /* Can the kernels of @reader make @id themselves? */

@@ -660,6 +660,29 @@ START_TEST(tables_are_turned_for_their_rows)
 }
 END_TEST
 
+/* The gradient of such a table is turned before it is taken from it; that of a table of wide rows is not. */
+START_TEST(sums_of_rows_are_turned_for_their_table)
+{
+    static const char form[] =
+        "HloModule m, entry_computation_layout={(f32[%s]{%s}, s32[256,1]{1,0:T(8,128)}, f32[256,%s]{1,0:T(8,128)})->f32[%s]{%s}}\n\n%s"
+        "ENTRY %%main (t: f32[%s], i: s32[256,1], u: f32[256,%s]) -> f32[%s] {\n"
+        "  %%t = f32[%s]{1,0} parameter(0)\n  %%i = s32[256,1]{1,0} parameter(1)\n  %%u = f32[256,%s]{1,0} parameter(2)\n"
+        "  %%zero = f32[] constant(0)\n  %%z = f32[%s]{1,0} broadcast(%%zero), dimensions={}\n"
+        "  %%s = f32[%s]{1,0} scatter(%%z, %%i, %%u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, to_apply=%%add\n  ROOT %%r = f32[%s]{1,0} subtract(%%t, %%s)\n}\n";
+    static const struct {
+        const char *table, *order, *row;
+        uint64_t copies;
+    } cases[] = {{"100000,64", "0,1:T(8,128)", "64", 1}, {"100000,128", "1,0:T(8,128)", "128", 0}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        const char *t = cases[k].table, *o = cases[k].order, *r = cases[k].row;
+        g_autofree char *text = g_strdup_printf(form, t, o, r, t, o, REDUCERS, t, r, t, t, r, t, t, t);
+        g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+        ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_COPY), cases[k].copies);
+    }
+}
+END_TEST
+
 START_TEST(arrays_are_tiled_as_the_entry_layout_says)
 {
     static const char text[] = "HloModule m, entry_computation_layout={(bf16[8,2048,64]{1,2,0:T(8,128)(2,1)})->bf16[8,2048,64]{1,2,0:T(8,128)(2,1)}}\n\n"
@@ -783,6 +806,7 @@ int main(void)
     tcase_add_test(small, gathers_are_kernels_on_tpus);
     tcase_add_test(small, products_with_vectors_are_sums_on_tpus);
     tcase_add_test(small, siblings_are_one_kernel);
+    tcase_add_test(small, sums_of_rows_are_turned_for_their_table);
     tcase_add_test(small, updates_of_a_row_are_masks_on_tpus);
     tcase_add_test(small, constants_are_made_inside_loops);
     tcase_add_test(small, a_softmax_is_one_kernel);
