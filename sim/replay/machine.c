@@ -501,7 +501,8 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         count_waits(m, q, op);
         q->handoff = handoff_of(m, op);
         EchTime gap = MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->handoff);
-        if (m->paced && (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY)) {
+        /* Until the first call of the driver there is nothing that kept the host from asking ahead. */
+        if (m->paced && m->host_free > 0 && (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY)) {
             m->host_free = ech_time_add(m->host_free, m->submit);
             gap = MAX(gap, m->host_free - m->now);
         }

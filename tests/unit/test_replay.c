@@ -665,6 +665,15 @@ START_TEST(the_host_allocates_ahead)
     add_number(device, "runtime.submit_ps", 2e6);
     EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
     options.allocator = g_strdup("platform");
+    /* Without such calls it has asked for all of it long before. */
+    Maker plain = maker_new();
+    for (unsigned i = 0; i < 3; i++)
+        add_kernel(&plain, plain.core, MB);
+    g_autoptr(EchTrace) kernels = finish(&plain);
+    g_autoptr(EchRun) ahead = replay(kernels, device, options);
+    ck_assert_int_eq(ahead->makespan, 3 * ECH_PS_PER_US);
+    options = default_options(ECH_ENGINE_NATIVE);
+    options.allocator = g_strdup("platform");
     g_autoptr(EchRun) run = replay(trace, device, options);
     /* 100 and 2, then 100 while the first kernel runs, 2, the second kernel, two frees. */
     ck_assert_msg(run->makespan == (100 + 2 + 100 + 2 + 60 + 30 + 30) * ECH_PS_PER_US, "%g us", (double)run->makespan / 1e6);
