@@ -24,7 +24,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         const EchInstruction *at = &program->instructions[id];
         EchKernelCost cost;
         uint64_t cycles;
-        bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0;
+        bool estimated = ech_program_estimated_cycles(at, &cycles);
         if (!ech_program_is_on_core(program, id) || !ech_program_price_kernel(program, id, &compiler, own_tiles, &cost))
             continue;
         double runs = (double)ech_program_runs(program, at->computation);

@@ -203,7 +203,7 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     const EchInstruction *i = &l->p->instructions[id];
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     uint64_t cycles;
-    bool estimated = l->p->platform == ECH_PLATFORM_TPU && ech_program_config_u64(i, "estimated_cycles", &cycles) && cycles > 0;
+    bool estimated = l->p->platform == ECH_PLATFORM_TPU && ech_program_estimated_cycles(i, &cycles);
     if (estimated && l->clock > 0) {
         op.estimate = ech_time_for(cycles, l->clock);
         op.estimate_origin = ECH_KNOWN;

@@ -888,6 +888,15 @@ bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const
     return true;
 }
 
+bool ech_program_estimated_cycles(const EchInstruction *instruction, uint64_t *ret)
+{
+    uint64_t cycles;
+    if (!ech_program_config_u64(instruction, "estimated_cycles", &cycles) || cycles == 0 || cycles >= UINT64_C(1) << 60)
+        return false;
+    *ret = cycles;
+    return true;
+}
+
 bool ech_program_is_on_core(const EchProgram *program, EchId instruction)
 {
     EchId at = program->computations[program->instructions[instruction].computation].caller;

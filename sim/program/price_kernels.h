@@ -17,6 +17,10 @@ bool ech_program_price_kernel(const EchProgram *program, EchId instruction, cons
 bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
                              EchTime *ret, bool *ret_carried);
 
+/** The compiler's own estimate of a kernel, in cycles of its chip's core clock. False where it gives none, or one that stands for "too long to count": 2^60 and
+ * more, as libtpu writes for some windows. */
+bool ech_program_estimated_cycles(const EchInstruction *instruction, uint64_t *ret);
+
 /** How a kernel's price was held against the compiler's estimates of kernels that nothing was fitted to. */
 typedef enum {
     ECH_KERNEL_HELD,     /**< Products, convolutions, streaming kernels, copies. */

@@ -53,7 +53,7 @@ bool ech_report_program_basis(const EchProgram *program, const EchDevice *device
         EchId id = program->flat[i];
         const EchInstruction *at = &program->instructions[id];
         uint64_t cycles;
-        bool estimated = ech_program_config_u64(at, "window_config.estimated_cycles", &cycles) && cycles > 0, carried;
+        bool estimated = ech_program_estimated_cycles(at, &cycles), carried;
         EchTime time, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
         if (!ech_program_is_on_core(program, id) || !ech_program_kernel_time(program, id, &hardware, own, estimate, &time, &carried))
             continue;

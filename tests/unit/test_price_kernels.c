@@ -189,6 +189,24 @@ START_TEST(places_left_open)
 }
 END_TEST
 
+/* The compiler's estimate is none where it says that a kernel takes for ever. */
+START_TEST(estimates)
+{
+    g_autoptr(EchProgram) program =
+        read_text("HloModule estimates, is_scheduled=true\n\n"
+                  "ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {\n  %x = f32[1024,1024]{1,0:T(8,128)} parameter(0)\n"
+                  "  %some = f32[1024,1024]{1,0:T(8,128)} negate(%x), backend_config={\"window_config\":{\"estimated_cycles\":\"9000\"}}\n"
+                  "  ROOT %endless = f32[1024,1024]{1,0:T(8,128)} negate(%some), "
+                  "backend_config={\"window_config\":{\"estimated_cycles\":\"1152921505170404327\"}}\n}\n",
+                  "tpu-v5e");
+    uint64_t cycles = 7;
+    ck_assert_int_eq(ech_program_estimated_cycles(&program->instructions[ech_test_instruction(program, "endless")], &cycles), false);
+    ck_assert_uint_eq(cycles, 7);
+    ck_assert_int_eq(ech_program_estimated_cycles(&program->instructions[ech_test_instruction(program, "some")], &cycles), true);
+    ck_assert_uint_eq(cycles, 9000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("prices of instructions");
@@ -196,6 +214,7 @@ int main(void)
     tcase_add_test(tests, reductions_cost);
     tcase_add_loop_test(tests, born_on_chip, 0, 4);
     tcase_add_loop_test(tests, training_costs, 0, 4);
+    tcase_add_test(tests, estimates);
     tcase_add_test(tests, small_beginnings);
     tcase_add_test(tests, places_left_open);
     suite_add_tcase(suite, tests);
