@@ -55,15 +55,15 @@ typedef struct {
     uint32_t divide;
     uint32_t positions; /**< Of windows that are added up or compared, running sums doubled; the compiler counts a reduction for each of @windows. */
     uint32_t windows;
-    bool reads;         /**< It does more with an operand than to broadcast it. */
-    uint32_t narrow;    /**< Conversions of 32 bits to fewer. */
-    uint32_t loads;     /**< Uses of wide operands; 0: each once. */
-    double spread;      /**< Registers that are filled lane by lane, a broadcast whose operand does not have the lanes: one a row of registers. */
-    double rows;        /**< Rows of 128 lanes that other broadcasts repeat. */
-    uint32_t reduce;    /**< Reductions along any dimension. */
+    bool reads;          /**< It does more with an operand than to broadcast it. */
+    uint32_t narrow;     /**< Conversions of 32 bits to fewer. */
+    uint32_t loads;      /**< Uses of wide operands; 0: each once. */
+    double spread;       /**< Registers that are filled lane by lane, a broadcast whose operand does not have the lanes: one a row of registers. */
+    double rows;         /**< Rows of 128 lanes that other broadcasts repeat. */
+    uint32_t reduce;     /**< Reductions along any dimension. */
     uint32_t rows_first; /**< Reductions of whole rows whose result goes back into them: what follows is a pass of its own. */
-    uint32_t shuffle;   /**< Moves of every register across lanes or rows: window positions of a pooling. */
-    uint32_t lane_sums; /**< Of them, sums along lanes, but for sums of exponentials. */
+    uint32_t shuffle;    /**< Moves of every register across lanes or rows: window positions of a pooling. */
+    uint32_t lane_sums;  /**< Of them, sums along lanes, but for sums of exponentials. */
 } EchKernelBody;
 
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
