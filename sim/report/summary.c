@@ -335,6 +335,8 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
                                    : "The whole of it would take at least %s on this device; with no overlap at all %s.",
                     bound, serial);
     ech_text_wrap(out, "  ", text->str, columns);
+    if (report->program && !report->program->scheduled)
+        ech_text_wrap(out, "  ", "No compiler has seen it: its fusions, layouts and order are echelon's. How rough that is stands below.", columns);
     append_changes(out, report, columns);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
