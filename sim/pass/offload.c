@@ -212,6 +212,7 @@ static Reason plan_array(Pass *p, Array *a)
     for (uint32_t at = p->first_use[a->buffer]; at < p->first_use[a->buffer + 1];) {
         Event e = next_event(p, a, &at);
         Stay stay = {.array = p->arrays->len, .at = e, .until = e.op};
+        stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
         if (a->n_stays > 0) {
             Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
             double idle = pause_between(p, a, &before, &e);

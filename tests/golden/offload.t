@@ -1,18 +1,18 @@
 The offload pass: what waits on the host, what that costs and saves, and what is left where it is.
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload 2>&1 | grep -E '^  (It (fits|takes)|  - offload)|offload:|So this'
   It fits. hbm 104 MiB of 79.1 GiB (0 %), host 79.5 MiB of 2 TiB (0 %)
-  It takes 5.89 ms, bound by host link to device (33 % of the critical path).
+  It takes 5.66 ms, bound by host link to device (31 % of the critical path).
     So this offload saves 75.5 MiB of hbm for 79.5 MiB on the host.
-  - offload: 23 arrays (89.5 MiB) on the host; 23 copies there (89.5 MiB) and 28 back (99.5 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: 23 arrays (89.5 MiB) on the host; 23 copies there (89.5 MiB) and 23 back (89.5 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   - offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload:memory=120MiB,overlap=true --pass prefetch 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:memory=120MiB,overlap=true
-  It fits. hbm 178 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
-  It takes 2.30 ms, bound by host link both ways (50 % of the critical path).
-    It takes 24.1 % longer: 1.85 ms -> 2.30 ms. Along the critical path: +1.14 ms host link both ways, -618 us hbm port, +508 us host link to device.
-    So this offload saves 1.51 MiB of hbm for 67.5 MiB on the host. At the peak it holds 34 MiB more leaving for host (largest: 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9', 'input_transpose_fusion.8'), 30 MiB more arriving from host (largest: 'gemm_fusion_dot.22', 'gemm_fusion_dot.16', 'input_transpose_fusion.8', 'input_transpose_fusion.9'), 2 MiB more back from host before its use (largest: 'loop_add_fusion.1').
-  - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 18 back (75.5 MiB)
+  It fits. hbm 188 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
+  It takes 2.12 ms, bound by host link both ways (54 % of the critical path).
+    It takes 14.6 % longer: 1.85 ms -> 2.12 ms. Along the critical path: +1.14 ms host link both ways, -618 us hbm port, -445 us latency inside kernels.
+    So this offload costs device memory: 67.5 MiB of saved arrays moved to the host, and hbm needs 8.49 MiB more. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9'), 30 MiB more arriving from host (largest: 'gemm_fusion_dot.22', 'gemm_fusion_dot.16', 'input_transpose_fusion.8', 'input_transpose_fusion.9').
+  - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 14 back (67.5 MiB)
   - offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass 'offload:what=arguments,names=state*' 2>&1 | grep -E 'It (fits|takes)|offload:|So this'

@@ -144,6 +144,28 @@ START_TEST(between_uses)
 }
 END_TEST
 
+/* Made in two halves: nothing is fetched before there is anything. */
+START_TEST(in_parts)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)put(b, ECH_OP_ALLOC, a);
+    kernel(b, 0, a, ECH_WRITE, GB / 2);
+    kernel(b, 0, a, ECH_WRITE, GB / 2);
+    kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    kernel(b, 0, a, ECH_READ, GB);
+    (void)put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = finish(b);
+    const char *const specs[] = {"offload", NULL};
+    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 2);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - 620 * ms) <= 10, "%" G_GINT64_FORMAT, run->makespan);
+}
+END_TEST
+
 /* An argument that the step writes over at its end: there when it is needed, and the new one goes back. */
 START_TEST(argument)
 {
@@ -294,6 +316,7 @@ int main(void)
     TCase *tcase = tcase_create("offload");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_saved));
+    tcase_add_test(tcase, in_parts);
     tcase_add_test(tcase, argument);
     tcase_add_test(tcase, stack);
     tcase_add_test(tcase, least_harm);
