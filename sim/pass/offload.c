@@ -235,7 +235,7 @@ static Reason plan_array(Pass *p, Array *a)
     }
     if (a->n_stays == 0 || (saved && a->n_stays == 1))
         return SOON;
-    if (saved && s->buffers[a->buffer].role != ECH_ROLE_OUTPUT)
+    if (saved)
         g_array_index(p->stays, Stay, p->stays->len - 1).last = true;
     return OK;
 }
