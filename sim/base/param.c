@@ -194,6 +194,16 @@ static char *print_bytes(EchBytes bytes)
     return g_strdup_printf("%" G_GUINT64_FORMAT "%s", bytes, names[i]);
 }
 
+/* In the largest unit of which it is a whole number. */
+static char *print_time(EchTime time)
+{
+    static const char *const units[] = {"ps", "ns", "us", "ms", "s"};
+    unsigned k = 0;
+    for (; k + 1 < G_N_ELEMENTS(units) && time && time % 1000 == 0; k++)
+        time /= 1000;
+    return g_strdup_printf("%" G_GINT64_FORMAT "%s", time, units[k]);
+}
+
 static char *print_value(const EchParam *param, const void *object)
 {
     const void *field = const_field_of(param, object);
@@ -204,7 +214,7 @@ static char *print_value(const EchParam *param, const void *object)
     switch (param->type) {
     case ECH_PARAM_BOOL: return g_strdup(value.u64 ? "true" : "false");
     case ECH_PARAM_ENUM: return g_strdup(param->values[value.u64]);
-    case ECH_PARAM_TIME: return g_strdup_printf("%" G_GINT64_FORMAT "ps", value.time);
+    case ECH_PARAM_TIME: return print_time(value.time);
     case ECH_PARAM_RATIO: {
         /* As a human writes it, where that is the same number. */
         char buffer[G_ASCII_DTOSTR_BUF_SIZE];

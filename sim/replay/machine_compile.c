@@ -484,6 +484,10 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         const EchBuffer *buffer = &m->buffers[b];
         if (buffer->alias_of != ECH_NONE)
             continue;
+        if (buffer->pool != ECH_NONE) {
+            m->pools = m->pools ? m->pools : g_hash_table_new(g_str_hash, g_str_equal);
+            g_hash_table_insert(m->pools, (gpointer)(uintptr_t)ech_trace_string(m->trace, buffer->pool), GUINT_TO_POINTER(buffer->pool + 1));
+        }
         if (buffer->offset == ECH_OFFSET_NONE) {
             online[buffer->memory] = true;
             continue;
@@ -680,6 +684,7 @@ void ech_machine_free(EchMachine *m)
     g_free(m->space_waiters);
     g_free(m->pending_frees);
     g_free(m->free_call);
+    g_clear_pointer(&m->pools, g_hash_table_unref);
     g_free(m->has_fixed);
     g_free(m->todo);
     g_free(m->load);

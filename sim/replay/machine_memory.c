@@ -162,6 +162,13 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     m->out.failure.n_holders = n;
 }
 
+/* The allocator's name for a buffer's queue; in a private pool for the two together. */
+static uint32_t stream_of(const EchMachine *m, EchId queue, EchId pool)
+{
+    uint32_t stream = queue == ECH_NONE ? 0 : queue;
+    return pool == ECH_NONE ? stream : (pool + 1) * m->n_queues + stream;
+}
+
 /* Tries to give life @life its bytes. */
 EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op)
 {
@@ -176,7 +183,11 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
     } else if (m->allocators[memory]) {
         id = m->next_id[memory];
-        EchAllocRequest request = {.id = id, .bytes = buffer->bytes, .stream = buffer->queue == ECH_NONE ? 0 : buffer->queue, .upper_end = buffer->upper_end};
+        EchAllocRequest request = {.id = id,
+                                   .bytes = buffer->bytes,
+                                   .stream = stream_of(m, buffer->queue, buffer->pool),
+                                   .upper_end = buffer->upper_end,
+                                   .private_pool = buffer->pool != ECH_NONE};
         EchFit fit = ech_allocator_alloc(m->allocators[memory], &request, &place);
         if (fit != ECH_FIT_OK)
             return fit;
@@ -272,6 +283,22 @@ void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal)
     }
     instance->freed = true;
     m->pending_frees[m->buffers[life->buffer].memory]++;
+}
+
+void ech_machine_run_mark(EchMachine *m, uint32_t op)
+{
+    const char *name = ech_trace_string(m->trace, m->ops[op].name);
+    const char *pool = g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ") ? strstr(name, " pool=") : NULL;
+    EchId id = pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(m->pools, pool + strlen(" pool="))) - 1 : ECH_NONE;
+    const EchQueue *queues = ech_trace_queues(m->trace);
+    for (uint32_t q = 0; id != ECH_NONE && q + 1 < m->n_queues; q++) {
+        if (m->ops[op].queue != ECH_NONE && queues[q].device != queues[m->ops[op].queue].device)
+            continue;
+        for (uint32_t i = 0; i < m->n_memories; i++) {
+            if (m->allocators[i])
+                ech_allocator_pool_done(m->allocators[i], stream_of(m, q, id));
+        }
+    }
 }
 
 /* Whether bytes of @memory may become free without @queue going on. */

@@ -176,6 +176,7 @@ struct EchMachine {
     uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
     uint32_t *pending_frees; /* Per trace memory. */
     bool *has_fixed;
+    GHashTable *pools;             /* Private pools' names to string id + 1; NULL where the trace has none, never walked. */
     const DriverPrice **free_call; /* Per trace memory: of the call that waits for the device which each FREE is, or NULL. */
     DriverPrice driver_malloc, driver_free, driver_map, driver_unmap;
     EchTime driver_malloc_small, driver_free_small; /* Of a request that shares a page; 0: driver_free, and no call to take one */
@@ -316,6 +317,8 @@ Rate ech_machine_rate_in(const EchMachine *m, const Life *life, uint32_t l);
 Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordinal, bool make);
 /** Counts an allocation that does not fit; the first is the one reported, with the largest buffers that were there. */
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit);
+/** A MARK: a private pool gives a segment back, which it does once what it was for is gone. */
+void ech_machine_run_mark(EchMachine *m, uint32_t op);
 /** Tries to give life @life its bytes; @op: its ALLOC, or ECH_NONE. */
 EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op);
 /** The FREE @op has run: gives the bytes back, or leaves that to the last use still running. */

@@ -778,3 +778,9 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
     It takes as long as before, 10.0 ms: 76 % of its critical path is on the hbm port, which this does not touch.
 $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..2GiB --json | grep 'with 2GiB is it so'
         "text" : "Neither with capacity 1GiB nor with 2GiB is it so that it fits; nothing between was tried."
+$ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=200MiB | sed -n "/hbm/p" | head -2
+  with device.memories.hbm.available=200MiB
+  IT DOES NOT FIT. hbm 130 MiB of 200 MiB (65 %)
+$ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=210MiB | sed -n "/hbm/p" | head -2
+  with device.memories.hbm.available=210MiB
+  It fits. hbm 200 MiB of 210 MiB (95 %)

@@ -52,6 +52,7 @@ END_TEST
 
 typedef struct {
     uint64_t limit, growth, mode;
+    EchTime wait, pause;
     double fraction;
     char *path;
 } Options;
@@ -61,6 +62,8 @@ static const EchParam params[] = {
     {"limit", ECH_PARAM_BYTES, offsetof(Options, limit), "60GiB", "1", NULL, NULL, "bytes"},
     {"growth", ECH_PARAM_BOOL, offsetof(Options, growth), "false", NULL, NULL, NULL, "flag"},
     {"mode", ECH_PARAM_ENUM, offsetof(Options, mode), "spatial", NULL, NULL, modes, "mode"},
+    {"wait", ECH_PARAM_TIME, offsetof(Options, wait), "0s", NULL, NULL, NULL, "time"},
+    {"pause", ECH_PARAM_TIME, offsetof(Options, pause), "0s", NULL, NULL, NULL, "time"},
     {"fraction", ECH_PARAM_RATIO, offsetof(Options, fraction), "0.5", "0", "1", NULL, "ratio"},
     {"path", ECH_PARAM_STRING, offsetof(Options, path), NULL, NULL, NULL, NULL, "path"},
     {0},
@@ -72,11 +75,11 @@ START_TEST(params_parse_print_and_refuse)
     g_autoptr(GError) error = NULL;
     ech_params_defaults(params, &options);
     ck_assert_uint_eq(options.limit, UINT64_C(60) << 30);
-    ck_assert(ech_params_parse(params, &options, "growth=true,mode=temporal,path=[a,b],fraction=0.25", &error));
+    ck_assert(ech_params_parse(params, &options, "growth=true,mode=temporal,path=[a,b],wait=6000ms,pause=1.5ns,fraction=0.25", &error));
     ck_assert_uint_eq(options.growth, 1);
     ck_assert_str_eq(options.path, "[a,b]");
     g_autofree char *text = ech_params_print(params, &options);
-    ck_assert_str_eq(text, "growth=true,mode=temporal,fraction=0.25,path=[a,b]");
+    ck_assert_str_eq(text, "growth=true,mode=temporal,wait=6s,pause=1500ps,fraction=0.25,path=[a,b]");
     ck_assert(!ech_params_parse(params, &options, "limt=1", &error));
     ck_assert_str_eq(error->message, "'limt' is no parameter here; did you mean 'limit'?");
     g_clear_error(&error);

@@ -1,4 +1,4 @@
-"""Writes oom.pickle, and streams.pickle and graphs.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+"""Writes oom.pickle, and streams.pickle, graphs.pickle and served.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
 stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
 import pathlib
 import pickle
@@ -125,4 +125,15 @@ segments = [{"device": 0, "address": A + at * MIB, "total_size": size * MIB, "al
                                                                          "state": "active_allocated" if used else "inactive", "frames": []}]}
             for at, size, used in ((50, 20, True), (70, 80, False))]
 with open(pathlib.Path(__file__).with_name("graphs.pickle"), "wb") as out:
+    pickle.dump({"segments": segments, "device_traces": [window], "allocator_settings": {"expandable_segments": False}, "external_annotations": []}, out, protocol=4)
+
+# served.pickle: the same with memory enough for the 110 MiB. Then the graph is destroyed, what it had cached goes, and 180 MiB are asked for.
+window.pop()
+note(MAIN, 150, 110, "segment_alloc", "alloc", "free_requested", "free_completed")
+note(GRAPH, 70, 80, "segment_free")
+note(MAIN, 150, 110, "segment_free")
+note(MAIN, 300, 180, "segment_alloc", "alloc")
+segments[1] = {**segments[0], "address": A + 300 * MIB, "total_size": 180 * MIB, "allocated_size": 180 * MIB, "segment_pool_id": MAIN,
+               "blocks": [{**segments[0]["blocks"][0], "address": A + 300 * MIB, "size": 180 * MIB, "requested_size": 180 * MIB}]}
+with open(pathlib.Path(__file__).with_name("served.pickle"), "wb") as out:
     pickle.dump({"segments": segments, "device_traces": [window], "allocator_settings": {"expandable_segments": False}, "external_annotations": []}, out, protocol=4)
