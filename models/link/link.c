@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#define MAX_DEVICES (1u << 20)
+
 __extension__ typedef unsigned __int128 u128;
 
 static EchTime curve_time(const EchCurvePoint *curve, size_t n, EchBytes bytes)
@@ -54,7 +56,7 @@ static uint32_t torus_sides(uint32_t devices, uint32_t axes, uint32_t sides[3])
 
 /* An axis of the torus that a group lies along: members, links from one to the next, and whether they close a ring. */
 typedef struct {
-    uint32_t extent, step;
+    uint32_t which, extent, step;
     bool ring;
 } Axis;
 
@@ -68,7 +70,7 @@ static uint32_t group_axes(const EchGroup *group, const EchTorus *torus, Axis ax
     for (uint32_t i = 0; i < n; i++) {
         uint64_t above = i + 1 < n ? below * sides[i] : UINT64_MAX, low = MAX(stride, below), high = MIN(end, above);
         if (high / low > 1) {
-            Axis axis = {.extent = (uint32_t)(high / low), .step = (uint32_t)MAX(stride / below, 1u)};
+            Axis axis = {.which = i, .extent = (uint32_t)(high / low), .step = (uint32_t)MAX(stride / below, 1u)};
             bool closes = directions < 3 ? sides[i] >= torus->ring : cubes;
             axis.ring = axis.extent > 2 && closes && (uint64_t)axis.extent * axis.step >= sides[i];
             axes[used++] = axis;
@@ -95,12 +97,13 @@ EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes o
         }
     }
     Axis axes[3];
-    uint32_t n = group_axes(&chips, torus, axes), links = 0;
+    uint32_t n = group_axes(&chips, torus, axes), links = 0, lanes = 0;
     uint64_t hops = 0;
     double open = 0, worst = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t ways = axes[i].ring ? 2 : 1;
         links += ways;
+        lanes |= (comm != ECH_COMM_PERMUTE ? 3u : group->back ? 2u : 1u) << 2 * axes[i].which; /* a line's inner devices send both ways too */
         open += (double)ways / axes[i].step; /* groups that pass through one another's chips share their links */
         hops += (uint64_t)(axes[i].ring ? axes[i].extent / 2 : axes[i].extent - 1) * axes[i].step;
         /* Byte-hops over directed links: every byte goes s/4 links of an axis of s on average over both directions, twice that without a ring. */
@@ -112,7 +115,8 @@ EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes o
         open = 1;
     }
     double size = chips.size, share = (size - 1) / size;
-    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_TORUS, .steps = (uint32_t)MIN(hops, (uint64_t)INT32_MAX), .ports = MIN(links, MAX(torus->ports, 1u))};
+    EchCollectiveCost cost = {
+        .algorithm = ECH_ALGORITHM_TORUS, .steps = (uint32_t)MIN(hops, (uint64_t)INT32_MAX), .ports = MIN(links, MAX(torus->ports, 1u)), .lanes = lanes};
     switch (comm) {
     case ECH_COMM_ALL_GATHER: cost.bytes = bytes * (size - 1); break;
     case ECH_COMM_REDUCE_SCATTER: cost.bytes = bytes * share; break;
@@ -122,9 +126,8 @@ EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes o
         break;
     case ECH_COMM_ALL_TO_ALL: cost.bytes = worst * open; break;
     case ECH_COMM_PERMUTE:
-        cost.bytes = bytes;
+        cost.bytes = (double)operand * sharers;
         cost.ports = cost.steps = 1;
-        cost.bytes *= sharers;
         return cost;
     case ECH_COMM_BROADCAST: cost.bytes = bytes; break;
     }
@@ -299,6 +302,57 @@ bool ech_group_read(const char *text, size_t n, EchGroup *ret)
     return true;
 }
 
+bool ech_group_read_pairs(const char *text, size_t n, EchGroup *ret)
+{
+    g_autoptr(GArray) numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    uint32_t last = 0;
+    for (size_t at = 0, depth = 0; at < n && !(depth > 0 && text[at] == '}' && --depth == 0);) {
+        if (text[at] == '{')
+            depth++;
+        if (!g_ascii_isdigit(text[at])) {
+            at++;
+            continue;
+        }
+        uint32_t number = 0;
+        for (; at < n && g_ascii_isdigit(text[at]) && number < MAX_DEVICES; at++)
+            number = number * 10 + (uint32_t)(text[at] - '0');
+        if (number >= MAX_DEVICES)
+            return false;
+        last = MAX(last, number);
+        g_array_append_val(numbers, number);
+    }
+    if (numbers->len < 2 || numbers->len % 2 != 0)
+        return false;
+    const uint32_t *pairs = (const uint32_t *)(const void *)numbers->data;
+    uint32_t n_pairs = numbers->len / 2;
+    g_autofree uint32_t *to = g_new(uint32_t, last + 1);
+    for (uint32_t i = 0; i <= last; i++)
+        to[i] = UINT32_MAX;
+    for (uint32_t i = 0; i < n_pairs; i++)
+        to[pairs[2 * i]] = pairs[2 * i + 1];
+    EchGroup group = {.size = 1, .devices = last + 1, .stride = UINT32_MAX};
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        uint32_t from = pairs[2 * i], step = MAX(from, to[from]) - MIN(from, to[from]);
+        if (step < group.stride) {
+            group.stride = step;
+            group.back = to[from] < from;
+        }
+    }
+    for (uint32_t at = to[pairs[0]]; at != pairs[0] && at != UINT32_MAX && group.size <= n_pairs; at = to[at])
+        group.size++;
+    uint64_t around = (uint64_t)group.stride * (group.size - 1);
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        uint32_t from = pairs[2 * i], step = MAX(from, to[from]) - MIN(from, to[from]);
+        bool back = to[from] < from;
+        if (!(step == group.stride && back == group.back) && !(step == around && back != group.back))
+            return false;
+    }
+    if (group.size < 2 || group.stride == 0)
+        return false;
+    *ret = group;
+    return true;
+}
+
 bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
 {
     const char *devices = strstr(text, "devices="), *stride = strstr(text, "stride=");
@@ -306,6 +360,7 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
         return false;
     *ret = (EchGroup){.size = size,
                       .devices = (uint32_t)MIN(g_ascii_strtoull(devices + 8, NULL, 10), (guint64)UINT32_MAX),
-                      .stride = (uint32_t)MIN(g_ascii_strtoull(stride + 7, NULL, 10), (guint64)UINT32_MAX)};
+                      .stride = (uint32_t)MIN(g_ascii_strtoull(stride + 7, NULL, 10), (guint64)UINT32_MAX),
+                      .back = strstr(stride, " back") != NULL};
     return true;
 }

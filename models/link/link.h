@@ -25,16 +25,21 @@ typedef struct {
     uint32_t size;    /**< Devices of a group. */
     uint32_t devices; /**< Of all groups together. */
     uint32_t stride;  /**< From a group's first device to its second; 0 for groups of one. */
+    bool back;        /**< Of a permutation: every device sends to the one before it, else to the one after it. */
 } EchGroup;
 /** Reads XLA's list: "{{0,4},{1,5}}", "[4,2]<=[2,4]T(1,0)" or "mesh['a'=4,'b'=2] {'b'}". False where it is none of them. */
 bool ech_group_read(const char *text, size_t n, EchGroup *ret);
-/** Reads "devices=8 stride=4", as traces keep it. */
+/** Reads XLA's list of a permutation's pairs, "{{0,1},{1,2},{2,0}}": a group is those that follow one another. False where they do not all send to their
+ * neighbour in such a group, round its end or not. */
+bool ech_group_read_pairs(const char *text, size_t n, EchGroup *ret);
+/** Reads "devices=8 stride=4" or "devices=8 stride=4 back", as traces keep it. */
 bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret);
 /** What a collective asks of one device: bytes it sends (and receives as many) over @ports of its links at once, after @steps latencies. */
 typedef struct {
     EchAlgorithm algorithm;
     uint32_t steps; /**< Latencies one after the other. */
     uint32_t ports; /**< Links of the device used at once, >= 1 where bytes > 0. */
+    uint32_t lanes; /**< Which ones, of a torus: bit 2a for the way up axis a, bit 2a + 1 for the way down; each carries bytes / ports. 0: not known. */
     double bytes;   /**< Through all those ports together, one way, on the busiest device. */
 } EchCollectiveCost;
 
@@ -51,7 +56,8 @@ typedef struct {
 } EchTorus;
 /** Cost of a collective of @group with @bytes of operand on each device. The slice is near-square, its smallest axis first, and devices count along its axes,
  * the first fastest (a v6e-8 is 2 x 4), the cores of a chip fastest of all. A ring sends both ways at once; an axis that does not close has devices at its ends
- * with one link, through which all of their share passes; where members are not neighbours, groups share the links between them. Bytes are those that the
- * busiest chip sends. Sources (jax-ml/scaling-book): a gather takes V(n-1)/n over all links of the busiest device, a reduction the same, whatever n; all-to-all
- * a quarter of that on a ring; a hop's latency a step; which axes close: tpus.md, "TPU Networking". */
+ * with one link, through which all of their share passes; where members are not neighbours, groups share the links between them. A permutation
+ * between neighbours takes one way of their axis. Bytes are those that the busiest chip sends. Sources (jax-ml/scaling-book): a gather takes V(n-1)/n over all
+ * links of the busiest device, a reduction the same, whatever n; all-to-all a quarter of that on a ring; a hop's latency a step; which axes close: tpus.md,
+ * "TPU Networking". */
 EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes bytes, const EchTorus *torus);

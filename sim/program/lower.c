@@ -426,13 +426,24 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     size_t n;
     const char *groups = ech_program_attribute(kind, "replica_groups", &n);
     EchGroup group;
+    char text[64], queue[64] = "collectives";
     if (groups && ech_group_read(groups, n, &group) && group.size == op.memory_from) {
-        char text[64];
         g_snprintf(text, sizeof text, "devices=%u stride=%u", group.devices, group.stride);
         op.launch = ech_trace_builder_string(l->b, text, -1);
+        if (group.stride > 1)
+            g_snprintf(queue, sizeof queue, "collectives %u apart", group.stride);
     }
+    const char *pairs = type == ECH_COLLECTIVE_PERMUTE ? ech_program_attribute(kind, "source_target_pairs", &n) : NULL;
+    if (pairs && ech_group_read_pairs(pairs, n, &group)) {
+        op.memory_from = group.size;
+        group.devices = MAX(group.devices, (uint32_t)MIN((uint64_t)p->replicas * p->partitions, UINT32_MAX));
+        g_snprintf(text, sizeof text, "devices=%u stride=%u%s", group.devices, group.stride, group.back ? " back" : "");
+        op.launch = ech_trace_builder_string(l->b, text, -1);
+        g_snprintf(queue, sizeof queue, "permutes %c%u", group.back ? '-' : '+', group.stride);
+    }
+    /* What goes the same way waits for one another; other ways of a torus are other links. */
     EchId before = l->last_core;
-    EchId made = add_op(l, op, i, queue_named(l, "collectives", ECH_QUEUE_COLLECTIVE));
+    EchId made = add_op(l, op, i, queue_named(l, queue, ECH_QUEUE_COLLECTIVE));
     if (before != ECH_NONE)
         ech_trace_builder_dep(l->b, before, 0);
     add_uses(l, id);

@@ -252,7 +252,7 @@ static void end_op(EchMachine *m, uint32_t queue)
         /* Longer than alone: charged to the resource under most pressure. A picosecond either way is rounding. */
         EchTime stretch = m->now - q->work_start - (price->alone - price->fixed);
         if (stretch > 1 && worst != ECH_NONE) {
-            resource = worst;
+            resource = m->prices->kinds[worst] == ECH_RESOURCE_LINK_LANE ? price->bound : worst;
             EchWait reason = m->prices->kinds[worst] == ECH_RESOURCE_PORT   ? ECH_WAIT_MEMORY_PORT
                              : m->prices->kinds[worst] == ECH_RESOURCE_UNIT ? ECH_WAIT_COMPUTE
                                                                             : ECH_WAIT_LINK;

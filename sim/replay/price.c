@@ -45,10 +45,12 @@ const char *ech_price_words(EchPriceSource source)
 
 /* Resources of one device by what they belong to; NOWHERE where there is none. */
 #define NOWHERE UINT32_MAX
+#define MAX_LANES 6 /* ways of a torus with three axes */
 typedef struct {
     const EchDevice *device;
     uint32_t *port;    /* By device memory. */
     uint32_t *link[3]; /* To, from, both; by device link. */
+    uint32_t *lane;    /* First of a torus' ways, two an axis; by device link. */
     uint32_t *unit;    /* By device unit. */
     uint32_t kind_unit[ECH_N_WORK_UNITS];
     const EchMemory **memory;    /* By trace memory; NULL where the device has none of that name. */
@@ -121,7 +123,7 @@ static void map_beside(Map *map)
 
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
-    size_t room = device->n_memories + 3 * device->n_links + device->n_units + 3;
+    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 3;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
@@ -153,6 +155,16 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
             map->kind_unit[unit->kind] = (uint32_t)i;
     }
     map_beside(map);
+    map->lane = g_new(uint32_t, device->n_links + 1);
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *link = &device->links[i];
+        bool torus = g_strcmp0(device->family, "tpu") == 0 && link->from == link->to && link->ports >= 2 && link->ports <= MAX_LANES;
+        map->lane[i] = NOWHERE;
+        for (uint32_t k = 0; torus && k < link->ports; k++) {
+            uint32_t lane = add_resource(map, ECH_RESOURCE_LINK_LANE, i, (double)link->to_device, g_strdup_printf("%s.lane%u", link->name, k));
+            map->lane[i] = k == 0 ? lane : map->lane[i];
+        }
+    }
     /* Special functions without lanes of their own run on the vector lanes; matrix products without an array too. */
     if (map->kind_unit[ECH_WORK_TRANSCENDENTAL] == NOWHERE)
         map->kind_unit[ECH_WORK_TRANSCENDENTAL] = map->kind_unit[ECH_WORK_VECTOR];
@@ -179,6 +191,7 @@ static void map_clear(Map *map)
     g_free(map->port);
     for (size_t d = 0; d < 3; d++)
         g_free(map->link[d]);
+    g_free(map->lane);
     g_free(map->unit);
     g_free(map->memory);
     g_free(map->dram);
@@ -703,9 +716,12 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
         cost = ech_torus_cost(comm, &layout, op->bytes, &torus);
     } else
         cost = ech_collective_cost(comm, group, op->bytes, link->ports, link->to_device, link->latency);
-    /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it. */
-    double amount = cost.bytes * MAX(link->ports, 1u) / cost.ports;
+    /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it, unless each port is a resource of its own. */
     size_t i = (size_t)(link - device->links);
+    bool lanes = cost.lanes > 0 && map->lane[i] != NOWHERE && cost.lanes >> MAX(link->ports, 1u) == 0;
+    double amount = lanes ? cost.bytes : cost.bytes * MAX(link->ports, 1u) / cost.ports;
+    for (uint32_t k = 0; lanes && k < link->ports; k++)
+        row_add(row, map->lane[i] + k, cost.lanes >> k & 1 ? cost.bytes / cost.ports : 0);
     if (op->collective != ECH_COLLECTIVE_RECV)
         row_add(row, map->link[1][i], amount);
     if (op->collective != ECH_COLLECTIVE_SEND)
@@ -714,7 +730,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     price->link = (uint32_t)i;
     price->forward = op->collective == ECH_COLLECTIVE_RECV;
     price->duplex = op->collective != ECH_COLLECTIVE_RECV && op->collective != ECH_COLLECTIVE_SEND;
-    price->ports = (uint8_t)MIN(MAX(cost.ports, 1u), 255u);
+    price->ports = (uint8_t)MIN(MAX(lanes ? link->ports : cost.ports, 1u), 255u);
     EchTime steps = ech_bytes_mul((EchBytes)link->latency, cost.steps) > (EchBytes)ECH_TIME_MAX ? ECH_TIME_MAX : link->latency * (EchTime)cost.steps;
     if (pricer->options->overhead && cost.algorithm != ECH_ALGORITHM_NONE)
         price->fixed = ech_time_add(ech_time_add(steps, link->setup), (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
@@ -843,6 +859,8 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     uint32_t bound;
     double time = row_time(map, row, &bound);
     bool capped = (double)price->minimum >= time;
+    if (bound != NOWHERE && map->kinds[bound] == ECH_RESOURCE_LINK_LANE) /* people know the link, not its ways */
+        bound = map->link[0][map->owners[bound]];
     price->bound = capped ? ECH_NONE : bound;
     price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
     /* What was set on the device of the recording does not touch this kernel. */

@@ -64,14 +64,15 @@ typedef enum {
     ECH_RESOURCE_LINK_FROM,
     ECH_RESOURCE_LINK_BOTH,
     ECH_RESOURCE_UNIT,
-    ECH_RESOURCE_BESIDE
+    ECH_RESOURCE_BESIDE,
+    ECH_RESOURCE_LINK_LANE
 } EchResourceKind;
 
 /** The prices of all ops of a trace on a device, and the resources they are in.
  *
  * Resources: a port per memory with a bandwidth (units: bytes at the full read rate; what is slower counts more), two directions per link and a
- * both-ways total where the device gives one (bytes), a unit each (operations at its fastest dtype; what is slower counts more), and for each direction of the
- * host link what kernels on device memory leave of it, where a device file has that measured (bytes). */
+ * both-ways total where the device gives one (bytes), a unit each (operations at its fastest dtype; what is slower counts more), for each direction of the
+ * host link what kernels on device memory leave of it, where a device file has that measured (bytes), and each way of each axis of a torus (bytes). */
 typedef struct {
     EchFluidResource *resources;
     uint8_t *kinds;   /**< EchResourceKind of each. */

@@ -90,6 +90,8 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource)
         g_autofree char *link = g_strndup(name, strlen(name) - strlen(ends[i]));
         return g_strdup_printf("%s link %s", link, ech_report_link_way(ech_report_link_peers(report->device, link), i));
     }
+    if (strstr(name, ".lane"))
+        return g_strdup("one way of a link");
     if (g_str_has_suffix(name, ".beside"))
         return g_strdup("host link beside kernels");
     /* Ports come first, in the device's order; a unit may have a memory's name. */

@@ -59,7 +59,7 @@ echelon: tests/golden/data/small.yaml: no captured format that echelon knows: th
 exit 1
 $ echelon info tests/fuzz/corpus/hlo_proto/attributes.pb --device tpu-v5e
 tests/fuzz/corpus/hlo_proto/attributes.pb: hlo_proto
-23 operations on 2 queues, 10 buffers
+23 operations on 3 queues, 10 buffers
   kernel 6  alloc 7  free 6  collective 2  wait 2
 bytes
   allocated in all            512 KiB  (524288)

@@ -145,6 +145,44 @@ START_TEST(groups_lie_somewhere)
 }
 END_TEST
 
+/* A permutation between neighbours: who follows whom, and by which of a torus' links. */
+START_TEST(permutations_go_one_way)
+{
+    static const struct {
+        const char *pairs;
+        uint32_t size, devices, stride, lanes;
+        bool back;
+    } cases[] = {
+        {"{{0,1},{1,2},{2,3},{3,0},{4,5},{5,6},{6,7},{7,4},{8,9},{9,10},{10,11},{11,8},{12,13},{13,14},{14,15},{15,12}}", 4, 16, 1, 1, false},
+        {"{{0,3},{1,0},{2,1},{3,2},{4,7},{5,4},{6,5},{7,6},{8,11},{9,8},{10,9},{11,10},{12,15},{13,12},{14,13},{15,14}}, x={{1,2}}", 4, 16, 1, 2, true},
+        {"{{0,4},{4,8},{8,12},{12,0},{1,5},{5,9},{9,13},{13,1},{2,6},{6,10},{10,14},{14,2},{3,7},{7,11},{11,15},{15,3}}", 4, 16, 4, 4, false},
+        {"{{4,0},{8,4},{12,8},{0,12},{5,1},{9,5},{13,9},{1,13},{6,2},{10,6},{14,10},{2,14},{7,3},{11,7},{15,11},{3,15}}", 4, 16, 4, 8, true},
+        {"{{0,1},{1,0},{2,3},{3,2}}", 2, 4, 1, 1, false},
+        {"{{0,1},{1,2},{2,3}}", 4, 4, 1, 5, false}, /* a pipeline's stages along 2 x 2 chips */
+    };
+    EchTorus v6e = {.ports = 4};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchGroup group;
+        ck_assert_msg(ech_group_read_pairs(cases[i].pairs, strlen(cases[i].pairs), &group), "%s", cases[i].pairs);
+        ck_assert_uint_eq(group.size, cases[i].size);
+        ck_assert_uint_eq(group.devices, cases[i].devices);
+        ck_assert_uint_eq(group.stride, cases[i].stride);
+        ck_assert_msg(group.back == cases[i].back, "case %zu", i);
+        EchCollectiveCost cost = ech_torus_cost(ECH_COMM_PERMUTE, &group, 1000, &v6e);
+        ck_assert(cost.bytes == 1000 && cost.ports == 1);
+        ck_assert_msg(cost.lanes == cases[i].lanes, "case %zu: lanes %u", i, cost.lanes);
+    }
+    ck_assert_uint_eq(torus(ECH_COMM_ALL_GATHER, 16, 1000).lanes, 15);
+    static const char *const wrong[] = {
+        "", "{", "{{", "{}", "{{}}", "{{0}}", "{{0,1},{2}}", "{{0,0}}", "{{0,1},{1,3},{3,2},{2,0}}", "{{0,99999999999}}", "{{0,5},{5,3},{3,0}}"};
+    EchGroup group;
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
+        ck_assert_msg(!ech_group_read_pairs(wrong[i], strlen(wrong[i]), &group), "%s", wrong[i]);
+    ck_assert(ech_group_parse("devices=16 stride=4 back", 4, &group) && group.back);
+    ck_assert(ech_group_parse("devices=16 stride=4", 4, &group) && !group.back);
+}
+END_TEST
+
 START_TEST(nothing_to_send_costs_nothing)
 {
     ck_assert_int_eq(torus(ECH_COMM_ALL_REDUCE, 1, 1000).algorithm, ECH_ALGORITHM_NONE);
@@ -189,6 +227,7 @@ int main(void)
     tcase_add_test(tests, open_axes_have_ends);
     tcase_add_test(tests, cores_share_their_chips_links);
     tcase_add_test(tests, groups_lie_somewhere);
+    tcase_add_test(tests, permutations_go_one_way);
     tcase_add_test(tests, copies_pay_their_set_up);
     tcase_add_test(tests, curves_hold_the_set_up);
     suite_add_tcase(suite, tests);

@@ -513,6 +513,47 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
+/* On 4 x 4 chips: sent up and down one axis at once, and gathered along the other, nothing waits; sent the same way, one after the other. */
+START_TEST(ways_of_a_torus_are_links_of_their_own)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    static const struct {
+        const char *launch;
+        EchCollective type;
+        EchBytes bytes;
+    } sent[] = {{"devices=16 stride=1", ECH_COLLECTIVE_PERMUTE, 45 * MB},
+                {"devices=16 stride=1 back", ECH_COLLECTIVE_PERMUTE, 45 * MB},
+                {"devices=16 stride=4", ECH_COLLECTIVE_ALL_GATHER, 30 * MB},
+                {"devices=16 stride=1", ECH_COLLECTIVE_PERMUTE, 45 * MB}};
+    for (size_t n = 3; n <= 4; n++) {
+        Maker m = maker_new();
+        for (size_t i = 0; i < n; i++) {
+            g_autofree char *name = g_strdup_printf("way %zu", i);
+            EchId id = add_op(&m, ECH_OP_COLLECTIVE, ech_trace_builder_queue(m.b, name, ECH_QUEUE_COLLECTIVE, 0));
+            EchId launch = ech_trace_builder_string(m.b, sent[i].launch, -1);
+            EchOp *op = ech_trace_builder_peek_op(m.b, id);
+            op->collective = (uint8_t)sent[i].type;
+            op->memory_from = 4;
+            op->bytes = sent[i].bytes;
+            op->bytes_origin = ECH_KNOWN;
+            op->launch = launch;
+        }
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_free(device->family);
+        device->family = g_strdup("tpu");
+        device->links = g_renew(EchLink, device->links, 2);
+        device->links[1] = (EchLink){.name = g_strdup("ici"), .nominal = 50 * GB, .to_device = 45 * GB, .from_device = 45 * GB, .ports = 4};
+        device->n_links = 2;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+        near(run->makespan, n == 3 ? 1000000000 : 2000000000, 4, engine);
+        ck_assert_uint_eq(run->links[1].forward, (n == 4 ? 225 : 180) * MB);
+    }
+}
+END_TEST
+
 /* A recording in which the host was late twice: once before a kernel, once before a copy that waits for it. With gaps kept the replay takes what was recorded.
  */
 START_TEST(recorded_gaps_are_kept_on_request)
@@ -991,6 +1032,7 @@ int main(void)
     tcase_add_loop_test(tests, recorded_gaps_are_kept_on_request, 0, 2);
     tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
+    tcase_add_loop_test(tests, ways_of_a_torus_are_links_of_their_own, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
     tcase_add_test(tests, mapping_is_priced_by_pieces);

@@ -45,7 +45,8 @@ import time
 
 # chip: (slices it is sold in, devices per chip, prefix of TPU_ACCELERATOR_TYPE, what that counts per chip). Chips whose cores are devices of their own
 # have two devices each. The smallest slice with enough devices is described; --topology names another.
-FLAT, CUBE = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"), ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
+FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+CUBE = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 TPUS = {
     "v2": (("2x2", "4x4", "8x8", "16x16"), 2, "v2", 2),
     "v3": (("2x2", "4x4", "8x8", "16x16", "32x32"), 2, "v3", 2),

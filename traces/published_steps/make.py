@@ -23,6 +23,7 @@ FLAGS = {  # as in MaxText's benchmarks/xla_flags_library.py
              "xla_tpu_enable_ag_backward_pipelining": "true", "xla_should_allow_loop_variant_parameter_in_chain": "ENABLED",
              "xla_should_add_loop_invariant_op_in_chain": "ENABLED", "xla_max_concurrent_host_send_recv": 100, "xla_tpu_scheduler_percent_shared_memory_limit": 100,
              "xla_latency_hiding_scheduler_rerun": 2},
+    "PERMUTE": {"xla_tpu_megacore_fusion_allow_ags": "false", "xla_enable_async_collective_permute": "true", "xla_tpu_enable_ag_backward_pipelining": "true"},
     "SEPARATE": {"xla_jf_spmd_threshold_for_windowed_einsum_mib": 1000000},
 }
 
@@ -34,8 +35,9 @@ for name, device, _, chips, flags, parameters in rows:
         continue
     arguments = [part for pair in parameters.split() for part in ("--set", pair)]
     environment = dict(os.environ, LIBTPU_INIT_ARGS=" ".join(f"--{key}={value}" for group in flags.split() for key, value in FLAGS[group].items()))
+    mesh = "fsdp=" + chips if chips.isdigit() else chips.replace(" ", ",")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "compile.py", "examples/llama_step.py", "--no-codegen", "--chip", device[4:], "--mesh", "fsdp=" + chips, "-o", folder] + arguments,
+        subprocess.run([sys.executable, "compile.py", "examples/llama_step.py", "--no-codegen", "--chip", device[4:], "--mesh", mesh, "-o", folder] + arguments,
                        cwd=os.path.join(here, "..", "capture"), env=environment, check=True, stdout=subprocess.DEVNULL)
         shutil.copy(os.path.join(folder, "program.hlo.txt.gz"), kept)
     print(name, flush=True)

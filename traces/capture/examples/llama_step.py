@@ -4,7 +4,8 @@ python compile.py examples/llama_step.py --chip v6e --mesh fsdp=8 -o llama.v6e -
 
 Weights and moments are split over `fsdp`, layers run under jax.lax.scan with splash attention. `save` and `offload` list by name what the forward pass keeps for
 the backward one, in HBM or in pinned host memory; the rest is computed again. `batch` counts sequences a chip. `transpose` splits the feed-forward weights along
-their other dimension (fsdp_transpose). `rows` asks for activations in row-major layout, where a compiler would turn what it offloads round on the way.
+their other dimension (fsdp_transpose). A second axis `tensor` (--mesh fsdp=16,tensor=4) splits heads, hidden features, the vocabulary, and the width of what
+layers hand on. `rows` asks for activations in row-major layout, where a compiler would turn what it offloads round on the way.
 """
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,10 @@ MODELS = {  # width, layers, heads, key and value heads, hidden, vocabulary, bas
     "maxtext-16b": (4096, 32, 64, 64, 28672, 32000, 10000),
     "maxtext-32b": (8192, 32, 64, 64, 28672, 32000, 10000),
     "maxtext-64b": (8192, 64, 64, 64, 28672, 32000, 10000),
+    "maxtext-128b": (8192, 64, 128, 128, 57344, 32000, 10000),
+    "maxtext-256b": (16384, 64, 128, 128, 57344, 32000, 10000),
+    "maxtext-512b": (16384, 128, 128, 128, 57344, 32000, 10000),
+    "maxtext-1024b": (16384, 128, 256, 256, 114688, 32000, 10000),
 }
 HEAD = 128
 
@@ -29,22 +34,23 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
           weights="float32", transpose=False, rows=False):
     width, layers, heads, kv_heads, hidden, vocabulary, base = MODELS[model]
     f32, bf16 = jnp.float32, jnp.bfloat16
-    split = PartitionSpec("fsdp")
-    across = (None, None, "fsdp") if transpose else (None, "fsdp")
-    stacked = {"q": ((width, heads, HEAD), (None, "fsdp")), "k": ((width, kv_heads, HEAD), (None, "fsdp")), "v": ((width, kv_heads, HEAD), (None, "fsdp")),
-               "o": ((heads, HEAD, width), (None, None, None, "fsdp")), "gate": ((width, hidden), across), "up": ((width, hidden), across),
-               "down": ((hidden, width), (None, "fsdp") if transpose else (None, None, "fsdp")), "norm1": ((width,), ()), "norm2": ((width,), ())}
+    t = "tensor" if "tensor" in target.mesh.axis_names else None
+    split = PartitionSpec("fsdp", t)
+    across = (None, None, "fsdp") if transpose else (None, "fsdp", t)
+    stacked = {"q": ((width, heads, HEAD), (None, "fsdp", t)), "k": ((width, kv_heads, HEAD), (None, "fsdp", t)), "v": ((width, kv_heads, HEAD), (None, "fsdp", t)),
+               "o": ((heads, HEAD, width), (None, t, None, "fsdp")), "gate": ((width, hidden), across), "up": ((width, hidden), across),
+               "down": ((hidden, width), (None, "fsdp") if transpose else (None, t, "fsdp")), "norm1": ((width,), (None, t)), "norm2": ((width,), (None, t))}
 
     def arrays():
         return {"layers": {name: target.array((layers, *shape), weights, spec=spec) for name, (shape, spec) in stacked.items()},
-                "embedding": target.array((vocabulary, width), weights, spec=(None, "fsdp")), "norm": target.array((width,), weights),
-                "logits": target.array((width, vocabulary), weights, spec=("fsdp",))}
+                "embedding": target.array((vocabulary, width), weights, spec=(t, "fsdp")), "norm": target.array((width,), weights, spec=(t,)),
+                "logits": target.array((width, vocabulary), weights, spec=("fsdp", t))}
 
     state = {"weights": arrays(), "mean": arrays(), "square": arrays(), "count": target.array((), "int32")}
     tokens = target.array((batch * target.mesh.size, length), "int32", spec=("fsdp",))
 
-    def placed(x):
-        x = jax.lax.with_sharding_constraint(x, target.sharding("fsdp"))
+    def placed(x, dimension=2):  # which one is split over `tensor`
+        x = jax.lax.with_sharding_constraint(x, target.sharding("fsdp", *[None] * (dimension - 1), t))
         if rows:
             from jax.experimental.layout import Layout, with_layout_constraint
             x = with_layout_constraint(x, Layout((0, 1, 2)))
@@ -70,7 +76,7 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
     def attend(q, k, v, segments):
         return jax.vmap(kernel)(q, k, v, splash_attention_kernel.SegmentIds(segments, segments))
 
-    attend = jax.shard_map(attend, mesh=target.mesh, in_specs=(split,) * 4, out_specs=split, check_vma=False)
+    attend = jax.shard_map(attend, mesh=target.mesh, in_specs=(split,) * 3 + (PartitionSpec("fsdp"),), out_specs=split, check_vma=False)
 
     def project(x, w, how, name):
         return checkpoint_name(jnp.einsum(how, x, w.astype(bf16)), name)
@@ -85,6 +91,7 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
         x = x + placed(project(jnp.swapaxes(mixed, 1, 2), w["o"], "blhk,hkd->bld", "out_proj"))
         y = placed(normalise(x, w["norm2"]))
         y = jax.nn.silu(project(y, w["gate"], "bld,df->blf", "mlpwi_0")) * project(y, w["up"], "bld,df->blf", "mlpwi_1")
+        y = placed(y) if t else y
         return placed(x + placed(project(y, w["down"], "blf,fd->bld", "mlpwo")))
 
     def names(text):
