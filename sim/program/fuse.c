@@ -6,9 +6,11 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 64, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8 };
+enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 128, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER } Kind;
+
+typedef enum { CHEAP, DEAR, UNKNOWN } Cost; /* UNKNOWN: too much to tell */
 
 typedef struct {
     EchGraph *g;
@@ -16,6 +18,7 @@ typedef struct {
     uint8_t *n_kernels;
     uint32_t *members; /* per kernel */
     bool *matrix;      /* per kernel: has a matrix product */
+    Cost *kept;        /* per node: of making it again; CHEAP where nothing else reads it, and on GPUs */
     uint64_t fused;
 } Fuser;
 
@@ -97,12 +100,19 @@ static bool widens(const EchGraph *g, EchId id)
     return i->opcode == ECH_HLO_CONVERT && i->n_operands == 1 && ech_graph_shape(g, ech_graph_operand(g, id, 0))->dense < ech_graph_shape(g, id)->dense;
 }
 
+/* What reading it counts: its elements on a TPU, whatever their width (a narrower copy is made again by each that reads it), but bytes where two cores share a
+ * kernel and on GPUs. */
+static uint64_t weight(const EchGraph *g, EchId id)
+{
+    return g->generation > 0 && !g->two_cores ? count(g, id) : ech_graph_shape(g, id)->dense;
+}
+
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
-static bool is_cheap(const EchGraph *g, EchId id)
+static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
     if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || count(g, id) <= 1)
-        return true;
+        return CHEAP;
     EchId cone[MAX_CONE] = {id};
     unsigned n = 1;
     uint64_t read = 0;
@@ -111,10 +121,13 @@ static bool is_cheap(const EchGraph *g, EchId id)
         bool inside = at == 0 || made->opcode == ECH_HLO_BITCAST || made->opcode == ECH_HLO_BROADCAST || made->opcode == ECH_HLO_RESHAPE ||
                       made->opcode == ECH_HLO_TRANSPOSE || made->opcode == ECH_HLO_IOTA ||
                       (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
+        if (at > 0 && kept[cone[at]] == UNKNOWN)
+            return UNKNOWN;
+        inside = inside && (at == 0 || kept[cone[at]] == CHEAP);
         if (!inside && is_row_maximum(g, cone[at]))
-            return false; /* made in the one kernel of the softmax */
+            return DEAR; /* made in the one kernel of the softmax */
         if (!inside) {
-            read += count(g, cone[at]) > 1 ? MIN(ech_graph_shape(g, cone[at])->dense, UINT64_MAX / MAX_CONE / 2) : 0;
+            read += count(g, cone[at]) > 1 ? MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2) : 0;
             continue;
         }
         for (uint32_t k = 0; k < made->n_operands; k++) {
@@ -125,12 +138,12 @@ static bool is_cheap(const EchGraph *g, EchId id)
             if (known)
                 continue;
             if (n == MAX_CONE)
-                return false;
+                return UNKNOWN;
             cone[n++] = operand;
         }
     }
-    uint64_t own = ech_graph_shape(g, id)->dense;
-    return read <= own + (g->generation > 0 ? own / 8 : 0); /* what belongs to whole rows counts little */
+    uint64_t own = weight(g, id);
+    return read <= own + (g->generation > 0 ? own / 8 : 0) ? CHEAP : DEAR; /* what belongs to whole rows counts little */
 }
 
 /* Can the kernels of @reader make @id themselves? */
@@ -181,7 +194,7 @@ static void decide(Fuser *f, EchId id)
                 found[n++] = f->kernels[user][k];
         }
     }
-    alone = alone || n == 0 || (n > 1 && (own == KIND_MATRIX || !is_cheap(g, id)));
+    alone = alone || n == 0 || (n > 1 && (own == KIND_MATRIX || cost_of(g, f->kept, id) != CHEAP));
     if (alone) {
         found[0] = id;
         n = 1;
@@ -351,10 +364,15 @@ void ech_graph_fuse(EchGraph *g)
     f.n_kernels = g_new0(uint8_t, n + 1);
     f.members = g_new0(uint32_t, n + 1);
     f.matrix = g_new0(bool, n + 1);
+    f.kept = g_new0(Cost, n + 1);
     g_autoptr(GArray) running = ech_graph_running(g);
     g_autoptr(GArray) kernels = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint c = 0; c < running->len; c++) {
         g_autoptr(GArray) sorted = ech_graph_sorted(g, g_array_index(running, EchId, c));
+        for (guint k = 0; k < sorted->len; k++) {
+            EchId id = g_array_index(sorted, EchId, k);
+            f.kept[id] = g->generation > 0 && g->first_use[id + 1] - g->first_use[id] > 1 ? cost_of(g, f.kept, id) : CHEAP;
+        }
         for (guint k = sorted->len; k-- > 0;) {
             EchId id = g_array_index(sorted, EchId, k);
             decide(&f, id);
@@ -375,4 +393,5 @@ void ech_graph_fuse(EchGraph *g)
     g_free(f.n_kernels);
     g_free(f.members);
     g_free(f.matrix);
+    g_free(f.kept);
 }

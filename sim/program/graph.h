@@ -29,9 +29,11 @@ typedef struct {
     GArray *computations; /**< EchGraphComputation */
     EchId entry;
     unsigned generation; /**< Of the TPU whose tiles arrays get; 0: arrays are dense. */
+    bool two_cores;      /**< One program runs on both cores of the chip together (v5p). */
     EchDiag *diag;
-    EchId *shapes; /**< Source shape -> shape, or ECH_NONE. */
-    EchId *shared; /**< Source computation -> the one computation made of it, or ECH_NONE. */
+    EchId *shapes;      /**< Source shape -> shape, or ECH_NONE. */
+    EchId *shared;      /**< Source computation -> the one computation made of it, or ECH_NONE. */
+    GHashTable *turned; /**< Argument -> the copy of it in the tiles of loops, + 1 each. */
     unsigned serial;
     size_t cloned; /**< Instructions that stand in the program more often than in its file. */
     /* ech_graph_find_uses */

@@ -95,6 +95,19 @@ static bool picks_columns(const EchInstruction *i, const EchLayout *table)
     return picked && rows && count < table->rank;
 }
 
+/* Does the instruction itself make the array, in whatever layout? */
+static bool is_made(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    EchHloClass class = ech_hlo_class((EchHlo)i->opcode);
+    return i->opcode == ECH_HLO_CUSTOM_CALL || (class != ECH_CLASS_CONTROL && class != ECH_CLASS_OTHER && i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE);
+}
+
+static bool other_tiles(const EchLayout *a, const EchLayout *b)
+{
+    return a->n_tiles > 0 && b->n_tiles > 0 && a->tiles[0].rank == 2 && b->tiles[0].rank == 2 && a->tiles[0].dims[0] != b->tiles[0].dims[0];
+}
+
 /* What makes the array that operand @k of @user (ECH_NONE: the root of @computation) is gets the layout of the result there, @wanted of the new program. */
 static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, EchId wanted, unsigned depth)
 {
@@ -113,13 +126,11 @@ static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, E
     const EchLayout *want = ech_program_layout(out, shape), *have = ech_graph_layout(g, d);
     if (!same_dims(want, have) || shape == i->shape)
         return;
-    EchHloClass class = ech_hlo_class((EchHlo)i->opcode);
-    bool made_here = i->opcode == ECH_HLO_CUSTOM_CALL || (class != ECH_CLASS_CONTROL && class != ECH_CLASS_OTHER && i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE);
     EchLayoutRules rules = g->generation > 0 ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE;
-    made_here = made_here && (i->opcode != ECH_HLO_SCATTER || !picks_columns(i, want));
+    bool made_here = is_made(g, d) && (i->opcode != ECH_HLO_SCATTER || !picks_columns(i, want));
     if (made_here)
         ech_graph_node(g, d)->shape = shape;
-    else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules)) {
+    else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules) || (g->generation == 7 && other_tiles(want, have))) {
         EchId copy = ech_graph_add_new(g, computation, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
         if (user == ECH_NONE)
             ech_graph_computation(g, computation)->root = copy;
@@ -199,6 +210,52 @@ static void save_padding(EchGraph *g, EchId id)
 }
 
 static void lay_out(EchGraph *g, EchId computation);
+static void lay_out_node(EchGraph *g, EchId id);
+
+/* Is it an argument of the program, as it came? */
+static bool is_argument(const EchGraph *g, EchId id)
+{
+    for (unsigned steps = 0; steps < 8; steps++) {
+        const EchInstruction *i = ech_graph_node(g, id);
+        if (i->opcode == ECH_HLO_PARAMETER)
+            return i->computation == g->entry;
+        bool same = i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || i->opcode == ECH_HLO_BITCAST || (i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id));
+        if (!same || i->n_operands == 0)
+            return false;
+        id = ech_graph_operand(g, id, 0);
+    }
+    return false;
+}
+
+/* Generation 7 keeps 16-bit arrays of its loops in tiles of 16 rows where they fit, arguments and results in tiles of 8: what a loop reads of an argument is
+ * turned first, once for all loops. Seen in all such loops of 30 compiles by libtpu 0.0.51. */
+static void turn_for_loop(EchGraph *g, EchId init)
+{
+    for (uint32_t k = 0; g->generation == 7 && ech_graph_node(g, init)->opcode == ECH_HLO_TUPLE && k < ech_graph_node(g, init)->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, init, k);
+        const EchLayout *old = ech_graph_layout(g, operand);
+        if (!old || old->space != ECH_SPACE_HBM || old->bits != 16 || old->rank < 2 || old->order[1] >= old->rank || old->dims[old->order[1]] % 16 != 0)
+            continue;
+        EchLayout layout = *old;
+        if (layout.n_tiles == 0)
+            ech_layout_choose_tiles(&layout, g->generation);
+        if (layout.tiles[0].rank != 2 || layout.tiles[0].dims[0] != 8)
+            continue;
+        layout.tiles[0].dims[0] = 16;
+        EchId shape = ech_program_builder_array(g->out, &layout);
+        if (!is_argument(g, operand)) {
+            if (is_made(g, operand))
+                ech_graph_node(g, operand)->shape = shape;
+            continue;
+        }
+        gpointer key = GSIZE_TO_POINTER((size_t)operand + 1), known = g_hash_table_lookup(g->turned, key);
+        if (!known) {
+            known = GSIZE_TO_POINTER((size_t)ech_graph_add_new(g, ech_graph_node(g, init)->computation, ECH_HLO_COPY, "turned", shape, &operand, 1) + 1);
+            g_hash_table_insert(g->turned, key, known);
+        }
+        ech_graph_set_operand(g, init, k, (EchId)(GPOINTER_TO_SIZE(known) - 1));
+    }
+}
 
 /* Whether two layouts of one shape put its wide dimensions one after the other alike. */
 static bool same_order(const EchLayout *a, const EchLayout *b)
@@ -284,6 +341,8 @@ static void lay_out_node(EchGraph *g, EchId id)
     case ECH_HLO_WHILE:
         if (i.n_called < 2 || ech_graph_shape(g, id)->n_positions != ech_graph_shape(g, first)->n_positions)
             return;
+        turn_for_loop(g, first);
+        lay_out_node(g, first);
         ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
         for (uint32_t k = 0; k < 2; k++)
             lay_out_called(g, ech_graph_called(g, id, k), ech_graph_node(g, first)->shape);
@@ -419,6 +478,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     g_autoptr(EchGraph) g = ech_graph_new(program, tpu ? generation_of(chip) : 0, diag, error);
     if (!g)
         return NULL;
+    g->two_cores = chip && strstr(chip, "v5p");
     if (is_whole(program))
         ech_diag_remark(diag, "the module is not partitioned yet: its arrays are those of all %u devices together", program->partitions);
     if (tpu) {

@@ -606,6 +606,73 @@ START_TEST(a_softmax_is_one_kernel)
 }
 END_TEST
 
+/* A narrow copy of an array that stays anyway is made by each product that reads it; where two cores share a kernel it is made once. */
+START_TEST(narrow_copies_are_made_again)
+{
+    static const char text[] = "HloModule m\n\nENTRY %main (p: f32[512,256], q: f32[256,1024], r: bf16[1024,128], s: bf16[1024,384]) -> (f32[512,1024], "
+                               "bf16[512,128], bf16[512,384]) {\n"
+                               "  %p = f32[512,256]{1,0} parameter(0)\n  %q = f32[256,1024]{1,0} parameter(1)\n"
+                               "  %r = bf16[1024,128]{1,0} parameter(2)\n  %s = bf16[1024,384]{1,0} parameter(3)\n"
+                               "  %d = f32[512,1024]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "  %e = f32[512,1024]{1,0} exponential(%d)\n  %c = bf16[512,1024]{1,0} convert(%e)\n"
+                               "  %x = bf16[512,128]{1,0} dot(%c, %r), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "  %y = bf16[512,384]{1,0} dot(%c, %s), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "  ROOT %o = (f32[512,1024]{1,0}, bf16[512,128]{1,0}, bf16[512,384]{1,0}) tuple(%e, %x, %y)\n}\n";
+    static const char *const chips[] = {"tpu-v5e", "tpu-v5p"};
+    for (unsigned k = 0; k < 2; k++) {
+        g_autoptr(EchImport) import = read_text(text, chips[k]);
+        const EchProgram *p = import->program;
+        unsigned narrow = 0;
+        for (size_t j = 0; j < p->n_instructions; j++) {
+            const EchInstruction *i = &p->instructions[j];
+            narrow += i->computation == p->entry && p->shapes[i->shape].count == 512 * 1024 && p->shapes[i->shape].dense == 512 * 1024 * 2;
+        }
+        ck_assert_uint_eq(narrow, k);
+    }
+}
+END_TEST
+
+/* What the loops of a tpu7x read of a 16-bit argument lies in tiles of 16 rows: one copy for both; what they hand out is turned back. */
+START_TEST(loops_have_tiles_of_their_own)
+{
+#define LAYER(NAME)                                                                                                                                            \
+    "%" NAME " (s: (s32[], bf16[64,512], bf16[512,512])) -> (s32[], bf16[64,512], bf16[512,512]) {\n"                                                          \
+    "  %s = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) parameter(0)\n  %i = s32[] get-tuple-element(%s), index=0\n"                                        \
+    "  %one = s32[] constant(1)\n  %next = s32[] add(%i, %one)\n  %x = bf16[64,512]{1,0} get-tuple-element(%s), index=1\n"                                     \
+    "  %w = bf16[512,512]{1,0} get-tuple-element(%s), index=2\n"                                                                                               \
+    "  %y = bf16[64,512]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"                                                               \
+    "  ROOT %t = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) tuple(%next, %y, %w)\n}\n\n"
+    static const char text[] = "HloModule m, entry_computation_layout={(bf16[64,512]{1,0},bf16[512,512]{1,0})->bf16[64,512]{1,0}}\n\n"
+                               "%few (s: (s32[], bf16[64,512], bf16[512,512])) -> pred[] {\n"
+                               "  %s = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) parameter(0)\n  %i = s32[] get-tuple-element(%s), index=0\n"
+                               "  %n = s32[] constant(9)\n  ROOT %l = pred[] compare(%i, %n), direction=LT\n}\n\n" LAYER("one")
+                                   LAYER("two") "ENTRY %main (p: bf16[64,512], q: bf16[512,512]) -> bf16[64,512] {\n"
+                                                "  %p = bf16[64,512]{1,0} parameter(0)\n  %q = bf16[512,512]{1,0} parameter(1)\n  %zero = s32[] constant(0)\n"
+                                                "  %a = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) tuple(%zero, %p, %q)\n"
+                                                "  %v = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) while(%a), condition=%few, body=%one\n"
+                                                "  %x = bf16[64,512]{1,0} get-tuple-element(%v), index=1\n"
+                                                "  %b = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) tuple(%zero, %x, %q)\n"
+                                                "  %u = (s32[], bf16[64,512]{1,0}, bf16[512,512]{1,0}) while(%b), condition=%few, body=%two\n"
+                                                "  ROOT %r = bf16[64,512]{1,0} get-tuple-element(%u), index=1\n}\n";
+    static const char *const chips[] = {"tpu7x", "tpu-v6e"};
+    for (unsigned k = 0; k < 2; k++) {
+        g_autoptr(EchImport) import = read_text(text, chips[k]);
+        const EchProgram *p = import->program;
+        unsigned weights = 0;
+        for (size_t j = 0; j < p->n_instructions; j++) {
+            const EchInstruction *i = &p->instructions[j];
+            const EchLayout *layout = ech_program_layout(p, i->shape);
+            bool copy = i->computation == p->entry && i->opcode == ECH_HLO_COPY && layout && layout->rank == 2 && layout->dims[0] == 512;
+            weights += copy;
+            ck_assert(!copy || layout->tiles[0].dims[0] == 16);
+        }
+        ck_assert_uint_eq(weights, k == 0);
+        const EchInstruction *root = &p->instructions[p->computations[p->entry].root];
+        ck_assert_int_eq(root->opcode, k == 0 ? ECH_HLO_COPY : ECH_HLO_GET_TUPLE_ELEMENT);
+    }
+}
+END_TEST
+
 /* What reads a product's 16 bits in 32 widens them itself; only what needs them in memory gets them there. */
 START_TEST(wider_copies_are_made_where_needed)
 {
@@ -810,6 +877,8 @@ int main(void)
     tcase_add_test(small, updates_of_a_row_are_masks_on_tpus);
     tcase_add_test(small, constants_are_made_inside_loops);
     tcase_add_test(small, a_softmax_is_one_kernel);
+    tcase_add_test(small, narrow_copies_are_made_again);
+    tcase_add_test(small, loops_have_tiles_of_their_own);
     tcase_add_test(small, wider_copies_are_made_where_needed);
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
