@@ -186,20 +186,37 @@ static void published_steps(void)
     }
 }
 
-/* All-gathers among the four chips of a tpu7x-2x2x1, both cores of a chip in groups of their own (AI-Hypercomputer/accelerator-microbenchmarks,
- * Ironwood/guides/collectives/all_gather.md): what a group sends and receives over what it took. The first size is the device file's. */
+/* A product and a reduce-scatter in a profile of a TPU v2-8; nothing is fitted to them. */
+static void measured_v2(void)
+{
+    static const struct {
+        const char *program;
+        double ms;
+    } rows[] = {{"product", 96}, {"reduce_scatter", 1.13}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/measured_v2/%s.hlo.txt.gz", rows[i].program),
+                        *name = g_strdup_printf("tpu-v2 %s, measured", rows[i].program);
+        add(name, 10, replayed(path, "tpu-v2") * 1e-9, rows[i].ms);
+    }
+}
+
+/* All-gathers among four chips of a tpu7x-2x2x1 and of a tpu7x-2x2x2, both cores of a chip in groups of their own (AI-Hypercomputer/accelerator-microbenchmarks
+ * v1.1-legacy, Ironwood/guides/collectives/all_gather.md): what a group sends and receives over what it took. The first size is the device file's. */
 static void gathers(void)
 {
     static const struct {
         double gigabytes, gigabytes_a_second;
-    } rows[] = {{0.001572864, 71.7703034}, {0.006291456, 129.1869148}, {0.025165824, 161.9040742}, {0.100663296, 174.765465}, {0.402653184, 178.7714158}};
+        uint32_t devices;
+    } rows[] = {{0.001572864, 71.7703034, 8},   {0.006291456, 129.1869148, 8},  {0.025165824, 161.9040742, 8},  {0.100663296, 174.765465, 8},
+                {0.402653184, 178.7714158, 8},  {0.001572864, 69.53210305, 16}, {0.006291456, 127.3945462, 16}, {0.025165824, 162.0864029, 16},
+                {0.100663296, 174.6652133, 16}, {0.402653184, 178.7592252, 16}};
     g_autoptr(EchDevice) device = ech_device_load("tpu7x", NULL, NULL);
     const EchLink *link = device ? ech_device_link(device, "ici") : NULL;
     if (!link)
         return;
     EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
-        EchGroup group = {.size = 4, .devices = 8, .stride = 2};
+        EchGroup group = {.size = 4, .devices = rows[i].devices, .stride = 2};
         EchCollectiveCost cost = ech_torus_cost(ECH_COMM_ALL_GATHER, &group, (EchBytes)(rows[i].gigabytes * 1e9 / 6 + 0.5), &torus);
         double predicted = cost.bytes / ((double)link->to_device * cost.ports) + (double)(link->setup + link->latency * cost.steps) * 1e-12;
         add(i == 0 ? "tpu7x all-gathers, measured: the size of the fit" : "tpu7x all-gathers, measured: held out", i == 0 ? 0 : 3, predicted,
@@ -371,6 +388,7 @@ int main(void)
     programs();
     measured_v6e();
     published_steps();
+    measured_v2();
     gathers();
     pallas();
     a100();

@@ -7,7 +7,7 @@ $ echelon list devices
   tpu-v1           TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
   tpu-v2           TPU v2, one core (half a chip), 8 GiB HBM
   tpu-v3           TPU v3, one core (half a chip), 16 GiB HBM
-  tpu-v4           TPU v4, one core (half a chip), 16 GiB HBM, 128 MiB CMEM
+  tpu-v4           TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
   tpu-v5e          TPU v5e, one chip (one core), 16 GiB HBM
   tpu-v5p          TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
   tpu-v6e          TPU v6e, one chip (one core), 32 GiB HBM
@@ -51,7 +51,7 @@ $ echelon list devices --json
   },
   {
     "name" : "tpu-v4",
-    "summary" : "TPU v4, one core (half a chip), 16 GiB HBM, 128 MiB CMEM",
+    "summary" : "TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM",
     "family" : "tpu"
   },
   {

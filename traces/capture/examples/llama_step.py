@@ -5,7 +5,8 @@ python compile.py examples/llama_step.py --chip v6e --mesh fsdp=8 -o llama.v6e -
 Weights and moments are split over `fsdp`, layers run under jax.lax.scan with splash attention. `save` and `offload` list by name what the forward pass keeps for
 the backward one, in HBM or in pinned host memory; the rest is computed again. `batch` counts sequences a chip. `transpose` splits the feed-forward weights along
 their other dimension (fsdp_transpose). A second axis `tensor` (--mesh fsdp=16,tensor=4) splits heads, hidden features, the vocabulary, and the width of what
-layers hand on. `rows` asks for activations in row-major layout, where a compiler would turn what it offloads round on the way.
+layers hand on. `tiles` computes the loss in so many parts of the sequence. `rows` asks for activations in row-major layout, where a compiler would turn what it
+offloads round on the way.
 """
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jax.sharding import PartitionSpec
 MODELS = {  # width, layers, heads, key and value heads, hidden, vocabulary, base of the rotary frequencies; heads are 128 wide
     "llama3.1-8b": (4096, 32, 32, 8, 14336, 128256, 500000),
     "llama3.1-70b": (8192, 80, 64, 8, 28672, 128256, 500000),
+    "llama3.1-405b": (16384, 126, 128, 8, 53248, 128256, 500000),
     "llama2-7b": (4096, 32, 32, 32, 11008, 32000, 10000),
     "llama2-70b": (8192, 80, 64, 8, 28672, 32000, 10000),
     "mistral-7b": (4096, 32, 32, 8, 14336, 32000, 10000),
@@ -31,7 +33,7 @@ HEAD = 128
 
 
 def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="decoder_layer_input,out_proj,query_proj,key_proj,value_proj", block=2048, fused=True,
-          weights="float32", transpose=False, rows=False):
+          weights="float32", transpose=False, rows=False, tiles=1):
     width, layers, heads, kv_heads, hidden, vocabulary, base = MODELS[model]
     f32, bf16 = jnp.float32, jnp.bfloat16
     t = "tensor" if "tensor" in target.mesh.axis_names else None
@@ -71,7 +73,7 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
     sizes = splash_attention_kernel.BlockSizes(block_q=b, block_kv=b, block_kv_compute=b, block_q_dkv=b, block_kv_dkv=b, block_kv_dkv_compute=b, block_q_dq=own,
                                                block_kv_dq=own, use_fused_bwd_kernel=fused)
     mask = splash_attention_mask.MultiHeadMask([splash_attention_mask.CausalMask((length, length))] * heads)
-    kernel = splash_attention_kernel.make_splash_mha(mask=mask, head_shards=1, q_seq_shards=1, block_sizes=sizes)
+    kernel = splash_attention_kernel.make_splash_mha(mask=mask, head_shards=1, q_seq_shards=1, block_sizes=sizes, residual_checkpoint_name="context")
 
     def attend(q, k, v, segments):
         return jax.vmap(kernel)(q, k, v, splash_attention_kernel.SegmentIds(segments, segments))
@@ -104,8 +106,16 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
         x = placed(jnp.einsum("blv,vd->bld", jax.nn.one_hot(inputs, vocabulary, dtype=bf16), w["embedding"].astype(bf16)))
         body = jax.checkpoint(lambda x, w: (layer(x, w, positions, segments), None), prevent_cse=False, policy=policy)
         x, _ = jax.lax.scan(body, x, w["layers"])
-        logits = placed(jnp.einsum("bld,dv->blv", normalise(x, w["norm"]), w["logits"].astype(bf16))).astype(f32)
-        lost = jax.nn.logsumexp(logits, -1) - jnp.sum(logits * jax.nn.one_hot(targets, vocabulary), -1)
+
+        def lose(x, targets):
+            logits = placed(jnp.einsum("bld,dv->blv", normalise(x, w["norm"]), w["logits"].astype(bf16))).astype(f32)
+            return jax.nn.logsumexp(logits, -1) - jnp.sum(logits * jax.nn.one_hot(targets, vocabulary), -1)
+
+        if tiles > 1:
+            parts = [jnp.moveaxis(a.reshape(a.shape[0], tiles, -1, *a.shape[2:]), 1, 0) for a in (x, targets)]
+            lost = jnp.moveaxis(jax.lax.map(jax.checkpoint(lambda part: lose(*part)), parts), 0, 1).reshape(targets.shape)
+        else:
+            lost = lose(x, targets)
         return jnp.sum(lost * (segments != 0)) / jnp.maximum(jnp.sum(segments != 0), 1)
 
     def step(state, inputs, targets, positions, segments):
