@@ -7,9 +7,10 @@
 #include "sim/import/hlo_source.h"
 #include "sim/import/wire.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { MAX_SHAPE_DEPTH = 64 };
+enum { MAX_SHAPE_DEPTH = 64, MAX_REPEATED = 256 << 20 };
 
 typedef struct {
     const uint8_t *data;
@@ -33,6 +34,8 @@ typedef struct {
     GHashTable *instructions; /* int64 id -> EchId + 1 */
     GHashTable *shapes;       /* GBytes -> EchId + 1 */
     GPtrArray *ids;           /* owned int64 keys */
+    GArray *payloads;         /* EchWireField: backend configurations that instructions name by number */
+    size_t repeated;          /* Bytes of payloads that were named so far. */
     Span alias, assignment, donors;
     EchHloFrames *frames;
 } Reader;
@@ -285,12 +288,41 @@ static EchId find_computation(const Reader *r, uint64_t id)
 
 enum { MAX_LITERAL = 65536 }; /* elements kept of a constant array; larger ones nobody asks for */
 
+/* The one floating-point number that a field of a LiteralProto holds, if it is whole: f32s 8, f64s 9, f16s 11, bf16s 13, little endian. Text has it without a
+ * point, and so without its type too. */
+static bool whole_number(const EchWireField *f, int64_t *ret)
+{
+    double value = NAN;
+    uint64_t bits = 0;
+    for (size_t k = 0; k < MIN(f->size, sizeof bits); k++)
+        bits |= (uint64_t)f->data[k] << (8 * k);
+    if (f->type != ECH_WIRE_BYTES)
+        return false;
+    if (f->number == 9 && f->size == 8)
+        memcpy(&value, &bits, sizeof value);
+    else if ((f->number == 8 && f->size == 4) || (f->number == 13 && f->size == 2)) {
+        uint32_t single = (uint32_t)bits << (f->number == 13 ? 16 : 0);
+        float narrow;
+        memcpy(&narrow, &single, sizeof narrow);
+        value = narrow;
+    } else if (f->number == 11 && f->size == 2) {
+        int exponent = (int)(bits >> 10 & 31);
+        double part = exponent > 0 ? 1 + (double)(bits & 1023) / 1024 : (bits & 1023) > 0 ? NAN : 0;
+        value = exponent == 31 ? NAN : ldexp(bits >> 15 != 0 ? -part : part, exponent - 15);
+    }
+    if (!(fabs(value) < 1e6) || value != floor(value))
+        return false;
+    *ret = (int64_t)value;
+    return true;
+}
+
 /* Elements that a field of a LiteralProto holds, as text: preds 2, s32s 4, s64s 5, u32s 6, u64s 7 in varints; u8s 3, s8s 15 a byte each; u16s 16 and s16s 17
- * two. Nothing of fields that hold no integers. */
+ * two. Of floating-point numbers a lone whole one. */
 static size_t literal_values(const EchWire *wire, const EchWireField *f, GString *text)
 {
     size_t n = 0;
     uint64_t value;
+    int64_t whole;
     if (f->number == 2 || (f->number >= 4 && f->number <= 7)) {
         EchWire packed = ech_wire_packed(wire, f);
         for (; ech_wire_packed_next(&packed, &value) && n <= MAX_LITERAL; n++)
@@ -303,6 +335,9 @@ static size_t literal_values(const EchWire *wire, const EchWireField *f, GString
             uint16_t both = (uint16_t)(f->data[2 * n] | f->data[2 * n + 1] << 8);
             g_string_append_printf(text, "%s%d", text->len > 1 ? ", " : "", f->number == 16 ? both : (int16_t)both);
         }
+    } else if (whole_number(f, &whole)) {
+        g_string_append_printf(text, "%" G_GINT64_FORMAT, whole);
+        n = 1;
     }
     return n;
 }
@@ -400,6 +435,24 @@ static bool is_scalar(const Reader *r, EchId shape)
     return !p->shapes[shape].is_tuple && p->layouts[p->shapes[shape].layout].rank == 0;
 }
 
+/* A backend configuration that is given here (Payload.value), or by its number among the module's (Payload.id): as the field that it has been so far. */
+static EchWireField payload_of(Reader *r, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, config = {0};
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number == 1)
+            config = f;
+        else if (f.number == 2 && f.value < r->payloads->len && r->repeated < MAX_REPEATED) {
+            config = g_array_index(r->payloads, EchWireField, f.value);
+            r->repeated += config.size;
+        } else if (f.number == 2)
+            ech_diag_dropped(r->diag, "backend_configurations_left_out", 1, "%s", r->where);
+    }
+    config.number = 43;
+    return config;
+}
+
 static bool read_instruction(Reader *r, const Computation *computation, uint64_t root, Span span, GError **error)
 {
     const EchWire whole = wire_of(r, span);
@@ -436,7 +489,8 @@ static bool read_instruction(Reader *r, const Computation *computation, uint64_t
         case 35: instruction.id = f.value; break;
         default: break;
         }
-        ech_hlo_append_attribute(attributes, &whole, &wire, &f, &listed);
+        EchWireField config = f.number == 99 ? payload_of(r, &wire, &f) : f;
+        ech_hlo_append_attribute(attributes, &whole, &wire, &config, &listed);
     }
     if (!ech_wire_ok(&wire, r->where, error))
         return false;
@@ -720,6 +774,8 @@ static bool read_module(Reader *r, Span module, GError **error)
             read_frames(r, &wire, &f);
         else if (f.number == 18)
             r->donors = span_of(&f);
+        else if (f.number == 22)
+            g_array_append_val(r->payloads, f);
     }
     if (!ech_wire_ok(&wire, r->where, error))
         return false;
@@ -1021,6 +1077,7 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
     g_autoptr(EchHloFrames) frames = ech_hlo_frames_new();
     r.frames = frames;
     r.computations = g_array_new(FALSE, FALSE, sizeof(Computation));
+    r.payloads = g_array_new(FALSE, FALSE, sizeof(EchWireField));
     r.by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     r.instructions = g_hash_table_new(g_int64_hash, g_int64_equal);
     r.shapes = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
@@ -1038,6 +1095,7 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
     if (program && r.assignment.data && !read_assignment(&r, program, error))
         g_clear_pointer(&program, ech_program_unref);
     g_array_unref(r.computations);
+    g_array_unref(r.payloads);
     g_hash_table_unref(r.by_id);
     g_hash_table_unref(r.instructions);
     g_hash_table_unref(r.shapes);

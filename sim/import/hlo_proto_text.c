@@ -3,29 +3,52 @@
 
 #include "models/layout/layout.h"
 
-static void append_list(GString *text, const char *name, const EchWire *parent, const EchWireField *field)
+#include <string.h>
+
+/* "1,2,3" */
+static void append_index(GString *text, const EchWire *parent, const EchWireField *field)
 {
     EchWire packed = ech_wire_packed(parent, field);
     uint64_t value;
     bool first = true;
-    g_string_append_printf(text, ", %s={", name);
     while (ech_wire_packed_next(&packed, &value)) {
         g_string_append_printf(text, "%s%" G_GINT64_FORMAT, first ? "" : ",", (int64_t)value);
         first = false;
     }
+}
+
+static void append_list(GString *text, const char *name, const EchWire *parent, const EchWireField *field)
+{
+    g_string_append_printf(text, ", %s={", name);
+    append_index(text, parent, field);
     g_string_append_c(text, '}');
 }
 
-static void append_dot(GString *text, const EchWire *parent, const EchWireField *field)
+/* Messages whose fields are lists, or a number, each an attribute: names[field]. */
+static void append_lists(GString *text, const char *const *names, size_t n_names, const EchWire *parent, const EchWireField *field)
 {
-    static const char *const names[] = {NULL, "lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims"};
     EchWire wire = ech_wire_sub(parent, field);
     EchWireField f;
     while (ech_wire_next(&wire, &f)) {
-        if (f.number < G_N_ELEMENTS(names))
+        if (f.number >= n_names || names[f.number] == NULL)
+            continue;
+        if (f.type == ECH_WIRE_BYTES)
             append_list(text, names[f.number], &wire, &f);
+        else
+            g_string_append_printf(text, ", %s=%" G_GINT64_FORMAT, names[f.number], ech_wire_int(&f));
     }
 }
+
+static const char *const dot_names[] = {NULL, "lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims"};
+static const char *const gather_names[] = {
+    NULL, "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim", "operand_batching_dims", "start_indices_batching_dims"};
+static const char *const scatter_names[] = {NULL,
+                                            "update_window_dims",
+                                            "inserted_window_dims",
+                                            "scatter_dims_to_operand_dims",
+                                            "index_vector_dim",
+                                            "input_batching_dims",
+                                            "scatter_indices_batching_dims"};
 
 typedef struct {
     int64_t size, stride, low, high, window_dilation, base_dilation, reversal;
@@ -135,33 +158,156 @@ static void append_groups(GString *text, const EchWire *parent, const EchWireFie
     }
 }
 
-/* CollectiveDeviceList: explicit groups, or an iota list [groups, size]. */
+/* IotaReplicaGroupList: "[4,2]<=[2,4]T(1,0)". */
+static void append_iota(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    int64_t numbers[3] = {0};
+    g_autoptr(GString) dims = g_string_new(NULL);
+    g_autoptr(GString) order = g_string_new(NULL);
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number < G_N_ELEMENTS(numbers))
+            numbers[f.number] = ech_wire_int(&f);
+        else if (f.number == 3 || f.number == 4)
+            append_index(f.number == 3 ? dims : order, &wire, &f);
+    }
+    g_string_append_printf(text, ", replica_groups=[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT "]<=[%s]", numbers[1], numbers[2], dims->str);
+    if (strchr(order->str, ',') != NULL)
+        g_string_append_printf(text, "T(%s)", order->str);
+}
+
+/* CollectiveDeviceList of 2025: explicit groups, or an iota list. */
 static void append_device_list(GString *text, const EchWire *parent, const EchWireField *field)
 {
     EchWire wire = ech_wire_sub(parent, field);
     EchWireField f;
+    bool open = false;
     while (ech_wire_next(&wire, &f)) {
-        if (f.number == 1) {
-            g_string_append(text, ", replica_groups={");
-            EchWire whole = ech_wire_sub(parent, field);
-            EchWireField each;
-            while (ech_wire_next(&whole, &each)) {
-                if (each.number == 1)
-                    append_groups(text, &whole, &each);
-            }
-            g_string_append_c(text, '}');
+        if (f.number == 2) {
+            append_iota(text, &wire, &f);
             return;
         }
-        if (f.number == 2) {
-            EchWire sub = ech_wire_sub(&wire, &f);
-            int64_t numbers[3] = {0, 1, 1};
-            while (ech_wire_next(&sub, &f)) {
-                if (f.number < 3)
-                    numbers[f.number] = ech_wire_int(&f);
+        if (f.number != 1)
+            continue;
+        g_string_append(text, open ? "" : ", replica_groups={");
+        open = true;
+        append_groups(text, &wire, &f);
+    }
+    if (open)
+        g_string_append_c(text, '}');
+}
+
+static void append_name(GString *text, const EchWireField *field)
+{
+    g_string_append_c(text, '\'');
+    for (size_t k = 0; field->data != NULL && k < field->size; k++)
+        g_string_append_c(text, g_ascii_isalnum(field->data[k]) || field->data[k] == '_' ? (char)field->data[k] : '?');
+    g_string_append_c(text, '\'');
+}
+
+/* MeshAxesReplicaGroupList: "mesh['a'=4,'b'=2] {'b'}", the axes that a group spans. */
+static void append_mesh(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f, g, h, axes[16];
+    uint64_t n = 0;
+    bool ordered = false, first = true;
+    g_string_append(text, ", replica_groups=mesh[");
+    EchWire whole = wire;
+    while (ech_wire_next(&whole, &f)) {
+        if (f.number != 1)
+            continue;
+        EchWire mesh = ech_wire_sub(&whole, &f);
+        while (ech_wire_next(&mesh, &g)) {
+            ordered |= g.number > 1;
+            if (g.number != 1 || n == G_N_ELEMENTS(axes))
+                continue;
+            EchWire axis = ech_wire_sub(&mesh, &g);
+            uint64_t side = 1;
+            axes[n] = (EchWireField){0};
+            while (ech_wire_next(&axis, &h)) {
+                if (h.number == 1)
+                    axes[n] = h;
+                else if (h.number == 2)
+                    side = h.value;
             }
-            g_string_append_printf(text, ", replica_groups=[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT "]<=[%" G_GINT64_FORMAT "]", numbers[1], numbers[2],
-                                   (int64_t)((uint64_t)numbers[1] * (uint64_t)numbers[2]));
-            return;
+            g_string_append(text, n > 0 ? "," : "");
+            append_name(text, &axes[n++]);
+            g_string_append_printf(text, "=%" G_GUINT64_FORMAT, side);
+        }
+    }
+    g_string_append(text, ordered ? "], device_ids=(...) {" : "] {");
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 2)
+            continue;
+        EchWire axis = ech_wire_sub(&wire, &f);
+        uint64_t number = 0, part[3] = {0};
+        while (ech_wire_next(&axis, &g)) {
+            if (g.number == 1)
+                number = g.value;
+            else if (g.number == 2) {
+                EchWire sub = ech_wire_sub(&axis, &g);
+                while (ech_wire_next(&sub, &h))
+                    if (h.number < G_N_ELEMENTS(part))
+                        part[h.number] = h.value;
+            }
+        }
+        if (number >= n)
+            continue;
+        g_string_append(text, first ? "" : ",");
+        first = false;
+        append_name(text, &axes[number]);
+        if (part[2] > 0)
+            g_string_append_printf(text, ":(%" G_GUINT64_FORMAT ")%" G_GUINT64_FORMAT, part[1], part[2]);
+    }
+    g_string_append_c(text, '}');
+}
+
+/* PrecisionConfig: of what an operand's products are made; nothing where all are the default. */
+static void append_precision(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    static const char *const names[] = {"default", "high", "highest"};
+    EchWire wire = ech_wire_sub(parent, field);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 1)
+            continue;
+        g_autoptr(GString) list = g_string_new(NULL);
+        EchWire packed = ech_wire_packed(&wire, &f);
+        uint64_t value, most = 0;
+        while (ech_wire_packed_next(&packed, &value)) {
+            g_string_append_printf(list, "%s%s", list->len > 0 ? "," : "", names[value < G_N_ELEMENTS(names) ? value : 0]);
+            most = MAX(most, value);
+        }
+        if (most > 0)
+            g_string_append_printf(text, ", operand_precision={%s}", list->str);
+    }
+}
+
+/* PaddingConfig: "0_1x2_3", the low and high padding of each dimension, and the inner one where any has it. */
+static void append_padding(GString *text, const EchWire *parent, const EchWireField *field)
+{
+    EchWireField f, g;
+    bool inner = false;
+    for (int writing = 0; writing < 2; writing++) {
+        EchWire wire = ech_wire_sub(parent, field);
+        bool first = true;
+        while (ech_wire_next(&wire, &f)) {
+            if (f.number != 1)
+                continue;
+            int64_t numbers[4] = {0};
+            EchWire sub = ech_wire_sub(&wire, &f);
+            while (ech_wire_next(&sub, &g))
+                if (g.number < G_N_ELEMENTS(numbers))
+                    numbers[g.number] = ech_wire_int(&g);
+            inner |= numbers[3] != 0;
+            if (!writing)
+                continue;
+            g_string_append_printf(text, "%s%" G_GINT64_FORMAT "_%" G_GINT64_FORMAT, first ? ", padding=" : "x", numbers[1], numbers[2]);
+            if (inner)
+                g_string_append_printf(text, "_%" G_GINT64_FORMAT, numbers[3]);
+            first = false;
         }
     }
 }
@@ -189,17 +335,6 @@ static void append_slice(GString *text, const EchWire *parent, const EchWireFiel
     }
     g_string_append_printf(text, "%s[%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT ":%" G_GINT64_FORMAT "]", text->str[text->len - 1] == '{' ? "" : ", ", numbers[1],
                            numbers[2], numbers[3]);
-}
-
-static void append_index(GString *text, const EchWire *parent, const EchWireField *field)
-{
-    EchWire packed = ech_wire_packed(parent, field);
-    uint64_t value;
-    bool first = true;
-    while (ech_wire_packed_next(&packed, &value)) {
-        g_string_append_printf(text, "%s%" G_GINT64_FORMAT, first ? "" : ",", (int64_t)value);
-        first = false;
-    }
 }
 
 static void append_operand_alias(GString *text, const EchWire *parent, const EchWireField *field)
@@ -316,9 +451,13 @@ void ech_hlo_append_attribute(GString *text, const EchWire *instruction, const E
         *listed |= 1;
         break;
     case 20: append_list(text, "dynamic_slice_sizes", wire, f); break;
+    case 21: append_padding(text, wire, f); break;
     case 26: g_string_append_printf(text, ", channel_id=%" G_GUINT64_FORMAT, f->value); break;
     case 28: append_text(text, "custom_call_target", f, true); break;
-    case 30: append_dot(text, wire, f); break;
+    case 30: append_lists(text, dot_names, G_N_ELEMENTS(dot_names), wire, f); break;
+    case 32: append_list(text, "fft_length", wire, f); break;
+    case 33: append_lists(text, gather_names, G_N_ELEMENTS(gather_names), wire, f); break;
+    case 34: append_list(text, "slice_sizes", wire, f); break;
     case 40: append_sharding(text, wire, f); break;
     case 43:
         if (f->size > 0)
@@ -328,6 +467,7 @@ void ech_hlo_append_attribute(GString *text, const EchWire *instruction, const E
         if (f->value)
             g_string_append(text, ", is_host_transfer=true");
         break;
+    case 48: append_lists(text, scatter_names, G_N_ELEMENTS(scatter_names), wire, f); break;
     case 49:
         if (!(*listed & 2))
             append_all(text, instruction, 49, "replica_groups", append_group);
@@ -337,6 +477,7 @@ void ech_hlo_append_attribute(GString *text, const EchWire *instruction, const E
         if (f->value > 1)
             g_string_append_printf(text, ", feature_group_count=%" G_GUINT64_FORMAT, f->value);
         break;
+    case 51: append_precision(text, wire, f); break;
     case 52:
         if (!(*listed & 4))
             append_all(text, instruction, 52, "source_target_pairs", append_pair);
@@ -363,6 +504,8 @@ void ech_hlo_append_attribute(GString *text, const EchWire *instruction, const E
         break;
     case 80: g_string_append_printf(text, ", cross_program_prefetch_index=%" G_GUINT64_FORMAT, f->value); break;
     case 87: append_device_list(text, wire, f); break;
+    case 92: append_iota(text, wire, f); break;
+    case 93: append_mesh(text, wire, f); break;
     default: break;
     }
 }

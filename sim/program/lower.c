@@ -396,7 +396,10 @@ static uint32_t group_size(const EchProgram *p, const EchInstruction *i)
             break;
         g_autofree char *key = g_strndup(quote, (size_t)(end + 1 - quote));
         const char *axis = g_strstr_len(text, brace - text, key);
-        if (axis && ech_program_numbers(axis + strlen(key), (size_t)(brace - axis) - strlen(key), numbers, 1) > 0)
+        size_t left = n - (size_t)(end + 1 - text);
+        if (left > 1 && end[1] == ':' && ech_program_numbers(end + 1, left, numbers, 2) >= 2) /* part of an axis: what lies outside it, and its own size */
+            size = ech_bytes_mul(size, (uint64_t)MAX(numbers[1], 1));
+        else if (axis && ech_program_numbers(axis + strlen(key), (size_t)(brace - axis) - strlen(key), numbers, 1) > 0)
             size = ech_bytes_mul(size, (uint64_t)MAX(numbers[0], 1));
         at = end + 1;
     }

@@ -377,6 +377,9 @@ static const struct {
     {", replica_groups=[4,2]<=[2,4]T(1,0)", 2},
     {", replica_groups=mesh['x'=4,'y'=2] {'x'}", 4},
     {", replica_groups=mesh['x'=4,'y'=2] {'x','y'}", 8},
+    /* The major half of x, as XLA prints a part of an axis: what is outside it, and its own size. */
+    {", replica_groups=mesh['x'=4,'y'=2] {'x':(1)2}", 2},
+    {", replica_groups=mesh['x'=8,'y'=3] {'x':(2)4,'y'}", 12},
 };
 
 START_TEST(collectives_join_their_groups)
@@ -396,6 +399,32 @@ START_TEST(collectives_join_their_groups)
     const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
     ck_assert_uint_eq(op->memory_from, joined[_i].size);
     ck_assert_uint_eq(op->bytes, 4096);
+}
+END_TEST
+
+/* What XLA wrote of one module as protobuf, read as what it printed of it (jaxlib 0.10.2; lists.pb and lists.hlo.txt): all that prices and places ask for. */
+START_TEST(protobuf_says_what_text_says)
+{
+    g_autoptr(EchImport) text = ech_test_corpus("hlo_text/lists.hlo.txt", "hlo"), proto = ech_test_corpus("hlo_proto/lists.pb", "hlo_proto");
+    size_t compared = 0;
+    ck_assert_uint_eq(text->program->n_instructions, proto->program->n_instructions);
+    for (size_t k = 0; k < text->program->n_instructions; k++) {
+        const EchInstruction *i = &text->program->instructions[k], *same = &proto->program->instructions[ech_test_instruction(proto->program, i->name)];
+        ck_assert_msg(i->has_literal == same->has_literal && (!i->has_literal || i->number == same->number), "%s", i->name);
+        const char *at = i->attributes;
+        EchAttribute a;
+        while (at && ech_program_next_attribute(&at, i->attributes + i->attributes_n, &a)) {
+            g_autofree char *name = g_strndup(a.name, a.name_n), *value = g_strndup(a.value, a.value_n);
+            static const char *const left_out[] = {"to_apply", "use_global_device_ids", "fft_type", NULL};
+            if (g_strv_contains(left_out, name))
+                continue;
+            size_t n = 0;
+            const char *other = ech_program_attribute(same, name, &n);
+            ck_assert_msg(other && n == a.value_n && memcmp(other, value, n) == 0, "%s: %s=%s is %.*s", i->name, name, value, (int)n, other ? other : "");
+            compared++;
+        }
+    }
+    ck_assert_uint_eq(compared, 40);
 }
 END_TEST
 
@@ -638,6 +667,7 @@ int main(void)
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_test(small, callbacks_go_over_the_hosts_link);
     tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));
+    tcase_add_test(small, protobuf_says_what_text_says);
     tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, folded_starts);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);

@@ -112,6 +112,50 @@ START_TEST(frames_of_proto)
 }
 END_TEST
 
+/* XLA can put backend configurations into a list of the module's, which instructions name by number (HloProtoOptions.deduplicate_backend_config): field 99 of
+ * an instruction holds a Payload {1 value, 2 id}, field 22 of the module the list. A number beyond it names none. */
+START_TEST(shared_configurations_of_proto)
+{
+    static const char *const configs[] = {"{\"first\":\"1\"}", "{\"second\":\"2\"}", "{\"own\":\"3\"}"};
+    g_autoptr(GByteArray) module = g_byte_array_new(), computation = g_byte_array_new(), shape = g_byte_array_new();
+    ech_wire_u64(shape, 2, 11); /* f32 */
+    ech_wire_text(computation, 1, "main");
+    for (uint64_t k = 0; k < 4; k++) {
+        g_autoptr(GByteArray) instruction = g_byte_array_new(), payload = g_byte_array_new();
+        g_autofree char *name = g_strdup_printf("i%u", (unsigned)k);
+        ech_wire_text(instruction, 1, name);
+        ech_wire_text(instruction, 2, "parameter");
+        ech_wire_message(instruction, 3, shape);
+        ech_wire_u64(instruction, 9, k);
+        ech_wire_u64(instruction, 35, k + 1);
+        if (k == 2)
+            ech_wire_text(payload, 1, configs[2]);
+        else
+            ech_wire_u64(payload, 2, k);
+        ech_wire_message(instruction, 99, payload);
+        ech_wire_message(computation, 2, instruction);
+    }
+    ech_wire_u64(computation, 5, 1);
+    ech_wire_u64(computation, 6, 1);
+    ech_wire_text(module, 1, "f");
+    ech_wire_text(module, 2, "main");
+    ech_wire_message(module, 3, computation);
+    ech_wire_u64(module, 6, 1);
+    ech_wire_text(module, 22, configs[0]); /* Behind the computations, as written. */
+    ech_wire_text(module, 22, configs[1]);
+    g_autoptr(EchImport) import = read_bytes(module->data, module->len, "hlo_proto");
+    static const char *const keys[] = {"first", "second", "own"};
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        g_autofree char *name = g_strdup_printf("i%zu", k);
+        uint64_t value = 0;
+        ck_assert(ech_program_config_u64(named(import->program, name), keys[k], &value));
+        ck_assert_uint_eq(value, k + 1);
+    }
+    size_t n;
+    ck_assert_ptr_null(ech_program_attribute(named(import->program, "i3"), "backend_config", &n));
+}
+END_TEST
+
 /* A loop that stacks what `tanh` makes, five times, through a fusion; a prefetch without a name; a buffer born empty. */
 static const char stacking[] =
     "HloModule f, is_scheduled=true\n\n"
@@ -308,6 +352,7 @@ int main(void)
     TCase *tcase = tcase_create("source");
     tcase_add_loop_test(tcase, frames_of_text, 0, 7);
     tcase_add_test(tcase, frames_of_proto);
+    tcase_add_test(tcase, shared_configurations_of_proto);
     tcase_add_test(tcase, origin_of_arrays);
     tcase_add_test(tcase, stacks_and_counts);
     tcase_add_loop_test(tcase, donations, 0, 8);
