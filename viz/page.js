@@ -152,7 +152,8 @@ table('#critical', Object.entries(run.critical_path).filter(e => e[1] > 0).map((
 const meanings = {
   'allocator': 'its cudaMalloc and cudaFree; the latter waits for the device',
   'overhead': 'launches, set-ups and latencies, the fill and drain of kernels',
-  'latency inside kernels': 'kernels that wait for their own accesses and instructions, as small ones do',
+  'grid steps': 'what each step of a kernel\'s grid costs besides its work',
+  'latency inside kernels': 'kernels that wait for their own copies, accesses and instructions, whatever the bandwidth',
   'recorded kernel times': 'kernels that take longer than what they move and compute needs, or of which neither is known',
 };
 for (const name in meanings)
@@ -203,7 +204,7 @@ select('#provenance').text('echelon ' + p.echelon + ' · ' + p.trace + ' (' + p.
 
 // What the time inside kernels is spent on
 const stalls = run.kernel_stalls || [], stallKinds = [['compute', 'working', '#4c78a8'], ['hbm', 'bytes of main memory', '#f2a154'], ['space', 'the same bytes again: no room on chip', '#e0695f'],
-  ['vmem_port', 'the on-chip port', '#72b7b2'], ['dma_latency', "copies' latency", '#d9b73a'], ['fill_drain', 'first fetch and last store', '#a07ab8'], ['step_overhead', 'grid steps', '#8a9199']];
+  ['vmem_port', 'the on-chip port', '#72b7b2'], ['dma_latency', "copies' latency", '#d9b73a'], ['fill_drain', 'first fetch and last store', '#a07ab8'], ['step_overhead', 'grid steps', '#8a9199'], ['link', 'bytes for other devices', '#b279a2']].filter(k => k[0] !== 'link' || stalls.some(row => row.link_ps > 0));
 if (!stalls.length) select('#stalls').remove();
 for (const [kind, words, colour] of stalls.length ? stallKinds : []) {
   const item = select('#stalls .legend').append('span');
@@ -223,7 +224,7 @@ for (const row of stalls.slice(0, 11)) {
 // Longest operations, summed by name, iterations that are not drawn included
 const bounds = {};
 for (const s of details.slices)
-  if (s[5] >= 0 && !(details.names[s[1]] in bounds)) bounds[details.names[s[1]]] = ', bound by ' + details.resources[s[5]];
+  if (s[5] >= 0 && !(details.names[s[1]] in bounds)) bounds[details.names[s[1]]] = ', bound by ' + details.bounds[s[5]];
 table('#longest', run.longest.slice(0, 12).map(o => ({ name: pretty(o.name), title: o.name, value: time(o.time_ps), share: share(o.time_ps),
   note: o.kind + (o.times > 1 ? ', ' + o.times + ' times' : '') + (bounds[o.name] || '') + (o.source ? ', ' + o.source : '') })));
 
@@ -369,7 +370,7 @@ panel('#timeline', 'Timeline: queues and links over time', Math.max(1, details.t
   const found = track.find(s => at >= s[2] - slack && at <= s[2] + s[3] + slack);
   if (!found) return null;
   return shorten(pretty(details.names[found[1]])) + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
-    (found[5] >= 0 ? '\nbound by ' + details.resources[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' for ' + reason(details.reasons[found[8]]) : '') + (found[6] ? '\niteration ' + found[6] : '');
+    (found[5] >= 0 ? '\nbound by ' + details.bounds[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' for ' + reason(details.reasons[found[8]]) : '') + (found[6] ? '\niteration ' + found[6] : '');
 });
 
 // '#12 ' in front of a name is a buffer's own number.

@@ -26,8 +26,8 @@ static double partial_sums(const EchKernelModel *model, const EchKernelGridProdu
     return p->times * p->passes * (depths - 1) * (padded(p->m, model->sublanes) / model->sublanes) * (padded(p->n, model->lanes) / model->lanes);
 }
 
-/* Cycles that one core computes. */
-static double compute_cycles(const EchKernelModel *model, const EchKernelGrid *grid)
+/* Cycles that one core computes, and whether the matrix units have less of them than the others. */
+static double compute_cycles(const EchKernelModel *model, const EchKernelGrid *grid, bool *ret_by_vector)
 {
     double vector = grid->vector + model->bundle.half * grid->half + model->bundle.convert * grid->converted + model->bundle.reduce_vector * grid->reduced;
     double lanes = grid->lanes + model->bundle.reduce_lanes * grid->reduced, matrix = 0;
@@ -37,6 +37,7 @@ static double compute_cycles(const EchKernelModel *model, const EchKernelGrid *g
     }
     double others = MAX(vector / model->bundle.vector, grid->transcendental / model->bundle.transcendental);
     others = MAX(others, MAX(lanes / model->bundle.lanes, MAX(grid->loaded / model->bundle.load, grid->stored / model->bundle.store)));
+    *ret_by_vector = matrix < others;
     double most = MAX(matrix, others);
     double together = most > 0 ? most * pow(pow(matrix / most, TOGETHER) + pow(others / most, TOGETHER), 1 / TOGETHER) : 0;
     return together + grid->chains * model->bundle.chain;
@@ -57,19 +58,21 @@ static EchTime time_of(const EchKernelModel *model, double cycles)
 
 void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *grid, EchBytes vmem, EchKernelCost *ret)
 {
-    double macs = 0, share = share_of(model, grid), compute = share * compute_cycles(model, grid);
+    bool by_vector;
+    double macs = 0, share = share_of(model, grid), compute = share * compute_cycles(model, grid, &by_vector);
     for (uint32_t i = 0; i < grid->n_products; i++) {
         const EchKernelGridProduct *p = &grid->products[i];
         macs += p->times * p->passes * padded(p->m, model->sublanes) * padded(p->k, model->unit->rows) * padded(p->n, model->unit->columns);
     }
     double bytes = model->hbm > 0 ? 1 / model->hbm : 0, edges = ((double)grid->first + (double)grid->last) * bytes;
     double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0), steps = share * grid->steps * ECH_KERNEL_GRID_STEP_CYCLES;
-    if (model->bundle.link > 0)
-        hidden = MAX(hidden, (double)grid->sent / model->bundle.link);
+    double sent = model->bundle.link > 0 ? (double)grid->sent / model->bundle.link : 0;
+    EchTime waits = time_of(model, MAX(MAX(hidden, sent) - compute - steps, 0));
     edges = MIN(edges, all);
     EchKernelCost cost = {
         .compute = time_of(model, compute),
-        .hbm = time_of(model, MAX(hidden - compute - steps, 0)),
+        .hbm = sent > hidden ? 0 : waits,
+        .link = sent > hidden ? waits : 0,
         .fill = time_of(model, model->fixed + edges),
         .overhead = time_of(model, steps),
         .busy_compute = time_of(model, compute),
@@ -78,7 +81,8 @@ void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *gri
         .hbm_written = grid->written,
         .vmem = vmem,
         .macs = macs,
+        .by_vector = by_vector,
     };
-    cost.time = ech_time_add(ech_time_add(cost.compute, cost.hbm), ech_time_add(cost.fill, cost.overhead));
+    cost.time = ech_time_add(ech_time_add(cost.compute, waits), ech_time_add(cost.fill, cost.overhead));
     *ret = cost;
 }

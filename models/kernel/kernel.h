@@ -124,6 +124,7 @@ typedef struct {
     EchTime space;                    /**< The same for what is fetched again, because the on-chip memory does not hold it. */
     EchTime port;                     /**< Traffic of operands and results on chip not hidden under compute. */
     EchTime latency;                  /**< Step latency of copies that is not hidden. */
+    EchTime link;                     /**< Bytes for other devices, where they are what it waits for. */
     EchTime fill;                     /**< Start, first fetch, and last store: nothing else runs. */
     EchTime overhead;                 /**< Cost of steps themselves. */
     EchTime busy_compute, busy_hbm;   /**< What each would take alone. */
@@ -132,7 +133,8 @@ typedef struct {
     EchBytes vmem;                    /**< Windows and accumulators on chip. */
     double macs;                      /**< Padded multiply-accumulates done. */
     EchKernelBlocks blocks;
-    bool chosen; /**< The blocks are our own choice. */
+    bool chosen;    /**< The blocks are our own choice. */
+    bool by_vector; /**< It multiplies, but what takes the time of compute is its other instructions. */
 } EchKernelCost;
 
 /** Constants of one device, in cycles of its core clock. From device numbers `kernel.*`, else from the data sheet. */

@@ -13,6 +13,7 @@ static const char *const stall_names[ECH_N_STALLS] = {
     [ECH_STALL_LATENCY] = "dma_latency",
     [ECH_STALL_FILL] = "fill_drain",
     [ECH_STALL_OVERHEAD] = "step_overhead",
+    [ECH_STALL_LINK] = "link",
 };
 
 const char *ech_stall_name(EchStall stall)
@@ -53,6 +54,7 @@ void ech_kernel_stalls(const EchKernelCost *cost, EchStalls *ret)
         [ECH_STALL_LATENCY] = cost->latency,
         [ECH_STALL_FILL] = MAX(cost->fill, 0),
         [ECH_STALL_OVERHEAD] = cost->overhead,
+        [ECH_STALL_LINK] = cost->link,
     }};
 }
 

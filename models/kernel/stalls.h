@@ -13,6 +13,7 @@ typedef enum {
     ECH_STALL_LATENCY,  /**< They wait for a copy to begin or to arrive: its latency, not its bytes. */
     ECH_STALL_FILL,     /**< First fetch, start, and last store: nothing else runs. */
     ECH_STALL_OVERHEAD, /**< What a grid step costs besides its work. */
+    ECH_STALL_LINK,     /**< They wait for bytes that the kernel sends to other devices. */
     ECH_N_STALLS,
 } EchStall;
 
@@ -21,7 +22,7 @@ typedef struct {
     EchTime at[ECH_N_STALLS];
 } EchStalls;
 
-/** "compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead". */
+/** "compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead", "link". */
 const char *ech_stall_name(EchStall stall);
 /** Sum of all reasons. */
 EchTime ech_stalls_total(const EchStalls *stalls);

@@ -15,6 +15,8 @@
  * inefficiency that scales with the resources. 2,300 cycles at 940 MHz: a 256 x 256 x 256 product on a TPU v3 against its bound (PyTorchSim's
  * baseline_cycle.csv). */
 #define FIXED_SHARE_MAX (INT64_C(2446) * ECH_PS_PER_NS)
+/* What takes more than this many times what its bytes and operations need waits for something else. Assumed. */
+#define LOOSE 3.0
 
 const char *ech_price_name(EchPriceSource source)
 {
@@ -408,6 +410,7 @@ static void spread_known(EchPrice *price, Row *row, double reference_roofline, E
     double fixed = rest > 0 ? MIN(rest, (double)FIXED_SHARE_MAX) : 0;
     price->fixed = (EchTime)fixed;
     double factor = ((double)time - (double)price->fixed) / reference_roofline;
+    price->loose = factor > LOOSE;
     for (uint32_t i = 0; i < row->n_used; i++)
         row->amounts[row->used[i]] *= factor;
 }
@@ -503,7 +506,7 @@ static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp
  * does not know the kernel), or where it takes several times as long. */
 static bool bound_by_resources(const EchGpuCost *cost, double time, double roofline)
 {
-    return (!cost || cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX) && time <= 3 * roofline;
+    return (!cost || cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX) && time <= LOOSE * roofline;
 }
 
 /* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts take at least the
@@ -861,7 +864,7 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     bool capped = (double)price->minimum >= time;
     if (bound != NOWHERE && map->kinds[bound] == ECH_RESOURCE_LINK_LANE) /* people know the link, not its ways */
         bound = map->link[0][map->owners[bound]];
-    price->bound = capped ? ECH_NONE : bound;
+    price->bound = capped || price->loose ? ECH_NONE : bound;
     price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
     /* What was set on the device of the recording does not touch this kernel. */
     if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map->device->name, old->device->name) == 0 && price->alone == op->recorded.duration)

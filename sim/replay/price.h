@@ -42,16 +42,16 @@ const char *ech_price_words(EchPriceSource source);
 
 /** The price of one instance of an op. */
 typedef struct {
-    uint8_t source;       /**< EchPriceSource */
-    uint8_t forward;      /**< Copies over a link: 1 to the device, 0 from it. */
-    uint8_t duplex;       /**< 1: a collective that sends and receives at once over its link. */
-    uint8_t ports;        /**< Of the link's ports, those a collective uses at once; 0 for copies. */
-    uint8_t on_engine;    /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
-    uint8_t kernel_class; /**< ECH_PRICE_MODEL on a GPU: EchGpuClass of the kernel; else 0. */
-    uint8_t kernel_bound; /**< Likewise: EchGpuBound. */
-    uint8_t reserved;
+    uint8_t source;               /**< EchPriceSource */
+    uint8_t forward;              /**< Copies over a link: 1 to the device, 0 from it. */
+    uint8_t duplex;               /**< 1: a collective that sends and receives at once over its link. */
+    uint8_t ports;                /**< Of the link's ports, those a collective uses at once; 0 for copies. */
+    uint8_t on_engine;            /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
+    uint8_t kernel_class;         /**< ECH_PRICE_MODEL on a GPU: EchGpuClass of the kernel; else 0. */
+    uint8_t kernel_bound;         /**< Likewise: EchGpuBound. */
+    uint8_t loose;                /**< 1: its amounts are more than three times the device's roofline, so no resource is what bounds it. */
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
-    uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time). */
+    uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time, @loose). */
     uint32_t link;                /**< Device link whose engine it occupies, or ECH_NONE. */
     EchTime fixed;                /**< Set-up, launch, latency: passes before the amounts begin. */
     EchTime minimum;              /**< The amounts take at least this long. */

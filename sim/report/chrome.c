@@ -21,7 +21,7 @@ static void name_process(GString *out, int pid, const char *name)
     g_string_append_printf(out, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", pid, pid);
 }
 
-static void append_slice(GString *out, const EchReport *report, const EchTimeline *timeline, const EchSlice *slice)
+static void append_slice(GString *out, const EchReport *report, const EchBounds *bounds, const EchTimeline *timeline, const EchSlice *slice)
 {
     const EchSpan *span = &report->run->spans[slice->span];
     const EchOp *op = &ech_trace_ops(report->trace)[span->op];
@@ -38,10 +38,10 @@ static void append_slice(GString *out, const EchReport *report, const EchTimelin
         g_string_append_printf(out, ",\"bytes\":%" G_GUINT64_FORMAT, op->bytes);
     if (span->iteration)
         g_string_append_printf(out, ",\"iteration\":%" G_GUINT64_FORMAT, span->iteration);
-    if (span->resource < report->run->n_resources) {
-        g_autofree char *name = ech_report_resource_name(report, span->resource);
+    int bound = ech_bounds_of(bounds, span);
+    if (bound >= 0) {
         g_string_append(out, ",\"bound by\":");
-        ech_report_append_json_string(out, name);
+        ech_report_append_json_string(out, ech_bounds_words(bounds)[bound]);
     }
     if (span->op < report->run->n_prices)
         g_string_append_printf(out, ",\"priced by\":\"%s\"", ech_price_name((EchPriceSource)report->run->prices[span->op].source));
@@ -74,8 +74,9 @@ GString *ech_report_chrome(const EchReport *report)
         begin_event(out, "M", pid, i + 1);
         g_string_append_printf(out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}", i + 1);
     }
+    g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
     for (size_t i = 0; i < timeline->n_slices; i++)
-        append_slice(out, report, timeline, &timeline->slices[i]);
+        append_slice(out, report, bounds, timeline, &timeline->slices[i]);
     for (size_t i = 0; i < timeline->n_flows; i++) {
         const EchSlice *ends[2] = {&timeline->slices[timeline->flows[i].from], &timeline->slices[timeline->flows[i].to]};
         for (int e = 0; e < 2; e++) {

@@ -40,7 +40,7 @@ static EchTime shortest_drawn(const EchTimeline *timeline, size_t most)
     return lengths[most - 1];
 }
 
-static void append_slices(GString *out, const EchReport *report, const EchTimeline *timeline, size_t most, Names *names)
+static void append_slices(GString *out, const EchReport *report, const EchBounds *bounds, const EchTimeline *timeline, size_t most, Names *names)
 {
     EchTime shortest = shortest_drawn(timeline, most);
     size_t drawn = 0;
@@ -59,12 +59,11 @@ static void append_slices(GString *out, const EchReport *report, const EchTimeli
                 reason = w;
             }
         }
-        /* [track, name, start, length, kind, resource or -1, iteration, bytes, longest wait's reason or -1, its time] */
-        g_string_append_printf(out,
-                               "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]",
-                               drawn ? "," : "", slice->track, name_of(names, g_strdup(ech_slice_name(report->trace, op))), slice->start,
-                               slice->end - slice->start, op->kind, span->resource < report->run->n_resources ? (int)span->resource : -1, span->iteration,
-                               op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE ? op->bytes : 0, reason, longest);
+        /* [track, name, start, length, kind, what bounds it or -1, iteration, bytes, longest wait's reason or -1, its time] */
+        g_string_append_printf(
+            out, "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]",
+            drawn ? "," : "", slice->track, name_of(names, g_strdup(ech_slice_name(report->trace, op))), slice->start, slice->end - slice->start, op->kind,
+            ech_bounds_of(bounds, span), span->iteration, op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE ? op->bytes : 0, reason, longest);
         drawn++;
     }
     g_string_append_printf(out, "],\"slices_left_out\":%" G_GUINT64_FORMAT, (guint64)(timeline->n_slices - drawn) + report->run->spans_left_out);
@@ -127,12 +126,13 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     Names names = {index, texts};
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
-    g_string_append(out, ",\"resources\":[");
-    for (uint32_t i = 0; i < run->n_resources; i++) {
-        g_autofree char *name = ech_report_resource_name(report, i);
+    g_string_append(out, ",\"bounds\":[");
+    g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
+    const char *const *words = ech_bounds_words(bounds);
+    for (size_t i = 0; words[i]; i++) {
         if (i)
             g_string_append_c(out, ',');
-        ech_report_append_json_string(out, name);
+        ech_report_append_json_string(out, words[i]);
     }
     g_string_append_c(out, ']');
     g_string_append(out, ",\"kinds\":[");
@@ -152,7 +152,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
         g_string_append_c(out, '}');
     }
     g_string_append_c(out, ']');
-    append_slices(out, report, timeline, max_spans, &names);
+    append_slices(out, report, bounds, timeline, max_spans, &names);
     g_string_append(out, ",\"skips\":[");
     for (size_t i = 0; i < run->n_skips; i++)
         g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", run->skips[i].time,

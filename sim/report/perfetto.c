@@ -174,7 +174,7 @@ static FlowEnds flow_ends(const EchTimeline *timeline)
     return ends;
 }
 
-static void write_slice(Writer *writer, const EchReport *report, const EchTimeline *timeline, size_t i, const FlowEnds *ends)
+static void write_slice(Writer *writer, const EchReport *report, const EchBounds *bounds, const EchTimeline *timeline, size_t i, const FlowEnds *ends)
 {
     const EchSlice *slice = &timeline->slices[i];
     const EchRun *run = report->run;
@@ -189,10 +189,9 @@ static void write_slice(Writer *writer, const EchReport *report, const EchTimeli
         note_u64(begin, NOTE_BYTES, op->bytes);
     if (span->iteration)
         note_u64(begin, NOTE_ITERATION, span->iteration);
-    if (span->resource < run->n_resources) {
-        g_autofree char *name = ech_report_resource_name(report, span->resource);
-        note_text(writer, begin, NOTE_BOUND, name);
-    }
+    int bound = ech_bounds_of(bounds, span);
+    if (bound >= 0)
+        note_text(writer, begin, NOTE_BOUND, ech_bounds_words(bounds)[bound]);
     if (span->op < run->n_prices)
         note_text(writer, begin, NOTE_PRICED, ech_price_name((EchPriceSource)run->prices[span->op].source));
     for (uint64_t w = 0; w < ECH_N_WAITS; w++) {
@@ -262,8 +261,9 @@ GByteArray *ech_report_perfetto(const EchReport *report)
         describe(&writer, counters + i * 2 + 1, UUID_MEMORIES, reserved, 0, true);
     }
     FlowEnds ends = flow_ends(timeline);
+    g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
     for (size_t i = 0; i < timeline->n_slices; i++)
-        write_slice(&writer, report, timeline, i, &ends);
+        write_slice(&writer, report, bounds, timeline, i, &ends);
     g_free(ends.at);
     g_free(ends.next);
     write_memories(&writer, run, counters);

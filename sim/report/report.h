@@ -52,9 +52,19 @@ const char *ech_report_link_way(bool peers, unsigned way);
 /** The link joins devices to one another (ICI, NVLink), not a device to its host. False for an unknown name. */
 bool ech_report_link_peers(const EchDevice *device, const char *name);
 
+/** What bounds the operations of a run, in words. */
+typedef struct EchBounds EchBounds;
+EchBounds *ech_report_bounds_new(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+void ech_bounds_free(EchBounds *bounds);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchBounds, ech_bounds_free)
+/** All words there are for it, NULL-terminated; borrowed. */
+const char *const *ech_bounds_words(const EchBounds *bounds);
+/** Which of them most of the span's time is due to; -1 for what takes no time or was never priced. */
+int ech_bounds_of(const EchBounds *bounds, const EchSpan *span);
+
 /** A share of the critical path: the chain of operations, each started by the end of the one before, that leads to the end of the run. */
 typedef struct {
-    char *name; /**< What bounded them: a resource's name, "recorded kernel times", "overhead" (launches, set-ups, fixed times), or "idle". */
+    char *name; /**< What bounded them: one of ech_bounds_words(), or "idle". A kernel that the model knows the inside of has several shares. */
     EchTime time;
 } EchShare;
 /** Shares of the critical path, largest first; they add up to the makespan. Free with ech_shares_free. */

@@ -1,7 +1,6 @@
 /* What the time inside kernels is spent on. */
 #include "sim/report/stalls.h"
 
-#include "models/kernel/stalls.h"
 #include "models/kernel/stationary.h"
 #include "sim/program/price_kernels.h"
 #include "sim/report/json_out.h"
@@ -50,15 +49,11 @@ static StallRow *stalls_of_trace(const EchReport *report, size_t *ret_n)
     return row;
 }
 
-/* The whole run first, then its kernels, longest first; NULL and 0 where there is none. Free with g_free. */
-static StallRow *stall_rows(const EchReport *report, size_t *ret_n)
+EchKernelInside *ech_report_kernel_insides(const EchReport *report)
 {
     const EchProgram *program = report->program;
-    *ret_n = 0;
-    if (!program)
-        return stalls_of_trace(report, ret_n);
     EchStationaryModel stationary;
-    if (ech_stationary_model_init(&stationary, report->device)) /* counters of its own */
+    if (!program || ech_stationary_model_init(&stationary, report->device)) /* counters of its own */
         return NULL;
     EchKernelModel model;
     if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(report->device->family, "tpu") != 0 ||
@@ -67,24 +62,43 @@ static StallRow *stall_rows(const EchReport *report, size_t *ret_n)
     g_autoptr(GHashTable) instructions = g_hash_table_new(g_str_hash, g_str_equal);
     for (size_t i = 0; i < program->n_flat; i++)
         g_hash_table_insert(instructions, (gpointer)(uintptr_t)program->instructions[program->flat[i]].name, GSIZE_TO_POINTER((size_t)program->flat[i] + 1));
-    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(StallRow));
-    StallRow whole = {.runs = 1};
-    g_array_append_val(rows, whole);
-    size_t n_ops = MIN(ech_trace_n_ops(report->trace), report->run->n_prices);
+    size_t n_ops = ech_trace_n_ops(report->trace), n_prices = report->run->n_prices;
     const EchOp *ops = ech_trace_ops(report->trace);
-    for (size_t i = 0; i < n_ops; i++) {
-        if (ops[i].kind != ECH_OP_KERNEL)
+    EchKernelInside *insides = g_new0(EchKernelInside, n_ops + 1);
+    for (size_t i = 0; i < MIN(n_ops, n_prices); i++) {
+        EchPriceSource source = (EchPriceSource)report->run->prices[i].source;
+        if (ops[i].kind != ECH_OP_KERNEL || (source != ECH_PRICE_ESTIMATE && source != ECH_PRICE_ESTIMATE_SCALED && source != ECH_PRICE_MODEL))
             continue;
-        const char *name = ech_trace_string(report->trace, ops[i].name);
-        size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(instructions, name));
+        size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(instructions, ech_trace_string(report->trace, ops[i].name)));
         EchKernelCost cost;
         if (found == 0 || !ech_program_price_kernel(program, (EchId)(found - 1), &model, false, &cost))
             continue;
-        StallRow row = {.name = name, .runs = ech_program_runs(program, program->instructions[found - 1].computation), .vmem = cost.vmem};
+        insides[i] = (EchKernelInside){.known = true,
+                                       .by_vector = cost.by_vector || !(cost.macs > 0),
+                                       .runs = ech_program_runs(program, program->instructions[found - 1].computation),
+                                       .vmem = cost.vmem};
+        ech_kernel_stalls(&cost, &insides[i].stalls);
+    }
+    return insides;
+}
+
+/* The whole run first, then its kernels, longest first; NULL and 0 where there is none. Free with g_free. */
+static StallRow *stall_rows(const EchReport *report, size_t *ret_n)
+{
+    *ret_n = 0;
+    if (!report->program)
+        return stalls_of_trace(report, ret_n);
+    g_autofree EchKernelInside *insides = ech_report_kernel_insides(report);
+    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(StallRow));
+    StallRow whole = {.runs = 1};
+    g_array_append_val(rows, whole);
+    const EchOp *ops = ech_trace_ops(report->trace);
+    for (size_t i = 0; insides && i < ech_trace_n_ops(report->trace); i++) {
+        if (!insides[i].known)
+            continue;
+        StallRow row = {.name = ech_trace_string(report->trace, ops[i].name), .runs = insides[i].runs, .vmem = insides[i].vmem};
         row.time = times(report->run->prices[i].alone, row.runs);
-        EchStalls stalls;
-        ech_kernel_stalls(&cost, &stalls);
-        ech_stalls_add(&row.stalls, &stalls, row.time);
+        ech_stalls_add(&row.stalls, &insides[i].stalls, row.time);
         StallRow *all = &g_array_index(rows, StallRow, 0);
         all->time = ech_time_add(all->time, row.time);
         for (unsigned k = 0; k < ECH_N_STALLS; k++)
@@ -112,21 +126,26 @@ void ech_report_append_stalls(GString *out, const EchReport *report, unsigned co
         return;
     g_autofree char *all = ech_format_time(rows[0].time);
     g_string_append_printf(out, "\n  Inside the kernels, tile by tile: %s of them\n", all);
-    g_string_append(out, "                             compute    hbm  space   vmem  latency   fill   step\n");
+    bool link = rows[0].stalls.at[ECH_STALL_LINK] > 0;
+    g_string_append_printf(out, "                             compute    hbm  space   vmem  latency   fill   step%s\n", link ? "   link" : "");
     for (size_t i = 0; i < MIN(n, 6u); i++) {
         g_autofree char *time = ech_format_time(rows[i].time);
         const EchTime *at = rows[i].stalls.at;
         g_string_append(out, "    ");
         ech_text_cell(out, rows[i].name ? rows[i].name : "all", 16);
-        g_string_append_printf(out, "%9s  %5.1f %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f\n", time, percent(at[ECH_STALL_COMPUTE], rows[i].time),
+        g_string_append_printf(out, "%9s  %5.1f %6.1f %6.1f %6.1f   %6.1f %6.1f %6.1f", time, percent(at[ECH_STALL_COMPUTE], rows[i].time),
                                percent(at[ECH_STALL_HBM], rows[i].time), percent(at[ECH_STALL_SPACE], rows[i].time), percent(at[ECH_STALL_PORT], rows[i].time),
                                percent(at[ECH_STALL_LATENCY], rows[i].time), percent(at[ECH_STALL_FILL], rows[i].time),
                                percent(at[ECH_STALL_OVERHEAD], rows[i].time));
+        if (link)
+            g_string_append_printf(out, " %6.1f", percent(at[ECH_STALL_LINK], rows[i].time));
+        g_string_append_c(out, '\n');
     }
-    ech_text_wrap(out, "    ",
-                  "(per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip port, for a copy's "
-                  "latency; first fetch and last store; cost of grid steps)",
-                  columns);
+    g_autofree char *note =
+        g_strdup_printf("(per cent of a kernel's time: working; waiting for bytes, for bytes again for want of room on chip, for the on-chip "
+                        "port, for a copy's latency; first fetch and last store; cost of grid steps%s)",
+                        link ? "; waiting for bytes that it sends to other devices" : "");
+    ech_text_wrap(out, "    ", note, columns);
 }
 
 static void add_row(JsonBuilder *b, const StallRow *row)

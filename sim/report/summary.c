@@ -302,7 +302,8 @@ static const struct {
     const char *name, *text;
 } meanings[] = {
     {"allocator", "its cudaMalloc and cudaFree; the latter waits for the device"},
-    {"latency inside kernels", "kernels that wait for their own accesses and instructions, as small ones do"},
+    {"grid steps", "what each step of a kernel's grid costs besides its work"},
+    {"latency inside kernels", "kernels that wait for their own copies, accesses and instructions, whatever the bandwidth"},
     {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
 };

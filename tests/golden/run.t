@@ -769,13 +769,13 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
 
   2.56GiB
     It does not fit: hbm needs 2.31 GiB and 2.31 GiB are handed out, 768 KiB too little.
-    It takes 10.0 ms. Its critical path: hbm port 76 %, matrix unit 23 %.
+    It takes 10.0 ms. Its critical path: hbm port 87 %, latency inside kernels 12 %.
     It needs 2.31 GiB of hbm; at its fullest that holds 2.30 GiB arguments.
     It needs 17.5 MiB of vector; at its fullest that holds 12.2 MiB temporaries in use, 3.50 MiB kept for later use.
 
   2.56GiB -> 2.561GiB
     It fits now.
-    It takes as long as before, 10.0 ms: 76 % of its critical path is on the hbm port, which this does not touch.
+    It takes as long as before, 10.0 ms: 87 % of its critical path is on the hbm port, which this does not touch.
 $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..2GiB --json | grep 'with 2GiB is it so'
         "text" : "Neither with capacity 1GiB nor with 2GiB is it so that it fits; nothing between was tried."
 $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=200MiB | sed -n "/hbm/p" | head -2
@@ -784,3 +784,14 @@ $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocat
 $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=210MiB | sed -n "/hbm/p" | head -2
   with device.memories.hbm.available=210MiB
   It fits. hbm 200 MiB of 210 MiB (95 %)
+$ echelon run --trace traces/splash_attention.v6e --device tpu-v6e | sed -n "/Critical path/,/^$/p"
+  Critical path
+    matrix unit                   42.1 us   41.5 % ########............
+    vector unit                   25.6 us   25.3 % #####...............
+    grid steps                    25.6 us   25.3 % #####...............
+    hbm port                      4.24 us    4.2 % #...................
+    overhead                      2.87 us    2.8 % #...................
+    vector port                    871 ns    0.9 % ....................
+    (grid steps: what each step of a kernel's grid costs besides its work)
+    (overhead: launches, set-ups and latencies, the fill and drain of kernels)
+

@@ -977,6 +977,19 @@ START_TEST(estimates_follow_the_device)
     options.kernel_time = ECH_KERNEL_TIME_ROOFLINE;
     g_autoptr(EchRun) roofline = ech_replay_run(trace, device, NULL, &options, NULL);
     near(roofline->makespan, 30 * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    /* Memory bounds it, but not where the reads are a small part of the estimate. */
+    ck_assert_uint_lt(run->spans[0].resource, run->n_resources);
+    Maker slow = maker_new();
+    a = add_buffer(&slow, slow.hbm, 30 * MB, true);
+    kernel = add_kernel(&slow, slow.core, 1000);
+    ech_trace_builder_use(slow.b, a, ECH_READ, 30 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_peek_op(slow.b, kernel)->estimate = 100 * ECH_PS_PER_US;
+    ech_trace_builder_peek_op(slow.b, kernel)->estimate_origin = ECH_KNOWN;
+    g_autoptr(EchTrace) waiting = finish(&slow);
+    options.kernel_time = ECH_KERNEL_TIME_AUTO;
+    g_autoptr(EchRun) waited = ech_replay_run(waiting, device, NULL, &options, NULL);
+    near(waited->makespan, 100 * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    ck_assert_uint_eq(waited->spans[0].resource, ECH_NONE);
 }
 END_TEST
 

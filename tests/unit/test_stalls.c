@@ -1,4 +1,5 @@
 /* Where the time of tiles goes: exact sums, and every reason where it must show. */
+#include "models/kernel/grid.h"
 #include "models/kernel/stalls.h"
 #include "tests/support/support.h"
 
@@ -117,6 +118,35 @@ START_TEST(scaled_parts_add_up)
 }
 END_TEST
 
+/* A kernel that its author wrote waits for HBM or for the link it sends over, whichever is slower; its steps and the units that are busy longer are told. */
+START_TEST(grids_tell_what_they_wait_for)
+{
+    const EchKernelModel model = {.sublanes = 8,
+                                  .lanes = 128,
+                                  .cores = 1,
+                                  .clock_hz = 1e12,
+                                  .hbm = 10,
+                                  .unit = &(EchUnit){.rows = 128, .columns = 128, .count = 1},
+                                  .bundle = {.vector = 1, .transcendental = 1, .lanes = 1, .load = 1, .store = 1, .link = 10}};
+    EchKernelGrid grid = {.steps = 10, .vector = 1000, .read = 100000, .parallel = 1};
+    EchKernelCost cost;
+    ech_kernel_grid_price(&model, &grid, 0, &cost);
+    ck_assert_int_eq(cost.hbm, 10000 - 1000 - 10 * ECH_KERNEL_GRID_STEP_CYCLES);
+    ck_assert_int_eq(cost.overhead, 10 * ECH_KERNEL_GRID_STEP_CYCLES);
+    ck_assert(cost.link == 0 && cost.by_vector);
+    EchTime without = cost.time;
+    grid.sent = 200000;
+    ech_kernel_grid_price(&model, &grid, 0, &cost);
+    ck_assert_int_eq(cost.time, without + 10000);
+    ck_assert_int_eq(cost.link, 20000 - 1000 - 10 * ECH_KERNEL_GRID_STEP_CYCLES);
+    ck_assert_int_eq(cost.hbm, 0);
+    EchStalls stalls;
+    ech_kernel_stalls(&cost, &stalls);
+    ck_assert_int_eq(stalls.at[ECH_STALL_LINK], cost.link);
+    ck_assert_int_eq(ech_stalls_total(&stalls), cost.time);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stalls");
@@ -124,6 +154,7 @@ int main(void)
     tcase_add_loop_test(tcase, parts_add_up, 0, 4);
     tcase_add_test(tcase, every_reason_shows);
     tcase_add_test(tcase, scaled_parts_add_up);
+    tcase_add_test(tcase, grids_tell_what_they_wait_for);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
