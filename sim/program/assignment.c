@@ -176,8 +176,10 @@ static void heap_figures(const EchProgram *program, EchProgramAssignment *assign
             g_array_append_val(spans, span);
         }
         join_spans(spans);
-        struct EchHeapFigures heap = {allocation->space, allocation->bytes, largest_sum(spans)};
-        largest = MAX(largest, heap.peak_live_bytes);
+        EchBytes sum = largest_sum(spans);
+        largest = MAX(largest, sum);
+        /* Slices and the array that they are joined to lie in one place. */
+        struct EchHeapFigures heap = {allocation->space, allocation->bytes, MIN(sum, allocation->bytes)};
         g_array_append_val(heaps, heap);
     }
     g_array_sort(heaps, compare_heaps);

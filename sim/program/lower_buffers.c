@@ -248,6 +248,24 @@ static void give_offsets(Lowerer *l)
     }
 }
 
+/* What was fetched before the program stays to its end, unless its place is another array's later: then its last reader frees it, and the program's
+ * end fetches it anew for the next run. */
+static void free_fetched(Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    for (EchId b = 0; b < p->n_buffers; b++) {
+        Place *early = &l->places[b];
+        if (!early->wanted || !early->resident || early->offset == ECH_OFFSET_NONE || p->buffers[b].is_parameter || p->buffers[b].is_constant ||
+            p->buffers[b].live_out)
+            continue;
+        for (EchId k = 0; k < p->n_buffers && early->kept; k++) {
+            const Place *other = &l->places[k];
+            early->kept = k == b || !other->wanted || other->first_at == ECH_NONE || p->buffers[k].space != p->buffers[b].space ||
+                          other->offset == ECH_OFFSET_NONE || other->offset >= early->offset + early->bytes || early->offset >= other->offset + other->bytes;
+        }
+    }
+}
+
 /* The instruction that stands for @i in the trace: the one that runs the outermost hidden computation around it, or itself. */
 static EchId shown(const Lowerer *l, EchId i)
 {
@@ -370,11 +388,10 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     place->id = ech_trace_builder_buffer(l->b, made);
     if (place->home != ECH_NONE)
         append_id(l->homed, place->home, b);
-    if (!place->resident) {
+    if (!place->resident)
         append_id(l->born, place->first_at, b);
-        if (!place->kept)
-            append_id(l->dies, place->last_at, b);
-    }
+    if (!place->kept)
+        append_id(l->dies, place->last_at, b);
 }
 
 typedef struct {
@@ -441,6 +458,7 @@ void ech_lower_buffers(Lowerer *l)
         place_buffer(l, b);
     lift_unlowered(l);
     give_offsets(l);
+    free_fetched(l);
     for (EchId b = 0; b < l->p->n_buffers; b++)
         make_trace_buffer(l, b);
     for (EchId b = 0; b < l->p->n_buffers; b++) {
