@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* All other columns of the table but the first and those that a narrow terminal does without. */
-enum { FIXED_WIDTH = 41 };
+enum { FIXED_WIDTH = 37 };
 
 /* Behind the allocator of a recording that begins from the recorded start state. */
 #define AS_RECORDED ", as recorded"
@@ -216,7 +216,7 @@ typedef enum { WASTE, LARGEST, SEGMENTS, SMALLEST, N_EXTRA } Extra;
 static const struct {
     const char *heading;
     int width;
-} extras[N_EXTRA] = {[WASTE] = {"waste", 12}, [LARGEST] = {"largest", 12}, [SEGMENTS] = {"segments", 10}, [SMALLEST] = {"smallest", 12}};
+} extras[N_EXTRA] = {[WASTE] = {"waste", 10}, [LARGEST] = {"largest", 10}, [SEGMENTS] = {"segments", 10}, [SMALLEST] = {"smallest", 10}};
 static char *extra_cell(const EchAllocRow *row, Extra column)
 {
     const EchAllocStats *stats = &row->outcome.stats;
@@ -249,7 +249,7 @@ static void text_table(GString *out, const GPtrArray *rows, int width, const Ech
 {
     bool shown[N_EXTRA];
     choose_extras(width, output, shown);
-    g_string_append_printf(out, "%-*s %8s %11s %11s %7s", width, "allocator", "failed", "peak live", "reserved", "frag");
+    g_string_append_printf(out, "%-*s %6s %10s %9s %7s", width, "allocator", "failed", "peak live", "reserved", "frag");
     for (int k = 0; k < N_EXTRA; k++) {
         if (shown[k])
             g_string_append_printf(out, "%*s", extras[k].width, extras[k].heading);
@@ -260,7 +260,7 @@ static void text_table(GString *out, const GPtrArray *rows, int width, const Ech
         const EchAllocStats *stats = &row->outcome.stats;
         g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *label = label_of(row);
         ech_text_cell(out, label, width);
-        g_string_append_printf(out, " %8" G_GUINT64_FORMAT " %11s %11s %5.1f %%", stats->failed, live, reserved, 100 * ech_alloc_fragmentation(stats));
+        g_string_append_printf(out, " %6" G_GUINT64_FORMAT " %10s %9s %5.1f %%", stats->failed, live, reserved, 100 * ech_alloc_fragmentation(stats));
         for (int k = 0; k < N_EXTRA; k++) {
             g_autofree char *text = extra_cell(row, (Extra)k);
             if (shown[k])
@@ -340,7 +340,9 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     if (explained)
         g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live "
                              "block; age: in events");
-    if (output->searched && study->of_pytorch)
+    bool shown[N_EXTRA];
+    choose_extras(width, output, shown);
+    if (shown[SMALLEST] && study->of_pytorch)
         g_string_append(out, "\nsmallest: the least device memory in which nothing fails, with caches emptied as often as that takes");
     if (out->str[out->len - 1] != '\n')
         g_string_append_c(out, '\n');

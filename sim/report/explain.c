@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MOST_PARTS = 3 };
+enum { MOST_PARTS = 3, LONGEST_NAME = 60 };
 #define SAME 0.001        /* Makespans this near each other are the same. */
 #define SMALL_BYTES 65536 /* Less is flags and loop counters. */
 
@@ -340,8 +340,10 @@ static void explain_operations(GPtrArray *out, JsonObject *a, JsonObject *b)
         const Part *part = &g_array_index(parts, Part, i);
         if (llabs(part->b - part->a) * 20 < llabs(by) || (part->b > part->a) != (by > 0))
             continue;
-        g_autofree char *before = ech_format_time(part->a), *after = ech_format_time(part->b);
-        g_string_append_printf(text, "%s '%s' %s -> %s", text->len ? "," : "", part->name, before, after);
+        g_autofree char *before = ech_format_time(part->a), *after = ech_format_time(part->b), *known = ech_text_kernel(part->name),
+                        *name = ech_text_short(known, LONGEST_NAME);
+        if (strcmp(before, after) != 0)
+            g_string_append_printf(text, "%s '%s' %s -> %s", text->len ? "," : "", name, before, after);
     }
     if (text->len)
         say(out, "The operations that changed most:%s.", text->str);

@@ -110,21 +110,31 @@ static void append_holder_notes(GString *out, const EchReport *report, const Ech
     }
 }
 
+/* Columns that dimensions and line of a buffer take beside its name. */
+static int notes_width(const EchReport *report, const EchBuffer *buffer, const char *name)
+{
+    const char *shape = ech_trace_string(report->trace, buffer->shape), *frames = report->program ? ech_trace_string(report->trace, buffer->stack) : "";
+    g_autofree char *source = ech_report_source_line(frames);
+    return (*shape && !strstr(name, shape) ? (int)strcspn(shape, "{") + 2 : 0) + (source ? ech_text_width(source) + 2 : 0);
+}
+
 static void append_holders(GString *out, const EchReport *report, const EchHolder *holders, size_t n, size_t most, const char *indent, unsigned columns)
 {
+    enum { NOTES = 44 /* Of a line, at most kept for what is said beside long names. */ };
     size_t n_rows;
     EchHolderGroup *rows = ech_report_holder_groups(report, holders, n, &n_rows);
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
-    int name_width = 0, role_width = 0, most_columns = (int)(columns ? columns : ECH_TEXT_COLUMNS);
+    int name_width = 0, role_width = 0, notes = 0, most_columns = (int)(columns ? columns : ECH_TEXT_COLUMNS);
     for (size_t i = 0; i < MIN(n_rows, most); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[rows[i].buffer];
         g_ptr_array_add(names,
                         rows[i].buffers > 1 ? g_strdup_printf("%s, %" G_GUINT64_FORMAT " of them", rows[i].name, rows[i].buffers) : g_strdup(rows[i].name));
         name_width = MAX(name_width, ech_text_width(names->pdata[i]));
+        notes = MAX(notes, notes_width(report, buffer, names->pdata[i]));
         role_width = MAX(role_width, buffer->role != ECH_ROLE_UNKNOWN ? ech_text_width(ech_role_name((EchRole)buffer->role)) : 0);
     }
     int fixed = ech_text_width(indent) + 12;
-    name_width = CLAMP(name_width, 5, MAX(most_columns - fixed - role_width - 2, 24));
+    name_width = CLAMP(name_width, 5, MAX(most_columns - fixed - role_width - 2 - MIN(notes, (int)NOTES), 24));
     for (size_t i = 0; i < MIN(n_rows, most); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[rows[i].buffer];
         g_autofree char *bytes = ech_format_bytes(rows[i].bytes);
@@ -162,6 +172,8 @@ static void append_plan_failure(GString *out, const EchReport *report, const Ech
     size_t n;
     g_autofree EchHolder *holders = ech_report_holders(report, memory->name, memory->peak_at, &n);
     append_holders(out, report, holders, n, 10, "  ", columns);
+    g_autoptr(EchPadding) padding = ech_padding_new(report->trace, memory->name, report->run, memory->peak_at);
+    ech_padding_text(out, report->trace, padding, 3, "    ", columns);
 }
 
 static void append_refusal(GString *out, const EchReport *report, unsigned columns)
@@ -218,7 +230,8 @@ static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows,
 static void append_excess(GString *out, const EchReport *report, const EchFitRow *row, unsigned columns)
 {
     g_autofree char *a = ech_format_bytes(row->needed), *b = ech_format_bytes(row->available), *c = ech_format_bytes(row->needed - row->available);
-    g_string_append_printf(out, "  The compiled program needs %s of %s, which has %s: %s too much.\n", a, row->memory, b, c);
+    g_autofree char *verdict = g_strdup_printf("The compiled program needs %s of %s, which has %s: %s too much.", a, row->memory, b, c);
+    ech_text_wrap(out, "  ", verdict, columns);
     if (strcmp(row->memory, "hbm") != 0)
         return;
     EchMemoryAnalysis m = ech_program_memory_analysis(report->program);

@@ -102,6 +102,8 @@ void ech_text_wrap(GString *out, const char *first, const char *text, unsigned c
         if (word[1] && goes_with(*word, word[1]))
             whole += 1 + ech_text_width(word[1]);
         if (!start && columns > 0 && column + 1 + whole > (int)columns && (word == words || !goes_with(word[-1], *word))) {
+            if (out->str[out->len - 1] == ' ') /* of two blanks */
+                g_string_truncate(out, out->len - 1);
             g_string_append_printf(out, "\n%*s", indent, "");
             column = indent;
             start = true;

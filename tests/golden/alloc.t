@@ -3,9 +3,9 @@ $ printf 'a 0 4194304\na 1 4194304\nf 0\na 2 52428800\na 3 16777216\nf 2\nf 3\n'
 t.txt: alloc_text, 7 events; device memory 80 MiB
 no allocator needs less than 70 MiB
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
-pytorch                     1      54 MiB      70 MiB  22.9 %         0 B      50 MiB         2      86 MiB
-best_fit                    0      70 MiB      74 MiB   5.4 %         0 B      66 MiB         0      74 MiB
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch                   1     54 MiB    70 MiB  22.9 %       0 B    50 MiB         2    86 MiB
+best_fit                  0     70 MiB    74 MiB   5.4 %       0 B    66 MiB         0    74 MiB
 
 pytorch
   peak, event 3
@@ -97,13 +97,13 @@ traces/gpt_nothing.h100: hlo, 180 events; device memory 16 GiB
 no allocator needs less than 32.0 MiB
 arguments and constants, 6.50 MiB, come first and stay; loop bodies once
 
-allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
-bfc                                     0    32.5 MiB      16 GiB  99.8 %     509 KiB    16.0 GiB         1      34 MiB
-pytorch                                 0    33.0 MiB      48 MiB  31.2 %    1.00 MiB      20 MiB         6      48 MiB
-pytorch:expandable_segments:True        0    32.0 MiB      50 MiB  35.9 %    1.97 KiB    34.5 MiB         2      50 MiB
-plan                                    0    32.0 MiB    32.0 MiB   0.0 %         0 B         0 B         1    32.0 MiB
-plan:exact:step_limit=200000            0    32.0 MiB    32.0 MiB   0.0 %         0 B         0 B         1    32.0 MiB
-compiler                                0    32.0 MiB    32.0 MiB   0.0 %         0 B         0 B         1    32.0 MiB
+allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
+bfc                                   0   32.5 MiB    16 GiB  99.8 %   509 KiB  16.0 GiB         1    34 MiB
+pytorch                               0   33.0 MiB    48 MiB  31.2 %  1.00 MiB    20 MiB         6    48 MiB
+pytorch:expandable_segments:True      0   32.0 MiB    50 MiB  35.9 %  1.97 KiB  34.5 MiB         2    50 MiB
+plan                                  0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
+plan:exact:step_limit=200000          0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
+compiler                              0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
 
 plan: xla:algorithm=best, all lifetimes known in advance
 
@@ -115,9 +115,9 @@ traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB
 no allocator needs less than 25.5 MiB
 arguments and constants, 6.50 MiB, are left out; loop bodies once
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
-compiler                    1    25.5 MiB    25.5 MiB   0.0 %         0 B         0 B         1    25.5 MiB
-pytorch                    14    23.6 MiB      24 MiB   1.5 %     513 KiB      20 MiB         3      44 MiB
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+compiler                  1   25.5 MiB  25.5 MiB   0.0 %       0 B       0 B         1  25.5 MiB
+pytorch                  14   23.6 MiB    24 MiB   1.5 %   513 KiB    20 MiB         3    44 MiB
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
 
@@ -127,11 +127,11 @@ $ echelon alloc tests/golden/data/oom.pickle
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out
 no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
-allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
-pytorch, as recorded                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
-pytorch:max_split_size_mb:32            0     156 MiB     156 MiB   0.0 %         0 B     100 MiB         6     156 MiB
-pytorch:expandable_segments:True        0     156 MiB     160 MiB   2.5 %         0 B     104 MiB         1     160 MiB
-pytorch:backend:cudaMallocAsync         0     156 MiB     168 MiB   7.1 %         0 B     100 MiB         3     156 MiB
+allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch, as recorded                  1    120 MiB   120 MiB   0.0 %       0 B    64 MiB         3   220 MiB
+pytorch:max_split_size_mb:32          0    156 MiB   156 MiB   0.0 %       0 B   100 MiB         6   156 MiB
+pytorch:expandable_segments:True      0    156 MiB   160 MiB   2.5 %       0 B   104 MiB         1   160 MiB
+pytorch:backend:cudaMallocAsync       0    156 MiB   168 MiB   7.1 %       0 B   100 MiB         3   156 MiB
 
 pytorch, as recorded: from the recorded start state; 6 of 6 allocations at their recorded addresses
 
@@ -156,10 +156,10 @@ $ echelon alloc tests/golden/data/graphs.pickle | sed -n "/ran out/,/report/p"
 tests/golden/data/graphs.pickle: memory_snapshot, 7 events; device memory 200 MiB, what the recording held and what was free when it ran out
 no allocator needs less than 130 MiB; the recorded one held 150 MiB
 
-allocator                          failed   peak live    reserved    frag       waste     largest  segments    smallest
-pytorch, as recorded                    1     100 MiB     150 MiB  33.3 %         0 B      80 MiB         3     210 MiB
-pytorch:expandable_segments:True        1     100 MiB     160 MiB  37.5 %         0 B      80 MiB         3     220 MiB
-pytorch:backend:cudaMallocAsync         0     130 MiB     160 MiB  18.8 %         0 B     110 MiB         3     130 MiB
+allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch, as recorded                  1    100 MiB   150 MiB  33.3 %       0 B    80 MiB         3   210 MiB
+pytorch:expandable_segments:True      1    100 MiB   160 MiB  37.5 %       0 B    80 MiB         3   220 MiB
+pytorch:backend:cudaMallocAsync       0    130 MiB   160 MiB  18.8 %       0 B   110 MiB         3   130 MiB
 
 pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses
 
@@ -175,8 +175,8 @@ $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB
 no allocator needs less than 156 MiB; the recorded one held 120 MiB of the 210 MiB that it could have had
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
-pytorch:                    1     120 MiB     120 MiB   0.0 %         0 B      64 MiB         3     220 MiB
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch:                  1    120 MiB   120 MiB   0.0 %       0 B    64 MiB         3   220 MiB
 
 in use at the refusal, 56 MiB, by what asked for it
       36 MiB      3 blocks  adam.py:77 step < train.py:30 main
@@ -192,8 +192,8 @@ $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smalles
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 GiB
 no allocator needs less than 156 MiB; the recorded one held 120 MiB of the 210 MiB that it could have had
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments    smallest
-pytorch:                    0     156 MiB     220 MiB  29.1 %         0 B     100 MiB         4     220 MiB
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch:                  0    156 MiB   220 MiB  29.1 %       0 B   100 MiB         4   220 MiB
 
 in use at the refusal, 56 MiB, by what asked for it
       36 MiB      3 blocks  adam.py:77 step < train.py:30 main
@@ -206,7 +206,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 $ echelon alloc tests/golden/data/streams.pickle | grep -E "recorded"
 no allocator needs less than 90 MiB; the recorded one held 100 MiB
-pytorch, as recorded                   0      90 MiB     100 MiB  10.0 %         0 B      25 MiB         2     100 MiB
+pytorch, as recorded                 0     90 MiB   100 MiB  10.0 %       0 B    25 MiB         2   100 MiB
 pytorch, as recorded: from the recorded start state; 5 of 5 allocations at their recorded addresses; settings expandable_segments:True
 rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'pytorch:' is the native allocator begun so, for comparison
 $ echelon alloc tests/golden/data/streams.pickle | grep -A2 "in use when most is"
@@ -214,22 +214,22 @@ in use when most is, 90 MiB, by what asked for it
       70 MiB      4 blocks  serve.py:9 decode
       20 MiB      1 block   (in use before the recording, without a stack)
 $ echelon alloc tests/golden/data/emptied.pickle -a pytorch -a pytorch:max_split_size_mb:64 | grep -E "^pytorch"
-pytorch, as recorded                0     145 MiB     150 MiB   3.3 %         0 B       5 MiB         5     150 MiB
-pytorch:max_split_size_mb:64        0     145 MiB     230 MiB  37.0 %         0 B      80 MiB         5     150 MiB
+pytorch, as recorded              0    145 MiB   150 MiB   3.3 %       0 B     5 MiB         5   150 MiB
+pytorch:max_split_size_mb:64      0    145 MiB   230 MiB  37.0 %       0 B    80 MiB         5   150 MiB
 pytorch, as recorded: from the recorded start state; 7 of 7 allocations at their recorded addresses, as by PyTorch 2.13 or later
 $ echelon alloc tests/golden/data/apart.pickle -a pytorch | grep -E "^pytorch"
-pytorch, as recorded        0     130 MiB     140 MiB   7.1 %         0 B       6 MiB         1     140 MiB
+pytorch, as recorded      0    130 MiB   140 MiB   7.1 %       0 B     6 MiB         1   140 MiB
 pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses; settings expandable_segments:True
 $ COLUMNS=72 echelon alloc tests/golden/data/oom.pickle
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory
 210 MiB, what the recording held and what was free when it ran out
 no allocator needs less than 156 MiB; the recorded one held 120 MiB
 
-allocator                         failed   peak live    reserved    frag
-pytorch, as recorded                   1     120 MiB     120 MiB   0.0 %
-pytorch:max_split_size_mb:32           0     156 MiB     156 MiB   0.0 %
-pytorch:expand..._segments:True        0     156 MiB     160 MiB   2.5 %
-pytorch:backend:cudaMallocAsync        0     156 MiB     168 MiB   7.1 %
+allocator                        failed  peak live  reserved    frag
+pytorch, as recorded                  1    120 MiB   120 MiB   0.0 %
+pytorch:max_split_size_mb:32          0    156 MiB   156 MiB   0.0 %
+pytorch:expandable_segments:True      0    156 MiB   160 MiB   2.5 %
+pytorch:backend:cudaMallocAsync       0    156 MiB   168 MiB   7.1 %
 
 pytorch, as recorded: from the recorded start state; 6 of 6 allocations
 at their recorded addresses
@@ -248,20 +248,17 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with
 device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy <
     /home/me/train.py:30:main
-  pytorch, as recorded             refuses it too, though as many bytes
+  pytorch, as recorded              refuses it too, though as many bytes
   are free: fragmentation
-  pytorch:max_split_size_mb:32     serves it; 156 MiB of device memory
+  pytorch:max_split_size_mb:32      serves it; 156 MiB of device memory
   would do
   pytorch:expandable_segments:True  serves it; 160 MiB of device memory
   would do
-  pytorch:backend:cudaMallocAsync  serves it; 156 MiB of device memory
+  pytorch:backend:cudaMallocAsync   serves it; 156 MiB of device memory
   would do
   try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:32: it need not empty
   its cache for that
   --report says what stood in the way
-
-smallest: the least device memory in which nothing fails, with caches
-emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --json | sed -n '/"try"/,/}/p'
   "try" : {

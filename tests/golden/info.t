@@ -158,3 +158,6 @@ $ gzip -c tests/golden/data/oom.pickle | echelon alloc /dev/stdin -a pytorch: | 
 $ echelon info - </dev/null
 echelon: -: no captured format that echelon knows: there are no bytes to look at
 exit 1
+$ echelon info traces/decode_64.v5e | grep -E 'heap of space 1|most live in vector'
+  most live in vector         105 MiB  (109627392)
+  heap of space 1        105 MiB, at most 105 MiB live

@@ -85,9 +85,9 @@ no allocator needs less than 20.5 GiB
 1 GiB are neither PyTorch's nor free: the CUDA context, libraries, other processes
 what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments
-bfc                         0    20.5 GiB      24 GiB  14.6 %         0 B    3.50 GiB         1
-pytorch                     0    20.5 GiB    20.5 GiB   0.0 %         0 B         0 B         3
+allocator            failed  peak live  reserved    frag     waste   largest  segments
+bfc                       0   20.5 GiB    24 GiB  14.6 %       0 B  3.50 GiB         1
+pytorch                   0   20.5 GiB  20.5 GiB   0.0 %       0 B       0 B         3
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc.txt
 tests/fuzz/corpus/out_of_memory/bfc.txt: out_of_memory
 1 operation on 1 queue, 7 buffers
@@ -137,9 +137,9 @@ no allocator needs less than 4.50 GiB
 GPU_0_bfc refused 1.50 GiB: 3 GiB of its limit of 4 GiB were in use, 1 GiB free in 1 piece, the largest 1 GiB
 use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
 
-allocator              failed   peak live    reserved    frag       waste     largest  segments
-bfc                         1       3 GiB       4 GiB  25.0 %         0 B       1 GiB         1
-pytorch                     1       3 GiB       3 GiB   0.0 %         0 B         0 B         2
+allocator            failed  peak live  reserved    frag     waste   largest  segments
+bfc                       1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1
+pytorch                   1      3 GiB     3 GiB   0.0 %       0 B       0 B         2
 
 bfc: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
 pytorch: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
