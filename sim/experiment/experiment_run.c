@@ -125,11 +125,23 @@ char *ech_recorded_on(const EchTrace *trace, uint32_t device)
     return NULL;
 }
 
+static bool has_recorded_kernels(const EchTrace *trace)
+{
+    const EchOp *ops = ech_trace_ops(trace);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        if (ops[i].kind == ECH_OP_KERNEL && ops[i].recorded.duration > 0)
+            return true;
+    }
+    return false;
+}
+
 /* Recorded times hold for the hardware they were recorded on: where that is another device that we describe, it becomes the reference they are carried over
  * from. */
 static void find_recorded_device(const EchTrace *trace, EchResult *result)
 {
     g_autofree char *hardware = ech_recorded_on(trace, 0);
+    if (!hardware && has_recorded_kernels(trace))
+        ech_diag_remark(result->pass_diag, "the file does not say what it was recorded on: its recorded times count as those of %s", result->reference->name);
     if (!hardware || ech_device_is_product(result->reference, hardware))
         return;
     EchDevice *found = ech_device_load_product(hardware);

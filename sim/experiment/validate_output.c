@@ -376,16 +376,23 @@ static void append_worst(GString *text, const Widths *w, const Analysis *analysi
     if (worst->len == 0)
         return;
     g_string_append(text, "\nWhere the prediction misses the most time (times of all occurrences together)\n");
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    int widest = 0, numbers = 42;
+    for (guint i = 0; i < worst->len; i++) {
+        const EchValidatePair *pair = pair_of(analysis, &g_array_index(worst, Figures, i));
+        g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : NULL;
+        g_ptr_array_add(notes, g_strdup_printf("%s%s%s", pair->kind, bytes ? " of " : "", bytes ? bytes : ""));
+        widest = MAX(widest, ech_text_width(notes->pdata[i]));
+    }
+    int width = w->columns ? CLAMP((int)w->columns - 2 - numbers - widest, 12, w->name) : w->name;
     for (guint i = 0; i < worst->len; i++) {
         const Figures *f = &g_array_index(worst, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
-        int width = w->columns ? MAX(w->name - 8, 20) : w->name;
         g_autofree char *name = cut(pair->name, width), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
                         *error = signed_error(ratio_error(f->predicted, f->measured));
-        g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : g_strdup("");
         g_string_append(text, "  ");
         ech_text_cell(text, name, width);
-        g_string_append_printf(text, " %7zu %10s %10s %9s  %s%s%s\n", f->n, measured, predicted, error, pair->kind, *bytes ? " of " : "", bytes);
+        g_string_append_printf(text, " %7zu %10s %10s %9s  %s\n", f->n, measured, predicted, error, (const char *)notes->pdata[i]);
     }
 }
 
@@ -440,8 +447,11 @@ GString *ech_validation_text(const EchValidation *validation, const EchDevice *d
     Analysis analysis = analyse(validation);
     const Widths w = widths(columns);
     GString *text = g_string_new(NULL);
-    g_string_append_printf(text, "%s\n%s%sagainst %s (%s)\n\n", title, validation->subject ? validation->subject : "", validation->subject ? ", " : "",
-                           device->name, device->summary);
+    g_autofree char *against =
+        g_strdup_printf("%s%sagainst %s (%s)", validation->subject ? validation->subject : "", validation->subject ? ", " : "", device->name, device->summary);
+    g_string_append_printf(text, "%s\n", title);
+    ech_text_wrap(text, "", against, columns);
+    g_string_append_c(text, '\n');
     if (analysis.n == 0)
         g_string_append(text, "Nothing could be compared.\n");
     else

@@ -60,7 +60,7 @@ static void append_shares(GString *out, const GArray *rows, unsigned columns)
         const ShareRow *row = &g_array_index(rows, ShareRow, i);
         g_string_append(out, "    ");
         ech_text_cell(out, row->label, label);
-        g_string_append_printf(out, " %10s  %5.1f %%", row->value, row->share * 100);
+        g_string_append_printf(out, bar >= LEAST_BAR ? " %10s  %5.1f %%" : "%10s %5.1f %%", row->value, row->share * 100);
         int filled = (int)(CLAMP(row->share, 0, 1) * bar + 0.5);
         for (int k = 0; bar >= LEAST_BAR && k < bar; k++)
             g_string_append_printf(out, "%s%c", k ? "" : " ", k < filled ? '#' : '.');

@@ -589,11 +589,11 @@ stream on small (a device for tests)
     matrix unit                    100 ms   25.0 % #####...............
 
   Busy
-    matrix unit               200 ms   50.0 %  20 GOP
-    hbm port                   80 ms   20.0 %  3.73 GiB read, 3.73 GiB written
-    host port                   0 ps    0.0 %  1.86 GiB read, 1.86 GiB written
-    host link to device       200 ms   50.0 %  1.86 GiB at 10 GB/s
-    host link from device     200 ms   50.0 %  1.86 GiB at 10 GB/s
+    matrix unit              200 ms  50.0 %  20 GOP
+    hbm port                  80 ms  20.0 %  3.73 GiB read, 3.73 GiB written
+    host port                  0 ps   0.0 %  1.86 GiB read, 1.86 GiB written
+    host link to device      200 ms  50.0 %  1.86 GiB at 10 GB/s
+    host link from device    200 ms  50.0 %  1.86 GiB at 10 GB/s
 
   Operations waited (sum over all of them)
     for what they depend on        400 ms   80.0 % ################....
@@ -622,8 +622,8 @@ stream on small (a device for tests)
 $ COLUMNS=80 echelon run --trace traces/sharded_mlp.v5e --device tpu-v5e --engine native | awk 'length($0) > 80 { print "too wide: " $0 } /ici/'
   It takes 1.54 ms, bound by ici link out (79 % of the critical path).
     ici link out                  1.21 ms   78.5 % ################....
-    ici link out           1.21 ms   78.5 %  52.0 MiB at 45 GB/s
-    ici link in            1.21 ms   78.5 %  52.0 MiB at 45 GB/s
+    ici link out          1.21 ms  78.5 %  52.0 MiB at 45 GB/s
+    ici link in           1.21 ms  78.5 %  52.0 MiB at 45 GB/s
 $ printf 'a 0 64000000\na 1 32000000\nf 1\na 2 8000000\n' >$T/t.txt && echelon run --trace $T/t.txt --device tests/golden/data/small.yaml --engine native | sed -n '/hbm:/,/^$/p'
     hbm: 91.6 MiB live; best_fit
       61.0 MiB  0

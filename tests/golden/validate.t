@@ -278,7 +278,8 @@ $ echelon validate tests/golden/data/unknown.ech --device tests/golden/data/smal
   "comparable" : false,
 $ COLUMNS=80 echelon validate tests/golden/data/pageable.json --device h100-sxm
 pageable.json
-recorded on NVIDIA H100 80GB HBM3, against h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+recorded on NVIDIA H100 80GB HBM3, against h100-sxm (NVIDIA H100 SXM5, 80 GB
+HBM3)
 
                                  pairs   measured  predicted    in all    median
   copy                               1    1.01 ms    1.00 ms    -0.9 %     0.9 %
