@@ -42,5 +42,6 @@ const EchPlanClass ech_plan_exact = {
     .source = "our own search; problem and measure of MiniMalloc (Moffitt, ASPLOS 2023, doi 10.1145/3623278.3624752)",
     .object_size = sizeof(Exact),
     .params = exact_params,
+    .searches = true,
     .plan = exact_plan,
 };

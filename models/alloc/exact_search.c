@@ -53,6 +53,16 @@ typedef struct {
 typedef enum { FOUND, NONE, STOPPED } Outcome;
 
 typedef struct {
+    gint64 time; /* of the monotonic clock, us */
+    const volatile sig_atomic_t *stop;
+} Deadline;
+
+static bool is_over(const Deadline *deadline)
+{
+    return (deadline->stop && *deadline->stop) || g_get_monotonic_time() >= deadline->time;
+}
+
+typedef struct {
     Block *blocks;
     uint32_t n_blocks;
     Span *spans;
@@ -86,7 +96,7 @@ typedef struct {
     unsigned table_bits;
     uint64_t random;
     uint64_t steps, step_limit, attempt_limit;
-    gint64 deadline;
+    Deadline deadline;
     bool stopped;
     enum { BY_FLOOR, BY_SLACK, BY_FAILURES } choice; /* of sections, in this attempt */
     bool learnt;
@@ -446,7 +456,7 @@ static bool out_of_limits(Search *search)
     search->steps++;
     if (search->steps >= search->attempt_limit || (search->step_limit && search->steps >= search->step_limit))
         search->stopped = true;
-    else if (search->steps % CLOCK_EVERY == 0 && g_get_monotonic_time() >= search->deadline)
+    else if (search->steps % CLOCK_EVERY == 0 && is_over(&search->deadline))
         search->stopped = true;
     return search->stopped;
 }
@@ -872,7 +882,7 @@ static Outcome decide(Search *search, Level height, uint64_t budget)
         if (outcome != STOPPED)
             return outcome;
         reset(search);
-        if (search->steps >= end || (search->step_limit && search->steps >= search->step_limit) || g_get_monotonic_time() >= search->deadline)
+        if (search->steps >= end || (search->step_limit && search->steps >= search->step_limit) || is_over(&search->deadline))
             return STOPPED;
     }
 }
@@ -1006,7 +1016,7 @@ static uint32_t make_parts(const EchPlanProblem *problem, const EchPlanSolution 
     return n_parts;
 }
 
-static Search *make_search(const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint64_t unit, gint64 deadline)
+static Search *make_search(const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint64_t unit, const Deadline *deadline)
 {
     uint32_t first = UINT32_MAX, end = 0;
     for (size_t i = 0; i < n; i++) {
@@ -1015,7 +1025,7 @@ static Search *make_search(const EchBytes *alignments, const EchPlanPiece *piece
     }
     Search *search = g_new0(Search, 1);
     search_init(search, alignments, pieces, n, first, end - first, unit);
-    search->deadline = deadline;
+    search->deadline = *deadline;
     return search;
 }
 
@@ -1037,7 +1047,7 @@ static void make_bars(const Part *part, const EchPlanPiece *pieces, const EchByt
 
 /** The search over bars; those that are fixed have the pieces of their one group. */
 static Search *make_coarse_search(const Part *part, const EchPlanPiece *pieces, const EchBar *bars, size_t n_bars, const EchBarPlace *places, uint64_t unit,
-                                  gint64 deadline)
+                                  const Deadline *deadline)
 {
     g_autoptr(GArray) coarse = g_array_new(FALSE, FALSE, sizeof(EchPlanPiece));
     g_autofree EchBytes *alignments = g_new(EchBytes, n_bars + 1);
@@ -1064,7 +1074,7 @@ static Search *make_coarse_search(const Part *part, const EchPlanPiece *pieces, 
     return make_search(alignments, slots, coarse->len, unit, deadline);
 }
 
-static void make_forms(Part *part, const EchBytes *alignments, const EchPlanPiece *pieces, uint64_t unit, gint64 deadline)
+static void make_forms(Part *part, const EchBytes *alignments, const EchPlanPiece *pieces, uint64_t unit, const Deadline *deadline)
 {
     if (part->n_blocks <= MAX_GROUPS && part->n <= MAX_PIECES)
         part->forms[0].search = make_search(alignments, pieces + part->first, part->n, unit, deadline);
@@ -1122,6 +1132,7 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
         solution->proved_optimal = true;
         return;
     }
+    const Deadline deadline = {deadline_us, problem->stop};
     uint64_t unit = find_unit(problem, array);
     g_autofree EchPlanPiece *pieces = g_new(EchPlanPiece, array->len);
     uint32_t n_sections = make_sections(array, pieces);
@@ -1146,9 +1157,9 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
         if (part->best <= bound)
             break;
         if (part->n_forms == 0)
-            make_forms(part, alignments, pieces, unit, deadline_us);
+            make_forms(part, alignments, pieces, unit, &deadline);
         bool none = part->n_forms == 1 && !part->forms[0].search; /* too large for a search */
-        if (none || (step_limit && steps >= step_limit) || g_get_monotonic_time() >= deadline_us) {
+        if (none || (step_limit && steps >= step_limit) || is_over(&deadline)) {
             proved = false;
             break;
         }

@@ -22,6 +22,7 @@ struct EchPlanner {
     const EchPlanClass *class;
     EchPlanObject *object;
     char *name;
+    const volatile sig_atomic_t *stop; /* of EchPlanProblem */
 };
 
 const EchPlanClass *const *ech_plan_classes(size_t *ret_n)
@@ -81,6 +82,12 @@ void ech_planner_free(EchPlanner *planner)
 const char *ech_planner_name(const EchPlanner *planner)
 {
     return planner->name;
+}
+
+bool ech_planner_stop_when(EchPlanner *planner, const volatile sig_atomic_t *stop)
+{
+    planner->stop = stop;
+    return planner->class->searches;
 }
 
 void ech_plan_free(EchPlan *plan)
@@ -359,7 +366,7 @@ static Colour colour_new(const EchPlanItem *items, const Key *keys, size_t n, ui
             colour.items[i].alignment = alignment;
     }
     uint32_t n_groups = make_groups(colour.items, n, colour.group, colour.member, colour.first);
-    colour.problem = (EchPlanProblem){n, colour.items, colour.group, n_groups, colour.member, colour.first, capacity, 0};
+    colour.problem = (EchPlanProblem){n, colour.items, colour.group, n_groups, colour.member, colour.first, capacity, 0, NULL};
     g_autoptr(GArray) pieces = ech_plan_pieces(&colour.problem);
     colour.problem.lower_bound = pressure(pieces);
     for (size_t i = 0; i < n; i++) /* what never lives is still given a place */
@@ -451,6 +458,7 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
             return NULL;
         }
         EchPlanSolution solution = {g_new0(uint64_t, colour.n), g_new0(uint32_t, colour.n), 1, false, false, 0};
+        colour.problem.stop = planner->stop;
         planner->class->plan(planner->object, &colour.problem, &solution);
         guint first_heap = heap_bytes->len;
         g_array_set_size(heap_bytes, first_heap + solution.n_heaps);

@@ -11,6 +11,8 @@
 #pragma once
 #include "sim/base/param.h"
 
+#include <signal.h>
+
 #define ECH_PLAN_ALONE UINT32_MAX            /**< EchPlanItem.colocation of an item that shares with nobody. */
 #define ECH_PLAN_MAX_ITEMS ((size_t)1 << 28) /**< More are refused with ECH_ERROR_CONFIG. */
 
@@ -54,6 +56,8 @@ typedef struct {
     const uint32_t *first;  /**< first[n_groups + 1]: where a group's members begin in member. */
     EchBytes capacity;      /**< Stop improving at this height; 0: none given. */
     EchBytes lower_bound;   /**< Of this colour. */
+    /** Not 0: whoever asked wants the best plan so far, at once; NULL: that never happens. */
+    const volatile sig_atomic_t *stop;
 } EchPlanProblem;
 
 /** What a planner fills for one colour; arrays are there (offsets and heaps zeroed), heaps are numbered from 0. */
@@ -78,6 +82,7 @@ typedef struct {
     const char *source;  /**< Where the behaviour comes from. */
     size_t object_size;
     const EchParam *params; /**< Fields of the object; ends with a row without a name. */
+    bool searches;          /**< It looks at EchPlanProblem.stop: it may take long and has a plan at every moment. */
     /** Places one colour. Cannot fail: what cannot be found in time is answered by the best plan so far. */
     void (*plan)(const void *object, const EchPlanProblem *problem, EchPlanSolution *solution);
 } EchPlanClass;
@@ -93,6 +98,9 @@ void ech_planner_free(EchPlanner *planner);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPlanner, ech_planner_free)
 /** Canonical spec; borrowed. */
 const char *ech_planner_name(const EchPlanner *planner);
+/** Runs of a planner that searches end with the best plan so far (out_of_time) once *@stop is not 0, which a signal's handler may make it; borrowed, and
+ * must stay there. False for a planner that does not search: it would never look. */
+bool ech_planner_stop_when(EchPlanner *planner, const volatile sig_atomic_t *stop);
 /** Places @items[@n]. @capacity 0: none. ECH_ERROR_CONFIG for an impossible item (begin > end, too many bytes, an alignment that is too large). */
 EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, size_t n, EchBytes capacity, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The three calls above in one, for callers with a fixed spec. */

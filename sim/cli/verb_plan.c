@@ -2,6 +2,7 @@
 #include "models/alloc/plan.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
+#include "sim/cli/interrupt.h"
 #include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
 #include "sim/import/minimalloc.h"
@@ -117,7 +118,7 @@ static bool read_input(const char *path, const char *format, const EchImportOpti
     return trace && read_trace(trace, memory, input, error);
 }
 
-static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, double seconds, EchBytes capacity)
+static void print_json(const EchPlanner *planner, const EchPlan *plan, bool interrupted, size_t n_rows, double seconds, EchBytes capacity)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
@@ -128,6 +129,7 @@ static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_
     ech_json_add_double(b, "seconds", seconds);
     ech_json_add_bool(b, "proved_optimal", plan->proved_optimal);
     ech_json_add_bool(b, "out_of_time", plan->out_of_time);
+    ech_json_add_bool(b, "interrupted", interrupted);
     ech_json_add_count(b, "steps", plan->steps);
     if (capacity)
         ech_json_add_count(b, "capacity_bytes", capacity);
@@ -141,13 +143,14 @@ static void print_json(const EchPlanner *planner, const EchPlan *plan, size_t n_
     ech_cli_print(text);
 }
 
-static void print_text(const EchPlanner *planner, const EchPlan *plan, size_t n_rows, const char *memory, double seconds, EchBytes capacity)
+static void print_text(const EchPlanner *planner, const EchPlan *plan, bool interrupted, size_t n_rows, const char *memory, double seconds, EchBytes capacity)
 {
     g_autofree char *height = ech_format_bytes(plan->height), *bound = ech_format_bytes(plan->lower_bound);
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %zu buffers%s%s\n", ech_planner_name(planner), n_rows, memory ? " in " : "", memory ? memory : "");
     g_string_append_printf(out, "  height       %s (%" G_GUINT64_FORMAT " bytes)%s\n", height, plan->height,
                            plan->proved_optimal ? ", proved lowest"
+                           : interrupted        ? ", the lowest so far: interrupted"
                            : plan->out_of_time  ? ", time is up"
                                                 : "");
     g_string_append_printf(out, "  lower bound  %s (%" G_GUINT64_FORMAT " bytes)", bound, plan->lower_bound);
@@ -206,7 +209,11 @@ int ech_verb_plan(int argc, char **argv)
         return ech_cli_fail(error);
     const EchPlanItem *items = (const EchPlanItem *)(const void *)input.items->data;
     gint64 start = g_get_monotonic_time();
+    const volatile sig_atomic_t *stop = ech_interrupt_hold();
+    if (!ech_planner_stop_when(planner, stop))
+        ech_interrupt_release();
     g_autoptr(EchPlan) plan = ech_planner_run(planner, items, input.items->len, capacity, &error);
+    bool interrupted = ech_interrupt_release() && plan && plan->out_of_time;
     double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
     if (!plan || !ech_plan_check(items, input.items->len, plan, &error))
         return ech_cli_fail(error);
@@ -223,8 +230,9 @@ int ech_verb_plan(int argc, char **argv)
             return ech_cli_fail(error);
     }
     if (json)
-        print_json(planner, plan, input.rows->len, seconds, capacity);
+        print_json(planner, plan, interrupted, input.rows->len, seconds, capacity);
     else
-        print_text(planner, plan, input.rows->len, input.memory, seconds, capacity);
+        print_text(planner, plan, interrupted, input.rows->len, input.memory, seconds, capacity);
+    ech_interrupt_end();
     return plan->fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }

@@ -1,0 +1,14 @@
+/** @file interrupt.h
+ * Ctrl-C in work that has a result at every moment: the first one ends the work, its result is still told, and the program then ends of that signal, as it
+ * would have at once.
+ */
+#pragma once
+#include <signal.h>
+#include <stdbool.h>
+
+/** From now on the first SIGINT or SIGTERM is only noted, where it is not ignored; the second ends the program. What is returned is not 0 from then on. */
+const volatile sig_atomic_t *ech_interrupt_hold(void);
+/** From now on they end the program again. Whether one was noted. */
+bool ech_interrupt_release(void);
+/** Ends the program of the signal that was noted; what was printed is written first. Returns where there was none. */
+void ech_interrupt_end(void);
