@@ -364,3 +364,26 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
                       .back = strstr(stride, " back") != NULL};
     return true;
 }
+
+EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, uint32_t group, EchBytes bytes)
+{
+    static const struct {
+        const char *launch, *share;
+    } protocols[] = {{"runtime.collective_launch_ps", "kernel.collective_small_share"}, {"runtime.collective_bulk_ps", "kernel.collective_share"}};
+    EchSwitchCost best = {0};
+    for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
+        double launch = ech_device_number(device, protocols[i].launch, i == 0 ? 0 : -1),
+               share = CLAMP(ech_device_number(device, protocols[i].share, 1), 0.001, 1);
+        if (launch < 0)
+            continue;
+        double rate = (double)link->to_device * share;
+        EchSwitchCost one = {.cost = ech_collective_cost(comm, group, bytes, link->ports, (EchRate)rate, link->latency)};
+        if (one.cost.algorithm == ECH_ALGORITHM_NONE)
+            return one;
+        one.fixed = (EchTime)(launch + (double)link->setup + (double)link->latency * one.cost.steps);
+        one.moving = rate > 0 ? (EchTime)MIN(one.cost.bytes / (rate * one.cost.ports) * (double)ECH_PS_PER_S, (double)ECH_TIME_MAX / 4) : 0;
+        if (i == 0 || one.fixed + one.moving < best.fixed + best.moving)
+            best = one;
+    }
+    return best;
+}

@@ -48,6 +48,18 @@ typedef struct {
  */
 EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, uint32_t ports, EchRate rate, EchTime latency);
 
+/** A collective over a switch, whole. */
+typedef struct {
+    EchCollectiveCost cost;
+    EchTime fixed;  /**< Launch, set-up and latencies. */
+    EchTime moving; /**< Its bytes, at the rate that collectives reach. */
+} EchSwitchCost;
+/** A collective of @group GPUs with @bytes of operand on each, over @link to a switch. Few bytes and many go by different protocols (NCCL's LL and Simple),
+ * each with a time before its bytes move (runtime.collective_launch_ps, runtime.collective_bulk_ps) and a share of the links' rate
+ * (kernel.collective_small_share, kernel.collective_share; 1 where the device does not say); the sooner one is taken. Without runtime.collective_bulk_ps there
+ * is only the first. */
+EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, uint32_t group, EchBytes bytes);
+
 /** The links of a TPU's chips: a torus with ports / 2 axes. */
 typedef struct {
     uint32_t ports; /**< Links of a chip. */

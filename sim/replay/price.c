@@ -712,13 +712,21 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     }
     EchComm comm = comms[op->collective];
     EchCollectiveCost cost;
+    EchTime fixed = 0;
     if (device->family && strcmp(device->family, "tpu") == 0) {
         EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers};
         if (!laid)
             layout = (EchGroup){.size = group, .devices = group, .stride = 1};
         cost = ech_torus_cost(comm, &layout, op->bytes, &torus);
-    } else
-        cost = ech_collective_cost(comm, group, op->bytes, link->ports, link->to_device, link->latency);
+        EchTime steps = ech_bytes_mul((EchBytes)link->latency, cost.steps) > (EchBytes)ECH_TIME_MAX ? ECH_TIME_MAX : link->latency * (EchTime)cost.steps;
+        if (cost.algorithm != ECH_ALGORITHM_NONE)
+            fixed = ech_time_add(ech_time_add(steps, link->setup), (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
+    } else {
+        EchSwitchCost over = ech_switch_cost(device, link, comm, group, op->bytes);
+        cost = over.cost;
+        fixed = over.fixed;
+        price->minimum = over.moving;
+    }
     /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it, unless each port is a resource of its own. */
     size_t i = (size_t)(link - device->links);
     bool lanes = cost.lanes > 0 && map->lane[i] != NOWHERE && cost.lanes >> MAX(link->ports, 1u) == 0;
@@ -734,9 +742,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     price->forward = op->collective == ECH_COLLECTIVE_RECV;
     price->duplex = op->collective != ECH_COLLECTIVE_RECV && op->collective != ECH_COLLECTIVE_SEND;
     price->ports = (uint8_t)MIN(MAX(lanes ? link->ports : cost.ports, 1u), 255u);
-    EchTime steps = ech_bytes_mul((EchBytes)link->latency, cost.steps) > (EchBytes)ECH_TIME_MAX ? ECH_TIME_MAX : link->latency * (EchTime)cost.steps;
-    if (pricer->options->overhead && cost.algorithm != ECH_ALGORITHM_NONE)
-        price->fixed = ech_time_add(ech_time_add(steps, link->setup), (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
+    price->fixed = pricer->options->overhead ? fixed : 0;
 }
 
 static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)
@@ -864,7 +870,7 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     bool capped = (double)price->minimum >= time;
     if (bound != NOWHERE && map->kinds[bound] == ECH_RESOURCE_LINK_LANE) /* people know the link, not its ways */
         bound = map->link[0][map->owners[bound]];
-    price->bound = capped || price->loose ? ECH_NONE : bound;
+    price->bound = (capped && op->kind != ECH_OP_COLLECTIVE) || price->loose ? ECH_NONE : bound;
     price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
     /* What was set on the device of the recording does not touch this kernel. */
     if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map->device->name, old->device->name) == 0 && price->alone == op->recorded.duration)

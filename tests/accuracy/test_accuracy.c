@@ -224,6 +224,37 @@ static void gathers(void)
     }
 }
 
+/* LLMCompass artifact (ISCA'24), figure 5h: all-reduces by four A100-80GB, microseconds for 8 bytes and every power of two up to 16 GiB. The device file names
+ * the four sizes that its constants come from. */
+static void nccl(void)
+{
+    static const double us[] = {12.52, 13.92, 12.39, 13.22, 12.35, 12.45, 13.12, 13.02, 15.12, 15.23,  15.99,  17.39,  20.00, 22.93, 28.66, 35.93,
+                                47.27, 60.75, 66.40, 84.75, 128.8, 195.7, 279.7, 532.3, 961.7, 1883.7, 3659.0, 7219.2, 14136, 27944, 55384, 110277};
+    g_autoptr(EchDevice) a100 = ech_device_load("a100-80", NULL, NULL), h100 = ech_device_load("h100-sxm", NULL, NULL);
+    const EchLink *link = a100 ? ech_device_link(a100, "nvlink") : NULL;
+    for (size_t i = 0; link && i < G_N_ELEMENTS(us); i++) {
+        EchSwitchCost cost = ech_switch_cost(a100, link, ECH_COMM_ALL_REDUCE, 4, UINT64_C(8) << i);
+        bool fitted = i == 0 || i == 16 || i == 19 || i == 31;
+        add(fitted ? "a100-80 all-reduces of four, measured: sizes of the fit" : "a100-80 all-reduces of four, measured: held out", fitted ? 0 : 15,
+            (double)(cost.fixed + cost.moving) * 1e-6, us[i]);
+    }
+    /* JAX's page on collective products: NCCL gathers f16[1024, 4096] of 2, 4 and 8 H100, cuBLAS multiplies all of it by f16[4096, 4096]. */
+    static const double gathered[] = {147, 290, 565};
+    link = h100 ? ech_device_link(h100, "nvlink") : NULL;
+    for (uint32_t i = 0; link && i < G_N_ELEMENTS(gathered); i++) {
+        uint32_t n = 2U << i;
+        EchSwitchCost gather = ech_switch_cost(h100, link, ECH_COMM_ALL_GATHER, n, UINT64_C(1024) * 4096 * 2);
+        EchGpuKernel product = {.launch = {.batch = 1, .m = UINT64_C(1024) * n, .n = 4096, .k = 4096, .operand_bytes = 2},
+                                .read = (UINT64_C(1024) * n + 4096) * 4096 * 2,
+                                .written = UINT64_C(1024) * n * 4096 * 2,
+                                .dtype = "f16"};
+        ech_gpu_name("nvjet", &product.name);
+        EchGpuCost cost;
+        if (ech_gpu_kernel_price(h100, &product, &cost))
+            add("h100-sxm gathers of 2 to 8, then a product, measured", 15, (double)(gather.fixed + gather.moving + cost.time) * 1e-6, gathered[i]);
+    }
+}
+
 static void pallas(void)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(pallas_rows); i++)
@@ -246,7 +277,36 @@ static void a100(void)
         if (ech_gpu_product(device, 1, rows[i].m, rows[i].n, rows[i].k, "f16", 16, &cost))
             add("a100-80 products, measured", 8, (double)cost.time * 1e-9, rows[i].ms);
     }
+    /* A layer of GPT-3 on four of them, 8 sequences of 2048: what one does, seconds; both all-reduces of 384 MiB from figure 5h. */
+    const struct {
+        uint64_t times, batch, m, n, k;
+        double s;
+    } layer[] = {{3, 1, 16384, 3072, 12288, 0.0137218}, {1, 192, 2048, 2048, 128, 0.0018811},   {1, 192, 2048, 128, 2048, 0.0011832},
+                 {1, 1, 16384, 12288, 3072, 0.0045403}, {1, 1, 16384, 12288, 12288, 0.0174643}, {1, 1, 16384, 12288, 12288, 0.0174856}};
     EchGpuCost cost;
+    double ours = 0, theirs = 0;
+    for (size_t i = 0; device != NULL && i < G_N_ELEMENTS(layer); i++)
+        if (ech_gpu_product(device, layer[i].batch, layer[i].m, layer[i].n, layer[i].k, "f16", 16, &cost)) {
+            add("a100-80 products of a GPT-3 layer, measured", 0, (double)layer[i].times * (double)cost.time * 1e-12, layer[i].s);
+            ours += (double)layer[i].times * (double)cost.time * 1e-12;
+            theirs += layer[i].s;
+        }
+    static const struct {
+        const char *name;
+        uint64_t times, rows, columns;
+        double s;
+    } rest[] = {{"softmax", 1, 393216, 2048, 0.0028015}, {"layer_norm", 2, 16384, 12288, 2 * 0.0006816}, {"gelu", 1, 16384, 12288, 0.0005243}};
+    for (size_t i = 0; device != NULL && i < G_N_ELEMENTS(rest); i++)
+        if (ech_gpu_operator(device, rest[i].name, rest[i].rows, rest[i].columns, 16, &cost)) {
+            add("a100-80 rest of a GPT-3 layer, measured", 0, (double)rest[i].times * (double)cost.time * 1e-12, rest[i].s);
+            ours += (double)rest[i].times * (double)cost.time * 1e-12;
+            theirs += rest[i].s;
+        }
+    const EchLink *nvlink = device ? ech_device_link(device, "nvlink") : NULL;
+    if (nvlink) {
+        EchSwitchCost sum = ech_switch_cost(device, nvlink, ECH_COMM_ALL_REDUCE, 4, UINT64_C(384) << 20);
+        add("a100-80 GPT-3 layer on four, whole, measured", 8, ours + 2 * (double)(sum.fixed + sum.moving) * 1e-12, theirs + 2 * 0.0028909);
+    }
     if (device != NULL && ech_gpu_operator(device, "softmax", 4096, 32768, 16, &cost))
         add("a100-80 softmax 4096 x 32768, measured", 8, 4096.0 * 32768 / ((double)cost.time * 1e-12) / 1e9, 241);
 }
@@ -390,6 +450,7 @@ int main(void)
     published_steps();
     measured_v2();
     gathers();
+    nccl();
     pallas();
     a100();
     xla_products("h100-sxm", "bf16", 16, xla_h100_bf16, G_N_ELEMENTS(xla_h100_bf16), 10);

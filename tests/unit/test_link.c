@@ -3,6 +3,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,33 @@ START_TEST(switches_choose_ring_or_tree)
     EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, 1, 400 * GB, US);
     ck_assert(all_to_all.bytes == 7000);
     ck_assert_uint_eq(all_to_all.steps, 1);
+}
+END_TEST
+
+/* Over a switch, few bytes and many go by different protocols, whichever is sooner; a device that says nothing of them has one, at its links' rate. */
+START_TEST(few_bytes_and_many_have_protocols)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("a100-80", NULL, &error), v5e = ech_device_load("tpu-v5e", NULL, &error);
+    const EchLink *link = ech_device_link(device, "nvlink");
+    EchSwitchCost few = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, 8),
+                  many = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, UINT64_C(1) << 34);
+    ck_assert_int_eq(few.fixed, 12500000); /* 8.5 us and four steps of a tree */
+    ck_assert_int_lt(few.moving, 10000);
+    ck_assert_int_eq(many.fixed, 57800000); /* 51.8 us and six steps of a ring */
+    double rate = 12 * 23e9 * 0.847;
+    ck_assert(fabs((double)many.moving * 1e-12 / (1.5 * 17179869184.0 / rate) - 1) < 1e-6);
+    for (uint64_t bytes = 8; bytes < UINT64_C(1) << 34; bytes *= 2) { /* more bytes never take less time */
+        EchSwitchCost one = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, bytes),
+                      two = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, 2 * bytes);
+        ck_assert_int_le(one.fixed + one.moving, two.fixed + two.moving);
+    }
+    EchSwitchCost nothing = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 1, 1000);
+    ck_assert_int_eq(nothing.fixed + nothing.moving, 0);
+    EchLink plain = {.to_device = 100 * GB, .from_device = 100 * GB, .ports = 2, .latency = US};
+    EchSwitchCost one = ech_switch_cost(v5e, &plain, ECH_COMM_ALL_GATHER, 3, 200 * 1000 * 1000);
+    ck_assert_int_eq(one.fixed, 2 * US);
+    ck_assert_int_eq(one.moving, 2000 * US);
 }
 END_TEST
 
@@ -223,6 +251,7 @@ int main(void)
     tcase_add_test(tests, two_chips_have_one_link_between_them);
     tcase_add_test(tests, square_tori_use_both_axes);
     tcase_add_test(tests, switches_choose_ring_or_tree);
+    tcase_add_test(tests, few_bytes_and_many_have_protocols);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, open_axes_have_ends);
     tcase_add_test(tests, cores_share_their_chips_links);
