@@ -255,7 +255,7 @@ static void plan_rings(Pass *p)
         /* In-place neighbours of the buffer would have to move with it. */
         bool written = false, shared = false;
         for (EchId i = f->region + 1; i < p->s.end[f->region] && !written; i++)
-            written = makes(p, i, f->source);
+            written = i != f->op && makes(p, i, f->source); /* it may wait for what made its source before the loop */
         for (size_t b = 0; b < ech_trace_n_buffers(p->s.t) && !shared; b++)
             shared = p->s.buffers[b].alias_of == f->target;
         EchBytes more = ech_bytes_mul(p->s.buffers[f->target].bytes, p->o->depth);
@@ -314,14 +314,28 @@ static void put(Writer *w, EchId op)
     add_rest(w, op, true, more, fetch);
 }
 
+/* A fetch where the core is now: it waits for that, and for copies that nobody waited for to bring its source there. */
+static EchId put_fetch(Writer *w, const Fetch *f)
+{
+    const Pass *p = w->p;
+    const EchOp *o = &p->s.ops[f->op];
+    EchId made = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, f->op));
+    if (w->e.last_core != ECH_NONE)
+        ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
+    for (uint32_t d = 0; f->source != ECH_NONE && d < o->n_deps; d++) {
+        EchId before = p->s.deps[o->first_dep + d].op;
+        if (p->s.ops[before].queue != p->s.core && w->e.map[before] != ECH_NONE && makes(p, before, f->source))
+            ech_trace_builder_dep(w->e.builder, w->e.map[before], 0);
+    }
+    add_rest(w, f->op, false, 0, ECH_NONE);
+    return made;
+}
+
 static void put_moved(Writer *w, const Fetch *f)
 {
     if (f->alloc != ECH_NONE)
         put(w, f->alloc);
-    w->e.map[f->op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, f->op));
-    if (w->e.last_core != ECH_NONE)
-        ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
-    add_rest(w, f->op, false, 0, ECH_NONE);
+    w->e.map[f->op] = put_fetch(w, f);
 }
 
 /* Before a loop: its ring, and the fetches of the first iterations. */
@@ -341,10 +355,7 @@ static void open_rings(Writer *w, EchId loop)
             const Fetch *f = &g_array_index(p->fetches, Fetch, k);
             if (f->fate != RINGED || f->region != loop)
                 continue;
-            EchId made = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, f->op));
-            if (w->e.last_core != ECH_NONE)
-                ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
-            add_rest(w, f->op, false, 0, ECH_NONE);
+            EchId made = put_fetch(w, f);
             EchOp wait = ech_op_init(ECH_OP_WAIT);
             wait.queue = p->s.core;
             wait.name = ech_edit_text(&w->e, p->s.ops[f->wait].name);

@@ -144,6 +144,38 @@ START_TEST(between_uses)
 }
 END_TEST
 
+/* Copies that nobody waits for: what is fetched must have arrived before, however early the fetch could begin; also the first slices of a loop's. */
+static const struct {
+    const char *specs[3];
+    EchTime between, makespan;
+} on_short[] = {
+    {{"offload:overlap=true,idle=0", NULL}, 150, 10 + 150 + 100 + 10},             /* the fetch begins behind the kernel between */
+    {{"offload:overlap=true,idle=0", "prefetch", NULL}, 150, 10 + 100 + 100 + 10}, /* out, and back at once */
+    {{"offload:overlap=true,idle=0", NULL}, 20, 10 + 100 + 10 * (10 + 1)},
+    {{"offload:overlap=true,idle=0", "prefetch:depth=2", NULL}, 20, 10 + 100 + (10 + 2) * 10}, /* two more than needed are fetched */
+};
+
+START_TEST(out_before_back)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)put(b, ECH_OP_ALLOC, a);
+    kernel(b, 0, a, ECH_WRITE, GB);
+    kernel(b, on_short[_i].between * ms, ECH_NONE, ECH_READ, 0);
+    EchId slices = _i < 2 ? ECH_NONE : loop(b, 10);
+    kernel(b, 0, a, ECH_READ, slices == ECH_NONE ? GB : GB / 10);
+    if (slices != ECH_NONE)
+        close_loop(b, slices);
+    (void)put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = finish(b);
+    g_autoptr(EchTrace) out = pass(in, device, diag, on_short[_i].specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - on_short[_i].makespan * ms) <= 100, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
+}
+END_TEST
+
 /* Made in two halves: nothing is fetched before there is anything. */
 START_TEST(in_parts)
 {
@@ -316,6 +348,7 @@ int main(void)
     TCase *tcase = tcase_create("offload");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_saved));
+    tcase_add_loop_test(tcase, out_before_back, 0, G_N_ELEMENTS(on_short));
     tcase_add_test(tcase, in_parts);
     tcase_add_test(tcase, argument);
     tcase_add_test(tcase, stack);
