@@ -181,6 +181,9 @@ static void add_uses(Lowerer *l, EchId id)
         }
     }
     for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++) {
+        EchId value = ech_program_value(p, id, q);
+        if (value != ECH_NONE && p->values[value].defined.instruction != id)
+            continue; /* handed on: the start of a collective has its operand as a result, too */
         EchBytes bytes = claimed(&claim, ech_program_result_bytes(p, id, q), false);
         EchOrigin origin = bytes == p->shapes[ech_program_subshape(p, i->shape, q)].bytes ? ECH_KNOWN : ECH_INFERRED;
         use(l, ech_lower_buffer_at(l, id, q), ECH_WRITE, bytes, opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM : ECH_PATTERN_STREAM, origin);

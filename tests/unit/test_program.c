@@ -402,6 +402,30 @@ START_TEST(collectives_join_their_groups)
 }
 END_TEST
 
+/* A start's first result is its operand (HLO: (operand, result, ...)): read, and not written again. */
+START_TEST(collectives_write_their_result_alone)
+{
+    g_autoptr(EchProgram) program = read_text("HloModule m, is_scheduled=true, num_partitions=4\n\n"
+                                              "ENTRY %e (p: bf16[1024,1024]) -> bf16[1024,1024] {\n"
+                                              "  %p = bf16[1024,1024]{1,0:T(8,128)(2,1)} parameter(0)\n"
+                                              "  %n = bf16[1024,1024]{1,0:T(8,128)(2,1)} negate(%p)\n"
+                                              "  %s = (bf16[1024,1024]{1,0:T(8,128)(2,1)}, bf16[1024,1024]{1,0:T(8,128)(2,1)}, u32[]{:S(2)}, u32[]{:S(2)}) "
+                                              "collective-permute-start(%n), source_target_pairs={{0,1},{1,3}}\n"
+                                              "  ROOT %d = bf16[1024,1024]{1,0:T(8,128)(2,1)} collective-permute-done(%s)\n}\n",
+                                              "tpu-v5e");
+    assign(program);
+    g_autoptr(EchTrace) trace = lower(program);
+    const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
+    EchBytes moved[2] = {0};
+    for (uint32_t u = 0; u < op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(trace)[op->first_use + u];
+        moved[use->access == ECH_WRITE] += use->bytes;
+    }
+    ck_assert_uint_eq(moved[0], 2 << 20);
+    ck_assert_uint_eq(moved[1], 2 << 20);
+}
+END_TEST
+
 /* What XLA wrote of one module as protobuf, read as what it printed of it (jaxlib 0.10.2; lists.pb and lists.hlo.txt): all that prices and places ask for. */
 START_TEST(protobuf_says_what_text_says)
 {
@@ -667,6 +691,7 @@ int main(void)
     tcase_add_test(small, unscheduled_programs_get_an_order);
     tcase_add_test(small, callbacks_go_over_the_hosts_link);
     tcase_add_loop_test(small, collectives_join_their_groups, 0, G_N_ELEMENTS(joined));
+    tcase_add_test(small, collectives_write_their_result_alone);
     tcase_add_test(small, protobuf_says_what_text_says);
     tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, folded_starts);

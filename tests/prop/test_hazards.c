@@ -1,0 +1,171 @@
+/* What is read has been written, and what is written over has been read: on every engine queue, whatever moved the copies. Each shipped program as it was
+ * compiled, and after the passes that make or move copies. */
+#include "sim/pass/pass.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <string.h>
+
+/* Every instance's span, by op and number. */
+typedef struct {
+    const EchTrace *trace;
+    EchId *region; /* per op: the LOOP it is in */
+    GArray **of;   /* per op: EchSpan, in order of their numbers */
+} Timeline;
+
+static gint compare_iteration(gconstpointer a, gconstpointer b)
+{
+    const EchSpan *x = a, *y = b;
+    return (x->iteration > y->iteration) - (x->iteration < y->iteration);
+}
+
+static Timeline timeline_new(const EchTrace *trace, const EchRun *run)
+{
+    size_t n = ech_trace_n_ops(trace);
+    Timeline t = {trace, g_new(EchId, n + 1), g_new0(GArray *, n + 1)};
+    g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(EchId)), open = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (EchId i = 0; i < n; i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        while (ends->len > 0 && g_array_index(ends, EchId, ends->len - 1) == i) {
+            g_array_set_size(ends, ends->len - 1);
+            g_array_set_size(open, open->len - 1);
+        }
+        t.region[i] = open->len > 0 ? g_array_index(open, EchId, open->len - 1) : ECH_NONE;
+        t.of[i] = g_array_new(FALSE, FALSE, sizeof(EchSpan));
+        EchId end = i + 1 + op->target;
+        if (op->kind == ECH_OP_LOOP) {
+            g_array_append_val(open, i);
+            g_array_append_val(ends, end);
+        }
+    }
+    for (size_t k = 0; k < run->n_spans; k++)
+        g_array_append_val(t.of[run->spans[k].op], run->spans[k]);
+    for (size_t i = 0; i < n; i++)
+        g_array_sort(t.of[i], compare_iteration);
+    return t;
+}
+
+static void timeline_clear(Timeline *t)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(t->trace); i++)
+        g_array_unref(t->of[i]);
+    g_free(t->of);
+    g_free(t->region);
+}
+
+static EchId outermost(const Timeline *t, EchId op)
+{
+    while (t->region[op] != ECH_NONE)
+        op = t->region[op];
+    return op;
+}
+
+/* Is every instance of @second that must come behind one of @first there after it? Of one iteration those of one body; of bodies apart all. */
+static bool in_order(const Timeline *t, EchId first, EchId second)
+{
+    const GArray *a = t->of[first], *b = t->of[second];
+    if (t->region[first] == t->region[second] && t->region[first] != ECH_NONE) {
+        for (guint k = 0; k < MIN(a->len, b->len); k++)
+            if (g_array_index(a, EchSpan, k).end > g_array_index(b, EchSpan, k).start)
+                return false;
+        return true;
+    }
+    if (outermost(t, first) == outermost(t, second))
+        return true; /* of loops in loops: which of their instances go together is not told here */
+    EchTime last = 0, earliest = INT64_MAX;
+    for (guint k = 0; k < a->len; k++)
+        last = MAX(last, g_array_index(a, EchSpan, k).end);
+    for (guint k = 0; k < b->len; k++)
+        earliest = MIN(earliest, g_array_index(b, EchSpan, k).start);
+    return last <= earliest;
+}
+
+/* Each pair of uses of a buffer of which one writes and one takes all of it. */
+static size_t hazards(const EchTrace *trace, const EchRun *run, const char *what)
+{
+    Timeline t = timeline_new(trace, run);
+    const EchOp *ops = ech_trace_ops(trace);
+    const EchUse *uses = ech_trace_uses(trace);
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    size_t checked = 0;
+    g_autoptr(GPtrArray) users = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref);
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++)
+        g_ptr_array_add(users, g_array_new(FALSE, FALSE, sizeof(EchId)));
+    for (EchId i = 0; i < ech_trace_n_ops(trace); i++)
+        for (uint32_t u = 0; u < ops[i].n_uses; u++) {
+            const EchUse *use = &uses[ops[i].first_use + u];
+            GArray *before = users->pdata[use->buffer];
+            for (guint k = 0; k < before->len; k++) {
+                EchId j = g_array_index(before, EchId, k);
+                for (uint32_t v = 0; v < ops[j].n_uses && j != i; v++) {
+                    const EchUse *other = &uses[ops[j].first_use + v];
+                    bool whole = MAX(use->bytes, other->bytes) >= buffers[use->buffer].bytes;
+                    if (other->buffer != use->buffer || !whole || (use->access != ECH_WRITE && other->access != ECH_WRITE))
+                        continue;
+                    ck_assert_msg(in_order(&t, j, i), "%s: op %u '%s' %s what op %u '%s' %s before that is over (buffer %u '%s')", what, i,
+                                  ech_trace_string(trace, ops[i].name), use->access == ECH_WRITE ? "writes" : "reads", j, ech_trace_string(trace, ops[j].name),
+                                  other->access == ECH_WRITE ? "writes" : "reads", use->buffer, ech_trace_string(trace, buffers[use->buffer].name));
+                    checked++;
+                }
+            }
+            if (before->len == 0 || g_array_index(before, EchId, before->len - 1) != i)
+                g_array_append_val(before, i);
+        }
+    timeline_clear(&t);
+    return checked;
+}
+
+static const char *const programs[] = {
+    "adam_moments.v5e",          "adam_none.h100",      "decode_64.v5e",      "gpt_offload.h100", "gpt_offload.v6e", "gpt_unrolled_kept.h100",
+    "gpt_unrolled_overlap.h100", "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
+static const char *const asked[][3] = {{NULL},
+                                       {"prefetch", NULL},
+                                       {"prefetch:depth=1", NULL},
+                                       {"offload:idle=0,above=4KiB", NULL},
+                                       {"offload:idle=0,above=4KiB,overlap=true", NULL},
+                                       {"offload:idle=0,above=4KiB,overlap=true", "prefetch:depth=2,lookahead=3", NULL},
+                                       {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}};
+
+START_TEST(nothing_too_early)
+{
+    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL);
+    g_autoptr(EchImport) import = ech_test_import(name, NULL);
+    const char *chip = strrchr(programs[_i], '.') + 1;
+    g_autofree char *device_name = strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
+    g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
+    GError *error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    ech_test_assign(import);
+    g_autoptr(EchTrace) in = ech_program_lower(import->program, device, &(EchLowerOptions){0}, diag, &error);
+    ck_assert_ok(in != NULL, error);
+    for (size_t k = 0; k < G_N_ELEMENTS(asked); k++) {
+        g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+        g_autofree char *what = g_strjoinv(" ", (char **)(uintptr_t)asked[k]);
+        for (size_t j = 0; asked[k][j] != NULL; j++)
+            g_ptr_array_add(passes, ech_pass_new(asked[k][j], &error));
+        g_autoptr(EchTrace) out = ech_passes_run_trace(passes, device, in, diag, &error);
+        ck_assert_ok(out != NULL, error);
+        EchReplayOptions options = {0};
+        ech_params_defaults(ech_replay_params, &options);
+        options.engine = ECH_ENGINE_NATIVE;
+        options.skip_steady = 0;
+        g_autoptr(EchRun) run = ech_replay_run(out, device, NULL, &options, &error);
+        ech_params_clear(ech_replay_params, &options);
+        ck_assert_ok(run != NULL, error);
+        size_t n = hazards(out, run, what);
+        if (g_getenv("SHOW"))
+            g_print("%s %s: %zu\n", programs[_i], what, n);
+        ck_assert_uint_gt(n, 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("hazards");
+    TCase *tcase = tcase_create("hazards");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, nothing_too_early, 0, G_N_ELEMENTS(programs));
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
