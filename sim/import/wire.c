@@ -64,7 +64,7 @@ static bool read_field(EchWire *wire, unsigned type, EchWireField *field)
         if (!read_varint(wire, &size))
             return false;
         if (size > (uint64_t)(wire->end - wire->at))
-            return fail(wire, "length-delimited field longer than its message");
+            return fail(wire, "length-delimited field longer than its message, or the file is cut");
         field->data = wire->at;
         field->size = (size_t)size;
         wire->at += size;

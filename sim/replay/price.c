@@ -410,7 +410,11 @@ static void spread_known(EchPrice *price, Row *row, double reference_roofline, E
     double fixed = rest > 0 ? MIN(rest, (double)FIXED_SHARE_MAX) : 0;
     price->fixed = (EchTime)fixed;
     double factor = ((double)time - (double)price->fixed) / reference_roofline;
-    price->loose = factor > LOOSE;
+    if (factor > LOOSE) {
+        price->loose = 1;
+        price->minimum = (EchTime)((double)time - fixed);
+        return;
+    }
     for (uint32_t i = 0; i < row->n_used; i++)
         row->amounts[row->used[i]] *= factor;
 }

@@ -491,10 +491,35 @@ static GPtrArray *memory_names(JsonObject *a, JsonObject *b)
     return names;
 }
 
+static JsonArray *provenance_list(JsonObject *run, const char *name)
+{
+    JsonObject *provenance = ech_member_object(run, "provenance");
+    JsonNode *node = provenance ? json_object_get_member(provenance, name) : NULL;
+    return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+}
+
+/* Whether @b differs from @a in passes that found nothing to do: the traces are the same, and nothing else was asked for. */
+static bool explain_idle_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    JsonArray *before = provenance_list(a, "passes"), *passes = provenance_list(b, "passes"), *settings = provenance_list(b, "settings");
+    guint n = passes ? json_array_get_length(passes) : 0;
+    if (n == 0 || !settings || json_array_get_length(settings) > 0 || (before && json_array_get_length(before) >= n))
+        return false;
+    static const char *const same[] = {"trace", "trace_hash", "device_hash"};
+    for (size_t i = 0; i < G_N_ELEMENTS(same); i++) {
+        if (g_strcmp0(ech_member_text(ech_member_object(a, "provenance"), same[i]), ech_member_text(ech_member_object(b, "provenance"), same[i])) != 0)
+            return false;
+    }
+    say(out, "Nothing: pass %s leaves it as it is, and says why in the notes below.", json_array_get_string_element(passes, n - 1));
+    return true;
+}
+
 static GPtrArray *explain_change(JsonObject *a, JsonObject *b, bool passes)
 {
     GPtrArray *out = g_ptr_array_new_with_free_func(g_free);
     if (!a || !b)
+        return out;
+    if (!passes && explain_idle_passes(out, a, b))
         return out;
     bool fits_a = ech_member_bool(a, "fits"), fits_b = ech_member_bool(b, "fits");
     if (fits_a && !fits_b)

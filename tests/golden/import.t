@@ -107,8 +107,8 @@ buffer assignment taken from traces/mlp_activations.v5e/program.buffer-assignmen
 an XLA program, lowered for tpu-v5e
 'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original
 traces/mlp_activations.v5e: hlo, 77 operations, 34 buffers -> T/p.ech
-  "makespan_ps" : 717846806,
-  "makespan_ps" : 717846806,
+  "makespan_ps" : 705477921,
+  "makespan_ps" : 705477921,
 $ cd $T; echo '[[1, 2], [3, 4]]' > sums.json; echo '<!DOCTYPE html><html></html>' > page.html; echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' > err.log; printf '\001\002\003\004' > r.nsys-rep; for f in sums.json page.html err.log r.nsys-rep; do echelon alloc $f; done
 echelon: sums.json: no captured format that echelon knows: the text looks like the sums of a PyTorch memory timeline; export_memory_timeline("NAME.raw.json.gz") writes the allocations themselves
 echelon: page.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
@@ -184,8 +184,8 @@ $ echelon import traces/gpt_offload.v5e --anonymize -o $T/shared.ech 2>&1 | grep
 anonymize: properties left out: program, buffer_assignment
 anonymize: 78 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
 $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
-  "makespan_ps" : 728452773,
-  "makespan_ps" : 728452773,
+  "makespan_ps" : 724288106,
+  "makespan_ps" : 724288106,
 $ printf '"Kind","Agent_Id","Queue_Id"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
 echelon: x.csv: no captured format that echelon knows: the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"

@@ -621,9 +621,9 @@ stream on small (a device for tests)
   Kernel times: 2 roofline. Engine: native (0.1.0).
 $ COLUMNS=80 echelon run --trace traces/sharded_mlp.v5e --device tpu-v5e --engine native | awk 'length($0) > 80 { print "too wide: " $0 } /ici/'
   It takes 1.54 ms, bound by ici link out (79 % of the critical path).
-    ici link out                  1.21 ms   78.5 % ################....
-    ici link out          1.21 ms  78.5 %  52.0 MiB at 45 GB/s
-    ici link in           1.21 ms  78.5 %  52.0 MiB at 45 GB/s
+    ici link out                  1.21 ms   78.6 % ################....
+    ici link out          1.21 ms  78.6 %  52.0 MiB at 45 GB/s
+    ici link in           1.21 ms  78.6 %  52.0 MiB at 45 GB/s
 $ printf 'a 0 64000000\na 1 32000000\nf 1\na 2 8000000\n' >$T/t.txt && echelon run --trace $T/t.txt --device tests/golden/data/small.yaml --engine native | sed -n '/hbm:/,/^$/p'
     hbm: 91.6 MiB live; best_fit
       61.0 MiB  0
@@ -795,3 +795,6 @@ $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e | sed -n "/Cr
     (grid steps: what each step of a kernel's grid costs besides its work)
     (overhead: launches, set-ups and latencies, the fill and drain of kernels)
 
+$ echelon run --trace traces/gpt_everything.v5e --device tpu-v5e --pass pin | grep -A1 "What that changes"
+  What that changes
+    Nothing: pass pin leaves it as it is, and says why in the notes below.
