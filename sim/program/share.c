@@ -106,25 +106,19 @@ static EchId find_hero(const EchProgram *p, const EchComputation *body)
     return ECH_NONE;
 }
 
-/* Every dynamic-slice of the array that @update changes reads just the slice it changes. */
-static bool slices_agree(const Walk *w, const EchInstruction *update)
+/* A dynamic-slice of the array that the root changes, which reads just what is changed: the same place, or one element. */
+static bool reads_what_changes(const Walk *w, const EchInstruction *slice)
 {
     const EchProgram *p = w->p;
-    EchId array = ech_program_operand(p, update, 0);
-    EchId size = p->instructions[ech_program_operand(p, update, 1)].shape;
-    for (uint32_t k = 0; k < w->body->n; k++) {
-        const EchInstruction *i = &p->instructions[w->body->first + k];
-        if (i->opcode != ECH_HLO_DYNAMIC_SLICE || i->n_operands == 0 || ech_program_operand(p, i, 0) != array)
-            continue;
-        const EchLayout *a = ech_program_layout(p, i->shape), *b = ech_program_layout(p, size);
-        if (!a || !b || a->rank != b->rank || memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) != 0 || i->n_operands + 1 != update->n_operands)
-            return false;
-        for (uint32_t o = 1; o < i->n_operands; o++) {
-            if (ech_program_operand(p, i, o) != ech_program_operand(p, update, o + 1))
-                return false;
-        }
-    }
-    return true;
+    const EchInstruction *update = &p->instructions[w->real];
+    if (update->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE || update->n_operands != slice->n_operands + 1 ||
+        ech_program_operand(p, update, 0) != ech_program_operand(p, slice, 0) ||
+        !same_array(p, slice->shape, p->instructions[ech_program_operand(p, update, 1)].shape))
+        return false;
+    bool same = true;
+    for (uint32_t o = 1; o < slice->n_operands && same; o++)
+        same = ech_program_operand(p, slice, o) == ech_program_operand(p, update, o + 1);
+    return same || p->shapes[slice->shape].count == 1;
 }
 
 /* May the walk go from @x through @user? */
@@ -136,14 +130,13 @@ static bool step_allowed(const Walk *w, EchId x, EchId user)
     if (opcode == ECH_HLO_BITCAST || opcode == ECH_HLO_TUPLE || ech_hlo_is_elementwise(opcode))
         return true;
     if (opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 1) {
-        for (uint32_t k = 0; k < i->n_operands; k++) {
-            if (ech_program_operand(p, i, k) != x || k == 0)
-                continue;
-            if (k != 1 || user != w->real || !slices_agree(w, i))
+        for (uint32_t k = 1; k < i->n_operands; k++)
+            if (ech_program_operand(p, i, k) == x && (k != 1 || user != w->real))
                 return false;
-        }
         return true;
     }
+    if (opcode == ECH_HLO_DYNAMIC_SLICE && i->n_operands > 0)
+        return reads_what_changes(w, i);
     if (opcode == ECH_HLO_SCATTER && user == w->real)
         return i->n_operands > 0 && ech_program_operand(p, i, 0) == x;
     return false;

@@ -1,6 +1,7 @@
 /* Properties that every allocator of the table must have, under random sequences: a new allocator is tested by being registered. */
 #include "models/alloc/alloc.h"
 #include "models/alloc/check.h"
+#include "models/alloc/tree.h"
 #include "sim/base/error.h"
 #include "tests/support/random.h"
 #include "tests/support/support.h"
@@ -254,6 +255,63 @@ START_TEST(specs_are_refused_with_reasons)
 }
 END_TEST
 
+enum { KEYS = 1 << 15 };
+
+/* The tree holds what a plain array of flags holds: found, in order both ways, first, last and next above; while it grows to three levels of inner nodes and is
+ * emptied again, at random, upwards (as a heap grows) or downwards. */
+static void same_as_flags(EchTree *tree, const bool *there)
+{
+    uint64_t n = 0;
+    EchTreeIter it = ech_tree_first(tree);
+    for (unsigned k = 0; k < KEYS; k++) {
+        if (!there[k])
+            continue;
+        n++;
+        ck_assert(it.leaf && ech_tree_iter_key(it) == ech_tree_key(k / 7, k) && ech_tree_iter_value(it) == k);
+        it = ech_tree_next(it);
+    }
+    ck_assert(!it.leaf && tree->n == n);
+    it = ech_tree_last(tree);
+    for (unsigned k = KEYS; k-- > 0;)
+        if (there[k]) {
+            ck_assert(it.leaf && ech_tree_iter_value(it) == k);
+            it = ech_tree_prev(it);
+        }
+    ck_assert(!it.leaf);
+    for (unsigned k = KEYS, above = KEYS; k-- > 0;) {
+        above = there[k] ? k : above;
+        it = ech_tree_lower_bound(tree, ech_tree_key(k / 7, k));
+        ck_assert(above == KEYS ? !it.leaf : it.leaf && ech_tree_iter_value(it) == above);
+    }
+}
+
+START_TEST(tree_is_a_sorted_set)
+{
+    uint64_t draws = ech_test_seed_of(_i);
+    g_autofree bool *there = g_new0(bool, KEYS);
+    EchTree tree = {0};
+    for (int emptying = 0; emptying < 2; emptying++)
+        for (unsigned step = 0; step < 3 * KEYS; step++) {
+            unsigned k = _i == 0 ? (unsigned)(ech_test_draw(&draws) % KEYS) : (_i == 1) == (emptying == 0) ? step % KEYS : KEYS - 1 - step % KEYS;
+            bool add = ech_test_draw(&draws) % 8 != 0;
+            if (there[k] == (add != emptying))
+                continue;
+            if (there[k])
+                ck_assert(ech_tree_remove(&tree, ech_tree_key(k / 7, k)) && !ech_tree_remove(&tree, ech_tree_key(k / 7, k)));
+            else
+                ech_tree_insert(&tree, ech_tree_key(k / 7, k), k);
+            there[k] = !there[k];
+            if (step % KEYS == KEYS / 2)
+                same_as_flags(&tree, there);
+        }
+    same_as_flags(&tree, there);
+    for (unsigned k = 0; k < KEYS; k++)
+        ck_assert(ech_tree_remove(&tree, ech_tree_key(k / 7, k)) == there[k]);
+    ck_assert(tree.n == 0 && !tree.root && tree.height == 0);
+    ech_tree_clear(&tree);
+}
+END_TEST
+
 int main(void)
 {
     fill_specs();
@@ -267,6 +325,7 @@ int main(void)
     tcase_set_timeout(tests, 120 * factor * factor);
     tcase_add_loop_test(tests, registry_keeps_its_promises, 0, (int)specs->len);
     tcase_add_test(tests, checker_sees_overlaps);
+    tcase_add_loop_test(tests, tree_is_a_sorted_set, 0, 3);
     tcase_add_test(tests, specs_are_refused_with_reasons);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

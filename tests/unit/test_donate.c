@@ -67,6 +67,13 @@ static const struct {
      DONATED, "donate:what=none", 0, 0, 1},
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", DONATED, "donate:what=none",
      0, 0, 0},
+    /* An output that an argument has already is not given again: the other one is. */
+    {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", DONATED, "donate:names=x",
+     8192, 0, 0},
+    /* Updated in place, and not handed back. */
+    {HEAD "  z = s32[] constant(0)\n  u = f32[8]{0} slice(b), slice={[0:8]}\n  w = f32[1024]{0} dynamic-update-slice(a, u, z)\n  s = f32[1024]{0} reverse(w), "
+          "dimensions={0}\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n",
+     DONATED, "donate:what=none", 0, 0, 1}, /* the copy lies where t will be */
     /* An argument handed back as it is. */
     {HEAD "  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(a, t)\n}\n", DONATED, "donate:what=none", 0, 0, 1},
 };
@@ -82,6 +89,30 @@ START_TEST(small)
     ck_assert_msg(m.temp == programs[_i].temp, "%" G_GUINT64_FORMAT " bytes of temporaries", m.temp);
     ck_assert_uint_eq(copies_in(out), programs[_i].copies);
     ck_assert_ptr_nonnull(ech_diag_remarks(diag)[0]);
+}
+END_TEST
+
+/* Both outputs are there while the arguments are still read: each is copied into the place of its own argument, the first of the shape. */
+START_TEST(two_copies)
+{
+    g_autofree char *text = g_strdup_printf(HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} subtract(a, b)\n  w = f32[1024]{0} multiply(a, b)\n"
+                                                 "  v = f32[1024]{0} negate(w)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n",
+                                            "");
+    g_autoptr(EchImport) import = ech_test_hlo(text, NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) out = pass(import->program, "donate", diag);
+    const EchInstruction *root = &out->instructions[out->computations[out->entry].root];
+    for (uint32_t k = 0; k < 2; k++) {
+        const EchInstruction *copy = &out->instructions[ech_program_operand(out, root, k)];
+        ck_assert_str_eq(copy->opcode_name, "copy");
+        ck_assert_str_eq(out->instructions[ech_program_operand(out, copy, 0)].name, k == 0 ? "s" : "t");
+        bool given = false;
+        for (size_t d = 0; d < out->n_donations; d++)
+            given |= out->donations[d].parameter == (int64_t)k && out->donations[d].output_position == k + 1;
+        ck_assert(given);
+    }
+    ck_assert_uint_eq(out->n_donations, 2);
+    ck_assert_uint_eq(copies_in(out), 2);
 }
 END_TEST
 
@@ -114,6 +145,7 @@ int main(void)
     TCase *tcase = tcase_create("donate");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, small, 0, G_N_ELEMENTS(programs));
+    tcase_add_test(tcase, two_copies);
     tcase_add_loop_test(tcase, there_and_back, 0, G_N_ELEMENTS(shipped));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

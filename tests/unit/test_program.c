@@ -2,6 +2,7 @@
 #include "models/device/device.h"
 #include "sim/import/import.h"
 #include "sim/program/place_inputs.h"
+#include "sim/program/private.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -70,6 +71,60 @@ START_TEST(in_place_operations_take_their_operands_place)
     ck_assert_uint_eq(m.peak, 3 * 4096);
     g_autoptr(EchTrace) trace = lower(program);
     ck_assert_uint_eq(peak_of(trace, "hbm"), 3 * 4096);
+}
+END_TEST
+
+/* What a fusion on a GPU may write in the place of what it reads: XLA's rule (xla/service/gpu/alias_info.cc, FusionCanShareBufferHint), and for sorts what
+ * compiles show. May the result at @position lie in the place of @operand? */
+#define FUSED(body)                                                                                                                                            \
+    "%f (q: f32[64,128], r: f32[64,128], i: s32[]) -> f32[64,128] {\n  %q = f32[64,128]{1,0} parameter(0)\n  %r = f32[64,128]{1,0} parameter(1)\n"             \
+    "  %i = s32[] parameter(2)\n  %z = s32[] constant(0)\n" body "}\n\n"
+#define SORTED "(f32[64,128]{1,0}, f32[64,128]{1,0})"
+static const struct {
+    const char *body, *result;
+    uint32_t position;
+    const char *operand;
+    bool may;
+} fused[] = {
+    {FUSED("  ROOT %o = f32[64,128]{1,0} add(%q, %r)\n"), "f32[64,128]{1,0}", 0, "a", true},
+    {FUSED("  %n = f32[64,128]{1,0} negate(%q)\n  ROOT %o = f32[64,128]{1,0} reverse(%n), dimensions={0}\n"), "f32[64,128]{1,0}", 0, "a", false},
+    /* A slice of the array that is changed: the very one that is changed, or a lone element. */
+    {FUSED("  %n = f32[64,128]{1,0} negate(%q)\n  %s = f32[1,128]{1,0} dynamic-slice(%n, %i, %z), dynamic_slice_sizes={1,128}\n"
+           "  %e = f32[1,128]{1,0} exponential(%s)\n  ROOT %o = f32[64,128]{1,0} dynamic-update-slice(%n, %e, %i, %z)\n"),
+     "f32[64,128]{1,0}", 0, "a", true},
+    {FUSED("  %n = f32[64,128]{1,0} negate(%q)\n  %s = f32[1,128]{1,0} dynamic-slice(%n, %z, %z), dynamic_slice_sizes={1,128}\n"
+           "  %e = f32[1,128]{1,0} exponential(%s)\n  ROOT %o = f32[64,128]{1,0} dynamic-update-slice(%n, %e, %i, %z)\n"),
+     "f32[64,128]{1,0}", 0, "a", false},
+    {FUSED("  %n = f32[64,128]{1,0} negate(%q)\n  %s = f32[1,1]{1,0} dynamic-slice(%n, %z, %z), dynamic_slice_sizes={1,1}\n"
+           "  %e = f32[1,1]{1,0} exponential(%s)\n  ROOT %o = f32[64,128]{1,0} dynamic-update-slice(%n, %e, %i, %z)\n"),
+     "f32[64,128]{1,0}", 0, "a", true},
+    {FUSED("  %n = f32[64,128]{1,0} negate(%q)\n  %s = f32[64,1]{1,0} dynamic-slice(%n, %z, %i), dynamic_slice_sizes={64,1}\n"
+           "  %b = f32[64]{0} bitcast(%s)\n  ROOT %o = f32[64,128]{1,0} broadcast(%b), dimensions={0}\n"),
+     "f32[64,128]{1,0}", 0, "a", false},
+    /* Operand k of a sort is result k, if nothing else reads it. */
+    {FUSED("  ROOT %o = " SORTED " sort(%q, %r), dimensions={1}, to_apply=%less\n"), SORTED, 1, "a", true},
+    {FUSED("  ROOT %o = " SORTED " sort(%q, %r), dimensions={1}, to_apply=%less\n"), SORTED, 1, "b", false},
+    {FUSED("  ROOT %o = " SORTED " sort(%q, %r), dimensions={1}, to_apply=%less\n"), SORTED, 2, "b", true},
+    {FUSED("  %n = f32[64,128]{1,0} negate(%q)\n  ROOT %o = " SORTED " sort(%q, %n), dimensions={1}, to_apply=%less\n"), SORTED, 1, "a", false},
+};
+
+START_TEST(fusions_in_their_operands_place)
+{
+    g_autofree char *text =
+        g_strdup_printf("HloModule m, is_scheduled=true\n\n"
+                        "%%less (x: f32[], y: f32[], v: f32[], w: f32[]) -> pred[] {\n  %%x = f32[] parameter(0)\n  %%y = f32[] parameter(1)\n"
+                        "  %%v = f32[] parameter(2)\n  %%w = f32[] parameter(3)\n  ROOT %%l = pred[] compare(%%x, %%y), direction=LT\n}\n\n"
+                        "%sENTRY %%main (p: f32[64,128], j: s32[]) -> %s {\n  %%p = f32[64,128]{1,0} parameter(0)\n  %%j = s32[] parameter(1)\n"
+                        "  %%a = f32[64,128]{1,0} negate(%%p)\n  %%b = f32[64,128]{1,0} exponential(%%p)\n"
+                        "  ROOT %%u = %s fusion(%%a, %%b, %%j), kind=kLoop, calls=%%f\n}\n",
+                        fused[_i].body, fused[_i].result, fused[_i].result);
+    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autofree uint32_t *n_users = g_new0(uint32_t, program->n_instructions);
+    for (size_t k = 0; k < program->n_operands; k++)
+        n_users[program->operands[k]]++;
+    bool may =
+        ech_program_may_share(program, ech_test_instruction(program, "u"), fused[_i].position, ech_test_instruction(program, fused[_i].operand), n_users);
+    ck_assert_msg(may == fused[_i].may, "%s", fused[_i].body);
 }
 END_TEST
 
@@ -683,6 +738,7 @@ int main(void)
     Suite *suite = suite_create("program");
     TCase *small = tcase_create("small"), *captured = tcase_create("captured");
     tcase_add_test(small, in_place_operations_take_their_operands_place);
+    tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, what_all_branches_hand_back_is_what_they_got);
