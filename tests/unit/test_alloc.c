@@ -124,6 +124,38 @@ START_TEST(jax_and_tensorflow_take_their_share)
         EchBytes limit = (EchBytes)own(allocator, "bytes_limit");
         ck_assert_msg(limit >= cases[i].limit && limit - cases[i].limit < 2 * MIB, "%s: %" G_GUINT64_FORMAT, cases[i].spec, limit);
     }
+    /* A twentieth of a small device would be less than the 300 MiB that TensorFlow leaves. */
+    g_autoptr(EchAllocator) small = open_allocator("tensorflow", 4 * GIB);
+    ck_assert_int_eq(own(small, "bytes_limit"), (int64_t)(4 * GIB - 300 * MIB));
+}
+END_TEST
+
+/* All regions without a chunk in use go, if what is asked for would then be within the limit, and one is asked for once; how large it would have been by
+ * doubling stays (bfc_allocator.cc:430-519, 169-279). */
+START_TEST(bfc_collects_empty_regions)
+{
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:growth=true,garbage_collection=true,limit=16MiB", GIB);
+    EchPlacement p;
+    take(bfc, 0, 2 * MIB);
+    take(bfc, 1, 4 * MIB);
+    ck_assert_int_eq(own(bfc, "pool_bytes"), 6 * (int64_t)MIB);
+    /* One of 15 MiB does not fit beside the region in use. */
+    ech_allocator_release(bfc, 1);
+    ck_assert_int_ne(ech_allocator_alloc(bfc, &(EchAllocRequest){.id = 2, .bytes = 15 * MIB}, &p), ECH_FIT_OK);
+    ck_assert_int_eq(own(bfc, "pool_bytes"), 6 * (int64_t)MIB);
+    /* One of 11 MiB does, without the empty one; it gets all that is left. */
+    take(bfc, 3, 11 * MIB);
+    ck_assert_int_eq(own(bfc, "pool_bytes"), 16 * (int64_t)MIB);
+    ech_allocator_release(bfc, 3);
+    ech_allocator_release(bfc, 0);
+    take(bfc, 4, 15 * MIB);
+    ck_assert_int_eq(own(bfc, "pool_bytes"), 16 * (int64_t)MIB);
+    g_autoptr(EchAllocator) keeps = open_allocator("bfc:growth=true,limit=16MiB", GIB);
+    take(keeps, 0, 2 * MIB);
+    take(keeps, 1, 4 * MIB);
+    ech_allocator_release(keeps, 0);
+    ech_allocator_release(keeps, 1);
+    ck_assert_int_ne(ech_allocator_alloc(keeps, &(EchAllocRequest){.id = 2, .bytes = 11 * MIB}, &p), ECH_FIT_OK);
 }
 END_TEST
 
@@ -991,6 +1023,7 @@ int main(void)
     tcase_add_test(tests, bfc_backs_off_in_single_precision);
     tcase_add_test(tests, bfc_prefers_the_best_then_the_lowest);
     tcase_add_test(tests, jax_and_tensorflow_take_their_share);
+    tcase_add_test(tests, bfc_collects_empty_regions);
     tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, two_ended_takes_one_range);
     tcase_add_test(tests, pytorch_keeps_streams_apart);
