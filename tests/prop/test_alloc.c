@@ -255,9 +255,9 @@ START_TEST(specs_are_refused_with_reasons)
 }
 END_TEST
 
-enum { KEYS = 1 << 15 };
+enum { KEYS = 1 << 14 };
 
-/* The tree holds what a plain array of flags holds: found, in order both ways, first, last and next above; while it grows to three levels of inner nodes and is
+/* The tree holds what a plain array of flags holds: found, in order both ways, first, last and next above; while it grows to some levels of inner nodes and is
  * emptied again, at random, upwards (as a heap grows) or downwards. */
 static void same_as_flags(EchTree *tree, const bool *there)
 {
