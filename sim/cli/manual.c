@@ -194,6 +194,8 @@ static void words_of(const GOptionEntry *entries, void *data)
 /* What follows an option or a verb: a command that lists it. */
 static const char list_kinds[] = "devices allocators planners passes formats writers engines experiments";
 
+#define LIST_EXPERIMENTS "echelon list experiments 2>/dev/null | awk '{print $1}'"
+
 static GString *bash_completion(void)
 {
     GString *out = g_string_new("# bash completion for echelon; written by echelon --print-completion bash\n_echelon()\n{\n    local "
@@ -214,14 +216,18 @@ static GString *bash_completion(void)
     for (size_t i = 0; i < n; i++) {
         g_autoptr(GString) words = g_string_new(NULL);
         options_of(&verbs[i], words_of, words);
-        g_string_append_printf(out, "    %s) words='%s%s%s' ;;\n", verbs[i].name, words->str, strcmp(verbs[i].name, "list") == 0 ? " " : "",
-                               strcmp(verbs[i].name, "list") == 0 ? list_kinds : "");
+        bool lists = strcmp(verbs[i].name, "list") == 0, runs = strcmp(verbs[i].name, "run") == 0;
+        g_string_append_printf(out, "    %s) words=\"%s%s%s\" ;;\n", verbs[i].name, words->str, lists || runs ? " " : "",
+                               lists  ? list_kinds
+                               : runs ? "$(" LIST_EXPERIMENTS ")"
+                                      : "");
     }
     g_string_append(out, "    help) words='");
     for (size_t i = 0; i < n; i++)
         g_string_append_printf(out, "%s%s", i ? " " : "", verbs[i].name);
-    g_string_append(out, "' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) COMPREPLY+=($(compgen -f -- "
-                         "\"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
+    g_string_append(out,
+                    " experiment' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) COMPREPLY+=($(compgen -f -- "
+                    "\"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
     return out;
 }
 
@@ -253,5 +259,7 @@ GString *ech_cli_completion(const char *shell)
         }
     }
     g_string_append_printf(out, "complete -c echelon -n '__fish_seen_subcommand_from list' -a '%s'\n", list_kinds);
+    g_string_append(
+        out, "complete -c echelon -n '__fish_seen_subcommand_from run' -a '(echelon list experiments 2>/dev/null | string trim | string split -f1 \" \")'\n");
     return out;
 }

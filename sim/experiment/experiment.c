@@ -102,15 +102,19 @@ static bool is_device_edit(const char *edit)
     return g_str_has_prefix(edit, "device.");
 }
 
-/* A path that lacks "device.". */
-static bool is_of_device(const char *path)
+/* What a path lacks that begins inside the device, or NULL. */
+static const char *missing_of(const char *path)
 {
-    static const char *const sections[] = {"memories.", "links.", "units.", "runtime.", "cores"};
+    static const struct {
+        const char *begins, *lacks;
+    } sections[] = {{"memories.", "device."},      {"links.", "device."},          {"units.", "device."},           {"runtime.", "device."},
+                    {"cores", "device."},          {"hbm.", "device.memories."},   {"vector.", "device.memories."}, {"scalar.", "device.memories."},
+                    {"host.to_", "device.links."}, {"host.from_", "device.links."}};
     for (size_t i = 0; i < G_N_ELEMENTS(sections); i++) {
-        if (g_str_has_prefix(path, sections[i]))
-            return true;
+        if (g_str_has_prefix(path, sections[i].begins))
+            return sections[i].lacks;
     }
-    return false;
+    return NULL;
 }
 
 /* Applies one edit to a case: to its device's list, or to its configuration. */
@@ -121,8 +125,9 @@ static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edit
         g_ptr_array_add(settings, g_strdup(edit + strlen("device.")));
         return true;
     }
-    if (is_of_device(edit)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean 'device.%s'?", edit, edit);
+    const char *lacks = missing_of(edit);
+    if (lacks) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean '%s%s'?", edit, lacks, edit);
         return false;
     }
     return ech_yaml_edit(config, "", edit, error);
@@ -238,8 +243,7 @@ static bool check_path(const EchYamlNode *node, const char *text, GError **error
     static const char *const own[] = {"sweep", "find", "set", NULL};
     if (g_strv_contains(root_keys, head) && !g_strv_contains(own, head))
         return true;
-    bool lacks = is_of_device(text);
-    const char *nearest = lacks ? "device." : ech_nearest_name(head, root_keys);
+    const char *lacks = missing_of(text), *nearest = lacks ? lacks : ech_nearest_name(head, root_keys);
     ech_yaml_error(node, error, "path: '%s' cannot be varied%s%s%s%s", text, nearest ? "; did you mean '" : "", nearest ? nearest : "", lacks ? text : "",
                    nearest ? "'?" : "; 'echelon help experiment' tells what can");
     return false;

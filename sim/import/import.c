@@ -611,7 +611,9 @@ static char *file_in_folder(const char *folder, GError **error)
         }
     }
     if (!best)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a folder without a program or a profile; expected something like program.hlo.txt.gz", folder);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "%s: a folder without a program or a profile; expected something like program.hlo.txt.gz (files of other formats are given one by one)",
+                    folder);
     return g_steal_pointer(&best);
 }
 
