@@ -276,6 +276,27 @@ static bool is_donated(const EchGraph *g, EchId parameter, uint32_t position)
     return false;
 }
 
+/* A loop's result lies in the place of what the loop begins with: where that is a donated argument's, nothing else may read the argument beside the loop or after
+ * it. */
+static bool is_read_beside(Copier *c, EchId loop, uint32_t position, EchId parameter)
+{
+    EchGraph *g = c->g;
+    EchId init = ech_graph_operand(g, loop, 0);
+    if (parameter >= g->n_known || position >= ech_graph_n_positions(g, init))
+        return false;
+    Source from = origin(c, (Source){init, position});
+    for (uint32_t u = g->first_use[parameter]; u < g->first_use[parameter + 1]; u++) {
+        EchId user = g->uses[u].user;
+        uint32_t operand = g->uses[u].operand;
+        if (ech_graph_operand(g, user, operand) != parameter)
+            continue;
+        bool begins = from.id == parameter && user == init && ech_graph_member(g, init, operand) == position;
+        if (!begins && (user == init || !comes_before(c, user, loop)))
+            return true;
+    }
+    return false;
+}
+
 /* What is handed out of @computation at @position: made there, and handed out once. */
 static void settle_root(Copier *c, EchId computation, uint32_t position, EchId loop)
 {
@@ -292,6 +313,11 @@ static void settle_root(Copier *c, EchId computation, uint32_t position, EchId l
             const EchDonation *donation = &g->source->donations[k];
             own = donation->output_position == position && donation->parameter == d->number && donation->parameter_position == s.position;
         }
+    }
+    for (size_t k = 0; computation == g->entry && d->opcode == ECH_HLO_WHILE && d->n_operands == 1 && k < g->source->n_donations && own; k++) {
+        const EchDonation *donation = &g->source->donations[k];
+        EchId parameter = donation->parameter_position == 0 ? ech_graph_parameter(g, g->entry, donation->parameter) : ECH_NONE;
+        own = donation->output_position != position || parameter == ECH_NONE || !is_read_beside(c, s.id, s.position, parameter);
     }
     g_autofree char *key = g_strdup_printf("%u.%u.%u", computation, s.id, s.position);
     own = g_hash_table_add(c->claimed, g_strdup(key)) && own;
