@@ -41,6 +41,8 @@ typedef struct {
     uint32_t *first_use; /**< first_use[n_nodes + 1] */
     bool *live;          /**< live[n_nodes] */
     size_t n_known;      /**< Nodes there were then. */
+    bool *own_kernel;    /**< own_kernel[n_own]: while kernels are made, nodes that nothing is fused with. */
+    size_t n_own;
 } EchGraph;
 
 /** Calls inlined, bodies of loops and branches one for each of their callers. @generation: see above. ECH_ERROR_VERIFY where that makes too many

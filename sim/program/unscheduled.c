@@ -141,6 +141,59 @@ static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, E
 
 /* Layouts from the parameters on */
 
+/* The order in which @to, a reshape of @from, leaves every element where it is, padding aside: dimensions that split or merge stay together. False where @from's
+ * order takes them apart. */
+static bool align_reshape(const EchLayout *from, EchLayout *to)
+{
+    uint8_t groups[2][ECH_LAYOUT_MAX_RANK], n = 0; /* the group of each dimension; how many groups */
+    unsigned a = 0, b = 0;
+    while (a < from->rank || b < to->rank) {
+        uint64_t x = a < from->rank ? from->dims[a] : 1, y = b < to->rank ? to->dims[b] : 1;
+        if (a < from->rank)
+            groups[0][a++] = n;
+        if (b < to->rank)
+            groups[1][b++] = n;
+        while (x != y) {
+            if (x < y && a < from->rank) {
+                x *= from->dims[a];
+                groups[0][a++] = n;
+            } else if (x > y && b < to->rank) {
+                y *= to->dims[b];
+                groups[1][b++] = n;
+            } else
+                return false;
+        }
+        n++;
+    }
+    /* From the fastest on: within a group the last dimension, then those before it. */
+    uint8_t at = 0;
+    for (unsigned k = 0; k < from->rank;) {
+        uint8_t group = groups[0][from->order[k]], last = from->order[k];
+        unsigned size = 0, seen = 0;
+        for (unsigned d = 0; d < from->rank; d++)
+            size += groups[0][d] == group;
+        for (; k < from->rank && groups[0][from->order[k]] == group; k++, seen++) {
+            if (from->order[k] > last)
+                return false;
+            last = from->order[k];
+        }
+        if (seen != size)
+            return false;
+        for (unsigned d = to->rank; d-- > 0;) {
+            if (groups[1][d] == group)
+                to->order[at++] = (uint8_t)d;
+        }
+    }
+    for (unsigned d = to->rank; d-- > 0;) {
+        bool listed = false;
+        for (unsigned k = 0; k < at; k++)
+            listed |= to->order[k] == d;
+        if (!listed)
+            to->order[at++] = (uint8_t)d;
+    }
+    return at == to->rank;
+}
+
 /* The array at @id with @from's order of dimensions, where they have the same; dimensions of 1 may come and go in a reshape. Not where
  * most of it would be padding then. */
 static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
@@ -161,8 +214,14 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
                     wide[side][n[side]++] = k;
             }
         }
-        if (n[0] != n[1] || n[0] == 0)
+        if (n[0] != n[1] || n[0] == 0) {
+            if (g->generation == 0 || !align_reshape(from, &layout))
+                return;
+            layout.has_layout = true;
+            ech_layout_choose_tiles(&layout, g->generation);
+            ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &layout);
             return;
+        }
         /* Wide dimensions as @from has them, then those of 1. */
         uint8_t at = 0;
         for (unsigned k = 0; k < from->rank; k++) {
