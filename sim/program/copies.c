@@ -276,8 +276,8 @@ static bool is_donated(const EchGraph *g, EchId parameter, uint32_t position)
     return false;
 }
 
-/* A loop's result lies in the place of what the loop begins with: where that is a donated argument's, nothing else may read the argument beside the loop or after
- * it. */
+/* A loop's result lies in the place of what the loop begins with: where that is a donated argument's, nothing else may read the argument beside the loop or
+ * after it. */
 static bool is_read_beside(Copier *c, EchId loop, uint32_t position, EchId parameter)
 {
     EchGraph *g = c->g;

@@ -119,9 +119,8 @@ static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
     for (unsigned at = 0; at < n; at++) {
         const EchInstruction *made = ech_graph_node(g, cone[at]);
         bool inside = at == 0 || made->opcode == ECH_HLO_BITCAST || made->opcode == ECH_HLO_BROADCAST ||
-                      (made->opcode == ECH_HLO_RESHAPE && kind_of(g, cone[at]) != KIND_WALL) ||
-                      made->opcode == ECH_HLO_TRANSPOSE || made->opcode == ECH_HLO_IOTA ||
-                      (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
+                      (made->opcode == ECH_HLO_RESHAPE && kind_of(g, cone[at]) != KIND_WALL) || made->opcode == ECH_HLO_TRANSPOSE ||
+                      made->opcode == ECH_HLO_IOTA || (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
         if (at > 0 && kept[cone[at]] == UNKNOWN)
             return UNKNOWN;
         inside = inside && (at == 0 || kept[cone[at]] == CHEAP);
@@ -365,8 +364,8 @@ static uint64_t row_of(const EchLayout *l)
 static bool passes_on(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    return i->opcode == ECH_HLO_TRANSPOSE || i->opcode == ECH_HLO_BITCAST || i->opcode == ECH_HLO_COPY || i->opcode == ECH_HLO_SLICE || ech_graph_is_no_op(g, id) ||
-           (ech_hlo_is_elementwise((EchHlo)i->opcode) && i->n_called == 0);
+    return i->opcode == ECH_HLO_TRANSPOSE || i->opcode == ECH_HLO_BITCAST || i->opcode == ECH_HLO_COPY || i->opcode == ECH_HLO_SLICE ||
+           ech_graph_is_no_op(g, id) || (ech_hlo_is_elementwise((EchHlo)i->opcode) && i->n_called == 0);
 }
 
 /* Is what @id makes, or what it is made of (@back), the affair of a product, moves and arithmetic element by element aside? Products take and give rows as they
@@ -394,8 +393,8 @@ static bool meets_product(const EchGraph *g, EchId id, bool back)
     return false;
 }
 
-/* A reshape that gives rows another length moves every element: on TPUs a kernel of its own, which nothing else is fused with. (272 of 310 in compiles by libtpu
- * 0.0.51; the others are in kernels of gathers.) */
+/* A reshape that gives rows another length moves every element: on TPUs a kernel of its own, which nothing else is fused with. (272 of 310 in compiles by
+ * libtpu 0.0.51; the others are in kernels of gathers.) */
 static void find_own_kernels(EchGraph *g)
 {
     g->n_own = g->nodes->len;

@@ -34,6 +34,7 @@ typedef struct {
     EchId *shapes;      /**< Source shape -> shape, or ECH_NONE. */
     EchId *shared;      /**< Source computation -> the one computation made of it, or ECH_NONE. */
     GHashTable *turned; /**< Argument -> the copy of it in the tiles of loops, + 1 each. */
+    GHashTable *rows;   /**< Table -> its copy row after row, + 1 each. */
     unsigned serial;
     size_t cloned; /**< Instructions that stand in the program more often than in its file. */
     /* ech_graph_find_uses */

@@ -108,6 +108,37 @@ static bool other_tiles(const EchLayout *a, const EchLayout *b)
     return a->n_tiles > 0 && b->n_tiles > 0 && a->tiles[0].rank == 2 && b->tiles[0].rank == 2 && a->tiles[0].dims[0] != b->tiles[0].dims[0];
 }
 
+/* Whether two layouts of one shape put its wide dimensions one after the other alike. */
+static bool same_order(const EchLayout *a, const EchLayout *b)
+{
+    uint8_t j = 0;
+    for (uint8_t k = 0; k < a->rank; k++) {
+        if (a->dims[a->order[k]] == 1)
+            continue;
+        while (j < b->rank && b->dims[b->order[j]] == 1)
+            j++;
+        if (j == b->rank || b->order[j++] != a->order[k])
+            return false;
+    }
+    return true;
+}
+
+/* Would an element-wise instruction have to turn what it reads for its result to lie as @want? On TPUs no kernel does both. */
+static bool turns(const EchGraph *g, EchId id, const EchLayout *want)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    if (g->generation == 0 || !ech_hlo_is_elementwise((EchHlo)i->opcode) || ech_graph_shape(g, id)->dense < WORTH_A_THOUGHT)
+        return false;
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, id, k);
+        const EchLayout *l = ech_graph_layout(g, operand);
+        if (ech_graph_node(g, operand)->opcode == ECH_HLO_COPY && l && l->rank == want->rank && memcmp(l->dims, want->dims, l->rank * sizeof l->dims[0]) == 0 &&
+            !same_order(l, want))
+            return true;
+    }
+    return false;
+}
+
 /* What makes the array that operand @k of @user (ECH_NONE: the root of @computation) is gets the layout of the result there, @wanted of the new program. */
 static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, EchId wanted, unsigned depth)
 {
@@ -127,10 +158,11 @@ static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, E
     if (!same_dims(want, have) || shape == i->shape)
         return;
     EchLayoutRules rules = g->generation > 0 ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE;
-    bool made_here = is_made(g, d) && (i->opcode != ECH_HLO_SCATTER || !picks_columns(i, want));
+    bool made_here = is_made(g, d) && !turns(g, d, want) && (i->opcode != ECH_HLO_SCATTER || !picks_columns(i, want));
     if (made_here)
         ech_graph_node(g, d)->shape = shape;
-    else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules) || (g->generation == 7 && other_tiles(want, have))) {
+    else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules) || turns(g, d, want) ||
+             (g->generation == 7 && other_tiles(want, have))) {
         EchId copy = ech_graph_add_new(g, computation, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
         if (user == ECH_NONE)
             ech_graph_computation(g, computation)->root = copy;
@@ -141,8 +173,8 @@ static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, E
 
 /* Layouts from the parameters on */
 
-/* The order in which @to, a reshape of @from, leaves every element where it is, padding aside: dimensions that split or merge stay together. False where @from's
- * order takes them apart. */
+/* The order in which @to, a reshape of @from, leaves every element where it is, padding aside: dimensions that split or merge stay together. False where
+ * @from's order takes them apart. */
 static bool align_reshape(const EchLayout *from, EchLayout *to)
 {
     uint8_t groups[2][ECH_LAYOUT_MAX_RANK], n = 0; /* the group of each dimension; how many groups */
@@ -316,18 +348,56 @@ static void turn_for_loop(EchGraph *g, EchId init)
     }
 }
 
-/* Whether two layouts of one shape put its wide dimensions one after the other alike. */
-static bool same_order(const EchLayout *a, const EchLayout *b)
+/* @table, of the entry computation, row after row: one copy for all. */
+static EchId rows_of(EchGraph *g, EchId table)
 {
-    uint8_t j = 0;
-    for (uint8_t k = 0; k < a->rank; k++) {
-        if (a->dims[a->order[k]] == 1)
-            continue;
-        while (j < b->rank && b->dims[b->order[j]] == 1)
-            j++;
-        if (j == b->rank || b->order[j++] != a->order[k])
-            return false;
+    gpointer key = GSIZE_TO_POINTER((size_t)table + 1), known = g_hash_table_lookup(g->rows, key);
+    if (!known) {
+        EchLayout layout = *ech_graph_layout(g, table);
+        for (uint8_t d = 0; d < layout.rank; d++)
+            layout.order[d] = (uint8_t)(layout.rank - 1 - d);
+        layout.has_layout = true;
+        if (layout.bits > 0)
+            ech_layout_choose_tiles(&layout, g->generation);
+        EchId copy = ech_graph_add_new(g, g->entry, ECH_HLO_COPY, "copy-of-rows", ech_program_builder_array(g->out, &layout), &table, 1);
+        known = GSIZE_TO_POINTER((size_t)copy + 1);
+        g_hash_table_insert(g->rows, key, known);
     }
+    return (EchId)(GPOINTER_TO_SIZE(known) - 1);
+}
+
+static bool is_picked_from(const EchGraph *g, EchId table)
+{
+    for (uint32_t u = table < g->n_known ? g->first_use[table] : 0; table < g->n_known && u < g->first_use[table + 1]; u++) {
+        const EchInstruction *user = ech_graph_node(g, g->uses[u].user);
+        if (user->opcode == ECH_HLO_GATHER && g->uses[u].operand == 0 && picks_columns(user, ech_graph_layout(g, table)))
+            return true;
+    }
+    return false;
+}
+
+/* The table that sums of its rows are joined to is taken row after row where it is picked from so; true where that was done. */
+static bool join_by_rows(EchGraph *g, EchId id, const EchLayout *sums)
+{
+    EchLayout own = *ech_graph_layout(g, id);
+    bool found = false;
+    if (!is_row_major(sums) || ech_graph_node(g, id)->computation != g->entry)
+        return false;
+    for (uint32_t k = 0; k < ech_graph_node(g, id)->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, id, k);
+        const EchLayout *l = ech_graph_layout(g, operand);
+        if (!l || l->rank != own.rank || memcmp(l->dims, own.dims, own.rank * sizeof own.dims[0]) != 0 || is_row_major(l) || !is_argument(g, operand) ||
+            !is_picked_from(g, operand))
+            continue;
+        ech_graph_set_operand(g, id, k, rows_of(g, operand));
+        found = true;
+    }
+    if (!found)
+        return false;
+    memcpy(own.order, sums->order, sizeof own.order);
+    if (own.bits > 0)
+        ech_layout_choose_tiles(&own, g->generation);
+    ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &own);
     return true;
 }
 
@@ -344,6 +414,8 @@ static void turn_sums(EchGraph *g, EchId id)
         if (!from || !own || !settled || from->rank != own->rank || memcmp(from->dims, own->dims, own->rank * sizeof own->dims[0]) != 0 ||
             ech_graph_shape(g, operand)->dense < WORTH_A_THOUGHT || same_order(from, own))
             continue;
+        if (join_by_rows(g, id, from))
+            return;
         EchLayout layout = *own;
         memcpy(layout.dtype, from->dtype, sizeof layout.dtype);
         layout.bits = from->bits;
@@ -459,27 +531,13 @@ static void lay_out(EchGraph *g, EchId computation)
 static void turn_tables(EchGraph *g)
 {
     g_autoptr(GArray) sorted = ech_graph_sorted(g, g->entry);
-    g_autoptr(GHashTable) copies = g_hash_table_new(g_direct_hash, g_direct_equal);
     for (guint k = 0; k < sorted->len; k++) {
         EchId id = g_array_index(sorted, EchId, k);
         const EchInstruction *i = ech_graph_node(g, id);
         bool picks = i->opcode == ECH_HLO_GATHER || (i->opcode == ECH_HLO_SCATTER && i->n_operands == 3);
         EchId table = picks ? ech_graph_operand(g, id, 0) : ECH_NONE;
-        if (table == ECH_NONE || !picks_columns(i, ech_graph_layout(g, table)))
-            continue;
-        gpointer key = GSIZE_TO_POINTER((size_t)table + 1), known = g_hash_table_lookup(copies, key);
-        if (!known) {
-            EchLayout layout = *ech_graph_layout(g, table);
-            for (uint8_t d = 0; d < layout.rank; d++)
-                layout.order[d] = (uint8_t)(layout.rank - 1 - d);
-            layout.has_layout = true;
-            if (layout.bits > 0)
-                ech_layout_choose_tiles(&layout, g->generation);
-            EchId copy = ech_graph_add_new(g, g->entry, ECH_HLO_COPY, "copy-of-rows", ech_program_builder_array(g->out, &layout), &table, 1);
-            known = GSIZE_TO_POINTER((size_t)copy + 1);
-            g_hash_table_insert(copies, key, known);
-        }
-        ech_graph_set_operand(g, id, 0, (EchId)(GPOINTER_TO_SIZE(known) - 1));
+        if (table != ECH_NONE && picks_columns(i, ech_graph_layout(g, table)))
+            ech_graph_set_operand(g, id, 0, rows_of(g, table));
     }
 }
 
@@ -488,6 +546,7 @@ static void set_entry_layout(EchGraph *g)
     const EchProgram *p = g->source;
     if (p->entry_layout != ECH_NONE)
         set_parameters(g);
+    ech_graph_find_uses(g);
     lay_out(g, g->entry);
     if (g->generation > 0)
         turn_tables(g);
@@ -496,6 +555,36 @@ static void set_entry_layout(EchGraph *g)
     EchId result = p->elements[p->shapes[p->entry_layout].first_element + 1];
     if (same_arrays(p, p->instructions[p->computations[p->entry].root].shape, result))
         set_result(g, g->entry, ECH_NONE, 0, ech_graph_shape_of(g, result), 0);
+}
+
+/* What is updated in place lies as the result does: made so where an instruction makes it of nothing, else turned. */
+static void settle_updates(EchGraph *g)
+{
+    ech_graph_find_uses(g);
+    size_t n = g->nodes->len;
+    for (EchId id = 0; id < n; id++) {
+        EchInstruction i = *ech_graph_node(g, id);
+        bool update = i.opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i.opcode == ECH_HLO_SCATTER;
+        const EchProgram *out = ech_program_builder_peek(g->out);
+        for (uint32_t k = 0; update && g->live[id] && k < (i.opcode == ECH_HLO_SCATTER ? i.n_operands / 2 : MIN(i.n_operands, 1)); k++) {
+            EchId operand = ech_graph_operand(g, id, k), shape = i.shape;
+            const EchShape *result = &out->shapes[i.shape];
+            if (result->is_tuple)
+                shape = k < result->n_elements ? out->elements[result->first_element + k] : ECH_NONE;
+            const EchLayout *have = ech_graph_layout(g, operand), *want = shape != ECH_NONE ? ech_program_layout(out, shape) : NULL;
+            if (!have || !want || !same_dims(have, want) || have->space != want->space || same_order(have, want))
+                continue;
+            EchInstruction made = *ech_graph_node(g, operand);
+            EchId source = made.n_operands > 0 ? ech_graph_operand(g, operand, 0) : ECH_NONE, other;
+            if (made.opcode == ECH_HLO_BROADCAST && made.n_operands == 1 && made.n_control == 0 && ech_graph_shape(g, source)->count <= 1) {
+                made.shape = shape;
+                other = ech_graph_add(g, made.computation, made, &source, 1);
+            } else
+                other = ech_graph_add_new(g, i.computation, ECH_HLO_COPY, "turned", shape, &operand, 1);
+            ech_graph_set_operand(g, id, k, other);
+            out = ech_program_builder_peek(g->out);
+        }
+    }
 }
 
 /* Reshapes and transposes that leave every byte where it is. */
@@ -546,6 +635,8 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         ech_graph_sink_constants(g);
     }
     set_entry_layout(g);
+    if (g->generation > 0)
+        settle_updates(g);
     ech_graph_offload(g);
     find_no_ops(g);
     ech_graph_insert_copies(g);

@@ -673,6 +673,80 @@ START_TEST(loops_have_tiles_of_their_own)
 }
 END_TEST
 
+/* A stack that a loop fills goes into a donated argument's place, but not where the loop reads that argument: then it is copied there in the end. */
+START_TEST(what_a_loop_reads_keeps_its_place)
+{
+    static const char form[] =
+        "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }, entry_computation_layout={(f32[4,64,128]{2,1,0})->f32[4,64,128]{2,1,0}}\n\n"
+        "%%few (s: (s32[], f32[4,64,128], f32[4,64,128])) -> pred[] {\n"
+        "  %%s = (s32[], f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%s), index=0\n"
+        "  %%n = s32[] constant(4)\n  ROOT %%l = pred[] compare(%%i, %%n), direction=LT\n}\n\n"
+        "%%body (s: (s32[], f32[4,64,128], f32[4,64,128])) -> (s32[], f32[4,64,128], f32[4,64,128]) {\n"
+        "  %%s = (s32[], f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%s), index=0\n"
+        "  %%one = s32[] constant(1)\n  %%zero = s32[] constant(0)\n  %%next = s32[] add(%%i, %%one)\n"
+        "  %%x = f32[4,64,128]{2,1,0} get-tuple-element(%%s), index=1\n  %%y = f32[4,64,128]{2,1,0} get-tuple-element(%%s), index=2\n"
+        "  %%d = f32[1,64,128]{2,1,0} dynamic-slice(%%x, %%i, %%zero, %%zero), dynamic_slice_sizes={1,64,128}\n"
+        "  %%e = f32[1,64,128]{2,1,0} exponential(%%d)\n  %%u = f32[4,64,128]{2,1,0} dynamic-update-slice(%%y, %%e, %%i, %%zero, %%zero)\n"
+        "  ROOT %%t = (s32[], f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) tuple(%%next, %%x, %%u)\n}\n\n"
+        "ENTRY %%main (p: f32[4,64,128]) -> f32[4,64,128] {\n"
+        "  %%p = f32[4,64,128]{2,1,0} parameter(0)\n  %%zero = s32[] constant(0)\n  %%blank = f32[] constant(0)\n"
+        "  %%empty = f32[4,64,128]{2,1,0} broadcast(%%blank), dimensions={}\n  %%q = f32[4,64,128]{2,1,0} negate(%%p)\n"
+        "  %%a = (s32[], f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) tuple(%%zero, %s, %%empty)\n"
+        "  %%w = (s32[], f32[4,64,128]{2,1,0}, f32[4,64,128]{2,1,0}) while(%%a), condition=%%few, body=%%body\n"
+        "  ROOT %%r = f32[4,64,128]{2,1,0} get-tuple-element(%%w), index=2\n}\n";
+    for (unsigned k = 0; k < 2; k++) {
+        g_autofree char *text = g_strdup_printf(form, k == 0 ? "%p" : "%q");
+        g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+        const EchProgram *p = import->program;
+        ck_assert_int_eq(p->instructions[p->computations[p->entry].root].opcode, k == 0 ? ECH_HLO_COPY : ECH_HLO_GET_TUPLE_ELEMENT);
+        ck_assert_uint_eq(ech_program_memory_analysis(p).alias, STACK);
+    }
+}
+END_TEST
+
+/* Rows of another length: every element moves. On a TPU nothing is fused with that, but where a product takes the rows as they are. */
+START_TEST(rows_of_another_length_are_moved)
+{
+    static const char form[] = "HloModule m\n\n%sENTRY %%main (p: f32[256,256]) -> f32[128,128] {\n  %%p = f32[256,256]{1,0} parameter(0)\n"
+                               "  %%e = f32[256,256]{1,0} exponential(%%p)\n  %%q = f32[128,2,128,2]{3,2,1,0} reshape(%%e)\n  %%zero = f32[] constant(0)\n"
+                               "  ROOT %%r = f32[128,128]{1,0} reduce(%%q, %%zero), dimensions={1,3}, to_apply=%%add\n}\n";
+    g_autofree char *text = g_strdup_printf(form, REDUCERS);
+    static const char *const devices[] = {"tpu-v5e", "h100-sxm"};
+    for (unsigned k = 0; k < 2; k++) {
+        g_autoptr(EchImport) import = read_text(text, devices[k]);
+        ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_RESHAPE), k == 0);
+        /* 256 rows of 128 elements of which 2 are used, 128 times. */
+        EchMemoryAnalysis analysis = ech_program_memory_analysis(import->program);
+        ck_assert_msg(k == 0 ? analysis.temp >= 128 * 2 * 128 * 128 * 4 : analysis.temp == 0, "%" G_GUINT64_FORMAT " bytes of temporaries", analysis.temp);
+    }
+}
+END_TEST
+
+/* What a scatter adds to lies as its result does. */
+START_TEST(updates_are_made_in_the_layout_of_their_result)
+{
+    static const char text[] =
+        "HloModule m\n\n" REDUCERS "ENTRY %main (i: s32[4096,1], u: f32[4096,4,32], x: f32[4000,4,32]) -> (f32[4000,4,32], f32[4000,4,32]) {\n"
+        "  %i = s32[4096,1]{1,0} parameter(0)\n  %u = f32[4096,4,32]{2,1,0} parameter(1)\n  %x = f32[4000,4,32]{2,1,0} parameter(2)\n"
+        "  %zero = f32[] constant(0)\n  %z = f32[4000,4,32]{2,1,0} broadcast(%zero), dimensions={}\n"
+        "  %s = f32[4000,4,32]{2,1,0} scatter(%z, %i, %u), update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, to_apply=%add\n  %m = f32[4000,4,32]{2,1,0} maximum(%x, %z)\n"
+        "  ROOT %r = (f32[4000,4,32]{2,1,0}, f32[4000,4,32]{2,1,0}) tuple(%s, %m)\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    const EchProgram *p = import->program;
+    unsigned seen = 0;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        if (i->opcode != ECH_HLO_SCATTER)
+            continue;
+        const EchLayout *from = ech_program_first_layout(p, ech_program_operand(p, i, 0)), *to = ech_program_first_layout(p, (EchId)k);
+        ck_assert_int_eq(memcmp(from->order, to->order, 3), 0);
+        seen++;
+    }
+    ck_assert_uint_ge(seen, 1);
+}
+END_TEST
+
 /* What reads a product's 16 bits in 32 widens them itself; only what needs them in memory gets them there. */
 START_TEST(wider_copies_are_made_where_needed)
 {
@@ -727,7 +801,8 @@ START_TEST(tables_are_turned_for_their_rows)
 }
 END_TEST
 
-/* The gradient of such a table is turned before it is taken from it; that of a table of wide rows is not. */
+/* The gradient of such a table is turned before it is taken from it; that of a table of wide rows is not. Where rows are picked from the table too, its copy
+ * for that is what the gradient is taken from, and the result is turned back. */
 START_TEST(sums_of_rows_are_turned_for_their_table)
 {
     static const char form[] =
@@ -736,14 +811,16 @@ START_TEST(sums_of_rows_are_turned_for_their_table)
         "  %%t = f32[%s]{1,0} parameter(0)\n  %%i = s32[256,1]{1,0} parameter(1)\n  %%u = f32[256,%s]{1,0} parameter(2)\n"
         "  %%zero = f32[] constant(0)\n  %%z = f32[%s]{1,0} broadcast(%%zero), dimensions={}\n"
         "  %%s = f32[%s]{1,0} scatter(%%z, %%i, %%u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
-        "index_vector_dim=1, to_apply=%%add\n  ROOT %%r = f32[%s]{1,0} subtract(%%t, %%s)\n}\n";
+        "index_vector_dim=1, to_apply=%%add\n%s  ROOT %%r = f32[%s]{1,0} subtract(%%t, %%s)\n}\n";
+    static const char use[] = "  %g = f32[256,64]{1,0} gather(%t, %i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+                              "slice_sizes={1,64}\n  %c = f32[256,64]{1,0} custom-call(%g), custom_call_target=\"log\", custom_call_has_side_effect=true\n";
     static const struct {
-        const char *table, *order, *row;
+        const char *table, *order, *row, *use;
         uint64_t copies;
-    } cases[] = {{"100000,64", "0,1:T(8,128)", "64", 1}, {"100000,128", "1,0:T(8,128)", "128", 0}};
+    } cases[] = {{"100000,64", "0,1:T(8,128)", "64", "", 1}, {"100000,128", "1,0:T(8,128)", "128", "", 0}, {"100000,64", "0,1:T(8,128)", "64", use, 2}};
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         const char *t = cases[k].table, *o = cases[k].order, *r = cases[k].row;
-        g_autofree char *text = g_strdup_printf(form, t, o, r, t, o, REDUCERS, t, r, t, t, r, t, t, t);
+        g_autofree char *text = g_strdup_printf(form, t, o, r, t, o, REDUCERS, t, r, t, t, r, t, t, cases[k].use, t);
         g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
         ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_COPY), cases[k].copies);
     }
@@ -879,6 +956,9 @@ int main(void)
     tcase_add_test(small, a_softmax_is_one_kernel);
     tcase_add_test(small, narrow_copies_are_made_again);
     tcase_add_test(small, loops_have_tiles_of_their_own);
+    tcase_add_test(small, what_a_loop_reads_keeps_its_place);
+    tcase_add_test(small, rows_of_another_length_are_moved);
+    tcase_add_test(small, updates_are_made_in_the_layout_of_their_result);
     tcase_add_test(small, wider_copies_are_made_where_needed);
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
