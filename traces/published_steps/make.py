@@ -23,6 +23,7 @@ FLAGS = {  # as in MaxText's benchmarks/xla_flags_library.py
              "xla_tpu_enable_ag_backward_pipelining": "true", "xla_should_allow_loop_variant_parameter_in_chain": "ENABLED",
              "xla_should_add_loop_invariant_op_in_chain": "ENABLED", "xla_max_concurrent_host_send_recv": 100, "xla_tpu_scheduler_percent_shared_memory_limit": 100,
              "xla_latency_hiding_scheduler_rerun": 2},
+    "BUNDLE": {"xla_tpu_use_bundle_aware_cost_model_for_fusions": "false"},
     "PERMUTE": {"xla_tpu_megacore_fusion_allow_ags": "false", "xla_enable_async_collective_permute": "true", "xla_tpu_enable_ag_backward_pipelining": "true"},
     "SEPARATE": {"xla_jf_spmd_threshold_for_windowed_einsum_mib": 1000000},
 }

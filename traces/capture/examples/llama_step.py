@@ -1,12 +1,13 @@
-"""A training step (loss, gradients, AdamW) of a Llama, with the parameters that MaxText's published recipes name.
+"""A training step (loss, gradients, AdamW) of a Llama or of GPT-3 (without its biases), with the parameters that MaxText's published recipes name.
 
 python compile.py examples/llama_step.py --chip v6e --mesh fsdp=8 -o llama.v6e --no-codegen --set model=llama3.1-8b --set batch=3
 
-Weights and moments are split over `fsdp`, layers run under jax.lax.scan with splash attention. `save` and `offload` list by name what the forward pass keeps for
-the backward one, in HBM or in pinned host memory; the rest is computed again. `batch` counts sequences a chip. `transpose` splits the feed-forward weights along
-their other dimension (fsdp_transpose). A second axis `tensor` (--mesh fsdp=16,tensor=4) splits heads, hidden features, the vocabulary, and the width of what
-layers hand on. `tiles` computes the loss in so many parts of the sequence. `rows` asks for activations in row-major layout, where a compiler would turn what it
-offloads round on the way.
+Weights and moments are split over `fsdp`, layers run under jax.lax.scan with splash attention. `save` and `offload` list by name what the forward pass keeps
+for the backward one, in HBM or in pinned host memory; the rest is computed again. `batch` counts sequences a chip. `transpose` splits the feed-forward weights
+along their other dimension (fsdp_transpose). A second axis `tensor` (--mesh fsdp=16,tensor=4) splits heads, hidden features, the vocabulary, and the width of
+what layers hand on. `block` is that of attention's kernels, or six: of queries and keys going forward, and for the gradients of keys and of queries. `tiles`
+computes the loss in so many parts of the sequence. `rows` asks for activations in row-major layout, where a compiler would turn what it offloads round on the
+way.
 """
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ MODELS = {  # width, layers, heads, key and value heads, hidden, vocabulary, bas
     "llama2-7b": (4096, 32, 32, 32, 11008, 32000, 10000),
     "llama2-70b": (8192, 80, 64, 8, 28672, 32000, 10000),
     "mistral-7b": (4096, 32, 32, 8, 14336, 32000, 10000),
+    "gpt3-175b": (12288, 96, 96, 96, 49152, 50304, None),  # no rotation: GPT-3's layers
     "maxtext-16b": (4096, 32, 64, 64, 28672, 32000, 10000),
     "maxtext-32b": (8192, 32, 64, 64, 28672, 32000, 10000),
     "maxtext-64b": (8192, 64, 64, 64, 28672, 32000, 10000),
@@ -42,11 +44,15 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
     stacked = {"q": ((width, heads, HEAD), (None, "fsdp", t)), "k": ((width, kv_heads, HEAD), (None, "fsdp", t)), "v": ((width, kv_heads, HEAD), (None, "fsdp", t)),
                "o": ((heads, HEAD, width), (None, t, None, "fsdp")), "gate": ((width, hidden), across), "up": ((width, hidden), across),
                "down": ((hidden, width), (None, "fsdp") if transpose else (None, t, "fsdp")), "norm1": ((width,), (None, t)), "norm2": ((width,), (None, t))}
+    gpt = base is None
+    if gpt:
+        del stacked["gate"]
 
     def arrays():
+        ends = {"positions": target.array((length, width), weights, spec=(None, "fsdp"))} if gpt else {
+            "logits": target.array((width, vocabulary), weights, spec=("fsdp", t))}
         return {"layers": {name: target.array((layers, *shape), weights, spec=spec) for name, (shape, spec) in stacked.items()},
-                "embedding": target.array((vocabulary, width), weights, spec=(t, "fsdp")), "norm": target.array((width,), weights, spec=(t,)),
-                "logits": target.array((width, vocabulary), weights, spec=("fsdp", t))}
+                "embedding": target.array((vocabulary, width), weights, spec=(t, "fsdp")), "norm": target.array((width,), weights, spec=(t,)), **ends}
 
     state = {"weights": arrays(), "mean": arrays(), "square": arrays(), "count": target.array((), "int32")}
     tokens = target.array((batch * target.mesh.size, length), "int32", spec=("fsdp",))
@@ -60,18 +66,21 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
 
     def normalise(x, scale):
         y = x.astype(f32)
+        y = y - jnp.mean(y, -1, keepdims=True) if gpt else y
         return (y * jax.lax.rsqrt(jnp.mean(jnp.square(y), -1, keepdims=True) + 1e-5)).astype(bf16) * scale.astype(bf16)
 
     def rotate(x, positions):
+        if gpt:
+            return x
         angle = positions[:, :, None, None] / base ** (2 * jnp.arange(HEAD // 2) / HEAD)
         sin, cos = jnp.sin(angle).astype(bf16), jnp.cos(angle).astype(bf16)
         first, second = jnp.split(x, 2, -1)
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 
-    b = min(block, length)
-    own = None if fused else b
-    sizes = splash_attention_kernel.BlockSizes(block_q=b, block_kv=b, block_kv_compute=b, block_q_dkv=b, block_kv_dkv=b, block_kv_dkv_compute=b, block_q_dq=own,
-                                               block_kv_dq=own, use_fused_bwd_kernel=fused)
+    blocks = [min(int(b), length) for b in str(block).split(",")]
+    q, kv, q_dkv, kv_dkv, q_dq, kv_dq = blocks if len(blocks) == 6 else blocks * 6
+    sizes = splash_attention_kernel.BlockSizes(block_q=q, block_kv=kv, block_kv_compute=kv, block_q_dkv=q_dkv, block_kv_dkv=kv_dkv, block_kv_dkv_compute=kv_dkv,
+                                               block_q_dq=None if fused else q_dq, block_kv_dq=None if fused else kv_dq, use_fused_bwd_kernel=fused)
     mask = splash_attention_mask.MultiHeadMask([splash_attention_mask.CausalMask((length, length))] * heads)
     kernel = splash_attention_kernel.make_splash_mha(mask=mask, head_shards=1, q_seq_shards=1, block_sizes=sizes, residual_checkpoint_name="context")
 
@@ -86,13 +95,15 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
     def layer(x, w, positions, segments):
         x = placed(checkpoint_name(placed(x), "decoder_layer_input"))
         y = placed(normalise(x, w["norm1"]))
-        q = checkpoint_name(rotate(jnp.einsum("bld,dhk->blhk", y, w["q"].astype(bf16)), positions), "query_proj") * HEAD ** -0.5
-        k = checkpoint_name(rotate(jnp.einsum("bld,dhk->blhk", y, w["k"].astype(bf16)), positions), "key_proj")
-        v = project(y, w["v"], "bld,dhk->blhk", "value_proj")
+        q, k, v = (jnp.einsum("bld,dhk->blhk", y, w[name].astype(bf16)) for name in "qkv")
+        q = checkpoint_name(rotate(q, positions), "query_proj") * HEAD ** -0.5
+        k = checkpoint_name(rotate(k, positions), "key_proj")
+        v = checkpoint_name(v, "value_proj")
         mixed = attend(*(jnp.swapaxes(a.astype(bf16), 1, 2) for a in (q, k, v)), segments)
         x = x + placed(project(jnp.swapaxes(mixed, 1, 2), w["o"], "blhk,hkd->bld", "out_proj"))
         y = placed(normalise(x, w["norm2"]))
-        y = jax.nn.silu(project(y, w["gate"], "bld,df->blf", "mlpwi_0")) * project(y, w["up"], "bld,df->blf", "mlpwi_1")
+        up = project(y, w["up"], "bld,df->blf", "mlpwi_1")
+        y = jax.nn.gelu(up) if gpt else jax.nn.silu(project(y, w["gate"], "bld,df->blf", "mlpwi_0")) * up
         y = placed(y) if t else y
         return placed(x + placed(project(y, w["down"], "blf,fd->bld", "mlpwo")))
 
@@ -104,11 +115,13 @@ def build(target, model="llama3.1-8b", batch=1, length=8192, save="", offload="d
 
     def loss(w, inputs, targets, positions, segments):
         x = placed(jnp.einsum("blv,vd->bld", jax.nn.one_hot(inputs, vocabulary, dtype=bf16), w["embedding"].astype(bf16)))
+        x = x + w["positions"].astype(bf16) if gpt else x
+        head = w["embedding"].T if gpt else w["logits"]
         body = jax.checkpoint(lambda x, w: (layer(x, w, positions, segments), None), prevent_cse=False, policy=policy)
         x, _ = jax.lax.scan(body, x, w["layers"])
 
         def lose(x, targets):
-            logits = placed(jnp.einsum("bld,dv->blv", normalise(x, w["norm"]), w["logits"].astype(bf16))).astype(f32)
+            logits = placed(jnp.einsum("bld,dv->blv", normalise(x, w["norm"]), head.astype(bf16))).astype(f32)
             return jax.nn.logsumexp(logits, -1) - jnp.sum(logits * jax.nn.one_hot(targets, vocabulary), -1)
 
         if tiles > 1:
