@@ -88,6 +88,7 @@ END_TEST
 /* On a machine that rounds and shares, as drivers do: found, and what a validation then expects of the driver's memory. */
 START_TEST(finds_how_the_driver_rounds)
 {
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "1000", TRUE);
     g_setenv("ECHELON_LIBNVML", ECH_FAKE_CUDA, TRUE);
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
@@ -151,6 +152,7 @@ END_TEST
  * millisecond no head start is long enough, and that is said. */
 START_TEST(a_slow_host_is_noticed)
 {
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     g_setenv("ECH_FAKE_CUDA_SLOW", _i == 0 ? "20" : "700", TRUE);
     fake = ech_test_fake_cuda("33554432");
@@ -169,6 +171,7 @@ END_TEST
 /* A file of one specimen stands in for its product only where there is no file of the product. */
 START_TEST(one_specimen_is_not_its_kind)
 {
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3", TRUE);
     g_autoptr(GError) error = NULL;
@@ -235,6 +238,7 @@ END_TEST
 /* Where little can be pinned copies are measured up to that. */
 START_TEST(little_is_pinned_where_more_is_refused)
 {
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     fake = ech_test_fake_cuda("134217728");
     g_setenv("ECH_FAKE_CUDA_PINNED", "10000000", TRUE);
     g_autoptr(GError) error = NULL;
@@ -248,6 +252,7 @@ END_TEST
 
 START_TEST(without_cublas_the_file_is_whole)
 {
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     fake = ech_test_fake_cuda("16777216");
     g_setenv("ECHELON_LIBCUBLAS", "", TRUE);
     g_autoptr(GError) error = NULL;

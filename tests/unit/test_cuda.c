@@ -140,7 +140,7 @@ END_TEST
 /* Whatever call fails, the error names a driver function and nothing is kept. */
 START_TEST(every_call_fails_cleanly)
 {
-    fake = ech_test_fake_cuda("16777216"); /* A small card is quickly given back, a thousand times */
+    fake = ech_test_fake_cuda("12582912"); /* A small card is quickly given back, a thousand times */
     g_autoptr(EchTrace) trace = streaming_trace(1 << 16);
     g_autoptr(EchDevice) device = load_device();
     EchCudaOptions options = {0};

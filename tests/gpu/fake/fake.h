@@ -96,7 +96,7 @@ int fake_failing(void);
     } while (0)
 /** Whether it is a machine rather than a model: ECH_FAKE_CUDA_REAL. */
 int fake_real(void);
-/** 0 where ECH_FAKE_CUDA_WEIGHTLESS is set: copies and kernels take their time and move no bytes, for what looks at no bytes and makes many calls. */
+/** 0 where ECH_FAKE_CUDA_WEIGHTLESS is set: copies and kernels take their time, and of a copy only the first and last byte move: for what looks at no bytes. */
 int fake_moves(void);
 
 /* ---- fake_gpu.c ---- */
