@@ -252,12 +252,15 @@ static void give_offsets(Lowerer *l)
  * end fetches it anew for the next run. */
 static void free_fetched(Lowerer *l)
 {
+    enum { MOST = 64 }; /* Compilers make a few. */
     const EchProgram *p = l->p;
-    for (EchId b = 0; b < p->n_buffers; b++) {
+    unsigned n = 0;
+    for (EchId b = 0; b < p->n_buffers && n < MOST; b++) {
         Place *early = &l->places[b];
         if (!early->wanted || !early->resident || early->offset == ECH_OFFSET_NONE || p->buffers[b].is_parameter || p->buffers[b].is_constant ||
             p->buffers[b].live_out)
             continue;
+        n++;
         for (EchId k = 0; k < p->n_buffers && early->kept; k++) {
             const Place *other = &l->places[k];
             early->kept = k == b || !other->wanted || other->first_at == ECH_NONE || p->buffers[k].space != p->buffers[b].space ||
