@@ -325,6 +325,8 @@ bool ech_group_read_pairs(const char *text, size_t n, EchGroup *ret)
         return false;
     const uint32_t *pairs = (const uint32_t *)(const void *)numbers->data;
     uint32_t n_pairs = numbers->len / 2;
+    if (last > 2 * n_pairs) /* neighbours send in at least half of all devices; and no more room is taken than there is text */
+        return false;
     g_autofree uint32_t *to = g_new(uint32_t, last + 1);
     for (uint32_t i = 0; i <= last; i++)
         to[i] = UINT32_MAX;

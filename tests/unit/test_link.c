@@ -201,8 +201,18 @@ START_TEST(permutations_go_one_way)
         ck_assert_msg(cost.lanes == cases[i].lanes, "case %zu: lanes %u", i, cost.lanes);
     }
     ck_assert_uint_eq(torus(ECH_COMM_ALL_GATHER, 16, 1000).lanes, 15);
-    static const char *const wrong[] = {
-        "", "{", "{{", "{}", "{{}}", "{{0}}", "{{0,1},{2}}", "{{0,0}}", "{{0,1},{1,3},{3,2},{2,0}}", "{{0,99999999999}}", "{{0,5},{5,3},{3,0}}"};
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "{{",
+                                        "{}",
+                                        "{{}}",
+                                        "{{0}}",
+                                        "{{0,1},{2}}",
+                                        "{{0,0}}",
+                                        "{{0,1},{1,3},{3,2},{2,0}}",
+                                        "{{0,99999999999}}",
+                                        "{{0,1048575}}",
+                                        "{{0,5},{5,3},{3,0}}"};
     EchGroup group;
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
         ck_assert_msg(!ech_group_read_pairs(wrong[i], strlen(wrong[i]), &group), "%s", wrong[i]);
