@@ -72,10 +72,9 @@ static const char *const reasons[] = {"", "parts of them go by other names", "th
 typedef struct {
     EchSurvey s;
     const OffloadOptions *o;
-    uint32_t *first_use; /* per buffer, into use_op */
-    EchId *use_op;       /* ops that use a buffer, ascending, each once */
-    GArray *arrays;      /* Array */
-    GArray *stays;       /* Stay */
+    EchUsers users;
+    GArray *arrays; /* Array */
+    GArray *stays;  /* Stay */
     uint32_t declined[N_REASONS];
     EchBytes declined_bytes[N_REASONS];
 } Pass;
@@ -85,69 +84,13 @@ static const Stay *stay_of(const Pass *p, uint32_t k)
     return &g_array_index(p->stays, Stay, k);
 }
 
-static void list_uses(Pass *p)
-{
-    const EchSurvey *s = &p->s;
-    p->first_use = g_new0(uint32_t, s->n_buffers + 2);
-    g_autofree EchId *last = g_new(EchId, s->n_buffers + 1);
-    for (int filling = 0; filling < 2; filling++) {
-        for (size_t b = 0; b < s->n_buffers; b++)
-            last[b] = ECH_NONE;
-        for (EchId i = 0; i < s->n; i++)
-            for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
-                EchId b = s->uses[s->ops[i].first_use + u].buffer;
-                if (last[b] == i)
-                    continue;
-                last[b] = i;
-                if (filling)
-                    p->use_op[p->first_use[b + 1]++] = i;
-                else
-                    p->first_use[b + 2]++;
-            }
-        if (filling)
-            break;
-        for (size_t b = 0; b < s->n_buffers; b++)
-            p->first_use[b + 2] += p->first_use[b + 1];
-        p->use_op = g_new(EchId, p->first_use[s->n_buffers + 1] + 1);
-    }
-}
-
-/* What op @op does with @buffer: bytes of its largest use, whether it reads it, whether it writes it. */
-static EchBytes access_of(const EchSurvey *s, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes)
-{
-    EchBytes most = 0;
-    *ret_reads = *ret_writes = false;
-    for (uint32_t u = 0; u < s->ops[op].n_uses; u++) {
-        const EchUse *use = &s->uses[s->ops[op].first_use + u];
-        if (use->buffer != buffer)
-            continue;
-        most = MAX(most, use->bytes);
-        *ret_reads |= use->access == ECH_READ;
-        *ret_writes |= use->access == ECH_WRITE;
-    }
-    return most;
-}
-
-static bool fits_name(const Pass *p, EchId buffer)
-{
-    const EchBuffer *b = &p->s.buffers[buffer];
-    const char *name = ech_trace_string(p->s.t, b->name), *stack = ech_trace_string(p->s.t, b->stack);
-    if (strcmp(p->o->names, "*") == 0 || g_pattern_match_simple(p->o->names, name))
-        return true;
-    g_auto(GStrv) lines = g_strsplit(stack, "\n", -1);
-    for (char **line = lines; *line; line++)
-        if (g_pattern_match_simple(p->o->names, *line))
-            return true;
-    return false;
-}
-
 static bool is_asked_for(const Pass *p, EchId buffer)
 {
     const EchBuffer *b = &p->s.buffers[buffer];
     if (b->memory != p->s.hbm || b->alias_of != ECH_NONE || b->bytes < MAX(p->o->above, 1) || b->role == ECH_ROLE_CONSTANT)
         return false;
     What is = b->resident ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
-    return is == (What)p->o->what && fits_name(p, buffer);
+    return is == (What)p->o->what && ech_survey_fits_name(&p->s, buffer, p->o->names);
 }
 
 /* The next uses of @a from use *at on, which is moved past them. */
@@ -155,14 +98,14 @@ static Event next_event(const Pass *p, const Array *a, uint32_t *at)
 {
     const EchSurvey *s = &p->s;
     EchBytes whole = s->buffers[a->buffer].bytes;
-    EchId level_op = ech_survey_at_level(s, p->use_op[*at], a->level);
-    Event e = {.op = level_op, .region = s->region[p->use_op[*at]], .first = p->use_op[*at]};
+    EchId level_op = ech_survey_at_level(s, p->users.op[*at], a->level);
+    Event e = {.op = level_op, .region = s->region[p->users.op[*at]], .first = p->users.op[*at]};
     bool loop = s->ops[level_op].kind == ECH_OP_LOOP;
     e.slices = loop;
-    for (; *at < p->first_use[a->buffer + 1] && ech_survey_at_level(s, p->use_op[*at], a->level) == level_op; (*at)++) {
-        EchId op = p->use_op[*at];
+    for (; *at < p->users.first[a->buffer + 1] && ech_survey_at_level(s, p->users.op[*at], a->level) == level_op; (*at)++) {
+        EchId op = p->users.op[*at];
         bool reads, writes;
-        EchBytes bytes = access_of(s, op, a->buffer, &reads, &writes);
+        EchBytes bytes = ech_survey_access(s, op, a->buffer, &reads, &writes);
         e.slices &= s->region[op] == e.region && bytes < whole;
         e.reads |= (reads && !e.writes) || (!loop && writes && bytes < whole);
         e.writes |= writes;
@@ -209,7 +152,7 @@ static Reason plan_array(Pass *p, Array *a)
     a->first_stay = p->stays->len;
     a->idle = G_MAXDOUBLE;
     Event before = {0};
-    for (uint32_t at = p->first_use[a->buffer]; at < p->first_use[a->buffer + 1];) {
+    for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1];) {
         Event e = next_event(p, a, &at);
         Stay stay = {.array = p->arrays->len, .at = e, .until = e.op};
         stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
@@ -276,11 +219,6 @@ static void find_arrays(Pass *p)
 
 /* Which arrays go: all, or as many as it takes */
 
-static EchId after(const EchSurvey *s, EchId op)
-{
-    return s->ops[op].kind == ECH_OP_LOOP ? s->end[op] : op + 1;
-}
-
 /* Takes what @a does not need any more off what the device holds before each op. */
 static void change_live(const Pass *p, const Array *a, int64_t *live)
 {
@@ -291,7 +229,7 @@ static void change_live(const Pass *p, const Array *a, int64_t *live)
     for (uint32_t k = 0; k < a->n_stays; k++) {
         const Stay *stay = stay_of(p, a->first_stay + k);
         int64_t here = stay->fills ? 0 : stay->at.slices ? (int64_t)MIN(stay->at.bytes, INT64_MAX / 4) : bytes;
-        for (EchId i = stay->at.op; i < after(s, stay->until); i++)
+        for (EchId i = stay->at.op; i < ech_survey_after(s, stay->until); i++)
             live[i] += here;
     }
 }
@@ -302,7 +240,7 @@ static bool is_away(const Pass *p, const Array *a, EchId at)
         return false;
     for (uint32_t k = 0; k < a->n_stays; k++) {
         const Stay *stay = stay_of(p, a->first_stay + k);
-        if (!stay->fills && !stay->at.slices && at >= stay->at.op && at < after(&p->s, stay->until))
+        if (!stay->fills && !stay->at.slices && at >= stay->at.op && at < ech_survey_after(&p->s, stay->until))
             return false;
     }
     return true;
@@ -372,7 +310,7 @@ static EchId begin_of(const Stay *stay)
 
 static EchId end_of(const Pass *p, const Stay *stay)
 {
-    return stay->at.slices ? stay->at.last + 1 : after(&p->s, stay->until);
+    return stay->at.slices ? stay->at.last + 1 : ech_survey_after(&p->s, stay->until);
 }
 
 static gint compare_begin(gconstpointer x, gconstpointer y, gpointer data)
@@ -457,8 +395,8 @@ static void end(Writer *w, const Stay *stay)
         EchBytes bytes = ech_trace_builder_peek_buffer(w->b, on_device)->bytes;
         EchId copy = put_copy(w, buffer, on_device, bytes, true);
         /* Users on other queues. */
-        for (uint32_t u = p->first_use[buffer]; u < p->first_use[buffer + 1]; u++) {
-            EchId op = p->use_op[u];
+        for (uint32_t u = p->users.first[buffer]; u < p->users.first[buffer + 1]; u++) {
+            EchId op = p->users.op[u];
             if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
                 ech_trace_builder_dep(w->b, w->e.map[op], 0);
         }
@@ -658,7 +596,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     }
     p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
-    list_uses(p);
+    ech_users_init(&p->users, &p->s, false);
     find_arrays(p);
     choose(p, diag);
     bool any = false;
@@ -666,15 +604,14 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
         any |= g_array_index(p->arrays, Array, k).chosen;
     if (!any)
         ech_diag_remark(diag, "offload: left the trace as it is: %s",
-                        p->arrays->len > 0                      ? "it needs no more than it may"
-                        : p->first_use[p->s.n_buffers + 1] == 0 ? "it does not say which arrays its operations use"
-                                                                : "no array fits what was asked for");
+                        p->arrays->len > 0                        ? "it needs no more than it may"
+                        : p->users.first[p->s.n_buffers + 1] == 0 ? "it does not say which arrays its operations use"
+                                                                  : "no array fits what was asked for");
     EchTrace *out = any ? write_trace(p, diag, error) : ech_trace_ref(in);
     say_declined(p, diag);
     g_array_unref(p->arrays);
     g_array_unref(p->stays);
-    g_free(p->first_use);
-    g_free(p->use_op);
+    ech_users_clear(&p->users);
     ech_survey_clear(&p->s);
     return out;
 }

@@ -26,20 +26,26 @@ static uint64_t peak_of(const EchUnit *unit, const char *dtype)
     return peak;
 }
 
-EchTime ech_survey_length(const EchSurvey *survey, EchId op)
+EchBytes ech_survey_moved(const EchSurvey *survey, EchId op)
+{
+    EchBytes bytes = 0;
+    for (uint32_t u = 0; u < survey->ops[op].n_uses; u++) {
+        const EchUse *use = &survey->uses[survey->ops[op].first_use + u];
+        bytes = ech_bytes_add(bytes, survey->buffers[use->buffer].memory == survey->hbm ? use->bytes : 0);
+    }
+    return bytes;
+}
+
+EchTime ech_survey_hbm_time(const EchSurvey *survey, EchBytes bytes)
+{
+    const EchMemory *hbm = survey->device != NULL ? ech_device_memory(survey->device, "hbm") : NULL;
+    return hbm != NULL && hbm->read > 0 ? ech_time_for(bytes, hbm->read) : 0;
+}
+
+EchTime ech_survey_work_time(const EchSurvey *survey, EchId op)
 {
     const EchOp *o = &survey->ops[op];
-    if (o->kind != ECH_OP_KERNEL || o->queue != survey->core)
-        return 0;
-    if (o->estimate != ECH_TIME_NONE)
-        return o->estimate;
-    if (o->recorded.duration != ECH_TIME_NONE)
-        return o->recorded.duration;
-    EchBytes bytes = 0;
-    for (uint32_t u = 0; u < o->n_uses; u++)
-        bytes = ech_bytes_add(bytes, survey->uses[o->first_use + u].bytes);
-    const EchMemory *hbm = survey->device != NULL ? ech_device_memory(survey->device, "hbm") : NULL;
-    EchTime time = hbm != NULL && hbm->read > 0 ? ech_time_for(bytes, hbm->read) : 0;
+    EchTime time = 0;
     for (uint32_t w = 0; survey->device != NULL && w < o->n_work; w++) {
         const EchWork *work = &ech_trace_work(survey->t)[o->first_work + w];
         const EchUnit *unit = ech_device_unit(survey->device, work->unit == ECH_WORK_MATRIX   ? ECH_UNIT_MATRIX
@@ -50,6 +56,18 @@ EchTime ech_survey_length(const EchSurvey *survey, EchId op)
             time = MAX(time, ech_time_for(work->count, peak));
     }
     return time;
+}
+
+EchTime ech_survey_length(const EchSurvey *survey, EchId op)
+{
+    const EchOp *o = &survey->ops[op];
+    if (o->kind != ECH_OP_KERNEL || o->queue != survey->core)
+        return 0;
+    if (o->estimate != ECH_TIME_NONE)
+        return o->estimate;
+    if (o->recorded.duration != ECH_TIME_NONE)
+        return o->recorded.duration;
+    return MAX(ech_survey_hbm_time(survey, ech_survey_moved(survey, op)), ech_survey_work_time(survey, op));
 }
 
 EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region)
@@ -68,6 +86,38 @@ EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_de
             return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
     }
     return 0;
+}
+
+EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes)
+{
+    EchBytes most = 0;
+    *ret_reads = *ret_writes = false;
+    for (uint32_t u = 0; u < survey->ops[op].n_uses; u++) {
+        const EchUse *use = &survey->uses[survey->ops[op].first_use + u];
+        if (use->buffer != buffer && ech_survey_root(survey, use->buffer) != buffer)
+            continue;
+        most = MAX(most, use->bytes);
+        *ret_reads |= use->access == ECH_READ;
+        *ret_writes |= use->access == ECH_WRITE;
+    }
+    return most;
+}
+
+EchId ech_survey_after(const EchSurvey *survey, EchId op)
+{
+    return survey->ops[op].kind == ECH_OP_LOOP ? survey->end[op] : op + 1;
+}
+
+bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern)
+{
+    const EchBuffer *b = &survey->buffers[buffer];
+    if (strcmp(pattern, "*") == 0 || g_pattern_match_simple(pattern, ech_trace_string(survey->t, b->name)))
+        return true;
+    g_auto(GStrv) lines = g_strsplit(ech_trace_string(survey->t, b->stack), "\n", -1);
+    for (char **line = lines; *line; line++)
+        if (g_pattern_match_simple(pattern, *line))
+            return true;
+    return false;
 }
 
 uint64_t ech_survey_runs(const EchSurvey *survey, EchId op)
@@ -148,6 +198,39 @@ void ech_survey_clear(EchSurvey *survey)
     g_clear_pointer(&survey->end, g_free);
     g_clear_pointer(&survey->clock, g_free);
     g_clear_pointer(&survey->live, g_free);
+}
+
+void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots)
+{
+    users->first = g_new0(uint32_t, survey->n_buffers + 2);
+    users->op = NULL;
+    g_autofree EchId *last = g_new(EchId, survey->n_buffers + 1);
+    for (int filling = 0; filling < 2; filling++) {
+        for (size_t b = 0; b < survey->n_buffers; b++)
+            last[b] = ECH_NONE;
+        for (EchId i = 0; i < survey->n; i++)
+            for (uint32_t u = 0; u < survey->ops[i].n_uses; u++) {
+                EchId used = survey->uses[survey->ops[i].first_use + u].buffer, b = roots ? ech_survey_root(survey, used) : used;
+                if (last[b] == i)
+                    continue;
+                last[b] = i;
+                if (filling)
+                    users->op[users->first[b + 1]++] = i;
+                else
+                    users->first[b + 2]++;
+            }
+        if (filling)
+            break;
+        for (size_t b = 0; b < survey->n_buffers; b++)
+            users->first[b + 2] += users->first[b + 1];
+        users->op = g_new(EchId, users->first[survey->n_buffers + 1] + 1);
+    }
+}
+
+void ech_users_clear(EchUsers *users)
+{
+    g_clear_pointer(&users->first, g_free);
+    g_clear_pointer(&users->op, g_free);
 }
 
 EchId ech_edit_text(EchEdit *edit, EchId string)

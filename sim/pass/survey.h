@@ -29,6 +29,11 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchSurvey, ech_survey_clear)
 
 /** How long the core is busy with an op: its estimate, what was recorded, else its roofline. 0 for all but the core's kernels. */
 EchTime ech_survey_length(const EchSurvey *survey, EchId op);
+/** Bytes of the device memory that an op reads and writes. */
+EchBytes ech_survey_moved(const EchSurvey *survey, EchId op);
+/** How long the device memory takes for @bytes, and the device for an op's operations, each unit at its peak; 0 without a device. */
+EchTime ech_survey_hbm_time(const EchSurvey *survey, EchBytes bytes);
+EchTime ech_survey_work_time(const EchSurvey *survey, EchId op);
 /** The op directly in @region that @op is, or is part of; ECH_NONE if it is outside. */
 EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region);
 /** The buffer that is no alias behind @buffer; ECH_NONE for ECH_NONE. */
@@ -37,8 +42,25 @@ EchId ech_survey_root(const EchSurvey *survey, EchId buffer);
 bool ech_survey_is_host(const EchSurvey *survey, EchId memory);
 /** How long the device's host link takes for a copy that has it alone; 0 without a device. */
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device);
+/** What op @op does with @buffer or parts of it that go by other names: bytes of its largest use, whether it reads it, whether it writes it. */
+EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
+/** The first op after an op at its level: past the body of a LOOP. */
+EchId ech_survey_after(const EchSurvey *survey, EchId op);
+/** Whether the name of @buffer, or a line of what it is known by (argument, operation, source), fits @pattern, "*" standing for anything. */
+bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern);
 /** How often one pass over the trace runs an op: trip counts of the loops around it multiplied, saturating. */
 uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);
+
+/** Which ops use a buffer. */
+typedef struct {
+    uint32_t *first; /**< first[n_buffers + 1]: a buffer's slice of op. */
+    EchId *op;       /**< Ascending, each once. */
+} EchUsers;
+
+/** Of every buffer; with @roots, uses of parts that go by other names are the whole's. */
+void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots);
+void ech_users_clear(EchUsers *users);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchUsers, ech_users_clear)
 
 /** A changed trace under way. */
 typedef struct {

@@ -95,8 +95,8 @@ static inline void ech_fuzz_program(EchProgram *program, bool strict)
     if (!again)
         ech_fuzz_stop("the lowered trace cannot be read", error);
     static const char *const of_programs[] = {"donate", "donate:what=none"};
-    static const char *const of_traces[] = {"offload:idle=0,above=1", "offload:what=arguments,above=1", "offload:what=results,above=1,overlap=true",
-                                            "prefetch"};
+    static const char *const of_traces[] = {"offload:idle=0,above=1", "offload:what=arguments,above=1", "offload:what=results,above=1,overlap=true", "prefetch",
+                                            "remat:above=1",          "remat:above=1,products=false"};
     for (size_t k = 0; strict && program->scheduled && k < G_N_ELEMENTS(of_programs); k++)
         ech_fuzz_pass(of_programs[k], program, NULL);
     for (size_t k = 0; strict && k < G_N_ELEMENTS(of_traces); k++)

@@ -102,6 +102,11 @@ $ echelon list passes
       idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
       overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)
+  remat            make saved activations again instead of keeping them
+      names=text (*)  only arrays whose name, operation or source line ("*model.py:29*") fits this, * standing for anything
+      above=size (64KiB)  only arrays of at least this size
+      memory=size (0)  only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can
+      products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none

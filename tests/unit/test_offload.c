@@ -1,8 +1,6 @@
 /* The offload pass: what waits on the host, in closed form on the engine; and on every shipped program, what may not change. */
 #include "models/device/device_yaml.h"
-#include "sim/pass/pass.h"
-#include "sim/replay/replay.h"
-#include "tests/support/support.h"
+#include "tests/support/made.h"
 
 #include <check.h>
 #include <math.h>
@@ -14,102 +12,21 @@ static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {ki
                                   "  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
                                   "links:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s, both_ways: 20GB/s}\n"
                                   "units:\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
-static const EchTime ms = INT64_C(1000000000);
+static const EchTime ms = ECH_TEST_MS;
 static const EchBytes GB = 1000000000;
-
-static EchId buffer(EchTraceBuilder *b, const char *name, EchBytes bytes, EchRole role, bool resident)
-{
-    EchBuffer made = ech_buffer_init();
-    made.name = ech_trace_builder_string(b, name, -1);
-    made.memory = ech_trace_builder_memory(b, "hbm");
-    made.bytes = bytes;
-    made.role = (uint8_t)role;
-    made.resident = resident;
-    return ech_trace_builder_buffer(b, made);
-}
-
-static EchId put(EchTraceBuilder *b, EchOpKind kind, EchId target)
-{
-    EchOp op = ech_op_init(kind);
-    op.queue = 0;
-    op.name = ech_trace_builder_string(b, ech_op_kind_name(kind), -1);
-    op.target = target;
-    return ech_trace_builder_op(b, op);
-}
-
-/* Computes for @time, and reads or writes @bytes of a buffer beside that, unless it is ECH_NONE. */
-static void kernel(EchTraceBuilder *b, EchTime time, EchId target, EchAccess access, EchBytes bytes)
-{
-    (void)put(b, ECH_OP_KERNEL, ECH_NONE);
-    if (target != ECH_NONE)
-        ech_trace_builder_use(b, target, access, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
-    if (time > 0)
-        ech_trace_builder_work(b, ECH_WORK_VECTOR, ECH_DTYPE_F32, (uint64_t)(time / ms) * 10000000, ECH_KNOWN);
-}
-
-static EchId loop(EchTraceBuilder *b, uint64_t trips)
-{
-    EchId made = put(b, ECH_OP_LOOP, 0);
-    ech_trace_builder_peek_op(b, made)->bytes = trips;
-    ech_trace_builder_peek_op(b, made)->bytes_origin = ECH_KNOWN;
-    return made;
-}
-
-static void close_loop(EchTraceBuilder *b, EchId made)
-{
-    ech_trace_builder_peek_op(b, made)->target = (EchId)(ech_trace_builder_n_ops(b) - made - 1);
-}
-
-static EchTraceBuilder *begin(void)
-{
-    EchTraceBuilder *b = ech_trace_builder_new("ech");
-    (void)ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
-    return b;
-}
-
-static EchTrace *finish(EchTraceBuilder *b)
-{
-    GError *error = NULL;
-    EchTrace *trace = ech_trace_builder_finish(b, &error);
-    ck_assert_ok(trace != NULL, error);
-    return trace;
-}
-
-/* Runs passes in order; NULL ends them. */
-static EchTrace *pass(EchTrace *in, const EchDevice *device, EchDiag *diag, const char *const *specs)
-{
-    GError *error = NULL;
-    g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
-    for (; *specs != NULL; specs++) {
-        EchPass *made = ech_pass_new(*specs, &error);
-        ck_assert_ok(made != NULL, error);
-        g_ptr_array_add(passes, made);
-    }
-    EchTrace *out = ech_passes_run_trace(passes, device, in, diag, &error);
-    ck_assert_ok(out != NULL, error);
-    return out;
-}
-
-static EchBytes peak(const EchRun *run, const char *memory)
-{
-    for (size_t i = 0; i < run->n_memories; i++)
-        if (strcmp(run->memories[i].name, memory) == 0)
-            return run->memories[i].peak_live;
-    return 0;
-}
 
 static EchTrace *saved(void)
 {
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
-    (void)put(b, ECH_OP_ALLOC, a);
-    kernel(b, 0, a, ECH_WRITE, GB);
-    (void)put(b, ECH_OP_ALLOC, large);
-    kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)put(b, ECH_OP_FREE, large);
-    kernel(b, 0, a, ECH_READ, GB);
-    (void)put(b, ECH_OP_FREE, a);
-    return finish(b);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    return ech_test_finish(b);
 }
 
 /* Made, 400 ms idle, read. Waiting for both copies; for the one back; for none, where that is fetched ahead. */
@@ -136,11 +53,11 @@ START_TEST(between_uses)
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) in = saved();
-    g_autoptr(EchTrace) out = pass(in, device, diag, on_saved[_i].specs);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, on_saved[_i].specs);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert_msg(llabs(run->makespan - on_saved[_i].makespan * ms) <= 10, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
-    ck_assert_uint_eq(peak(run, "hbm"), on_saved[_i].hbm * GB);
-    ck_assert_uint_eq(peak(run, "host"), on_saved[_i].host * GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), on_saved[_i].hbm * GB);
+    ck_assert_uint_eq(ech_test_peak(run, "host"), on_saved[_i].host * GB);
 }
 END_TEST
 
@@ -159,18 +76,18 @@ START_TEST(out_before_back)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
-    (void)put(b, ECH_OP_ALLOC, a);
-    kernel(b, 0, a, ECH_WRITE, GB);
-    kernel(b, on_short[_i].between * ms, ECH_NONE, ECH_READ, 0);
-    EchId slices = _i < 2 ? ECH_NONE : loop(b, 10);
-    kernel(b, 0, a, ECH_READ, slices == ECH_NONE ? GB : GB / 10);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    ech_test_kernel(b, on_short[_i].between * ms, ECH_NONE, ECH_READ, 0);
+    EchId slices = _i < 2 ? ECH_NONE : ech_test_loop(b, 10);
+    ech_test_kernel(b, 0, a, ECH_READ, slices == ECH_NONE ? GB : GB / 10);
     if (slices != ECH_NONE)
-        close_loop(b, slices);
-    (void)put(b, ECH_OP_FREE, a);
-    g_autoptr(EchTrace) in = finish(b);
-    g_autoptr(EchTrace) out = pass(in, device, diag, on_short[_i].specs);
+        ech_test_close_loop(b, slices);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, on_short[_i].specs);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert_msg(llabs(run->makespan - on_short[_i].makespan * ms) <= 100, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
 }
@@ -181,17 +98,17 @@ START_TEST(in_parts)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
-    (void)put(b, ECH_OP_ALLOC, a);
-    kernel(b, 0, a, ECH_WRITE, GB / 2);
-    kernel(b, 0, a, ECH_WRITE, GB / 2);
-    kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
-    kernel(b, 0, a, ECH_READ, GB);
-    (void)put(b, ECH_OP_FREE, a);
-    g_autoptr(EchTrace) in = finish(b);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB / 2);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB / 2);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const specs[] = {"offload", NULL};
-    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 2);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert_msg(llabs(run->makespan - 620 * ms) <= 10, "%" G_GINT64_FORMAT, run->makespan);
@@ -203,20 +120,20 @@ START_TEST(argument)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId state = buffer(b, "state", GB, ECH_ROLE_OPTIMIZER, true), weights = buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true);
-    kernel(b, 400 * ms, weights, ECH_READ, GB);
-    kernel(b, 0, state, ECH_READ, GB);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId state = ech_test_buffer(b, "state", GB, ECH_ROLE_OPTIMIZER, true), weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true);
+    ech_test_kernel(b, 400 * ms, weights, ECH_READ, GB);
+    ech_test_kernel(b, 0, state, ECH_READ, GB);
     ech_trace_builder_use(b, state, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
-    g_autoptr(EchTrace) in = finish(b);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const specs[] = {"offload:what=arguments,names=st*", NULL};
-    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     EchTime update = before->makespan - 400 * ms; /* reads and writes a gigabyte */
     ck_assert_msg(llabs(run->makespan - (400 * ms + 200 * ms + update)) <= 10, "%" G_GINT64_FORMAT, run->makespan);
-    ck_assert_uint_eq(peak(run, "hbm"), 2 * GB);
-    ck_assert_uint_eq(peak(run, "host"), GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 2 * GB);
+    ck_assert_uint_eq(ech_test_peak(run, "host"), GB);
     ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 2);
     ck_assert_uint_eq(ech_test_count(out, ECH_OP_WAIT), 1);
 }
@@ -227,29 +144,29 @@ START_TEST(stack)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId stack_of = buffer(b, "stack", GB, ECH_ROLE_TEMPORARY, false);
-    (void)put(b, ECH_OP_ALLOC, stack_of);
-    kernel(b, 0, stack_of, ECH_WRITE, GB);
-    EchId forward = loop(b, 10);
-    kernel(b, 40 * ms, stack_of, ECH_WRITE, GB / 10);
-    close_loop(b, forward);
-    EchId backward = loop(b, 10);
-    kernel(b, 40 * ms, stack_of, ECH_READ, GB / 10);
-    close_loop(b, backward);
-    (void)put(b, ECH_OP_FREE, stack_of);
-    g_autoptr(EchTrace) in = finish(b);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId stack_of = ech_test_buffer(b, "stack", GB, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stack_of);
+    ech_test_kernel(b, 0, stack_of, ECH_WRITE, GB);
+    EchId forward = ech_test_loop(b, 10);
+    ech_test_kernel(b, 40 * ms, stack_of, ECH_WRITE, GB / 10);
+    ech_test_close_loop(b, forward);
+    EchId backward = ech_test_loop(b, 10);
+    ech_test_kernel(b, 40 * ms, stack_of, ECH_READ, GB / 10);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stack_of);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const waits[] = {"offload", NULL}, *const overlaps[] = {"offload:overlap=true", NULL};
-    g_autoptr(EchTrace) out = pass(in, device, diag, waits);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, waits);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert_msg(llabs(run->makespan - 1000 * ms) <= 100, "%" G_GINT64_FORMAT, run->makespan);
-    ck_assert_uint_eq(peak(run, "hbm"), GB / 10);
-    ck_assert_uint_eq(peak(run, "host"), GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB / 10);
+    ck_assert_uint_eq(ech_test_peak(run, "host"), GB);
     ck_assert_uint_eq(ech_test_count(out, ECH_OP_KERNEL), 2);
     for (size_t i = 0; i < run->n_links; i++)
         ck_assert(run->links[i].forward == GB && run->links[i].backward == GB);
     /* Only the last slice's way out is waited for, and every slice's way back. */
-    g_autoptr(EchTrace) beside = pass(in, device, diag, overlaps);
+    g_autoptr(EchTrace) beside = ech_test_pass(in, device, diag, overlaps);
     g_autoptr(EchRun) overlapped = ech_test_replay(beside, device);
     ck_assert_msg(llabs(overlapped->makespan - 910 * ms) <= 100, "%" G_GINT64_FORMAT, overlapped->makespan);
 }
@@ -260,23 +177,23 @@ START_TEST(whole_in_loop)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
-    (void)put(b, ECH_OP_ALLOC, a);
-    kernel(b, 0, a, ECH_WRITE, GB);
-    kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
-    EchId twice = loop(b, 2);
-    kernel(b, 0, a, ECH_READ, GB);
-    close_loop(b, twice);
-    kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
-    kernel(b, 0, a, ECH_READ, GB);
-    (void)put(b, ECH_OP_FREE, a);
-    g_autoptr(EchTrace) in = finish(b);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    EchId twice = ech_test_loop(b, 2);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    ech_test_close_loop(b, twice);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const specs[] = {"offload", NULL};
-    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert_msg(llabs(run->makespan - (10 + 100 + 400 + 100 + 2 * 10 + 400 + 100 + 10) * ms) <= 100, "%" G_GINT64_FORMAT, run->makespan);
-    ck_assert_uint_eq(peak(run, "hbm"), GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB);
 }
 END_TEST
 
@@ -285,11 +202,11 @@ START_TEST(other_queues)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
     EchId queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
-    EchId a = buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
-    (void)put(b, ECH_OP_ALLOC, a);
-    kernel(b, 40 * ms, ECH_NONE, ECH_READ, 0);
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 40 * ms, ECH_NONE, ECH_READ, 0);
     EchId waited = (EchId)ech_trace_builder_n_ops(b) - 1;
     EchOp copy = ech_op_init(ECH_OP_COPY);
     copy.queue = queue;
@@ -297,19 +214,19 @@ START_TEST(other_queues)
     copy.memory_from = ech_trace_builder_memory(b, "host");
     copy.memory_to = ech_trace_builder_memory(b, "hbm");
     copy.bytes = GB;
-    EchId from = buffer(b, "from", GB, ECH_ROLE_PARAMETER, true);
+    EchId from = ech_test_buffer(b, "from", GB, ECH_ROLE_PARAMETER, true);
     ech_trace_builder_peek_buffer(b, from)->memory = copy.memory_from;
     EchId made = ech_trace_builder_op(b, copy);
     ech_trace_builder_use(b, from, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
     ech_trace_builder_use(b, a, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
     ech_trace_builder_dep(b, waited, 0);
-    kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
-    kernel(b, 0, a, ECH_READ, GB);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
     ech_trace_builder_dep(b, made, 0);
-    (void)put(b, ECH_OP_FREE, a);
-    g_autoptr(EchTrace) in = finish(b);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const specs[] = {"offload:idle=0", NULL};
-    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     /* The kernel; in, out; the core waits for that; then works, fetches and reads. */
     ck_assert_msg(llabs(run->makespan - (40 + 100 + 100 + 400 + 100 + 10) * ms) <= 100, "%" G_GINT64_FORMAT, run->makespan);
@@ -321,25 +238,25 @@ START_TEST(least_harm)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTraceBuilder) b = begin();
-    EchId early = buffer(b, "early", GB, ECH_ROLE_ACTIVATION, false), late = buffer(b, "late", 2 * GB, ECH_ROLE_ACTIVATION, false);
-    (void)put(b, ECH_OP_ALLOC, early);
-    kernel(b, 0, early, ECH_WRITE, GB);
-    kernel(b, 300 * ms, ECH_NONE, ECH_READ, 0);
-    (void)put(b, ECH_OP_ALLOC, late);
-    kernel(b, 0, late, ECH_WRITE, 2 * GB);
-    kernel(b, 300 * ms, ECH_NONE, ECH_READ, 0);
-    kernel(b, 0, late, ECH_READ, 2 * GB);
-    (void)put(b, ECH_OP_FREE, late);
-    kernel(b, 0, early, ECH_READ, GB);
-    (void)put(b, ECH_OP_FREE, early);
-    g_autoptr(EchTrace) in = finish(b);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId early = ech_test_buffer(b, "early", GB, ECH_ROLE_ACTIVATION, false), late = ech_test_buffer(b, "late", 2 * GB, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, early);
+    ech_test_kernel(b, 0, early, ECH_WRITE, GB);
+    ech_test_kernel(b, 300 * ms, ECH_NONE, ECH_READ, 0);
+    (void)ech_test_put(b, ECH_OP_ALLOC, late);
+    ech_test_kernel(b, 0, late, ECH_WRITE, 2 * GB);
+    ech_test_kernel(b, 300 * ms, ECH_NONE, ECH_READ, 0);
+    ech_test_kernel(b, 0, late, ECH_READ, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, late);
+    ech_test_kernel(b, 0, early, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, early);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const specs[] = {"offload:memory=2GB,idle=0", NULL}, *const impossible[] = {"offload:memory=0.5GB,idle=0", NULL};
-    g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     ck_assert_str_eq(ech_trace_memory(out, ech_trace_buffers(out)[early].memory), "host");
     ck_assert_str_eq(ech_trace_memory(out, ech_trace_buffers(out)[late].memory), "hbm");
     g_autoptr(EchDiag) said = ech_diag_new();
-    g_autoptr(EchTrace) most = pass(in, device, said, impossible);
+    g_autoptr(EchTrace) most = ech_test_pass(in, device, said, impossible);
     ck_assert_str_eq(ech_trace_memory(most, ech_trace_buffers(most)[late].memory), "hbm"); /* at its fullest it is in use */
     ck_assert_ptr_nonnull(strstr(ech_diag_remarks(said)[0], "1.86 GiB"));
 }
@@ -364,18 +281,18 @@ START_TEST(shipped)
     g_autoptr(EchTrace) lowered = ech_program_lower(import->program, device, &(EchLowerOptions){0}, diag, &error);
     ck_assert_ok(lowered != NULL, error);
     const char *const bare[] = {"unplan", NULL};
-    g_autoptr(EchTrace) in = pass(lowered, device, diag, bare);
+    g_autoptr(EchTrace) in = ech_test_pass(lowered, device, diag, bare);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
     for (size_t k = 0; k < G_N_ELEMENTS(asked); k++) {
         const char *const specs[] = {asked[k], NULL};
-        g_autoptr(EchTrace) out = pass(in, device, diag, specs);
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
         g_autoptr(EchRun) run = ech_test_replay(out, device);
         ck_assert_msg(run->completed && run->fits, "%s, %s", programs[_i], asked[k]);
         if (strstr(asked[k], "overlap") == NULL)
-            ck_assert_msg(peak(run, "hbm") <= peak(before, "hbm"), "%s, %s", programs[_i], asked[k]);
+            ck_assert_msg(ech_test_peak(run, "hbm") <= ech_test_peak(before, "hbm"), "%s, %s", programs[_i], asked[k]);
         ck_assert_uint_le(ech_test_count(out, ECH_OP_KERNEL), ech_test_count(in, ECH_OP_KERNEL));
         ck_assert_uint_ge(ech_test_count(out, ECH_OP_KERNEL) + 8, ech_test_count(in, ECH_OP_KERNEL));
-        g_autoptr(EchTrace) again = pass(in, device, diag, specs);
+        g_autoptr(EchTrace) again = ech_test_pass(in, device, diag, specs);
         ck_assert_uint_eq(ech_trace_hash(out), ech_trace_hash(again));
     }
 }
@@ -397,7 +314,7 @@ START_TEST(as_compiled)
                                  otherwise = {.trace = with, .device = compiled[_i].device, .engine = "native"};
     g_autoptr(EchResult) predicted = ech_test_run(&moved);
     g_autoptr(EchResult) made = ech_test_run(&otherwise);
-    ck_assert_int_le(llabs((int64_t)peak(predicted->run, "hbm") - (int64_t)peak(made->run, "hbm")), 4096); /* scalars */
+    ck_assert_int_le(llabs((int64_t)ech_test_peak(predicted->run, "hbm") - (int64_t)ech_test_peak(made->run, "hbm")), 4096); /* scalars */
     double ratio = (double)predicted->run->makespan / (double)made->run->makespan;
     ck_assert_msg(fabs(ratio - 1) < 1e-3, "%g", ratio);
 }

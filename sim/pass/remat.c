@@ -1,0 +1,163 @@
+/* remat: arrays are made again instead of being kept, as JAX's jax.checkpoint, PyTorch's torch.utils.checkpoint or XLA's rematerialisation would have it.
+ *
+ * Which ones: those that bring down what the device holds at its fullest, cheapest first, until that is little enough or nothing brings it further down. */
+#include "sim/pass/pass.h"
+#include "sim/pass/remat.h"
+
+#include <string.h>
+
+/* Tries that each look at the whole trace. */
+#define MAX_TRIES 2000
+
+typedef struct {
+    uint64_t products;
+    char *names;
+    EchBytes above, memory;
+} RematOptions;
+
+static const EchParam remat_params[] = {
+    {"names", ECH_PARAM_STRING, offsetof(RematOptions, names), "*", NULL, NULL, NULL,
+     "only arrays whose name, operation or source line (\"*model.py:29*\") fits this, * standing for anything"},
+    {"above", ECH_PARAM_BYTES, offsetof(RematOptions, above), "64KiB", NULL, NULL, NULL, "only arrays of at least this size"},
+    {"memory", ECH_PARAM_BYTES, offsetof(RematOptions, memory), "0", NULL, NULL, NULL,
+     "only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can"},
+    {"products", ECH_PARAM_BOOL, offsetof(RematOptions, products), "true", NULL, NULL, NULL,
+     "true: anything may run again; false: no matrix products, as JAX's dots_saveable has it"},
+    {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
+};
+
+static const char *const reasons[] = {
+    [ECH_REMAT_OK] = "",
+    [ECH_REMAT_ALIASED] = "parts go by other names",
+    [ECH_REMAT_REMADE] = "made more than once",
+    [ECH_REMAT_LOOP] = "a whole loop would have to run again",
+    [ECH_REMAT_PARTS] = "made in parts",
+    [ECH_REMAT_COPIED] = "brought by copies from elsewhere",
+    [ECH_REMAT_GONE] = "made of what is overwritten by then",
+    [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
+    [ECH_REMAT_DEEP] = "too much would have to run again",
+};
+
+/* Choosing */
+
+/* Each array alone: whether it can be made again, and what it takes. Those that cannot are taken off. */
+static void price_arrays(EchRemat *r)
+{
+    GArray *kept = g_array_new(FALSE, FALSE, sizeof(EchRematArray));
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        a->chosen = true;
+        EchRematReason why = ech_remat_plan(r);
+        a->chosen = false;
+        EchBytes bytes = r->s->buffers[a->buffer].bytes;
+        if (why != ECH_REMAT_OK) {
+            ech_remat_decline(r, a, why);
+            continue;
+        }
+        a->price = (double)ech_remat_time(r) / (double)bytes;
+        g_array_append_val(kept, *a);
+    }
+    for (guint k = 0; k < r->arrays->len; k++)
+        r->array_of[ech_remat_array(r, k)->buffer] = UINT32_MAX;
+    for (guint k = 0; k < kept->len; k++)
+        r->array_of[g_array_index(kept, EchRematArray, k).buffer] = k;
+    g_array_unref(r->arrays);
+    r->arrays = kept;
+}
+
+/* Whether @a would not be on the device before op @at. */
+static bool is_away(const EchRematArray *a, EchId at)
+{
+    return a->made_in != ECH_NONE ? at > a->gone && (a->free == ECH_NONE || at <= a->free) : at >= a->gone && at < a->back;
+}
+
+static EchRematArray *cheapest_away(const EchRemat *r, EchId at)
+{
+    EchRematArray *best = NULL;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        if (!a->chosen && !a->tried && is_away(a, at) && (best == NULL || a->price < best->price))
+            best = a;
+    }
+    return best;
+}
+
+static EchId fullest(const EchSurvey *s, const int64_t *live)
+{
+    EchId peak = 0;
+    for (EchId i = 1; i <= s->n; i++)
+        peak = live[i] > live[peak] ? i : peak;
+    return peak;
+}
+
+/* At the fullest moment, of what could be away then, what costs least; until that is little enough or nothing helps. */
+static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
+{
+    const EchSurvey *s = r->s;
+    g_autofree int64_t *live = g_new(int64_t, s->n + 1), *then = g_new(int64_t, s->n + 1);
+    (void)ech_remat_plan(r);
+    int64_t most = ech_remat_live(r, live), goal = (int64_t)MIN(memory, INT64_MAX);
+    guint tries = 0;
+    for (; tries < MAX_TRIES && most > goal; tries++) {
+        EchId peak = fullest(s, live);
+        EchRematArray *a = cheapest_away(r, peak);
+        if (a == NULL)
+            break;
+        a->chosen = a->tried = true;
+        int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, then) : INT64_MAX;
+        if (now > most || (now == most && then[peak] >= live[peak])) {
+            a->chosen = false;
+            continue;
+        }
+        most = now;
+        memcpy(live, then, (s->n + 1) * sizeof(int64_t));
+        for (guint k = 0; k < r->arrays->len; k++)
+            ech_remat_array(r, k)->tried = false;
+    }
+    (void)ech_remat_plan(r);
+    if (memory > 0 && most > goal) {
+        g_autofree char *bytes = ech_format_bytes((EchBytes)most);
+        ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
+                        tries == MAX_TRIES ? "after as many tries as are made" : "in use there or dearer to bring back");
+    }
+}
+
+static void say_declined(const EchRemat *r, EchDiag *diag)
+{
+    for (int k = ECH_REMAT_OK + 1; k < ECH_REMAT_N_REASONS; k++)
+        if (r->declined[k] > 0) {
+            g_autofree char *bytes = ech_format_bytes(r->declined_bytes[k]);
+            ech_diag_remark(diag, "remat: %u array%s (%s) kept: %s", r->declined[k], r->declined[k] == 1 ? "" : "s", bytes, reasons[k]);
+        }
+}
+
+static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    const RematOptions *o = options;
+    g_auto(EchSurvey) survey = {0};
+    if (!ech_survey_init(&survey, in, device)) {
+        ech_diag_remark(diag, "remat: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
+        return ech_trace_ref(in);
+    }
+    g_auto(EchRemat) remat = {0};
+    ech_remat_init(&remat, &survey, o->names, o->above, o->products);
+    price_arrays(&remat);
+    choose(&remat, o->memory, diag);
+    bool any = remat.runs->len > 0 || remat.inputs->len > 0;
+    if (!any)
+        ech_diag_remark(diag, "remat: left the trace as it is: %s",
+                        remat.arrays->len > 0                          ? "it needs no more than it may, or nothing brings that down"
+                        : remat.users.first[survey.n_buffers + 1] == 0 ? "it does not say which arrays its operations use"
+                                                                       : "no array fits what was asked for");
+    EchTrace *out = any ? ech_remat_write(&remat, diag, error) : ech_trace_ref(in);
+    say_declined(&remat, diag);
+    return out;
+}
+
+const EchPassClass ech_pass_remat = {
+    .name = "remat",
+    .summary = "make saved activations again instead of keeping them",
+    .source = "ours; what runs again: jax.checkpoint's nothing_saveable, dots_saveable (traces/gpu_aot/gpt6_remat, tpu_aot/*nothing*)",
+    .params = remat_params,
+    .options_size = sizeof(RematOptions),
+    .trace = remat_run};

@@ -1,0 +1,155 @@
+/** @file remat.h
+ * Rematerialisation planned: which arrays of a trace could be made again instead of being kept, and what would have to run again for it.
+ *
+ * An array that a program makes and comes back to much later is let go in between; before it is needed the op that made it runs again, after those that make
+ * what that op reads and what is gone by then too. Of what a loop stacks up slice by slice for a later loop to take slice by slice (a scan and its
+ * gradient), nothing is kept: the later loop makes its slice each iteration. Where that begins with what one iteration hands to the next, that is stacked
+ * instead. An op runs again once at most: what it made stays until nobody needs it any more.
+ */
+#pragma once
+#include "sim/pass/survey.h"
+
+/** Bytes up to which an input is no array but an index, a counter, a scale: the later loop has its own. */
+#define ECH_REMAT_SMALL 64
+
+typedef enum {
+    ECH_REMAT_OK,
+    ECH_REMAT_ALIASED,
+    ECH_REMAT_REMADE,
+    ECH_REMAT_LOOP,
+    ECH_REMAT_PARTS,
+    ECH_REMAT_COPIED,
+    ECH_REMAT_GONE,
+    ECH_REMAT_PRODUCT,
+    ECH_REMAT_DEEP,
+    ECH_REMAT_N_REASONS
+} EchRematReason;
+
+/** An array that is kept for later. */
+typedef struct {
+    EchId buffer, level; /**< level: the LOOP that makes one an iteration, or ECH_NONE. */
+    EchId alloc, free;   /**< ECH_NONE: never. */
+    EchId maker;         /**< The op that made what is kept. */
+    EchId made_in;       /**< Of a stack: the LOOP whose iterations make a slice each, or ECH_NONE. */
+    EchId used_in;       /**< Of a stack: the LOOP whose iterations take one each. */
+    EchBytes slice;      /**< Of a stack; else all of it. */
+    EchId gone;          /**< It is let go before this op; a stack is never there. */
+    EchId back;          /**< It must be there again before this op. */
+    EchId until;         /**< Nobody needs it from this op on. */
+    double price;        /**< Time that making it again takes, a byte. */
+    bool chosen, tried;
+    uint32_t stand; /**< When planned: what stands for it from back on, an EchRematInput. */
+} EchRematArray;
+
+/** What a repeated op, or a late user, reads. */
+typedef struct {
+    enum { ECH_REMAT_DIRECT, ECH_REMAT_VALUE, ECH_REMAT_CARRY } kind;
+    uint32_t id; /**< The buffer; an EchRematValue; an EchRematCarry. */
+    EchBytes bytes;
+} EchRematInput;
+
+/** An output of a repeated op. */
+typedef struct {
+    EchId op, buffer; /**< The op, and the buffer it stood in at first. */
+    EchId region;     /**< Where it is made again: a LOOP or ECH_NONE. */
+    EchBytes bytes;
+    uint32_t run;      /**< The EchRematRun that makes it. */
+    uint32_t last_run; /**< The last that reads it, or run itself. */
+    EchId until;       /**< No op of the trace reads it from this one on; 0: only repeated ops do. */
+    uint32_t next;     /**< Of the same run, or UINT32_MAX. */
+    uint64_t offset;   /**< Its place in on-chip memory, or ECH_OFFSET_NONE: it is in device memory. */
+    EchId made;        /**< Writing: its buffer. */
+    EchId made_by;     /**< Writing: the op. */
+} EchRematValue;
+
+/** An op that runs again. */
+typedef struct {
+    EchId op, region;
+    EchId site; /**< Before this op. */
+    uint32_t first_input, n_inputs;
+    uint32_t value; /**< First of its values. */
+    bool fused;     /**< It runs inside those that read it: nothing of it is stored. */
+} EchRematRun;
+
+/** What one iteration of a loop hands to the next, to be stacked. */
+typedef struct {
+    EchId buffer, made_in, used_in;
+    EchBytes bytes; /**< Of a slice. */
+    EchId made;     /**< Writing: the stack. */
+} EchRematCarry;
+
+/** What a plan is made of, and the plan. */
+typedef struct {
+    const EchSurvey *s;
+    const char *names; /**< Of arrays. */
+    EchBytes above;
+    bool products; /**< Whether matrix products may run again. */
+    EchUsers users;
+    EchId *alloc, *free; /**< Per buffer: the op, or ECH_NONE. */
+    GArray *arrays;      /**< EchRematArray */
+    uint32_t *array_of;  /**< Per buffer; UINT32_MAX: none. */
+    EchId fullest;       /**< The op before which the device holds most, as the trace is. */
+    /** Arrays that are there then and cannot be made again, by reason. */
+    uint32_t declined[ECH_REMAT_N_REASONS];
+    EchBytes declined_bytes[ECH_REMAT_N_REASONS];
+    GArray *runs, *values, *inputs, *carries; /**< The plan for the arrays that are chosen. */
+    GArray *order;                            /**< uint32_t: runs by site, what makes an input first. */
+    GHashTable *value_of;                     /**< Op, buffer and region -> value + 1. */
+    GHashTable *run_of;                       /**< Op and region -> run + 1. */
+} EchRemat;
+
+static inline EchRematArray *ech_remat_array(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->arrays, EchRematArray, k);
+}
+
+static inline EchRematRun *ech_remat_run(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->runs, EchRematRun, k);
+}
+
+static inline EchRematValue *ech_remat_value(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->values, EchRematValue, k);
+}
+
+static inline EchRematInput *ech_remat_input(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->inputs, EchRematInput, k);
+}
+
+static inline EchRematCarry *ech_remat_carry(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->carries, EchRematCarry, k);
+}
+
+/** Finds what could be made again; must be cleared. @names and @survey are borrowed. */
+void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const char *names, EchBytes above, bool products);
+void ech_remat_clear(EchRemat *remat);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchRemat, ech_remat_clear)
+
+/** Counts an array that cannot be made again, if it is there when the device holds most. */
+void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReason why);
+/** Begins a plan. */
+void ech_remat_reset(EchRemat *remat);
+/** Adds to the plan what making @array again takes; @ret_stand is what stands for it then. */
+EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand);
+/** Whether @buffer still holds before op @site what it held after op @from. */
+bool ech_remat_is_there(const EchRemat *remat, EchId buffer, EchId from, EchId site);
+bool ech_remat_has_products(const EchSurvey *survey, EchId op);
+/** What reads what @input stands for has to read and do: @ret_inputs (EchRematInput), each once; @ret_ops (EchId): the ops fused into it. Both are added to. */
+void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops);
+/** The same for all inputs of run @run. */
+void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops);
+
+/** Plans for the arrays that are chosen; the reason where one cannot be made. */
+EchRematReason ech_remat_plan(EchRemat *remat);
+/** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */
+int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
+/** Time that the plan's repeated ops take in one pass over the trace. */
+EchTime ech_remat_time(const EchRemat *remat);
+/** Gives values places in what the compiler has left of on-chip memory @memory while they are needed. */
+void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);
+
+/** The trace by the plan; owned. Says what was done. */
+EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

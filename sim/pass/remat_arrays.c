@@ -1,0 +1,191 @@
+#include "sim/pass/remat.h"
+
+/* Uses of an array in one op of its own level. */
+typedef struct {
+    EchId op, first, last;
+    bool loop, slices, reads, writes;
+    uint32_t n_writers;
+    EchId writer;
+    EchBytes bytes;
+} Event;
+
+static GArray *list_events(const EchRemat *r, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    EchId level = s->buffers[buffer].loop;
+    GArray *events = g_array_new(FALSE, FALSE, sizeof(Event));
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+        EchId op = r->users.op[u], at = ech_survey_at_level(s, op, level);
+        Event *e = events->len > 0 ? &g_array_index(events, Event, events->len - 1) : NULL;
+        if (e == NULL || e->op != at) {
+            bool loop = s->ops[at].kind == ECH_OP_LOOP;
+            Event fresh = {.op = at, .first = op, .loop = loop, .slices = loop};
+            g_array_append_val(events, fresh);
+            e = &g_array_index(events, Event, events->len - 1);
+        }
+        bool reads, writes;
+        EchBytes bytes = ech_survey_access(s, op, buffer, &reads, &writes);
+        e->last = op;
+        e->slices &= s->region[op] == at && bytes < s->buffers[buffer].bytes;
+        e->reads |= reads;
+        e->writes |= writes;
+        e->n_writers += writes;
+        e->writer = writes ? op : e->writer;
+        e->bytes = MAX(e->bytes, bytes);
+    }
+    return events;
+}
+
+static bool is_fill(const EchRemat *r, const Event *e)
+{
+    const EchSurvey *s = r->s;
+    if (e->loop || e->reads || s->ops[e->op].kind != ECH_OP_KERNEL)
+        return false;
+    EchBytes read = 0;
+    for (uint32_t u = 0; u < s->ops[e->op].n_uses; u++) {
+        const EchUse *use = &s->uses[s->ops[e->op].first_use + u];
+        read = ech_bytes_add(read, use->access == ECH_READ ? use->bytes : 0);
+    }
+    return read <= ECH_REMAT_SMALL;
+}
+
+/* What a loop makes a slice of each iteration, and a later one of as many iterations takes a slice of. */
+static bool is_stack(const EchRemat *r, EchRematArray *a, const GArray *events)
+{
+    const EchSurvey *s = r->s;
+    const Event *e = (const Event *)(const void *)events->data;
+    guint n = events->len;
+    if (n > 0 && is_fill(r, e)) {
+        e++;
+        n--;
+    }
+    if (n != 2 || !e[0].slices || !e[1].slices || e[0].n_writers != 1 || e[1].n_writers != 0 || s->ops[e[0].op].bytes != s->ops[e[1].op].bytes)
+        return false;
+    if (ech_bytes_mul(e[0].bytes, s->ops[e[0].op].bytes) < s->buffers[a->buffer].bytes)
+        return false;
+    a->made_in = e[0].op;
+    a->used_in = e[1].op;
+    a->maker = e[0].writer;
+    a->slice = MAX(e[0].bytes, e[1].bytes);
+    a->gone = a->alloc != ECH_NONE ? a->alloc : 0;
+    a->back = e[1].first;
+    a->until = ech_survey_after(s, e[1].last);
+    return true;
+}
+
+/* An array with a pause in its uses; a->back stays ECH_NONE where it has none. */
+static EchRematReason find_pause(const EchRemat *r, EchRematArray *a, const GArray *events)
+{
+    const EchSurvey *s = r->s;
+    guint made = 0;
+    for (guint k = 0; k < events->len; k++)
+        made = g_array_index(events, Event, k).writes ? k : made;
+    EchTime longest = 0;
+    const Event *e = (const Event *)(const void *)events->data;
+    for (guint k = made + 1; k < events->len; k++) {
+        EchId after = ech_survey_after(s, e[k - 1].op);
+        EchTime pause = s->clock[e[k].op] - s->clock[after];
+        if (e[k].op > after && pause >= longest) {
+            longest = pause;
+            a->gone = after;
+            a->back = e[k].op;
+        }
+    }
+    if (a->back == ECH_NONE)
+        return ECH_REMAT_OK;
+    const Event *m = &e[made];
+    if (!m->writes)
+        return ECH_REMAT_PARTS;
+    if (m->loop)
+        return ECH_REMAT_LOOP;
+    if (s->ops[m->op].kind == ECH_OP_COPY)
+        return ECH_REMAT_COPIED;
+    if (m->bytes < s->buffers[a->buffer].bytes)
+        return ECH_REMAT_PARTS;
+    a->maker = m->op;
+    a->slice = s->buffers[a->buffer].bytes;
+    a->until = a->free != ECH_NONE ? a->free : a->level != ECH_NONE ? s->end[a->level] : (EchId)s->n;
+    return ECH_REMAT_OK;
+}
+
+void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReason why)
+{
+    if (array->alloc >= remat->fullest || (array->free != ECH_NONE && array->free < remat->fullest))
+        return;
+    remat->declined[why]++;
+    remat->declined_bytes[why] = ech_bytes_add(remat->declined_bytes[why], remat->s->buffers[array->buffer].bytes);
+}
+
+static void find_arrays(EchRemat *r)
+{
+    const EchSurvey *s = r->s;
+    g_autofree bool *odd = g_new0(bool, s->n_buffers + 1), *aliased = g_new0(bool, s->n_buffers + 1);
+    for (size_t b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].alias_of != ECH_NONE)
+            aliased[ech_survey_root(s, (EchId)b)] = true;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
+            continue;
+        EchId *known = o->kind == ECH_OP_ALLOC ? r->alloc : r->free;
+        odd[o->target] |= known[o->target] != ECH_NONE || s->region[i] != s->buffers[o->target].loop;
+        known[o->target] = i;
+    }
+    for (EchId b = 0; b < s->n_buffers; b++) {
+        const EchBuffer *buffer = &s->buffers[b];
+        if (buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || buffer->resident || r->alloc[b] == ECH_NONE || buffer->role == ECH_ROLE_CONSTANT ||
+            buffer->role == ECH_ROLE_OUTPUT || buffer->bytes < MAX(r->above, 1) || !ech_survey_fits_name(s, b, r->names))
+            continue;
+        EchRematArray a = {
+            .buffer = b, .level = buffer->loop, .alloc = r->alloc[b], .free = r->free[b], .made_in = ECH_NONE, .used_in = ECH_NONE, .back = ECH_NONE};
+        g_autoptr(GArray) events = list_events(r, b);
+        EchRematReason why = is_stack(r, &a, events) ? ECH_REMAT_OK : find_pause(r, &a, events);
+        if (why == ECH_REMAT_OK && a.back == ECH_NONE)
+            continue;
+        why = aliased[b] ? ECH_REMAT_ALIASED : odd[b] ? ECH_REMAT_REMADE : why;
+        if (why != ECH_REMAT_OK) {
+            ech_remat_decline(r, &a, why);
+            continue;
+        }
+        r->array_of[b] = r->arrays->len;
+        g_array_append_val(r->arrays, a);
+    }
+}
+
+void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const char *names, EchBytes above, bool products)
+{
+    *remat = (EchRemat){.s = survey, .products = products, .above = above, .names = names};
+    remat->arrays = g_array_new(FALSE, FALSE, sizeof(EchRematArray));
+    remat->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    remat->runs = g_array_new(FALSE, FALSE, sizeof(EchRematRun));
+    remat->values = g_array_new(FALSE, FALSE, sizeof(EchRematValue));
+    remat->inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
+    remat->carries = g_array_new(FALSE, FALSE, sizeof(EchRematCarry));
+    remat->array_of = g_new(uint32_t, survey->n_buffers + 1);
+    remat->alloc = g_new(EchId, survey->n_buffers + 1);
+    remat->free = g_new(EchId, survey->n_buffers + 1);
+    for (size_t b = 0; b <= survey->n_buffers; b++) {
+        remat->array_of[b] = UINT32_MAX;
+        remat->alloc[b] = remat->free[b] = ECH_NONE;
+    }
+    for (EchId i = 1; i <= survey->n; i++)
+        remat->fullest = survey->live[i] > survey->live[remat->fullest] ? i : remat->fullest;
+    ech_users_init(&remat->users, survey, true);
+    find_arrays(remat);
+}
+
+void ech_remat_clear(EchRemat *remat)
+{
+    g_clear_pointer(&remat->arrays, g_array_unref);
+    g_clear_pointer(&remat->order, g_array_unref);
+    g_clear_pointer(&remat->runs, g_array_unref);
+    g_clear_pointer(&remat->values, g_array_unref);
+    g_clear_pointer(&remat->inputs, g_array_unref);
+    g_clear_pointer(&remat->carries, g_array_unref);
+    g_clear_pointer(&remat->value_of, g_hash_table_unref);
+    g_clear_pointer(&remat->run_of, g_hash_table_unref);
+    g_clear_pointer(&remat->array_of, g_free);
+    g_clear_pointer(&remat->alloc, g_free);
+    g_clear_pointer(&remat->free, g_free);
+    ech_users_clear(&remat->users);
+}

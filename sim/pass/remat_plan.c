@@ -1,0 +1,335 @@
+#include "sim/pass/remat.h"
+
+#define ON_CHIP_ALIGNMENT 1024
+
+static gint compare_back(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchRemat *r = data;
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    EchId i = ech_remat_array(r, a)->back, j = ech_remat_array(r, b)->back;
+    return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
+}
+
+static gint compare_site(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchRemat *r = data;
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    EchId i = ech_remat_run(r, a)->site, j = ech_remat_run(r, b)->site;
+    return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
+}
+
+void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops)
+{
+    const EchRematRun *run = input->kind == ECH_REMAT_VALUE ? ech_remat_run(remat, ech_remat_value(remat, input->id)->run) : NULL;
+    if (run == NULL || !run->fused) {
+        for (guint k = 0; k < ret_inputs->len; k++) {
+            EchRematInput *known = &g_array_index(ret_inputs, EchRematInput, k);
+            if (known->kind == input->kind && known->id == input->id) {
+                known->bytes = MAX(known->bytes, input->bytes);
+                return;
+            }
+        }
+        g_array_append_vals(ret_inputs, input, 1);
+        return;
+    }
+    for (guint k = 0; k < ret_ops->len; k++)
+        if (g_array_index(ret_ops, EchId, k) == run->op)
+            return;
+    g_array_append_val(ret_ops, run->op);
+    for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++)
+        ech_remat_gather(remat, ech_remat_input(remat, i), ret_inputs, ret_ops);
+}
+
+void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops)
+{
+    const EchRematRun *at = ech_remat_run(remat, run);
+    for (uint32_t i = at->first_input; i < at->first_input + at->n_inputs; i++)
+        ech_remat_gather(remat, ech_remat_input(remat, i), ret_inputs, ret_ops);
+}
+
+/* Readers of a value among repeated ops and late users, and the last of them; 0 where one could not take over what makes it. */
+typedef struct {
+    uint32_t n;
+    EchId last;
+    bool fit;
+} Readers;
+
+/* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. */
+static bool takes_over(const EchRemat *r, EchId op)
+{
+    const EchSurvey *s = r->s;
+    bool tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
+    return s->ops[op].kind == ECH_OP_KERNEL && (tpu || !ech_remat_has_products(s, op));
+}
+
+static void find_readers(const EchRemat *r, Readers *readers)
+{
+    const EchSurvey *s = r->s;
+    for (guint k = 0; k < r->values->len; k++)
+        readers[k] = (Readers){.fit = true, .last = ech_remat_run(r, ech_remat_value(r, k)->run)->site};
+    for (guint k = 0; k < r->runs->len; k++) {
+        const EchRematRun *run = ech_remat_run(r, k);
+        for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++) {
+            const EchRematInput *input = ech_remat_input(r, i);
+            if (input->kind != ECH_REMAT_VALUE)
+                continue;
+            Readers *of = &readers[input->id];
+            of->n++;
+            of->last = MAX(of->last, run->site);
+            of->fit &= takes_over(r, run->op) && run->region == ech_remat_value(r, input->id)->region;
+        }
+    }
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        const EchRematInput *input = a->chosen ? ech_remat_input(r, a->stand) : NULL;
+        if (input == NULL || input->kind != ECH_REMAT_VALUE)
+            continue;
+        Readers *of = &readers[input->id];
+        for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
+            EchId op = r->users.op[u];
+            if (op < a->back)
+                continue;
+            of->n++;
+            of->last = MAX(of->last, op);
+            of->fit &= takes_over(r, op) && s->region[op] == ech_remat_value(r, input->id)->region;
+        }
+    }
+}
+
+/* Lets what compilers fuse run inside what reads it: ops of one output without products or reductions, where that moves fewer bytes. */
+static void fuse(EchRemat *r)
+{
+    const EchSurvey *s = r->s;
+    g_autofree Readers *readers = g_new(Readers, r->values->len + 1);
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    find_readers(r, readers);
+    for (guint k = 0; k < r->order->len; k++) {
+        EchRematRun *run = ech_remat_run(r, g_array_index(r->order, uint32_t, k));
+        const EchRematValue *value = ech_remat_value(r, run->value);
+        const Readers *of = &readers[run->value];
+        if (value->next != UINT32_MAX || !of->fit || of->n == 0 || ech_remat_has_products(s, run->op) || s->ops[run->op].kind != ECH_OP_KERNEL)
+            continue;
+        g_array_set_size(inputs, 0);
+        g_array_set_size(ops, 0);
+        ech_remat_gather_run(r, g_array_index(r->order, uint32_t, k), inputs, ops);
+        EchBytes read = 0;
+        bool there = true;
+        for (guint i = 0; i < inputs->len && there; i++) {
+            const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
+            read = ech_bytes_add(read, input->bytes);
+            there =
+                input->bytes <= ech_bytes_mul(value->bytes, 2) && (input->kind != ECH_REMAT_DIRECT || ech_remat_is_there(r, input->id, run->site, of->last));
+        }
+        /* Read, write and each reader's read, against each reader's reads. */
+        EchBytes apart = ech_bytes_add(read, ech_bytes_mul(value->bytes, of->n + 1));
+        run->fused = there && ech_bytes_mul(read, of->n) < apart;
+    }
+}
+
+static void extend(EchRemat *r, const EchRematInput *input, uint32_t reader, EchId region, EchId until)
+{
+    if (input->kind != ECH_REMAT_VALUE)
+        return;
+    EchRematValue *value = ech_remat_value(r, input->id);
+    if (reader != UINT32_MAX && value->region == region) {
+        const EchRematRun *last = ech_remat_run(r, value->last_run), *run = ech_remat_run(r, reader);
+        if (run->site > last->site || (run->site == last->site && reader > value->last_run))
+            value->last_run = reader;
+        return;
+    }
+    value->until = MAX(value->until, value->region == region ? until : ech_survey_after(r->s, ech_survey_at_level(r->s, until - 1, value->region)));
+}
+
+/* How long each value is needed. */
+static void find_ends(EchRemat *r)
+{
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (guint k = 0; k < r->runs->len + r->arrays->len; k++) {
+        bool is_run = k < r->runs->len;
+        const EchRematRun *run = is_run ? ech_remat_run(r, k) : NULL;
+        const EchRematArray *a = is_run ? NULL : ech_remat_array(r, k - r->runs->len);
+        if (is_run ? run->fused : !a->chosen)
+            continue;
+        g_array_set_size(inputs, 0);
+        g_array_set_size(ops, 0);
+        if (is_run)
+            ech_remat_gather_run(r, k, inputs, ops);
+        else
+            ech_remat_gather(r, ech_remat_input(r, a->stand), inputs, ops);
+        for (guint i = 0; i < inputs->len; i++) {
+            const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
+            if (is_run)
+                extend(r, input, k, run->region, run->site + 1);
+            else
+                extend(r, input, UINT32_MAX, a->made_in != ECH_NONE ? a->used_in : a->level, a->until);
+        }
+    }
+}
+
+EchRematReason ech_remat_plan(EchRemat *remat)
+{
+    ech_remat_reset(remat);
+    g_autoptr(GArray) chosen = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t k = 0; k < remat->arrays->len; k++)
+        if (ech_remat_array(remat, k)->chosen)
+            g_array_append_val(chosen, k);
+    g_array_sort_with_data(chosen, compare_back, remat);
+    for (guint k = 0; k < chosen->len; k++) {
+        EchRematArray *a = ech_remat_array(remat, g_array_index(chosen, uint32_t, k));
+        EchRematInput stand;
+        EchRematReason why = ech_remat_bring_back(remat, a, &stand);
+        if (why != ECH_REMAT_OK)
+            return why;
+        a->stand = remat->inputs->len;
+        g_array_append_val(remat->inputs, stand);
+    }
+    for (uint32_t k = 0; k < remat->runs->len; k++)
+        g_array_append_val(remat->order, k);
+    g_array_sort_with_data(remat->order, compare_site, remat);
+    fuse(remat);
+    find_ends(remat);
+    return ECH_REMAT_OK;
+}
+
+EchTime ech_remat_time(const EchRemat *remat)
+{
+    EchTime time = 0;
+    for (guint k = 0; k < remat->runs->len; k++) {
+        const EchRematRun *run = ech_remat_run(remat, k);
+        if (run->fused)
+            continue;
+        uint64_t times = MIN(ech_survey_runs(remat->s, run->site), INT64_C(1) << 40);
+        EchTime length = ech_survey_length(remat->s, run->op);
+        time = length > 0 && times > (uint64_t)(INT64_MAX / 8 - time) / (uint64_t)length ? INT64_MAX / 8 : time + length * (EchTime)times;
+    }
+    return time;
+}
+
+static uint32_t run_in_order(const EchRemat *r, guint k)
+{
+    return g_array_index(r->order, uint32_t, k);
+}
+
+static int64_t bytes_of(const EchRemat *r, uint32_t run, bool made, uint32_t reader)
+{
+    int64_t bytes = 0;
+    for (uint32_t v = ech_remat_run(r, run)->fused ? UINT32_MAX : ech_remat_run(r, run)->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next)
+        if (made || (ech_remat_value(r, v)->last_run == reader && ech_remat_value(r, v)->until <= ech_remat_run(r, reader)->site))
+            bytes += (int64_t)MIN(ech_remat_value(r, v)->bytes, INT64_MAX / 4);
+    return bytes;
+}
+
+/* More than stays of what is made before one op, while it is made: @first to @end in order. */
+static int64_t passing(const EchRemat *r, guint first, guint end)
+{
+    int64_t now = 0, most = 0;
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (guint k = first; k < end; k++) {
+        uint32_t run = run_in_order(r, k);
+        if (ech_remat_run(r, run)->fused)
+            continue;
+        now += bytes_of(r, run, true, run);
+        most = MAX(most, now);
+        now -= bytes_of(r, run, false, run);
+        g_array_set_size(inputs, 0);
+        g_array_set_size(ops, 0);
+        ech_remat_gather_run(r, run, inputs, ops);
+        for (guint i = 0; i < inputs->len; i++) {
+            const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
+            const EchRematValue *v = input->kind == ECH_REMAT_VALUE ? ech_remat_value(r, input->id) : NULL;
+            if (v != NULL && v->run != run && v->last_run == run && ech_remat_run(r, v->run)->site == ech_remat_run(r, run)->site &&
+                v->until <= ech_remat_run(r, run)->site)
+                now -= (int64_t)MIN(v->bytes, INT64_MAX / 4);
+        }
+    }
+    return most - now;
+}
+
+int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
+{
+    const EchSurvey *s = remat->s;
+    size_t n = s->n;
+    g_autofree int64_t *change = g_new0(int64_t, n + 2), *extra = g_new0(int64_t, n + 2);
+    for (guint k = 0; k < remat->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(remat, k);
+        if (!a->chosen)
+            continue;
+        int64_t bytes = (int64_t)MIN(s->buffers[a->buffer].bytes, INT64_MAX / 4);
+        change[a->made_in != ECH_NONE ? a->gone + 1 : a->gone] -= bytes;
+        change[a->free != ECH_NONE ? a->free + 1 : n + 1] += bytes;
+    }
+    for (guint k = 0; k < remat->values->len; k++) {
+        const EchRematValue *v = ech_remat_value(remat, k);
+        EchId from = ech_remat_run(remat, v->run)->site, until = MAX(v->until, ech_remat_run(remat, v->last_run)->site);
+        if (until <= from || ech_remat_run(remat, v->run)->fused)
+            continue;
+        change[from] += (int64_t)MIN(v->bytes, INT64_MAX / 4);
+        change[until] -= (int64_t)MIN(v->bytes, INT64_MAX / 4);
+    }
+    for (guint k = 0; k < remat->carries->len; k++) {
+        const EchRematCarry *c = ech_remat_carry(remat, k);
+        int64_t bytes = (int64_t)MIN(ech_bytes_mul(c->bytes, s->ops[c->made_in].bytes), INT64_MAX / 4);
+        change[c->made_in] += bytes;
+        change[s->end[c->used_in]] -= bytes;
+    }
+    for (guint k = 0, end; k < remat->order->len; k = end) {
+        EchId site = ech_remat_run(remat, run_in_order(remat, k))->site;
+        for (end = k; end < remat->order->len && ech_remat_run(remat, run_in_order(remat, end))->site == site;)
+            end++;
+        extra[site] = passing(remat, k, end);
+    }
+    int64_t now = 0, most = 0;
+    for (size_t i = 0; i <= n; i++) {
+        now += change[i];
+        ret_live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4) + now + extra[i];
+        most = MAX(most, ret_live[i]);
+    }
+    return most;
+}
+
+typedef struct {
+    uint64_t begin, end;
+} Taken;
+
+static gint compare_taken(gconstpointer x, gconstpointer y)
+{
+    const Taken *a = x, *b = y;
+    return a->begin != b->begin ? (a->begin < b->begin ? -1 : 1) : (a->end > b->end) - (a->end < b->end);
+}
+
+static EchId end_of_value(const EchRemat *r, const EchRematValue *v)
+{
+    EchId site = ech_remat_run(r, v->run)->site;
+    return MAX(MAX(v->until, ech_remat_run(r, v->last_run)->site), site + 1);
+}
+
+void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
+{
+    const EchSurvey *s = remat->s;
+    g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(Taken));
+    for (guint k = 0; k < remat->order->len; k++)
+        for (uint32_t v = ech_remat_run(remat, run_in_order(remat, k))->value; v != UINT32_MAX; v = ech_remat_value(remat, v)->next) {
+            EchRematValue *value = ech_remat_value(remat, v);
+            EchId from = ech_remat_run(remat, value->run)->site, until = end_of_value(remat, value);
+            g_array_set_size(taken, 0);
+            for (EchId b = 0; b < s->n_buffers; b++) {
+                const EchBuffer *buffer = &s->buffers[b];
+                Taken place = {buffer->offset, buffer->offset + buffer->bytes};
+                if (buffer->memory == memory && buffer->offset != ECH_OFFSET_NONE && (remat->alloc[b] == ECH_NONE || remat->alloc[b] < until) &&
+                    (remat->free[b] == ECH_NONE || remat->free[b] >= from))
+                    g_array_append_val(taken, place);
+            }
+            for (guint j = 0; j < remat->values->len; j++) {
+                const EchRematValue *other = ech_remat_value(remat, j);
+                Taken place = {other->offset, other->offset + other->bytes};
+                if (other->offset != ECH_OFFSET_NONE && ech_remat_run(remat, other->run)->site < until && end_of_value(remat, other) > from)
+                    g_array_append_val(taken, place);
+            }
+            g_array_sort(taken, compare_taken);
+            uint64_t at = 0;
+            for (guint j = 0; j < taken->len && g_array_index(taken, Taken, j).begin < at + value->bytes; j++)
+                at = MAX(at, (g_array_index(taken, Taken, j).end + ON_CHIP_ALIGNMENT - 1) / ON_CHIP_ALIGNMENT * ON_CHIP_ALIGNMENT);
+            if (!ech_remat_run(remat, value->run)->fused && value->bytes <= capacity && at <= capacity - value->bytes)
+                value->offset = at;
+        }
+}

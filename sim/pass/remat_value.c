@@ -1,0 +1,358 @@
+#include "sim/pass/remat.h"
+
+#include <string.h>
+
+#define MAX_DEPTH 512
+
+typedef struct {
+    EchId op, buffer, region;
+} Key;
+
+static guint key_hash(gconstpointer key)
+{
+    const Key *k = key;
+    return (k->op * 2654435761u) ^ (k->buffer * 40503u) ^ k->region;
+}
+
+static gboolean key_equal(gconstpointer x, gconstpointer y)
+{
+    return memcmp(x, y, sizeof(Key)) == 0;
+}
+
+static uint32_t find_key(GHashTable *table, EchId op, EchId buffer, EchId region)
+{
+    Key key = {op, buffer, region};
+    return GPOINTER_TO_UINT(g_hash_table_lookup(table, &key)) - 1;
+}
+
+static void add_key(GHashTable *table, EchId op, EchId buffer, EchId region, uint32_t id)
+{
+    Key *key = g_new(Key, 1);
+    *key = (Key){op, buffer, region};
+    g_hash_table_insert(table, key, GUINT_TO_POINTER(id + 1));
+}
+
+static bool writes_to(const EchSurvey *s, EchId op, EchId buffer, EchBytes *ret_bytes)
+{
+    EchBytes most = 0;
+    bool any = false;
+    for (uint32_t u = 0; u < s->ops[op].n_uses; u++) {
+        const EchUse *use = &s->uses[s->ops[op].first_use + u];
+        if (use->access == ECH_WRITE && ech_survey_root(s, use->buffer) == buffer) {
+            any = true;
+            most = MAX(most, use->bytes);
+        }
+    }
+    *ret_bytes = most;
+    return any;
+}
+
+/* The one array, not small, that an op copies to another as it is; ECH_NONE if it does anything else. */
+static EchId copied_by(const EchSurvey *s, EchId op, EchId to)
+{
+    const EchOp *o = &s->ops[op];
+    EchId from = ECH_NONE;
+    EchBytes read = 0, written = 0;
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        if (use->access == ECH_WRITE) {
+            if (ech_survey_root(s, use->buffer) == to)
+                written = use->bytes;
+        } else if (use->bytes > ECH_REMAT_SMALL) {
+            if (from != ECH_NONE)
+                return ECH_NONE;
+            from = ech_survey_root(s, use->buffer);
+            read = use->bytes;
+        }
+    }
+    if (o->kind == ECH_OP_COPY)
+        return from;
+    return o->kind == ECH_OP_KERNEL && o->n_work == 0 && from != ECH_NONE && from != to && read == written && read == s->buffers[from].bytes ? from : ECH_NONE;
+}
+
+/* Whether an op copies back into @buffer what had been copied out of it to make room. */
+static bool is_restored_by(const EchRemat *r, EchId op, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    EchId from = s->ops[op].kind == ECH_OP_COPY ? copied_by(s, op, buffer) : ECH_NONE;
+    if (from == ECH_NONE)
+        return false;
+    for (uint32_t u = r->users.first[from]; u < r->users.first[from + 1]; u++) {
+        EchId user = r->users.op[u];
+        EchBytes bytes;
+        if (writes_to(s, user, from, &bytes) && (s->ops[user].kind != ECH_OP_COPY || copied_by(s, user, from) != buffer))
+            return false;
+    }
+    return true;
+}
+
+/* The op in @region (or the loop there) that wrote @buffer last before @before, or ECH_NONE; and whether anything else in @region writes it. */
+static EchId last_writer(const EchRemat *r, EchId buffer, EchId region, EchId before, bool *ret_others)
+{
+    const EchSurvey *s = r->s;
+    EchId found = ECH_NONE;
+    *ret_others = false;
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+        EchBytes bytes;
+        EchId at = ech_survey_at_level(s, r->users.op[u], region);
+        if (at == ECH_NONE || !writes_to(s, r->users.op[u], buffer, &bytes) || is_restored_by(r, r->users.op[u], buffer))
+            continue;
+        if (r->users.op[u] < before)
+            found = at;
+        *ret_others = true;
+    }
+    return found;
+}
+
+/* Whether @buffer still holds at @site what it held after @from. */
+bool ech_remat_is_there(const EchRemat *r, EchId buffer, EchId from, EchId site)
+{
+    const EchSurvey *s = r->s;
+    EchId level = s->buffers[buffer].loop, at = ech_survey_at_level(s, site, level);
+    if (at == ECH_NONE || (r->free[buffer] != ECH_NONE && r->free[buffer] < at) || (r->alloc[buffer] != ECH_NONE && r->alloc[buffer] > at))
+        return false;
+    uint32_t k = r->array_of[buffer];
+    if (k != UINT32_MAX && ech_remat_array(r, k)->chosen && (ech_remat_array(r, k)->made_in != ECH_NONE || at >= ech_remat_array(r, k)->gone))
+        return false;
+    /* Inside a loop that does not hold @from, earlier iterations come before. */
+    EchId top = site;
+    for (EchId loop = s->region[site]; loop != ECH_NONE && !(from > loop && from < s->end[loop]); loop = s->region[loop])
+        top = loop;
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+        EchId op = r->users.op[u];
+        EchBytes bytes;
+        bool between = op > from && op < (s->ops[top].kind == ECH_OP_LOOP ? s->end[top] : top);
+        if (between && writes_to(s, op, buffer, &bytes) && !is_restored_by(r, op, buffer))
+            return false;
+    }
+    return true;
+}
+
+typedef struct {
+    EchId op;           /* What reads it is this or in this: at level region. */
+    EchId region;       /* Where it was made and read. */
+    EchId site, target; /* To be made again before this op, in this region. */
+} Place;
+
+static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes bytes, int depth, GArray *inputs);
+
+bool ech_remat_has_products(const EchSurvey *s, EchId op)
+{
+    for (uint32_t w = 0; w < s->ops[op].n_work; w++)
+        if (ech_trace_work(s->t)[s->ops[op].first_work + w].unit == ECH_WORK_MATRIX)
+            return true;
+    return false;
+}
+
+static EchRematReason run_again(EchRemat *r, EchId op, Place at, int depth, uint32_t *ret_run)
+{
+    const EchSurvey *s = r->s;
+    const EchOp *o = &s->ops[op];
+    if (depth > MAX_DEPTH)
+        return ECH_REMAT_DEEP;
+    if (o->kind == ECH_OP_LOOP)
+        return ECH_REMAT_LOOP;
+    if (o->kind != ECH_OP_KERNEL && o->kind != ECH_OP_COLLECTIVE)
+        return ECH_REMAT_COPIED;
+    if (!r->products && ech_remat_has_products(s, op))
+        return ECH_REMAT_PRODUCT;
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        if (use->access != ECH_READ)
+            continue;
+        Place read = {.op = op, .region = at.region, .site = at.site, .target = at.target};
+        EchRematReason why = resolve(r, read, ech_survey_root(s, use->buffer), use->bytes, depth + 1, inputs);
+        if (why != ECH_REMAT_OK)
+            return why;
+    }
+    EchRematRun run = {.op = op, .region = at.target, .site = at.site, .first_input = r->inputs->len, .n_inputs = inputs->len, .value = UINT32_MAX};
+    *ret_run = r->runs->len;
+    g_array_append_vals(r->inputs, inputs->data, inputs->len);
+    g_array_append_val(r->runs, run);
+    add_key(r->run_of, op, 0, at.target, *ret_run);
+    return ECH_REMAT_OK;
+}
+
+/* What @op wrote to @buffer, made again. */
+static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, int depth, uint32_t *ret_value)
+{
+    const EchSurvey *s = r->s;
+    *ret_value = find_key(r->value_of, op, buffer, at.target);
+    if (*ret_value != UINT32_MAX)
+        return ECH_REMAT_OK;
+    EchBytes bytes;
+    uint32_t k = r->array_of[buffer];
+    bool slice = k != UINT32_MAX && ech_remat_array(r, k)->made_in != ECH_NONE && ech_remat_array(r, k)->maker == op;
+    if (s->ops[op].kind == ECH_OP_LOOP)
+        return ECH_REMAT_LOOP;
+    if (!writes_to(s, op, buffer, &bytes) || (bytes < s->buffers[buffer].bytes && !slice))
+        return ECH_REMAT_PARTS;
+    uint32_t run = find_key(r->run_of, op, 0, at.target);
+    if (run == UINT32_MAX) {
+        EchRematReason why = run_again(r, op, at, depth, &run);
+        if (why != ECH_REMAT_OK)
+            return why;
+    }
+    EchRematValue value = {.op = op,
+                           .buffer = buffer,
+                           .region = at.target,
+                           .bytes = bytes,
+                           .run = run,
+                           .last_run = run,
+                           .next = ech_remat_run(r, run)->value,
+                           .offset = ECH_OFFSET_NONE};
+    *ret_value = ech_remat_run(r, run)->value = r->values->len;
+    g_array_append_val(r->values, value);
+    add_key(r->value_of, op, buffer, at.target, *ret_value);
+    return ECH_REMAT_OK;
+}
+
+static void add_input(GArray *inputs, int kind, uint32_t id, EchBytes bytes)
+{
+    EchRematInput input = {.kind = kind, .id = id, .bytes = bytes};
+    g_array_append_val(inputs, input);
+}
+
+static uint32_t carry_of(EchRemat *r, EchId buffer, Place at)
+{
+    for (guint k = 0; k < r->carries->len; k++) {
+        const EchRematCarry *known = ech_remat_carry(r, k);
+        if (known->buffer == buffer && known->made_in == at.region && known->used_in == at.target)
+            return k;
+    }
+    EchRematCarry carry = {.buffer = buffer, .made_in = at.region, .used_in = at.target, .bytes = r->s->buffers[buffer].bytes};
+    g_array_append_val(r->carries, carry);
+    return r->carries->len - 1;
+}
+
+/* Whether the place that the compiler gave @part is within that of @whole. */
+static bool is_inside(const EchSurvey *s, EchId part, EchId whole)
+{
+    const EchBuffer *p = &s->buffers[part], *w = &s->buffers[whole];
+    return p->memory == w->memory && p->memory != s->hbm && p->loop == w->loop && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE &&
+           w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
+}
+
+/* What copies brought, parts of it perhaps: what they brought it from. */
+static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int depth, GArray *inputs, bool *ret_all)
+{
+    const EchSurvey *s = r->s;
+    *ret_all = false;
+    if (depth > MAX_DEPTH)
+        return ECH_REMAT_DEEP;
+    /* Parts that were brought one by one end where the whole begins, in its place. */
+    for (EchId i = r->alloc[buffer]; i != ECH_NONE && i-- > 0 && s->ops[i].kind == ECH_OP_FREE && is_inside(s, s->ops[i].target, buffer);) {
+        EchRematReason why = resolve_copies(r, at, s->ops[i].target, depth + 1, inputs, ret_all);
+        if (why != ECH_REMAT_OK || !*ret_all)
+            return why;
+    }
+    /* Where none comes before, those for the next iteration do. */
+    bool others, next = at.region != ECH_NONE && last_writer(r, buffer, at.region, at.op, &others) == ECH_NONE;
+    for (int taking = 0; taking < 2; taking++)
+        for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+            EchId op = r->users.op[u];
+            EchBytes bytes;
+            if (s->region[op] != at.region || (op > at.op && !next) || !writes_to(s, op, buffer, &bytes) || is_restored_by(r, op, buffer))
+                continue;
+            EchId from = s->ops[op].kind == ECH_OP_COPY ? copied_by(s, op, buffer) : ECH_NONE;
+            if (from == ECH_NONE || ech_survey_is_host(s, s->buffers[from].memory)) {
+                *ret_all = false;
+                return ECH_REMAT_OK;
+            }
+            *ret_all = true;
+            Place read = {.op = op, .region = at.region, .site = at.site, .target = at.target};
+            EchRematReason why = taking ? resolve(r, read, from, bytes, depth + 1, inputs) : ECH_REMAT_OK;
+            if (why != ECH_REMAT_OK)
+                return why;
+        }
+    return ECH_REMAT_OK;
+}
+
+static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId buffer, EchBytes bytes, int depth, GArray *inputs)
+{
+    const EchSurvey *s = r->s;
+    uint32_t k = r->array_of[buffer];
+    const EchRematArray *array = k != UINT32_MAX ? ech_remat_array(r, k) : NULL;
+    EchBytes written;
+    bool kept_stack = at.region != at.target && (array == NULL || !array->chosen) && s->buffers[buffer].loop != at.region &&
+                      writes_to(s, made_by, buffer, &written) && written < s->buffers[buffer].bytes &&
+                      ech_remat_is_there(r, buffer, s->end[at.region] - 1, at.site);
+    if (kept_stack || (at.region == at.target && ech_remat_is_there(r, buffer, made_by, at.site))) {
+        add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
+        return ECH_REMAT_OK;
+    }
+    EchId from = s->ops[made_by].kind == ECH_OP_KERNEL ? copied_by(s, made_by, buffer) : ECH_NONE;
+    if (from != ECH_NONE) {
+        Place read = {.op = made_by, .region = at.region, .site = at.site, .target = at.target};
+        return resolve(r, read, from, bytes, depth + 1, inputs);
+    }
+    uint32_t value;
+    EchRematReason why = make_value(r, made_by, buffer, at, depth, &value);
+    if (why == ECH_REMAT_OK)
+        add_input(inputs, ECH_REMAT_VALUE, value, bytes);
+    return why;
+}
+
+/* Finds where @at.site can read what @at.op read from @buffer, or makes it again there. */
+static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes bytes, int depth, GArray *inputs)
+{
+    const EchSurvey *s = r->s;
+    if (bytes <= ECH_REMAT_SMALL)
+        return ECH_REMAT_OK;
+    if (depth > MAX_DEPTH)
+        return ECH_REMAT_DEEP;
+    bool copied, written;
+    EchId made_by = last_writer(r, buffer, at.region, at.op, &written);
+    if (made_by == ECH_NONE && ech_remat_is_there(r, buffer, at.region != ECH_NONE ? at.region : 0, at.site)) {
+        add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
+        return ECH_REMAT_OK;
+    }
+    if (at.region != at.target || made_by == ECH_NONE || !ech_remat_is_there(r, buffer, made_by, at.site)) {
+        EchRematReason why = resolve_copies(r, at, buffer, depth, inputs, &copied);
+        if (why != ECH_REMAT_OK || copied)
+            return why;
+    }
+    if (made_by != ECH_NONE)
+        return resolve_made(r, at, made_by, buffer, bytes, depth, inputs);
+    if (at.region == ECH_NONE || (written && at.region == at.target))
+        return ECH_REMAT_GONE;
+    if (written) {
+        add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, at), bytes);
+        return ECH_REMAT_OK;
+    }
+    EchId outside = s->region[at.region], site = ech_survey_at_level(s, at.site, outside);
+    if (site == ECH_NONE)
+        return ECH_REMAT_GONE;
+    return resolve(r, (Place){.op = at.region, .region = outside, .site = site, .target = outside}, buffer, bytes, depth + 1, inputs);
+}
+
+void ech_remat_reset(EchRemat *remat)
+{
+    g_array_set_size(remat->runs, 0);
+    g_array_set_size(remat->values, 0);
+    g_array_set_size(remat->inputs, 0);
+    g_array_set_size(remat->carries, 0);
+    g_array_set_size(remat->order, 0);
+    g_clear_pointer(&remat->value_of, g_hash_table_unref);
+    g_clear_pointer(&remat->run_of, g_hash_table_unref);
+    remat->value_of = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
+    remat->run_of = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
+}
+
+EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand)
+{
+    bool stack = array->made_in != ECH_NONE;
+    Place at = {.op = array->maker + 1, .region = stack ? array->made_in : array->level, .site = array->back, .target = stack ? array->used_in : array->level};
+    g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
+    EchRematReason why = resolve_made(remat, at, array->maker, array->buffer, array->slice, 0, found);
+    if (why != ECH_REMAT_OK)
+        return why;
+    if (found->len == 1) {
+        *ret_stand = g_array_index(found, EchRematInput, 0);
+        if (ret_stand->kind != ECH_REMAT_DIRECT || ech_remat_is_there(remat, ret_stand->id, array->maker, array->until - 1))
+            return ECH_REMAT_OK;
+    }
+    *ret_stand = (EchRematInput){.kind = ECH_REMAT_VALUE, .bytes = array->slice};
+    return make_value(remat, array->maker, array->buffer, at, 0, &ret_stand->id);
+}

@@ -1,0 +1,502 @@
+#include "sim/pass/remat.h"
+
+typedef struct {
+    EchRemat *r;
+    const EchSurvey *s;
+    EchEdit e;
+    EchTraceBuilder *b;
+    EchId *stands;   /* per buffer: the slice that stands for it now, or ECH_NONE */
+    uint32_t *input; /* per buffer: the EchRematInput that stands for it now, or UINT32_MAX */
+    bool *dropped;   /* per op */
+    uint32_t *reads; /* per buffer: ops left that read it */
+    EchId *slice;    /* per buffer: of a chosen stack, what the loop that made it keeps of it for an iteration */
+    EchId on_chip;   /* memory */
+    GArray *ends;    /* uint32_t: values by where they end */
+    GArray *arrays;  /* uint32_t: chosen arrays by where they come back */
+    GArray *gone;    /* uint32_t: those that are let go, by where */
+    GArray *loops;   /* open ones, old numbers */
+    GArray *inputs;  /* EchRematInput: of the op under way */
+    GArray *fused;   /* EchId: ops fused into it */
+    guint next_end, next_run, next_array, next_gone;
+} Writer;
+
+static const EchRematArray *chosen_array(const Writer *w, EchId buffer)
+{
+    uint32_t k = w->r->array_of[buffer];
+    return k != UINT32_MAX && ech_remat_array(w->r, k)->chosen ? ech_remat_array(w->r, k) : NULL;
+}
+
+static bool is_stacked(const Writer *w, EchId buffer)
+{
+    const EchRematArray *a = chosen_array(w, buffer);
+    return a != NULL && a->made_in != ECH_NONE;
+}
+
+/* Whether use @u of op @op is of no use any more: a write of what is not kept, or of what nobody reads. */
+static bool is_idle_write(const Writer *w, const EchUse *use, EchId op)
+{
+    EchId root = ech_survey_root(w->s, use->buffer);
+    const EchBuffer *b = &w->s->buffers[root];
+    if (w->s->ops[op].kind != ECH_OP_KERNEL || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
+        return false;
+    return chosen_array(w, root) != NULL || (w->s->region[op] == b->loop && w->r->alloc[root] != ECH_NONE && w->r->free[root] != ECH_NONE);
+}
+
+static bool has_readers(const Writer *w, EchId op)
+{
+    bool writes = false;
+    for (uint32_t u = 0; u < w->s->ops[op].n_uses; u++) {
+        const EchUse *use = &w->s->uses[w->s->ops[op].first_use + u];
+        if (use->access == ECH_WRITE && !is_idle_write(w, use, op))
+            return true;
+        writes |= use->access == ECH_WRITE;
+    }
+    return !writes;
+}
+
+static void count_direct(Writer *w, const GArray *inputs)
+{
+    for (guint i = 0; i < inputs->len; i++) {
+        const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
+        w->reads[input->kind == ECH_REMAT_DIRECT ? ech_survey_root(w->s, input->id) : w->s->n_buffers]++;
+    }
+}
+
+/* What repeated ops, late users and what is stacked instead read. */
+static void count_planned_reads(Writer *w)
+{
+    for (uint32_t k = 0; k < w->r->runs->len; k++) {
+        g_array_set_size(w->inputs, 0);
+        g_array_set_size(w->fused, 0);
+        ech_remat_gather_run(w->r, k, w->inputs, w->fused);
+        count_direct(w, w->inputs);
+    }
+    for (uint32_t k = 0; k < w->r->arrays->len; k++) {
+        if (!ech_remat_array(w->r, k)->chosen)
+            continue;
+        g_array_set_size(w->inputs, 0);
+        g_array_set_size(w->fused, 0);
+        ech_remat_gather(w->r, ech_remat_input(w->r, ech_remat_array(w->r, k)->stand), w->inputs, w->fused);
+        count_direct(w, w->inputs);
+    }
+    for (uint32_t k = 0; k < w->r->carries->len; k++)
+        w->reads[ech_remat_carry(w->r, k)->buffer]++;
+}
+
+/* Ops whose outputs nobody reads any more, because what they went into is made again later. */
+static void drop_idle(Writer *w)
+{
+    const EchSurvey *s = w->s;
+    g_autofree bool *had = g_new0(bool, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n; i++)
+        for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
+            const EchUse *use = &s->uses[s->ops[i].first_use + u];
+            EchId root = ech_survey_root(s, use->buffer);
+            const EchRematArray *a = chosen_array(w, root);
+            bool later = a != NULL && (a->made_in != ECH_NONE ? s->region[i] == a->used_in : i >= a->back);
+            w->reads[root] += use->access == ECH_READ && !later;
+            had[root] |= use->access == ECH_READ;
+        }
+    count_planned_reads(w);
+    /* What nobody has ever read is not for this pass to take away. */
+    for (size_t b = 0; b < s->n_buffers; b++)
+        w->reads[b] += !had[b];
+    for (EchId i = (EchId)s->n; i-- > 0;) {
+        if (s->ops[i].kind != ECH_OP_KERNEL || s->ops[i].n_uses == 0 || has_readers(w, i))
+            continue;
+        w->dropped[i] = true;
+        for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
+            const EchUse *use = &s->uses[s->ops[i].first_use + u];
+            w->reads[ech_survey_root(s, use->buffer)] -= use->access == ECH_READ;
+        }
+    }
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
+            continue;
+        const EchRematArray *a = chosen_array(w, o->target);
+        w->dropped[i] = a != NULL && (a->made_in != ECH_NONE || o->kind == ECH_OP_FREE || w->reads[o->target] == 0);
+        bool idle = w->reads[o->target] == 0 && w->r->users.first[o->target + 1] > w->r->users.first[o->target];
+        for (uint32_t u = w->r->users.first[o->target]; u < w->r->users.first[o->target + 1] && idle; u++)
+            idle = w->dropped[w->r->users.op[u]];
+        w->dropped[i] |= idle;
+    }
+}
+
+static void depend(Writer *w, EchId op)
+{
+    if (op != ECH_NONE && ech_trace_builder_peek_op(w->b, op)->queue != ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1)->queue)
+        ech_trace_builder_dep(w->b, op, 0);
+}
+
+static EchId made_for(const Writer *w, const EchRematInput *input, EchId *ret_by)
+{
+    *ret_by = ECH_NONE;
+    switch (input->kind) {
+    case ECH_REMAT_VALUE: *ret_by = ech_remat_value(w->r, input->id)->made_by; return ech_remat_value(w->r, input->id)->made;
+    case ECH_REMAT_CARRY: return ech_remat_carry(w->r, input->id)->made;
+    case ECH_REMAT_DIRECT: break;
+    }
+    return input->id;
+}
+
+/* A kernel's estimate is that of all that it moved. One that takes about as long as its bytes do takes less or more where they are less or more, down to what
+ * its operations take; others take as long as before, or as long as their bytes do now. */
+static EchTime estimate_moving(const EchSurvey *s, EchId op, EchBytes moved)
+{
+    EchTime whole = s->ops[op].estimate, before = ech_survey_hbm_time(s, ech_survey_moved(s, op)), now = ech_survey_hbm_time(s, moved);
+    if (whole == ECH_TIME_NONE)
+        return whole;
+    if (before <= 0 || before < whole / 2)
+        return MAX(whole, now);
+    return MAX((EchTime)((double)whole * ((double)now / (double)before)), MIN(whole, ech_survey_work_time(s, op)));
+}
+
+static bool is_in_hbm(const Writer *w, EchId buffer)
+{
+    return ech_trace_builder_peek_buffer(w->b, buffer)->memory == w->s->hbm;
+}
+
+/* Appends what stands for @inputs to the last op's uses, and the work of what is fused into it. */
+static EchBytes put_inputs(Writer *w, const GArray *inputs, const GArray *ops)
+{
+    EchBytes moved = 0;
+    for (guint k = 0; k < inputs->len; k++) {
+        const EchRematInput *input = &g_array_index(inputs, EchRematInput, k);
+        EchId by, buffer = made_for(w, input, &by);
+        EchBytes bytes = MIN(input->bytes, ech_trace_builder_peek_buffer(w->b, buffer)->bytes);
+        ech_trace_builder_use(w->b, buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        depend(w, by);
+        moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
+    }
+    for (guint k = 0; k < ops->len; k++)
+        ech_edit_work(&w->e, g_array_index(ops, EchId, k));
+    return moved;
+}
+
+static EchId make_buffer(Writer *w, EchId like, EchBytes bytes, EchId region)
+{
+    EchBuffer made = *ech_trace_builder_peek_buffer(w->b, like);
+    made.memory = w->s->hbm;
+    made.resident = 0;
+    made.rounded = 0;
+    made.offset = made.address = ECH_OFFSET_NONE;
+    made.pool = made.segment = made.alias_of = ECH_NONE;
+    made.alias_offset = 0;
+    if (made.bytes != bytes) {
+        made.bytes = bytes;
+        made.dense = 0;
+        made.shape = ECH_NONE;
+    }
+    made.loop = region == ECH_NONE ? ECH_NONE : w->e.map[region];
+    return ech_trace_builder_buffer(w->b, made);
+}
+
+static void free_values(Writer *w, uint32_t run)
+{
+    const EchRematRun *at = ech_remat_run(w->r, run);
+    for (uint32_t v = at->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next)
+        if (ech_remat_value(w->r, v)->last_run == run && ech_remat_value(w->r, v)->until <= at->site)
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, ech_remat_value(w->r, v)->made);
+    for (guint i = 0; i < w->inputs->len; i++) {
+        const EchRematInput *input = &g_array_index(w->inputs, EchRematInput, i);
+        EchRematValue *v = input->kind == ECH_REMAT_VALUE ? ech_remat_value(w->r, input->id) : NULL;
+        if (v != NULL && v->region == at->region && v->run != run && v->last_run == run && v->until <= at->site && v->made != ECH_NONE) {
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, v->made);
+            v->made = ECH_NONE;
+        }
+    }
+}
+
+static void run_again(Writer *w, uint32_t index)
+{
+    const EchSurvey *s = w->s;
+    const EchRematRun *run = ech_remat_run(w->r, index);
+    const EchOp *o = &s->ops[run->op];
+    EchBytes moved = 0;
+    if (run->fused)
+        return;
+    for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
+        EchRematValue *value = ech_remat_value(w->r, v);
+        value->made = make_buffer(w, value->buffer, value->bytes, run->region);
+        if (value->offset != ECH_OFFSET_NONE) {
+            ech_trace_builder_peek_buffer(w->b, value->made)->memory = w->on_chip;
+            ech_trace_builder_peek_buffer(w->b, value->made)->offset = value->offset;
+        }
+        (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, value->made);
+        moved = ech_bytes_add(moved, is_in_hbm(w, value->made) ? value->bytes : 0);
+    }
+    EchOp again = ech_edit_op(&w->e, run->op);
+    again.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
+    EchId made = ech_trace_builder_op(w->b, again);
+    g_array_set_size(w->inputs, 0);
+    g_array_set_size(w->fused, 0);
+    ech_remat_gather_run(w->r, index, w->inputs, w->fused);
+    moved = ech_bytes_add(moved, put_inputs(w, w->inputs, w->fused));
+    for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
+        ech_remat_value(w->r, v)->made_by = made;
+        ech_trace_builder_use(w->b, ech_remat_value(w->r, v)->made, ECH_WRITE, ech_remat_value(w->r, v)->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    }
+    if (w->e.last_core != ECH_NONE)
+        depend(w, w->e.last_core);
+    ech_edit_work(&w->e, run->op);
+    ech_trace_builder_peek_op(w->b, made)->estimate = estimate_moving(s, run->op, moved);
+    if (o->queue == s->core)
+        w->e.last_core = made;
+    free_values(w, index);
+}
+
+/* A kernel that stacks what an iteration begins with. */
+static void stack_carry(Writer *w, const EchRematCarry *carry)
+{
+    EchOp o = ech_op_init(ECH_OP_KERNEL);
+    o.name = ech_trace_builder_peek_buffer(w->b, carry->buffer)->name;
+    o.stack = ech_trace_builder_peek_buffer(w->b, carry->buffer)->stack;
+    o.queue = w->s->core;
+    w->e.last_core = ech_trace_builder_op(w->b, o);
+    ech_trace_builder_use(w->b, carry->buffer, ECH_READ, carry->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(w->b, carry->made, ECH_WRITE, carry->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+}
+
+static void put(Writer *w, EchId op)
+{
+    const EchSurvey *s = w->s;
+    const EchOp *o = &s->ops[op];
+    EchBytes moved = 0;
+    /* A stack that its own loop reads too has a slice there. */
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        EchId buffer = s->uses[o->first_use + u].buffer;
+        if (is_stacked(w, buffer) && w->stands[buffer] == ECH_NONE && w->input[buffer] == UINT32_MAX && !is_idle_write(w, &s->uses[o->first_use + u], op) &&
+            s->region[op] != ECH_NONE) {
+            w->stands[buffer] = make_buffer(w, buffer, ech_remat_array(w->r, w->r->array_of[buffer])->slice, s->region[op]);
+            (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[buffer]);
+            w->slice[buffer] = w->stands[buffer];
+        }
+    }
+    w->e.map[op] = ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
+    g_array_set_size(w->inputs, 0);
+    g_array_set_size(w->fused, 0);
+    for (uint32_t u = 0; u < o->n_uses; u++)
+        if (w->input[s->uses[o->first_use + u].buffer] != UINT32_MAX)
+            ech_remat_gather(w->r, ech_remat_input(w->r, w->input[s->uses[o->first_use + u].buffer]), w->inputs, w->fused);
+    moved = put_inputs(w, w->inputs, w->fused);
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        if (is_idle_write(w, use, op) || w->input[use->buffer] != UINT32_MAX)
+            continue;
+        EchId buffer = w->stands[use->buffer] != ECH_NONE ? w->stands[use->buffer] : use->buffer;
+        EchBytes bytes = MIN(use->bytes, ech_trace_builder_peek_buffer(w->b, buffer)->bytes);
+        ech_trace_builder_use(w->b, buffer, (EchAccess)use->access, bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
+    }
+    for (uint32_t d = 0; d < o->n_deps; d++)
+        if (w->e.map[s->deps[o->first_dep + d].op] != ECH_NONE)
+            ech_trace_builder_dep(w->b, w->e.map[s->deps[o->first_dep + d].op], s->deps[o->first_dep + d].distance);
+    ech_edit_work(&w->e, op);
+    if (moved != ech_survey_moved(s, op))
+        ech_trace_builder_peek_op(w->b, w->e.map[op])->estimate = estimate_moving(s, op, moved);
+    if (o->queue == s->core)
+        w->e.last_core = w->e.map[op];
+}
+
+static EchId open_loop(const Writer *w)
+{
+    return w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
+}
+
+/* What ends before op @i in the body that is open. */
+static void run_ends(Writer *w, EchId i)
+{
+    for (; w->next_end < w->ends->len; w->next_end++) {
+        EchRematValue *v = ech_remat_value(w->r, g_array_index(w->ends, uint32_t, w->next_end));
+        if (v->until != i || v->region != open_loop(w))
+            return;
+        if (v->made != ECH_NONE && v->until > ech_remat_run(w->r, v->last_run)->site)
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, v->made);
+    }
+}
+
+static void close_loops(Writer *w, EchId i)
+{
+    run_ends(w, i);
+    while (w->loops->len > 0 && w->s->end[open_loop(w)] == i) {
+        EchId loop = open_loop(w);
+        for (EchId b = 0; b < w->s->n_buffers; b++) {
+            if (w->slice[b] == ECH_NONE || ech_remat_array(w->r, w->r->array_of[b])->made_in != loop)
+                continue;
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, w->slice[b]);
+            w->slice[b] = w->stands[b] = ECH_NONE;
+        }
+        ech_edit_close(&w->e, w->e.map[loop]);
+        g_array_set_size(w->loops, w->loops->len - 1);
+        for (guint k = 0; k < w->r->carries->len; k++)
+            if (ech_remat_carry(w->r, k)->used_in == loop)
+                (void)ech_edit_memory(&w->e, ECH_OP_FREE, ech_remat_carry(w->r, k)->made);
+        run_ends(w, i);
+    }
+}
+
+/* What comes before op @i: arrays let go, ops that run again, and what stands for arrays from there on. */
+static void come_before(Writer *w, EchId i)
+{
+    for (guint k = 0; k < w->r->carries->len; k++) {
+        EchRematCarry *carry = ech_remat_carry(w->r, k);
+        if (carry->made_in == i) {
+            EchId level = w->s->region[i];
+            carry->made = make_buffer(w, carry->buffer, ech_bytes_mul(carry->bytes, w->s->ops[i].bytes), level);
+            (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, carry->made);
+        } else if (carry->made_in + 1 == i)
+            stack_carry(w, carry);
+    }
+    for (; w->next_run < w->r->order->len; w->next_run++) {
+        uint32_t run = g_array_index(w->r->order, uint32_t, w->next_run);
+        if (ech_remat_run(w->r, run)->site != i)
+            break;
+        run_again(w, run);
+    }
+    for (; w->next_array < w->arrays->len; w->next_array++) {
+        const EchRematArray *a = ech_remat_array(w->r, g_array_index(w->arrays, uint32_t, w->next_array));
+        if (a->back != i)
+            return;
+        w->input[a->buffer] = a->stand;
+    }
+}
+
+static void write_ops(Writer *w)
+{
+    const EchSurvey *s = w->s;
+    for (EchId i = 0; i <= s->n; i++) {
+        close_loops(w, i);
+        if (i == s->n)
+            break;
+        for (; w->next_gone < w->gone->len; w->next_gone++) {
+            const EchRematArray *a = ech_remat_array(w->r, g_array_index(w->gone, uint32_t, w->next_gone));
+            if (a->gone != i)
+                break;
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, a->buffer);
+        }
+        come_before(w, i);
+        if (w->dropped[i]) {
+            w->e.map[i] = w->e.last_core;
+            continue;
+        }
+        put(w, i);
+        if (s->ops[i].kind == ECH_OP_LOOP) {
+            g_array_append_val(w->loops, i);
+            w->e.last_core = ECH_NONE;
+        }
+    }
+}
+
+static gint compare_end(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchRemat *r = data;
+    const EchRematValue *a = ech_remat_value(r, *(const uint32_t *)x), *b = ech_remat_value(r, *(const uint32_t *)y);
+    if (a->until != b->until)
+        return a->until < b->until ? -1 : 1;
+    /* Inner bodies first. */
+    int64_t in = a->region == ECH_NONE ? -1 : (int64_t)a->region, jn = b->region == ECH_NONE ? -1 : (int64_t)b->region;
+    return in != jn ? (in > jn ? -1 : 1) : (a > b) - (a < b);
+}
+
+static gint compare_back(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchRemat *r = data;
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    EchId i = ech_remat_array(r, a)->back, j = ech_remat_array(r, b)->back;
+    return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
+}
+
+static gint compare_gone(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchRemat *r = data;
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    EchId i = ech_remat_array(r, a)->gone, j = ech_remat_array(r, b)->gone;
+    return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
+}
+
+static void say(const Writer *w, EchDiag *diag)
+{
+    const EchRemat *r = w->r;
+    uint32_t n = 0, fused = 0, idle = 0;
+    EchBytes bytes = 0, carried = 0;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        n += ech_remat_array(r, k)->chosen;
+        bytes = ech_bytes_add(bytes, ech_remat_array(r, k)->chosen ? w->s->buffers[ech_remat_array(r, k)->buffer].bytes : 0);
+    }
+    for (guint k = 0; k < r->runs->len; k++)
+        fused += ech_remat_run(r, k)->fused;
+    for (guint k = 0; k < r->carries->len; k++) {
+        const EchRematCarry *c = ech_remat_carry(r, k);
+        carried = ech_bytes_add(carried, ech_bytes_mul(c->bytes, w->s->ops[c->made_in].bytes));
+    }
+    for (EchId i = 0; i < w->s->n; i++)
+        idle += w->dropped[i] && w->s->ops[i].kind == ECH_OP_KERNEL;
+    g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *time = ech_format_time(ech_remat_time(r));
+    ech_diag_remark(diag, "remat: %u array%s (%s) made again instead of kept: %u kernel%s run again, %s by their own times, and %u inside those that read them",
+                    n, n == 1 ? "" : "s", all, r->runs->len - fused, r->runs->len - fused == 1 ? "" : "s", time, fused);
+    if (idle > 0)
+        ech_diag_remark(diag, "remat: %u kernel%s that made only what is not kept %s gone", idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are");
+    if (carried > 0)
+        ech_diag_remark(diag, "remat: %s are kept of what iterations begin with", stacked);
+    ech_diag_remark(diag, "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the allocator");
+}
+
+EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
+{
+    EchRemat *r = remat;
+    const EchSurvey *s = r->s;
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
+    Writer writer = {.r = r, .s = s, .b = builder}, *w = &writer;
+    ech_edit_init(&w->e, s, builder);
+    w->stands = g_new(EchId, s->n_buffers + 1);
+    w->input = g_new(uint32_t, s->n_buffers + 1);
+    w->slice = g_new(EchId, s->n_buffers + 1);
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        w->stands[b] = w->slice[b] = w->input[b] = ECH_NONE;
+    w->dropped = g_new0(bool, s->n + 1);
+    w->reads = g_new0(uint32_t, s->n_buffers + 2);
+    w->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    w->arrays = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    w->inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
+    w->fused = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (uint32_t k = 0; k < r->values->len; k++)
+        if (!ech_remat_run(r, ech_remat_value(r, k)->run)->fused && ech_remat_value(r, k)->until > ech_remat_run(r, ech_remat_value(r, k)->last_run)->site)
+            g_array_append_val(w->ends, k);
+    w->gone = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t k = 0; k < r->arrays->len; k++)
+        if (ech_remat_array(r, k)->chosen)
+            g_array_append_val(w->arrays, k);
+    g_array_sort_with_data(w->ends, compare_end, r);
+    g_array_sort_with_data(w->arrays, compare_back, r);
+    const EchMemory *on_chip = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_VECTOR) : NULL;
+    w->on_chip = on_chip != NULL ? ech_trace_find_memory(s->t, on_chip->name) : ECH_NONE;
+    if (w->on_chip != ECH_NONE)
+        ech_remat_place_on_chip(r, w->on_chip, on_chip->capacity);
+    drop_idle(w);
+    for (uint32_t k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        if (a->chosen && a->made_in == ECH_NONE && w->reads[a->buffer] > 0)
+            g_array_append_val(w->gone, k);
+    }
+    g_array_sort_with_data(w->gone, compare_gone, r);
+    write_ops(w);
+    ech_edit_loops(&w->e, s->n_buffers);
+    EchTrace *out = ech_trace_builder_finish(builder, error);
+    if (out != NULL)
+        say(w, diag);
+    ech_edit_clear(&w->e);
+    g_free(w->stands);
+    g_free(w->input);
+    g_free(w->slice);
+    g_free(w->dropped);
+    g_free(w->reads);
+    g_array_unref(w->ends);
+    g_array_unref(w->arrays);
+    g_array_unref(w->gone);
+    g_array_unref(w->loops);
+    g_array_unref(w->inputs);
+    g_array_unref(w->fused);
+    return out;
+}

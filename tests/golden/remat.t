@@ -1,0 +1,51 @@
+The remat pass: what is made again instead of kept, what that costs and saves, and what is left as it is.
+$ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass remat 2>&1 | grep -E '^  (It (fits|takes)|  - remat)|remat:|hbm: '
+  It fits. vector 111 MiB of 128 MiB (87 %), hbm 11.2 MiB of 15.8 GiB (0 %), scalar 512 B of 1 MiB (0 %)
+  It takes 442 us, bound by overhead (49 % of the critical path).
+    hbm: 10.5 MiB live at 13.3 us, 10.5 MiB reserved (0.3 % of it lost to fragmentation); placed by the compiler
+  - remat: left the trace as it is: it needs no more than it may, or nothing brings that down
+$ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
+  It fits. hbm 43.0 MiB of 79.1 GiB (0 %)
+  It takes 1.13 ms, bound by latency inside kernels (82 % of the critical path).
+    It takes 10.5 % longer: 1.02 ms -> 1.13 ms. Along the critical path: +212 us latency inside kernels, -68.1 us hbm port, -36 us overhead.
+  - remat: 16 arrays (90.1 MiB) made again instead of kept: 22 kernels run again, 70.3 us by their own times, and 11 inside those that read them
+  - remat: 21 kernels that made only what is not kept are gone
+  - remat: 2 MiB are kept of what iterations begin with
+  - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the allocator
+  - remat: 8 arrays (12.5 MiB) kept: a whole loop would have to run again
+  - remat: 1 array (2 MiB) kept: made in parts
+  - remat: 5 arrays (7.50 MiB) kept: made of what is overwritten by then
+$ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
+  after pass remat:memory=24MiB,products=false
+  It fits. hbm 119 MiB of 79.1 GiB (0 %)
+  It takes 1.02 ms, bound by latency inside kernels (71 % of the critical path).
+    It takes 0.1 % longer: 1.02 ms -> 1.02 ms. Along the critical path: +8.13 us latency inside kernels, -6.95 us hbm port.
+  - remat: 119 MiB are left at the fullest moment, in use there or dearer to bring back
+  - remat: 2 arrays (6 MiB) made again instead of kept: 1 kernel run again, 673 ns by their own times, and 2 inside those that read them
+  - remat: 2 kernels that made only what is not kept are gone
+  - remat: 2 MiB are kept of what iterations begin with
+  - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the allocator
+  - remat: 8 arrays (12.5 MiB) kept: a whole loop would have to run again
+  - remat: 1 array (2 MiB) kept: made in parts
+  - remat: 2 arrays (2.50 MiB) kept: made of what is overwritten by then
+  - remat: 18 arrays (89.6 MiB) kept: matrix products would have to run again (products=true)
+$ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
+  It fits. hbm 108 MiB of 79.1 GiB (0 %)
+  It takes 2.11 ms, bound by hbm port (39 % of the critical path).
+    It takes 13.9 % longer: 1.85 ms -> 2.11 ms. Along the critical path: +123 us latency inside kernels, +94.4 us matrix unit, +27 us overhead.
+  - remat: 14 arrays (88 MiB) made again instead of kept: 51 kernels run again, 138 us by their own times, and 1 inside those that read them
+  - remat: 6 kernels that made only what is not kept are gone
+  - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the allocator
+  - remat: 2 arrays (24 MiB) kept: made in parts
+  - remat: 7 arrays (13.5 MiB) kept: made of what is overwritten by then
+$ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:names=nothing* 2>&1 | grep -E 'It (fits|takes)|remat:'
+  after pass remat:names=nothing*
+  It fits. hbm 123 MiB of 79.1 GiB (0 %)
+  It takes 1.02 ms, bound by latency inside kernels (70 % of the critical path).
+    It takes as long as before, 1.02 ms: 70 % of its critical path is on the latency inside kernels, which this does not touch.
+  - remat: left the trace as it is: no array fits what was asked for
+$ echelon run --trace mlp0.v1 --device tpu-v1 --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
+  It fits. host 800 KiB of 256 GiB (0 %), vector 800 KiB of 24 MiB (3 %), hbm 20.0 MiB of 8 GiB (0 %)
+  It takes 742 us, bound by hbm port (86 % of the critical path).
+    It takes as long as before, 742 us: 86 % of its critical path is on the hbm port, which this does not touch.
+  - remat: left the trace as it is: no array fits what was asked for

@@ -1,0 +1,303 @@
+/* The rematerialisation pass: what is made again, in closed form on the engine; and on shipped programs, what may not change. */
+#include "models/device/device_yaml.h"
+#include "tests/support/made.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A gigabyte takes 10 ms through the memory. */
+static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 8GB, read: 100GB/s, write: 100GB/s}\n"
+                                  "units:\n  vector: {peaks: {f32: 10GFLOP/s}}\n  matrix: {peaks: {f32: 10GFLOP/s}}\n";
+static const EchTime ms = ECH_TEST_MS;
+static const EchBytes GB = 1000000000;
+
+/* Reads @from, computes for @time and writes @to. */
+static void make(EchTraceBuilder *b, EchWorkUnit unit, EchTime time, EchId from, EchId to, EchBytes bytes)
+{
+    (void)ech_test_put(b, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_use(b, from, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, to, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_work(b, unit, ECH_DTYPE_F32, (uint64_t)(time / ms) * 10000000, ECH_KNOWN);
+}
+
+typedef enum { READ_AT_ONCE = 1, OVERWRITTEN = 2 } Kept;
+
+/* An array made of weights in 50 ms, read in 10, kept for 400, and read by a product that takes 30. */
+static EchTrace *kept(Kept how)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    make(b, ECH_WORK_MATRIX, 50 * ms, weights, a, GB);
+    if (how & READ_AT_ONCE)
+        ech_test_kernel(b, 0, a, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    if (how & OVERWRITTEN)
+        ech_test_kernel(b, 0, weights, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    return ech_test_finish(b);
+}
+
+static const struct {
+    const char *spec;
+    Kept how;
+    EchTime makespan;
+    EchBytes hbm;
+} on_kept[] = {
+    {"unplan", READ_AT_ONCE, 490, 4},
+    {"remat", READ_AT_ONCE, 540, 3},
+    {"remat", 0, 480, 3},                          /* nobody reads it before: it is made later */
+    {"remat", READ_AT_ONCE | OVERWRITTEN, 500, 4}, /* what it is made of is gone */
+    {"remat:products=false", READ_AT_ONCE, 490, 4},
+    {"remat:above=1.1GB", READ_AT_ONCE, 490, 4},
+    {"remat:names=b*", READ_AT_ONCE, 490, 4},
+    {"remat:names=a", READ_AT_ONCE, 540, 3},
+    {"remat:memory=4GB", READ_AT_ONCE, 490, 4},
+    {"remat:memory=3.5GB", READ_AT_ONCE, 540, 3},
+};
+
+START_TEST(between_uses)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = kept(on_kept[_i].how);
+    const char *const specs[] = {on_kept[_i].spec, NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - on_kept[_i].makespan * ms) <= 10, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), on_kept[_i].hbm * GB);
+}
+END_TEST
+
+/* What an array is made of is gone by then too: it runs again first, once for both that need it. */
+START_TEST(chain)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), t = ech_test_buffer(b, "t", GB, ECH_ROLE_TEMPORARY, false),
+          a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), c = ech_test_buffer(b, "c", GB, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 4 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, t);
+    make(b, ECH_WORK_MATRIX, 50 * ms, weights, t, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    make(b, ECH_WORK_MATRIX, 60 * ms, t, a, GB);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, c);
+    make(b, ECH_WORK_MATRIX, 70 * ms, t, c, GB);
+    ech_test_kernel(b, 0, c, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, t);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, c, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, c);
+    make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL}, *const one[] = {"remat:memory=6GB", NULL};
+    g_autoptr(EchTrace) both = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchTrace) cheaper = ech_test_pass(in, device, diag, one);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    g_autoptr(EchRun) run = ech_test_replay(both, device);
+    g_autoptr(EchRun) first = ech_test_replay(cheaper, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 7 * GB);
+    ck_assert_msg(llabs(run->makespan - before->makespan - (50 + 60 + 70) * ms) <= 10, "%" G_GINT64_FORMAT, run->makespan - before->makespan);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 5 * GB);
+    ck_assert_msg(llabs(first->makespan - before->makespan - (50 + 60) * ms) <= 10, "%" G_GINT64_FORMAT, first->makespan - before->makespan);
+    ck_assert_uint_eq(ech_test_peak(first, "hbm"), 6 * GB);
+}
+END_TEST
+
+/* What needs no product runs inside what reads it: only what it reads is read twice. */
+START_TEST(fused)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    make(b, ECH_WORK_VECTOR, 10 * ms, weights, a, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_VECTOR, 5 * ms, a, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) out_trace = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    g_autoptr(EchRun) run = ech_test_replay(out_trace, device);
+    /* The first kernel had no reader but the last one, which does its work now. */
+    ck_assert_uint_eq(ech_test_count(out_trace, ECH_OP_KERNEL), 2);
+    ck_assert_msg(llabs(before->makespan - run->makespan - 20 * ms) <= 10, "%" G_GINT64_FORMAT, before->makespan - run->makespan);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 4 * GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 3 * GB);
+}
+END_TEST
+
+/* A scan and its gradient: the stack is not kept, but what each iteration begins with is, a tenth of it. */
+START_TEST(stack)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId x = ech_test_buffer(b, "x", GB / 100, ECH_ROLE_ACTIVATION, false), stacked = ech_test_buffer(b, "stacked", GB, ECH_ROLE_TEMPORARY, false),
+          out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 100);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stacked);
+    ech_test_kernel(b, 0, stacked, ECH_WRITE, GB); /* zeros, all overwritten */
+    EchId forward = ech_test_loop(b, 10);
+    (void)ech_test_put(b, ECH_OP_KERNEL, ECH_NONE); /* widens x tenfold */
+    ech_trace_builder_use(b, x, ECH_READ, GB / 100, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, stacked, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_F32, 40 * UINT64_C(10000000), ECH_KNOWN);
+    make(b, ECH_WORK_MATRIX, 20 * ms, x, x, GB / 100);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, GB / 10);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stacked);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    g_autoptr(EchRun) run = ech_test_replay(changed, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), GB + GB / 10);
+    /* The stacked x, a slice made again, and the output. */
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 10 * (GB / 100) + GB / 10 + GB / 10);
+    /* Widening runs in the second loop only; zeros are not needed; x is copied ten times, read and written. */
+    ck_assert_msg(llabs(run->makespan - (before->makespan - 10 * ms + 10 * (ms / 5))) <= 100, "%" G_GINT64_FORMAT " %" G_GINT64_FORMAT, before->makespan,
+                  run->makespan);
+}
+END_TEST
+
+/* Whatever is asked for: the result verifies, nothing is read before it is made, no moment holds more than the fullest did, products are never fewer, and the
+ * same comes out twice. */
+static const char *const programs[] = {"gpt_everything.v5e", "gpt_everything.v6e", "gpt_everything.h100", "gpt_unrolled_kept.h100",
+                                       "mlp_none.h100",      "adam_none.v5e",      "mlp_activations.v6e", "sharded_mlp.v6e"};
+static const char *const asked[] = {"remat:above=1", "remat:above=1,products=false", "remat:memory=12MiB"};
+
+/* Reads of what nothing has written, in the order of the trace; what a loop makes for the next iteration is there. */
+static size_t unmade(const EchTrace *trace)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autofree bool *made = g_new0(bool, ech_trace_n_buffers(trace) + 1);
+    size_t n = 0;
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+            for (int writes = 0; writes < 2; writes++)
+                for (uint32_t u = 0; u < ech_trace_ops(trace)[i].n_uses; u++) {
+                    const EchUse *use = &ech_trace_uses(trace)[ech_trace_ops(trace)[i].first_use + u];
+                    EchId root = use->buffer;
+                    while (buffers[root].alias_of != ECH_NONE)
+                        root = buffers[root].alias_of;
+                    /* What stays from one iteration, or from outside, is made in the first round. */
+                    if (writes)
+                        made[root] |= use->access == ECH_WRITE && (buffers[root].loop == ECH_NONE || round == 1);
+                    else if (round == 1)
+                        n += use->access == ECH_READ && !made[root] && !buffers[root].resident;
+                }
+    return n;
+}
+
+static uint64_t products(const EchTrace *trace)
+{
+    uint64_t all = 0, runs = 1;
+    size_t end = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *o = &ech_trace_ops(trace)[i];
+        if (o->kind == ECH_OP_LOOP && i >= end) {
+            runs = o->bytes;
+            end = i + 1 + o->target;
+        }
+        for (uint32_t w = 0; w < o->n_work; w++)
+            if (ech_trace_work(trace)[o->first_work + w].unit == ECH_WORK_MATRIX)
+                all += ech_trace_work(trace)[o->first_work + w].count * (i < end ? runs : 1);
+    }
+    return all;
+}
+
+START_TEST(shipped)
+{
+    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL);
+    g_autoptr(EchImport) import = ech_test_import(name, NULL);
+    const char *chip = strrchr(programs[_i], '.') + 1;
+    g_autofree char *device_name = strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
+    g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
+    GError *error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    ech_test_assign(import);
+    g_autoptr(EchTrace) lowered = ech_program_lower(import->program, device, &(EchLowerOptions){0}, diag, &error);
+    ck_assert_ok(lowered != NULL, error);
+    const char *const bare[] = {"unplan", NULL};
+    g_autoptr(EchTrace) in = ech_test_pass(lowered, device, diag, bare);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    for (size_t k = 0; k < G_N_ELEMENTS(asked); k++) {
+        const char *const specs[] = {asked[k], NULL};
+        g_autoptr(EchTrace) out = ech_test_pass(lowered, device, diag, specs);
+        g_autoptr(EchTrace) bare_out = ech_test_pass(out, device, diag, bare);
+        g_autoptr(EchRun) run = ech_test_replay(bare_out, device);
+        ck_assert_msg(run->completed && run->fits, "%s, %s", programs[_i], asked[k]);
+        ck_assert_msg(ech_test_peak(run, "hbm") <= ech_test_peak(before, "hbm"), "%s, %s", programs[_i], asked[k]);
+        ck_assert_msg(unmade(out) <= unmade(lowered), "%s, %s: %zu, %zu", programs[_i], asked[k], unmade(out), unmade(lowered));
+        ck_assert_uint_ge(products(out), products(lowered));
+        if (strstr(asked[k], "products=false") != NULL)
+            ck_assert_uint_eq(products(out), products(lowered));
+        g_autoptr(EchTrace) again = ech_test_pass(lowered, device, diag, specs);
+        ck_assert_uint_eq(ech_trace_hash(out), ech_trace_hash(again));
+    }
+}
+END_TEST
+
+/* Programs compiled with everything kept, under the pass, against what the compilers make of jax.checkpoint around each layer: what the device needs. The pass
+ * keeps more: what a compiler would not even begin to stack, and it knows only the kernels that there are. */
+static const struct {
+    const char *kept, *again, *device;
+    double most;
+} compiled[] = {{"gpu_aot/gpt6_base.h100.off", "gpu_aot/gpt6_remat.h100.off", "h100-sxm", 1.3},
+                {"tpu_aot/gpt_4x512_save.v5e", "tpu_aot/gpt_4x512_nothing.v5e", "tpu-v5e", 1.2}};
+
+START_TEST(as_compiled)
+{
+    g_autofree char *without = g_strdup_printf(ECH_SHARED "/traces/%s.hlo.txt.gz", compiled[_i].kept);
+    g_autofree char *with = g_strdup_printf(ECH_SHARED "/traces/%s.hlo.txt.gz", compiled[_i].again);
+    if (ech_test_lacks(without))
+        return;
+    const char *passes[] = {"remat", NULL};
+    const EchExperimentOverrides changed = {.trace = without, .device = compiled[_i].device, .engine = "native", .passes = passes},
+                                 otherwise = {.trace = with, .device = compiled[_i].device, .engine = "native"};
+    g_autoptr(EchResult) predicted = ech_test_run(&changed);
+    g_autoptr(EchResult) made = ech_test_run(&otherwise);
+    double ratio = (double)ech_test_peak(predicted->run, "hbm") / (double)ech_test_peak(made->run, "hbm");
+    ck_assert_msg(ratio > 0.95 && ratio < compiled[_i].most, "%g", ratio);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("remat");
+    TCase *tcase = tcase_create("remat");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
+    tcase_add_test(tcase, chain);
+    tcase_add_test(tcase, fused);
+    tcase_add_test(tcase, stack);
+    tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
+    tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
