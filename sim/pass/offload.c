@@ -596,7 +596,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     }
     p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
-    ech_users_init(&p->users, &p->s, false);
+    ech_users_init(&p->users, &p->s, false, false);
     find_arrays(p);
     choose(p, diag);
     bool any = false;

@@ -84,7 +84,7 @@ typedef struct {
     const char *names; /**< Of arrays. */
     EchBytes above;
     bool products; /**< Whether matrix products may run again. */
-    EchUsers users;
+    EchUsers users, writers;
     EchId *alloc, *free; /**< Per buffer: the op, or ECH_NONE. */
     GArray *arrays;      /**< EchRematArray */
     uint32_t *array_of;  /**< Per buffer; UINT32_MAX: none. */

@@ -170,7 +170,8 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const char *names,
     }
     for (EchId i = 1; i <= survey->n; i++)
         remat->fullest = survey->live[i] > survey->live[remat->fullest] ? i : remat->fullest;
-    ech_users_init(&remat->users, survey, true);
+    ech_users_init(&remat->users, survey, true, false);
+    ech_users_init(&remat->writers, survey, true, true);
     find_arrays(remat);
 }
 
@@ -188,4 +189,5 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);
     ech_users_clear(&remat->users);
+    ech_users_clear(&remat->writers);
 }

@@ -47,11 +47,11 @@ void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_input
         ech_remat_gather(remat, ech_remat_input(remat, i), ret_inputs, ret_ops);
 }
 
-/* Readers of a value among repeated ops and late users, and the last of them; 0 where one could not take over what makes it. */
+/* Readers of a value among repeated ops and late users. */
 typedef struct {
     uint32_t n;
     EchId last;
-    bool fit;
+    bool fit; /* All could take over what makes it. */
 } Readers;
 
 /* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. */
@@ -307,6 +307,14 @@ void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
 {
     const EchSurvey *s = remat->s;
     g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(Taken));
+    /* What copies take from device memory is there. */
+    g_autofree bool *copied = g_new0(bool, remat->values->len + 1);
+    for (guint k = 0; k < remat->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(remat, k);
+        const EchRematInput *stand = a->chosen ? ech_remat_input(remat, a->stand) : NULL;
+        for (uint32_t u = remat->users.first[a->buffer]; stand != NULL && stand->kind == ECH_REMAT_VALUE && u < remat->users.first[a->buffer + 1]; u++)
+            copied[stand->id] |= s->ops[remat->users.op[u]].kind == ECH_OP_COPY && remat->users.op[u] >= a->back;
+    }
     for (guint k = 0; k < remat->order->len; k++)
         for (uint32_t v = ech_remat_run(remat, run_in_order(remat, k))->value; v != UINT32_MAX; v = ech_remat_value(remat, v)->next) {
             EchRematValue *value = ech_remat_value(remat, v);
@@ -329,7 +337,7 @@ void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
             uint64_t at = 0;
             for (guint j = 0; j < taken->len && g_array_index(taken, Taken, j).begin < at + value->bytes; j++)
                 at = MAX(at, (g_array_index(taken, Taken, j).end + ON_CHIP_ALIGNMENT - 1) / ON_CHIP_ALIGNMENT * ON_CHIP_ALIGNMENT);
-            if (!ech_remat_run(remat, value->run)->fused && value->bytes <= capacity && at <= capacity - value->bytes)
+            if (!copied[v] && !ech_remat_run(remat, value->run)->fused && value->bytes <= capacity && at <= capacity - value->bytes)
                 value->offset = at;
         }
 }

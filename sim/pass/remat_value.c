@@ -32,19 +32,16 @@ static void add_key(GHashTable *table, EchId op, EchId buffer, EchId region, uin
     g_hash_table_insert(table, key, GUINT_TO_POINTER(id + 1));
 }
 
-static bool writes_to(const EchSurvey *s, EchId op, EchId buffer, EchBytes *ret_bytes)
+/* Bytes of the largest write of an op to @buffer. */
+static EchBytes written_by(const EchSurvey *s, EchId op, EchId buffer)
 {
     EchBytes most = 0;
-    bool any = false;
     for (uint32_t u = 0; u < s->ops[op].n_uses; u++) {
         const EchUse *use = &s->uses[s->ops[op].first_use + u];
-        if (use->access == ECH_WRITE && ech_survey_root(s, use->buffer) == buffer) {
-            any = true;
+        if (use->access == ECH_WRITE && ech_survey_root(s, use->buffer) == buffer)
             most = MAX(most, use->bytes);
-        }
     }
-    *ret_bytes = most;
-    return any;
+    return most;
 }
 
 /* The one array, not small, that an op copies to another as it is; ECH_NONE if it does anything else. */
@@ -77,13 +74,12 @@ static bool is_restored_by(const EchRemat *r, EchId op, EchId buffer)
     EchId from = s->ops[op].kind == ECH_OP_COPY ? copied_by(s, op, buffer) : ECH_NONE;
     if (from == ECH_NONE)
         return false;
-    for (uint32_t u = r->users.first[from]; u < r->users.first[from + 1]; u++) {
-        EchId user = r->users.op[u];
-        EchBytes bytes;
-        if (writes_to(s, user, from, &bytes) && (s->ops[user].kind != ECH_OP_COPY || copied_by(s, user, from) != buffer))
+    for (uint32_t u = r->writers.first[from]; u < r->writers.first[from + 1]; u++) {
+        EchId out = r->writers.op[u];
+        if (s->ops[out].kind != ECH_OP_COPY || copied_by(s, out, from) != buffer)
             return false;
     }
-    return true;
+    return r->writers.first[from + 1] > r->writers.first[from];
 }
 
 /* The op in @region (or the loop there) that wrote @buffer last before @before, or ECH_NONE; and whether anything else in @region writes it. */
@@ -92,12 +88,11 @@ static EchId last_writer(const EchRemat *r, EchId buffer, EchId region, EchId be
     const EchSurvey *s = r->s;
     EchId found = ECH_NONE;
     *ret_others = false;
-    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
-        EchBytes bytes;
-        EchId at = ech_survey_at_level(s, r->users.op[u], region);
-        if (at == ECH_NONE || !writes_to(s, r->users.op[u], buffer, &bytes) || is_restored_by(r, r->users.op[u], buffer))
+    for (uint32_t u = r->writers.first[buffer]; u < r->writers.first[buffer + 1]; u++) {
+        EchId at = ech_survey_at_level(s, r->writers.op[u], region);
+        if (at == ECH_NONE || is_restored_by(r, r->writers.op[u], buffer))
             continue;
-        if (r->users.op[u] < before)
+        if (r->writers.op[u] < before)
             found = at;
         *ret_others = true;
     }
@@ -118,11 +113,9 @@ bool ech_remat_is_there(const EchRemat *r, EchId buffer, EchId from, EchId site)
     EchId top = site;
     for (EchId loop = s->region[site]; loop != ECH_NONE && !(from > loop && from < s->end[loop]); loop = s->region[loop])
         top = loop;
-    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
-        EchId op = r->users.op[u];
-        EchBytes bytes;
-        bool between = op > from && op < (s->ops[top].kind == ECH_OP_LOOP ? s->end[top] : top);
-        if (between && writes_to(s, op, buffer, &bytes) && !is_restored_by(r, op, buffer))
+    for (uint32_t u = r->writers.first[buffer]; u < r->writers.first[buffer + 1]; u++) {
+        EchId op = r->writers.op[u];
+        if (op > from && op < (s->ops[top].kind == ECH_OP_LOOP ? s->end[top] : top) && !is_restored_by(r, op, buffer))
             return false;
     }
     return true;
@@ -181,12 +174,12 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     *ret_value = find_key(r->value_of, op, buffer, at.target);
     if (*ret_value != UINT32_MAX)
         return ECH_REMAT_OK;
-    EchBytes bytes;
+    EchBytes bytes = written_by(s, op, buffer);
     uint32_t k = r->array_of[buffer];
     bool slice = k != UINT32_MAX && ech_remat_array(r, k)->made_in != ECH_NONE && ech_remat_array(r, k)->maker == op;
     if (s->ops[op].kind == ECH_OP_LOOP)
         return ECH_REMAT_LOOP;
-    if (!writes_to(s, op, buffer, &bytes) || (bytes < s->buffers[buffer].bytes && !slice))
+    if (bytes < s->buffers[buffer].bytes && !slice)
         return ECH_REMAT_PARTS;
     uint32_t run = find_key(r->run_of, op, 0, at.target);
     if (run == UINT32_MAX) {
@@ -250,10 +243,9 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
     /* Where none comes before, those for the next iteration do. */
     bool others, next = at.region != ECH_NONE && last_writer(r, buffer, at.region, at.op, &others) == ECH_NONE;
     for (int taking = 0; taking < 2; taking++)
-        for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
-            EchId op = r->users.op[u];
-            EchBytes bytes;
-            if (s->region[op] != at.region || (op > at.op && !next) || !writes_to(s, op, buffer, &bytes) || is_restored_by(r, op, buffer))
+        for (uint32_t u = r->writers.first[buffer]; u < r->writers.first[buffer + 1]; u++) {
+            EchId op = r->writers.op[u];
+            if (s->region[op] != at.region || (op > at.op && !next) || is_restored_by(r, op, buffer))
                 continue;
             EchId from = s->ops[op].kind == ECH_OP_COPY ? copied_by(s, op, buffer) : ECH_NONE;
             if (from == ECH_NONE || ech_survey_is_host(s, s->buffers[from].memory)) {
@@ -262,7 +254,7 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
             }
             *ret_all = true;
             Place read = {.op = op, .region = at.region, .site = at.site, .target = at.target};
-            EchRematReason why = taking ? resolve(r, read, from, bytes, depth + 1, inputs) : ECH_REMAT_OK;
+            EchRematReason why = taking ? resolve(r, read, from, written_by(s, op, buffer), depth + 1, inputs) : ECH_REMAT_OK;
             if (why != ECH_REMAT_OK)
                 return why;
         }
@@ -274,10 +266,8 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
     const EchSurvey *s = r->s;
     uint32_t k = r->array_of[buffer];
     const EchRematArray *array = k != UINT32_MAX ? ech_remat_array(r, k) : NULL;
-    EchBytes written;
     bool kept_stack = at.region != at.target && (array == NULL || !array->chosen) && s->buffers[buffer].loop != at.region &&
-                      writes_to(s, made_by, buffer, &written) && written < s->buffers[buffer].bytes &&
-                      ech_remat_is_there(r, buffer, s->end[at.region] - 1, at.site);
+                      written_by(s, made_by, buffer) < s->buffers[buffer].bytes && ech_remat_is_there(r, buffer, s->end[at.region] - 1, at.site);
     if (kept_stack || (at.region == at.target && ech_remat_is_there(r, buffer, made_by, at.site))) {
         add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
         return ECH_REMAT_OK;

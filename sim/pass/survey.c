@@ -200,7 +200,7 @@ void ech_survey_clear(EchSurvey *survey)
     g_clear_pointer(&survey->live, g_free);
 }
 
-void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots)
+void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots, bool writes)
 {
     users->first = g_new0(uint32_t, survey->n_buffers + 2);
     users->op = NULL;
@@ -210,8 +210,9 @@ void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots)
             last[b] = ECH_NONE;
         for (EchId i = 0; i < survey->n; i++)
             for (uint32_t u = 0; u < survey->ops[i].n_uses; u++) {
-                EchId used = survey->uses[survey->ops[i].first_use + u].buffer, b = roots ? ech_survey_root(survey, used) : used;
-                if (last[b] == i)
+                const EchUse *use = &survey->uses[survey->ops[i].first_use + u];
+                EchId b = roots ? ech_survey_root(survey, use->buffer) : use->buffer;
+                if (last[b] == i || (writes && use->access != ECH_WRITE))
                     continue;
                 last[b] = i;
                 if (filling)

@@ -57,8 +57,8 @@ typedef struct {
     EchId *op;       /**< Ascending, each once. */
 } EchUsers;
 
-/** Of every buffer; with @roots, uses of parts that go by other names are the whole's. */
-void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots);
+/** Of every buffer; with @roots, uses of parts that go by other names are the whole's; with @writes, only ops that write it. */
+void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots, bool writes);
 void ech_users_clear(EchUsers *users);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchUsers, ech_users_clear)
 
