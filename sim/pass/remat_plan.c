@@ -54,12 +54,13 @@ typedef struct {
     bool fit; /* All could take over what makes it. */
 } Readers;
 
-/* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. */
+/* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. Recorded kernels are what they
+ * were. */
 static bool takes_over(const EchRemat *r, EchId op)
 {
     const EchSurvey *s = r->s;
     bool tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
-    return s->ops[op].kind == ECH_OP_KERNEL && (tpu || !ech_remat_has_products(s, op));
+    return s->ops[op].kind == ECH_OP_KERNEL && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_remat_has_products(s, op));
 }
 
 static void find_readers(const EchRemat *r, Readers *readers)

@@ -227,7 +227,7 @@ static void run_again(Writer *w, uint32_t index)
         moved = ech_bytes_add(moved, is_in_hbm(w, value->made) ? value->bytes : 0);
     }
     EchOp again = ech_edit_op(&w->e, run->op);
-    again.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
+    again.recorded.start = ECH_TIME_NONE;
     EchId made = ech_trace_builder_op(w->b, again);
     g_array_set_size(w->inputs, 0);
     g_array_set_size(w->fused, 0);
@@ -424,8 +424,11 @@ static void say(const Writer *w, EchDiag *diag)
         n += ech_remat_array(r, k)->chosen;
         bytes = ech_bytes_add(bytes, ech_remat_array(r, k)->chosen ? w->s->buffers[ech_remat_array(r, k)->buffer].bytes : 0);
     }
-    for (guint k = 0; k < r->runs->len; k++)
+    bool recorded = false;
+    for (guint k = 0; k < r->runs->len; k++) {
         fused += ech_remat_run(r, k)->fused;
+        recorded |= w->s->ops[ech_remat_run(r, k)->op].recorded.duration != ECH_TIME_NONE;
+    }
     for (guint k = 0; k < r->carries->len; k++) {
         const EchRematCarry *c = ech_remat_carry(r, k);
         carried = ech_bytes_add(carried, ech_bytes_mul(c->bytes, w->s->ops[c->made_in].bytes));
@@ -433,13 +436,16 @@ static void say(const Writer *w, EchDiag *diag)
     for (EchId i = 0; i < w->s->n; i++)
         idle += w->dropped[i] && w->s->ops[i].kind == ECH_OP_KERNEL;
     g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *time = ech_format_time(ech_remat_time(r));
-    ech_diag_remark(diag, "remat: %u array%s (%s) made again instead of kept: %u kernel%s run again, %s by their own times, and %u inside those that read them",
-                    n, n == 1 ? "" : "s", all, r->runs->len - fused, r->runs->len - fused == 1 ? "" : "s", time, fused);
+    g_autofree char *inside = fused > 0 ? g_strdup_printf(", and %u inside those that read them", fused) : g_strdup("");
+    ech_diag_remark(diag, "remat: %u array%s (%s) made again instead of kept: %u kernel%s run again, %s by their own times%s", n, n == 1 ? "" : "s", all,
+                    r->runs->len - fused, r->runs->len - fused == 1 ? "" : "s", time, inside);
     if (idle > 0)
         ech_diag_remark(diag, "remat: %u kernel%s that made only what is not kept %s gone", idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are");
     if (carried > 0)
         ech_diag_remark(diag, "remat: %s are kept of what iterations begin with", stacked);
-    ech_diag_remark(diag, "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the allocator");
+    ech_diag_remark(diag, recorded ? "remat: kernels that run again take as long as they were recorded to; buffers are placed by the allocator"
+                                   : "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the "
+                                     "allocator");
 }
 
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)

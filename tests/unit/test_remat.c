@@ -117,11 +117,9 @@ START_TEST(chain)
 }
 END_TEST
 
-/* What needs no product runs inside what reads it: only what it reads is read twice. */
-START_TEST(fused)
+/* An array made without products that nobody reads for 400 ms. */
+static EchTrace *streamed(void)
 {
-    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
-    g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
     EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
           large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
@@ -133,7 +131,15 @@ START_TEST(fused)
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_VECTOR, 5 * ms, a, out, GB);
     (void)ech_test_put(b, ECH_OP_FREE, a);
-    g_autoptr(EchTrace) in = ech_test_finish(b);
+    return ech_test_finish(b);
+}
+
+/* What needs no product runs inside what reads it: only what it reads is read twice. */
+START_TEST(fused)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = streamed();
     const char *const specs[] = {"remat", NULL};
     g_autoptr(EchTrace) out_trace = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
@@ -143,6 +149,32 @@ START_TEST(fused)
     ck_assert_msg(llabs(before->makespan - run->makespan - 20 * ms) <= 10, "%" G_GINT64_FORMAT, before->makespan - run->makespan);
     ck_assert_uint_eq(ech_test_peak(before, "hbm"), 4 * GB);
     ck_assert_uint_eq(ech_test_peak(run, "hbm"), 3 * GB);
+}
+END_TEST
+
+static EchTrace *record(EchTrace *trace)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new_from(trace);
+    for (EchId i = 0; i < ech_trace_builder_n_ops(b); i++)
+        if (ech_trace_builder_peek_op(b, i)->kind == ECH_OP_KERNEL)
+            ech_trace_builder_peek_op(b, i)->recorded = (EchRecorded){.start = (EchTime)i * 1000 * ms, .duration = 100 * ms};
+    return ech_test_finish(b);
+}
+
+/* Recorded kernels are not fused, and take as long again as they took. */
+START_TEST(recorded)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) one = _i == 0 ? kept(READ_AT_ONCE) : streamed();
+    g_autoptr(EchTrace) in = record(one);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    /* The streamed one's first kernel is only moved. */
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_KERNEL), ech_test_count(in, ECH_OP_KERNEL) + (_i == 0));
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+        if (ech_trace_ops(out)[i].kind == ECH_OP_KERNEL)
+            ck_assert_int_eq(ech_trace_ops(out)[i].recorded.duration, 100 * ms);
 }
 END_TEST
 
@@ -295,6 +327,7 @@ int main(void)
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
     tcase_add_test(tcase, chain);
     tcase_add_test(tcase, fused);
+    tcase_add_loop_test(tcase, recorded, 0, 2);
     tcase_add_test(tcase, stack);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
