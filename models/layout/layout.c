@@ -297,6 +297,10 @@ void ech_layout_append(const EchLayout *layout, GString *text)
         g_string_append_printf(text, "%s%u", i > 0 ? "," : "", layout->order[i]);
     size_t before = text->len;
     append_properties(layout, text);
+    if (layout->rank == 0 && text->len == before) { /* as XLA prints a scalar */
+        g_string_truncate(text, before - 1);
+        return;
+    }
     if (text->len > before)
         g_string_insert_c(text, (gssize)before, ':');
     g_string_append_c(text, '}');

@@ -139,6 +139,19 @@ static const struct {
     {"f32[3,5,7]{2,0,1}", "f32[3,5,7]{2,0,1:T(4,128)}", 5},
 };
 
+/* A scalar has no order to tell: XLA prints what is known of it, or nothing. */
+START_TEST(scalars_are_printed_bare)
+{
+    static const char *const scalars[][2] = {
+        {"f32[]", "f32[]"}, {"f32[]{}", "f32[]"}, {"s32[]{:S(2)}", "s32[]{:S(2)}"}, {"pred[]{:T(512)}", "pred[]{:T(512)}"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(scalars); i++) {
+        EchLayout layout = parse(scalars[i][0]);
+        g_autofree char *printed = ech_layout_print(&layout);
+        ck_assert_str_eq(printed, scalars[i][1]);
+    }
+}
+END_TEST
+
 START_TEST(tiles_are_chosen_as_the_compiler_does)
 {
     EchLayout layout = parse(choices[_i].shape);
@@ -155,6 +168,7 @@ int main(void)
     tcase_add_loop_test(tests, padded_sizes_are_exact, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, gpu_arrays_are_dense);
     tcase_add_loop_test(tests, malformed_shapes_are_refused, 0, G_N_ELEMENTS(refused));
+    tcase_add_test(tests, scalars_are_printed_bare);
     tcase_add_loop_test(tests, tiles_are_chosen_as_the_compiler_does, 0, G_N_ELEMENTS(choices));
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

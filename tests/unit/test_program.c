@@ -504,6 +504,7 @@ START_TEST(protobuf_says_what_text_says)
         }
     }
     ck_assert_uint_eq(compared, 40);
+    ck_assert_uint_eq(proto->program->partitions, 8); /* not written there: [4,2]<=[2,4]T(1,0) tells it */
 }
 END_TEST
 
