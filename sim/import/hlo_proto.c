@@ -2,7 +2,6 @@
  * Field numbers: openxla/xla xla/service/hlo.proto and xla/xla_data.proto. */
 #include "sim/import/hlo.h"
 
-#include "models/link/link.h"
 #include "sim/base/error.h"
 #include "sim/import/hlo_proto_text.h"
 #include "sim/import/hlo_source.h"
@@ -739,18 +738,6 @@ static void read_entry_layout(Reader *r, const EchWire *parent, const EchWireFie
         ech_program_builder_peek(r->builder)->entry_layout = both;
 }
 
-/* A module that no devices were assigned to does not say how many it is for: its collectives do. */
-static void count_devices(EchProgram *p)
-{
-    for (size_t k = 0; k < p->n_instructions; k++) {
-        size_t n;
-        const char *text = ech_program_attribute(&p->instructions[k], "replica_groups", &n);
-        EchGroup group;
-        if (text && ech_group_read(text, n, &group))
-            p->partitions = MAX(p->partitions, MIN(group.devices, (uint32_t)INT32_MAX));
-    }
-}
-
 static bool read_module(Reader *r, Span module, GError **error)
 {
     EchWire wire = wire_of(r, module);
@@ -811,8 +798,6 @@ static bool read_module(Reader *r, Span module, GError **error)
             return false;
     }
     p = ech_program_builder_peek(r->builder);
-    if (assignment.number == 0)
-        count_devices(p);
     p->entry = has_entry ? find_computation(r, entry) : (EchId)p->n_computations - 1;
     read_aliases(r);
     if (!p->scheduled && layout.number != 0)

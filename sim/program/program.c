@@ -1,5 +1,6 @@
 #include "sim/program/private.h"
 
+#include "models/link/link.h"
 #include "sim/base/error.h"
 
 #include <string.h>
@@ -803,6 +804,18 @@ static bool check(const EchProgram *p, GError **error)
     return true;
 }
 
+/* A module that does not say how many devices it is for, as protobufs do not before any were assigned: its collectives tell. */
+static void count_devices(EchProgram *p)
+{
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        size_t n;
+        const char *text = ech_program_attribute(&p->instructions[k], "replica_groups", &n);
+        EchGroup group;
+        if (text && ech_group_read(text, n, &group))
+            p->partitions = MAX(p->partitions, MIN(group.devices, (uint32_t)INT32_MAX));
+    }
+}
+
 EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *device_name, EchDiag *diag, GError **error)
 {
     EchProgram *p = builder->program;
@@ -815,6 +828,8 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
         *lists[k] = *lists[k] ? *lists[k] : g_new0(EchId, 1);
     if (p->platform == ECH_PLATFORM_UNKNOWN)
         p->platform = guess_platform(p);
+    if (p->replicas <= 1 && p->partitions <= 1)
+        count_devices(p);
     if (p->tuple_granule == 0)
         p->tuple_granule = p->platform == ECH_PLATFORM_TPU ? 512 : 8;
     size_shapes(p);
