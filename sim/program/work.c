@@ -104,6 +104,20 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* x with @a * x = 1 modulo @m, which have no common factor: Euclid's algorithm. */
+static int64_t inverse(int64_t a, int64_t m)
+{
+    int64_t r[2] = {m, a % m}, x[2] = {0, 1};
+    while (r[1] > 1) {
+        int64_t times = r[0] / r[1], rest = r[0] % r[1], next = x[0] - times * x[1];
+        r[0] = r[1];
+        r[1] = rest;
+        x[0] = x[1];
+        x[1] = next;
+    }
+    return (x[1] % m + m) % m;
+}
+
 /* Pairs of (output position, window position) that read a true input element: not padding, not a hole of base dilation. */
 static uint64_t valid_positions(const WindowDim *dim, int64_t input, int64_t output)
 {
@@ -111,18 +125,19 @@ static uint64_t valid_positions(const WindowDim *dim, int64_t input, int64_t out
     if (input <= 0 || output <= 0 || dim->size <= 0 || dim->size > MAX_WINDOW || input > BIG || output > BIG || dim->stride > BIG || dim->lhs > BIG ||
         dim->rhs > BIG || dim->low > BIG || dim->low < -BIG)
         return 0;
-    int64_t last = (input - 1) * dim->lhs, total = 0, step = dim->lhs / (int64_t)ech_gcd((uint64_t)dim->stride, (uint64_t)dim->lhs);
+    int64_t last = (input - 1) * dim->lhs, total = 0, common = (int64_t)ech_gcd((uint64_t)dim->stride, (uint64_t)dim->lhs), step = dim->lhs / common;
+    if (step > MAX_WINDOW)
+        return 0;
+    int64_t back = inverse(dim->stride / common, step);
     for (int64_t k = 0; k < dim->size; k++) {
         /* 0 <= o * stride + offset <= last, and a multiple of the base dilation */
         int64_t offset = k * dim->rhs - dim->low;
         int64_t low = MAX(-floor_div(offset, dim->stride), 0), high = MIN(floor_div(last - offset, dim->stride), output - 1);
-        int64_t first = low;
-        while (first <= high && first < low + step && (first * dim->stride + offset) % dim->lhs != 0)
-            first++;
-        if (first <= high && first < low + step)
+        if (offset % common != 0)
+            continue;
+        int64_t wanted = (step - (offset / common % step + step) % step) * back % step, first = low + ((wanted - low) % step + step) % step;
+        if (first <= high)
             total += (high - first) / step + 1;
-        if (step > MAX_WINDOW)
-            return 0;
     }
     return (uint64_t)total;
 }
