@@ -1,6 +1,7 @@
 #include "sim/report/table.h"
 
 #include "sim/base/units.h"
+#include "sim/report/explain.h"
 #include "sim/report/report.h"
 #include "sim/report/text.h"
 
@@ -189,6 +190,8 @@ static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n,
     for (size_t i = 0; i < n; i++) {
         JsonObject *object = ech_member_object(ech_member_object(rows[i].run, group), name);
         gint64 bytes = ech_member_int(object, member);
+        if (!object && strcmp(group, "needs") == 0) /* not planned like the others */
+            bytes = ech_run_memory_bytes(rows[i].run, name);
         if (bytes > 0 && strcmp(member, "peak_live_bytes") == 0 && g_strcmp0(ech_member_text(object, "allocator"), "fixed") == 0)
             bytes = ech_member_int(object, "planned_bytes"); /* Buffers may share places in a plan. */
         JsonObject *failure = ech_member_object(rows[i].run, "failure");

@@ -49,3 +49,15 @@ $ echelon run --trace mlp0.v1 --device tpu-v1 --engine native --pass remat 2>&1 
   It takes 742 us, bound by hbm port (86 % of the critical path).
     It takes as long as before, 742 us: 86 % of its critical path is on the hbm port, which this does not touch.
   - remat: left the trace as it is: no array fits what was asked for
+$ echelon run checkpoint_or_offload --engine native 2>&1 | head -11
+A GPT step on an H100 that keeps everything, makes it again, or sends it to the host
+
+                                                     hbm      host      host      host
+  kept                  fits     time  x first    needed      peak    to dev  from dev  bound by
+  --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
+  everything            yes   1.02 ms    1.000   123 MiB         -         -         -  latency inside kernels
+  all but cheap ones    yes   1.02 ms    1.001   119 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.20 ms    1.170  72.6 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.13 ms    1.105  43.0 MiB         -         -         -  latency inside kernels
+  60 MiB, rest on host  yes   6.74 ms    6.597  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
+  all on host           yes   21.5 ms   21.080  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
