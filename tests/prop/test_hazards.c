@@ -115,12 +115,12 @@ static size_t hazards(const EchTrace *trace, const EchRun *run, const char *what
     return checked;
 }
 
-static const char *const programs[] = {
-    "adam_moments.v5e",          "adam_none.h100",      "decode_64.v5e",      "gpt_offload.h100", "gpt_offload.v6e", "gpt_unrolled_kept.h100",
-    "gpt_unrolled_overlap.h100", "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
+static const char *const programs[] = {"adam_moments.v5e",          "adam_none.h100",      "decode_64.v5e",      "gpt_everything.h100",
+                                       "gpt_everything.v5e",        "gpt_offload.h100",    "gpt_offload.v6e",    "gpt_unrolled_kept.h100",
+                                       "gpt_unrolled_overlap.h100", "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
 /* Passes over programs come first. */
 static const struct {
-    const char *program[3], *trace[3];
+    const char *program[3], *trace[4];
 } asked[] = {
     {{NULL}, {NULL}},
     {{NULL}, {"prefetch", NULL}},
@@ -129,6 +129,8 @@ static const struct {
     {{NULL}, {"offload:idle=0,above=4KiB,overlap=true", NULL}},
     {{NULL}, {"offload:idle=0,above=4KiB,overlap=true", "prefetch:depth=2,lookahead=3", NULL}},
     {{NULL}, {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
+    {{NULL}, {"remat:above=1", NULL}},
+    {{NULL}, {"remat:above=1,products=false", "offload:idle=0,above=4KiB,overlap=true", "prefetch", NULL}},
     {{"donate:what=none", "place:prefetches=3", NULL}, {NULL}},
     {{"place:policy=none", "donate", NULL}, {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
     {{"place:vmem=4MiB", NULL}, {"prefetch:lookahead=10", NULL}},
