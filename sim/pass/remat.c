@@ -11,13 +11,14 @@
 
 typedef struct {
     uint64_t products;
-    char *names;
+    char *names, *keep;
     EchBytes above, memory;
 } RematOptions;
 
 static const EchParam remat_params[] = {
     {"names", ECH_PARAM_STRING, offsetof(RematOptions, names), "*", NULL, NULL, NULL,
      "only arrays whose name, operation or source line (\"*model.py:29*\") fits this, * standing for anything"},
+    {"keep", ECH_PARAM_STRING, offsetof(RematOptions, keep), "", NULL, NULL, NULL, "none that fits this, as JAX's save_only_these_names has it"},
     {"above", ECH_PARAM_BYTES, offsetof(RematOptions, above), "64KiB", NULL, NULL, NULL, "only arrays of at least this size"},
     {"memory", ECH_PARAM_BYTES, offsetof(RematOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can"},
@@ -140,7 +141,7 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
         return ech_trace_ref(in);
     }
     g_auto(EchRemat) remat = {0};
-    ech_remat_init(&remat, &survey, o->names, o->above, o->products);
+    ech_remat_init(&remat, &survey, &(EchRematAsked){o->names, o->keep, o->above, o->products});
     price_arrays(&remat);
     choose(&remat, o->memory, diag);
     bool any = remat.runs->len > 0 || remat.inputs->len > 0;

@@ -78,12 +78,18 @@ typedef struct {
     EchId made;     /**< Writing: the stack. */
 } EchRematCarry;
 
+/** Which arrays may be made again. */
+typedef struct {
+    const char *names; /**< Those that fit this pattern, */
+    const char *keep;  /**< but not those that fit this one, unless it is empty; */
+    EchBytes above;    /**< of at least this size. */
+    bool products;     /**< Whether matrix products may run again. */
+} EchRematAsked;
+
 /** What a plan is made of, and the plan. */
 typedef struct {
     const EchSurvey *s;
-    const char *names; /**< Of arrays. */
-    EchBytes above;
-    bool products; /**< Whether matrix products may run again. */
+    EchRematAsked asked;
     EchUsers users, writers;
     EchId *alloc, *free; /**< Per buffer: the op, or ECH_NONE. */
     GArray *arrays;      /**< EchRematArray */
@@ -123,8 +129,8 @@ static inline EchRematCarry *ech_remat_carry(const EchRemat *remat, uint32_t k)
     return &g_array_index(remat->carries, EchRematCarry, k);
 }
 
-/** Finds what could be made again; must be cleared. @names and @survey are borrowed. */
-void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const char *names, EchBytes above, bool products);
+/** Finds what could be made again; must be cleared. @survey and the texts of @asked are borrowed. */
+void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAsked *asked);
 void ech_remat_clear(EchRemat *remat);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchRemat, ech_remat_clear)
 

@@ -116,6 +116,13 @@ void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReas
     remat->declined_bytes[why] = ech_bytes_add(remat->declined_bytes[why], remat->s->buffers[array->buffer].bytes);
 }
 
+static bool is_asked_for(const EchRemat *r, EchId buffer)
+{
+    const EchBuffer *b = &r->s->buffers[buffer];
+    return b->role != ECH_ROLE_CONSTANT && b->role != ECH_ROLE_OUTPUT && b->bytes >= MAX(r->asked.above, 1) &&
+           ech_survey_fits_name(r->s, buffer, r->asked.names) && (*r->asked.keep == '\0' || !ech_survey_fits_name(r->s, buffer, r->asked.keep));
+}
+
 static void find_arrays(EchRemat *r)
 {
     const EchSurvey *s = r->s;
@@ -133,8 +140,7 @@ static void find_arrays(EchRemat *r)
     }
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
-        if (buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || buffer->resident || r->alloc[b] == ECH_NONE || buffer->role == ECH_ROLE_CONSTANT ||
-            buffer->role == ECH_ROLE_OUTPUT || buffer->bytes < MAX(r->above, 1) || !ech_survey_fits_name(s, b, r->names))
+        if (buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || buffer->resident || r->alloc[b] == ECH_NONE || !is_asked_for(r, b))
             continue;
         EchRematArray a = {
             .buffer = b, .level = buffer->loop, .alloc = r->alloc[b], .free = r->free[b], .made_in = ECH_NONE, .used_in = ECH_NONE, .back = ECH_NONE};
@@ -152,9 +158,9 @@ static void find_arrays(EchRemat *r)
     }
 }
 
-void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const char *names, EchBytes above, bool products)
+void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAsked *asked)
 {
-    *remat = (EchRemat){.s = survey, .products = products, .above = above, .names = names};
+    *remat = (EchRemat){.s = survey, .asked = *asked};
     remat->arrays = g_array_new(FALSE, FALSE, sizeof(EchRematArray));
     remat->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     remat->runs = g_array_new(FALSE, FALSE, sizeof(EchRematRun));

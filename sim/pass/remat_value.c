@@ -147,7 +147,7 @@ static EchRematReason run_again(EchRemat *r, EchId op, Place at, int depth, uint
         return ECH_REMAT_LOOP;
     if (o->kind != ECH_OP_KERNEL && o->kind != ECH_OP_COLLECTIVE)
         return ECH_REMAT_COPIED;
-    if (!r->products && ech_remat_has_products(s, op))
+    if (!r->asked.products && ech_remat_has_products(s, op))
         return ECH_REMAT_PRODUCT;
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     for (uint32_t u = 0; u < o->n_uses; u++) {

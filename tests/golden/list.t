@@ -104,6 +104,7 @@ $ echelon list passes
       overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)
   remat            make saved activations again instead of keeping them
       names=text (*)  only arrays whose name, operation or source line ("*model.py:29*") fits this, * standing for anything
+      keep=text ()  none that fits this, as JAX's save_only_these_names has it
       above=size (64KiB)  only arrays of at least this size
       memory=size (0)  only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it

@@ -59,6 +59,8 @@ static const struct {
     {"remat:above=1.1GB", READ_AT_ONCE, 490, 4},
     {"remat:names=b*", READ_AT_ONCE, 490, 4},
     {"remat:names=a", READ_AT_ONCE, 540, 3},
+    {"remat:keep=a", READ_AT_ONCE, 490, 4},
+    {"remat:keep=b*", READ_AT_ONCE, 540, 3},
     {"remat:memory=4GB", READ_AT_ONCE, 490, 4},
     {"remat:memory=3.5GB", READ_AT_ONCE, 540, 3},
 };
