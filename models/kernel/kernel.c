@@ -54,6 +54,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.reduce = NUMBER("reduce_cycles", 0.5);
     model.start = NUMBER("start_cycles", 3 * model.step);
     model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
+    model.matrix_store = NUMBER("matrix_store_cycles", model.matrix_step / 2);
+    model.fetch_once = NUMBER("fetch_once", 0) > 0;
     /* Fallbacks: v5e and v5p. */
     model.bundle.vector = MAX(NUMBER("bundle_vector", 4), 0.1);
     model.bundle.lanes = MAX(NUMBER("bundle_lanes", 3), 0.1);
@@ -75,6 +77,11 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.load_transposed = NUMBER("load_transposed", 1);
     model.overlap = NUMBER("overlap", 1000);
     model.narrow_on_chip = NUMBER("narrow_on_chip", 1);
+    model.narrow_last = NUMBER("narrow_last", 1) > 0;
+    model.pop = NUMBER("pop_cycles", 0);
+    model.pop_again = NUMBER("pop_again_cycles", 0);
+    model.pop_window = NUMBER("pop_window_cycles", 0);
+    model.turn = NUMBER("turn_cycles", 0);
     model.epilogue = NUMBER("epilogue", 1);
     model.int8_start = NUMBER("int8_start_cycles", 0);
     model.int8 = NUMBER("int8_efficiency", 1);
@@ -505,9 +512,35 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
         shape.more_hbm = true;
     }
     shape.out_registers = result_elements(kernel, own) / REGISTER;
-    shape.reduced = (shape.out_bits >= 32 && is_partial(result)) || shape.out_registers * REGISTER * 2 <= (double)c->batch * (double)c->m * (double)c->n;
+    shape.summed = shape.out_registers * REGISTER * 2 < (double)c->batch * (double)c->m * (double)c->n;
+    shape.reduced = shape.summed || (shape.out_bits >= 32 && is_partial(result));
     return shape;
 }
+
+/* Passes of a large unit over the rows of a convolution whose channels out lie on lanes, its weights as they come. Whole lanes of channels take a pass a
+ * position; else three positions share one, and of narrow channels the window's rows two by two, what is left over riding along. Two columns of 128 channels
+ * out share a pass too (libtpu 0.0.51, v6e: 8 to 512 channels by 64 to 512 by windows of 1 x 2 to 7 x 7, 152 shapes exact but for two). */
+static double window_passes(const EchKernelContraction *c, double n, double side)
+{
+    double taps = (double)c->taps, across = (double)MAX(c->across, 1u);
+    double together = c->k % 128 == 0 ? 1 : c->k >= 64 ? MIN(3, taps) : across * MIN(2, taps / across);
+    return ceil(together * (double)c->k / side) * ceil(MAX(floor(taps / together), 1) * ceil(n / 128) * 128 / side);
+}
+
+/* Whether a convolution's positions share passes as above. */
+static bool shares_passes(const EchKernelContraction *c, double side)
+{
+    return side > 128 && c->convolution && c->taps > 1 && c->positions == 0 && c->dilated <= 1 && !c->one_tap && !c->apart && !(c->few && c->k < 128) &&
+           !c->depthwise && !c->depthwise_gradient;
+}
+
+/* Whether a convolution's window meets holes of a dilated input, priced position by position. */
+static bool meets_holes(const EchKernelContraction *c)
+{
+    return c->dilated > 1 && c->images > 0 && c->positions == 0 && !c->one_tap && !(c->few && c->k < 128);
+}
+
+static double unit_depth(const EchKernelShape *s);
 
 /* Cycles of the units for a block of @m by @n by @k. One side of the product is taken in as tiles of a unit's size and the rows of the other pass it: a tile
  * costs its rows, all of its columns, or the taking in of its own rows where that is more. Units of two tiles side by side take in all of their rows at
@@ -528,8 +561,18 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
                MAX(passing * s->unit_size * s->unit_size / s->rate, s->load * taken);
     }
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
+    if (shares_passes(c, side))
+        return window_passes(c, n, side) * k / unit_depth(s) * MAX(rows * side * side / s->rate, s->load * 128);
+    if (meets_holes(c)) {
+        /* Every position of the result meets its own part of the window: the weights are taken in anew, and only the images pass them. Positions share the
+         * rows of a unit, or its columns where the channels out lie on lanes (libtpu 0.0.51: 2 x 2 strides of 4 to 64 images, 64 to 256 channels, v5e, v6e). */
+        double positions = rows / (double)MAX(c->images, 1u), window = (double)c->window / (double)c->dilated;
+        double passes =
+            c->apart ? window * (double)c->k / side * ceil(columns / side) : ceil((double)c->k / side) * ceil(window * ceil(columns / 128) * 128 / side);
+        return positions * passes * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * (double)up(MIN(c->k, 128u), 8));
+    }
     double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
-    double deep = c->dilated > 1 ? k / s->side : ceil(k / s->side); /* a hole's share of the window is no whole number of passes */
+    double deep = ceil(k / s->side);
     return ceil(columns / s->side) * deep * pow(s->side / side, 2) * MAX(rows * side * side / s->rate, load * (double)up((uint64_t)taken, 8) * c->passes);
 }
 
@@ -543,8 +586,9 @@ static bool stores(const EchKernelModel *model, const EchKernelShape *s)
 /* Latency of what a step waits for: blocks of the operands in HBM, and the result's. */
 static double latency_of(const EchKernelModel *model, const EchKernelShape *s, bool lhs, bool rhs, bool store)
 {
-    double latency = model->matrix_step / 2 * ((lhs && s->lhs_hbm) + (rhs && s->rhs_hbm));
-    return store && stores(model, s) ? latency + model->matrix_step / 2 * (s->out_hbm ? 1 : model->narrow_on_chip) : latency;
+    int fetches = (lhs && s->lhs_hbm) + (rhs && s->rhs_hbm);
+    double latency = (model->matrix_step - model->matrix_store) * (model->fetch_once ? MIN(fetches, 1) : fetches);
+    return store && stores(model, s) ? latency + model->matrix_store * (s->out_hbm ? 1 : model->narrow_on_chip) : latency;
 }
 
 /* Of @fetched cycles of HBM traffic, those beyond each operand once. */
@@ -553,16 +597,13 @@ static double again_cycles(const EchKernelModel *model, const EchKernelShape *s,
     return MAX(0, fetched - ((s->lhs_hbm ? s->lhs_total : 0) + (s->rhs_hbm ? s->rhs_total : 0)) / model->hbm);
 }
 
-/* Rows of the unit that a result's element passes: whole lanes of channels a tap. Narrow channels of several taps share a pass, as a unit's side holds them:
- * of small units those along the window's last dimension, and where they do not fill a quarter of the lanes all of them; of large ones, which hold them beside
- * each other on both sides, a power of two of all. Rounded to whole passes, not up (libtpu 0.0.51: 8 to 192 channels by 4 to 49 taps on v5e and v6e; all but
- * four of 72 shapes exact). */
+/* Rows of a small unit that a result's element passes: whole lanes of channels a tap. Narrow channels of several taps share a pass, as a unit's side holds
+ * them: those along the window's last dimension, and where they do not fill a quarter of the lanes all of them. Rounded to whole passes, not up (libtpu
+ * 0.0.51: 8 to 192 channels by 4 to 49 taps on v5e). */
 static double packed_passes(const EchKernelContraction *c, double side)
 {
-    double taps = (double)c->taps, across = (double)MAX(c->across, 1u), lanes = pow(2, ceil(log2((double)c->k)));
-    if (side <= 128)
-        return c->k < 64 ? rint(taps * (double)c->k / side) : taps / across * MAX(rint(across * (double)c->k / side), 1);
-    return c->n > 128 && c->k >= 64 ? ceil(taps * (double)c->k / side) : pow(2, floor(log2(MAX(taps * lanes / side, 1))));
+    double taps = (double)c->taps, across = (double)MAX(c->across, 1u);
+    return c->k < 64 ? rint(taps * (double)c->k / side) : taps / across * MAX(rint(across * (double)c->k / side), 1);
 }
 
 static double contraction_depth(const EchKernelContraction *c, double side)
@@ -574,8 +615,8 @@ static double contraction_depth(const EchKernelContraction *c, double side)
     double window = c->dilated > 1 ? (double)c->window / (double)c->dilated : (double)c->taps; /* positions that meet holes are left out */
     if (c->few && c->k < 128)
         return 128 * ceil(window / (double)MIN(128 / c->k, 4u));
-    if (c->dilated > 1) /* a large unit takes twice as many passes */
-        return ceil((double)c->k / side) * window * side * MAX(side / 128, 1);
+    if (c->dilated > 1)
+        return ceil((double)c->k / side) * window * side;
     if (c->k >= 128 || c->apart)
         return (double)up(c->k, 128) * (double)c->taps;
     return MAX(packed_passes(c, side), 1) * side;
@@ -600,22 +641,25 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
     double compute = w->compute;
     if (!s->c->depthwise && !s->c->depthwise_gradient && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
         compute += model->matrix_overhead * (1 + s->c->others);
-    compute = MAX(compute, w->beside);
+    compute = s->c->depthwise ? compute + w->beside : MAX(compute, w->beside); /* the vector unit does both */
     bool split = depth > 1;
     double fill = latency_of(model, s, true, true, false) + w->lhs + w->rhs;
-    double once = (s->out_hbm ? MAX(0, model->start - 1.5 * model->matrix_step) : 0) + s->wait;
+    double waits = (model->matrix_step - model->matrix_store) * (model->fetch_once ? 1 : 2) + model->matrix_store;
+    double once = (s->out_hbm ? MAX(0, model->start - waits) : 0) + s->wait;
+    bool column = s->out_hbm || model->narrow_last; /* whether a column's last block waits for its store */
+    double store = column ? w->store : 0;
     *sums = (EchKernelSums){.total = fill + once + (s->eight ? model->int8_start : 0), .macs = w->macs};
     /* Along k both operands change, along a column's rows the lhs, from column to column the rhs; an operand of one block only stays. */
     bool lhs_turns = w->alone || rows > 1 || split, rhs_moves = w->alone || split;
     if (split)
         add_steps(sums, model, tiles * (depth - 1), compute, latency_of(model, s, true, true, false), w->lhs + w->rhs, 0);
     add_steps(sums, model, columns * (rows - 1), compute, latency_of(model, s, true, rhs_moves, true), w->lhs + (rhs_moves ? w->rhs : 0) + w->store, 0);
-    add_steps(sums, model, columns - 1, compute, latency_of(model, s, lhs_turns, true, true), (lhs_turns ? w->lhs : 0) + w->rhs + w->store, 0);
-    double last = latency_of(model, s, false, false, true);
-    sums->total += compute + last + w->store;
+    add_steps(sums, model, columns - 1, compute, latency_of(model, s, lhs_turns, true, column), (lhs_turns ? w->lhs : 0) + w->rhs + store, 0);
+    double last = latency_of(model, s, false, false, column);
+    sums->total += compute + last + store;
     sums->compute += compute;
     sums->busy_compute += compute;
-    sums->busy_hbm += w->lhs + w->rhs + w->store;
+    sums->busy_hbm += w->lhs + w->rhs + store;
     sums->step_overhead = steps * (compute - w->compute);
     double lhs = w->lhs * (steps - (split ? 0 : lhs_turns ? 0 : columns - 1)), rhs = w->rhs * (rhs_moves ? steps : columns);
     sums->again = again_cycles(model, s, (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0));
@@ -678,7 +722,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     EchKernelWalk walk = {.columns = columns * (double)turns, .rows = rows, .depth = depth, .alone = turns > 1};
     double deep = c->taps > 1 ? unit_depth(s) / depth : bk, k_lanes = ceil(bk / 128) * 128, k_rows = ceil(bk / 8) * 8, many = (double)together;
     walk.compute = many * unit_cycles(s, bm, bn, deep) + (c->other_macs / s->rate + s->between) / (walk.columns * rows * depth);
-    walk.beside = s->beside / (walk.columns * rows * depth);
+    walk.beside = (s->beside + s->beside_lhs * columns + s->beside_rhs * rows) / (walk.columns * rows * depth);
     if (depth > 1)
         walk.compute += model->accumulate * many * bm * bn / REGISTER;
     double halo = c->input_pixels > 0 && c->convolution ? s->lhs_total / rows / depth : 0;
@@ -728,7 +772,8 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     walk.compute = ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate +
                     s->between) /
                    steps;
-    walk.beside = s->beside / steps;
+    bool again = c->batch == 1 && c->positions == 0 && !c->depthwise_gradient;
+    walk.beside = (s->beside + s->beside_lhs * (again ? outer : 1) + s->beside_rhs * (again ? middle : 1)) / steps;
     if (c->depthwise) /* every register of a window is loaded, and of a result stored, besides */
         walk.compute += model->touch * (s->out_registers / steps + window_elements(w->input, w->n_input) / REGISTER);
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
@@ -736,9 +781,52 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total / (c->batch > 1 ? steps : outer * inner));
     walk.lhs = move_cycles(model, s->lhs_hbm, lhs);
     walk.rhs = move_cycles(model, s->rhs_hbm, rhs);
-    walk.store = store_cycles(model, s, s->out_registers / tiles, tiles);
+    double product = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) / REGISTER;
+    walk.store = store_cycles(model, s, (s->summed ? product : s->out_registers) / tiles, tiles);
     share_steps(model, &walk);
     return walk;
+}
+
+static double work_cycles(const EchKernelModel *model, const EchKernelWork *w)
+{
+    return model->simple * (w->simple + w->narrow) + model->transcendental * w->transcendental + model->divide * w->divide + model->reduce * w->reduce +
+           model->touch * w->touched + model->gather_rows * w->turned + LANE_SPREAD * w->spread + w->rows;
+}
+
+/* Cycles of taking a product out of the units, before anything is done with it: a register of every pass, whole columns of the unit (libtpu 0.0.51, v6e: 64 to
+ * 512 columns and depth, windows of 1 x 1 to 5 x 5). */
+static double pop_cycles(const EchKernelModel *model, const EchKernelShape *s)
+{
+    const EchKernelContraction *c = s->c;
+    if (c->depthwise || c->depthwise_gradient)
+        return 0;
+    if (!(model->pop > 0))
+        return model->touch * s->out_registers;
+    if (c->positions > 0) /* what counts there is turning the pixels to the lanes, for every position anew */
+        return model->turn * (double)c->batch * (double)(c->out_transposed ? c->n * c->positions : c->m) * (double)c->k * (double)c->taps / REGISTER;
+    double side = s->unit_size, rows = (double)up(c->out_transposed ? c->n : c->m, 8), columns = ceil((double)(c->out_transposed ? c->m : c->n) / side);
+    double registers = (double)c->batch * rows * side / REGISTER, passes = ceil(unit_depth(s) / side);
+    if (shares_passes(c, side))
+        return registers * model->pop_window * window_passes(c, (double)c->n, side);
+    return registers * columns * (c->images_on_rows ? model->pop_window * passes : model->pop + model->pop_again * (passes - 1));
+}
+
+/* The arithmetic around a product that the compiler lets run beside the units: what the sides are computed by is done anew for every block that meets them. */
+static void add_work(const EchKernelModel *model, const EchKernel *kernel, EchKernelShape *shape)
+{
+    const EchKernelContraction *c = &kernel->contraction;
+    const EchKernelWindows *w = &kernel->windows;
+    double halo = 1, stored = 0;
+    if (c->convolution && c->taps > 1 && w->n_input > 0) {
+        double lhs = ech_kernel_padded(&kernel->operands[kernel->lhs]);
+        halo = lhs > 0 ? CLAMP(window_elements(w->input, w->n_input) * iterations(w) / MAX(w->iterations[0], 1u) / lhs, 1, 4) : 1;
+    }
+    for (size_t i = 0; i < kernel->n_results && !c->depthwise; i++) /* a depthwise one's stores count among its own work */
+        stored += kernel->results[i].rank > 0 ? result_elements(kernel, i) / REGISTER : 0;
+    shape->beside += work_cycles(model, &c->behind) + model->touch * stored + pop_cycles(model, shape);
+    double met = c->convolution ? c->met : 1; /* a stride leaves pixels out; the part of a halo that is padding costs nothing */
+    shape->beside_lhs = work_cycles(model, &c->before[0]) * met * (1 + halo) / 2;
+    shape->beside_rhs = work_cycles(model, &c->before[1]);
 }
 
 static void price_contraction(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
@@ -763,9 +851,17 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
         double body = body_cycles(model, &kernel->body, kernel->fused, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
         if (kernel->contraction.half_registers > 0 && model->halves > 0)
             shape.between = model->halves * kernel->contraction.half_registers + HALVES_START;
-        *(kernel->contraction.others > 0 ? &shape.between : &shape.beside) += kernel->contraction.others > 0 ? body / model->cores : body;
+        if (kernel->contraction.others > 0)
+            shape.between += body / model->cores;
+        else if (kernel->contraction.surveyed && kernel->body.rows_first == 0 && (model->pop > 0 || kernel->contraction.depthwise))
+            add_work(model, kernel, &shape);
+        else
+            shape.beside += body;
     }
     bool known = !own_tiles && kernel->windows.n_iterations >= 2;
+    shape.images = (double)kernel->contraction.images;
+    if (known && kernel->contraction.convolution && kernel->windows.n_iterations >= 5) /* a block may hold part of them */
+        shape.images = ceil(shape.images / MAX(kernel->windows.iterations[1], 1u));
     if (known && blocks_of_windows(&kernel->windows, &kernel->contraction, &blocks)) {
         blocks.buffers = kernel->windows.buffers;
         ret->vmem = ech_kernel_product_vmem(&shape, &blocks);

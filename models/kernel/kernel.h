@@ -66,6 +66,15 @@ typedef struct {
     uint32_t lane_sums;  /**< Of them, sums along lanes, but for sums of exponentials. */
 } EchKernelBody;
 
+/** Arithmetic around a contraction, in registers of 1024 elements that each kind of operation makes. */
+typedef struct {
+    double simple, transcendental, divide, reduce;
+    double narrow;       /**< Converted from 32 bits to fewer. */
+    double touched;      /**< Loaded or stored. */
+    double turned;       /**< Rows gathered from others: copied into another layout. */
+    double spread, rows; /**< As in EchKernelBody. */
+} EchKernelWork;
+
 /** The contraction: result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n], a convolution being m pixels by k = channels, @taps times. */
 typedef struct {
     uint64_t batch, m, n, k;  /**< >= 1. */
@@ -79,8 +88,13 @@ typedef struct {
     bool depthwise_gradient;  /**< Of such a convolution's filter: the same. */
     bool depthwise;           /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
     uint64_t input_pixels;    /**< Pixels of a convolution's input; 0 for products (then m). */
-    double other_macs;        /**< Padded multiply-accumulates of further products fused into it. */
-    uint32_t others;          /**< Further products fused into it. */
+    bool images_on_rows;      /**< Of a convolution's result. */
+    double met;               /**< Share of a convolution's input that its window meets: a stride may leave pixels out. */
+    uint64_t images;          /**< Of a convolution: what one of the result's positions is computed for at once. */
+    EchKernelWork before[2], behind; /**< What the sides are computed by, and what follows the product; a product of its own: none. */
+    bool surveyed;                   /**< The three above are known. */
+    double other_macs;               /**< Padded multiply-accumulates of further products fused into it. */
+    uint32_t others;                 /**< Further products fused into it. */
     bool lhs_computed, rhs_computed; /**< The side is, or is made of, another product's result: that product's operands are fetched instead. */
     uint32_t passes;                 /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
     /** The rows of lhs lie on lanes and what is contracted on rows, so that pixels follow each other in the units without padding, for every one of the
@@ -147,7 +161,9 @@ typedef struct {
     double step;                                          /**< Latency of a streaming step. */
     double touch, simple, transcendental, divide, reduce; /**< Cycles a register of 1024 elements, @touch one loaded or stored. */
     double start;                                         /**< Before a contraction's first fetch is issued, and all latency of a single step. */
-    double matrix_step;                                   /**< Latency of a contraction's fetch that is not under compute. */
+    double matrix_step;                                   /**< Latency of a contraction's fetch and store together, that is not under compute. */
+    double matrix_store;                                  /**< Of it, the store's. */
+    bool fetch_once;                                      /**< Both operands of a step wait for one latency, not for one each. */
     double matrix_overhead;                               /**< Cycles of compute a step. */
     double accumulate;                                    /**< Cycles a register of the accumulator, where k is split. */
     double load;                                          /**< Cycles a row of the side of a product that the units hold, until they have taken it in. */
@@ -176,6 +192,10 @@ typedef struct {
     double gather_rows;                     /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
     double shuffle;                         /**< Cycles a register moved across lanes. */
     double narrow_on_chip;                  /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
+    bool narrow_last;                       /**< The last block of a column waits for that too. */
+    double turn;                            /**< Cycles a register of a filter gradient's input and position, of arithmetic beside the units. */
+    double pop, pop_again, pop_window;      /**< Cycles a register that the units give back: of a product's first pass along k, of further ones, and of every
+                                             * pass of a convolution; 0: as one loaded. */
     double epilogue;      /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
     double narrow_store;  /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;   /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */

@@ -30,11 +30,14 @@ typedef struct {
     unsigned out_bits;
     bool lhs_hbm, rhs_hbm, out_hbm, out_common, eight;
     bool more_hbm;                 /**< A further result goes to HBM. */
+    bool summed;                   /**< The result is what the product was reduced to. */
     bool reduced;                  /**< The result is what the product was reduced to, or fills its registers in part. */
     uint64_t m_granule, n_granule; /**< Block sizes are multiples of these. */
     double rate;                   /**< Multiply-accumulates a cycle. */
     double extra_bytes;            /**< Of further operands and results. */
     double between, beside;        /**< Cycles of the arithmetic between several products, and of that which runs beside the units, of all steps. */
+    double beside_lhs, beside_rhs; /**< Of the latter, what a side is computed by, done once. */
+    double images;                 /**< Of a convolution, in a block. */
     double wait;                   /**< Cycles once, before a second pass over the result. */
     double lhs_total, rhs_total, out_registers;
     uint64_t cores;            /**< That share its steps. */

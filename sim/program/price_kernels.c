@@ -369,31 +369,145 @@ static void mark_parameters(const EchProgram *program, EchId id, GArray *ret, ui
         mark_parameters(program, ech_program_operand(program, at, i), ret, seen, product, depth + 1);
 }
 
-/* Of a fusion's operands, those that one side of the survey's product is made of: outermost[n_operands]. */
-static GArray *operands_behind(const Survey *survey, unsigned side, bool *product)
+static double registers_of(const EchProgram *program, EchId id)
+{
+    const EchLayout *layout = ech_program_layout(program, program->instructions[id].shape);
+    unsigned bits = layout != NULL ? ech_layout_element_bits(layout) : 0;
+    return bits > 0 && layout->rank > 0 ? (double)ech_layout_padded_bytes(layout, ECH_LAYOUT_DENSE) * 8 / bits / 1024 : 0;
+}
+
+/* Adds the arithmetic of an instruction and of what it calls. */
+static void add_work(const EchProgram *program, EchId id, unsigned depth, EchKernelWork *work)
+{
+    const EchInstruction *at = &program->instructions[id];
+    EchId operand = at->n_operands > 0 ? ech_program_operand(program, at, 0) : ECH_NONE;
+    double registers = registers_of(program, id);
+    switch ((int)at->opcode) {
+    case ECH_HLO_FUSION:
+        for (uint32_t i = 0; i < at->n_called && depth < MAX_DEPTH; i++) {
+            const EchComputation *body = &program->computations[ech_program_called(program, at, i)];
+            for (uint32_t k = 0; k < body->n; k++)
+                add_work(program, body->first + k, depth + 1, work);
+        }
+        return;
+    case ECH_HLO_BROADCAST:
+        if (operand != ECH_NONE && !is_constant(program, operand)) {
+            EchKernelBody body = {0};
+            survey_broadcast(program, at, &body);
+            work->spread += body.spread;
+            work->rows += body.rows;
+        }
+        return;
+    case ECH_HLO_REDUCE:
+        if (operand != ECH_NONE)
+            work->reduce += registers_of(program, operand);
+        return;
+    case ECH_HLO_REDUCE_WINDOW: work->reduce += registers; return;
+    case ECH_HLO_DIVIDE: work->divide += registers; return;
+    case ECH_HLO_CONVERT:
+        if (program->shapes[at->shape].dtype != ECH_DTYPE_PRED && bits_of(program, id) < 32 && bits_of(program, operand) == 32)
+            work->narrow += registers;
+        return;
+    case ECH_HLO_COPY: {
+        const EchLayout *to = ech_program_layout(program, at->shape);
+        const EchLayout *from = operand != ECH_NONE ? ech_program_layout(program, program->instructions[operand].shape) : NULL;
+        bool turns = to != NULL && from != NULL && to->rank == from->rank && memcmp(to->order, from->order, to->rank * sizeof to->order[0]) != 0;
+        work->turned += turns ? registers : 0;
+        work->touched += turns ? registers : 0;
+        return;
+    }
+    case ECH_HLO_SQRT: /* as free as a copy of its register */
+    case ECH_HLO_NEGATE:
+    case ECH_HLO_BITCAST_CONVERT: return;
+    default:
+        if (ech_hlo_is_transcendental((EchHlo)at->opcode))
+            work->transcendental += registers;
+        else if (ech_hlo_is_elementwise((EchHlo)at->opcode))
+            work->simple += registers;
+        return;
+    }
+}
+
+/* Whether a product of 16 bits is narrowed before anything widens it again. */
+static bool is_narrowed(const Survey *survey)
 {
     const EchProgram *program = survey->program;
-    g_autoptr(GArray) ids = g_array_new(FALSE, FALSE, sizeof(EchId));
-    EchId operand = ech_program_operand(program, &program->instructions[survey->product], side);
-    g_array_append_val(ids, operand);
-    GArray *marked = NULL;
+    EchId id = survey->product;
+    if (bits_of(program, id) >= 32)
+        return false;
+    for (unsigned level = survey->n_callers; level-- > 0; id = survey->callers[level]) {
+        const EchComputation *body = &program->computations[program->instructions[id].computation];
+        if (body->root == id)
+            continue;
+        for (uint32_t k = 0; k < body->n; k++) {
+            const EchInstruction *user = &program->instructions[body->first + k];
+            bool widens = user->opcode == ECH_HLO_CONVERT && bits_of(program, body->first + k) == 32;
+            for (uint32_t i = 0; i < user->n_operands && !widens; i++)
+                if (ech_program_operand(program, user, i) == id)
+                    return true;
+        }
+        return false;
+    }
+    return true;
+}
+
+/* What a fusion around the survey's product computes before it, for either side, and behind it; ret_sides[side]: which of the fusion's operands the side is
+ * made of, outermost[n_operands]. */
+static void survey_sides(const Survey *survey, EchKernelContraction *c, GArray *ret_sides[2])
+{
+    const EchProgram *program = survey->program;
+    g_autoptr(GArray) lhs = g_array_new(FALSE, FALSE, sizeof(EchId)), rhs = g_array_new(FALSE, FALSE, sizeof(EchId));
+    GArray *ids[2] = {lhs, rhs};
+    double widest[2] = {0};
+    for (unsigned side = 0; side < 2; side++) {
+        EchId operand = ech_program_operand(program, &program->instructions[survey->product], side);
+        g_array_append_val(ids[side], operand);
+    }
+    EchId inner = survey->product;
     for (unsigned level = survey->n_callers; level-- > 0;) {
         const EchInstruction *caller = &program->instructions[survey->callers[level]];
-        g_clear_pointer(&marked, g_array_unref);
-        marked = g_array_sized_new(FALSE, TRUE, sizeof(uint8_t), caller->n_operands);
-        g_array_set_size(marked, caller->n_operands);
-        EchId inside = ids->len > 0 ? g_array_index(ids, EchId, 0) : ECH_NONE;
-        g_autofree uint8_t *seen = inside != ECH_NONE ? g_new0(uint8_t, program->computations[program->instructions[inside].computation].n) : NULL;
-        for (guint i = 0; i < ids->len; i++)
-            mark_parameters(program, g_array_index(ids, EchId, i), marked, seen, product, 0);
-        g_array_set_size(ids, 0);
-        for (uint32_t i = 0; i < caller->n_operands; i++) {
-            operand = ech_program_operand(program, caller, i);
-            if (g_array_index(marked, uint8_t, i))
-                g_array_append_val(ids, operand);
+        const EchComputation *body = &program->computations[program->instructions[inner].computation];
+        g_autofree uint8_t *taken = g_new0(uint8_t, body->n);
+        taken[inner - body->first] = 1;
+        for (unsigned side = 0; side < 2; side++) {
+            g_clear_pointer(&ret_sides[side], g_array_unref);
+            GArray *marked = ret_sides[side] = g_array_sized_new(FALSE, TRUE, sizeof(uint8_t), caller->n_operands);
+            g_array_set_size(marked, caller->n_operands);
+            g_autofree uint8_t *seen = g_new0(uint8_t, body->n);
+            for (guint i = 0; i < ids[side]->len; i++)
+                mark_parameters(program, g_array_index(ids[side], EchId, i), marked, seen, side == 0 ? &c->lhs_computed : &c->rhs_computed, 0);
+            for (uint32_t k = 0; k < body->n; k++) {
+                if (!seen[k])
+                    continue;
+                taken[k] = 1;
+                if (level > 0 || program->instructions[body->first + k].opcode != ECH_HLO_PARAMETER) {
+                    add_work(program, body->first + k, 0, &c->before[side]);
+                    continue;
+                }
+                /* The units take one array in anyway. */
+                double registers = registers_of(program, body->first + k);
+                c->before[side].touched += MIN(registers, widest[side]);
+                widest[side] = MAX(widest[side], registers);
+            }
+            g_array_set_size(ids[side], 0);
+            for (uint32_t i = 0; i < caller->n_operands; i++) {
+                EchId operand = ech_program_operand(program, caller, i);
+                if (g_array_index(marked, uint8_t, i))
+                    g_array_append_val(ids[side], operand);
+            }
         }
+        for (uint32_t k = 0; k < body->n; k++) {
+            if (taken[k])
+                continue;
+            if (level == 0 && program->instructions[body->first + k].opcode == ECH_HLO_PARAMETER)
+                c->behind.touched += registers_of(program, body->first + k);
+            add_work(program, body->first + k, 0, &c->behind);
+        }
+        inner = survey->callers[level];
     }
-    return marked;
+    if (!c->depthwise && is_narrowed(survey))
+        c->behind.narrow += registers_of(program, survey->product);
+    c->surveyed = true;
 }
 
 /* Position of @label in "b01f", or -1. */
@@ -454,6 +568,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     *c = (EchKernelContraction){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .taps = 1, .input_pixels = lhs->dims[lb], .passes = 1};
     uint64_t kept = 1, pixels = 1, last = 1;
     c->across = c->window = c->dilated = 1;
+    c->met = 1;
     for (unsigned i = 0; i < window.n && i < 8; i++) {
         char label = (char)('0' + i);
         int ls = label_at(l, ln, label), rs = label_at(r, rn, label), os = label_at(o, on, label);
@@ -461,7 +576,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
             return false;
         uint64_t taps = window.size[i] / window.lhs_dilate[i] + (window.size[i] % window.lhs_dilate[i] != 0);
         /* A batch dimension is written as a window that meets one position of the operand at each of its own. */
-        bool batch = window.size[i] > 1 && taps == 1 && out->dims[os] == window.size[i] && lhs->dims[ls] == window.size[i];
+        bool alone = taps == 1 || (window.stride[i] == window.size[i] && window.lhs_dilate[i] + 1 == window.size[i]);
+        bool batch = window.size[i] > 1 && alone && out->dims[os] == window.size[i] && lhs->dims[ls] == window.size[i];
         if (batch) {
             c->batch = ech_bytes_mul(c->batch, out->dims[os]);
             continue;
@@ -479,6 +595,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         pixels = ech_bytes_mul(pixels, last);
         c->m = ech_bytes_mul(c->m, out->dims[os]);
         c->input_pixels = ech_bytes_mul(c->input_pixels, lhs->dims[ls]);
+        if (lhs->dims[ls] > 0)
+            c->met *= MIN(1, (double)out->dims[os] * (double)taps / (double)lhs->dims[ls]);
         if (out->dims[os] > 1 || taps > 1)
             c->convolution = true;
     }
@@ -496,6 +614,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     }
     if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
+    c->images = MAX(out->dims[ob], 1u);
+    c->images_on_rows = c->convolution && physical(out, 1) == ob;
     c->few = c->taps > c->m / MAX(out->dims[ob], 1u) || physical(out, 0) != of;
     c->apart = c->convolution && physical(rhs, 0) == ri;
     /* 8 rows of a batch in 16 bits fill half a register; channels that share its lanes with other positions' are laid out anew. */
@@ -838,11 +958,16 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
                 kernel.rhs = sides[1];
                 g_array_set_size(sides_of, operands->len);
                 memset(sides_of->data, 0, operands->len);
-                for (unsigned side = 0; side < 2 && survey.product != instruction; side++) {
-                    g_autoptr(GArray) behind = operands_behind(&survey, side, side == 0 ? &kernel.contraction.lhs_computed : &kernel.contraction.rhs_computed);
-                    for (guint i = 0; behind != NULL && i < operands->len; i++)
-                        if (g_array_index(operand_of, uint32_t, i) < behind->len && g_array_index(behind, uint8_t, g_array_index(operand_of, uint32_t, i)))
+                GArray *made_of[2] = {NULL, NULL};
+                if (survey.product != instruction)
+                    survey_sides(&survey, &kernel.contraction, made_of);
+                for (unsigned side = 0; side < 2 && made_of[side] != NULL; side++) {
+                    for (guint i = 0; i < operands->len; i++) {
+                        uint32_t operand = g_array_index(operand_of, uint32_t, i);
+                        if (operand < made_of[side]->len && g_array_index(made_of[side], uint8_t, operand))
                             g_array_index(sides_of, uint8_t, i) |= side == 0 ? ECH_KERNEL_SIDE_LHS : ECH_KERNEL_SIDE_RHS;
+                    }
+                    g_array_unref(made_of[side]);
                 }
                 kernel.sides = (const uint8_t *)(void *)sides_of->data;
             }
