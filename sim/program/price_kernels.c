@@ -959,8 +959,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
                 g_array_set_size(sides_of, operands->len);
                 memset(sides_of->data, 0, operands->len);
                 GArray *made_of[2] = {NULL, NULL};
-                if (survey.product != instruction)
-                    survey_sides(&survey, &kernel.contraction, made_of);
+                survey_sides(&survey, &kernel.contraction, made_of);
                 for (unsigned side = 0; side < 2 && made_of[side] != NULL; side++) {
                     for (guint i = 0; i < operands->len; i++) {
                         uint32_t operand = g_array_index(operand_of, uint32_t, i);
