@@ -288,12 +288,17 @@ static uint32_t leaf_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
     return flow->leaf_start[step] + leaf;
 }
 
+static uint32_t value_at(const EchFlow *flow, uint32_t step, uint32_t leaf)
+{
+    return flow->value_of[leaf_at(flow, step, leaf)];
+}
+
 /* Lets the leaves of @step from @at on be those of @source (ECH_PLACE_NONE: nothing) from @first on, as many as both have. Returns the leaf behind the last. */
 static uint32_t hand_on(Build *b, uint32_t step, uint32_t at, uint32_t source, uint32_t first)
 {
     EchFlow *flow = b->flow;
     for (uint32_t l = first; source != ECH_PLACE_NONE && l < b->in[source].n_leaves && at < b->in[step].n_leaves; l++, at++)
-        flow->value_of[leaf_at(flow, step, at)] = flow->value_of[leaf_at(flow, source, l)];
+        flow->value_of[leaf_at(flow, step, at)] = value_at(flow, source, l);
     return at;
 }
 
@@ -326,9 +331,9 @@ static void resolve_conditional(Build *b, uint32_t step)
             if (root >= step || l >= b->in[root].n_leaves)
                 same = false;
             else if (one == ECH_PLACE_NONE)
-                one = flow->value_of[leaf_at(flow, root, l)];
+                one = value_at(flow, root, l);
             else
-                same = one == flow->value_of[leaf_at(flow, root, l)];
+                same = one == value_at(flow, root, l);
         }
         if (same && one != ECH_PLACE_NONE)
             flow->value_of[leaf_at(flow, step, l)] = one;
@@ -365,7 +370,7 @@ static void resolve_step(Build *b, uint32_t step, const bool *fresh)
     case ECH_FLOW_WHILE:
         for (uint32_t l = 0; operand != ECH_PLACE_NONE && l < MIN(in->n_leaves, b->in[operand].n_leaves); l++)
             if (!fresh[base + l])
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, operand, l)];
+                flow->value_of[base + l] = value_at(flow, operand, l);
         break;
     case ECH_FLOW_CALL: hand_on(b, step, 0, result_of_call(b, step), 0); break;
     case ECH_FLOW_CONDITIONAL: resolve_conditional(b, step); break;
@@ -374,7 +379,7 @@ static void resolve_step(Build *b, uint32_t step, const bool *fresh)
             break;
         for (uint32_t l = 0; l < MIN(in->n_leaves, b->in[b->in[caller].operands[k]].n_leaves); l++)
             if (b->in[caller].op != ECH_FLOW_WHILE || !fresh[leaf_at(flow, caller, l)])
-                flow->value_of[base + l] = flow->value_of[leaf_at(flow, b->in[caller].operands[k], l)];
+                flow->value_of[base + l] = value_at(flow, b->in[caller].operands[k], l);
         break;
     case ECH_FLOW_ASYNC_START:
         if (b->binder[step] != step)
@@ -388,16 +393,16 @@ static void resolve_step(Build *b, uint32_t step, const bool *fresh)
         break;
     case ECH_FLOW_COPY_START:
         if (operand != ECH_PLACE_NONE && in->n_leaves > 1)
-            flow->value_of[base + 1] = flow->value_of[leaf_at(flow, operand, 0)];
+            flow->value_of[base + 1] = value_at(flow, operand, 0);
         break;
     case ECH_FLOW_COPY_DONE:
         if (operand != ECH_PLACE_NONE)
-            flow->value_of[base] = flow->value_of[leaf_at(flow, operand, 0)];
+            flow->value_of[base] = value_at(flow, operand, 0);
         break;
     case ECH_FLOW_GATHER_START:
         for (uint32_t o = 0; o < in->n_operands && o + in->n_operands < in->n_leaves; o++)
             if (in->operands[o] != ECH_PLACE_NONE && b->in[in->operands[o]].n_leaves > 0)
-                flow->value_of[base + o] = flow->value_of[leaf_at(flow, in->operands[o], 0)];
+                flow->value_of[base + o] = value_at(flow, in->operands[o], 0);
         break;
     case ECH_FLOW_GATHER_DONE: hand_on(b, step, 0, operand, in->n_leaves); break;
     case ECH_FLOW_OTHER:
@@ -423,7 +428,7 @@ static void find_values(Build *b)
                 continue;
             uint32_t root = b->root[in->called[0]];
             for (uint32_t l = 0; l < in->n_leaves && root < step && l < b->in[root].n_leaves && l < b->in[in->operands[0]].n_leaves; l++)
-                if (!fresh[leaf_at(flow, step, l)] && flow->value_of[leaf_at(flow, root, l)] != flow->value_of[leaf_at(flow, in->operands[0], l)])
+                if (!fresh[leaf_at(flow, step, l)] && value_at(flow, root, l) != value_at(flow, in->operands[0], l))
                     fresh[leaf_at(flow, step, l)] = changed = true;
         }
     }
@@ -554,7 +559,7 @@ static void add_group_aliases(const Build *b, GArray *aliases, guint from, uint3
     if (views(b->in[step].op))
         return;
     for (uint32_t l = 0; l < b->in[step].n_leaves; l++) {
-        uint32_t v = flow->value_of[leaf_at(flow, step, l)];
+        uint32_t v = value_at(flow, step, l);
         if (flow->problem.values[v].group == group)
             add_alias(aliases, from, v, step, l);
     }
@@ -596,7 +601,7 @@ static void fill_uses(Build *b)
                 uint32_t caller, k;
                 if (!parameter_source(b, t, &caller, &k) || k != place->operand || place->leaf >= parameter->n_leaves)
                     continue;
-                uint32_t v = flow->value_of[leaf_at(flow, t, place->leaf)];
+                uint32_t v = value_at(flow, t, place->leaf);
                 if (in->op == ECH_FLOW_WHILE && c == 0)
                     use->loop_position = position_of(p, flow, v, t, place->leaf);
                 if (in->op == ECH_FLOW_CONDITIONAL) {
@@ -608,15 +613,15 @@ static void fill_uses(Build *b)
         if (in->op == ECH_FLOW_WHILE && in->n_called > 0) {
             uint32_t root = b->root[in->called[0]];
             if (place->leaf < in->n_leaves)
-                use->loop_value = flow->value_of[leaf_at(flow, place->step, place->leaf)];
+                use->loop_value = value_at(flow, place->step, place->leaf);
             if (root < b->n && place->leaf < b->in[root].n_leaves)
-                add_alias(aliases, from, flow->value_of[leaf_at(flow, root, place->leaf)], root, place->leaf);
+                add_alias(aliases, from, value_at(flow, root, place->leaf), root, place->leaf);
         }
         uint32_t caller = b->caller[in->computation];
         if (in->root && in->op == ECH_FLOW_TUPLE && caller != ECH_PLACE_NONE && b->in[caller].op == ECH_FLOW_CONDITIONAL) {
             uint32_t leaf = (uint32_t)(use->tuple_key & UINT32_MAX);
             if (leaf < b->in[caller].n_leaves)
-                add_alias(aliases, from, flow->value_of[leaf_at(flow, caller, leaf)], caller, leaf);
+                add_alias(aliases, from, value_at(flow, caller, leaf), caller, leaf);
         }
         use->n_aliases = aliases->len - from;
     }
@@ -624,112 +629,128 @@ static void fill_uses(Build *b)
     p->aliases = (EchMsaPosition *)(void *)g_array_free(g_steal_pointer(&aliases), FALSE);
 }
 
-EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs, uint32_t n_pairs)
+/* Where the leaves of each step begin; each computation's steps, its root, and the step that calls it. */
+static void index_steps(Build *b)
 {
-    EchFlow *flow = g_new0(EchFlow, 1);
-    Build build = {.in = instructions, .n = n, .flow = flow, .n_computations = n_computations}, *b = &build;
-    EchMsaProblem *p = &flow->problem;
-    ech_msa_options_default(&p->options);
-    flow->all_trees = g_ptr_array_new_with_free_func(tree_free);
-    flow->trees = g_new0(Tree *, MAX(n, 1));
-    flow->leaf_start = g_new0(uint32_t, n + 1);
-    g_autofree uint32_t *first = g_new(uint32_t, MAX(n_computations, 1)), *last = g_new0(uint32_t, MAX(n_computations, 1));
-    g_autofree uint32_t *root = g_new(uint32_t, MAX(n_computations, 1)), *caller = g_new(uint32_t, MAX(n_computations, 1));
-    for (uint32_t c = 0; c < n_computations; c++)
-        first[c] = root[c] = caller[c] = ECH_PLACE_NONE;
-    b->first_step = first;
-    b->last_step = last;
-    b->root = root;
-    b->caller = caller;
-    for (uint32_t t = 0; t < n; t++) {
-        const EchFlowInstruction *in = &instructions[t];
-        flow->leaf_start[t + 1] = flow->leaf_start[t] + in->n_leaves;
-        first[in->computation] = MIN(first[in->computation], t);
-        last[in->computation] = MAX(last[in->computation], t);
+    for (uint32_t c = 0; c < b->n_computations; c++)
+        b->first_step[c] = b->root[c] = b->caller[c] = ECH_PLACE_NONE;
+    for (uint32_t t = 0; t < b->n; t++) {
+        const EchFlowInstruction *in = &b->in[t];
+        b->flow->leaf_start[t + 1] = b->flow->leaf_start[t] + in->n_leaves;
+        b->first_step[in->computation] = MIN(b->first_step[in->computation], t);
+        b->last_step[in->computation] = MAX(b->last_step[in->computation], t);
         if (in->root)
-            root[in->computation] = t;
+            b->root[in->computation] = t;
         for (uint32_t c = 0; in->op != ECH_FLOW_OTHER && c < in->n_called; c++)
-            caller[in->called[c]] = t;
+            b->caller[in->called[c]] = t;
     }
-    g_autofree uint32_t *binder = g_new(uint32_t, MAX(n, 1));
-    b->binder = binder;
-    for (uint32_t t = 0; t < n; t++)
-        binder[t] = binder_of(b, t);
-    for (uint32_t t = 0; t < n; t++)
-        flow->trees[t] = make_tree(b, t);
-    uint32_t n_leaves = flow->leaf_start[n];
-    flow->value_of = g_new0(uint32_t, MAX(n_leaves, 1));
-    find_values(b);
+}
 
-    /* Number the values in the order of their definitions. */
+/* Numbers the values in the order of their definitions. */
+static void number_values(Build *b)
+{
+    EchFlow *flow = b->flow;
+    EchMsaProblem *p = &flow->problem;
+    uint32_t n_leaves = flow->leaf_start[b->n];
     g_autofree uint32_t *number = g_new(uint32_t, MAX(n_leaves, 1));
-    g_autofree uint32_t *parent = g_new(uint32_t, MAX(n_leaves, 1));
-    g_autoptr(GArray) positions = g_array_new(FALSE, FALSE, sizeof(Found)), uses = g_array_new(FALSE, FALSE, sizeof(Found)),
-                      seen = g_array_new(FALSE, FALSE, sizeof(Found));
-    uint32_t n_values = 0;
     for (uint32_t l = 0; l < n_leaves; l++)
-        number[l] = flow->value_of[l] == l ? n_values++ : ECH_PLACE_NONE;
+        number[l] = flow->value_of[l] == l ? p->n_values++ : ECH_PLACE_NONE;
     for (uint32_t l = 0; l < n_leaves; l++)
         flow->value_of[l] = number[flow->value_of[l]];
-    p->n_values = n_values;
-    p->values = g_new0(EchMsaValue, MAX(n_values, 1));
-    flow->value_places = g_new0(EchFlowPlace, MAX(n_values, 1));
-    uint32_t next = 0;
-    for (uint32_t t = 0; t < n; t++)
-        for (uint32_t l = 0; l < instructions[t].n_leaves; l++)
-            if (number[leaf_at(flow, t, l)] == next && number[leaf_at(flow, t, l)] != ECH_PLACE_NONE) {
-                const EchFlowLeaf *leaf = &instructions[t].leaves[l];
-                bool parameter = instructions[t].entry && instructions[t].op == ECH_FLOW_PARAMETER;
-                p->values[next] = (EchMsaValue){
-                    .bytes = leaf->bytes, .step = t, .first = parameter ? 0 : t, .last = parameter ? n : t, .major = leaf->major, .id = next, .allowed = true};
-                flow->value_places[next++] = (EchFlowPlace){t, 0, l};
-            }
-    for (uint32_t v = 0; v < n_values; v++)
-        parent[v] = v;
-    for (uint32_t t = 0; t < n; t++) {
-        const EchFlowInstruction *in = &instructions[t];
-        if (in->op == ECH_FLOW_WHILE && in->n_called > 0 && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE)
-            for (uint32_t l = 0; l < in->n_leaves && l < instructions[in->operands[0]].n_leaves; l++) {
-                uint32_t v = flow->value_of[leaf_at(flow, t, l)];
-                join(parent, v, flow->value_of[leaf_at(flow, in->operands[0], l)]);
-                for (uint32_t c = 0; c < MIN(in->n_called, 2u); c++) {
-                    uint32_t parameter = parameter_of(b, in->called[c]);
-                    if (parameter != ECH_PLACE_NONE && l < instructions[parameter].n_leaves)
-                        join(parent, v, flow->value_of[leaf_at(flow, parameter, l)]);
-                }
-                if (root[in->called[0]] < n && l < instructions[root[in->called[0]]].n_leaves)
-                    join(parent, v, flow->value_of[leaf_at(flow, root[in->called[0]], l)]);
-            }
-        if (in->op == ECH_FLOW_CONDITIONAL)
-            for (uint32_t c = 0; c < in->n_called; c++)
-                for (uint32_t l = 0; root[in->called[c]] < n && l < MIN(in->n_leaves, instructions[root[in->called[c]]].n_leaves); l++)
-                    join(parent, flow->value_of[leaf_at(flow, t, l)], flow->value_of[leaf_at(flow, root[in->called[c]], l)]);
-        for (uint32_t l = 0; l < in->n_leaves; l++) {
-            Found found = {flow->value_of[leaf_at(flow, t, l)], {t, 0, l}};
-            g_array_append_val(views(in->op) ? seen : positions, found);
+    p->values = g_new0(EchMsaValue, MAX(p->n_values, 1));
+    flow->value_places = g_new0(EchFlowPlace, MAX(p->n_values, 1));
+    for (uint32_t t = 0; t < b->n; t++)
+        for (uint32_t l = 0; l < b->in[t].n_leaves; l++) {
+            uint32_t v = number[leaf_at(flow, t, l)];
+            if (v == ECH_PLACE_NONE)
+                continue;
+            const EchFlowLeaf *leaf = &b->in[t].leaves[l];
+            bool parameter = b->in[t].entry && b->in[t].op == ECH_FLOW_PARAMETER;
+            p->values[v] = (EchMsaValue){
+                .bytes = leaf->bytes, .step = t, .first = parameter ? 0 : t, .last = parameter ? b->n : t, .major = leaf->major, .id = v, .allowed = true};
+            flow->value_places[v] = (EchFlowPlace){t, 0, l};
         }
-        bool trivial = in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT;
-        uint32_t skip =
-            in->op == ECH_FLOW_ELEMENT && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE ? child_start(flow->trees[in->operands[0]], in->index) : 0;
-        for (uint32_t k = 0; k < in->n_operands && (!trivial || in->root); k++)
-            for (uint32_t l = 0; in->operands[k] != ECH_PLACE_NONE && l < instructions[in->operands[k]].n_leaves; l++) {
-                if (in->op == ECH_FLOW_ELEMENT && (l < skip || l >= skip + in->n_leaves))
-                    continue;
-                Found found = {flow->value_of[leaf_at(flow, in->operands[k], l)], {t, k, l}};
-                g_array_append_val(uses, found);
+}
+
+/* Joins the values of a loop's or a conditional's leaves with those that share their buffers. */
+static void join_control(const Build *b, uint32_t step, uint32_t *parent)
+{
+    const EchFlow *flow = b->flow;
+    const EchFlowInstruction *in = &b->in[step];
+    if (in->op == ECH_FLOW_WHILE && in->n_called > 0 && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE)
+        for (uint32_t l = 0; l < in->n_leaves && l < b->in[in->operands[0]].n_leaves; l++) {
+            uint32_t v = value_at(flow, step, l), root = b->root[in->called[0]];
+            join(parent, v, value_at(flow, in->operands[0], l));
+            for (uint32_t c = 0; c < MIN(in->n_called, 2u); c++) {
+                uint32_t parameter = parameter_of(b, in->called[c]);
+                if (parameter != ECH_PLACE_NONE && l < b->in[parameter].n_leaves)
+                    join(parent, v, value_at(flow, parameter, l));
             }
-    }
+            if (root < b->n && l < b->in[root].n_leaves)
+                join(parent, v, value_at(flow, root, l));
+        }
+    if (in->op == ECH_FLOW_CONDITIONAL)
+        for (uint32_t c = 0; c < in->n_called; c++) {
+            uint32_t root = b->root[in->called[c]];
+            for (uint32_t l = 0; root < b->n && l < MIN(in->n_leaves, b->in[root].n_leaves); l++)
+                join(parent, value_at(flow, step, l), value_at(flow, root, l));
+        }
+}
+
+/* Sets the groups: values in one buffer. */
+static void group_values(Build *b, const EchFlowPair *pairs, uint32_t n_pairs)
+{
+    const EchFlow *flow = b->flow;
+    const EchMsaProblem *p = &flow->problem;
+    g_autofree uint32_t *parent = g_new(uint32_t, MAX(p->n_values, 1)), *group_size = g_new0(uint32_t, MAX(p->n_values, 1));
+    for (uint32_t v = 0; v < p->n_values; v++)
+        parent[v] = v;
+    for (uint32_t t = 0; t < b->n; t++)
+        join_control(b, t, parent);
     for (uint32_t i = 0; i < n_pairs; i++)
-        join(parent, flow->value_of[leaf_at(flow, pairs[i].step_a, pairs[i].leaf_a)], flow->value_of[leaf_at(flow, pairs[i].step_b, pairs[i].leaf_b)]);
-    for (uint32_t v = 0; v < n_values; v++)
+        join(parent, value_at(flow, pairs[i].step_a, pairs[i].leaf_a), value_at(flow, pairs[i].step_b, pairs[i].leaf_b));
+    for (uint32_t v = 0; v < p->n_values; v++) {
         p->values[v].group = find(parent, v);
-    /* A parameter whose buffer goes on in another value ends like any other value. */
-    g_autofree uint32_t *group_size = g_new0(uint32_t, MAX(n_values, 1));
-    for (uint32_t v = 0; v < n_values; v++)
         group_size[p->values[v].group]++;
-    for (uint32_t v = 0; v < n_values; v++)
+    }
+    /* A parameter whose buffer goes on in another value ends like any other value. */
+    for (uint32_t v = 0; v < p->n_values; v++)
         if (group_size[p->values[v].group] > 1)
             p->values[v].last = p->values[v].step;
+}
+
+/* The leaves of a step's operands that it uses: a tuple or an element of one only when it is a root, an element's own part. */
+static void find_uses(const Build *b, uint32_t step, GArray *uses)
+{
+    const EchFlow *flow = b->flow;
+    const EchFlowInstruction *in = &b->in[step];
+    if ((in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT) && !in->root)
+        return;
+    uint32_t skip =
+        in->op == ECH_FLOW_ELEMENT && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE ? child_start(flow->trees[in->operands[0]], in->index) : 0;
+    for (uint32_t k = 0; k < in->n_operands; k++)
+        for (uint32_t l = 0; in->operands[k] != ECH_PLACE_NONE && l < b->in[in->operands[k]].n_leaves; l++) {
+            if (in->op == ECH_FLOW_ELEMENT && (l < skip || l >= skip + in->n_leaves))
+                continue;
+            Found found = {value_at(flow, in->operands[k], l), {step, k, l}};
+            g_array_append_val(uses, found);
+        }
+}
+
+/* Positions, views and uses of all values, sorted by value and place. A value lasts to its last use. */
+static void fill_places(Build *b)
+{
+    EchFlow *flow = b->flow;
+    EchMsaProblem *p = &flow->problem;
+    g_autoptr(GArray) positions = g_array_new(FALSE, FALSE, sizeof(Found)), uses = g_array_new(FALSE, FALSE, sizeof(Found)),
+                      seen = g_array_new(FALSE, FALSE, sizeof(Found));
+    for (uint32_t t = 0; t < b->n; t++) {
+        for (uint32_t l = 0; l < b->in[t].n_leaves; l++) {
+            Found found = {value_at(flow, t, l), {t, 0, l}};
+            g_array_append_val(views(b->in[t].op) ? seen : positions, found);
+        }
+        find_uses(b, t, uses);
+    }
     g_array_sort(positions, compare_found);
     g_array_sort(seen, compare_found);
     g_array_sort(uses, compare_found);
@@ -757,6 +778,38 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
         p->uses[i].value = found->value;
         p->values[found->value].last = MAX(p->values[found->value].last, found->place.step);
     }
+}
+
+EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs, uint32_t n_pairs)
+{
+    EchFlow *flow = g_new0(EchFlow, 1);
+    ech_msa_options_default(&flow->problem.options);
+    flow->all_trees = g_ptr_array_new_with_free_func(tree_free);
+    flow->trees = g_new0(Tree *, MAX(n, 1));
+    flow->leaf_start = g_new0(uint32_t, n + 1);
+    g_autofree uint32_t *first = g_new(uint32_t, MAX(n_computations, 1)), *last = g_new0(uint32_t, MAX(n_computations, 1));
+    g_autofree uint32_t *root = g_new(uint32_t, MAX(n_computations, 1)), *caller = g_new(uint32_t, MAX(n_computations, 1));
+    g_autofree uint32_t *binder = g_new(uint32_t, MAX(n, 1));
+    Build build = {.in = instructions,
+                   .n = n,
+                   .flow = flow,
+                   .first_step = first,
+                   .last_step = last,
+                   .root = root,
+                   .caller = caller,
+                   .n_computations = n_computations,
+                   .binder = binder},
+          *b = &build;
+    index_steps(b);
+    for (uint32_t t = 0; t < n; t++)
+        binder[t] = binder_of(b, t);
+    for (uint32_t t = 0; t < n; t++)
+        flow->trees[t] = make_tree(b, t);
+    flow->value_of = g_new0(uint32_t, MAX(flow->leaf_start[n], 1));
+    find_values(b);
+    number_values(b);
+    group_values(b, pairs, n_pairs);
+    fill_places(b);
     fill_steps(b);
     fill_uses(b);
     return flow;
@@ -793,7 +846,7 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
                 table_end[in->operands[k]] = MAX(table_end[in->operands[k]], t);
         table_end[t] = MAX(table_end[t], t);
         for (uint32_t l = 0; in->root && l < in->n_leaves; l++) {
-            EchMsaValue *value = &p->values[flow->value_of[leaf_at(flow, t, l)]];
+            EchMsaValue *value = &p->values[value_at(flow, t, l)];
             value->last = MAX(value->last, in->entry ? p->n_steps : span_end[in->computation]);
         }
     }
@@ -940,9 +993,8 @@ void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
     for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
         for (uint32_t l = 0; in->root && l < in->n_leaves; l++)
-            if (p->values[flow->value_of[leaf_at(flow, t, l)]].step < p->n_steps &&
-                instructions[p->values[flow->value_of[leaf_at(flow, t, l)]].step].computation == in->computation)
-                at_root[flow->value_of[leaf_at(flow, t, l)]] = true;
+            if (p->values[value_at(flow, t, l)].step < p->n_steps && instructions[p->values[value_at(flow, t, l)].step].computation == in->computation)
+                at_root[value_at(flow, t, l)] = true;
     }
     for (uint32_t u = 0; u < p->n_uses; u++)
         if (instructions[p->uses[u].step].op == ECH_FLOW_ASYNC_START)
@@ -957,7 +1009,7 @@ void ech_flow_mark_sync(EchFlow *flow, const EchFlowInstruction *instructions)
             continue;
         if (in->op == ECH_FLOW_COPY && g_strcmp0(from->leaves[0].text, in->leaves[0].text) != 0)
             continue;
-        uint32_t operand = flow->value_of[leaf_at(flow, in->operands[0], 0)], result = flow->value_of[leaf_at(flow, t, 0)];
+        uint32_t operand = value_at(flow, in->operands[0], 0), result = value_at(flow, t, 0);
         if (at_root[result] || async[result] || best[p->values[operand].group] != operand || best[p->values[result].group] != result)
             continue;
         EchMsaStep *step = &p->steps[t];
@@ -1008,7 +1060,7 @@ void ech_flow_finish(EchFlow *flow, const EchFlowInstruction *instructions)
         if (!input && !output && in->op != ECH_FLOW_CONSTANT)
             continue;
         for (uint32_t l = 0; l < in->n_leaves; l++) {
-            uint32_t group = p->values[flow->value_of[leaf_at(flow, t, l)]].group;
+            uint32_t group = p->values[value_at(flow, t, l)].group;
             live_out[group] = live_out[group] || output;
             for (uint32_t v = head[group]; v != ECH_PLACE_NONE; v = next[v]) {
                 EchMsaRequired r = {v, t};

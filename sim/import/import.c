@@ -328,8 +328,8 @@ static bool is_perfetto(const uint8_t *head, size_t n)
     return false;
 }
 
-/* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
-static char *describe(const uint8_t *head, size_t n)
+/* A format that its first bytes tell, or NULL. Owned by the caller. */
+static char *describe_magic(const uint8_t *head, size_t n)
 {
     static const struct {
         const char *magic;
@@ -360,8 +360,6 @@ static char *describe(const uint8_t *head, size_t n)
         {"\x89PNG", 4, "an image"},
         {"%PDF", 4, "a PDF document"},
     };
-    if (n == 0)
-        return g_strdup("there are no bytes to look at");
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         if (n >= known[i].n && memcmp(head, known[i].magic, known[i].n) == 0)
             return g_strdup_printf("the bytes look like %s", known[i].what);
@@ -376,37 +374,54 @@ static char *describe(const uint8_t *head, size_t n)
     }
     if (n > 64 && (memcmp(head, "(dp0\n", 5) == 0 || memcmp(head, "}q", 2) == 0) && memmem(head, 64, "segments", 8))
         return g_strdup("the bytes look like a memory snapshot pickled by protocol 0 or 1; pickle it by protocol 2 or later");
+    return NULL;
+}
+
+/* A text that its words tell, or NULL. */
+static const char *describe_text(const uint8_t *head, size_t n)
+{
     if (ech_gpu_target_probe((const char *)head, n))
-        return g_strdup("the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon "
-                        "import FILE -o DEVICE.yaml'");
+        return "the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon "
+               "import FILE -o DEVICE.yaml'";
     if (n > 2 && head[0] == '[' && head[1] == '[' && g_ascii_isdigit(head[2]))
-        return g_strdup(
-            "the text looks like the sums of a PyTorch memory timeline; export_memory_timeline(\"NAME.raw.json.gz\") writes the allocations themselves");
+        return "the text looks like the sums of a PyTorch memory timeline; export_memory_timeline(\"NAME.raw.json.gz\") writes the allocations themselves";
     if (n > 14 && (g_ascii_strncasecmp((const char *)head, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head, "<html", 5) == 0))
-        return g_strdup("the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)");
+        return "the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)";
     if (memmem(head, n, "CUDA memory summary", 19))
-        return g_strdup(
-            "the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, "
-            "torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught");
+        return "the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, "
+               "torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught";
     if (n > 16 &&
         (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
-        return g_strdup("the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read");
+        return "the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read";
     if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
-        return g_strdup("the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from");
+        return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
     if (memmem(head, n, "[architecture_presets]", 22))
-        return g_strdup("the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device");
+        return "the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device";
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
-        return g_strdup(
-            "the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
-            "traces/capture/compile.py compiles for a chip that is not there");
+        return "the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
+               "traces/capture/compile.py compiles for a chip that is not there";
     if (n > 18 &&
         (memcmp(head, "BufferAssignment:", 17) == 0 || memcmp(head, "HloLiveRange (", 14) == 0 || memmem(head, MIN(n, (size_t)256), "Total bytes used: ", 18)))
-        return g_strdup("the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
-                        "(....txt or ....hlo.pb)");
+        return "the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
+               "(....txt or ....hlo.pb)";
     if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
-        return g_strdup("the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt");
+        return "the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt";
     if (n > 4 && memcmp(head, "xla_", 4) == 0)
-        return g_strdup("the text is XLA's options; give the program, module_....after_optimizations.txt");
+        return "the text is XLA's options; give the program, module_....after_optimizations.txt";
+    return NULL;
+}
+
+/* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
+static char *describe(const uint8_t *head, size_t n)
+{
+    if (n == 0)
+        return g_strdup("there are no bytes to look at");
+    char *format = describe_magic(head, n);
+    if (format != NULL)
+        return format;
+    const char *known = describe_text(head, n);
+    if (known != NULL)
+        return g_strdup(known);
     if (is_mangled(head, n))
         return g_strdup("the bytes look like " MANGLED);
     if (is_perfetto(head, n))

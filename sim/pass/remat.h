@@ -41,9 +41,15 @@ typedef struct {
     uint32_t stand; /**< When planned: what stands for it from back on, an EchRematInput. */
 } EchRematArray;
 
+typedef enum {
+    ECH_REMAT_DIRECT, /**< A buffer that is there. */
+    ECH_REMAT_VALUE,  /**< Made again. */
+    ECH_REMAT_CARRY,  /**< Carried into a loop. */
+} EchRematInputKind;
+
 /** What a repeated op, or a late user, reads. */
 typedef struct {
-    enum { ECH_REMAT_DIRECT, ECH_REMAT_VALUE, ECH_REMAT_CARRY } kind;
+    EchRematInputKind kind;
     uint32_t id; /**< The buffer; an EchRematValue; an EchRematCarry. */
     EchBytes bytes;
 } EchRematInput;

@@ -201,7 +201,7 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     return ECH_REMAT_OK;
 }
 
-static void add_input(GArray *inputs, int kind, uint32_t id, EchBytes bytes)
+static void add_input(GArray *inputs, EchRematInputKind kind, uint32_t id, EchBytes bytes)
 {
     EchRematInput input = {.kind = kind, .id = id, .bytes = bytes};
     g_array_append_val(inputs, input);

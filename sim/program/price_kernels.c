@@ -74,7 +74,7 @@ typedef struct {
     unsigned n_callers;
     GArray *products;      /* EchId: all of them */
     EchId path[MAX_DEPTH]; /* fusions around what is looked at */
-    bool gathers, scatters, moves_only;
+    bool gathers, scatters;
     uint64_t gathered;
 } Survey;
 
@@ -207,6 +207,69 @@ static uint64_t gathered_length(const EchProgram *program, const EchInstruction 
     return MAX(count > 0 ? MIN(row, slice) : row, 1);
 }
 
+/* What an instruction reads: a kernel's own its operands, one in a fusion the arrays that the kernel is given. */
+static void survey_reads(Survey *survey, const EchInstruction *at, unsigned depth, bool wide)
+{
+    const EchProgram *program = survey->program;
+    if (at->opcode == ECH_HLO_TUPLE || at->opcode == ECH_HLO_BITCAST || at->opcode == ECH_HLO_FUSION)
+        return;
+    survey->body.reads |= depth == 0 && at->opcode != ECH_HLO_BROADCAST;
+    for (uint32_t i = 0; depth > 0 && i < at->n_operands; i++) {
+        EchId operand = ech_program_operand(program, at, i);
+        uint64_t elements = elements_of(program, program->instructions[operand].shape);
+        bool array = elements > 1 && is_given(program, operand);
+        bool again = i > 0 && operand == ech_program_operand(program, at, i - 1);
+        survey->body.reads |= array && at->opcode != ECH_HLO_BROADCAST;
+        survey->body.loads += wide && array && !again && elements >= survey->widest / 2;
+    }
+}
+
+/* The fusion's own product is the outermost one, the widest of several: windows are those of its operands. */
+static void survey_product(Survey *survey, EchId id, uint64_t elements, unsigned depth)
+{
+    const EchProgram *program = survey->program;
+    g_array_append_val(survey->products, id);
+    if (survey->product == ECH_NONE || depth < survey->n_callers ||
+        (depth == survey->n_callers && elements > elements_of(program, program->instructions[survey->product].shape))) {
+        survey->product = id;
+        survey->n_callers = MIN(depth, (unsigned)MAX_DEPTH);
+        memcpy(survey->callers, survey->path, sizeof survey->callers);
+    }
+}
+
+/* As many additions as the window has positions; those along rows or lanes first move every register. A window that always holds the whole row is a
+ * reduction whose result is spread again (a softmax's maximum); one of many positions is a running sum, doubled step by step. */
+static void survey_window(Survey *survey, const EchInstruction *at, uint64_t elements, bool wide)
+{
+    const EchProgram *program = survey->program;
+    const EchLayout *layout = ech_program_layout(program, at->shape);
+    const EchLayout *input = at->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, at, 0)].shape) : NULL;
+    Window window = read_window(at);
+    uint64_t positions = 1, shuffled = 1;
+    for (unsigned i = 0; i < window.n && i < 8; i++) {
+        uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
+        if (window.size[i] > 1 && extent > 0 && (window.size[i] - 1) / 2 >= extent - 1) {
+            survey->body.reduce += wide;
+            survey->body.rows_first += wide;
+            survey->body.lane_sums += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i) && !reduces_by_comparing(program, at) &&
+                                      !reduces_exponentials(program, at);
+            if (wide && layout != NULL && layout->rank > 0 && layout->order[0] == i)
+                survey->body.spread += (double)elements / (double)MAX(extent, 1u) / 8;
+            continue;
+        }
+        if (window.size[i] > MANY_POSITIONS)
+            steps = 2 * (uint64_t)g_bit_storage((gulong)(window.size[i] - 1));
+        positions = MIN(positions * steps, 4096u);
+        if (layout != NULL && layout->rank > 0 && (layout->order[0] == i || (layout->rank > 1 && layout->order[1] == i)))
+            shuffled = MIN(shuffled * steps, 4096u);
+    }
+    if (positions == 1)
+        return;
+    survey->body.positions += (uint32_t)positions;
+    survey->body.windows++;
+    survey->body.shuffle += (uint32_t)(shuffled > 1 ? positions - positions / shuffled : 0);
+}
+
 static void survey_instruction(Survey *survey, EchId id, unsigned depth)
 {
     const EchProgram *program = survey->program;
@@ -216,15 +279,7 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         elements = MAX(elements, elements_of(program, program->instructions[ech_program_operand(program, at, i)].shape));
     /* Work on what is small beside the whole costs nothing that shows. */
     bool wide = elements > 0 && elements >= survey->widest / 2;
-    bool moves = at->opcode != ECH_HLO_TUPLE && at->opcode != ECH_HLO_BITCAST && at->opcode != ECH_HLO_FUSION;
-    survey->body.reads |= moves && depth == 0 && at->opcode != ECH_HLO_BROADCAST;
-    for (uint32_t i = 0; moves && depth > 0 && i < at->n_operands; i++) {
-        EchId operand = ech_program_operand(program, at, i);
-        bool array = is_given(program, operand) && elements_of(program, program->instructions[operand].shape) > 1;
-        survey->body.reads |= array && at->opcode != ECH_HLO_BROADCAST;
-        bool again = i > 0 && operand == ech_program_operand(program, at, i - 1);
-        survey->body.loads += wide && array && !again && elements_of(program, program->instructions[operand].shape) >= survey->widest / 2;
-    }
+    survey_reads(survey, at, depth, wide);
     switch ((int)at->opcode) {
     case ECH_HLO_FUSION:
         if (depth < MAX_DEPTH)
@@ -233,16 +288,7 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
             survey_computation(survey, ech_program_called(program, at, i), depth + 1);
         return;
     case ECH_HLO_CONVOLUTION:
-    case ECH_HLO_DOT:
-        g_array_append_val(survey->products, id);
-        /* The fusion's own product is the outermost one, the widest of several: windows are those of its operands. */
-        if (survey->product == ECH_NONE || depth < survey->n_callers ||
-            (depth == survey->n_callers && elements > elements_of(program, program->instructions[survey->product].shape))) {
-            survey->product = id;
-            survey->n_callers = MIN(depth, (unsigned)MAX_DEPTH);
-            memcpy(survey->callers, survey->path, sizeof survey->callers);
-        }
-        return;
+    case ECH_HLO_DOT: survey_product(survey, id, elements, depth); return;
     case ECH_HLO_BROADCAST:
         if (wide && at->n_operands > 0 && !is_constant(program, ech_program_operand(program, at, 0)))
             survey_broadcast(program, at, &survey->body);
@@ -250,67 +296,26 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     case ECH_HLO_REDUCE:
         survey->body.reduce += wide;
         survey->body.lane_sums += wide && reduces_lanes(program, at) && !reduces_by_comparing(program, at) && !reduces_exponentials(program, at);
-        survey->moves_only = false;
         return;
-    case ECH_HLO_REDUCE_WINDOW: {
-        /* As many additions as the window has positions; those along rows or lanes first move every register. A window that always holds the whole row
-         * is a reduction whose result is spread again (a softmax's maximum); one of many positions is a running sum, doubled step by step. */
-        const EchLayout *layout = ech_program_layout(program, at->shape);
-        const EchLayout *input = at->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, at, 0)].shape) : NULL;
-        Window window = read_window(at);
-        uint64_t positions = 1, shuffled = 1;
-        for (unsigned i = 0; i < window.n && i < 8; i++) {
-            uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
-            if (window.size[i] > 1 && extent > 0 && (window.size[i] - 1) / 2 >= extent - 1) {
-                survey->body.reduce += wide;
-                survey->body.rows_first += wide;
-                survey->body.lane_sums += wide && (layout == NULL || layout->rank == 0 || layout->order[0] == i) && !reduces_by_comparing(program, at) &&
-                                          !reduces_exponentials(program, at);
-                if (wide && layout != NULL && layout->rank > 0 && layout->order[0] == i)
-                    survey->body.spread += (double)elements / (double)MAX(extent, 1u) / 8;
-                continue;
-            }
-            if (window.size[i] > MANY_POSITIONS)
-                steps = 2 * (uint64_t)g_bit_storage((gulong)(window.size[i] - 1));
-            positions = MIN(positions * steps, 4096u);
-            if (layout != NULL && layout->rank > 0 && (layout->order[0] == i || (layout->rank > 1 && layout->order[1] == i)))
-                shuffled = MIN(shuffled * steps, 4096u);
-        }
-        if (positions == 1) {
-            survey->moves_only = false;
-            return;
-        }
-        survey->body.positions += (uint32_t)positions;
-        survey->body.windows++;
-        survey->body.shuffle += (uint32_t)(shuffled > 1 ? positions - positions / shuffled : 0);
-        survey->moves_only = false;
-        return;
-    }
+    case ECH_HLO_REDUCE_WINDOW: survey_window(survey, at, elements, wide); return;
     case ECH_HLO_GATHER:
         survey->gathers = true;
         survey->gathered = MAX(survey->gathered, elements / gathered_length(program, at));
         return;
     case ECH_HLO_SCATTER: survey->scatters = true; return;
-    case ECH_HLO_DIVIDE:
-        survey->body.divide += wide;
-        survey->moves_only = false;
-        return;
+    case ECH_HLO_DIVIDE: survey->body.divide += wide; return;
     case ECH_HLO_CONVERT:
         survey->body.narrow += wide && program->shapes[at->shape].dtype != ECH_DTYPE_PRED && bits_of(program, id) < 32 &&
                                bits_of(program, ech_program_operand(program, at, 0)) == 32;
-        survey->moves_only = false;
         return;
     case ECH_HLO_SQRT: /* as free as a copy of its register */
     case ECH_HLO_NEGATE:
-    case ECH_HLO_BITCAST_CONVERT: survey->moves_only = false; return;
+    case ECH_HLO_BITCAST_CONVERT: return;
     default:
-        if (ech_hlo_is_transcendental((EchHlo)at->opcode)) {
+        if (ech_hlo_is_transcendental((EchHlo)at->opcode))
             survey->body.transcendental += wide;
-            survey->moves_only = false;
-        } else if (ech_hlo_is_elementwise((EchHlo)at->opcode)) {
+        else if (ech_hlo_is_elementwise((EchHlo)at->opcode))
             survey->body.simple += wide;
-            survey->moves_only = false;
-        }
         return;
     }
 }
@@ -880,6 +885,67 @@ static bool has_moved(const EchProgram *program, EchId instruction)
     return moved;
 }
 
+/* Index of the kernel's operand that is, or makes, a side of the kernel's product; beyond the operands if none does. */
+static uint32_t side_operand(const Survey *survey, const Arrays *arrays, EchId instruction, unsigned side)
+{
+    const EchProgram *program = survey->program;
+    const EchInstruction *product = &program->instructions[survey->product];
+    if (survey->product == instruction)
+        return side;
+    /* The product may lie in a fusion inside: climb to the parameter of the outermost one. */
+    EchId parameter = parameter_behind(program, ech_program_operand(program, product, side), product->computation, 0);
+    for (unsigned level = survey->n_callers; level-- > 1 && parameter != ECH_NONE;) {
+        const EchInstruction *caller = &program->instructions[survey->callers[level]];
+        parameter =
+            parameter < caller->n_operands ? parameter_behind(program, ech_program_operand(program, caller, parameter), caller->computation, 0) : ECH_NONE;
+    }
+    for (guint i = 0; i < arrays->operand_of->len && parameter != ECH_NONE; i++)
+        if (g_array_index(arrays->operand_of, uint32_t, i) == parameter)
+            return i;
+    return ECH_NONE;
+}
+
+/* Makes @kernel a contraction if its product is one that can be read. Fills @sides_of (uint8_t per operand), which @kernel then refers to. */
+static void set_contraction(const Survey *survey, const Arrays *arrays, EchId instruction, EchKernel *kernel, GArray *sides_of)
+{
+    const EchProgram *program = survey->program;
+    const EchInstruction *product = &program->instructions[survey->product];
+    uint32_t n_operands = arrays->operands->len;
+    EchKernelContraction contraction;
+    if (arrays->results->len == 0 || !read_product(program, survey->product, &contraction))
+        return;
+    uint32_t lhs = side_operand(survey, arrays, instruction, 0), rhs = side_operand(survey, arrays, instruction, 1);
+    if (lhs >= n_operands || rhs >= n_operands)
+        return;
+    for (guint i = 0; i < survey->products->len; i++) {
+        EchKernelContraction other;
+        EchId id = g_array_index(survey->products, EchId, i);
+        if (id != survey->product && read_product(program, id, &other)) {
+            contraction.other_macs += ech_kernel_contraction_macs(&other);
+            contraction.others++;
+        }
+    }
+    const EchLayout *layout = layout_of(program, ech_program_operand(program, product, 0));
+    contraction.passes = layout != NULL ? read_passes(product, layout) : 1;
+    kernel->kind = ECH_KERNEL_CONTRACTION;
+    kernel->contraction = contraction;
+    kernel->lhs = lhs;
+    kernel->rhs = rhs;
+    g_array_set_size(sides_of, n_operands);
+    memset(sides_of->data, 0, n_operands);
+    GArray *made_of[2] = {NULL, NULL};
+    survey_sides(survey, &kernel->contraction, made_of);
+    for (unsigned side = 0; side < 2 && made_of[side] != NULL; side++) {
+        for (guint i = 0; i < n_operands; i++) {
+            uint32_t operand = g_array_index(arrays->operand_of, uint32_t, i);
+            if (operand < made_of[side]->len && g_array_index(made_of[side], uint8_t, operand))
+                g_array_index(sides_of, uint8_t, i) |= side == 0 ? ECH_KERNEL_SIDE_LHS : ECH_KERNEL_SIDE_RHS;
+        }
+        g_array_unref(made_of[side]);
+    }
+    kernel->sides = (const uint8_t *)(void *)sides_of->data;
+}
+
 static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelCost *ret)
 {
     const EchInstruction *at = &program->instructions[instruction];
@@ -899,7 +965,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         put_back(program, at, &arrays);
 
     g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId)), sides_of = g_array_new(FALSE, FALSE, sizeof(uint8_t));
-    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products};
     for (guint i = 0; i < operands->len; i++)
         survey.widest = MAX(survey.widest, elements_touched(&g_array_index(operands, EchLayout, i), g_array_index(operand_bytes, EchBytes, i)));
     for (guint i = 0; i < results->len; i++)
@@ -919,63 +985,12 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         .fused = at->opcode == ECH_HLO_FUSION,
         .gathered_rows = survey.gathered,
     };
-    if (survey.product != ECH_NONE) {
-        const EchInstruction *product = &program->instructions[survey.product];
-        EchKernelContraction contraction;
-        if (results->len > 0 && read_product(program, survey.product, &contraction)) {
-            for (guint i = 0; i < products->len; i++) {
-                EchKernelContraction other;
-                if (g_array_index(products, EchId, i) != survey.product && read_product(program, g_array_index(products, EchId, i), &other)) {
-                    contraction.other_macs += ech_kernel_contraction_macs(&other);
-                    contraction.others++;
-                }
-            }
-            EchId sides[2];
-            for (unsigned side = 0; side < 2; side++) {
-                EchId operand = ech_program_operand(program, product, side), parameter = ECH_NONE;
-                sides[side] = side; /* a product of its own */
-                if (survey.product != instruction) {
-                    /* The product may lie in a fusion inside: climb to the parameter of the outermost one. */
-                    parameter = parameter_behind(program, operand, product->computation, 0);
-                    for (unsigned level = survey.n_callers; level-- > 1 && parameter != ECH_NONE;) {
-                        const EchInstruction *caller = &program->instructions[survey.callers[level]];
-                        parameter = parameter < caller->n_operands
-                                        ? parameter_behind(program, ech_program_operand(program, caller, parameter), caller->computation, 0)
-                                        : ECH_NONE;
-                    }
-                    sides[side] = ECH_NONE;
-                    for (guint i = 0; i < operand_of->len && sides[side] == ECH_NONE; i++)
-                        if (parameter != ECH_NONE && g_array_index(operand_of, uint32_t, i) == parameter)
-                            sides[side] = i;
-                }
-            }
-            const EchLayout *lhs = layout_of(program, ech_program_operand(program, product, 0));
-            contraction.passes = lhs != NULL ? read_passes(product, lhs) : 1;
-            if (sides[0] < operands->len && sides[1] < operands->len) {
-                kernel.kind = ECH_KERNEL_CONTRACTION;
-                kernel.contraction = contraction;
-                kernel.lhs = sides[0];
-                kernel.rhs = sides[1];
-                g_array_set_size(sides_of, operands->len);
-                memset(sides_of->data, 0, operands->len);
-                GArray *made_of[2] = {NULL, NULL};
-                survey_sides(&survey, &kernel.contraction, made_of);
-                for (unsigned side = 0; side < 2 && made_of[side] != NULL; side++) {
-                    for (guint i = 0; i < operands->len; i++) {
-                        uint32_t operand = g_array_index(operand_of, uint32_t, i);
-                        if (operand < made_of[side]->len && g_array_index(made_of[side], uint8_t, operand))
-                            g_array_index(sides_of, uint8_t, i) |= side == 0 ? ECH_KERNEL_SIDE_LHS : ECH_KERNEL_SIDE_RHS;
-                    }
-                    g_array_unref(made_of[side]);
-                }
-                kernel.sides = (const uint8_t *)(void *)sides_of->data;
-            }
-        }
-    } else if ((survey.gathers || survey.scatters) && survey.gathered > 0) {
+    if (survey.product != ECH_NONE)
+        set_contraction(&survey, &arrays, instruction, &kernel, sides_of);
+    else if ((survey.gathers || survey.scatters) && survey.gathered > 0)
         kernel.kind = ECH_KERNEL_GATHER;
-    } else if (at->opcode == ECH_HLO_COPY || at->opcode == ECH_HLO_TRANSPOSE) {
+    else if (at->opcode == ECH_HLO_COPY || at->opcode == ECH_HLO_TRANSPOSE)
         kernel.kind = ECH_KERNEL_COPY;
-    }
     ech_kernel_price(model, &kernel, own_tiles, ret);
     return true;
 }
@@ -1052,7 +1067,7 @@ GArray *ech_program_products(const EchProgram *program, EchId instruction)
 {
     GArray *found = g_array_new(FALSE, FALSE, sizeof(EchProgramProduct));
     g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
-    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products};
     survey_instruction(&survey, instruction, 0);
     for (guint i = 0; i < products->len; i++) {
         EchId id = g_array_index(products, EchId, i);
@@ -1073,7 +1088,7 @@ EchKernelTrust ech_program_kernel_trust(const EchProgram *program, EchId instruc
 {
     const EchInstruction *at = &program->instructions[instruction];
     g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId));
-    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .moves_only = true};
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products};
     survey_instruction(&survey, instruction, 0);
     if (at->opcode == ECH_HLO_SORT || survey.gathers || survey.scatters)
         return ECH_KERNEL_UNTESTED;
