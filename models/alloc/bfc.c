@@ -328,6 +328,74 @@ static void bfc_release(EchAllocator *base, uint32_t id, const EchLive *live)
     coalesce(self, at);
 }
 
+static bool seed_error(GError **error, const EchSeedBlock *block, const char *what)
+{
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "start state: chunk at 0x%" G_GINT64_MODIFIER "x: %s", block->address, what);
+    return false;
+}
+
+/* The region that blocks[0] begins, with its chunks; *ret_n of the n. */
+static bool seed_region(Bfc *self, const EchSeedBlock *blocks, size_t n, size_t *ret_n, GError **error)
+{
+    const EchSeedBlock *first = &blocks[0];
+    EchAllocator *base = &self->base;
+    EchBytes left = first->segment_bytes;
+    if (first->address != first->segment_address || left == 0)
+        return seed_error(error, first, "does not begin its region");
+    if (left > self->limit - MIN(self->limit, self->pool) || left > base->memory.capacity - base->memory.used)
+        return seed_error(error, first, "the memory is smaller than what was recorded; expected a larger --capacity");
+    if (!ech_device_memory_take_at(&base->memory, first->segment_address, left))
+        return seed_error(error, first, "overlaps another region");
+    ech_alloc_count_reserved(base, left, 0);
+    base->stats.segments_allocated++;
+    self->pool += left;
+    uint32_t rest = add_region(self, first->segment_address, left, base->n_segments++);
+    uint32_t region = self->chunks.items[rest].segment;
+    size_t i = 0;
+    for (; i < n && left; i++) {
+        const EchSeedBlock *block = &blocks[i];
+        if (block->segment_address != first->segment_address || block->address != self->chunks.items[rest].address || block->bytes == 0 || block->bytes > left)
+            return seed_error(error, block, "the chunks of a region do not tile it");
+        uint32_t at = rest;
+        left -= block->bytes;
+        if (left) {
+            rest = ech_chunks_split(&self->chunks, at, block->bytes);
+            self->chunks.items[rest].used = 1; /* not free before its turn */
+        }
+        self->chunks.items[at].used = block->id != UINT32_MAX;
+        if (block->id == UINT32_MAX) {
+            coalesce(self, at);
+            continue;
+        }
+        EchLive live = {
+            .requested = block->requested, .rounded = block->bytes, .address = block->address, .handle = at, .segment = self->regions[region].number};
+        self->regions[region].in_use++;
+        self->largest_alloc = MAX(self->largest_alloc, block->bytes);
+        if (!ech_alloc_seed_live(base, block->id, &live))
+            return seed_error(error, block, "its id is given twice");
+    }
+    if (left)
+        return seed_error(error, first, "the chunks of its region do not tile it");
+    *ret_n = i;
+    return true;
+}
+
+static bool bfc_seed(EchAllocator *base, const EchSeedBlock *blocks, size_t n, GError **error)
+{
+    Bfc *self = (Bfc *)base;
+    if (self->two_ended) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "two_ended: which end a recorded chunk belongs to is not known");
+        return false;
+    }
+    for (size_t i = 0; i < n;) {
+        size_t read;
+        if (!seed_region(self, &blocks[i], n - i, &read, error))
+            return false;
+        i += read;
+    }
+    return true;
+}
+
 static void bfc_prefetch(const EchAllocator *base, const EchLive *live, unsigned stage)
 {
     const EchChunk *items = ((const Bfc *)base)->chunks.items, *chunk = &items[live->handle];
@@ -601,6 +669,7 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
         .largest_free = bfc_largest,                                                                                                                           \
         .walk_free = bfc_walk,                                                                                                                                 \
         .own_stats = bfc_own_stats,                                                                                                                            \
+        .seed = bfc_seed,                                                                                                                                      \
     }
 
 BFC(bfc, "XLA's and TensorFlow's best fit with coalescing", NULL, params);

@@ -61,7 +61,7 @@ int ech_verb_alloc(int argc, char **argv)
         {"report", 'r', 0, G_OPTION_ARG_NONE, &report, "explain fragmentation at the peak, at failures and at the end (with --json: a time series too)", NULL},
         {"smallest", 's', 0, G_OPTION_ARG_NONE, &search,
          "search the smallest capacity at which nothing fails (unasked for programs and PyTorch's captures, unless they are long)", NULL},
-        {"fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, "memory snapshots: begin empty, not from the start state the recording implies", NULL},
+        {"fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, "memory snapshots, logs of BFC: begin empty, not from the start state the recording implies", NULL},
         {"temporaries", 0, 0, G_OPTION_ARG_NONE, &temporaries,
          "only what is allocated while the trace runs: without arguments, constants and what is resident at the start", NULL},
         {"top", 0, 0, G_OPTION_ARG_INT, &top, "segments and blocks to name in the report (default 5)", "N"},

@@ -206,7 +206,7 @@ EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions
 
 bool ech_alloc_study_searches(const EchAllocStudy *study)
 {
-    return (study->is_program || study->of_pytorch) && study->events->len <= SEARCH_UNASKED;
+    return (study->is_program || study->of_pytorch || study->start) && study->events->len <= SEARCH_UNASKED;
 }
 
 /* The max_split_size_mb with which the least memory would do, as a spec; NULL where none of the usual values is better than none at all. */
@@ -266,6 +266,11 @@ char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh)
         add(specs, "pytorch_pinned");
     } else if (study->of_pytorch) {
         add_pytorch(study, fresh, specs);
+    } else if (study->start && !fresh) {
+        /* BFC ran out: as it was, without its holes, and with what JAX and TensorFlow can be told to use instead. */
+        add(specs, "bfc");
+        add(specs, "bfc:");
+        add(specs, "cuda_async");
     } else {
         add(specs, "bfc");
         add(specs, "pytorch");

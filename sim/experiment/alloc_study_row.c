@@ -154,10 +154,17 @@ static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *opt
 
 /* ---- online ---- */
 
+/* The memory that allocators of @spec are given. Where the capacity is the limit that a recorded BFC had, another one takes it to the byte too. */
+static EchAllocDevice device_for(const EchAllocStudy *study, const char *spec)
+{
+    bool limit = study->start && (strcmp(spec, "bfc") == 0 || g_str_has_prefix(spec, "bfc:"));
+    return (EchAllocDevice){.capacity = study->capacity, .granule = limit ? study->start->granule : 0};
+}
+
 /* An allocator for the row, in the recorded start state where the row is to begin from it (row->recorded, taken back where that state does not fit). */
 static EchAllocator *begin(const EchAllocStudy *study, const char *spec, EchAllocRow *row, GError **error)
 {
-    const EchAllocDevice device = {.capacity = study->capacity};
+    const EchAllocDevice device = device_for(study, spec);
     g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, error);
     if (!allocator || !row->recorded)
         return g_steal_pointer(&allocator);
@@ -175,7 +182,7 @@ static EchAllocator *begin(const EchAllocStudy *study, const char *spec, EchAllo
 
 static EchAllocReport *look_closely(const EchAllocStudy *study, const char *spec, const EchAllocRowOptions *options, const EchAllocRow *row, GError **error)
 {
-    const EchAllocDevice device = {.capacity = study->capacity};
+    const EchAllocDevice device = device_for(study, spec);
     EchAllocReportOptions look = {.peak_at = row->outcome.peak_reserved_at,
                                   .max_failures = MAX_FAILURES,
                                   .n_samples = options->n_samples,
@@ -252,13 +259,14 @@ static bool run_online(const EchAllocStudy *study, const EchAllocRowOptions *opt
 {
     /* Other settings are a what-if: what was resident is then asked for first, in an empty memory. */
     g_autofree char *recorded = study->start && !options->fresh ? ech_alloc_recorded_spec(study->trace) : NULL, *released = NULL;
-    row->recorded = recorded && (strcmp(row->spec, "pytorch") == 0 || strcmp(row->spec, recorded) == 0);
-    if (row->recorded)
+    bool pytorch = recorded && g_str_has_prefix(recorded, "pytorch");
+    row->recorded = recorded && ((pytorch && strcmp(row->spec, "pytorch") == 0) || strcmp(row->spec, recorded) == 0);
+    if (row->recorded && pytorch)
         released = with_release(study, recorded, &row->release);
     const char *spec = released ? released : row->spec;
     if (!replay(study, spec, options, row, error))
         return false;
-    if (recorded && row->recorded && strcmp(recorded, "pytorch") != 0)
+    if (pytorch && row->recorded && strcmp(recorded, "pytorch") != 0)
         row->settings = g_strdup(recorded + strlen("pytorch:"));
     if (options->report) {
         row->report = look_closely(study, spec, options, row, error);

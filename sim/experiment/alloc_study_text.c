@@ -171,8 +171,8 @@ static void text_first_failure(GString *out, const EchAllocStudy *study, const E
     const EchAllocEvent *event = &g_array_index(row->events, EchAllocEvent, at);
     if (ech_alloc_study_refusal(study, event->id)) /* said already */
         return;
-    g_autofree char *asked = ech_format_bytes(event->bytes), *name = ech_alloc_study_short_name(study, event->id, 60);
-    g_string_append_printf(out, "\n%s: out of memory at event %" G_GUINT64_FORMAT ", %s for %s, %s", row->spec, at, asked, name,
+    g_autofree char *asked = ech_format_bytes(event->bytes), *name = ech_alloc_study_short_name(study, event->id, 60), *label = label_of(row);
+    g_string_append_printf(out, "\n%s: out of memory at event %" G_GUINT64_FORMAT ", %s for %s, %s", label, at, asked, name,
                            row->outcome.first_fit == ECH_FIT_FRAGMENTED ? "though as many bytes are free: fragmentation" : "for want of memory");
     if (failed > 1)
         g_string_append_printf(out,
@@ -275,6 +275,8 @@ static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocR
 {
     if (row->recorded && study->capacity < study->had && row->difference)
         g_string_append_printf(out, "\n%s" AS_RECORDED ": from the recorded start state, with less memory than was recorded\n", row->spec);
+    else if (row->recorded && !study->of_pytorch)
+        g_string_append_printf(out, "\n%s" AS_RECORDED ": in the memory as the log has it, chunk by chunk\n", row->spec);
     else if (row->recorded)
         g_string_append_printf(out,
                                "\n%s" AS_RECORDED ": from the recorded start state; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
@@ -298,14 +300,16 @@ static void text_start(GString *out, const EchAllocStudy *study, const GPtrArray
         history = g_array_index(study->after, EchAllocEvent, i).kind == ECH_EVENT_ALLOC;
     for (guint i = 0; i < rows->len; i++)
         fresh |= lost_holes(study, g_ptr_array_index(rows, i));
-    if (!history)
+    if (!history && study->of_pytorch)
         g_string_append(out,
                         "\nthe recording has no history of allocations (torch.cuda.memory._record_memory_history() begins one): only what lived at its end is "
                         "known\n");
     else if (fresh)
-        g_string_append(out,
-                        "\nrows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. "
-                        "'pytorch:' is the native allocator begun so, for comparison\n");
+        g_string_append_printf(
+            out,
+            "\nrows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. '%s:' is %s "
+            "allocator begun so, for comparison\n",
+            study->of_pytorch ? "pytorch" : "bfc", study->of_pytorch ? "the native" : "the same");
 }
 
 GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows, const char *path, const EchAllocStudyOutput *output)

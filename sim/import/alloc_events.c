@@ -310,6 +310,8 @@ static char *settings_in_effect(const EchTrace *trace)
 
 char *ech_alloc_recorded_spec(const EchTrace *trace)
 {
+    if (strcmp(ech_trace_format(trace), "out_of_memory") == 0)
+        return g_strdup("bfc");
     const char *conf = recorded_conf(trace);
     g_autofree char *effect = settings_in_effect(trace);
     if (!*conf || (strstr(effect, "expandable_segments") && !strstr(conf, "expandable_segments")))
@@ -640,14 +642,55 @@ static guint add_seeds(const EchBuffer *buffers, const GArray *residents, guint 
     return at;
 }
 
-EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
+static EchAllocStart *start_new(void)
 {
-    uint32_t device;
-    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || memory == ECH_NONE || !device_of(trace, memory, &device))
-        return NULL;
     EchAllocStart *start = g_new0(EchAllocStart, 1);
     start->seeds = g_array_new(FALSE, FALSE, sizeof(EchSeedBlock));
     start->script = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
+    return start;
+}
+
+/* BFC's log: chunks in use are resident, and what lies between them in a region ("0x7f21000000+4194304 ...") is free. */
+static EchAllocStart *start_of_log(const EchTrace *trace, EchId memory)
+{
+    const char *text = ech_trace_get_property(trace, "allocator_regions");
+    g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), residents = residents_of(trace, memory);
+    while (text && *text) {
+        StartSegment segment = {0};
+        char *end;
+        segment.mark.address = g_ascii_strtoull(text, &end, 16);
+        segment.bytes = *end == '+' ? g_ascii_strtoull(end + 1, &end, 10) : 0;
+        if (segment.bytes == 0 || segment.bytes > UINT64_MAX - segment.mark.address || (*end && *end != ' '))
+            return NULL;
+        g_array_append_val(segments, segment);
+        text = *end ? end + 1 : end;
+    }
+    if (segments->len == 0)
+        return NULL;
+    g_array_sort(segments, by_segment);
+    EchAllocStart *start = start_new();
+    start->granule = 256;
+    const EchPyTorchConf none = {0};
+    guint at = 0;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (guint i = 0; i < segments->len; i++) {
+        const StartSegment *segment = &g_array_index(segments, StartSegment, i);
+        for (; at < residents->len && buffers[g_array_index(residents, EchId, at)].address < segment->mark.address; at++)
+            start->homeless++;
+        at = add_seeds(buffers, residents, at, segment, 0, &none, start);
+    }
+    start->homeless += residents->len - at;
+    return start;
+}
+
+EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
+{
+    uint32_t device;
+    if (strcmp(ech_trace_format(trace), "out_of_memory") == 0 && memory != ECH_NONE)
+        return start_of_log(trace, memory);
+    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || memory == ECH_NONE || !device_of(trace, memory, &device))
+        return NULL;
+    EchAllocStart *start = start_new();
     g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));
     read_segments(trace, device, segments, start->script, mapped);
     script_reservations(start->script, segments, mapped);

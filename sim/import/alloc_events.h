@@ -38,11 +38,13 @@ typedef struct {
     GArray *script;    /**< EchSegmentRange, in the order they were taken. */
     uint64_t homeless; /**< Resident buffers that lie in no known segment; they are left out. */
     uint64_t guessed;  /**< Resident buffers whose true block size had to be derived. */
+    EchBytes granule;  /**< Of what the recorded allocator may take: what it had is a limit in bytes, not a device's memory; 0: the device's. */
 } EchAllocStart;
 
-/** The start state of a caching allocator's recording (memory snapshot); NULL where the trace has none. Owned by the caller. */
+/** The start state of a caching allocator's recording (memory snapshot), or the state in which BFC refused a request (its log, if every chunk is listed); NULL
+ * where the trace has none. Owned by the caller. */
 EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUSED_RESULT;
 void ech_alloc_start_free(EchAllocStart *start);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocStart, ech_alloc_start_free)
-/** The allocator a memory snapshot was recorded under, settings included: "pytorch:expandable_segments:True". Owned by the caller. */
+/** The allocator a memory snapshot was recorded under, settings included: "pytorch:expandable_segments:True"; "bfc" of a log of its. Owned by the caller. */
 char *ech_alloc_recorded_spec(const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;

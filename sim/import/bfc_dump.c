@@ -1,4 +1,5 @@
 #include "sim/import/bfc_dump.h"
+#include "models/alloc/alloc.h"
 #include "sim/base/error.h"
 #include "sim/import/rounded.h"
 #include "sim/trace/trace.h"
@@ -535,6 +536,7 @@ typedef struct {
     EchBytes not_listed;
     uint64_t n_free, n_used, n_regions;
     bool has_limit, has_pieces;
+    bool seeds;   /* the trace tells where everything lies */
     double slack; /* of limit and in_use, where they are rounded */
     /* The run of chunks in one region that would hold the request for the least in use. */
     EchBytes hole_in_use;
@@ -725,8 +727,10 @@ static void resident(EchTraceBuilder *builder, EchId memory, const char *name, E
     b.memory = memory;
     b.bytes = bytes;
     b.resident = 1;
-    if (address)
+    if (address) {
         b.address = address;
+        b.rounded = bytes;
+    }
     ech_trace_builder_buffer(builder, b);
 }
 
@@ -743,6 +747,39 @@ static EchBytes add_chunks(const EchBfcDump *d, EchTraceBuilder *builder, EchId 
         sum = ech_bytes_add(sum, chunk->bytes);
     }
     return sum;
+}
+
+/* The address and bytes of the region or, where none are told, run of chunks that begins with chunk *@at, which moves behind it. */
+static EchSegmentRange next_region(const EchBfcDump *d, guint *at)
+{
+    const Chunk *first = &g_array_index(d->chunks, Chunk, *at);
+    EchSegmentRange range = {first->address, 0};
+    for (const Chunk *chunk = first; *at < d->chunks->len; chunk = &g_array_index(d->chunks, Chunk, *at)) {
+        if (chunk->region != first->region || chunk->address != range.address + range.bytes)
+            break;
+        range.bytes += chunk->bytes;
+        if (++*at == d->chunks->len)
+            break;
+    }
+    return range;
+}
+
+/* Tells where each region lies, so that a replay can begin in this very memory; false, and nothing told, where a chunk may be missing. */
+static bool add_regions(const EchBfcDump *d, const Sums *s, EchTraceBuilder *builder)
+{
+    uint64_t n = 0;
+    g_autoptr(GString) regions = g_string_new(NULL);
+    for (guint i = 0; i < d->chunks->len; n++) {
+        uint32_t region = g_array_index(d->chunks, Chunk, i).region;
+        EchSegmentRange range = next_region(d, &i);
+        if (region < d->regions->len && range.bytes != g_array_index(d->regions, Region, region).bytes)
+            return false;
+        g_string_append_printf(regions, "%s0x%" G_GINT64_MODIFIER "x+%" G_GUINT64_FORMAT, n ? " " : "", range.address, range.bytes);
+    }
+    if (n == 0 || n != s->n_regions || s->not_listed)
+        return false;
+    ech_trace_builder_set_property(builder, "allocator_regions", regions->str);
+    return true;
 }
 
 static EchBytes add_sizes(const EchBfcDump *d, EchTraceBuilder *builder, EchId memory)
@@ -913,8 +950,9 @@ static void say_fragmented(const EchBfcDump *d, const Sums *s, EchBytes room, Ec
         ech_diag_remark(diag,
                         "allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async "
                         "(TensorFlow). Or allocate what stays before what comes and goes");
-    ech_diag_remark(diag,
-                    "'echelon alloc' asks for the same again in an empty memory, what is in use first and by address: without the holes that the pool had");
+    ech_diag_remark(diag, s->seeds ? "'echelon alloc' asks for it again in the memory as it is here, and in one without its holes"
+                                   : "'echelon alloc' asks for the same again in an empty memory, what is in use first and by address: without the holes that "
+                                     "the pool had");
 }
 
 static void say_waste(const EchBfcDump *d, EchDiag *diag)
@@ -962,8 +1000,10 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     Sums s = sums_of(d);
     EchId memory = ech_trace_builder_memory(builder, of_host(d) ? "host" : "hbm");
     EchBytes named = d->chunks->len ? add_chunks(d, builder, memory) : d->sizes->len ? add_sizes(d, builder, memory) : add_bins(d, builder, memory);
-    if (s.in_use > named && s.in_use - named > s.in_use / 1000)
+    bool more = s.in_use > named && s.in_use - named > s.in_use / 1000;
+    if (more)
         resident(builder, memory, named ? "in use, not listed" : "in use", s.in_use - named, 0);
+    s.seeds = d->has_request && !more && add_regions(d, &s, builder);
     if (d->has_request)
         add_request(d, builder, memory);
     ech_diag_note(import->records, "chunks in use", s.n_used);
@@ -986,7 +1026,9 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     if (d->name[0])
         ech_trace_builder_set_property(builder, "allocator", d->name);
     set_number(builder, "asked_for_bytes", d->has_request, d->request.bytes);
-    set_number(builder, "had_bytes", s.has_limit, s.limit);
+    /* What the device refused was not to be had, whatever the limit says. */
+    bool of_device = d->has_request && s.pool > 0 && s.limit - MIN(s.limit, s.pool) >= s.asked;
+    set_number(builder, "had_bytes", s.has_limit, of_device ? s.pool : MAX(s.limit, s.pool));
     set_number(builder, "pool_bytes", s.pool > 0, s.pool);
     set_number(builder, "in_use_bytes", true, s.in_use);
     set_number(builder, "free_bytes", s.has_pieces, s.free);

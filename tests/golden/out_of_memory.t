@@ -114,7 +114,7 @@ GPU_0_bfc refused 1 GiB, f32[64,64,256,256]: 2.44 GiB of its limit of 4 GiB were
 fragmentation: 1.56 GiB are free, not in one piece
 nearest to a piece of 1 GiB: where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean
 allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
-'echelon alloc' asks for the same again in an empty memory, what is in use first and by address: without the holes that the pool had
+'echelon alloc' asks for it again in the memory as it is here, and in one without its holes
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc_growth.txt | sed -n '/^held/,$p'
 held, most first
       2.50 GiB  chunk of 2.50 GiB
@@ -130,6 +130,22 @@ records of the file
            1  free chunks
 GPU_0_bfc refused 2 GiB: 4.50 GiB of its limit of 6 GiB were in use, 1 MiB free in 1 piece, the largest 1 MiB, 1.49 GiB not taken from the device
 use, not fragmentation: 517 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 6 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
+$ echelon alloc tests/fuzz/corpus/out_of_memory/bfc.txt | sed -n '/^allocator/,$p'
+allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
+'echelon alloc' asks for it again in the memory as it is here, and in one without its holes
+
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB         1  3.44 GiB
+bfc:                      0   3.44 GiB     4 GiB  14.1 %       0 B   576 MiB         1  3.44 GiB
+cuda_async                0   3.44 GiB  3.47 GiB   0.9 %     512 B  32.0 MiB         6  3.44 GiB
+
+bfc, as recorded: in the memory as the log has it, chunk by chunk
+
+cuda_async: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
+
+rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'bfc:' is the same allocator begun so, for comparison
+
+bfc, as recorded: out of memory at event 0, 1 GiB for what was asked for, f32[64,64,256,256], though as many bytes are free: fragmentation; --report says what stood in the way
 $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc_mixed.txt; echo exit $?
 tests/fuzz/corpus/out_of_memory/bfc_mixed.txt: out_of_memory, 3 events; device memory 4 GiB, what there is, as the message says
 no allocator needs less than 4.50 GiB
@@ -137,12 +153,20 @@ no allocator needs less than 4.50 GiB
 GPU_0_bfc refused 1.50 GiB: 3 GiB of its limit of 4 GiB were in use, 1 GiB free in 1 piece, the largest 1 GiB
 use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
 
-allocator            failed  peak live  reserved    frag     waste   largest  segments
-bfc                       1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1
-pytorch                   1      3 GiB     3 GiB   0.0 %       0 B       0 B         2
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+bfc, as recorded          1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1  4.50 GiB
+bfc:                      1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1  4.50 GiB
+cuda_async                1      3 GiB     3 GiB   0.0 %       0 B       0 B         2  4.50 GiB
 
-bfc: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
-pytorch: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
+bfc, as recorded: in the memory as the log has it, chunk by chunk
+
+cuda_async: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
+
+rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'bfc:' is the same allocator begun so, for comparison
+
+bfc, as recorded: out of memory at event 0, 1.50 GiB for what was asked for, for want of memory
+bfc:: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
+cuda_async: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
 exit 3
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/bfc_growth.txt --device h100-sxm --engine native --json | grep -m1 fits
   "fits" : true,

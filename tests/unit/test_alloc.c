@@ -929,6 +929,111 @@ START_TEST(placements_equal_the_real_ones)
 }
 END_TEST
 
+/* Begun in the state that another one is in, chunk by chunk, BFC goes on as that one does. */
+START_TEST(bfc_begins_where_another_is)
+{
+    enum { IDS = 400 };
+    g_autoptr(EchAllocator) first = open_allocator("bfc:growth=true,limit=14MiB", GIB), second = open_allocator("bfc:growth=true,limit=14MiB", GIB);
+    g_autoptr(GRand) rand = g_rand_new_with_seed(7);
+    EchPlacement a, b;
+    for (uint32_t i = 0; i < IDS; i++) {
+        (void)ech_allocator_alloc(first, &(EchAllocRequest){.id = i, .bytes = (EchBytes)g_rand_int_range(rand, 1, 200000)}, &a);
+        if (g_rand_int_range(rand, 0, 2))
+            ech_allocator_release(first, (uint32_t)g_rand_int_range(rand, 0, (gint32)i + 1));
+    }
+    size_t n;
+    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(first, &n);
+    g_autofree EchSeedBlock *start = g_new0(EchSeedBlock, n);
+    size_t begin = 0;
+    for (size_t i = 0; i < n; i++) {
+        begin = i && blocks[i].segment == blocks[i - 1].segment ? begin : i;
+        start[i] = (EchSeedBlock){.id = blocks[i].id,
+                                  .address = blocks[i].address,
+                                  .bytes = blocks[i].bytes,
+                                  .requested = blocks[i].requested,
+                                  .segment_address = blocks[begin].address};
+        for (size_t k = begin; k <= i; k++)
+            start[k].segment_bytes = blocks[i].address + blocks[i].bytes - blocks[begin].address;
+    }
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_allocator_seed(second, start, n, &error), error);
+    EchAllocStats x, y;
+    ech_allocator_stats(first, &x);
+    ech_allocator_stats(second, &y);
+    ck_assert_uint_eq(y.reserved, 14 * MIB);
+    ck_assert_uint_eq(y.segments_allocated, 3);
+    ck_assert_uint_eq(y.live, x.live);
+    ck_assert_uint_eq(y.requested, x.requested);
+    ck_assert_uint_eq(y.largest_free, x.largest_free);
+    uint32_t served = 0, turned_down = 0;
+    for (uint32_t i = 0; i < 4 * IDS; i++) {
+        EchAllocRequest request = {.id = IDS + i, .bytes = (EchBytes)g_rand_int_range(rand, 1, 300000)};
+        EchFit fit = ech_allocator_alloc(first, &request, &a);
+        ck_assert_int_eq(ech_allocator_alloc(second, &request, &b), fit);
+        ck_assert(fit != ECH_FIT_OK || (a.address == b.address && a.rounded == b.rounded));
+        served += fit == ECH_FIT_OK;
+        turned_down += fit != ECH_FIT_OK;
+        uint32_t id = (uint32_t)g_rand_int_range(rand, 0, (gint32)(IDS + i) + 1);
+        ck_assert(ech_allocator_release(first, id) == ech_allocator_release(second, id));
+    }
+    ck_assert_uint_gt(served, 100);
+    ck_assert_uint_gt(turned_down, 10);
+    /* States that make no sense. */
+    EchSeedBlock hole = {.id = 1, .address = 2 * MIB, .bytes = MIB, .requested = MIB, .segment_address = 2 * MIB, .segment_bytes = 2 * MIB};
+    g_autoptr(EchAllocator) untiled = open_allocator("bfc", GIB), small = open_allocator("bfc", MIB);
+    ck_assert(!ech_allocator_seed(untiled, &hole, 1, NULL));
+    ck_assert(!ech_allocator_seed(small, &hole, 1, NULL));
+}
+END_TEST
+
+/* The log of a refusal lists every chunk: in that memory BFC refuses again, and with 256 bytes less in the way it would not. A limit that is no multiple of
+ * 2 MiB is one to the byte. */
+START_TEST(bfc_refuses_as_its_log_says)
+{
+    static const struct {
+        const char *where;
+        EchBytes limit, asked;
+        bool served;
+        const char *had;
+    } cases[] = {
+        {"Free  at 7f0000100000 of size 1048832 next 2\n", 4194560, 1100032, false, "4194560"},
+        {"Free  at 7f0000100000 of size 1048832 next 2\n", 4194560, 1048832, true, "4194560"},
+        /* The limit would have allowed a region more: the device did not give it. */
+        {"Free  at 7f0000100000 of size 1048832 next 2\n", 8388608, 1100032, false, "4194560"},
+        /* Not all is listed: nothing is known of what lies where. */
+        {"", 4194560, 1100032, false, NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strdup_printf(
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate %.2fMiB (rounded to %" G_GUINT64_FORMAT ")requested by op X\n"
+            "Next region of size 4194560\nInUse at 7f0000000000 of size 1048576 next 1\n%sInUse at 7f0000200100 of size 2097152 next 18446744073709551615\n"
+            "Stats: \nLimit: %" G_GUINT64_FORMAT "\nInUse: 3145728\n",
+            (double)cases[i].asked / (double)MIB, cases[i].asked, cases[i].where, cases[i].limit);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "log");
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_ok(import != NULL, error);
+        g_autoptr(EchAllocStart) start = ech_alloc_start_of_trace(import->trace, 0);
+        ck_assert((start != NULL) == (cases[i].had != NULL));
+        if (!start)
+            continue;
+        const char *had = ech_trace_get_property(import->trace, "had_bytes");
+        ck_assert_str_eq(had, cases[i].had);
+        EchAllocDevice device = {.capacity = g_ascii_strtoull(had, NULL, 10), .granule = start->granule};
+        g_autofree char *spec = ech_alloc_recorded_spec(import->trace);
+        g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, &error);
+        ck_assert_ok(allocator != NULL, error);
+        ck_assert_uint_eq(start->seeds->len, 3);
+        ck_assert_ok(ech_allocator_seed(allocator, (const EchSeedBlock *)(const void *)start->seeds->data, 3, &error), error);
+        g_autoptr(GArray) events = ech_alloc_events_of_trace(import->trace, 0, false, true);
+        ck_assert_uint_eq(events->len, 1);
+        EchAllocOutcome outcome = ech_alloc_run(allocator, (const EchAllocEvent *)(const void *)events->data, 1, &(EchAllocRunOptions){.placed = NULL});
+        ck_assert_uint_eq(outcome.stats.failed, !cases[i].served);
+        ck_assert_uint_eq(outcome.stats.reserved, 4194560);
+    }
+}
+END_TEST
+
 /* Every memory snapshot of a real GPU: from the start state that the recording implies, every address is the recorded one. */
 static void replay_snapshot(const char *path)
 {
@@ -1024,6 +1129,8 @@ int main(void)
     tcase_add_test(tests, bfc_prefers_the_best_then_the_lowest);
     tcase_add_test(tests, jax_and_tensorflow_take_their_share);
     tcase_add_test(tests, bfc_collects_empty_regions);
+    tcase_add_test(tests, bfc_begins_where_another_is);
+    tcase_add_test(tests, bfc_refuses_as_its_log_says);
     tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, two_ended_takes_one_range);
     tcase_add_test(tests, pytorch_keeps_streams_apart);
