@@ -120,7 +120,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
     if (study->held == 0 && reserved && !ech_parse_bytes(reserved, &study->held, NULL))
         study->held = 0;
     static const char *const pytorch[] = {"memory_snapshot", "kineto", "pytorch_et", "memory_timeline", NULL};
-    study->of_pytorch = g_strv_contains(pytorch, study->format);
+    study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)); /* of an exported trace: what it was made from */
 }
 
 static bool read_events(const char *path, const EchAllocStudyOptions *options, EchAllocStudy *study, GError **error)

@@ -331,7 +331,7 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     for (guint i = 0; i < rows->len; i++)
         text_notes(out, study, g_ptr_array_index(rows, i), output);
     text_start(out, study, rows);
-    if (study->of_pytorch && strcmp(study->format, "pytorch_et") != 0)
+    if (study->of_pytorch && strcmp(ech_trace_format(study->trace), "pytorch_et") != 0)
         text_holders(out, study, output->top, output->columns);
     text_refusals(out, study, rows, width);
     bool explained = false;

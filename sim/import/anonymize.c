@@ -279,6 +279,8 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
     for (size_t i = 0; i < G_N_ELEMENTS(of_device); i++)
         if (g_str_has_prefix(key, "device.") && g_str_has_suffix(key, of_device[i]))
             return true;
+    if (strcmp(key, "allocator_regions") == 0) /* addresses and sizes */
+        return strspn(value, "0123456789abcdefx+ ") == strlen(value);
     if (!is_number(value))
         return false;
     if (g_str_has_prefix(key, "records."))

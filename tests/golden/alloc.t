@@ -265,3 +265,11 @@ $ echelon alloc tests/golden/data/oom.pickle --json | sed -n '/"try"/,/}/p'
     "PYTORCH_CUDA_ALLOC_CONF" : "max_split_size_mb:32",
     "empties_cache" : 0
   },
+$ echelon import tests/golden/data/oom.pickle -o $T/oom.ech >/dev/null 2>&1; for f in tests/golden/data/oom.pickle $T/oom.ech; do echelon alloc $f --json | grep -v -e events_per_second -e '"format"' >$T/$(basename $f).json; done; cmp $T/oom.pickle.json $T/oom.ech.json; grep -c -e smallest_capacity_bytes -e in_use_by_line $T/oom.ech.json
+5
+$ echelon import tests/fuzz/corpus/out_of_memory/bfc.txt --anonymize -o $T/bfc.ech >/dev/null 2>&1; echelon alloc $T/bfc.ech | sed -n '/^allocator/,/^$/p'
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB         1  3.44 GiB
+bfc:                      0   3.44 GiB     4 GiB  14.1 %       0 B   576 MiB         1  3.44 GiB
+cuda_async                0   3.44 GiB  3.47 GiB   0.9 %     512 B  32.0 MiB         6  3.44 GiB
+
