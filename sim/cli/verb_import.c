@@ -64,7 +64,7 @@ static EchTrace *lower(EchProgram *program, const char *device_name, uint64_t tr
                         "compiler's times%s; --device gives them",
                         program->assignment ? "" : ", and buffers no offsets");
     }
-    ech_diag_remark(diag, "'run' and 'alloc' take the trace; passes that change programs, and memory_analysis, need the original");
+    ech_diag_remark(diag, "'run' and 'alloc' take the trace; passes that change programs, and what is inside kernels, need the original");
     return trace;
 }
 

@@ -840,6 +840,12 @@ static void set_properties(const Lowerer *l)
     set_figure(l->b, "host_alias", m.host_alias);
     set_figure(l->b, "host_temp", m.host_temp);
     set_figure(l->b, "peak", m.peak);
+    for (int32_t space = 1; space <= ECH_SPACE_SCALAR; space++) {
+        g_autofree char *name = g_strdup_printf("space_%d", space);
+        EchBytes bytes = ech_program_space_bytes(p, space);
+        if (bytes)
+            set_figure(l->b, name, bytes);
+    }
 }
 
 EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error)

@@ -6,23 +6,28 @@
 
 #include <string.h>
 
+void ech_report_memory_figures(JsonBuilder *b, const EchMemoryAnalysis *m)
+{
+    ech_json_begin_object(b, "memory_analysis");
+    ech_json_add_count(b, "argument", m->argument);
+    ech_json_add_count(b, "output", m->output);
+    ech_json_add_count(b, "temp", m->temp);
+    ech_json_add_count(b, "alias", m->alias);
+    ech_json_add_count(b, "constant", m->constant);
+    ech_json_add_count(b, "host_argument", m->host_argument);
+    ech_json_add_count(b, "host_output", m->host_output);
+    ech_json_add_count(b, "host_alias", m->host_alias);
+    ech_json_add_count(b, "host_temp", m->host_temp);
+    ech_json_add_count(b, "peak", m->peak);
+    json_builder_end_object(b);
+}
+
 void ech_report_memory_analysis(JsonBuilder *b, const EchProgram *program)
 {
     if (!program->assignment)
         return;
     EchMemoryAnalysis m = ech_program_memory_analysis(program);
-    ech_json_begin_object(b, "memory_analysis");
-    ech_json_add_count(b, "argument", m.argument);
-    ech_json_add_count(b, "output", m.output);
-    ech_json_add_count(b, "temp", m.temp);
-    ech_json_add_count(b, "alias", m.alias);
-    ech_json_add_count(b, "constant", m.constant);
-    ech_json_add_count(b, "host_argument", m.host_argument);
-    ech_json_add_count(b, "host_output", m.host_output);
-    ech_json_add_count(b, "host_alias", m.host_alias);
-    ech_json_add_count(b, "host_temp", m.host_temp);
-    ech_json_add_count(b, "peak", m.peak);
-    json_builder_end_object(b);
+    ech_report_memory_figures(b, &m);
     ech_json_begin_object(b, "heap");
     for (size_t h = 0; h < program->assignment->n_heaps; h++) {
         g_autofree char *name = g_strdup_printf("%d", program->assignment->heaps[h].space);

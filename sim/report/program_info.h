@@ -9,6 +9,8 @@
 /** Adds `memory_analysis`, `heap`, `spaces`, `copies` and `program` to the open object. The program must have an assignment
  * (read, or made by ech_report_program_complete) for all but `copies` and `program`. */
 void ech_report_program_info(JsonBuilder *builder, const EchProgram *program);
+/** `memory_analysis` alone. */
+void ech_report_memory_figures(JsonBuilder *builder, const EchMemoryAnalysis *m);
 /** `memory_analysis` and `heap` alone, for a run's report. */
 void ech_report_memory_analysis(JsonBuilder *builder, const EchProgram *program);
 /** Makes the buffer assignment where none was read. @device: a device name or file, or NULL. Without a chip a TPU program's figures cannot be had: a

@@ -16,12 +16,49 @@ static bool is_planned(const EchRun *run, const char *memory)
     return true;
 }
 
+/* What lowering noted of the program; 0 where it did not. */
+static EchBytes noted(const EchTrace *trace, const char *name)
+{
+    g_autofree char *key = g_strconcat("memory_analysis.", name, NULL);
+    const char *value = ech_trace_get_property(trace, key);
+    uint64_t bytes;
+    return value && ech_parse_u64(value, &bytes, NULL) ? bytes : 0;
+}
+
+bool ech_report_memory_needs(const EchReport *report, EchMemoryAnalysis *ret)
+{
+    if (report->program && report->program->assignment)
+        *ret = ech_program_memory_analysis(report->program);
+    else if (!report->program && ech_trace_get_property(report->trace, "memory_analysis.argument"))
+        *ret = (EchMemoryAnalysis){.argument = noted(report->trace, "argument"),
+                                   .output = noted(report->trace, "output"),
+                                   .temp = noted(report->trace, "temp"),
+                                   .alias = noted(report->trace, "alias"),
+                                   .host_argument = noted(report->trace, "host_argument"),
+                                   .host_output = noted(report->trace, "host_output"),
+                                   .host_temp = noted(report->trace, "host_temp"),
+                                   .host_alias = noted(report->trace, "host_alias"),
+                                   .constant = noted(report->trace, "constant"),
+                                   .peak = noted(report->trace, "peak")};
+    else
+        return false;
+    return true;
+}
+
+static EchBytes space_needs(const EchReport *report, int32_t space)
+{
+    if (report->program)
+        return ech_program_space_bytes(report->program, space);
+    g_autofree char *name = g_strdup_printf("space_%d", space);
+    return noted(report->trace, name);
+}
+
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
 {
     *ret_n = 0;
-    if (!report->program || !report->program->assignment)
+    EchMemoryAnalysis a;
+    if (!ech_report_memory_needs(report, &a))
         return NULL;
-    EchMemoryAnalysis a = ech_program_memory_analysis(report->program);
     EchFitRow *rows = g_new0(EchFitRow, report->device->n_memories + 1);
     for (size_t i = 0; i < report->device->n_memories; i++) {
         const EchMemory *memory = &report->device->memories[i];
@@ -31,7 +68,7 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
         else if (memory->space == ECH_SPACE_HOST)
             needed = ech_bytes_add(a.host_argument - MIN(a.host_argument, a.host_alias), ech_bytes_add(a.host_output, a.host_temp));
         else if (memory->space > 0)
-            needed = ech_program_space_bytes(report->program, memory->space);
+            needed = space_needs(report, memory->space);
         if (needed == 0 || !is_planned(report->run, memory->name))
             continue;
         rows[*ret_n] = (EchFitRow){memory->name, needed, memory->available};

@@ -30,12 +30,14 @@ typedef struct {
     JsonObject *plain;           /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
 } EchReport;
 
+/** What the program's assignment comes to, or that of the program that the trace was exported from; false where there is none. */
+bool ech_report_memory_needs(const EchReport *report, EchMemoryAnalysis *ret);
 /** Space by space, what an XLA program's assignment needs of what the runtime hands out. */
 typedef struct {
     const char *memory; /**< Name of the device's memory; borrowed. */
     EchBytes needed, available;
 } EchFitRow;
-/** Rows of spaces the device has; NULL and 0 without a program with an assignment. g_free the rows. */
+/** Rows of spaces the device has; NULL and 0 without a program with an assignment, or a trace made of one. g_free the rows. */
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** The compiler refused the program for want of a memory other than HBM: for a kernel's own windows and scratch, say, which no list of values shows. (Whether
  * HBM suffices is counted from the program itself, so that a device with more of it can be asked for.) */

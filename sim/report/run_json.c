@@ -309,8 +309,11 @@ JsonNode *ech_report_json(const EchReport *report)
         ech_report_add_basis(b, &basis);
     ech_report_build_counters(b, report);
     ech_report_build_stalls(b, report);
+    EchMemoryAnalysis exported;
     if (report->program)
         ech_report_memory_analysis(b, report->program);
+    else if (ech_report_memory_needs(report, &exported))
+        ech_report_memory_figures(b, &exported);
     add_remarks(b, report);
     add_provenance(b, report);
     json_builder_end_object(b);

@@ -234,7 +234,9 @@ static void append_excess(GString *out, const EchReport *report, const EchFitRow
     ech_text_wrap(out, "  ", verdict, columns);
     if (strcmp(row->memory, "hbm") != 0)
         return;
-    EchMemoryAnalysis m = ech_program_memory_analysis(report->program);
+    EchMemoryAnalysis m;
+    if (!ech_report_memory_needs(report, &m))
+        return;
     g_autofree char *argument = ech_format_bytes(m.argument), *output = ech_format_bytes(m.output), *alias = ech_format_bytes(m.alias),
                     *constant = ech_format_bytes(m.constant), *temp = ech_format_bytes(m.temp);
     g_autofree char *text =
