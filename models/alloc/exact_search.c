@@ -1,6 +1,7 @@
 #include "models/alloc/exact_search.h"
 
 #include "models/alloc/coarsen.h"
+#include "sim/base/compare.h"
 
 #include <math.h>
 #include <string.h>
@@ -652,7 +653,7 @@ static uint32_t make_sections(const GArray *pieces, EchPlanPiece *ret_slots)
     g_autofree int64_t *times = g_new(int64_t, n + 1);
     for (size_t i = 0; i < n; i++)
         times[i] = g_array_index(pieces, EchPlanPiece, i).begin;
-    qsort(times, n, sizeof *times, ech_plan_compare_times);
+    qsort(times, n, sizeof *times, ech_compare_i64);
     uint32_t n_slots = 0;
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || times[i] != times[i - 1])

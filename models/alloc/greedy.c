@@ -5,6 +5,7 @@
 #include "models/alloc/heap_fast.h"
 #include "models/alloc/heap_fit.h"
 #include "models/alloc/plan_internal.h"
+#include "sim/base/compare.h"
 
 #include <string.h>
 
@@ -53,7 +54,7 @@ static void slots_init(Slots *slots, const EchPlanPiece *pieces, size_t n)
     g_autofree int64_t *times = g_new(int64_t, n + 1);
     for (size_t i = 0; i < n; i++)
         times[i] = pieces[i].begin;
-    qsort(times, n, sizeof *times, ech_plan_compare_times);
+    qsort(times, n, sizeof *times, ech_compare_i64);
     slots->n_slots = 0;
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || times[i] != times[i - 1])

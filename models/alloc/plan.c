@@ -1,6 +1,7 @@
 #include "models/alloc/plan.h"
 
 #include "models/alloc/plan_internal.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 
 #include <string.h>
@@ -222,12 +223,6 @@ static void flatten_group(const EchPlanItem **members, size_t n, uint32_t group,
         now = until;
     }
     g_free(heap);
-}
-
-int ech_plan_compare_times(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
 }
 
 uint32_t ech_plan_slot(const int64_t *times, uint32_t n, int64_t time)

@@ -1,5 +1,6 @@
 #include "models/alloc/plan.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 
 /* Items of a heap are taken from the lowest offset up. A segment tree over time knows, for every instant, the highest end of the items
@@ -30,12 +31,6 @@ static int compare_rows(const void *a, const void *b)
     if (left->colocation != right->colocation)
         return left->colocation < right->colocation ? -1 : 1;
     return (left->index > right->index) - (left->index < right->index);
-}
-
-static int compare_times(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return (left > right) - (left < right);
 }
 
 static size_t slot_of(const int64_t *times, size_t n, int64_t time)
@@ -91,7 +86,7 @@ static bool check_heap(const EchPlanItem *items, const EchPlan *plan, const Row 
         times[i * 2] = items[rows[i].index].begin;
         times[i * 2 + 1] = items[rows[i].index].end;
     }
-    qsort(times, n * 2, sizeof *times, compare_times);
+    qsort(times, n * 2, sizeof *times, ech_compare_i64);
     size_t n_times = 1;
     for (size_t i = 1; i < n * 2; i++) {
         if (times[i] != times[n_times - 1])

@@ -13,7 +13,5 @@ typedef struct {
 
 /** Pieces of all groups (EchPlanPiece), by group, then time; disjoint within a group. Owned by the caller. */
 GArray *ech_plan_pieces(const EchPlanProblem *problem) G_GNUC_WARN_UNUSED_RESULT;
-/** For qsort of int64_t. */
-int ech_plan_compare_times(const void *a, const void *b);
 /** Index of the first of the ascending times[n] that is not below @time; n if there is none. */
 uint32_t ech_plan_slot(const int64_t *times, uint32_t n, int64_t time);

@@ -1,5 +1,7 @@
 #include "models/place/msa_private.h"
 
+#include "sim/base/compare.h"
+
 static bool is_candidate(const Msa *m, uint32_t step)
 {
     const EchMsaStep *s = &m->p->steps[step];
@@ -30,12 +32,6 @@ gint ech_msa_compare_value(gconstpointer a, gconstpointer b, gpointer data)
     if (x->last != y->last)
         return x->last < y->last ? -1 : 1;
     return (i > k) - (i < k);
-}
-
-static gint compare_step(gconstpointer a, gconstpointer b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
 }
 
 static void add_once(GArray *list, uint32_t x)
@@ -71,7 +67,7 @@ GArray *ech_msa_joint_values(Msa *m, uint32_t value)
         if ((step->kind == ECH_MSA_COPY || step->kind == ECH_MSA_SLICE) && step->result == v && is_candidate(m, p->values[v].step))
             add_once(m->candidates, p->values[v].step);
     }
-    g_array_sort(m->candidates, compare_step);
+    g_array_sort(m->candidates, ech_compare_u32);
     return list;
 }
 
@@ -421,12 +417,6 @@ static int check_conversion(Msa *m, const Request *r, int result)
     return result;
 }
 
-static gint compare_int64(gconstpointer a, gconstpointer b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint8_t reason(int result)
 {
     return (uint8_t)(((result & OUT_OF_MEMORY) != 0 ? ECH_MSA_WHY_SPACE : 0) | ((result & (TOO_LONG | TOO_SHORT)) != 0 ? ECH_MSA_WHY_TIME : 0) |
@@ -510,7 +500,7 @@ int ech_msa_allocate_holders(Msa *m, GPtrArray *holders)
             g_array_append_val(times, step);
         }
     }
-    g_array_sort(times, compare_int64);
+    g_array_sort(times, ech_compare_i64);
     int result = OK;
     for (guint i = 0; i < holders->len; i++) {
         Holder *holder = holders->pdata[i];

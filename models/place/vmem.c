@@ -1,5 +1,7 @@
 #include "models/place/vmem.h"
 
+#include "sim/base/compare.h"
+
 #include <string.h>
 
 #define BUCKET 32
@@ -414,12 +416,6 @@ static bool fits_at(const EchVmemRequest *request, const GArray *pieces, int64_t
     return find_order(request, needed, order);
 }
 
-static gint compare_offset(gconstpointer a, gconstpointer b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 typedef bool (*OffsetAllowed)(int64_t offset, gpointer data);
 
 static bool find_in_root(EchVmem *vmem, const EchVmemRequest *request, const Gap *root, int64_t only, int64_t whole, OffsetAllowed allowed, gpointer data,
@@ -443,7 +439,7 @@ static bool find_in_root(EchVmem *vmem, const EchVmemRequest *request, const Gap
                 before += request->bytes[k];
             }
         }
-        g_array_sort(tries, compare_offset);
+        g_array_sort(tries, ech_compare_i64);
     }
     for (guint i = 0; i < tries->len; i++) {
         int64_t offset = g_array_index(tries, int64_t, i);

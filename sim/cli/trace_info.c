@@ -1,5 +1,6 @@
 /* What there is to tell of a trace, and its JSON. */
 #include "sim/cli/trace_info_private.h"
+#include "sim/base/compare.h"
 #include "sim/report/json_out.h"
 #include "sim/trace/lifetime.h"
 
@@ -28,12 +29,6 @@ static gint compare_rows(gconstpointer a, gconstpointer b)
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     return x->device < y->device ? -1 : x->device > y->device;
-}
-
-static gint compare_times(gconstpointer a, gconstpointer b)
-{
-    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
-    return x < y ? -1 : x > y;
 }
 
 static EchOrigin work_origin(const EchTrace *trace, const EchOp *op)
@@ -143,7 +138,7 @@ static GPtrArray *names_of(const EchTrace *trace, bool by_device)
         g_ptr_array_sort(names, compare_rows);
     for (guint i = 0; i < names->len; i++) {
         EchNameInfo *row = names->pdata[i];
-        g_array_sort(row->durations, compare_times);
+        g_array_sort(row->durations, ech_compare_i64);
         row->median = median(row->durations);
     }
     return names;

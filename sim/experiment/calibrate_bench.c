@@ -1,6 +1,7 @@
 /* Times what is issued on a GPU that is kept busy, so that no queue ever waits for the host. */
 #include "sim/experiment/calibrate_private.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 
 #include <stdlib.h>
@@ -13,15 +14,9 @@ void ech_bench_note_failure(Bench *b, const char *what, const GError *error)
     b->result->failures = all;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 EchFigure ech_bench_figure(double *values, unsigned n)
 {
-    qsort(values, n, sizeof *values, by_value);
+    qsort(values, n, sizeof *values, ech_compare_double);
     double median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
     double spread = (values[n - 1 - n / 4] - values[n / 4]) / 2;
     return (EchFigure){.median = median, .spread = median > 0 ? spread / median : 0, .n = n};

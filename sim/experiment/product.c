@@ -181,13 +181,12 @@ static void note_stalls(EchTraceBuilder *b, const EchPipeline *schedule, const E
         return;
     EchPipelineResult result;
     ech_pipeline_run(&pipeline, &result);
-    g_autofree char *total = g_strdup_printf("%" G_GINT64_FORMAT, result.total);
-    ech_trace_builder_set_property(b, "recurrence_ps", total);
+    ech_trace_builder_printf_property(b, "recurrence_ps", "%" G_GINT64_FORMAT, result.total);
     EchStalls stalls;
     ech_pipeline_stalls(&pipeline, &stalls);
     for (unsigned i = 0; i < ECH_N_STALLS; i++) {
-        g_autofree char *key = g_strdup_printf("stall.%s", ech_stall_name((EchStall)i)), *value = g_strdup_printf("%" G_GINT64_FORMAT, stalls.at[i]);
-        ech_trace_builder_set_property(b, key, value);
+        g_autofree char *key = g_strdup_printf("stall.%s", ech_stall_name((EchStall)i));
+        ech_trace_builder_printf_property(b, key, "%" G_GINT64_FORMAT, stalls.at[i]);
     }
 }
 

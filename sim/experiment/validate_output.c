@@ -1,5 +1,6 @@
 /* A validation as JSON, text, SVG, HTML and comma-separated values. */
 #include "sim/experiment/validate.h"
+#include "sim/base/compare.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
@@ -49,18 +50,6 @@ static gint compare_order(gconstpointer a, gconstpointer b, gpointer data)
     return order != 0 ? order : (x > y) - (x < y);
 }
 
-static gint compare_doubles(gconstpointer a, gconstpointer b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static gint compare_times(gconstpointer a, gconstpointer b)
-{
-    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
-    return (x > y) - (x < y);
-}
-
 static double error_of(const EchValidatePair *pair)
 {
     return (double)pair->predicted / (double)pair->measured - 1;
@@ -81,14 +70,14 @@ static Figures figures(const Analysis *analysis, size_t first, size_t n)
     }
     if (n == 0)
         return f;
-    qsort(errors, n, sizeof *errors, compare_doubles);
+    qsort(errors, n, sizeof *errors, ech_compare_double);
     f.half = errors[n / 2];
     f.most = errors[MIN(n - 1, (size_t)(0.9 * (double)n))];
-    qsort(times, n, sizeof *times, compare_times);
+    qsort(times, n, sizeof *times, ech_compare_i64);
     f.median_measured = times[n / 2];
     for (size_t i = 0; i < n; i++)
         times[i] = analysis->validation->pairs[analysis->order[first + i]].predicted;
-    qsort(times, n, sizeof *times, compare_times);
+    qsort(times, n, sizeof *times, ech_compare_i64);
     f.median_predicted = times[n / 2];
     return f;
 }

@@ -1,5 +1,6 @@
 /* Recorded durations of a trace against the model's, operation by operation. */
 #include "models/kernel/gpu.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/experiment/experiment.h"
 #include "sim/experiment/validate.h"
@@ -205,12 +206,6 @@ static char *kernel_group(const EchTrace *trace, const EchOp *op, const char *ho
     return g_strdup(inferred ? "operations inferred, bytes not known" : "operations recorded, bytes not known");
 }
 
-static gint compare_i64(gconstpointer a, gconstpointer b)
-{
-    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
-    return (x > y) - (x < y);
-}
-
 /* Copies of unknown end run at most until the next one of their direction begins, for all that is known. */
 static void find_open(Validator *v, const EchId *ops)
 {
@@ -224,7 +219,7 @@ static void find_open(Validator *v, const EchId *ops)
             if (ops[i] != ECH_NONE && op->kind == ECH_OP_COPY && way_of(v->trace, op) == way && has_start(op))
                 g_array_append_val(starts, op->recorded.start);
         }
-        g_array_sort(starts, compare_i64);
+        g_array_sort(starts, ech_compare_i64);
         for (size_t i = 0; i < n; i++) {
             const EchOp *op = &ech_trace_ops(v->trace)[i];
             if (ops[i] == ECH_NONE || op->kind != ECH_OP_COPY || way_of(v->trace, op) != way || !has_start(op) || recorded(op))

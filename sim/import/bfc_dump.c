@@ -835,9 +835,8 @@ static void add_request(const EchBfcDump *d, EchTraceBuilder *builder, EchId mem
 
 static void set_number(EchTraceBuilder *builder, const char *key, bool known, EchBytes value)
 {
-    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, value);
     if (known)
-        ech_trace_builder_set_property(builder, key, text);
+        ech_trace_builder_printf_property(builder, key, "%" G_GUINT64_FORMAT, value);
 }
 
 /* ---- what is said ---- */

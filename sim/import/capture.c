@@ -694,9 +694,7 @@ static void settle_zero(EchCapture *capture)
     }
     if (capture->zero == ECH_TIME_MAX)
         capture->zero = 0;
-    char text[24];
-    g_snprintf(text, sizeof text, "%" G_GINT64_FORMAT, capture->zero);
-    ech_trace_builder_set_property(capture->builder, "time_zero_ps", text);
+    ech_trace_builder_printf_property(capture->builder, "time_zero_ps", "%" G_GINT64_FORMAT, capture->zero);
 }
 
 bool ech_capture_finish(EchCapture *capture, GError **error)

@@ -259,7 +259,6 @@ static const struct {
 
 static void add_record(Reader *r, size_t which)
 {
-    char text[32];
     if (words[which].record)
         ech_diag_note(r->ret->records, words[which].record, 1);
     switch (which) {
@@ -271,10 +270,7 @@ static void add_record(Reader *r, size_t which)
     case 5: add_sync(r); break;
     case 6: add_unified(r); break;
     case 7: add_mark(r); break;
-    case 10:
-        g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, r->fields[1]);
-        ech_trace_builder_set_property(r->builder, "session_start_unix_ns", text);
-        break;
+    case 10: ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->fields[1]); break;
     case 11: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->fields[0], "%s:%zu", r->where, r->line); break;
     case 13: r->ended = true; break;
     default: break;

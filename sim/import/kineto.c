@@ -854,13 +854,6 @@ static bool read_top(Reader *r)
     return token == ECH_JSON_OBJECT_END && ech_json_next(r->json) == ECH_JSON_END;
 }
 
-static void set_u64_property(Reader *r, const char *key, uint64_t value)
-{
-    char text[24];
-    g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, value);
-    ech_trace_builder_set_property(r->builder, key, text);
-}
-
 static bool merge_snapshot(Reader *r, const char *path, GError **error)
 {
     g_autoptr(EchImport) other = ech_import_file(path, "memory_snapshot", NULL, error);
@@ -902,7 +895,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         ech_diag_note(r->ret->records, g_array_index(r->kinds, Kind, i).name, g_array_index(r->kinds, Kind, i).count);
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
     if (r->has_base)
-        set_u64_property(r, "time_base_us", (uint64_t)r->base_us);
+        ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     uint64_t reserved = 0, peak_reserved = 0;
     for (guint i = 0; i < r->uses->len; i++) {
         const Use *use = &g_array_index(r->uses, Use, i);
@@ -911,8 +904,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         peak_reserved += use->tier == ECH_TIER_DEVICE ? use->peak_reserved : 0;
     }
     if (r->uses->len) {
-        set_u64_property(r, "end_reserved_bytes", reserved);
-        set_u64_property(r, "peak_reserved_bytes", peak_reserved);
+        ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, reserved);
+        ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak_reserved);
     }
     ech_kineto_join(r);
     if (options->beside && !merge_snapshot(r, options->beside, error))

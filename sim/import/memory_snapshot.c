@@ -999,20 +999,13 @@ static void replay_events(Reader *r, Map *live)
     }
 }
 
-static void set_u64_property(Reader *r, const char *key, uint64_t value)
-{
-    char text[24];
-    g_snprintf(text, sizeof text, "%" G_GUINT64_FORMAT, value);
-    ech_trace_builder_set_property(r->builder, key, text);
-}
-
 static bool build(Reader *r, GError **error)
 {
     order_events(r);
     if (r->base_us != TIME_UNKNOWN)
-        set_u64_property(r, "time_zero_unix_us", (uint64_t)r->base_us);
-    set_u64_property(r, "end_allocated_bytes", r->allocated);
-    set_u64_property(r, "end_reserved_bytes", r->reserved);
+        ech_trace_builder_printf_property(r->builder, "time_zero_unix_us", "%" G_GINT64_FORMAT, r->base_us);
+    ech_trace_builder_printf_property(r->builder, "end_allocated_bytes", "%" G_GUINT64_FORMAT, r->allocated);
+    ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, r->reserved);
     for (guint s = 0; s < r->spaces->len; s++) {
         Space *space = &g_array_index(r->spaces, Space, s);
         bool first = true;

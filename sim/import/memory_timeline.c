@@ -199,11 +199,8 @@ static bool read_timeline(EchSource *source, const EchImportOptions *options, Ec
     if (!read_events(&r, error))
         return false;
     ech_diag_note(ret->diag, "tensors_matched_by_size_and_category", r.guesses);
-    if (r.has_zero && r.zero >= 0) {
-        char text[24];
-        g_snprintf(text, sizeof text, "%" G_GINT64_FORMAT, r.zero > INT64_C(100000000000000000) ? r.zero / 1000 : r.zero);
-        ech_trace_builder_set_property(builder, "time_zero_unix_us", text);
-    }
+    if (r.has_zero && r.zero >= 0)
+        ech_trace_builder_printf_property(builder, "time_zero_unix_us", "%" G_GINT64_FORMAT, r.zero > INT64_C(100000000000000000) ? r.zero / 1000 : r.zero);
     ret->trace = ech_trace_builder_finish(builder, error);
     return ret->trace != NULL;
 }

@@ -687,9 +687,8 @@ static void pytorch_buffers(Reader *r)
 
 static void set_number(Reader *r, const char *key, bool known, EchBytes value)
 {
-    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, value);
     if (known)
-        ech_trace_builder_set_property(r->builder, key, text);
+        ech_trace_builder_printf_property(r->builder, key, "%" G_GUINT64_FORMAT, value);
 }
 
 static bool make_trace(Reader *r, GError **error)

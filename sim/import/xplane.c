@@ -708,9 +708,7 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
     }
     if (r->n_host_events)
         ech_diag_note(r->ret->diag, "host_events_only_counted", r->n_host_events);
-    char text[24];
-    g_snprintf(text, sizeof text, "%" G_GINT64_FORMAT, r->base_ns);
-    ech_trace_builder_set_property(r->builder, "time_base_ns", text);
+    ech_trace_builder_printf_property(r->builder, "time_base_ns", "%" G_GINT64_FORMAT, r->base_ns);
     return ech_xplane_finish(r->x, error);
 }
 

@@ -154,6 +154,8 @@ void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray 
 /** The same for all inputs of run @run. */
 void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops);
 
+/** Order of arrays (uint32_t) by when they must be there again; @remat is the EchRemat. */
+gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer remat);
 /** Plans for the arrays that are chosen; the reason where one cannot be made. */
 EchRematReason ech_remat_plan(EchRemat *remat);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */

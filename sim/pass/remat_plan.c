@@ -2,7 +2,7 @@
 
 #define ON_CHIP_ALIGNMENT 1024
 
-static gint compare_back(gconstpointer x, gconstpointer y, gpointer data)
+gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer data)
 {
     const EchRemat *r = data;
     uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
@@ -174,7 +174,7 @@ EchRematReason ech_remat_plan(EchRemat *remat)
     for (uint32_t k = 0; k < remat->arrays->len; k++)
         if (ech_remat_array(remat, k)->chosen)
             g_array_append_val(chosen, k);
-    g_array_sort_with_data(chosen, compare_back, remat);
+    g_array_sort_with_data(chosen, ech_remat_compare_back, remat);
     for (guint k = 0; k < chosen->len; k++) {
         EchRematArray *a = ech_remat_array(remat, g_array_index(chosen, uint32_t, k));
         EchRematInput stand;

@@ -399,14 +399,6 @@ static gint compare_end(gconstpointer x, gconstpointer y, gpointer data)
     return in != jn ? (in > jn ? -1 : 1) : (a > b) - (a < b);
 }
 
-static gint compare_back(gconstpointer x, gconstpointer y, gpointer data)
-{
-    const EchRemat *r = data;
-    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
-    EchId i = ech_remat_array(r, a)->back, j = ech_remat_array(r, b)->back;
-    return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
-}
-
 static gint compare_gone(gconstpointer x, gconstpointer y, gpointer data)
 {
     const EchRemat *r = data;
@@ -475,7 +467,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
         if (ech_remat_array(r, k)->chosen)
             g_array_append_val(w->arrays, k);
     g_array_sort_with_data(w->ends, compare_end, r);
-    g_array_sort_with_data(w->arrays, compare_back, r);
+    g_array_sort_with_data(w->arrays, ech_remat_compare_back, r);
     const EchMemory *on_chip = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_VECTOR) : NULL;
     w->on_chip = on_chip != NULL ? ech_trace_find_memory(s->t, on_chip->name) : ECH_NONE;
     if (w->on_chip != ECH_NONE)

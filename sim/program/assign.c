@@ -296,7 +296,7 @@ static uint32_t join_slices(const EchProgram *p, const uint32_t *index, Heap *he
     uint32_t n = 0;
     for (size_t k = 0; k < p->n_instructions; k++) {
         const EchInstruction *i = &p->instructions[k];
-        EchId whole = i->target && strcmp(i->target, "ConcatBitcast") == 0 ? ech_program_value(p, (EchId)k, 0) : ECH_NONE;
+        EchId whole = ech_program_joins_slices(i) ? ech_program_value(p, (EchId)k, 0) : ECH_NONE;
         if (whole == ECH_NONE || index[whole] == ECH_NONE || joined[whole] != 0)
             continue;
         EchBytes bytes = 0;
@@ -425,7 +425,7 @@ static void add_stretches(const EchProgram *p, EchId v, GArray *stretches)
 static bool is_slice_of(const EchProgram *p, EchId slice, const EchValue *value)
 {
     const EchInstruction *made = &p->instructions[value->defined.instruction];
-    if (made->target == NULL || strcmp(made->target, "ConcatBitcast") != 0)
+    if (!ech_program_joins_slices(made))
         return false;
     for (uint32_t k = 0; k < made->n_operands; k++)
         if (ech_program_value(p, ech_program_operand(p, made, k), 0) == slice)

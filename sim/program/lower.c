@@ -66,19 +66,13 @@ static bool overlap(const Lowerer *l, EchId a, EchId b)
            x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
-/* The slices of a fetch become one array where they lie, whether or not it is known where that is. */
-static bool joins_slices(const EchInstruction *i)
-{
-    return i->target != NULL && strcmp(i->target, "ConcatBitcast") == 0;
-}
-
 /* What is needed from @instruction on. A buffer that ends there and whose bytes one of these takes is given back first: the instruction works in
  * place, and reads the old bytes where the new ones will be. */
 static void allocate(Lowerer *l, EchId instruction)
 {
     const GArray *born = l->born[instruction];
     GArray *dies = l->dies[instruction];
-    bool joins = joins_slices(&l->p->instructions[instruction]);
+    bool joins = ech_program_joins_slices(&l->p->instructions[instruction]);
     for (guint d = 0; born && dies && l->repeats == 0 && d < dies->len; d++) {
         EchId old = g_array_index(dies, EchId, d), taker = ECH_NONE;
         bool own = false;
@@ -752,7 +746,7 @@ static void lower_instruction(Lowerer *l, EchId id)
         break;
     case ECH_HLO_CONDITIONAL: lower_conditional(l, id); break;
     case ECH_HLO_CUSTOM_CALL:
-        if (i->target && (strcmp(i->target, "AllocateBuffer") == 0 || joins_slices(i) || strcmp(i->target, "Sharding") == 0 ||
+        if (i->target && (strcmp(i->target, "AllocateBuffer") == 0 || ech_program_joins_slices(i) || strcmp(i->target, "Sharding") == 0 ||
                           strcmp(i->target, "annotate_device_placement") == 0 || strcmp(i->target, "AssumeGatherIndicesInBound") == 0))
             break;
         kernel(l, id, l->core);
@@ -815,8 +809,8 @@ static void lower_called(Lowerer *l, EchId caller, EchId computation)
 
 static void set_figure(EchTraceBuilder *b, const char *name, EchBytes bytes)
 {
-    g_autofree char *key = g_strconcat("memory_analysis.", name, NULL), *value = g_strdup_printf("%" G_GUINT64_FORMAT, bytes);
-    ech_trace_builder_set_property(b, key, value);
+    g_autofree char *key = g_strconcat("memory_analysis.", name, NULL);
+    ech_trace_builder_printf_property(b, key, "%" G_GUINT64_FORMAT, bytes);
 }
 
 static void set_properties(const Lowerer *l)

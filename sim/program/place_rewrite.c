@@ -196,11 +196,6 @@ static bool is_slice_start(const EchProgram *p, const EchInstruction *i, int32_t
     return slices && between(space_of(p, operand_of(p, i, 0)->shape), space_of(p, to), fast);
 }
 
-static bool joins_slices(const EchInstruction *i)
-{
-    return i->target != NULL && strcmp(i->target, "ConcatBitcast") == 0;
-}
-
 static bool crosses(const EchProgram *p, const EchInstruction *start, int32_t fast)
 {
     const EchShape *s = &p->shapes[start->shape];
@@ -248,7 +243,7 @@ static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
     g_autofree bool *apart = g_new0(bool, p->n_instructions + 1); /* a slice that someone reads by itself */
     for (size_t id = 0; id < p->n_instructions; id++)
         for (uint32_t k = 0; k < p->instructions[id].n_operands; k++)
-            if (!joins_slices(&p->instructions[id]))
+            if (!ech_program_joins_slices(&p->instructions[id]))
                 apart[ech_program_operand(p, &p->instructions[id], k)] = true;
     for (size_t id = 0; id < p->n_instructions; id++) {
         const EchInstruction *i = &p->instructions[id];
@@ -271,7 +266,7 @@ static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
             EchId start = ech_program_operand(p, i, 0);
             dooms[id] = apart[id] ? (Doom){SLICE, start, inner_slice(p, &p->instructions[start])} : (Doom){GONE, ECH_NONE, NULL};
             counts->prefetches += apart[id];
-        } else if (joins_slices(i) && i->n_operands > 0) {
+        } else if (ech_program_joins_slices(i) && i->n_operands > 0) {
             const EchInstruction *done = operand_of(p, i, 0);
             const EchInstruction *start = done->opcode == ECH_HLO_ASYNC_DONE ? operand_of(p, done, 0) : NULL;
             if (start == NULL || !is_slice_start(p, start, fast))

@@ -212,8 +212,8 @@ void ech_stationary_set_counters(EchTraceBuilder *b, const EchStationaryCounters
         {"clock_hz", (double)ech_device_unit(device, ECH_UNIT_MATRIX)->clock_hz},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
-        g_autofree char *name = g_strconcat(ECH_STATIONARY_PROPERTY, counters[i].name, NULL), *value = g_strdup_printf("%.0f", counters[i].value);
-        ech_trace_builder_set_property(b, name, value);
+        g_autofree char *name = g_strconcat(ECH_STATIONARY_PROPERTY, counters[i].name, NULL);
+        ech_trace_builder_printf_property(b, name, "%.0f", counters[i].value);
     }
 }
 

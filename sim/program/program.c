@@ -281,6 +281,11 @@ bool ech_program_config_u64(const EchInstruction *instruction, const char *key, 
     return ech_parse_u64(copy, ret, NULL);
 }
 
+bool ech_program_joins_slices(const EchInstruction *instruction)
+{
+    return instruction->target != NULL && strcmp(instruction->target, "ConcatBitcast") == 0;
+}
+
 size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max)
 {
     size_t count = 0;

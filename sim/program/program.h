@@ -298,6 +298,8 @@ EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t spac
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
 /** How often a computation of the flat schedule runs: the product of the trip counts around it, saturating; loops that tell none count once. */
 uint64_t ech_program_runs(const EchProgram *program, EchId computation);
+/** Whether an instruction makes one array, where they lie, of slices next to each other that were fetched one by one. */
+bool ech_program_joins_slices(const EchInstruction *instruction);
 /** Whether an instruction is a kernel that the program brings along: Pallas. */
 bool ech_program_is_own_kernel(const EchInstruction *instruction);
 /** What such a kernel does, from its code; NULL for other instructions and where the code cannot be read. Borrowed. */

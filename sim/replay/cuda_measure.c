@@ -1,14 +1,10 @@
 /* Repeats a replay and reads the clock: that the GPU never waits for the host, what events cost, medians. */
 #include "sim/replay/cuda_private.h"
 
+#include "sim/base/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-static int by_time(const void *a, const void *b)
-{
-    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
-    return (x > y) - (x < y);
-}
 
 EchTime ech_cuda_median(EchTime *times, size_t n, EchTime *ret_low, EchTime *ret_high)
 {
@@ -21,7 +17,7 @@ EchTime ech_cuda_median(EchTime *times, size_t n, EchTime *ret_low, EchTime *ret
             break;
         below += chance;
     }
-    qsort(times, n, sizeof *times, by_time);
+    qsort(times, n, sizeof *times, ech_compare_i64);
     size_t low = k > 0 ? k - 1 : 0;
     *ret_low = times[low];
     *ret_high = times[n - 1 - low];

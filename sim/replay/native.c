@@ -14,6 +14,8 @@
  * target fixed when it was bound. The clock counts 2^-32 ps, so that rounding does not add up over operations. */
 #include "sim/replay/fluid.h"
 
+#include "sim/base/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -640,12 +642,6 @@ static void solve(EchNative *e)
     solve_slowly(e);
 }
 
-static int compare_tokens(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now)
 {
     EchNative *e = engine;
@@ -718,7 +714,7 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
     for (uint32_t i = 0; i < n; i++)
         finish(e, ret_tokens[i]);
     if (n > 1)
-        qsort(ret_tokens, n, sizeof *ret_tokens, compare_tokens);
+        qsort(ret_tokens, n, sizeof *ret_tokens, ech_compare_u32);
     *ret_now = (EchTime)((first + ((Tick)1 << (TICK_BITS - 1))) >> TICK_BITS);
     return n;
 }

@@ -1,5 +1,6 @@
 #include "sim/replay/replay.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/replay/machine.h"
 
@@ -216,12 +217,6 @@ static char *last_words(int fd)
 
 typedef enum { WORKER_DONE, WORKER_GAVE_UP, WORKER_FAILED } WorkerEnd;
 
-static int compare_times(const void *a, const void *b)
-{
-    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median time of the ops that take any. */
 static EchTime typical_time(const EchPrices *prices)
 {
@@ -232,7 +227,7 @@ static EchTime typical_time(const EchPrices *prices)
             times[n++] = prices->prices[i].alone;
     if (n == 0)
         return ECH_PS_PER_US;
-    qsort(times, n, sizeof *times, compare_times);
+    qsort(times, n, sizeof *times, ech_compare_i64);
     return times[n / 2];
 }
 

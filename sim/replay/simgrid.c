@@ -5,6 +5,8 @@
  * has speed one, so that what the solver sees is near one: its tolerances are absolute, and amounts far above the speeds make it give up. */
 #include "sim/replay/fluid.h"
 
+#include "sim/base/compare.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -77,12 +79,6 @@ static void ended(Engine *e, uint32_t token)
     e->live[token].exec = NULL;
 }
 
-static int compare_tokens(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint32_t engine_next(void *object, uint32_t *ret_tokens, EchTime *ret_now)
 {
     Engine *e = object;
@@ -114,7 +110,7 @@ static uint32_t engine_next(void *object, uint32_t *ret_tokens, EchTime *ret_now
     } else {
         return 0;
     }
-    qsort(ret_tokens, n, sizeof *ret_tokens, compare_tokens);
+    qsort(ret_tokens, n, sizeof *ret_tokens, ech_compare_u32);
     *ret_now = e->now;
     return n;
 }

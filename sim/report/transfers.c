@@ -1,5 +1,7 @@
 #include "sim/report/transfers.h"
 
+#include "sim/base/compare.h"
+
 #include <string.h>
 
 /* A wait this short only looked at a flag. */
@@ -122,17 +124,11 @@ static EchTime covered_before(const GArray *spans, EchTime time)
     return s->covered + MIN(time, s->end) - s->begin;
 }
 
-static int compare_times(gconstpointer a, gconstpointer b)
-{
-    EchTime x = *(const EchTime *)a, y = *(const EchTime *)b;
-    return x < y ? -1 : x > y;
-}
-
 static EchTime median(GArray *times)
 {
     if (!times->len)
         return ECH_TIME_NONE;
-    g_array_sort(times, compare_times);
+    g_array_sort(times, ech_compare_i64);
     EchTime low = g_array_index(times, EchTime, (times->len - 1) / 2), high = g_array_index(times, EchTime, times->len / 2);
     return low + (high - low) / 2;
 }

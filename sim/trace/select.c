@@ -1,5 +1,6 @@
 #include "sim/trace/select.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 
 #include <string.h>
@@ -23,12 +24,6 @@ bool ech_trace_kernel_known(const EchTrace *trace, EchId id)
     return false;
 }
 
-static gint compare_u32(gconstpointer a, gconstpointer b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
 {
     size_t n_queues = ech_trace_n_queues(trace);
@@ -40,7 +35,7 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
     for (size_t q = 0; q < n_queues; q++)
         if (seen[q])
             g_array_append_val(devices, ech_trace_queues(trace)[q].device);
-    g_array_sort(devices, compare_u32);
+    g_array_sort(devices, ech_compare_u32);
     guint n = 0;
     for (guint i = 0; i < devices->len; i++)
         if (i == 0 || g_array_index(devices, uint32_t, i) != g_array_index(devices, uint32_t, n - 1))

@@ -500,6 +500,15 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
     g_ptr_array_add(properties, g_strdup(value));
 }
 
+void ech_trace_builder_printf_property(EchTraceBuilder *builder, const char *key, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *value = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    ech_trace_builder_set_property(builder, key, value);
+}
+
 void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix)
 {
     g_clear_pointer(&builder->property_index, g_hash_table_unref);
