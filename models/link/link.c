@@ -68,6 +68,7 @@ static uint32_t group_axes(const EchGroup *group, const EchTorus *torus, Axis ax
         cubes = cubes && sides[i] % MAX(torus->ring, 1u) == 0;
     uint64_t stride = MAX(group->stride, 1u), end = stride * group->size, below = 1;
     for (uint32_t i = 0; i < n; i++) {
+        g_assert(sides[i] > 1);
         uint64_t above = i + 1 < n ? below * sides[i] : UINT64_MAX, low = MAX(stride, below), high = MIN(end, above);
         if (high / low > 1) {
             Axis axis = {.which = i, .extent = (uint32_t)(high / low), .step = (uint32_t)MAX(stride / below, 1u)};
