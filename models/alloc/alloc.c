@@ -380,6 +380,11 @@ bool ech_allocator_shape(const EchAllocator *self, EchAllocShape *ret)
     return true;
 }
 
+EchBytes ech_allocator_kept(const EchAllocator *self, uint32_t stream, bool private_pool)
+{
+    return self->class->kept ? self->class->kept(self, stream, private_pool) : 0;
+}
+
 void ech_alloc_add_tree(EchAllocShape *shape, uint64_t keys, unsigned depth)
 {
     shape->keys += keys;

@@ -134,6 +134,10 @@ bool ech_allocator_empty_cache(EchAllocator *allocator);
 /** The private pool that has @stream for itself is released (its graphs are destroyed, its MemPool deleted): what it has cached can go from now on. Ignored
  * where the allocator has no private pools. */
 void ech_allocator_pool_done(EchAllocator *allocator, uint32_t stream);
+/** Bytes that are cached and that a request cannot have: those of other private pools, which keep them until they are released; and for the request of a
+ * private pool (@private_pool, that of @stream) those of every other pool, because nothing is given back for a capture. 0 where the allocator has no private
+ * pools. */
+EchBytes ech_allocator_kept(const EchAllocator *allocator, uint32_t stream, bool private_pool);
 /** The next @n device allocations (or page mappings) after @skip successful ones are refused, as a driver would. For tests. */
 void ech_allocator_inject_failure(EchAllocator *allocator, uint64_t skip, uint64_t n);
 

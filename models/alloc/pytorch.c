@@ -469,6 +469,21 @@ static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
         self->pools[i].done |= self->pools[i].stream == stream;
 }
 
+static EchBytes pytorch_kept(const EchAllocator *base, uint32_t stream, bool private_pool)
+{
+    const PyTorch *self = (const PyTorch *)base;
+    EchBytes kept = 0;
+    for (uint32_t i = 0; i < self->n_pools; i++) {
+        const Pool *pool = &self->pools[i];
+        bool given = pool->private ? pool->stream == stream || (pool->done && !private_pool) : !private_pool;
+        if (given)
+            continue;
+        for (EchTreeIter it = ech_tree_first(&pool->free); it.leaf; it = ech_tree_next(it))
+            kept += self->blocks[ech_tree_iter_value(it)].bytes;
+    }
+    return kept;
+}
+
 static void pytorch_empty_cache(EchAllocator *base)
 {
     ech_pytorch_release_cached((PyTorch *)base);
@@ -606,6 +621,7 @@ const EchAllocClass ech_alloc_pytorch = {
     .record_stream = pytorch_record_stream,
     .stream_done = pytorch_stream_done,
     .pool_done = pytorch_pool_done,
+    .kept = pytorch_kept,
     .shape = pytorch_shape,
     .prefetch = pytorch_prefetch,
     .give_back = ech_pytorch_give_back,

@@ -129,6 +129,13 @@ Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordin
     return instance;
 }
 
+/* The allocator's name for a buffer's queue; in a private pool for the two together. */
+static uint32_t stream_of(const EchMachine *m, EchId queue, EchId pool)
+{
+    uint32_t stream = queue == ECH_NONE ? 0 : queue;
+    return pool == ECH_NONE ? stream : (pool + 1) * m->n_queues + stream;
+}
+
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit)
 {
     m->memories[memory].failed++;
@@ -139,6 +146,10 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     m->out.failed_memory = memory;
     m->out.failure = (EchFailure){
         .op = op, .buffer = buffer, .time = m->now, .asked = asked, .live = state->live, .reserved = state->reserved, .limit = m->limits[memory], .fit = fit};
+    if (buffer != ECH_NONE && m->allocators[memory]) {
+        const EchBuffer *b = &m->buffers[buffer];
+        m->out.failure.kept = ech_allocator_kept(m->allocators[memory], stream_of(m, b->queue, b->pool), b->pool != ECH_NONE);
+    }
     size_t n = 0;
     for (uint32_t l = 0; l < m->n_lives; l++) {
         if (m->buffers[m->lives[l].buffer].memory != memory)
@@ -160,13 +171,6 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
         }
     }
     m->out.failure.n_holders = n;
-}
-
-/* The allocator's name for a buffer's queue; in a private pool for the two together. */
-static uint32_t stream_of(const EchMachine *m, EchId queue, EchId pool)
-{
-    uint32_t stream = queue == ECH_NONE ? 0 : queue;
-    return pool == ECH_NONE ? stream : (pool + 1) * m->n_queues + stream;
 }
 
 /* Tries to give life @life its bytes. */

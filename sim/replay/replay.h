@@ -145,6 +145,7 @@ typedef struct {
     EchBytes asked; /**< Bytes of the request, or of all that is there from the start. */
     EchBytes live, reserved, limit;
     EchFit fit;         /**< FULL or FRAGMENTED. */
+    EchBytes kept;      /**< Of what is reserved and not live, what no cache gives back for this request (ech_allocator_kept). */
     EchHolder *holders; /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */
     size_t n_holders;
 } EchFailure;

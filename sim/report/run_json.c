@@ -183,6 +183,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     ech_json_add_count(b, "live_bytes", f->live);
     ech_json_add_count(b, "reserved_bytes", f->reserved);
     ech_json_add_count(b, "limit_bytes", f->limit);
+    if (f->kept)
+        ech_json_add_count(b, "kept_bytes", f->kept);
     ech_json_add_text(b, "reason", f->fit == ECH_FIT_FRAGMENTED ? "fragmented" : "full");
     size_t n_live;
     g_autofree EchHolder *holders = ech_report_failure_holders(report, &n_live);

@@ -244,6 +244,16 @@ static void append_excess(GString *out, const EchReport *report, const EchFitRow
     ech_text_wrap(out, "    ", text, columns);
 }
 
+static void append_kept(GString *text, const EchReport *report, const EchFailure *f)
+{
+    g_autofree char *kept = ech_format_bytes(f->kept);
+    bool captured = f->buffer != ECH_NONE && ech_trace_buffers(report->trace)[f->buffer].pool != ECH_NONE;
+    g_string_append_printf(text,
+                           captured ? ". It is for a private pool (of a CUDA graph or MemPool), and %s are cached for others, which nothing gives back then."
+                                    : ", and private pools (of CUDA graphs, MemPools) keep %s more until they are released.",
+                           kept);
+}
+
 /* Where the replay failed, and what held the memory then. */
 static void append_failure(GString *out, const EchReport *report, unsigned columns)
 {
@@ -263,7 +273,12 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
         const char *who = f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name;
         g_autoptr(GString) text = g_string_new(NULL);
         g_string_printf(text, "At %s '%s' asks for %s more in %s: %s of %s are live, %s reserved", when, who, asked, f->memory, live, limit, reserved);
-        g_string_append(text, f->fit == ECH_FIT_FRAGMENTED ? ", and no free piece is large enough (fragmentation)." : ".");
+        /* Enough is free, but only with what no cache gives back. */
+        bool kept = f->fit == ECH_FIT_FRAGMENTED && f->kept && f->asked > f->limit - MIN(f->limit, ech_bytes_add(f->live, f->kept));
+        if (kept)
+            append_kept(text, report, f);
+        else
+            g_string_append(text, f->fit == ECH_FIT_FRAGMENTED ? ", and no free piece is large enough (fragmentation)." : ".");
         ech_text_wrap(out, "  ", text->str, columns);
     }
     size_t n_live;

@@ -784,6 +784,17 @@ $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocat
 $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=210MiB | sed -n "/hbm/p" | head -2
   with device.memories.hbm.available=210MiB
   It fits. hbm 200 MiB of 210 MiB (95 %)
+$ echelon run --trace tests/golden/data/graphs.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=140MiB | grep asks
+  At 476 us 'serve.py:9' asks for 80 MiB more in hbm: 20 MiB of 140 MiB are live, 70 MiB reserved. It is for a private pool (of a CUDA graph or MemPool), and 50 MiB are cached for others, which nothing gives back then.
+    It stops fitting: at 476 us 'serve.py:9' asks for 80 MiB of hbm, where 20 MiB of 140 MiB are live and no free piece is large enough.
+$ echelon import tests/golden/data/graphs.pickle -o $T/g.ech >/dev/null 2>&1; sed -e 's/^buffers 3/buffers 4/' -e 's/^ops 10/b "more" m=0 bytes=115343360 q=1\nops 11/' $T/g.ech >$T/h.ech; echo 'alloc "more" q=0 target=3 bytes=115343360 start=120000000' >>$T/h.ech; for room in 200 140 210; do echelon run --trace $T/h.ech --device a100-80 --allocator pytorch --set device.memories.hbm.available=${room}MiB | grep -e fits -e asks; done; echelon run --trace $T/h.ech --device a100-80 --allocator pytorch --set device.memories.hbm.available=200MiB --json | grep kept_bytes
+  At 734 us 'more' asks for 110 MiB more in hbm: 20 MiB of 200 MiB are live, 150 MiB reserved, and private pools (of CUDA graphs, MemPools) keep 80 MiB more until they are released.
+    It stops fitting: at 734 us 'more' asks for 110 MiB of hbm, where 20 MiB of 200 MiB are live and no free piece is large enough.
+  At 476 us 'serve.py:9' asks for 80 MiB more in hbm: 20 MiB of 140 MiB are live, 70 MiB reserved. It is for a private pool (of a CUDA graph or MemPool), and 50 MiB are cached for others, which nothing gives back then.
+    It stops fitting: at 476 us 'serve.py:9' asks for 80 MiB of hbm, where 20 MiB of 140 MiB are live and no free piece is large enough.
+  It fits. hbm 130 MiB of 210 MiB (62 %)
+echelon: h does not fit on a100-80
+    "kept_bytes" : 83886080,
 $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e | sed -n "/Critical path/,/^$/p"
   Critical path
     matrix unit                   42.1 us   41.5 % ########............
