@@ -12,6 +12,7 @@
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
+    g_assert(b > 0);
     return a / b + (a % b != 0);
 }
 
