@@ -149,10 +149,8 @@ static void add_passes(GPtrArray *passes, const char *const *specs, GString *wha
 
 START_TEST(nothing_too_early)
 {
-    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL);
+    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL), *device_name = ech_test_device_of(programs[_i]);
     g_autoptr(EchImport) import = ech_test_import(name, NULL);
-    const char *chip = strrchr(programs[_i], '.') + 1;
-    g_autofree char *device_name = strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
     g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
     GError *error = NULL;
     g_autoptr(EchDiag) diag = ech_diag_new();

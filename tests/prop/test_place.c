@@ -56,7 +56,7 @@ static EchProgram *load(const char *name)
 
 static EchProgram *place(EchProgram *program, const char *name, const char *spec)
 {
-    g_autofree char *device_name = g_strdup_printf("tpu-%s", strrchr(name, '.') + 1);
+    g_autofree char *device_name = ech_test_device_of(name);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
     g_autoptr(EchDiag) diag = ech_diag_new();
@@ -187,8 +187,7 @@ START_TEST(prefetch_keeps_what_is_done)
     static const char *const names[] = {"gpt_offload.v5e", "mlp_parameters.v5e", "adam_moments.v5e", "gpt_unrolled_offload.h100"};
     static const char *const specs[] = {"prefetch", "prefetch:depth=3", "prefetch:depth=0,lookahead=4,budget=8MiB"};
     const char *name = names[(size_t)_i / G_N_ELEMENTS(specs)], *spec = specs[(size_t)_i % G_N_ELEMENTS(specs)];
-    bool gpu = g_str_has_suffix(name, "h100");
-    g_autofree char *device_name = gpu ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", strrchr(name, '.') + 1);
+    g_autofree char *device_name = ech_test_device_of(name);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_device_load(device_name, NULL, &error);
     g_autoptr(EchDiag) diag = ech_diag_new();

@@ -81,3 +81,14 @@ EchBytes ech_test_peak(const EchRun *run, const char *memory)
             return run->memories[i].peak_live;
     return 0;
 }
+
+EchTrace *ech_test_shipped(const char *program, const EchDevice *device, EchDiag *diag)
+{
+    GError *error = NULL;
+    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", program, NULL);
+    g_autoptr(EchImport) import = ech_test_import(name, NULL);
+    ech_test_assign(import);
+    EchTrace *lowered = ech_program_lower(import->program, device, &(EchLowerOptions){0}, diag, &error);
+    ck_assert_ok(lowered != NULL, error);
+    return lowered;
+}

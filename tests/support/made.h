@@ -22,3 +22,5 @@ EchTrace *ech_test_finish(EchTraceBuilder *b);
 EchTrace *ech_test_pass(EchTrace *in, const EchDevice *device, EchDiag *diag, const char *const *specs);
 /** Most bytes that live in a memory. */
 EchBytes ech_test_peak(const EchRun *run, const char *memory);
+/** A shipped program ("gpt_offload.v5e"), assigned and lowered for @device. */
+EchTrace *ech_test_shipped(const char *program, const EchDevice *device, EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;

@@ -66,6 +66,12 @@ void ech_test_assign(EchImport *import)
     ech_program_set_assignment(import->program, made, "made by echelon");
 }
 
+char *ech_test_device_of(const char *program)
+{
+    const char *chip = strrchr(program, '.') + 1;
+    return strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
+}
+
 EchDevice *ech_test_device(const char *name, const char *const *settings)
 {
     GError *error = NULL;

@@ -27,6 +27,8 @@ void ech_test_assign(EchImport *import);
 
 /** Loads a device by name or path with edits ("device." left out), NULL: none. Owned by the caller. */
 EchDevice *ech_test_device(const char *name, const char *const *settings) G_GNUC_WARN_UNUSED_RESULT;
+/** Name of the device that a shipped program was compiled for, by its folder's ending: "gpt_offload.v5e", "mlp_none.h100". Owned by the caller. */
+char *ech_test_device_of(const char *program) G_GNUC_WARN_UNUSED_RESULT;
 /** The device that the YAML says. Owned by the caller. */
 EchDevice *ech_test_device_yaml(const char *text) G_GNUC_WARN_UNUSED_RESULT;
 /** Replays on the native engine with default options. Owned by the caller. */

@@ -122,8 +122,7 @@ static const char *const shipped[] = {"adam_none.v5e", "adam_none.h100", "gpt_no
 START_TEST(there_and_back)
 {
     g_autofree char *path = g_strconcat(ECH_SOURCE_DIR "/traces/", shipped[_i], "/program.hlo.txt.gz", NULL);
-    const char *chip = strrchr(shipped[_i], '.') + 1;
-    g_autofree char *device = strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
+    g_autofree char *device = ech_test_device_of(shipped[_i]);
     g_autoptr(EchImport) import = ech_test_import(path, &(EchImportOptions){.device = device});
     g_autoptr(EchDiag) diag = ech_diag_new();
     EchMemoryAnalysis before = memory_of(import->program);

@@ -270,16 +270,10 @@ static const char *const asked[] = {"offload:idle=0,above=4KiB", "offload:what=a
 
 START_TEST(shipped)
 {
-    g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL);
-    g_autoptr(EchImport) import = ech_test_import(name, NULL);
-    const char *chip = strrchr(programs[_i], '.') + 1;
-    g_autofree char *device_name = strcmp(chip, "h100") == 0 ? g_strdup("h100-sxm") : g_strdup_printf("tpu-%s", chip);
+    g_autofree char *device_name = ech_test_device_of(programs[_i]);
     g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
-    GError *error = NULL;
     g_autoptr(EchDiag) diag = ech_diag_new();
-    ech_test_assign(import);
-    g_autoptr(EchTrace) lowered = ech_program_lower(import->program, device, &(EchLowerOptions){0}, diag, &error);
-    ck_assert_ok(lowered != NULL, error);
+    g_autoptr(EchTrace) lowered = ech_test_shipped(programs[_i], device, diag);
     const char *const bare[] = {"unplan", NULL};
     g_autoptr(EchTrace) in = ech_test_pass(lowered, device, diag, bare);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
