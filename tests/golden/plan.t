@@ -52,7 +52,7 @@ echelon plan: one FILE is needed
 exit 2
 $ printf 'id,lower,upper,size\nb1,0,x,4\n' > $T/bad.csv; echelon plan $T/bad.csv 2>&1 | sed "s,$T/,,"
 echelon: bad.csv:2: 'x' is not an end; expected a whole number at least as large as 'lower' in column 'upper'
-$ awk 'BEGIN { print "id,lower,upper,size"; x = 1; for (i = 0; i < 2000; i++) { x = x * 16807 % 2147483647; l = x % 500; x = x * 16807 % 2147483647; d = 1 + x % 10; x = x * 16807 % 2147483647; print "b" i "," l "," l + d "," 1 + x % 997 } }' > $T/hard.csv
+$ awk 'BEGIN { print "id,lower,upper,size"; x = 1; for (i = 0; i < 2000; i++) { x = x * 16807 % 2147483647; l = x % 500; x = x * 16807 % 2147483647; d = 1 + x % 100; x = x * 16807 % 2147483647; print "b" i "," l "," l + d "," 1 + x % 997 } }' > $T/hard.csv
 $ timeout --preserve-status -s TERM 1 echelon plan $T/hard.csv --planner exact:time_limit=60s -o $T/whole.csv > $T/said; echo exit $?; grep -o 'the lowest so far: interrupted' $T/said; sed 1d $T/whole.csv | wc -l; ls $T | grep -c whole
 exit 143
 the lowest so far: interrupted
