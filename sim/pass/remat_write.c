@@ -5,11 +5,10 @@ typedef struct {
     const EchSurvey *s;
     EchEdit e;
     EchTraceBuilder *b;
-    EchId *stands;   /* per buffer: the slice that stands for it now, or ECH_NONE */
+    EchId *slice;    /* per buffer: of a chosen stack, what the loop that makes it keeps of it for an iteration, or ECH_NONE */
     uint32_t *input; /* per buffer: the EchRematInput that stands for it now, or UINT32_MAX */
     bool *dropped;   /* per op */
     uint32_t *reads; /* per buffer: ops left that read it */
-    EchId *slice;    /* per buffer: of a chosen stack, what the loop that made it keeps of it for an iteration */
     EchId on_chip;   /* memory */
     GArray *ends;    /* uint32_t: values by where they end */
     GArray *arrays;  /* uint32_t: chosen arrays by where they come back */
@@ -32,7 +31,7 @@ static bool is_stacked(const Writer *w, EchId buffer)
     return a != NULL && a->made_in != ECH_NONE;
 }
 
-/* Whether use @u of op @op is of no use any more: a write of what is not kept, or of what nobody reads. */
+/* Whether @use of op @op is of no use any more: a write of what is not kept, or of what nobody reads. */
 static bool is_idle_write(const Writer *w, const EchUse *use, EchId op)
 {
     EchId root = ech_survey_root(w->s, use->buffer);
@@ -83,6 +82,14 @@ static void count_planned_reads(Writer *w)
         w->reads[ech_remat_carry(w->r, k)->buffer]++;
 }
 
+/* Whether @use of op @op reads what is there, not what is made again for it. */
+static bool reads_kept(const Writer *w, EchId op, const EchUse *use)
+{
+    const EchRematArray *a = chosen_array(w, ech_survey_root(w->s, use->buffer));
+    bool later = a != NULL && (a->made_in != ECH_NONE ? w->s->region[op] == a->used_in : op >= a->back);
+    return use->access == ECH_READ && !later;
+}
+
 /* Ops whose outputs nobody reads any more, because what they went into is made again later. */
 static void drop_idle(Writer *w)
 {
@@ -92,9 +99,7 @@ static void drop_idle(Writer *w)
         for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
             const EchUse *use = &s->uses[s->ops[i].first_use + u];
             EchId root = ech_survey_root(s, use->buffer);
-            const EchRematArray *a = chosen_array(w, root);
-            bool later = a != NULL && (a->made_in != ECH_NONE ? s->region[i] == a->used_in : i >= a->back);
-            w->reads[root] += use->access == ECH_READ && !later;
+            w->reads[root] += reads_kept(w, i, use);
             had[root] |= use->access == ECH_READ;
         }
     count_planned_reads(w);
@@ -107,7 +112,7 @@ static void drop_idle(Writer *w)
         w->dropped[i] = true;
         for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
             const EchUse *use = &s->uses[s->ops[i].first_use + u];
-            w->reads[ech_survey_root(s, use->buffer)] -= use->access == ECH_READ;
+            w->reads[ech_survey_root(s, use->buffer)] -= reads_kept(w, i, use);
         }
     }
     for (EchId i = 0; i < s->n; i++) {
@@ -262,15 +267,13 @@ static void put(Writer *w, EchId op)
 {
     const EchSurvey *s = w->s;
     const EchOp *o = &s->ops[op];
-    EchBytes moved = 0;
     /* A stack that its own loop reads too has a slice there. */
     for (uint32_t u = 0; u < o->n_uses; u++) {
         EchId buffer = s->uses[o->first_use + u].buffer;
-        if (is_stacked(w, buffer) && w->stands[buffer] == ECH_NONE && w->input[buffer] == UINT32_MAX && !is_idle_write(w, &s->uses[o->first_use + u], op) &&
+        if (is_stacked(w, buffer) && w->slice[buffer] == ECH_NONE && w->input[buffer] == UINT32_MAX && !is_idle_write(w, &s->uses[o->first_use + u], op) &&
             s->region[op] != ECH_NONE) {
-            w->stands[buffer] = make_buffer(w, buffer, ech_remat_array(w->r, w->r->array_of[buffer])->slice, s->region[op]);
-            (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[buffer]);
-            w->slice[buffer] = w->stands[buffer];
+            w->slice[buffer] = make_buffer(w, buffer, ech_remat_array(w->r, w->r->array_of[buffer])->slice, s->region[op]);
+            (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->slice[buffer]);
         }
     }
     w->e.map[op] = ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
@@ -279,12 +282,12 @@ static void put(Writer *w, EchId op)
     for (uint32_t u = 0; u < o->n_uses; u++)
         if (w->input[s->uses[o->first_use + u].buffer] != UINT32_MAX)
             ech_remat_gather(w->r, ech_remat_input(w->r, w->input[s->uses[o->first_use + u].buffer]), w->inputs, w->fused);
-    moved = put_inputs(w, w->inputs, w->fused);
+    EchBytes moved = put_inputs(w, w->inputs, w->fused);
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
         if (is_idle_write(w, use, op) || w->input[use->buffer] != UINT32_MAX)
             continue;
-        EchId buffer = w->stands[use->buffer] != ECH_NONE ? w->stands[use->buffer] : use->buffer;
+        EchId buffer = w->slice[use->buffer] != ECH_NONE ? w->slice[use->buffer] : use->buffer;
         EchBytes bytes = MIN(use->bytes, ech_trace_builder_peek_buffer(w->b, buffer)->bytes);
         ech_trace_builder_use(w->b, buffer, (EchAccess)use->access, bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
         moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
@@ -321,11 +324,12 @@ static void close_loops(Writer *w, EchId i)
     run_ends(w, i);
     while (w->loops->len > 0 && w->s->end[open_loop(w)] == i) {
         EchId loop = open_loop(w);
-        for (EchId b = 0; b < w->s->n_buffers; b++) {
-            if (w->slice[b] == ECH_NONE || ech_remat_array(w->r, w->r->array_of[b])->made_in != loop)
+        for (guint k = 0; k < w->r->arrays->len; k++) {
+            const EchRematArray *a = ech_remat_array(w->r, k);
+            if (a->made_in != loop || w->slice[a->buffer] == ECH_NONE)
                 continue;
-            (void)ech_edit_memory(&w->e, ECH_OP_FREE, w->slice[b]);
-            w->slice[b] = w->stands[b] = ECH_NONE;
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, w->slice[a->buffer]);
+            w->slice[a->buffer] = ECH_NONE;
         }
         ech_edit_close(&w->e, w->e.map[loop]);
         g_array_set_size(w->loops, w->loops->len - 1);
@@ -447,11 +451,10 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     Writer writer = {.r = r, .s = s, .b = builder}, *w = &writer;
     ech_edit_init(&w->e, s, builder);
-    w->stands = g_new(EchId, s->n_buffers + 1);
     w->input = g_new(uint32_t, s->n_buffers + 1);
     w->slice = g_new(EchId, s->n_buffers + 1);
     for (size_t b = 0; b <= s->n_buffers; b++)
-        w->stands[b] = w->slice[b] = w->input[b] = ECH_NONE;
+        w->slice[b] = w->input[b] = ECH_NONE;
     w->dropped = g_new0(bool, s->n + 1);
     w->reads = g_new0(uint32_t, s->n_buffers + 2);
     w->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -485,7 +488,6 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     if (out != NULL)
         say(w, diag);
     ech_edit_clear(&w->e);
-    g_free(w->stands);
     g_free(w->input);
     g_free(w->slice);
     g_free(w->dropped);
