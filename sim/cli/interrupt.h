@@ -6,9 +6,10 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/** From now on the first SIGINT or SIGTERM is only noted, where it is not ignored; the second ends the program. What is returned is not 0 from then on. */
+/** From now on the first SIGINT or SIGTERM is only noted, where it is not ignored; one that comes a third of a second later, or more, ends the program. What is
+ * returned is not 0 from then on. */
 const volatile sig_atomic_t *ech_interrupt_hold(void);
-/** From now on they end the program again. Whether one was noted. */
+/** From now on they end the program again, unless one was noted: what was found by then is told first. Whether one was. */
 bool ech_interrupt_release(void);
 /** Ends the program of the signal that was noted; what was printed is written first. Returns where there was none. */
 void ech_interrupt_end(void);
