@@ -151,6 +151,7 @@ function table(id, rows) {
 table('#critical', Object.entries(run.critical_path).filter(e => e[1] > 0).map(([name, ps]) => ({ name, value: time(ps), share: share(ps) })));
 const meanings = {
   'allocator': 'its cudaMalloc and cudaFree; the latter waits for the device',
+  "the host's launches": 'one thread of the host asks for one kernel or copy after another: larger ones or a CUDA graph hide it',
   'overhead': 'launches, set-ups and latencies, the fill and drain of kernels',
   'grid steps': 'what each step of a kernel\'s grid costs besides its work',
   'latency inside kernels': 'kernels that wait for their own copies, accesses and instructions, whatever the bandwidth',
@@ -158,7 +159,7 @@ const meanings = {
 };
 for (const name in meanings)
   if (run.critical_path[name] > 0) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
-const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host, as recorded' };
+const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host' };
 const reason = name => reasons[name] || name.replace('_', ' ');
 const waited = d3.sum(Object.values(run.waits));
 table('#waits', Object.entries(run.waits).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: reason(name), value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
@@ -171,6 +172,10 @@ for (const [name, l] of Object.entries(run.links)) {
   if (l.bytes_backward) busy.push({ name: name + ' link ' + ways(l)[1] + ' (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });
 }
 table('#busy', busy);
+const steps = run.steps || [], told = steps.length > 8 ? steps.slice(0, 4).concat(steps.slice(-3)) : steps; // the first and the last are what differs
+if (!steps.length) select(select('#steps').node().parentNode).remove();
+table('#steps', told.map(s => ({ name: s.name, title: s.name + ', ' + s.kernels + ' kernels', value: time(s.duration_ps), share: share(s.duration_ps), note: [s.peak_live_bytes ? bytes(s.peak_live_bytes) : '', s.recorded_ps ? 'recorded: ' + time(s.recorded_ps) : ''].filter(t => t).join('; ') })));
+if (told.length < steps.length) select('#steps').append('p').attr('class', 'hint').text('and ' + (steps.length - told.length) + ' more in between');
 const held = select('#held');
 for (const [memory, m] of Object.entries(run.memories)) {
   const holds = Object.entries(m.holds || {}).filter(e => e[1].bytes > 0);
@@ -220,6 +225,11 @@ for (const row of stalls.slice(0, 11)) {
   for (const [kind, words, colour] of stallKinds)
     bar.append('span').attr('title', words + ': ' + percent((row[kind + '_ps'] || 0) / whole)).style('width', 100 * (row[kind + '_ps'] || 0) / whole + '%').style('background', colour);
 }
+
+// Modules, optimizers and operators that asked for work
+const asked = (run.askers || []).map(a => ({ name: a.name, all: a.forward_ps + a.again_ps + a.backward_ps, parts: [['forward', a.forward_ps], ['recomputed', a.again_ps], ['backward', a.backward_ps]].filter(p => p[1] > 0) }));
+if (!asked.length) select('#asked').remove();
+else table('#askers', asked.slice(0, 16).map(a => ({ name: a.name, title: a.name, value: time(a.all), share: share(a.all), note: a.parts.length > 1 || a.parts[0][0] !== 'forward' ? a.parts.map(p => p[0] + ' ' + time(p[1])).join(', ') : '' })));
 
 // Longest operations, summed by name, iterations that are not drawn included
 const bounds = {};

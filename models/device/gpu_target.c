@@ -381,9 +381,13 @@ static GString *write_yaml(const GPtrArray *fields, const char *where, GError **
     g_string_append(out,
                     "runtime:\n  launch_ps: {value: 1us, source: \"compiler: XLA's kKernelLaunchOverhead\"}\n  collective_launch_ps: {value: 8.5us, source: "
                     "\"assumed: as measured on an A100\"}\n  collective_bulk_ps: {value: 51.8us, source: \"assumed: as measured on an A100\"}\n"
-                    "  host_launch_ps: {value: 20us, source: \"measured: eager PyTorch to the start of a kernel, V100\"}\n"
-                    "kernel:\n  collective_small_share: {value: 0.082, source: \"assumed: as measured on an A100\"}\n"
-                    "  collective_share: {value: 0.847, source: \"assumed: as measured on an A100\"}\n");
+                    "  host_launch_ps: {value: 20us, source: \"measured: eager PyTorch to the start of a kernel, V100\"}\n");
+    g_string_append(out, "  driver:\n    context_bytes: {value: 512MiB, source: \"assumed: as measured on A100s\"}\n"
+                         "kernel:\n  collective_small_share: {value: 0.082, source: \"assumed: as measured on an A100\"}\n"
+                         "  collective_share: {value: 0.847, source: \"assumed: as measured on an A100\"}\n");
+    double major = number(fields, "cuda_compute_capability.major"), minor = number(fields, "cuda_compute_capability.minor");
+    if (major >= 1 && major <= 1000 && minor >= 0 && minor <= 9)
+        g_string_append_printf(out, "  compute_capability: {value: %.0f.%.0f, source: \"compiler: gpu_target_config\"}\n", major, minor);
     return out;
 }
 

@@ -45,11 +45,11 @@ typedef struct {
     uint8_t passes; /* over a row's elements */
 } Traits;
 static const Traits traits[ECH_GPU_N_CLASSES] = {
-    [ECH_GPU_ELEMENTWISE] = {13, 1, false}, [ECH_GPU_STRIDED] = {84, 3, false},    [ECH_GPU_FILL] = {4, 0.1, false},
-    [ECH_GPU_REDUCE] = {24, 4, true},       [ECH_GPU_SOFTMAX] = {60, 7, false, 3}, [ECH_GPU_SOFTMAX_WARP] = {60, 1.8, false},
-    [ECH_GPU_NORM] = {84, 5.5, false, 2},   [ECH_GPU_VECTOR] = {8, 4, true},       [ECH_GPU_SPLIT_REDUCE] = {20, 2.5, false},
-    [ECH_GPU_GATHER] = {45, 2, true},       [ECH_GPU_SCATTER] = {45, 4, true},     [ECH_GPU_CONCAT] = {45, 2, true},
-    [ECH_GPU_RELAYOUT] = {80, 3, false},    [ECH_GPU_OPTIMIZER] = {40, 2, true},
+    [ECH_GPU_ELEMENTWISE] = {13, 1, false, 0}, [ECH_GPU_STRIDED] = {84, 3, false, 0},  [ECH_GPU_FILL] = {4, 0.1, false, 0},
+    [ECH_GPU_REDUCE] = {24, 4, true, 0},       [ECH_GPU_SOFTMAX] = {60, 7, false, 3},  [ECH_GPU_SOFTMAX_WARP] = {60, 1.8, false, 0},
+    [ECH_GPU_NORM] = {84, 5.5, false, 2},      [ECH_GPU_VECTOR] = {8, 4, true, 0},     [ECH_GPU_SPLIT_REDUCE] = {20, 2.5, false, 0},
+    [ECH_GPU_GATHER] = {45, 2, true, 0},       [ECH_GPU_SCATTER] = {45, 4, true, 0},   [ECH_GPU_CONCAT] = {45, 2, true, 0},
+    [ECH_GPU_RELAYOUT] = {80, 3, false, 0},    [ECH_GPU_OPTIMIZER] = {40, 2, true, 0},
 };
 /* A compiler's normalisation keeps a row of so many bytes; a longer one is read for its mean, its variance and its result (torch.compile, layer norm of 8192
  * against 16384 columns, LLMCompass artifact). */
@@ -133,7 +133,9 @@ static double read_again(const EchGpuChip *chip, const EchGpuKernel *kernel, uin
     if (passes < 2 || launch->rows == 0 || !chip->l2 || chip->l2->capacity == 0)
         return 0;
     double flight = MIN((double)launch->rows, places) * (double)kernel->read / (double)launch->rows;
-    return (passes - 1) * (double)kernel->read * CLAMP((flight / (double)chip->l2->capacity - 0.42) / 0.25, 0, 1);
+    /* A softmax's gradient: the incoming one, which is half of what it reads, is summed first. */
+    double more = kernel->name.kind == ECH_GPU_SOFTMAX && kernel->name.backward ? 0.5 : passes - 1;
+    return more * (double)kernel->read * CLAMP((flight / (double)chip->l2->capacity - 0.42) / 0.25, 0, 1);
 }
 
 static double overlap(const double *parts, size_t n, double p)
@@ -167,6 +169,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (blocks <= 0 || threads == 0) { /* as many as there is work for, four elements a thread */
         threads = 128;
         blocks = ceil(elements / 512);
+        if (kernel->name.kind == ECH_GPU_VECTOR) /* a loop over as many as run at once */
+            blocks = MIN(blocks, chip->sms * resident_blocks(chip, threads, 0, 0));
     }
     blocks = MAX(blocks, 1);
     double resident = resident_blocks(chip, threads, launch->registers, launch->shared), places = chip->sms * resident;
@@ -175,7 +179,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
         instructions += UNALIGNED_ROWS;
     double working = blocks;
     if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
-        working = MAX(blocks / launch->grid[1], 1);
+        working = MAX(launch->rows > 0 ? blocks * MIN(elements / (double)launch->rows / launch->grid[1], 1) : blocks / launch->grid[1], 1);
     double trips = kernel->name.trips ? kernel->name.trips : class->trips;
     if (class->loop && kernel->name.trips == 0)
         trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
@@ -312,12 +316,19 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
     const EchGpuLaunch *launch = &kernel->launch;
     const EchGpuName *name = &kernel->name;
     const char *dtype = operand_type(kernel);
-    const EchUnit *unit = name->arithmetic == ECH_GPU_FMA ? chip->vector : chip->matrix;
+    uint8_t arithmetic = name->arithmetic;
+    /* A library that was only asked for a product: what may not be rounded is for the lanes, and so is what tensor cores do not take. */
+    if (launch->kind == ECH_GPU_PRODUCT && launch->arithmetic == 0) {
+        if (strcmp(dtype, "f32") == 0 || ech_unit_peak(chip->matrix, dtype) == 0)
+            arithmetic = ECH_GPU_FMA;
+        else if (strcmp(dtype, "f64") == 0)
+            arithmetic = ECH_GPU_MMA;
+    }
+    const EchUnit *unit = arithmetic == ECH_GPU_FMA ? chip->vector : chip->matrix;
     if (launch->m == 0 || launch->n == 0 || launch->k == 0 || ech_unit_peak(unit, dtype) == 0)
         return false;
     double bytes = (double)kernel->read + (double)kernel->written;
     uint32_t threads = ech_gpu_threads(launch);
-    uint8_t arithmetic = name->arithmetic;
     /* A chip without such an instruction has none of its own number for it: older tensor cores do the same work. */
     if (arithmetic == ECH_GPU_WGMMA && !ech_device_has_number(chip->device, "kernel.wgmma_share"))
         arithmetic = ECH_GPU_MMA;
@@ -376,27 +387,76 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
             any = true;
         }
     }
+    /* A library multiplies by a vector without tiles. */
+    if (launch->kind == ECH_GPU_PRODUCT && (launch->m == 1 || launch->n == 1)) {
+        EchGpuKernel vector = {.name = {.kind = ECH_GPU_VECTOR, .vector = 8},
+                               .launch = {.elements = to_count((double)kernel->read / each), .operand_bytes = launch->operand_bytes},
+                               .read = kernel->read,
+                               .written = kernel->written};
+        EchGpuCost cost;
+        price_stream(chip, &vector, &cost);
+        if (!any || cost.time < ret->time)
+            *ret = cost;
+        any = true;
+    }
     return any;
 }
 
-/* Fused attention: its products at the rate of the instruction, less what softmax between them and whole tiles take. FlashAttention-2 (arXiv 2307.08691):
- * forward 73 %, backward 63 % of an A100's peak at long sequences; on an H100 both are mma kernels; FlashAttention-3 (arXiv 2407.08608): 75 % and 60 % by
- * wgmma. */
+/* Fused attention: its products at the rate of the instruction, and what lies between them for every score. FlashAttention-2 (arXiv 2307.08691): forward 73 %,
+ * backward 63 % of an A100's peak for heads of 128 at long sequences; the same kernels are mma on an H100, where the backward of heads of 64 reaches 299
+ * TFLOP/s (Dao-AILab/flash-attention pull request 2688). FlashAttention-3 (arXiv 2407.08608): 75 % and 60 % by wgmma. */
+#define SOFTMAX_SLOTS 12.5   /* of a lane, a score: maximum, exponential, sum, rounding */
+#define GRADIENT_SLOTS 26.4  /* the same, computed again and differentiated */
+#define GRADIENT_SHARED 0.16 /* slots for every element of a head: operands by way of shared memory */
+#define ATTENTION_HEAD 128
+#define ATTENTION_REGISTERS 255 /* a thread; all such kernels take what there is */
+
+/* Scores computed for every one that counts: blocks of rows take whole blocks of columns, and causal ones those of the diagonal whole. One length for queries
+ * and keys; 1 where the grid says that it is not so. */
+static double attention_fill(const EchGpuKernel *kernel, double scores)
+{
+    const EchGpuName *name = &kernel->name;
+    double rows = name->backward ? name->key_rows : name->query_rows, columns = name->backward ? name->query_rows : name->key_rows,
+           heads = (double)kernel->launch.grid[1] * kernel->launch.grid[2], blocks = kernel->launch.grid[0];
+    double length = heads > 0 ? sqrt(scores * (name->causal ? 2 : 1) / heads) : 0;
+    if (rows <= 0 || columns <= 0 || length < 1 || fabs(ceil(length / rows - 1e-6) - blocks) > 0.5)
+        return 1;
+    double across = ceil(length / columns - 1e-6), done = blocks * rows * across * columns;
+    if (name->causal) {
+        double each = rows / columns; /* the blocks of columns that row block i meets: those up to its last row */
+        done = 0;
+        for (double i = 0; i < MIN(blocks, 1e5); i++)
+            done += MIN(ceil((i + 1) * each - 1e-6), across);
+        done *= rows * columns * (blocks > 1e5 ? blocks / 1e5 : 1);
+    }
+    return MAX(done * heads / scores, 1);
+}
+
 static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     double rate = (double)ech_unit_peak(chip->matrix, operand_type(kernel));
     if (kernel->operations <= 0 || rate <= 0)
         return false;
-    bool wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
-    rate *= wgmma ? 1 : ech_device_number(chip->device, "kernel.mma_share", 1);
-    rate *= kernel->name.backward ? (wgmma ? 0.60 : 0.63) : wgmma ? 0.75 : 0.73;
-    uint32_t threads = ech_gpu_threads(&kernel->launch);
-    double blocks = (double)ech_gpu_blocks(&kernel->launch),
-           resident = threads ? resident_blocks(chip, threads, kernel->launch.registers, kernel->launch.shared) : 1;
-    double fill = 1; /* whole waves */
+    bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
+    uint32_t threads = ech_gpu_threads(&kernel->launch), registers = kernel->launch.registers ? kernel->launch.registers : ATTENTION_REGISTERS;
+    double blocks = (double)ech_gpu_blocks(&kernel->launch), resident = threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
+    double compute, waves = MAX(ceil(blocks / (chip->sms * resident)), 1);
+    if (wgmma) {
+        resident = 1;
+        waves = MAX(ceil(blocks / chip->sms), 1);
+        compute = kernel->operations / (rate * (backward ? 0.60 : 0.75));
+    } else {
+        double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD, each = (backward ? 10 : 4) * head, scores = kernel->operations / each;
+        double slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;
+        double between = slots / (ECH_GPU_LANES * chip->sms * chip->clock);
+        compute = scores * attention_fill(kernel, scores) * (each / (rate * ech_device_number(chip->device, "kernel.mma_share", 1)) + between);
+    }
+    /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. */
     if (blocks > 0)
-        fill = ceil(blocks / chip->sms) * chip->sms / blocks;
-    double parts[3] = {(TILE_TRIPS + 2) * chip->trip, kernel->operations / rate * fill,
+        compute *= waves * resident * chip->sms / blocks;
+    /* Every wave waits for its first rows and for its last; wide ones come in halves of 64. */
+    double halves = ceil((kernel->name.head ? kernel->name.head : 64) / 64.0);
+    double parts[3] = {(wgmma ? 1 : waves * halves) * (TILE_TRIPS + 2) * chip->trip, compute,
                        ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),

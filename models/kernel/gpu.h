@@ -86,13 +86,20 @@ typedef struct {
     uint16_t instructions;   /**< An element: issued lane slots. */
     uint8_t vector;          /**< Elements of an access. */
     uint16_t trips;          /**< Dependent accesses of a thread; 0: as its class has. */
+    /** Bytes read and written for an element where these are not those of its arrays (conversions); 0: they are. */
+    uint8_t read_bytes, written_bytes;
+    uint8_t lists, lists_read, lists_written; /**< Over lists of tensors: how many lists it is given, reads and writes; 0: not known. */
+    uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension; 0: not known. */
+    bool causal;                              /**< Attention: half of the products are left out. */
+    bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
+    bool whole_rows;                          /**< Gathers: an index for a row, not for an element. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
 void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product arithmetic=mma
- * tile=64x32x32 stages=3 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096". */
+ * tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096". */
 typedef struct {
     uint32_t grid[3], block[3];
     uint32_t shared;         /**< Bytes a block. */
@@ -100,14 +107,14 @@ typedef struct {
     uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. Solvers: batch of [m, n]; k: right-hand sides. */
     uint64_t taps;           /**< Convolutions as products: positions of the filter, of whose k / taps channels every one takes whole steps of k; else 0. */
     uint64_t turned;         /**< Products: elements of operands whose fastest dimension is not summed over. */
-    uint64_t rows, columns;  /**< Softmax, normalisation, sorts: rows, and elements of each. */
+    uint64_t rows, columns;  /**< Softmax, normalisation, sorts: rows, and elements of each. Concatenation: elements of the largest array, and 1. */
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
     bool backward;           /**< As in EchGpuName, like all that follows. */
     uint8_t kind;            /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */
     uint8_t arithmetic;      /**< EchGpuArithmetic + 1; 0: not said. */
-    uint8_t stages, vector;
+    uint8_t stages, vector, alignment;
     uint16_t tile_m, tile_n, tile_k, instructions, trips;
     uint8_t routine; /**< EchGpuRoutine */
     uint8_t keys;    /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */

@@ -54,7 +54,7 @@ static const struct {
     {"splitk_reduce", ECH_GPU_SPLIT_REDUCE},
     {"reducesplitk", ECH_GPU_SPLIT_REDUCE},
     {"flash_fwd_splitkv_combine", ECH_GPU_REDUCE},
-    {"flash_bwd_dot_do_o", ECH_GPU_REDUCE},
+    {"flash_bwd_dot_do_o", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_convert", ECH_GPU_ELEMENTWISE},
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
@@ -66,7 +66,11 @@ static const struct {
     {"nhwcaddpadding", ECH_GPU_RELAYOUT},
     {"transpose_readwrite", ECH_GPU_RELAYOUT},
     {"computeoffsetskernel", ECH_GPU_UNKNOWN},
+    {"prepare_grouped_gemm", ECH_GPU_REDUCE},
     {"multi_tensor_apply", ECH_GPU_OPTIMIZER},
+    {"vectorized_elementwise_kernel", ECH_GPU_ELEMENTWISE},
+    {"unrolled_elementwise_kernel", ECH_GPU_STRIDED},
+    {"gpu_kernel_impl", ECH_GPU_STRIDED},
     {"vectorized_layer_norm", ECH_GPU_NORM},
     {"layer_norm", ECH_GPU_NORM},
     {"layernorm", ECH_GPU_NORM},
@@ -76,28 +80,61 @@ static const struct {
     {"batchnorm", ECH_GPU_NORM},
     {"group_norm", ECH_GPU_NORM},
     {"groupnorm", ECH_GPU_NORM},
-    {"rowwisemomentscuda", ECH_GPU_NORM},
+    {"rowwisemoments", ECH_GPU_NORM},
+    {"gammabetabackwardcudakernel1", ECH_GPU_REDUCE}, /* of group norms: over sums that "internal gradients" made */
+    {"gammabetabackwardcudakernel2", ECH_GPU_REDUCE},
+    {"fusedparamscudakernel", ECH_GPU_REDUCE},
+    {"internalgradients", ECH_GPU_NORM},
+    {"gammabeta", ECH_GPU_NORM},
+    {"cucomputegradinput", ECH_GPU_NORM},
     {"bn_fw_", ECH_GPU_NORM},
     {"bn_bw_", ECH_GPU_NORM},
     {"softmax_warp", ECH_GPU_SOFTMAX_WARP},
     {"softmaxwarp", ECH_GPU_SOFTMAX_WARP},
     {"softmax", ECH_GPU_SOFTMAX},
     {"catarraybatchedcopy", ECH_GPU_CONCAT},
+    {"nll_loss_forward", ECH_GPU_GATHER},
+    {"nll_loss2d_forward", ECH_GPU_GATHER},
+    {"nll_loss_backward", ECH_GPU_SCATTER},
+    {"nll_loss2d_backward", ECH_GPU_SCATTER},
+    {"radixsorthistogram", ECH_GPU_REDUCE},
+    {"radixsortexclusivesum", ECH_GPU_REDUCE},
+    {"radixsort", ECH_GPU_RELAYOUT},
+    {"devicescan", ECH_GPU_REDUCE},
+    {"uniquebykey", ECH_GPU_REDUCE},
+    {"devicecompactinit", ECH_GPU_FILL},
+    {"deviceselect", ECH_GPU_REDUCE},
     {"indexselect", ECH_GPU_GATHER},
     {"index_elementwise_kernel", ECH_GPU_GATHER},
     {"vectorized_gather", ECH_GPU_GATHER},
     {"embedding_backward", ECH_GPU_SCATTER},
+    {"compute_grad_weight", ECH_GPU_SCATTER},
+    {"sum_and_scatter", ECH_GPU_SCATTER},
+    {"krn_partial", ECH_GPU_REDUCE},
+    {"compute_num_of_partial", ECH_GPU_REDUCE},
     {"embeddingbag", ECH_GPU_GATHER},
+    {"tma_scatter", ECH_GPU_SCATTER},
     {"embedding_kernel", ECH_GPU_GATHER},
     {"indexing_backward", ECH_GPU_SCATTER},
     {"scatter_gather_elementwise", ECH_GPU_GATHER},
     {"indexfunc", ECH_GPU_SCATTER},
     {"indexadd", ECH_GPU_SCATTER},
     {"index_put", ECH_GPU_SCATTER},
-    {"vectorized_elementwise_kernel", ECH_GPU_ELEMENTWISE},
-    {"unrolled_elementwise_kernel", ECH_GPU_STRIDED},
+    {"elementwise_kernel_with_index", ECH_GPU_FILL},
     {"elementwise_kernel", ECH_GPU_STRIDED},
+    {"distribution_elementwise", ECH_GPU_ELEMENTWISE},
     {"kernelpointwiseapply", ECH_GPU_STRIDED},
+    {"triu_tril", ECH_GPU_STRIDED},
+    {"max_pool", ECH_GPU_STRIDED},
+    {"avg_pool", ECH_GPU_STRIDED},
+    {"average_pool", ECH_GPU_STRIDED},
+    {"upsample", ECH_GPU_STRIDED},
+    {"roll_cuda", ECH_GPU_STRIDED},
+    {"tensor_kernel_scan", ECH_GPU_REDUCE},
+    {"gathertopk", ECH_GPU_REDUCE},
+    {"topk", ECH_GPU_REDUCE},
+    {"bitonicsort", ECH_GPU_RELAYOUT},
+    {"amp_update_scale", ECH_GPU_ELEMENTWISE},
     {"fused_dropout", ECH_GPU_ELEMENTWISE},
     {"op_generic_tensor_kernel", ECH_GPU_STRIDED},
     {"gemv", ECH_GPU_VECTOR},
@@ -117,6 +154,7 @@ static const struct {
     {"reduce_kernel", ECH_GPU_REDUCE},
     {"devicereduce", ECH_GPU_REDUCE},
     {"reduce_1block", ECH_GPU_REDUCE},
+    {"lpnorm_cleanup", ECH_GPU_REDUCE},
     {"triton_red_", ECH_GPU_REDUCE},
     {"triton_per_", ECH_GPU_REDUCE},
     {"triton_poi_", ECH_GPU_ELEMENTWISE},
@@ -125,6 +163,9 @@ static const struct {
     {"transpose", ECH_GPU_RELAYOUT},
     {"memset", ECH_GPU_FILL},
 };
+
+/* 14.5 us a pass in trips of 0.51 us, as on an H100. */
+enum { ONESWEEP_TRIPS = 28 };
 
 /* Lower case, ASCII alone, bounded: what matters of a name is near its beginning; functors nest. */
 enum { NAME_MAX_READ = 1600 };
@@ -244,6 +285,10 @@ static void read_elementwise(const char *text, EchGpuName *ret)
             ret->block_elements = 512;
         if (ret->kind == ECH_GPU_ELEMENTWISE)
             ret->vector = (uint8_t)MAX(MIN(first, 16u), 1u);
+        /* PyTorch 2.7 and later, which names one argument more: eight a thread at least. */
+        const char *past = array ? strchr(array, '>') : NULL;
+        if (ret->kind == ECH_GPU_ELEMENTWISE && past && (strncmp(past, ">, false>", 9) == 0 || strncmp(past, ">, true>", 8) == 0))
+            ret->block_elements = (uint16_t)(128 * MAX(MIN(first, 16u), 8u));
     }
     if (array)
         ret->arrays = (uint8_t)MIN(number_after(array + 13), 32u);
@@ -253,6 +298,106 @@ static void read_elementwise(const char *text, EchGpuName *ret)
         ret->arrays = 3;
     if (strstr(text, "fillfunctor"))
         ret->kind = ECH_GPU_FILL;
+}
+
+static unsigned type_bytes(const char *at)
+{
+    static const struct {
+        const char *name;
+        unsigned bytes;
+    } types[] = {{"c10::bfloat16", 2}, {"c10::half", 2},     {"c10::float8", 1}, {"float", 4}, {"double", 8}, {"long", 8},
+                 {"int", 4},           {"unsigned char", 1}, {"signed char", 1}, {"short", 2}, {"bool", 1}};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
+        if (strncmp(at, types[i].name, strlen(types[i].name)) == 0)
+            return types[i].bytes;
+    return 0;
+}
+
+/* "converting_copy_kernel_cuda<float, c10::BFloat16>": what it reads, what it writes. As many elements a thread as fit 16 bytes of the narrower one. Before it
+ * there was "bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}" (and float16_, and float8_ of several types): what it reads. */
+static void read_conversion(const char *text, EchGpuName *ret)
+{
+    const char *half = strstr(text, "float16_copy_kernel_cuda("), *eighth = strstr(text, "float8_copy_kernel_cuda("),
+               *source = half || eighth ? strstr(half ? half : eighth, "{lambda(") : NULL;
+    if (source && type_bytes(source + 8) > 0) {
+        ret->read_bytes = (uint8_t)type_bytes(source + 8);
+        ret->written_bytes = half ? 2 : 1;
+    }
+    const char *types = strstr(text, "converting_copy_kernel_cuda<"), *comma = types ? strstr(types, ", ") : NULL;
+    if (!comma)
+        return;
+    unsigned from = type_bytes(types + 28), to = type_bytes(comma + 2);
+    if (from == 0 || to == 0)
+        return;
+    ret->read_bytes = (uint8_t)from;
+    ret->written_bytes = (uint8_t)to;
+    ret->element_bytes = (uint8_t)MAX(from, to);
+    if (ret->kind == ECH_GPU_ELEMENTWISE)
+        ret->block_elements = (uint16_t)(128 * (MIN(from, to) == 1 ? 16 : MIN(from, to) == 2 ? 8 : 4));
+}
+
+/* What stands before the bracket that closes the one at @open; NULL where none does. */
+static const char *closing(const char *open)
+{
+    int depth = 0;
+    for (const char *at = open; *at; at++) {
+        depth += *at == '<';
+        depth -= *at == '>';
+        if (depth == 0)
+            return at;
+    }
+    return NULL;
+}
+
+/*
+ * multi_tensor_apply_kernel<TensorListMetadata<lists>, Functor<type, lists, read, index of the result>>; optimizers of one kernel
+ * (FusedAdamMathFunctor) write all their lists but the gradients; norms write next to nothing.
+ */
+static void read_lists(const char *text, EchGpuName *ret)
+{
+    const char *lists = strstr(text, "metadata<"), *end = lists ? closing(lists + 8) : NULL;
+    if (!end || !g_ascii_isdigit(end[-1]))
+        return;
+    unsigned depth = MIN(number_after(end - 1), 8u), read = depth, written = 1, given = 0;
+    const char *functor = strstr(end, "functor<"), *last = functor ? closing(functor + 7) : NULL;
+    unsigned numbers = 0, values[3] = {0};
+    for (const char *at = last; at && at > functor && numbers < 3 && g_ascii_isdigit(at[-1]); numbers++) {
+        const char *from = at - 1;
+        while (from > functor && g_ascii_isdigit(from[-1]))
+            from--;
+        values[numbers] = number_after(from);
+        at = from > functor + 2 && from[-1] == ' ' && from[-2] == ',' ? from - 2 : NULL;
+    }
+    if (strstr(text, "fused")) {
+        written = depth > 1 ? depth - 1 : 1;
+    } else if (numbers == 3 && values[1] >= 1 && values[1] <= depth) {
+        read = values[1];
+        given = strstr(text, "copyfunctor<") ? 2 : 0;
+    }
+    ret->lists = (uint8_t)(given ? given : read);
+    ret->lists_read = (uint8_t)(strstr(text, "zerofunctor<") ? 0 : read);
+    ret->lists_written = (uint8_t)(strstr(text, "normfunctor<") ? 0 : written);
+}
+
+/* "flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, ...>, dropout, causal, ...>": head, rows of queries and of keys; split over keys there is no
+ * dropout to name. "fmha_cutlassF_bf16_aligned_64x128_rf_sm80": rows of both. */
+static void read_attention(const char *text, EchGpuName *ret)
+{
+    ret->query_rows = ret->tile_m;
+    ret->key_rows = ret->tile_n;
+    const char *traits = strstr(text, "kernel_traits<"), *end = traits ? closing(traits + 13) : NULL;
+    if (!end)
+        return;
+    const char *first = strchr(traits, ','), *second = first ? strchr(first + 1, ',') : NULL;
+    if (second && second < end) {
+        ret->head = (uint16_t)MIN(number_after(traits + 14), 1024u);
+        ret->query_rows = (uint16_t)MIN(number_after(first + 1), 1024u);
+        ret->key_rows = (uint16_t)MIN(number_after(second + 1), 1024u);
+    }
+    const char *causal = end + 1;
+    if (!strstr(text, "splitkv") && strncmp(causal, ", ", 2) == 0 && strchr(causal + 2, ','))
+        causal = strchr(causal + 2, ',');
+    ret->causal = strncmp(causal, ", true", 6) == 0;
 }
 
 /* Issued instructions an element, all of a thread's over its elements. Taken from the sizes at which kernels on an H100 and an A100 stop being bound by memory
@@ -297,31 +442,66 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
                          : strstr(text, "<long")                                                                                                 ? 8
                          : strstr(text, "<bool") || strstr(text, "unsigned char")                                                                ? 1
                                                                                                                                                  : 4;
+    const char *drawn = strstr(text, "_and_transform<");
+    if (strstr(text, "complex<"))
+        ret->element_bytes = strstr(text, "complex<double>") ? 16 : 8;
+    else if (drawn && type_bytes(drawn + 15) > 0)
+        ret->element_bytes = (uint8_t)type_bytes(drawn + 15);
+    else if (strstr(text, "transpose_copy_tiled_kernel<unsigned int, 2,")) /* two in a word */
+        ret->element_bytes = 2;
+    else if (strstr(text, "where_kernel_impl") && strstr(text, "vectorized_elementwise_kernel<8"))
+        ret->element_bytes = 2;
     const char *opaque = strstr(text, "opaquetype<"); /* bytes, whatever the type */
     if (opaque && g_ascii_isdigit(opaque[11]))
         ret->element_bytes = (uint8_t)CLAMP(opaque[11] - '0', 1, 8);
     switch ((EchGpuClass)ret->kind) {
-    case ECH_GPU_PRODUCT:
-    case ECH_GPU_ATTENTION: read_product(text, ret); break;
+    case ECH_GPU_PRODUCT: read_product(text, ret); break;
+    case ECH_GPU_ATTENTION:
+        read_product(text, ret);
+        read_attention(text, ret);
+        break;
     case ECH_GPU_ELEMENTWISE:
     case ECH_GPU_STRIDED:
         read_elementwise(text, ret);
+        read_conversion(text, ret);
+        if (strstr(text, "flash_bwd_dot_do_o")) { /* two of 16 bits; clears the f32 sums of another */
+            ret->read_bytes = ret->written_bytes = 4;
+        } else if (strstr(text, "flash_bwd_convert_dq")) {
+            ret->read_bytes = 4;
+            ret->written_bytes = 2;
+        }
         /* Offsets are divisions by every dimension. */
         ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
         break;
-    case ECH_GPU_VECTOR: ret->vector = 8; break;                                    /* 16 bytes */
-    case ECH_GPU_RELAYOUT: ret->vector = strstr(text, "nhwctonchw") ? 4 : 1; break; /* elements a thread */
-    case ECH_GPU_CONCAT: ret->vector = strstr(text, "_contig") ? 2 : 1; break;      /* no offsets to compute: trips overlap */
+    case ECH_GPU_VECTOR: ret->vector = 8; break; /* 16 bytes */
+    case ECH_GPU_RELAYOUT:                       /* elements a thread */
+        ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1;
+        /* A pass of cub's radix sort looks back through the blocks before: 14.5 us each (gpu_library.c). */
+        if (strstr(text, "onesweep"))
+            ret->trips = ONESWEEP_TRIPS;
+        /* A block sorts its row by six bits a pass, and moves an index of 64 bits with every key (gpu_library.c). */
+        if (strstr(text, "radixsortkvinplace"))
+            ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));
+        break;
+    case ECH_GPU_CONCAT: /* no offsets to compute: trips overlap */
+        ret->vector = (uint8_t)(strstr(text, "_vectorized") ? MAX(16 / ret->element_bytes, 1) : strstr(text, "_contig") ? 2 : 1);
+        break;
+    case ECH_GPU_OPTIMIZER: read_lists(text, ret); break;
+    case ECH_GPU_NORM:
+        ret->sums_rows = strstr(text, "gammabeta") || strstr(text, "collect_statistics") || strstr(text, "rowwisemoments") ||
+                         strstr(text, "batch_norm_backward_reduce") || strstr(text, "internalgradients");
+        ret->instructions = ret->sums_rows ? 24 : 0; /* as reductions */
+        break;
+    case ECH_GPU_GATHER: ret->whole_rows = strstr(text, "vectorized_gather") != NULL; break;
+    case ECH_GPU_SCATTER: /* a thread adds up the rows of one index, mostly one or two */
+        ret->trips = strstr(text, "compute_grad_weight") || strstr(text, "sum_and_scatter") ? 2 : 0;
+        break;
     case ECH_GPU_UNKNOWN:
     case ECH_GPU_FILL:
     case ECH_GPU_REDUCE:
     case ECH_GPU_SOFTMAX:
     case ECH_GPU_SOFTMAX_WARP:
-    case ECH_GPU_NORM:
     case ECH_GPU_SPLIT_REDUCE:
-    case ECH_GPU_GATHER:
-    case ECH_GPU_SCATTER:
-    case ECH_GPU_OPTIMIZER:
     case ECH_GPU_SORT:
     case ECH_GPU_FFT:
     case ECH_GPU_SOLVER:
@@ -400,6 +580,8 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->stages = (uint8_t)MIN(v[0], 16u);
         else if (n == 6 && strncmp(at, "vector", 6) == 0)
             ret->vector = (uint8_t)MIN(v[0], 64u);
+        else if (n == 9 && strncmp(at, "alignment", 9) == 0)
+            ret->alignment = (uint8_t)MIN(v[0], 16u);
         else if (n == 5 && strncmp(at, "trips", 5) == 0)
             ret->trips = (uint16_t)MIN(v[0], 65535u);
         else if (n == 12 && strncmp(at, "instructions", 12) == 0)
@@ -470,6 +652,7 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_word(out, start, "arithmetic", launch->arithmetic && launch->arithmetic < G_N_ELEMENTS(arithmetics) ? arithmetics[launch->arithmetic] : NULL);
     print_field(out, start, "tile", launch->tile_m ? 3 : 0, (const uint64_t[]){launch->tile_m, launch->tile_n, launch->tile_k});
     print_field(out, start, "stages", launch->stages ? 1 : 0, (const uint64_t[]){launch->stages});
+    print_field(out, start, "alignment", launch->alignment ? 1 : 0, (const uint64_t[]){launch->alignment});
     print_field(out, start, "instructions", launch->instructions ? 1 : 0, (const uint64_t[]){launch->instructions});
     print_field(out, start, "vector", launch->vector ? 1 : 0, (const uint64_t[]){launch->vector});
     print_field(out, start, "trips", launch->trips ? 1 : 0, (const uint64_t[]){launch->trips});
@@ -481,7 +664,10 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
 {
     if (launch->kind)
-        *name = (EchGpuName){.kind = launch->kind, .vector = 1, .element_bytes = (uint8_t)MIN(launch->operand_bytes, 16u)};
+        *name = (EchGpuName){.kind = launch->kind,
+                             .arithmetic = launch->kind == ECH_GPU_PRODUCT ? ECH_GPU_WGMMA : ECH_GPU_FMA, /* a library takes the best there is */
+                             .vector = 1,
+                             .element_bytes = (uint8_t)MIN(launch->operand_bytes, 16u)};
     if (launch->backward)
         name->backward = true;
     if (launch->arithmetic)
@@ -493,6 +679,8 @@ void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
     }
     if (launch->stages)
         name->stages = launch->stages;
+    if (launch->alignment)
+        name->alignment = launch->alignment;
     if (launch->instructions)
         name->instructions = launch->instructions;
     if (launch->vector)

@@ -1,4 +1,5 @@
-/* echelon capture: runs a CUDA program with our CUPTI library injected, and says what it left. */
+/* echelon capture: runs a CUDA program with our CUPTI library injected, or with a GPU that is not there, and says what it left. */
+#include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/base/modules.h"
 #include "sim/cli/cli.h"
@@ -6,7 +7,9 @@
 
 #include <dlfcn.h>
 #include <gio/gio.h>
+#include <glib/gstdio.h>
 #include <link.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,22 +26,28 @@ static char *find_cupti(void)
     return library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? g_strdup(map->l_name) : NULL;
 }
 
-static int run_command(char **command, const char *library, const char *out)
+static volatile sig_atomic_t command_pid;
+
+/* `timeout echelon capture ...` ends the command, whose capture we wait for. */
+static void pass_on(int number)
+{
+    if (command_pid > 0)
+        kill(command_pid, number);
+}
+
+/* Runs the command with what @launcher sets; its exit status. */
+static int run_command(GSubprocessLauncher *launcher, char **command)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
-    g_subprocess_launcher_setenv(launcher, "CUDA_INJECTION64_PATH", library, TRUE);
-    g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, FALSE); /* Without it there are no ranges */
-    g_subprocess_launcher_setenv(launcher, "ECHELON_CAPTURE_OUT", out, TRUE);
-    g_autofree char *cupti = find_cupti();
-    if (cupti)
-        g_subprocess_launcher_setenv(launcher, "ECHELON_LIBCUPTI_ELSE", cupti, TRUE);
     g_autoptr(GSubprocess) child = g_subprocess_launcher_spawnv(launcher, (const char *const *)command, &error);
     if (!child) {
         fprintf(stderr, "echelon capture: %s\n", error->message);
         return ECH_EXIT_FAILED;
     }
     signal(SIGINT, SIG_IGN); /* Ctrl-C is the command's; we wait for its capture to be written */
+    const char *pid = g_subprocess_get_identifier(child);
+    command_pid = pid ? (sig_atomic_t)g_ascii_strtoll(pid, NULL, 10) : 0;
+    signal(SIGTERM, pass_on);
     if (!g_subprocess_wait(child, NULL, &error)) {
         fprintf(stderr, "echelon capture: %s\n", error->message);
         return ECH_EXIT_FAILED;
@@ -50,43 +59,52 @@ static int run_command(char **command, const char *library, const char *out)
     return g_subprocess_get_exit_status(child);
 }
 
-/* Lists the captures that appeared. */
-static unsigned list_captures(const char *prefix)
+/* As a shell's word. */
+static char *quoted(const char *text)
+{
+    return strpbrk(text, " '\"\\$&;()*?<>|`") ? g_shell_quote(text) : g_strdup(text);
+}
+
+/* Whether @name is BASE.PID@suffix. */
+static bool is_capture(const char *name, const char *base, const char *suffix)
+{
+    if (!g_str_has_prefix(name, base) || name[strlen(base)] != '.')
+        return false;
+    const char *pid = name + strlen(base) + 1;
+    size_t digits = strspn(pid, "0123456789");
+    return digits > 0 && strcmp(pid + digits, suffix) == 0;
+}
+
+static int by_name(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Lists the captures PREFIX.PID@suffix written since @begun (seconds), each with the command to go on: "echelon @before FILE@after". */
+static unsigned list_captures(const char *prefix, const char *suffix, gint64 begun, const char *before, const char *after)
 {
     g_autofree char *folder = g_path_get_dirname(prefix);
     g_autofree char *base = g_path_get_basename(prefix);
+    g_autofree char *here = g_get_current_dir();
     g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
-    unsigned n = 0;
+    g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func(g_free);
     for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
-        if (!g_str_has_prefix(name, base) || !g_str_has_suffix(name, ".capture"))
-            continue;
         g_autofree char *path = g_build_filename(folder, name, NULL);
-        fprintf(stderr, "echelon capture: wrote %s; now: echelon info %s\n", path, path);
-        n++;
+        GStatBuf status;
+        if (is_capture(name, base, suffix) && g_stat(path, &status) == 0 && (gint64)status.st_mtime >= begun)
+            g_ptr_array_add(found, strcmp(folder, here) == 0 ? g_strdup(name) : g_steal_pointer(&path));
     }
-    return n;
+    g_ptr_array_sort(found, by_name);
+    for (guint i = 0; i < found->len; i++) {
+        const char *path = found->pdata[i];
+        g_autofree char *word = quoted(path);
+        fprintf(stderr, "echelon capture: wrote %s; now: echelon %s %s%s\n", path, before, word, after);
+    }
+    return found->len;
 }
 
-int ech_verb_capture(int argc, char **argv)
+static int capture(char **command, const char *prefix)
 {
-    g_autofree char *out = NULL;
-    g_auto(GStrv) rest = NULL;
-    const GOptionEntry entries[] = {
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
-        G_OPTION_ENTRY_NULL,
-    };
-    /* Options end at "--" or at the first word of the command; what follows is the command's own. */
-    int mine = 1;
-    while (mine < argc && argv[mine][0] == '-' && strcmp(argv[mine], "--") != 0)
-        mine += strcmp(argv[mine], "-o") == 0 || strcmp(argv[mine], "--output") == 0 ? 2 : 1;
-    mine = MIN(mine, argc);
-    if (!ech_cli_options(mine, argv, entries, &rest))
-        return ECH_EXIT_USAGE;
-    char **command = argv + mine + (mine < argc && strcmp(argv[mine], "--") == 0);
-    if (!*command) {
-        fprintf(stderr, "echelon capture: no command; expected echelon capture [-o PREFIX] -- COMMAND\n");
-        return ECH_EXIT_USAGE;
-    }
     GError *error = NULL;
     if (!ech_cuda_driver(&error))
         return ech_cli_fail(error);
@@ -94,10 +112,177 @@ int ech_verb_capture(int argc, char **argv)
     g_autofree char *library = ech_module_find("libechelon_capture.so", tried);
     if (!library)
         return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_BACKEND, "the capture library is missing: %s", tried->str));
-    g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL);
     g_autofree char *pattern = g_strconcat(prefix, ".%p.capture", NULL);
-    int code = run_command(command, library, pattern);
-    if (list_captures(prefix) == 0)
+    g_autofree char *cupti = find_cupti();
+    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
+    g_subprocess_launcher_setenv(launcher, "CUDA_INJECTION64_PATH", library, TRUE);
+    g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, FALSE); /* Without it there are no ranges */
+    g_subprocess_launcher_setenv(launcher, "ECHELON_CAPTURE_OUT", pattern, TRUE);
+    if (cupti)
+        g_subprocess_launcher_setenv(launcher, "ECHELON_LIBCUPTI_ELSE", cupti, TRUE);
+    gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
+    int code = run_command(launcher, command);
+    if (list_captures(prefix, ".capture", begun, "info", "") == 0)
         fprintf(stderr, "echelon capture: nothing was captured; the command used no CUDA, or CUPTI refused (see above)\n");
     return code;
+}
+
+/* ---- a GPU that is not there ---- */
+
+/* Of the driver, where the device's file says nothing; assumed: as measured on A100s (their device file). */
+#define CONTEXT_BYTES (512.0 * 1024 * 1024)
+
+static bool check_pretended(const EchDevice *device, GError **error)
+{
+    if (strcmp(device->family, "gpu") != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "--pretend %s: that is no GPU; for a TPU, traces/capture/compile.py compiles a JAX program without the chip", device->name);
+        return false;
+    }
+    if (!ech_device_has_number(device, "kernel.compute_capability")) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "--pretend %s: its file gives no kernel.compute_capability, which libraries choose their kernels by; expected something like 9.0",
+                    device->name);
+        return false;
+    }
+    return true;
+}
+
+/* What libechelon_pretend.so is told (traces/capture/pretend/pretend.h). */
+static char *pretended_settings(const EchDevice *device, unsigned gpus)
+{
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *l2 = ech_device_memory_kind(device, ECH_MEM_CACHE);
+    const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
+    long capability = lround(10 * ech_device_number(device, "kernel.compute_capability", 0));
+    EchRate rate = hbm->nominal > 0 ? hbm->nominal : hbm->read; /* what programs make of it: 2 x clock x bus / 8 */
+    g_autofree char *name = device->products && *device->products ? g_strdup(*device->products) : g_strdup_printf("NVIDIA %s", device->name);
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "id=%s;name=%s", g_strdelimit(device->name, ";\"", '_'), g_strdelimit(name, ";\"", '_'));
+    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%.0f;devices=%u", hbm->available ? hbm->available : hbm->capacity,
+                           ech_device_number(device, "runtime.driver.context_bytes", CONTEXT_BYTES), gpus);
+    g_string_append_printf(out, ";major=%ld;minor=%ld;memory_bus_bits=5120;memory_clock_khz=%.0f", capability / 10, capability % 10,
+                           (double)rate * 4 / 5120 / 1000);
+    g_string_append_printf(out, ";shared=%.0f", ech_device_number(device, "kernel.sm_shared", 167936));
+    if (vector)
+        g_string_append_printf(out, ";multiprocessors=%u;clock_khz=%" G_GUINT64_FORMAT, vector->count * MAX(device->cores, 1u), vector->clock_hz / 1000);
+    if (l2)
+        g_string_append_printf(out, ";l2=%" G_GUINT64_FORMAT, l2->capacity);
+    return g_string_free(out, FALSE);
+}
+
+/* @first before what the variable holds already. */
+static void put_before(GSubprocessLauncher *launcher, const char *variable, const char *first)
+{
+    const char *rest = g_getenv(variable);
+    g_autofree char *value = rest && *rest ? g_strconcat(first, ":", rest, NULL) : g_strdup(first);
+    g_subprocess_launcher_setenv(launcher, variable, value, TRUE);
+}
+
+/* What is pretended besides the device. */
+typedef struct {
+    int gpus;        /* that a process sees; 0: one, or as many as a machine of @world has */
+    int world, rank; /* the one process stands for this rank of so many; world 0: processes are what they are */
+} Pretended;
+
+/* Devices that a machine has: no maker's has more than eight on one link. */
+enum { DEVICES_OF_A_MACHINE = 8, MAX_WORLD = 1 << 20 };
+
+static int pretend(char **command, const char *prefix, const char *name, char **settings, const Pretended *p)
+{
+    GError *error = NULL;
+    g_autofree char *word = quoted(name);
+    g_autoptr(GString) after = g_string_new(NULL);
+    g_string_append_printf(after, " --device %s", word);
+    for (char **setting = settings; setting && *setting; setting++) { /* `echelon run` has them below "device." */
+        if (g_str_has_prefix(*setting, "device."))
+            memmove(*setting, *setting + strlen("device."), strlen(*setting + strlen("device.")) + 1);
+        g_autofree char *shown = quoted(*setting);
+        g_string_append_printf(after, " --set device.%s", shown);
+    }
+    g_autoptr(EchDevice) device = ech_device_load(name, (const char *const *)settings, &error);
+    if (!device || !check_pretended(device, &error))
+        return ech_cli_fail(error);
+    g_autoptr(GString) tried = g_string_new(NULL);
+    g_autofree char *library = ech_module_find("libechelon_pretend.so", tried);
+    g_autofree char *driver = library ? ech_module_find("pretend/libcuda.so.1", tried) : NULL;
+    if (!driver)
+        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_BACKEND, "the library of the pretended GPU is missing: %s", tried->str));
+    g_autofree char *folder = g_path_get_dirname(driver);
+    int gpus = p->gpus ? p->gpus : CLAMP(p->world, 1, DEVICES_OF_A_MACHINE);
+    g_autofree char *numbers = pretended_settings(device, (unsigned)gpus);
+    g_autofree char *pattern = g_strconcat(prefix, ".%p.pretend", NULL);
+    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICE", numbers, TRUE);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_OUT", pattern, TRUE);
+    if (p->world > 0) {
+        g_autofree char *world = g_strdup_printf("%d", p->world), *rank = g_strdup_printf("%d", p->rank);
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WORLD", world, TRUE);
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANK", rank, TRUE);
+    }
+    put_before(launcher, "LD_PRELOAD", library);
+    put_before(launcher, "LD_LIBRARY_PATH", folder);
+    g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, TRUE);
+    g_autofree char *hook = ech_module_find("pretend/python/sitecustomize.py", NULL);
+    g_autofree char *hooks = hook ? g_path_get_dirname(hook) : NULL;
+    if (hooks)
+        put_before(launcher, "PYTHONPATH", hooks);
+    gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
+    int code = run_command(launcher, command);
+    if (list_captures(prefix, ".pretend", begun, "run --trace", after->str) == 0)
+        fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
+    return code;
+}
+
+/* The first word that is none of our options: "--" or the command's. */
+static int own_words(int argc, char **argv)
+{
+    static const char *const valued[] = {"-o", "--output", "--pretend", "--gpus", "--world", "--rank", "-s", "--set", NULL};
+    int mine = 1;
+    while (mine < argc && argv[mine][0] == '-' && strcmp(argv[mine], "--") != 0)
+        mine += g_strv_contains(valued, argv[mine]) ? 2 : 1;
+    return MIN(mine, argc);
+}
+
+int ech_verb_capture(int argc, char **argv)
+{
+    g_autofree char *out = NULL, *device = NULL;
+    g_auto(GStrv) rest = NULL, settings = NULL;
+    Pretended p = {.rank = -1};
+    const GOptionEntry entries[] = {
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
+        {"pretend", 0, 0, G_OPTION_ARG_STRING, &device, "no GPU: let the command see this one; kernels are written down and not run", "DEVICE"},
+        {"gpus", 0, 0, G_OPTION_ARG_INT, &p.gpus, "how many of them there are (default: 1)", "N"},
+        {"world", 0, 0, G_OPTION_ARG_INT, &p.world, "one process alone for a world of torch.distributed: the ranks it believes in", "N"},
+        {"rank", 0, 0, G_OPTION_ARG_INT, &p.rank, "which of them it is (default: 0)", "R"},
+        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "change a number of the pretended device", "PATH=VALUE"},
+        G_OPTION_ENTRY_NULL,
+    };
+    int mine = own_words(argc, argv);
+    if (!ech_cli_options(mine, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    char **command = argv + mine + (mine < argc && strcmp(argv[mine], "--") == 0);
+    if (!*command) {
+        fprintf(stderr, "echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND\n");
+        return ECH_EXIT_USAGE;
+    }
+    const char *extra = settings ? "--set" : p.gpus != 0 ? "--gpus" : p.world != 0 ? "--world" : p.rank != -1 ? "--rank" : NULL;
+    if (!device && extra) {
+        fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
+        return ECH_EXIT_USAGE;
+    }
+    if (p.gpus < 0 || p.gpus > 64) {
+        fprintf(stderr, "echelon capture: --gpus %d: expected 1 to 64\n", p.gpus);
+        return ECH_EXIT_USAGE;
+    }
+    if (p.world < 0 || p.world > MAX_WORLD) {
+        fprintf(stderr, "echelon capture: --world %d: expected 1 to %d\n", p.world, MAX_WORLD);
+        return ECH_EXIT_USAGE;
+    }
+    if (p.rank != -1 && (p.rank < 0 || p.rank >= p.world)) {
+        fprintf(stderr, "echelon capture: --rank %d: %s\n", p.rank, p.world > 0 ? "expected less than --world, from 0" : "expected --world N, too");
+        return ECH_EXIT_USAGE;
+    }
+    p.rank = MAX(p.rank, 0);
+    g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL);
+    return device ? pretend(command, prefix, device, settings, &p) : capture(command, prefix);
 }

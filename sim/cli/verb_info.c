@@ -105,7 +105,9 @@ static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
         bytes = ech_bytes_add(bytes, buffer->resident ? buffer->bytes : 0);
     }
     g_autofree char *size = ech_format_bytes(bytes);
-    g_autofree char *began = live ? g_strdup_printf("; when the recording began %" G_GUINT64_FORMAT " blocks of it were live, %s", live, size) : NULL;
+    g_autofree char *began = bytes > 0 ? g_strdup_printf("; when the recording began %" G_GUINT64_FORMAT " block%s of it %s live, %s", live,
+                                                         live == 1 ? "" : "s", live == 1 ? "was" : "were", size)
+                                       : NULL;
     ech_trace_info_sentence(out, "PyTorch's allocator: %s%s", strcmp(spec, "pytorch") == 0 ? "default settings" : spec + strlen("pytorch:"),
                             began ? began : "");
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
@@ -128,7 +130,7 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
     g_string_append_printf(out, "%s: %s\n", path, import->format);
     if (info)
         ech_trace_info_text(out, info);
-    if (trace && strcmp(import->format, "memory_snapshot") == 0)
+    if (trace && (strcmp(import->format, "memory_snapshot") == 0 || strcmp(import->format, "pretend") == 0))
         text_snapshot(out, trace, path);
     if (import->program)
         ech_report_program_text(out, import->program);

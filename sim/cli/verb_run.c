@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 #include "sim/cli/cuda_cli.h"
+#include "sim/cli/interrupt.h"
 #include "sim/experiment/find.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
@@ -197,11 +198,14 @@ static int run_sweep(EchExperiment *experiment, const RunOptions *options)
 {
     GError *error = NULL;
     char label[] = "sweeping";
-    EchSweepPoint *points = ech_sweep_run(experiment, (unsigned)MAX(options->jobs, 1), sweep_progress, label, &error);
+    const volatile sig_atomic_t *stop = ech_interrupt_hold(); /* what has run by then is told */
+    EchSweepPoint *points = ech_sweep_run(experiment, (unsigned)MAX(options->jobs, 1), stop, sweep_progress, label, &error);
+    ech_interrupt_release();
     if (!points)
         return ech_cli_fail(error);
     int code = tell_sweep(experiment, points, NULL, options);
     ech_sweep_free(points, experiment->n_cases);
+    ech_interrupt_end();
     return code;
 }
 

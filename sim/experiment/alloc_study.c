@@ -119,7 +119,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
     const char *reserved = ech_trace_get_property(trace, "end_reserved_bytes");
     if (study->held == 0 && reserved && !ech_parse_bytes(reserved, &study->held, NULL))
         study->held = 0;
-    static const char *const pytorch[] = {"memory_snapshot", "kineto", "pytorch_et", "memory_timeline", NULL};
+    static const char *const pytorch[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", "memory_timeline", NULL};
     study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)); /* of an exported trace: what it was made from */
 }
 
@@ -174,6 +174,9 @@ static void guess_capacity(const char *memory, EchAllocStudy *study)
 {
     const char *chip = study->trace ? ech_trace_get_property(study->trace, "chip") : NULL;
     const char *had = study->trace ? ech_trace_get_property(study->trace, "had_bytes") : NULL;
+    const char *pretended = study->trace ? ech_trace_get_property(study->trace, "pretended_bytes") : NULL,
+               *context = study->trace ? ech_trace_get_property(study->trace, "pretended_context_bytes") : NULL;
+    uint64_t whole, taken;
     study->capacity = DEFAULT_CAPACITY;
     study->capacity_from = "assumed (--device or --capacity says it)";
     if (ech_alloc_study_n_refusals(study)) {
@@ -182,6 +185,9 @@ static void guess_capacity(const char *memory, EchAllocStudy *study)
             study->limited ? "what the recording held when a limit refused more" : "what the recording held and what was free when it ran out";
     } else if (had && ech_parse_bytes(had, &study->capacity, NULL)) {
         study->capacity_from = "what there is, as the message says";
+    } else if (pretended && context && ech_parse_u64(pretended, &whole, NULL) && ech_parse_u64(context, &taken, NULL) && whole > taken) {
+        study->capacity = whole - taken;
+        study->capacity_from = "what the pretended device had beside its context";
     } else if (chip && capacity_of(chip, memory, &study->capacity, NULL)) {
         study->capacity_from = chip;
     } else if (study->had > DEFAULT_CAPACITY) {

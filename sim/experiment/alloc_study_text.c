@@ -84,6 +84,9 @@ static void text_advice(GString *out, const EchAllocStudy *study, const GPtrArra
               : g_strdup("it need not empty its cache for that");
     g_string_append_printf(out, "  try PYTORCH_CUDA_ALLOC_CONF=%s%s%s: %s\n", ech_alloc_row_settings(best), instead ? " instead of " : "",
                            instead ? instead : "", cost);
+    /* The program ends there: nobody knows what it would have asked for next. */
+    if (g_strcmp0(study->format, "pretend") == 0)
+        g_string_append(out, "  what the program asks for after that is not in the capture: 'echelon capture --pretend' with a larger device tells\n");
 }
 
 /* The recording ran out of memory: who would not have. */
@@ -323,8 +326,10 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     }
     int width = width_of(rows, output->columns);
     text_head(out, study, path);
-    /* All that a message tells is what it comes to; how an allocator would serve it is the lesser part. */
-    const char *const *remark = strcmp(study->format, "out_of_memory") == 0 ? ech_diag_remarks(study->diag) : NULL;
+    /* All that a message tells is what it comes to, how an allocator would serve it is the lesser part; and of a GPU that was not there, whose allocations
+     * these are. */
+    bool told = strcmp(study->format, "out_of_memory") == 0 || strcmp(study->format, "pretend") == 0;
+    const char *const *remark = told ? ech_diag_remarks(study->diag) : NULL;
     for (bool any = remark && *remark; any && *remark; remark++)
         g_string_append_printf(out, "%s\n%s", *remark, remark[1] ? "" : "\n");
     text_table(out, rows, width, output);

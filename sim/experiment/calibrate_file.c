@@ -272,6 +272,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
             add_said(w, "    ", sizes[i].key, source, "%" G_GUINT64_FORMAT, sizes[i].value);
     }
     g_string_append(w->text, "kernel: # shares of the full rate\n");
+    add_said(w, "  ", "compute_capability", w->how, "%d.%d", c->major, c->minor);
     add_share(w, "strided_share", share_of(c->strided, c->read), "16 bytes of every 64");
     add_share(w, "random_share", share_of(c->random, c->read), "16 bytes anywhere");
     add_share(w, "copy_share", share_of(c->copy_on_device, c->both), "bytes copied on the device against read and written by a kernel");

@@ -311,6 +311,21 @@ static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, Ec
                         copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
 }
 
+/* Libraries and PyTorch choose their kernels by a device's compute capability. */
+static void remark_pretended(const EchTrace *trace, const EchDevice *device, EchDiag *diag)
+{
+    const char *name = ech_trace_get_property(trace, "pretended_device");
+    if (!name || g_strcmp0(name, device->name) == 0)
+        return;
+    g_autoptr(EchDevice) pretended = ech_device_load(name, NULL, NULL);
+    double there = pretended ? ech_device_number(pretended, "kernel.compute_capability", 0) : 0,
+           here = ech_device_number(device, "kernel.compute_capability", 0);
+    if (there > 0 && here == there)
+        return;
+    ech_diag_remark(diag, "its kernels are those that were chosen for %s%s: the libraries choose others for %s; echelon capture --pretend %s asks them", name,
+                    there > 0 && here > 0 ? ", of another compute capability" : "", device->name, device->name);
+}
+
 /* The points of a sweep mostly select the same of a capture. */
 static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const EchSelectOptions *options, GError **error)
 {
@@ -432,8 +447,10 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
         }
     } else {
         trace = select_device(experiment, c, import->trace, result->device, result->pass_diag, error);
-        if (trace)
+        if (trace) {
             find_recorded_device(trace, result);
+            remark_pretended(trace, result->device, result->pass_diag);
+        }
         if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
             EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);
             if (!priced)

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const char interrupted[] = "interrupted before it ran";
+
 static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
 {
     EchSweepPoint point = {NULL, NULL};
@@ -29,6 +31,11 @@ static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
     return point;
 }
 
+static bool stopped(const volatile sig_atomic_t *stop)
+{
+    return stop && *stop != 0;
+}
+
 /* Shared by all workers. */
 typedef struct {
     atomic_size_t next, done;
@@ -41,12 +48,12 @@ typedef struct {
 } Answer;
 
 /* @answers: a file of this worker's own, in memory: nothing is left behind when all are interrupted. */
-static void work(EchExperiment *experiment, Shared *shared, int answers)
+static void work(EchExperiment *experiment, Shared *shared, const volatile sig_atomic_t *stop, int answers)
 {
     FILE *file = fdopen(answers, "wb");
     size_t index;
     ech_import_set_progress(NULL, NULL); /* The parent tells how far all are. */
-    while (file && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
+    while (file && !stopped(stop) && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
         EchSweepPoint point = run_case(experiment, index);
         const char *text = point.json ? point.json : point.error;
         g_assert(text);
@@ -76,7 +83,8 @@ static void read_answers(int answers, EchSweepPoint *points, size_t n_cases)
         close(answers);
 }
 
-static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error)
+static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
+                                 GError **error)
 {
     g_autofree int *answers = g_new(int, jobs);
     for (unsigned i = 0; i < jobs; i++) {
@@ -98,12 +106,13 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSw
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() == parent)
-                work(experiment, shared, answers[i]);
+                work(experiment, shared, stop, answers[i]);
             _exit(1);
         }
         running += child > 0;
     }
     int ended_by = 0;
+    bool told = false;
     while (running > 0) {
         int status;
         pid_t child = waitpid(-1, &status, WNOHANG);
@@ -118,6 +127,10 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSw
         }
         if (progress)
             progress(MIN(atomic_load(&shared->done), experiment->n_cases), experiment->n_cases, data);
+        if (stopped(stop) && !told) {
+            atomic_store(&shared->next, experiment->n_cases); /* for workers that the signal did not reach */
+            told = true;
+        }
     }
     munmap(shared, sizeof *shared);
     EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
@@ -125,22 +138,24 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, EchSw
         read_answers(answers[i], points, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
         if (!points[i].json && !points[i].error)
-            points[i].error = ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by) : g_strdup("no worker ran it");
+            points[i].error = told       ? g_strdup(interrupted)
+                              : ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by)
+                                         : g_strdup("no worker ran it");
     }
     return points;
 }
 
-EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, EchSweepProgress progress, void *data, GError **error)
+EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data, GError **error)
 {
     jobs = (unsigned)MIN(jobs, experiment->n_cases);
     if (jobs > 1) {
         /* What cannot be read is an error of its case, said when it runs. */
         (void)ech_experiment_preload(experiment, NULL);
-        return run_forked(experiment, jobs, progress, data, error);
+        return run_forked(experiment, jobs, stop, progress, data, error);
     }
     EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        points[i] = run_case(experiment, i);
+        points[i] = stopped(stop) ? (EchSweepPoint){NULL, g_strdup(interrupted)} : run_case(experiment, i);
         if (progress)
             progress(i + 1, experiment->n_cases, data);
     }

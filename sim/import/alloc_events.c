@@ -192,12 +192,20 @@ static bool gives_segment(const char *name)
     return g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ");
 }
 
+/* Of PyTorch's snapshot, alone or beside what a program asked of a GPU that was not there. */
+static bool is_snapshot(const EchTrace *trace, EchId memory)
+{
+    const char *format = ech_trace_format(trace);
+    return strcmp(format, "memory_snapshot") == 0 ||
+           (strcmp(format, "pretend") == 0 && memory != ECH_NONE && !g_str_has_prefix(ech_trace_memory(trace, memory), "host"));
+}
+
 GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
 {
     GArray *out = g_array_new(FALSE, FALSE, sizeof(EchRefusal));
     uint32_t device;
     EchBytes kept = 0;
-    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || !device_of(trace, memory, &device))
+    if (!is_snapshot(trace, memory) || !device_of(trace, memory, &device))
         return out;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         EchRefusal refusal;
@@ -224,7 +232,7 @@ EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
 {
     uint32_t device;
     EchBytes held = 0, peak = 0;
-    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || !device_of(trace, memory, &device))
+    if (!is_snapshot(trace, memory) || !device_of(trace, memory, &device))
         return 0;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
@@ -406,7 +414,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     size_t n_buffers = ech_trace_n_buffers(trace);
     Streams streams = streams_new(trace);
     uint32_t device = 0;
-    bool recorded = device_of(trace, memory, &device) && strcmp(ech_trace_format(trace), "memory_snapshot") == 0;
+    bool recorded = device_of(trace, memory, &device) && is_snapshot(trace, memory);
     uint32_t n_refused = 0;
     g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     Segments segments = {.memory = memory, .device = device};
@@ -688,7 +696,7 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     uint32_t device;
     if (strcmp(ech_trace_format(trace), "out_of_memory") == 0 && memory != ECH_NONE)
         return start_of_log(trace, memory);
-    if (strcmp(ech_trace_format(trace), "memory_snapshot") != 0 || memory == ECH_NONE || !device_of(trace, memory, &device))
+    if (!is_snapshot(trace, memory) || memory == ECH_NONE || !device_of(trace, memory, &device))
         return NULL;
     EchAllocStart *start = start_new();
     g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));

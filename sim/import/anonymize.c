@@ -67,15 +67,15 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_REDUCE: return "reduce_kernel";
     case ECH_GPU_SOFTMAX: return "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
-    case ECH_GPU_NORM: return "layer_norm";
+    case ECH_GPU_NORM: return name->sums_rows ? "gammabeta" : "layer_norm";
     case ECH_GPU_PRODUCT: return "gemm";
     case ECH_GPU_VECTOR: return "gemv";
     case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
     case ECH_GPU_ATTENTION: return "flash_";
     case ECH_GPU_GATHER: return "indexselect";
-    case ECH_GPU_SCATTER: return "index_put";
+    case ECH_GPU_SCATTER: return name->trips ? "sum_and_scatter" : "index_put";
     case ECH_GPU_CONCAT: return name->vector == 2 ? "catarraybatchedcopy_contig" : "catarraybatchedcopy";
-    case ECH_GPU_RELAYOUT: return name->vector == 4 ? "nhwctonchw" : "transpose";
+    case ECH_GPU_RELAYOUT: return name->trips ? "radixsort onesweep" : name->vector == 16 ? "radixsort" : name->vector == 4 ? "nhwctonchw" : "transpose";
     case ECH_GPU_OPTIMIZER: return "multi_tensor_apply";
     case ECH_GPU_FILL: return name->instructions ? "fillfunctor" : "memset";
     case ECH_GPU_UNKNOWN:
@@ -121,15 +121,20 @@ static void say_elementwise(const EchGpuName *name, GString *out)
     unsigned each = 1;
     while (each <= 16 && (name->block_elements % each || name->block_elements / each > 1024))
         each++;
-    bool vectors = name->kind != ECH_GPU_STRIDED && name->block_elements == 128 * MAX(name->vector, 4u);
+    static const char *const types[] = {[1] = "bool", [2] = "c10::half", [4] = "float", [8] = "double"};
+    bool converts = name->written_bytes && name->arrays == 2;
+    bool eight = name->kind == ECH_GPU_ELEMENTWISE && !converts && name->arrays && name->vector < 8 && name->block_elements == 1024;
+    bool vectors = name->kind != ECH_GPU_STRIDED && (converts || eight || name->block_elements == 128 * MAX(name->vector, 4u));
     if (vectors)
         g_string_append_printf(out, " vectorized_elementwise_kernel<%u,", name->vector);
     else if (name->block_elements && each <= 16)
         g_string_append_printf(out, " elementwise_kernel<%u, %u,", name->block_elements / each, each);
     else
         g_string_append(out, name->kind == ECH_GPU_STRIDED ? " op_generic_tensor_kernel" : " loop_");
+    if (converts)
+        g_string_append_printf(out, " converting_copy_kernel_cuda<%s, %s>", types[name->read_bytes], types[name->written_bytes]);
     if (name->arrays || name->kind == ECH_GPU_FILL)
-        g_string_append_printf(out, " array<char*, %u", name->arrays);
+        g_string_append_printf(out, " array<char*, %u%s", name->arrays, eight ? ">, false>" : "");
     unsigned count = name->instructions - (name->kind == ECH_GPU_STRIDED ? 71u : 0u);
     for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
         if (costs[i].count == count)
@@ -145,7 +150,7 @@ void ech_anonymize_kernel(const char *text, GString *out)
         g_string_append_printf(out, " %s", word);
     if (name.kind == ECH_GPU_PRODUCT || name.kind == ECH_GPU_ATTENTION)
         say_product(&name, out);
-    else if (name.instructions)
+    else if (name.instructions && !name.sums_rows)
         say_elementwise(&name, out);
     if (name.backward)
         g_string_append(out, " backward");
@@ -268,11 +273,11 @@ static bool is_number(const char *value)
 /* What an importer counts, what models read, and which hardware it was. Not when, where, by whom or of which file. */
 static bool stays(const Anonymizer *a, const char *key, const char *value)
 {
-    static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from"};
+    static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from", "pretended_device", "host_order"};
     static const char *const of_device[] = {".name", ".device_type_string", ".device_vendor", ".chipName"};
     static const char *const numbers[] = {
-        "memory_analysis.", "dropped.", "noted.", "allocator_settings.", "device.", "stall.", ECH_STATIONARY_PROPERTY, "unplaced.", "end_", "peak_", "had_",
-        "recurrence_"};
+        "memory_analysis.", "dropped.",  "noted.", "allocator_settings.", "device.", "stall.", ECH_STATIONARY_PROPERTY, "unplaced.", "end_", "peak_", "had_",
+        "recurrence_",      "pretended_"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
             return true;

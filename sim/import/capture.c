@@ -1,5 +1,7 @@
 #include "sim/import/capture.h"
 
+#include "sim/base/error.h"
+
 #include <string.h>
 
 typedef struct {
@@ -38,9 +40,13 @@ struct EchCapture {
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
     GArray *running;                          /* Running */
-    GHashTable *ended;                        /* device + 1 -> op + 1 that ended last */
+    GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
+    bool unrecorded;
+    uint32_t first_device; /* of the merged trace: 0 here */
     EchTrace *foreign;
     EchTime foreign_zero;
+    EchCaptureNamer namer;
+    void *namer_data;
     EchTime zero;
 };
 
@@ -196,11 +202,42 @@ void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, Ec
     g_array_index(capture->memories, Memory, i).baseline = bytes;
 }
 
+EchImport *ech_capture_read_snapshot(const char *path, const char *what, int64_t *ret_unix_us, GError **error)
+{
+    g_autoptr(EchImport) snapshot = ech_import_file(path, "memory_snapshot", NULL, error);
+    if (!snapshot)
+        return NULL;
+    const char *zero = ech_trace_get_property(snapshot->trace, "time_zero_unix_us");
+    uint64_t unix_us;
+    if (!zero || !ech_parse_u64(zero, &unix_us, NULL)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: this snapshot tells no times; it cannot be merged with %s", path, what);
+        return NULL;
+    }
+    *ret_unix_us = (int64_t)MIN(unix_us, (uint64_t)INT64_MAX / 2);
+    return g_steal_pointer(&snapshot);
+}
+
 void ech_capture_merge(EchCapture *capture, EchTrace *trace, EchTime zero)
 {
     g_clear_pointer(&capture->foreign, ech_trace_unref);
     capture->foreign = ech_trace_ref(trace);
     capture->foreign_zero = zero;
+}
+
+void ech_capture_name_merged(EchCapture *capture, EchCaptureNamer namer, void *data)
+{
+    capture->namer = namer;
+    capture->namer_data = data;
+}
+
+void ech_capture_set_first_device(EchCapture *capture, uint32_t device)
+{
+    capture->first_device = device;
+}
+
+void ech_capture_set_unrecorded(EchCapture *capture)
+{
+    capture->unrecorded = true;
 }
 
 /* ---- finishing ---- */
@@ -354,6 +391,15 @@ static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, Ech
     return op;
 }
 
+/* The text of a launch, and that there was none of its own. */
+static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
+{
+    if (!item->together)
+        return launch;
+    g_autofree char *text = launch == ECH_NONE ? g_strdup("graph=1") : g_strconcat(ech_trace_builder_peek_string(capture->builder, launch), " graph=1", NULL);
+    return ech_trace_builder_string(capture->builder, text, -1);
+}
+
 static void swap_running(GArray *heap, guint a, guint b)
 {
     Running *x = &g_array_index(heap, Running, a), *y = &g_array_index(heap, Running, b), kept = *x;
@@ -383,12 +429,17 @@ static Running end_first(GArray *heap)
     return first;
 }
 
+static void set_ended(EchCapture *capture, uint32_t device, EchId op)
+{
+    g_hash_table_insert(capture->ended, GSIZE_TO_POINTER((gsize)device + 1), GSIZE_TO_POINTER((gsize)op + 1));
+}
+
 /* The work of a device that had ended last at @time, or ECH_NONE. Asked with times that do not fall. */
 static EchId last_ended(EchCapture *capture, uint32_t device, EchTime time)
 {
     while (capture->running->len > 0 && g_array_index(capture->running, Running, 0).end <= time) {
         Running row = end_first(capture->running);
-        g_hash_table_insert(capture->ended, GSIZE_TO_POINTER((gsize)row.device + 1), GSIZE_TO_POINTER((gsize)row.op + 1));
+        set_ended(capture, row.device, row.op);
     }
     gsize op = GPOINTER_TO_SIZE(g_hash_table_lookup(capture->ended, GSIZE_TO_POINTER((gsize)device + 1)));
     return op ? (EchId)(op - 1) : ECH_NONE;
@@ -398,7 +449,8 @@ static EchId last_ended(EchCapture *capture, uint32_t device, EchTime time)
  * replay shows memory where in the run it was held. One queue keeps the events in order; only a newer op needs telling. */
 static void after_work(EchCapture *capture, Memory *m, EchTime time)
 {
-    EchId op = m->tier == ECH_TIER_DEVICE && time != ECH_TIME_NONE ? last_ended(capture, m->device, time) : ECH_NONE;
+    bool told = time != ECH_TIME_NONE || capture->unrecorded;
+    EchId op = m->tier == ECH_TIER_DEVICE && told ? last_ended(capture, m->device, time) : ECH_NONE;
     if (op == ECH_NONE || op == m->after)
         return;
     ech_trace_builder_dep(capture->builder, op, 0);
@@ -412,6 +464,8 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
     EchTime issued = item->issued;
     if (item->start != ECH_TIME_NONE && item->duration != ECH_TIME_NONE)
         begin_running(capture->running, (Running){ech_time_add(item->start, item->duration), queue->device, op});
+    if (capture->unrecorded)
+        set_ended(capture, queue->device, op);
     if (queue->host_wait != ECH_NONE) {
         ech_trace_builder_dep(capture->builder, queue->host_wait, 0);
         queue->host_wait = ECH_NONE;
@@ -442,6 +496,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
         g_snprintf(text, sizeof text, "elements=%" G_GUINT64_FORMAT " operand_bytes=4", MAX(item->bytes / 4, 1));
         op.launch = ech_trace_builder_string(capture->builder, text, -1);
     }
+    op.launch = launch_of(capture, item, op.launch);
     EchId id = ech_trace_builder_op(capture->builder, op);
     if (work.read)
         ech_trace_builder_use(capture->builder, traffic, ECH_READ, work.read, ECH_PATTERN_STREAM, (EchOrigin)work.origin);
@@ -482,6 +537,7 @@ static void copy(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
     op.memory_from = g_array_index(capture->memories, Memory, from).memory;
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
+    op.launch = launch_of(capture, item, ECH_NONE);
     EchId id = ech_trace_builder_op(capture->builder, op);
     follow(capture, item);
     issue(capture, item->queue, id, item);
@@ -589,6 +645,11 @@ static EchId *none_table(size_t n)
     return table;
 }
 
+static uint32_t foreign_device(const EchCapture *capture, uint32_t device)
+{
+    return device == capture->first_device ? 0 : device == 0 ? capture->first_device : device;
+}
+
 static EchId foreign_queue(EchCapture *capture, const Foreign *f, EchId id)
 {
     if (id == ECH_NONE)
@@ -596,7 +657,8 @@ static EchId foreign_queue(EchCapture *capture, const Foreign *f, EchId id)
     const EchQueue *queue = &ech_trace_queues(capture->foreign)[id];
     g_assert(f->queues);
     if (f->queues[id] == ECH_NONE)
-        f->queues[id] = ech_trace_builder_queue(capture->builder, ech_trace_string(capture->foreign, queue->name), (EchQueueKind)queue->kind, queue->device);
+        f->queues[id] = ech_trace_builder_queue(capture->builder, ech_trace_string(capture->foreign, queue->name), (EchQueueKind)queue->kind,
+                                                foreign_device(capture, queue->device));
     return f->queues[id];
 }
 
@@ -606,9 +668,15 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
     f->strings = none_table(ech_trace_n_strings(t));
     f->queues = none_table(ech_trace_n_queues(t));
     f->memories = none_table(ech_trace_n_memories(t));
-    for (EchId m = 0; m < ech_trace_n_memories(t); m++)
-        f->memories[m] = ech_trace_builder_memory(capture->builder, ech_trace_memory(t, m));
     f->first_buffer = (EchId)ech_trace_builder_n_buffers(capture->builder);
+    g_autofree EchTime *asked = g_new(EchTime, ech_trace_n_buffers(t) + 1); /* for each buffer */
+    for (size_t i = 0; i < ech_trace_n_buffers(t); i++)
+        asked[i] = ECH_TIME_NONE;
+    for (size_t i = 0; capture->namer && i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        if (op->kind == ECH_OP_ALLOC)
+            asked[op->target] = op->recorded.start;
+    }
     for (size_t i = 0; i < ech_trace_n_buffers(t); i++) {
         EchBuffer b = ech_trace_buffers(t)[i];
         b.name = foreign_string(capture, f, b.name);
@@ -616,10 +684,14 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
         b.pool = foreign_string(capture, f, b.pool);
         b.shape = foreign_string(capture, f, b.shape);
         b.queue = foreign_queue(capture, f, b.queue);
+        if (f->memories[b.memory] == ECH_NONE) /* of devices that nothing was asked of there is nothing to tell */
+            f->memories[b.memory] = ech_trace_builder_memory(capture->builder, ech_trace_memory(t, b.memory));
         b.memory = f->memories[b.memory];
         if (b.alias_of != ECH_NONE)
             b.alias_of += f->first_buffer;
         b.loop = ECH_NONE;
+        if (asked[i] != ECH_TIME_NONE && !*ech_trace_string(t, ech_trace_buffers(t)[i].name))
+            capture->namer(capture->namer_data, capture->foreign_zero + asked[i], &b.name, &b.stack);
         ech_trace_builder_buffer(capture->builder, b);
     }
 }
@@ -627,11 +699,11 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
 static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *item)
 {
     EchOp op = ech_trace_ops(capture->foreign)[item->address];
-    uint32_t device = op.queue == ECH_NONE ? 0 : ech_trace_queues(capture->foreign)[op.queue].device;
+    uint32_t device = op.queue == ECH_NONE ? 0 : foreign_device(capture, ech_trace_queues(capture->foreign)[op.queue].device);
     op.name = foreign_string(capture, f, op.name);
     op.stack = foreign_string(capture, f, op.stack);
     op.queue = foreign_queue(capture, f, op.queue);
-    op.recorded.start = relative(capture, item->start);
+    op.recorded.start = capture->unrecorded ? ECH_TIME_NONE : relative(capture, item->start);
     if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
         op.target += f->first_buffer;
     ech_trace_builder_op(capture->builder, op);

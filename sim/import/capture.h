@@ -7,7 +7,7 @@
  *  - bytes in use before the capture that no later free explains become one resident buffer (start_state_baseline);
  *  - a stream wait depends on the newest operation of the other stream issued before the event was recorded;
  *  - whatever is issued after a host wait depends on it;
- *  - an allocator event depends on the work of its device that had ended last before it.
+ *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last.
  */
 #pragma once
 #include "sim/import/import.h"
@@ -46,6 +46,7 @@ typedef struct {
     uint8_t kind;      /**< EchItemKind */
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
+    bool together;     /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
 } EchItem;
 
 /** Traffic and operations of a kernel, where the file lets one tell. */
@@ -82,8 +83,19 @@ EchItem *ech_capture_item(EchCapture *capture, size_t i);
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work);
 /** Bytes in use in a memory just before the first event of it. */
 void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes);
+/** Reads a memory snapshot that is to be merged with @what ("a profile"), and when it begins: microseconds of the Unix epoch. Owned by the caller. NULL and the
+ * reader's error, or ECH_ERROR_UNSUPPORTED where it tells no times. */
+EchImport *ech_capture_read_snapshot(const char *path, const char *what, int64_t *ret_unix_us, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Takes the allocator events of @trace (a memory snapshot of the same run) at @zero picoseconds of the capture's time instead of
  * the capture's own device ALLOC and FREE items. Keeps a reference. */
 void ech_capture_merge(EchCapture *capture, EchTrace *trace, EchTime zero);
+/** Device @device of the merged trace is device 0 of the capture, and the other way round: the caller has numbered its own so. */
+void ech_capture_set_first_device(EchCapture *capture, uint32_t device);
+/** Says what was asking at a time of the capture; ids of the capture's builder. What it does not know it leaves as it is. */
+typedef void (*EchCaptureNamer)(void *data, EchTime time, EchId *ret_name, EchId *ret_stack);
+/** Asked for the merged trace's buffers that have no name, when ech_capture_finish adds them. */
+void ech_capture_name_merged(EchCapture *capture, EchCaptureNamer namer, void *data);
+/** Says that nothing in the capture was measured: an allocator's event comes after what was asked of its device before it. */
+void ech_capture_set_unrecorded(EchCapture *capture);
 /** Sets import->trace. Recorded times become relative to the first; property "time_zero_ps" tells what was subtracted. */
 bool ech_capture_finish(EchCapture *capture, GError **error);

@@ -14,56 +14,26 @@
  */
 #include "sim/base/error.h"
 #include "sim/import/gpu_work.h"
+#include "sim/import/lines.h"
 
 #include <string.h>
 
 #define MAGIC "echelon-capture 1\n"
-#define MAX_FIELDS 12
 
 typedef struct {
     EchImport *ret;
     EchCapture *capture;
     EchTraceBuilder *builder;
-    const char *where;
-    size_t line;
-    GString *name;
+    EchLines lines;
+    GString *scratch;
     GHashTable *open_marks; /* id -> index of the item that began it, + 1 */
     GHashTable *names;      /* of ech_gpu_name_of */
-    uint64_t fields[MAX_FIELDS];
-    unsigned n_fields;
-    bool has_name, ended;
 } Reader;
 
-/* Numbers, then perhaps a quoted name. False where a line is neither. */
-static bool split(Reader *r, const char *at, const char *end)
+/* The name at the end of the line. */
+static EchId name_of(Reader *r)
 {
-    r->n_fields = 0;
-    r->has_name = false;
-    while (at < end) {
-        if (*at != ' ')
-            return false;
-        at++;
-        if (at < end && *at == '"') {
-            g_string_truncate(r->name, 0);
-            for (at++; at < end && *at != '"'; at++) {
-                if (*at == '\\' && at + 1 < end)
-                    at++;
-                g_string_append_c(r->name, *at);
-            }
-            r->has_name = at + 1 == end;
-            return r->has_name;
-        }
-        const char *begin = at;
-        uint64_t value = 0;
-        for (; at < end && g_ascii_isdigit(*at); at++) {
-            if (__builtin_mul_overflow(value, UINT64_C(10), &value) || __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
-                return false;
-        }
-        if (at == begin || r->n_fields == MAX_FIELDS)
-            return false;
-        r->fields[r->n_fields++] = value;
-    }
-    return true;
+    return ech_trace_builder_string(r->builder, ech_lines_text(r->scratch, r->lines.quoted, r->lines.n_quoted), -1);
 }
 
 /* Nanoseconds to picoseconds; what does not fit counts as not recorded. */
@@ -74,9 +44,9 @@ static EchTime time_of(uint64_t nanoseconds)
 
 static bool set_span(Reader *r, EchItem *item)
 {
-    EchTime start = time_of(r->fields[0]), end = time_of(r->fields[1]);
-    if (start == ECH_TIME_NONE || end == ECH_TIME_NONE || r->fields[0] == 0) {
-        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->where, r->line);
+    EchTime start = time_of(r->lines.fields[0]), end = time_of(r->lines.fields[1]);
+    if (start == ECH_TIME_NONE || end == ECH_TIME_NONE || r->lines.fields[0] == 0) {
+        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->lines.where, r->lines.line);
         return false;
     }
     item->issued = item->start = start;
@@ -107,12 +77,12 @@ static void add_kernel(Reader *r)
     EchItem item = ech_item_init(ECH_ITEM_KERNEL);
     if (!set_span(r, &item))
         return;
-    item.queue = stream_queue(r, r->fields[2], r->fields[3]);
-    item.name = ech_trace_builder_string(r->builder, r->name->str, (gssize)r->name->len);
+    item.queue = stream_queue(r, r->lines.fields[2], r->lines.fields[3]);
+    item.name = name_of(r);
     EchGpuLaunch launch = {0};
     for (size_t i = 0; i < 3; i++) {
-        launch.grid[i] = (uint32_t)MIN(r->fields[5 + i], (uint64_t)INT32_MAX);
-        launch.block[i] = (uint32_t)MIN(r->fields[8 + i], (uint64_t)INT32_MAX);
+        launch.grid[i] = (uint32_t)MIN(r->lines.fields[5 + i], (uint64_t)INT32_MAX);
+        launch.block[i] = (uint32_t)MIN(r->lines.fields[8 + i], (uint64_t)INT32_MAX);
     }
     if (ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item))
         ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", 1);
@@ -125,13 +95,13 @@ static void add_copy(Reader *r)
     if (!set_span(r, &item))
         return;
     char name[48];
-    g_snprintf(name, sizeof name, "Memcpy (%s -> %s)", memory_name(r->fields[6]), memory_name(r->fields[7]));
-    item.queue = stream_queue(r, r->fields[2], r->fields[3]);
+    g_snprintf(name, sizeof name, "Memcpy (%s -> %s)", memory_name(r->lines.fields[6]), memory_name(r->lines.fields[7]));
+    item.queue = stream_queue(r, r->lines.fields[2], r->lines.fields[3]);
     item.name = ech_trace_builder_string(r->builder, name, -1);
-    item.bytes = r->fields[5];
+    item.bytes = r->lines.fields[5];
     item.origin = ECH_KNOWN;
-    item.from = tier_of(r->fields[6]);
-    item.to = tier_of(r->fields[7]);
+    item.from = tier_of(r->lines.fields[6]);
+    item.to = tier_of(r->lines.fields[7]);
     ech_capture_add(r->capture, &item);
 }
 
@@ -140,9 +110,9 @@ static void add_set(Reader *r)
     EchItem item = ech_item_init(ECH_ITEM_MEMSET);
     if (!set_span(r, &item))
         return;
-    item.queue = stream_queue(r, r->fields[2], r->fields[3]);
+    item.queue = stream_queue(r, r->lines.fields[2], r->lines.fields[3]);
     item.name = ech_trace_builder_string(r->builder, "Memset", -1);
-    item.bytes = r->fields[5];
+    item.bytes = r->lines.fields[5];
     item.origin = ECH_KNOWN;
     item.from = item.to = ECH_TIER_DEVICE;
     ech_capture_add(r->capture, &item);
@@ -151,27 +121,27 @@ static void add_set(Reader *r)
 static void add_memory(Reader *r, EchItemKind kind)
 {
     EchItem item = ech_item_init(kind);
-    item.issued = item.start = time_of(r->fields[0]);
+    item.issued = item.start = time_of(r->lines.fields[0]);
     if (item.start == ECH_TIME_NONE) {
-        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->where, r->line);
+        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->lines.where, r->lines.line);
         return;
     }
     item.duration = 0;
-    item.queue = stream_queue(r, r->fields[1], r->fields[2] == UINT32_MAX ? 0 : r->fields[2]);
-    item.address = r->fields[4];
-    item.bytes = r->fields[5];
+    item.queue = stream_queue(r, r->lines.fields[1], r->lines.fields[2] == UINT32_MAX ? 0 : r->lines.fields[2]);
+    item.address = r->lines.fields[4];
+    item.bytes = r->lines.fields[5];
     item.origin = ECH_KNOWN;
-    item.from = item.to = tier_of(r->fields[6]);
-    item.name = ech_trace_builder_string(r->builder, memory_name(r->fields[6]), -1);
+    item.from = item.to = tier_of(r->lines.fields[6]);
+    item.name = ech_trace_builder_string(r->builder, memory_name(r->lines.fields[6]), -1);
     ech_capture_add(r->capture, &item);
 }
 
 static void add_sync(Reader *r)
 {
     static const char *const names[] = {"Synchronize event", "Stream waits for event", "Synchronize stream", "Synchronize context"};
-    uint64_t type = r->fields[2];
+    uint64_t type = r->lines.fields[2];
     if (type < 1 || type > G_N_ELEMENTS(names)) {
-        ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->where, r->line, type);
+        ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->lines.where, r->lines.line, type);
         return;
     }
     /* CUPTI does not say when the event was recorded, so a wait of a stream cannot be tied to what it waits for. */
@@ -182,7 +152,7 @@ static void add_sync(Reader *r)
     EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
     if (!set_span(r, &item))
         return;
-    item.queue = stream_queue(r, 0, type == 3 ? r->fields[3] : 0);
+    item.queue = stream_queue(r, 0, type == 3 ? r->lines.fields[3] : 0);
     item.other = type == 3 ? item.queue : ECH_NONE;
     item.address = (uint64_t)item.start;
     item.name = ech_trace_builder_string(r->builder, names[type - 1], -1);
@@ -191,17 +161,17 @@ static void add_sync(Reader *r)
 
 static void add_unified(Reader *r)
 {
-    if (r->fields[2] != 1 && r->fields[2] != 2) {
-        ech_diag_note(r->ret->records, r->fields[2] == 3 ? "unified_memory_cpu_faults" : "unified_memory_gpu_faults", 1);
+    if (r->lines.fields[2] != 1 && r->lines.fields[2] != 2) {
+        ech_diag_note(r->ret->records, r->lines.fields[2] == 3 ? "unified_memory_cpu_faults" : "unified_memory_gpu_faults", 1);
         return;
     }
     EchItem item = ech_item_init(ECH_ITEM_COPY);
     if (!set_span(r, &item))
         return;
-    bool to_device = r->fields[2] == 1;
+    bool to_device = r->lines.fields[2] == 1;
     item.queue = ech_capture_queue(r->capture, to_device ? "unified memory to device" : "unified memory to host", ECH_QUEUE_COPY, 0);
     item.name = ech_trace_builder_string(r->builder, "Unified memory migration", -1);
-    item.bytes = r->fields[3];
+    item.bytes = r->lines.fields[3];
     item.origin = ECH_KNOWN;
     item.from = to_device ? ECH_TIER_HOST : ECH_TIER_DEVICE;
     item.to = to_device ? ECH_TIER_DEVICE : ECH_TIER_HOST;
@@ -211,11 +181,11 @@ static void add_unified(Reader *r)
 /* A range is two records, begin (flag 2) and end (flag 4), of one id. */
 static void add_mark(Reader *r)
 {
-    EchTime time = time_of(r->fields[0]);
-    gpointer key = GSIZE_TO_POINTER((gsize)r->fields[1]);
+    EchTime time = time_of(r->lines.fields[0]);
+    gpointer key = GSIZE_TO_POINTER((gsize)r->lines.fields[1]);
     if (time == ECH_TIME_NONE)
         return;
-    if (r->fields[2] & 4) {
+    if (r->lines.fields[2] & 4) {
         size_t begun = GPOINTER_TO_SIZE(g_hash_table_lookup(r->open_marks, key));
         if (begun == 0) {
             ech_diag_note(r->ret->diag, "range_ends_without_begin", 1);
@@ -230,17 +200,13 @@ static void add_mark(Reader *r)
     item.issued = item.start = time;
     item.duration = 0;
     item.queue = ech_capture_queue(r->capture, "nvtx", ECH_QUEUE_HOST, 0);
-    item.name = ech_trace_builder_string(r->builder, r->name->str, (gssize)r->name->len);
+    item.name = name_of(r);
     ech_capture_add(r->capture, &item);
-    if (r->fields[2] & 2)
+    if (r->lines.fields[2] & 2)
         g_hash_table_insert(r->open_marks, key, GSIZE_TO_POINTER(ech_capture_n_items(r->capture)));
 }
 
-static const struct {
-    const char *word, *record;
-    unsigned fields;
-    bool name;
-} words[] = {
+static const EchLineKind kinds[] = {
     {"kernel", "CONCURRENT_KERNEL", 11, true},
     {"copy", "MEMCPY", 9, false},
     {"set", "MEMSET", 6, false},
@@ -257,10 +223,18 @@ static const struct {
     {"end", NULL, 0, false},
 };
 
-static void add_record(Reader *r, size_t which)
+static bool add_line(size_t which, void *data, GError **error)
 {
-    if (words[which].record)
-        ech_diag_note(r->ret->records, words[which].record, 1);
+    Reader *r = data;
+    if (which == G_N_ELEMENTS(kinds)) {
+        g_autofree char *word = ech_lines_word(&r->lines);
+        if (strcmp(word, "without") == 0) {
+            ech_diag_note(r->ret->diag, "kinds_of_record_cupti_refused", 1);
+            return true;
+        }
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: '%s' is no record; expected kernel, copy, alloc, ...", r->lines.where, r->lines.line, word);
+        return false;
+    }
     switch (which) {
     case 0: add_kernel(r); break;
     case 1: add_copy(r); break;
@@ -270,55 +244,12 @@ static void add_record(Reader *r, size_t which)
     case 5: add_sync(r); break;
     case 6: add_unified(r); break;
     case 7: add_mark(r); break;
-    case 10: ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->fields[1]); break;
-    case 11: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->fields[0], "%s:%zu", r->where, r->line); break;
-    case 13: r->ended = true; break;
+    case 10: ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]); break;
+    case 11: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
+    case 13: r->lines.ended = true; break;
     default: break;
     }
-}
-
-static bool read_line(Reader *r, const char *at, const char *end, GError **error)
-{
-    const char *space = memchr(at, ' ', (size_t)(end - at));
-    size_t length = (size_t)((space ? space : end) - at);
-    if (length == 7 && memcmp(at, "without", 7) == 0) {
-        ech_diag_note(r->ret->diag, "kinds_of_record_cupti_refused", 1);
-        return true;
-    }
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
-        if (strlen(words[i].word) != length || memcmp(words[i].word, at, length) != 0)
-            continue;
-        if (!split(r, at + length, end) || r->n_fields != words[i].fields || r->has_name != words[i].name) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: a %s line; expected %u numbers%s", r->where, r->line, words[i].word, words[i].fields,
-                        words[i].name ? " and a name" : "");
-            return false;
-        }
-        add_record(r, i);
-        return true;
-    }
-    g_autofree char *raw = g_strndup(at, MIN(length, 20));
-    g_autofree char *seen = g_utf8_make_valid(raw, -1);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: '%s' is no record; expected kernel, copy, alloc, ...", r->where, r->line, seen);
-    return false;
-}
-
-static bool read_lines(Reader *r, const char *data, size_t n, GError **error)
-{
-    const char *end = data + n;
-    for (const char *at = data; at < end; r->line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop) {
-            /* The program died while its last line was written. */
-            ech_diag_dropped(r->ret->diag, "lines_cut_off", 1, "%s:%zu", r->where, r->line);
-            break;
-        }
-        if (stop > at && !read_line(r, at, stop, error))
-            return false;
-        at = stop + 1;
-    }
-    if (!r->ended)
-        ech_diag_dropped(r->ret->diag, "captures_without_end", 1, "%s: the program ended before its capture was complete", r->where);
-    return ech_capture_finish(r->capture, error);
+    return true;
 }
 
 static bool cupti_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
@@ -330,21 +261,21 @@ static bool cupti_read(EchSource *source, const EchImportOptions *options, EchIm
     gsize n;
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "cupti");
-    g_autoptr(GString) name = g_string_new(NULL);
+    g_autoptr(GString) scratch = g_string_new(NULL);
     g_autoptr(GHashTable) open_marks = g_hash_table_new(NULL, NULL), names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     Reader r = {.ret = ret,
                 .capture = capture,
                 .builder = ech_capture_builder(capture),
-                .where = ech_source_path(source) ? ech_source_path(source) : "capture",
-                .line = 2,
-                .name = name,
+                .lines = {.where = ech_source_path(source) ? ech_source_path(source) : "capture", .diag = ret->diag, .records = ret->records},
+                .scratch = scratch,
                 .open_marks = open_marks,
                 .names = names};
     if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not a capture; expected 'echelon-capture 1'", r.where);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not a capture; expected 'echelon-capture 1'", r.lines.where);
         return false;
     }
-    return read_lines(&r, data + strlen(MAGIC), n - strlen(MAGIC), error);
+    return ech_lines_read(&r.lines, data + strlen(MAGIC), n - strlen(MAGIC), kinds, G_N_ELEMENTS(kinds), add_line, &r, error) &&
+           ech_capture_finish(capture, error);
 }
 
 static int probe(const uint8_t *head, size_t n)

@@ -81,6 +81,18 @@ static bool product(const EchGpuInput *a, const EchGpuInput *b, bool transposed,
     return true;
 }
 
+/* Products of groups of rows, as many groups as the third input has ends: [rows, k] x [groups, k, n], or [m, rows] x [rows, n] of which every group sums its
+ * own rows. */
+static bool grouped_product(const EchGpuInput *a, const EchGpuInput *b, const EchGpuInput *ends, EchGpuOperator *ret)
+{
+    if (a->rank != 2 || (b->rank != 2 && b->rank != 3) || !product(a, b, false, ret))
+        return false;
+    if (b->rank == 2)
+        ret->elements = ech_bytes_mul(ret->elements, ends && ends->known ? MAX(ends->numel, 1) : 1);
+    ret->written = bytes_of(ret->elements, a->dtype);
+    return true;
+}
+
 /* Pixels of a convolution's result: those of a gradient that is at hand, else from padding, stride and dilation. */
 static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const EchGpuInput *gradient, const EchGpuInput *padding, const EchGpuInput *stride,
                         const EchGpuInput *dilation, EchGpuOperator *ret)
@@ -143,6 +155,7 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
         const EchGpuInput *in = &inputs[i];
         if (in->known && in->list && in->dtype == ECH_DTYPE_NONE) /* lists are recorded without their type: the kernel's name tells its width */
             ret->listed = ech_bytes_add(ret->listed, in->numel);
+        ret->largest = MAX(ret->largest, in->list ? in->largest : 0);
         if (!is_tensor(in))
             continue;
         ret->read = ech_bytes_add(ret->read, bytes_of(in->numel, in->dtype));
@@ -172,30 +185,57 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
     ret->written = bytes_of(ret->elements, ret->dtype);
 }
 
-static void attention(const EchGpuInput *inputs, size_t n, bool backward, EchGpuOperator *ret)
+static void attention(const EchGpuInput *inputs, size_t n, bool backward, bool heads_last, EchGpuOperator *ret)
 {
-    /* q, k, v [batch, heads, length, depth]; a gradient first where it is one. */
+    /* q, k, v [batch, heads, length, depth], or the two in the middle the other way round; a gradient first where it is one. */
     size_t at = backward ? 1 : 0;
     if (n < at + 3 || inputs[at].rank != 4 || inputs[at + 1].rank != 4 || !is_tensor(&inputs[at]))
         return;
     const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1];
-    uint64_t length = dim(keys, 1);
+    uint64_t length = dim(keys, heads_last ? 2 : 1);
     double operations = 4.0 * (double)q->numel * (double)length * (backward ? 2.5 : 1);
     for (size_t i = at + 3; i < n; i++)
         if (inputs[i].truth) { /* causal: half; dropout's and others' flags are numbers */
             operations /= 2;
+            ret->causal = true;
             break;
         }
     ret->kind = ECH_GPU_OP_ATTENTION;
     ret->k = operations < 9e18 ? (uint64_t)operations : 0;
     ret->dtype = q->dtype;
+    ret->n = length;
     ret->elements = q->numel;
-    ret->written = bytes_of(q->numel, q->dtype);
+    ret->written = backward ? ech_bytes_add(bytes_of(q->numel, q->dtype), ech_bytes_mul(2, bytes_of(keys->numel, q->dtype))) : bytes_of(q->numel, q->dtype);
+}
+
+/* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. */
+static void generated(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    const EchGpuInput *last = NULL;
+    uint64_t read = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!inputs[i].known || inputs[i].list || inputs[i].rank == 0)
+            continue;
+        read = ech_bytes_add(read, last ? bytes_of(last->numel, last->dtype) : 0);
+        most = MAX(most, inputs[i].numel);
+        last = &inputs[i];
+    }
+    if (!last)
+        return;
+    ret->kind = ECH_GPU_OP_OTHER;
+    ret->elements = most;
+    ret->dtype = last->dtype;
+    ret->written = bytes_of(last->numel, last->dtype);
+    ret->read = read > 0 ? read : ret->written;
 }
 
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     *ret = (EchGpuOperator){0};
+    if (strncmp(name, "triton_", 7) == 0) {
+        generated(inputs, n, ret);
+        return;
+    }
     broadcast(inputs, n, ret);
     if (ret->read == 0 && ret->listed == 0)
         return;
@@ -210,6 +250,8 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
     const char *op = strncmp(name, "aten::", 6) == 0 ? name + 6 : name;
     EchGpuOperator made = {0};
     if (NAMED(op, "mm", "bmm", "mv", "dot", "matmul") && n >= 2 && product(&inputs[0], &inputs[1], false, &made))
+        *ret = made;
+    else if (NAMED(op, "_grouped_mm") && n >= 2 && grouped_product(&inputs[0], &inputs[1], n > 2 ? &inputs[2] : NULL, &made))
         *ret = made;
     else if (strcmp(op, "linear") == 0 && n >= 2 && product(&inputs[0], &inputs[1], true, &made))
         *ret = made;
@@ -242,15 +284,54 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
     } else if (NAMED(op, "index_select", "embedding", "gather", "embedding_dense_backward", "index") && n >= 2) {
         /* Only the rows picked are read. */
         bool rows = strcmp(op, "index_select") == 0 && n >= 3 && inputs[0].rank > 0;
-        const EchGpuInput *table = &inputs[0], *indices = &inputs[rows ? 2 : 1];
-        uint64_t row = rows ? table->numel / MAX((uint64_t)MAX(table->dims[0], 1), 1) : strcmp(op, "embedding") == 0 ? dim(table, 0) : 1;
+        const EchGpuInput *table = &inputs[0], *indices = &inputs[(rows || strcmp(op, "gather") == 0) && n >= 3 ? 2 : 1];
+        uint64_t row = strcmp(op, "index") == 0 && table->rank > 0 ? table->numel / MAX((uint64_t)MAX(table->dims[0], 1), 1)
+                       : rows                                      ? table->numel / MAX((uint64_t)MAX(table->dims[0], 1), 1)
+                       : strcmp(op, "embedding") == 0              ? dim(table, 0)
+                                                                   : 1;
         ret->kind = ECH_GPU_OP_GATHER;
         ret->dtype = table->dtype;
         ret->elements = strcmp(op, "embedding_dense_backward") == 0 ? table->numel : ech_bytes_mul(MAX(indices->numel, 1), MAX(row, 1));
         ret->written = bytes_of(ret->elements, table->dtype);
-        ret->read = ech_bytes_add(ret->written, bytes_of(indices->numel, indices->dtype));
+        ret->n = bytes_of(indices->numel, indices->dtype);
+        ret->read = ech_bytes_add(ret->written, ret->n);
+        ret->products = strcmp(op, "embedding_dense_backward") == 0 ? 2 : 1; /* sums of parts, then sums of those */
+    } else if (NAMED(op, "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_") && n >= 3) {
+        bool adds = strlen(op) > 8;
+        ret->kind = ECH_GPU_OP_GATHER;
+        ret->dtype = inputs[0].dtype;
+        ret->elements = inputs[2].known ? inputs[2].numel : 1;
+        ret->n = ech_bytes_mul(ret->elements, 8);
+        ret->written = bytes_of(ret->elements, ret->dtype);
+        ret->read = ech_bytes_add(ret->n, ech_bytes_mul(ret->written, (n > 3 && inputs[3].known ? 1u : 0u) + (adds ? 1u : 0u)));
+    } else if (NAMED(op, "index_put_", "_index_put_impl_", "index_put") && n >= 3) {
+        const EchGpuInput *values = &inputs[2];
+        for (size_t i = 2; i < n && !values->known; i++)
+            values = &inputs[i];
+        ret->kind = ECH_GPU_OP_GATHER;
+        ret->dtype = inputs[0].dtype;
+        ret->elements = values->known ? values->numel : inputs[1].numel;
+        ret->n = inputs[1].known ? ech_bytes_mul(inputs[1].numel, 8) : 0;
+        ret->written = bytes_of(ret->elements, ret->dtype);
+        ret->read = ech_bytes_add(ret->written, ret->n);
+    } else if (strstr(op, "nll_loss")) {
+        /* One element of each row; the rest of a gradient is cleared before. */
+        const EchGpuInput *target = &inputs[0];
+        for (size_t i = 1; i < n; i++)
+            if (inputs[i].known && (inputs[i].rank < target->rank || !target->known) && inputs[i].numel > 0)
+                target = inputs[i].numel > 1 || !target->known ? &inputs[i] : target;
+        bool backward = strstr(op, "backward") != NULL;
+        ret->kind = ECH_GPU_OP_GATHER;
+        ret->elements = target->known ? target->numel : 1;
+        ret->n = ech_bytes_mul(ret->elements, 8);
+        ret->read = ech_bytes_add(ret->n, backward ? 0 : bytes_of(ret->elements, ret->dtype));
+        ret->written = backward ? bytes_of(ret->elements, ret->dtype) : 8;
+    } else if ((strstr(op, "flash_attention_") || strstr(op, "efficient_attention_")) && op[0] == '_' && op[1] != 's') {
+        attention(inputs, n, strstr(op, "backward") != NULL, true, ret);
+    } else if (NAMED(op, "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_")) {
+        ret->read = 0;
     } else if (strstr(op, "scaled_dot_product") && (strstr(op, "flash") || strstr(op, "efficient") || strstr(op, "cudnn"))) {
-        attention(inputs, n, strstr(op, "backward") != NULL, ret);
+        attention(inputs, n, strstr(op, "backward") != NULL, false, ret);
     } else if (NAMED(op, "sum", "mean", "max", "min", "argmax", "argmin", "prod", "any", "all", "var", "std", "var_mean", "norm", "linalg_vector_norm", "amax",
                      "amin", "logsumexp", "nonzero")) {
         ret->kind = ECH_GPU_OP_REDUCE;
@@ -261,6 +342,8 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->dtype = inputs[0].dtype;
         ret->written = bytes_of(inputs[0].numel, inputs[0].dtype);
         ret->read = op[0] == 'c' && n > 1 && is_tensor(&inputs[1]) ? bytes_of(inputs[1].numel, inputs[1].dtype) : 0;
+    } else if (NAMED(op, "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor")) {
+        ret->written = ret->elements; /* truth */
     } else if (strncmp(op, "_fused_adam", 11) == 0) {
         ret->written = ret->read / 4 * 3; /* parameters, gradients, two moments: all but the gradients are written */
     }
@@ -274,10 +357,32 @@ bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name)
     case ECH_GPU_OP_GATHER: return name->kind == ECH_GPU_GATHER || name->kind == ECH_GPU_SCATTER;
     case ECH_GPU_OP_ATTENTION: return name->kind == ECH_GPU_ATTENTION;
     case ECH_GPU_OP_REDUCE: return name->kind == ECH_GPU_REDUCE;
-    case ECH_GPU_OP_OTHER: return name->kind != ECH_GPU_FILL || whole->read == 0;
+    case ECH_GPU_OP_OTHER: return (name->kind != ECH_GPU_FILL || whole->read == 0) && (whole->listed == 0 || name->kind != ECH_GPU_REDUCE);
     case ECH_GPU_OP_NONE: break;
     }
     return false;
+}
+
+bool ech_gpu_call_count(EchGpuCall *call, const EchGpuName *name, const EchGpuLaunch *launch)
+{
+    call->n_kernels++;
+    if (!ech_gpu_is_main(&call->whole, name))
+        return false;
+    call->n_main++;
+    call->blocks += launch ? (double)ech_gpu_blocks(launch) : 1;
+    return true;
+}
+
+double ech_gpu_call_share(const EchGpuCall *call, const EchGpuName *name, const EchGpuLaunch *launch)
+{
+    double share = 0;
+    if (call->n_main == 0) /* none looks like what the operator does: all of them do it, but that a product is none of those whose grid tells */
+        share = call->n_kernels > 0 && (call->whole.kind != ECH_GPU_OP_PRODUCT || name->block_elements == 0) ? 1.0 / call->n_kernels : 0;
+    else if (call->whole.kind == ECH_GPU_OP_ROWS && ech_gpu_is_main(&call->whole, name)) /* each goes over all */
+        share = 1;
+    else if (ech_gpu_is_main(&call->whole, name))
+        share = call->blocks > 0 ? (launch ? (double)ech_gpu_blocks(launch) : 1) / call->blocks * MAX(call->whole.products, 1) : 1.0 / call->n_main;
+    return MIN(share, 1);
 }
 
 static uint64_t scaled(uint64_t amount, double share)
@@ -285,23 +390,102 @@ static uint64_t scaled(uint64_t amount, double share)
     return share >= 1 || amount > UINT64_C(1) << 62 ? amount : (uint64_t)llround((double)amount * share);
 }
 
+/* Elements of a list that a block of multi_tensor_apply takes at most (PyTorch, MultiTensorApply.cuh: kChunkSize). */
+#define CHUNK 65536
+/* What a thread of a kernel of which only the launch is known reads, and what it writes: one wide access. Assumed. */
+#define THREAD_BYTES 16
+
+static void set_traffic(EchItemWork *ret, EchBytes read, EchBytes written, EchOrigin origin)
+{
+    *ret = (EchItemWork){.read = read, .write = written, .origin = (uint8_t)origin};
+}
+
+/* Attention over whole blocks of queries; a gradient goes over blocks of keys. Keys as many as queries. */
+static bool attention_by_grid(const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    uint32_t rows = name->backward ? name->key_rows : name->query_rows;
+    if (name->head == 0 || rows == 0 || launch->grid[0] == 0)
+        return false;
+    double length = (double)launch->grid[0] * rows, heads = (double)launch->grid[1] * launch->grid[2],
+           operations = 4 * length * length * name->head * heads * (name->causal ? 0.5 : 1) * (name->backward ? 2.5 : 1);
+    EchBytes each = MAX(name->element_bytes, 1), array = (EchBytes)MIN(length * heads * name->head * (double)each, 1e18);
+    set_traffic(ret, ech_bytes_mul(array, name->backward ? 5 : 3), ech_bytes_mul(array, name->backward ? 3 : 1), ECH_INFERRED);
+    ret->unit = ECH_WORK_MATRIX;
+    ret->dtype = each == 2 ? ECH_DTYPE_BF16 : ECH_DTYPE_F32;
+    ret->ops = operations < 9e18 ? (uint64_t)operations : 0;
+    launch->operand_bytes = (uint32_t)each;
+    return true;
+}
+
 /* What the grid covers. */
 static bool grid_work(const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
 {
-    uint64_t elements = ech_gpu_grid_elements(name, launch);
+    uint64_t elements = ech_gpu_grid_elements(name, launch), threads = ech_bytes_mul(ech_gpu_blocks(launch), ech_gpu_threads(launch));
     unsigned arrays = name->arrays;
-    if (name->kind == ECH_GPU_RELAYOUT) {
-        elements = ech_bytes_mul(ech_bytes_mul(ech_gpu_blocks(launch), ech_gpu_threads(launch)), name->vector);
-        arrays = 2;
-    } else if (name->kind != ECH_GPU_ELEMENTWISE && name->kind != ECH_GPU_STRIDED && name->kind != ECH_GPU_FILL) {
-        return false;
-    }
-    if (elements == 0 || arrays == 0)
-        return false;
     EchBytes each = MAX(name->element_bytes, 1);
+    switch ((EchGpuClass)name->kind) {
+    case ECH_GPU_ATTENTION: return attention_by_grid(name, launch, ret);
+    case ECH_GPU_OPTIMIZER:
+        if (name->lists == 0 || threads == 0)
+            return false;
+        launch->elements = ech_bytes_mul(ech_gpu_blocks(launch), CHUNK);
+        launch->operand_bytes = (uint32_t)each;
+        set_traffic(ret, ech_bytes_mul(launch->elements, each * name->lists_read), ech_bytes_mul(launch->elements, each * name->lists_written), ECH_INFERRED);
+        return true;
+    case ECH_GPU_RELAYOUT:
+        elements = ech_bytes_mul(threads, name->vector);
+        arrays = 2;
+        break;
+    case ECH_GPU_ELEMENTWISE:
+    case ECH_GPU_STRIDED:
+    case ECH_GPU_FILL: break;
+    case ECH_GPU_UNKNOWN:
+    case ECH_GPU_PRODUCT:
+    case ECH_GPU_FFT:
+    case ECH_GPU_SOLVER:
+    case ECH_GPU_SORT:
+    case ECH_GPU_N_CLASSES:
+    case ECH_GPU_REDUCE:
+    case ECH_GPU_SOFTMAX:
+    case ECH_GPU_SOFTMAX_WARP:
+    case ECH_GPU_NORM:
+    case ECH_GPU_VECTOR:
+    case ECH_GPU_SPLIT_REDUCE:
+    case ECH_GPU_GATHER:
+    case ECH_GPU_SCATTER:
+    case ECH_GPU_CONCAT:
+    default: return false;
+    }
+    if (elements == 0 || (arrays == 0 && name->written_bytes == 0))
+        return false;
     launch->elements = elements;
     launch->operand_bytes = (uint32_t)each;
-    *ret = (EchItemWork){.read = ech_bytes_mul(elements, each * (arrays - 1)), .write = ech_bytes_mul(elements, each), .origin = ECH_INFERRED};
+    set_traffic(ret, ech_bytes_mul(elements, name->written_bytes ? name->read_bytes : each * (arrays - 1)),
+                ech_bytes_mul(elements, name->written_bytes ? name->written_bytes : each), ECH_INFERRED);
+    return true;
+}
+
+/* Whether a block does 4, 8 or 16 elements a thread of what @launch says: versions of PyTorch differ. */
+static bool fits_grid(const EchGpuName *name, const EchGpuLaunch *launch)
+{
+    bool contiguous = name->kind == ECH_GPU_ELEMENTWISE || name->kind == ECH_GPU_FILL;
+    for (uint64_t each = 512; contiguous && launch->elements > 0 && each <= 2048; each *= 2)
+        if ((launch->elements - 1) / each + 1 == ech_gpu_blocks(launch))
+            return true;
+    return false;
+}
+
+bool ech_gpu_assumed_work(const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    uint64_t threads = ech_bytes_mul(ech_gpu_blocks(launch), ech_gpu_threads(launch));
+    bool streams = name->kind != ECH_GPU_UNKNOWN && name->kind != ECH_GPU_PRODUCT && name->kind != ECH_GPU_ATTENTION && name->kind < ECH_GPU_SORT;
+    if (!streams || threads == 0)
+        return false;
+    uint64_t covered = ech_gpu_grid_elements(name, launch);
+    EchBytes moved = covered > 0 ? ech_bytes_mul(covered, MAX(name->element_bytes, 1u)) : ech_bytes_mul(threads, THREAD_BYTES);
+    launch->operand_bytes = (uint32_t)MAX(name->element_bytes, 1);
+    launch->elements = moved / launch->operand_bytes;
+    set_traffic(ret, name->kind == ECH_GPU_FILL ? 0 : moved, name->kind == ECH_GPU_REDUCE ? 0 : moved, ECH_ASSUMED);
     return true;
 }
 
@@ -316,14 +500,32 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         *ret = (EchItemWork){.read = ech_bytes_mul(whole->elements, 16), .write = whole->written, .origin = ECH_INFERRED};
         return true;
     }
-    if (!(share > 0))
-        return grid_work(name, launch, ret);
+    if (!(share > 0)) {
+        if (whole->kind != ECH_GPU_OP_ATTENTION || name->written_bytes == 0)
+            return grid_work(name, launch, ret);
+        /* Before and after a gradient: once over the queries. */
+        launch->elements = whole->elements;
+        launch->operand_bytes = (uint32_t)each;
+        set_traffic(ret, ech_bytes_mul(whole->elements, name->read_bytes), ech_bytes_mul(whole->elements, name->written_bytes), ECH_INFERRED);
+        return true;
+    }
     if (whole->listed > 0) {
         /* cat writes what it reads; element-wise operators on lists write their first; an optimizer three of its four (not the gradients). */
-        uint64_t each_element = MAX(name->element_bytes, 1),
-                 written = whole->listed > whole->elements && name->kind == ECH_GPU_OPTIMIZER ? whole->listed / 4 * 3 : whole->elements;
+        uint64_t each_element = MAX(name->element_bytes, 1);
+        if (name->lists > 0) {
+            launch->elements = scaled(whole->listed / name->lists, share);
+            launch->operand_bytes = (uint32_t)each_element;
+            set_traffic(ret, ech_bytes_mul(launch->elements, each_element * name->lists_read),
+                        ech_bytes_mul(launch->elements, each_element * name->lists_written), ECH_INFERRED);
+            return ret->read > 0 || ret->write > 0;
+        }
+        uint64_t written = whole->listed > whole->elements && name->kind == ECH_GPU_OPTIMIZER ? whole->listed / 4 * 3 : whole->elements;
         launch->elements = scaled(whole->elements, share);
         launch->operand_bytes = (uint32_t)each_element;
+        if (name->kind == ECH_GPU_CONCAT && whole->largest > 0) {
+            launch->rows = whole->largest;
+            launch->columns = 1;
+        }
         *ret = (EchItemWork){.read = scaled(ech_bytes_mul(whole->listed, each_element), share),
                              .write = scaled(ech_bytes_mul(MIN(written, whole->listed), each_element), share),
                              .origin = ECH_INFERRED};
@@ -347,19 +549,33 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         ret->unit = ECH_WORK_MATRIX;
     } else if (whole->kind == ECH_GPU_OP_ATTENTION) {
         ret->ops = scaled(whole->k, share);
+        if (name->causal) /* half of it, but the blocks on the diagonal are whole */
+            ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
         ret->unit = ECH_WORK_MATRIX;
-    } else if (whole->kind == ECH_GPU_OP_ROWS && whole->m > 0) {
+    } else if (whole->kind == ECH_GPU_OP_ROWS && (whole->m > 0 || name->kind == ECH_GPU_NORM)) {
         ret->read = whole->read; /* every one of its passes reads all */
-        ret->write = whole->written;
+        ret->write = name->sums_rows ? bytes_of(MAX(whole->n, 1), whole->dtype) : whole->written;
         ret->ops = whole->elements;
         launch->rows = whole->m;
         launch->columns = whole->n;
+        launch->elements = whole->m > 0 ? 0 : whole->elements;
     } else {
         launch->elements = scaled(whole->elements, share);
+        /* Threads of 16 bytes cover the rows, whatever their type; the index of a row is next to nothing. */
+        uint64_t covered = name->whole_rows ? ech_bytes_mul(ech_bytes_mul(ech_gpu_blocks(launch), ech_gpu_threads(launch)), THREAD_BYTES) : 0;
+        if (whole->kind == ECH_GPU_OP_GATHER && covered > 0) {
+            ret->read = ret->write = covered;
+            launch->operand_bytes = name->element_bytes;
+            launch->elements = covered / MAX(name->element_bytes, 1);
+        }
+        if (whole->kind == ECH_GPU_OP_OTHER && name->written_bytes > 0) {
+            ret->read = ech_bytes_mul(launch->elements, name->read_bytes);
+            ret->write = ech_bytes_mul(launch->elements, name->written_bytes);
+        }
         /* The grid knows better where the shapes are not those of the kernel (an optional input, a part of an whole). */
-        uint64_t grid = ech_gpu_grid_elements(name, launch);
+        uint64_t grid = fits_grid(name, launch) ? 0 : ech_gpu_grid_elements(name, launch);
         if (whole->kind == ECH_GPU_OP_OTHER && grid > 0 && (launch->elements > grid || ech_bytes_mul(launch->elements, 4) < grid) &&
-            grid_work(name, launch, ret)) {
+            grid_work(name, launch, ret) && name->written_bytes == 0) {
             launch->operand_bytes = (uint32_t)each;
             uint64_t arrays = MAX(name->arrays, 1);
             ret->read = ech_bytes_mul(launch->elements, each * (arrays - 1));

@@ -4,8 +4,8 @@
  *
  * Rules: an operator's main kernels (the class that its name asks for: a product's product, a softmax's softmax) do its work, each all of it where every one
  * needs all (both products of a convolution's gradient), else in shares by the number of their threads. Its other kernels are helpers: element-wise ones and
- * relayouts do what their grid covers, others are not known. An element-wise kernel without shapes does what its grid covers: up to one block too much. All of
- * it is ECH_INFERRED.
+ * relayouts do what their grid covers, attention as many queries and keys, optimizers their chunks; others are not known. An element-wise kernel without shapes
+ * does what its grid covers: up to one block too much. All of it is ECH_INFERRED.
  */
 #pragma once
 #include "models/kernel/gpu.h"
@@ -15,7 +15,8 @@ enum { ECH_GPU_MAX_RANK = 8, ECH_GPU_MAX_INTEGERS = 4 };
 
 /** One input of an operator as a profiler records it. */
 typedef struct {
-    uint64_t numel; /**< Of all tensors of a list. */
+    uint64_t numel;   /**< Of all tensors of a list. */
+    uint64_t largest; /**< Of a list: elements of its largest tensor; 0: not known. */
     int64_t dims[ECH_GPU_MAX_RANK], strides[ECH_GPU_MAX_RANK];
     int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
     uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
@@ -36,14 +37,23 @@ typedef enum {
 typedef struct {
     EchBytes read, written;
     uint64_t elements;       /**< Of the result, or of the input of a reduction. */
-    uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations. */
+    uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations on n keys. GATHER: n bytes of indices. */
     uint64_t taps;           /**< PRODUCT: positions of a convolution's filter, forward; else 0. */
     uint64_t listed;         /**< Elements of lists of tensors of unknown type; then read and written are not known. */
+    uint64_t largest;        /**< Elements of the largest tensor of lists; 0: not known. */
     uint8_t kind;            /**< EchGpuOperatorKind */
     uint8_t dtype;           /**< EchDtype of the main operand. */
     uint8_t products;        /**< PRODUCT: how many such products: 2 for a convolution's gradients, else 1. */
     bool scattered;
+    bool causal; /**< ATTENTION: known to be, and k halved. */
 } EchGpuOperator;
+
+/** A call of an operator, and the kernels that it launched. */
+typedef struct {
+    EchGpuOperator whole;
+    uint32_t n_kernels, n_main;
+    double blocks; /**< Of its main kernels. */
+} EchGpuCall;
 
 /** The element type that PyTorch calls "float", "c10::BFloat16"...; ECH_DTYPE_NONE where it is none. */
 EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
@@ -51,8 +61,15 @@ EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
 /** True where a kernel of @name does the operator's work. */
 bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name);
+/** Counts a kernel of @call; @launch may be NULL. True where it is a main one. */
+bool ech_gpu_call_count(EchGpuCall *call, const EchGpuName *name, const EchGpuLaunch *launch);
+/** Share of the operator's work that a kernel does, once all of @call's are counted: 0 for a helper. */
+double ech_gpu_call_share(const EchGpuCall *call, const EchGpuName *name, const EchGpuLaunch *launch);
 /** Work of one kernel. @whole may be NULL; @share: of its work, 0 for a helper. Adds the shape to @launch. False where nothing is known. */
 bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret);
+/** Work of a kernel that streams where nothing but its launch is known, ECH_ASSUMED: what its grid covers is read and written once, or 16 bytes by every
+ * thread. False for other classes. */
+bool ech_gpu_assumed_work(const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret);
 /** What the kernel name @id says, read once: @names maps string id + 1 to EchGpuName, values freed by the table. Borrowed from it. */
 const EchGpuName *ech_gpu_name_of(EchCapture *capture, GHashTable *names, EchId id);
 /** Sets work and launch of a kernel from its name and its launch alone, where no operator's shapes are recorded. True where its work is known from that. */

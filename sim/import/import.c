@@ -532,11 +532,12 @@ static EchImport *read_beside(EchSource *source, const EchImportClass *class, co
     if (!second_class)
         return NULL;
     if (strcmp(second_class->name, "memory_profile") != 0) {
-        if (strcmp(second_class->name, "memory_snapshot") == 0 && strcmp(class->name, "kineto") == 0)
+        if (strcmp(second_class->name, "memory_snapshot") == 0 && (strcmp(class->name, "kineto") == 0 || strcmp(class->name, "pretend") == 0))
             return read_class(source, class, options, error);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                    "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto file, or a memory_profile beside anything",
-                    options->beside, second_class->name, class->name);
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_CONFIG,
+            "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto or a pretend file, or a memory_profile beside anything",
+            options->beside, second_class->name, class->name);
         return NULL;
     }
     EchImportOptions alone = *options;
@@ -567,7 +568,8 @@ EchImport *ech_import_source(EchSource *source, const char *format, const EchImp
     return options->beside ? read_beside(source, class, options, error) : read_class(source, class, options, error);
 }
 
-/* What a folder is a capture of: the program of a JAX capture or of an XLA dump, or a profile. Earlier rows are preferred. */
+/* What a folder is a capture of: the program of a JAX capture or of an XLA dump, a profile of JAX's or PyTorch's, or what a GPU that was not there was asked
+ * for. Earlier rows are preferred. */
 static const char *const folder_patterns[] = {
     "*.hlo.txt.gz",
     "*.hlo.txt",
@@ -578,6 +580,8 @@ static const char *const folder_patterns[] = {
     "*after_optimizations.txt*",
     "*.hlo.pb*",
     "*.xplane.pb*",
+    "*.pt.trace.json*",
+    "*.pretend*",
     "*.ech",
 };
 

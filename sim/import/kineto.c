@@ -650,8 +650,8 @@ static void shape_event(Reader *r)
     if (e->external < 0 || e->n_inputs == 0)
         return;
     Shape shape = {.external = e->external};
-    ech_gpu_operator_of(e->name->str, e->inputs, e->n_inputs, &shape.whole);
-    if (shape.whole.kind != ECH_GPU_OP_NONE)
+    ech_gpu_operator_of(e->name->str, e->inputs, e->n_inputs, &shape.call.whole);
+    if (shape.call.whole.kind != ECH_GPU_OP_NONE)
         g_array_append_val(r->shapes, shape);
 }
 
@@ -856,18 +856,13 @@ static bool read_top(Reader *r)
 
 static bool merge_snapshot(Reader *r, const char *path, GError **error)
 {
-    g_autoptr(EchImport) other = ech_import_file(path, "memory_snapshot", NULL, error);
+    int64_t unix_us;
+    g_autoptr(EchImport) other = ech_capture_read_snapshot(path, "a profile", &unix_us, error);
     if (!other)
         return false;
-    const char *zero = ech_trace_get_property(other->trace, "time_zero_unix_us");
-    uint64_t unix_us;
-    if (!zero || !ech_parse_u64(zero, &unix_us, NULL)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: this snapshot tells no times; it cannot be merged with a profile", path);
-        return false;
-    }
     /* The profile's clock: microseconds after baseTimeNanoseconds, or of the Unix epoch before 2024. */
     int64_t own_us = r->base_ns / 1000 + (r->has_base ? r->base_us : 0);
-    int64_t difference = (int64_t)unix_us - own_us;
+    int64_t difference = unix_us - own_us;
     if (difference > INT64_C(86400000000) || difference < INT64_C(-86400000000)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: begins %" G_GINT64_FORMAT " s away from the profile; they are not of the same run", path,
                     difference / 1000000);

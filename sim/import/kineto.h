@@ -55,9 +55,7 @@ typedef struct {
 /* Traffic of a CPU operator, by "External id". */
 typedef struct {
     int64_t external;
-    EchGpuOperator whole;
-    double threads; /* blocks of its main kernels together */
-    uint32_t n_kernels, n_main;
+    EchGpuCall call;
 } Shape;
 
 enum { MAX_KINDS = 256, MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };

@@ -164,11 +164,8 @@ static void infer_traffic(Reader *r)
         Shape *shape = item->kind == ECH_ITEM_KERNEL ? find_shape(r, side->external) : NULL;
         if (!shape)
             continue;
-        shape->n_kernels++;
-        if (!ech_gpu_is_main(&shape->whole, ech_gpu_name_of(r->capture, names, item->name)))
-            continue;
-        shape->n_main++;
-        shape->threads += side->launch != ECH_NONE ? (double)ech_gpu_blocks(&g_array_index(r->kernels, EchGpuLaunch, side->launch)) : 1;
+        const EchGpuLaunch *launch = side->launch != ECH_NONE ? &g_array_index(r->kernels, EchGpuLaunch, side->launch) : NULL;
+        ech_gpu_call_count(&shape->call, ech_gpu_name_of(r->capture, names, item->name), launch);
     }
     uint64_t inferred = 0, by_grid = 0;
     g_autoptr(GString) text = g_string_new(NULL);
@@ -180,14 +177,9 @@ static void infer_traffic(Reader *r)
         const Shape *shape = find_shape(r, side->external);
         const EchGpuName *name = ech_gpu_name_of(r->capture, names, item->name);
         EchGpuLaunch launch = side->launch != ECH_NONE ? g_array_index(r->kernels, EchGpuLaunch, side->launch) : (EchGpuLaunch){0};
-        double share = 0;
-        if (shape && shape->n_main == 0) /* none looks like what the operator does: all of them do it */
-            share = 1.0 / shape->n_kernels;
-        else if (shape && ech_gpu_is_main(&shape->whole, name))
-            share = shape->threads > 0 ? (side->launch != ECH_NONE ? (double)ech_gpu_blocks(&launch) : 1) / shape->threads * MAX(shape->whole.products, 1)
-                                       : 1.0 / shape->n_main;
+        double share = shape ? ech_gpu_call_share(&shape->call, name, side->launch != ECH_NONE ? &launch : NULL) : 0;
         EchItemWork work;
-        if (ech_gpu_kernel_work(shape ? &shape->whole : NULL, name, MIN(share, 1), &launch, &work)) {
+        if (ech_gpu_kernel_work(shape ? &shape->call.whole : NULL, name, share, &launch, &work)) {
             item->work = ech_capture_work(r->capture, work);
             *(shape ? &inferred : &by_grid) += 1;
         }

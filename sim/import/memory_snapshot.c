@@ -317,18 +317,38 @@ static const char *frame_text(Reader *r, EchPickleRef frame)
     return r->frame_texts->str + at;
 }
 
-/* The place of ".py:" in "/dir/file.py:12:function": people recognise a block by its innermost Python line. */
-static bool python_line(const char *frame, const char **ret_begin, size_t *ret_n)
+/* PyTorch's or Python's own: a line that every program comes through. */
+static bool is_torch(const char *frame, size_t n)
 {
-    const char *dot = strstr(frame, ".py:");
-    if (!dot)
-        return false;
-    const char *begin = dot;
-    while (begin > frame && begin[-1] != '/' && begin[-1] != '\\')
-        begin--;
-    *ret_begin = begin;
-    *ret_n = (size_t)(dot - begin) + 4 + strspn(dot + 4, "0123456789");
-    return true;
+    bool installed = g_strstr_len(frame, (gssize)n, "-packages/") != NULL;
+    return *frame == '<' || g_strstr_len(frame, (gssize)n, "-packages/torch/") || (!installed && g_strstr_len(frame, (gssize)n, "/lib/python"));
+}
+
+/* People recognise a block by the innermost line of their model, or of the library that has it; PyTorch's own line behind it tells a layer from an activation:
+ * "model.py:29 (linear.py:134)". @stack: frames innermost first, a line each. ECH_NONE where none is Python's. */
+static EchId block_name(Reader *r, const char *stack)
+{
+    g_autofree char *inner = NULL, *own = NULL;
+    for (const char *at = stack; *at && !own;) {
+        size_t n = strcspn(at, "\n");
+        const char *dot = g_strstr_len(at, (gssize)n, ".py:"), *begin = dot;
+        while (dot && begin > at && begin[-1] != '/' && begin[-1] != '\\')
+            begin--;
+        if (dot) {
+            char *line = g_strndup(begin, (size_t)(dot - begin) + 4 + strspn(dot + 4, "0123456789"));
+            if (!is_torch(at, n))
+                own = line;
+            else if (!inner && !g_strstr_len(at, (gssize)n, "/torch/utils/_device.py:"))
+                inner = line;
+            else
+                g_free(line);
+        }
+        at += n + (at[n] == '\n');
+    }
+    if (!own && !inner)
+        return ECH_NONE;
+    g_autofree char *both = own && inner ? g_strdup_printf("%s (%s)", own, inner) : g_strdup(own ? own : inner);
+    return ech_trace_builder_string(r->builder, both, -1);
 }
 
 /* Ids of a list of frames, innermost first: the whole stack and a short name. ECH_NONE where there is none. */
@@ -341,23 +361,28 @@ static EchId stack_id(Reader *r, EchPickleRef frames, EchId *ret_name)
         return ECH_NONE;
     if (r->stacks[frames] == 0) {
         g_string_truncate(r->scratch, 0);
-        EchId name = ECH_NONE;
+        bool between = false;
         for (size_t i = 0; i < n; i++) {
-            const char *text = frame_text(r, items[i]), *begin;
-            size_t length = strlen(text), n_name;
-            if (name == ECH_NONE && python_line(text, &begin, &n_name))
-                name = ech_trace_builder_string(r->builder, begin, (gssize)n_name);
+            const char *text = frame_text(r, items[i]);
+            size_t length = strlen(text);
+            /* `echelon capture --pretend` stands between an operator and its caller. */
+            bool ours = strstr(text, "/pretend_values.py:") != NULL;
+            if (ours)
+                g_string_truncate(r->scratch, 0);
+            between = ours || (between && (strstr(text, "/torch/_dynamo/") || strstr(text, "/torch/_compile.py:")));
+            if (between)
+                continue;
             if (length + 1 > r->stack_budget) {
                 ech_diag_dropped(r->ret->diag, "frames_left_out", n - i, "a stack of %zu frames; written out, the stacks are far larger than the file", n);
                 break;
             }
             r->stack_budget -= length + 1;
-            if (i)
+            if (r->scratch->len)
                 g_string_append_c(r->scratch, '\n');
             g_string_append_len(r->scratch, text, (gssize)length);
         }
         r->stacks[frames] = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len) + 1;
-        r->names[frames] = name + 1; /* ECH_NONE + 1 is 0 again */
+        r->names[frames] = block_name(r, r->scratch->str) + 1; /* ECH_NONE + 1 is 0 again */
     }
     *ret_name = r->names[frames] - 1;
     return r->stacks[frames] - 1;

@@ -599,16 +599,17 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     ech_users_init(&p->users, &p->s, false, false);
     find_arrays(p);
     choose(p, diag);
-    bool any = false;
+    bool any = false, told = ech_users_of_arrays(&p->users, &p->s);
     for (guint k = 0; k < p->arrays->len; k++)
         any |= g_array_index(p->arrays, Array, k).chosen;
     if (!any)
         ech_diag_remark(diag, "offload: left the trace as it is: %s",
-                        p->arrays->len > 0                        ? "it needs no more than it may"
-                        : p->users.first[p->s.n_buffers + 1] == 0 ? "it does not say which arrays its operations use"
-                                                                  : "no array fits what was asked for");
+                        p->arrays->len > 0 ? "it needs no more than it may"
+                        : !told            ? "it does not say which arrays its operations use"
+                                           : "no array fits what was asked for");
     EchTrace *out = any ? write_trace(p, diag, error) : ech_trace_ref(in);
-    say_declined(p, diag);
+    if (told)
+        say_declined(p, diag);
     g_array_unref(p->arrays);
     g_array_unref(p->stays);
     ech_users_clear(&p->users);

@@ -147,9 +147,9 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     bool any = remat.runs->len > 0 || remat.inputs->len > 0;
     if (!any)
         ech_diag_remark(diag, "remat: left the trace as it is: %s",
-                        remat.arrays->len > 0                          ? "it needs no more than it may, or nothing brings that down"
-                        : remat.users.first[survey.n_buffers + 1] == 0 ? "it does not say which arrays its operations use"
-                                                                       : "no array fits what was asked for");
+                        remat.arrays->len > 0                         ? "it needs no more than it may, or nothing brings that down"
+                        : !ech_users_of_arrays(&remat.users, &survey) ? "it does not say which arrays its operations use"
+                                                                      : "no array fits what was asked for");
     EchTrace *out = any ? ech_remat_write(&remat, diag, error) : ech_trace_ref(in);
     say_declined(&remat, diag);
     return out;

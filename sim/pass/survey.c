@@ -228,6 +228,21 @@ void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots, bool w
     }
 }
 
+bool ech_users_of_arrays(const EchUsers *users, const EchSurvey *survey)
+{
+    const EchBuffer *buffers = ech_trace_buffers(survey->t);
+    for (EchId b = 0; b < survey->n_buffers; b++) {
+        if (buffers[b].resident && buffers[b].bytes > 0 && users->first[b + 1] > users->first[b])
+            return true;
+    }
+    for (EchId i = 0; i < survey->n; i++) {
+        EchId b = survey->ops[i].target;
+        if (survey->ops[i].kind == ECH_OP_ALLOC && users->first[b + 1] > users->first[b])
+            return true;
+    }
+    return false;
+}
+
 void ech_users_clear(EchUsers *users)
 {
     g_clear_pointer(&users->first, g_free);

@@ -59,6 +59,8 @@ typedef struct {
 
 /** Of every buffer; with @roots, uses of parts that go by other names are the whole's; with @writes, only ops that write it. */
 void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots, bool writes);
+/** Whether any use is of an array: captures of PyTorch tell how much a kernel moves, but not of which array. */
+bool ech_users_of_arrays(const EchUsers *users, const EchSurvey *survey);
 void ech_users_clear(EchUsers *users);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchUsers, ech_users_clear)
 

@@ -168,7 +168,7 @@ static void after_fixed(EchMachine *m, uint32_t queue)
 static void end_gap(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
-    q->waits[ECH_WAIT_HOST] = m->prices->gaps ? m->prices->gaps[q->entries[q->at].id] : 0;
+    q->waits[ECH_WAIT_HOST] = m->prices->gaps ? m->prices->gaps[q->entries[q->at].id] : q->host_gap;
     q->waits[ECH_WAIT_DEPENDENCY] += MAX(q->handoff - q->waits[ECH_WAIT_HOST], 0);
     q->ready = m->now;
     q->gap_over = true;
@@ -493,6 +493,18 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
     return true;
 }
 
+/* How long it takes until the host asks for the op. */
+static EchTime host_gap(const EchMachine *m, uint32_t op)
+{
+    bool asked = m->host_launch > 0 &&
+                 (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY || m->ops[op].kind == ECH_OP_COLLECTIVE || m->ops[op].kind == ECH_OP_WAIT);
+    if (!asked)
+        return 0;
+    uint32_t since = m->host_since[op];
+    EchTime from = since != NOWHERE && m->done[since] > 0 ? m->last_end[since] : 0;
+    return MAX(ech_time_add(from, m->host_launch * (EchTime)m->host_asked[op]) - m->now, 0);
+}
+
 /* The op at the head of @queue: what it needs, the host's gap before it, the space it asks for, the driver calls that takes. False: the queue must wait. */
 static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
 {
@@ -502,7 +514,8 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
             return false;
         count_waits(m, q, op);
         q->handoff = handoff_of(m, op);
-        EchTime gap = MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->handoff);
+        q->host_gap = host_gap(m, op);
+        EchTime gap = MAX(MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->host_gap), q->handoff);
         /* Until the first call of the driver there is nothing that kept the host from asking ahead. */
         if (m->paced && m->host_free > 0 && (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY)) {
             m->host_free = ech_time_add(m->host_free, m->submit);
@@ -802,6 +815,11 @@ const char *ech_machine_allocator(const EchMachine *m, uint32_t memory)
     return m->allocators[memory] ? ech_allocator_name(m->allocators[memory]) : m->has_fixed[memory] ? "fixed" : "counted";
 }
 
+EchTime ech_machine_host_launch(const EchMachine *m)
+{
+    return m->host_launch;
+}
+
 void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_serial)
 {
     g_autofree double *queue = g_new0(double, m->n_queues), *resource = g_new0(double, m->prices->n_resources + 1);
@@ -821,6 +839,9 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
             resource[m->prices->parts[k].resource] +=
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
+    double host = (double)m->host_launch * (double)m->host_launches;
+    serial += host;
+    lower = host;
     for (uint32_t q = 0; q < m->n_queues; q++)
         lower = MAX(lower, queue[q]);
     for (uint32_t r = 0; r < m->prices->n_resources; r++)

@@ -60,6 +60,8 @@ uint32_t ech_machine_max_live(const EchMachine *machine);
 uint64_t ech_machine_total(const EchMachine *machine);
 /** Name of the allocator of a memory: canonical spec, "fixed" or "counted". Borrowed. */
 const char *ech_machine_allocator(const EchMachine *machine, uint32_t memory);
+/** Time of the host that asking for a kernel or a copy takes; 0: none is charged. */
+EchTime ech_machine_host_launch(const EchMachine *machine);
 /** Times the ops of the trace alone, instances counted: the busiest queue or resource, and the sum. */
 void ech_machine_bounds(const EchMachine *machine, EchTime *ret_lower, EchTime *ret_serial);
 

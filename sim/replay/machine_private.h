@@ -105,6 +105,7 @@ typedef struct {
     EchTime space_since; /* Allocation waits for space since then, or -1. */
     EchTime stall_since; /* Waits for an allocator's driver call since then, or -1. */
     EchTime driver;      /* What the allocator's driver calls take, at the op at the head. */
+    EchTime host_gap;    /* How long the host has not asked for the op at the head, in the gap that passes now. */
     EchTime handoff;     /* What being released by another queue takes, in the gap that passes now. */
     bool drains;         /* They wait for all that was asked for before. */
     EchTime waits[ECH_N_WAITS];
@@ -183,8 +184,11 @@ struct EchMachine {
     bool driven;                                    /* Any of them. */
     bool paced;                                     /* The host makes a driver call for every request, ahead of the device's queues. */
     EchTime submit;                                 /* Host time of asking for a kernel or a copy; paced only */
-    EchTime host_free;                              /* paced: when the host is through with all that it was asked for so far. */
-    uint32_t barrier;                               /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
+    EchTime host_launch;                            /* Of the host for every op that it asks for; 0: not charged. */
+    uint32_t *host_since, *host_asked; /* Per op, or NULL: the host's newest wait before it, or NOWHERE; what it has asked for since, this op too. */
+    uint64_t host_launches;
+    EchTime host_free; /* paced: when the host is through with all that it was asked for so far. */
+    uint32_t barrier;  /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;
     uint32_t *todo;

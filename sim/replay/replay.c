@@ -49,6 +49,9 @@ const EchParam ech_replay_params[] = {
      "share of the time in which matrix products run, for a device file that says what they do just after a pause (kernel.burst_share): at 0 they all do that, "
      "at "
      "1 what power leaves them, between what the power then saved allows; -1: each as it was measured, large ones at the latter and small ones at the former"},
+    {"host_launches", ECH_PARAM_BOOL, FIELD(host_launches), "true", NULL, NULL, NULL,
+     "programs that ran on a GPU that was not there: one thread of the host asks for one kernel or copy after another, each takes it runtime.eager_launch_ps "
+     "(15 us where the device does not say); false: the host is never late"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the gaps of the recording that neither queue order nor dependencies explain: the time the host took to ask for the next operation"},
     {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
@@ -461,6 +464,7 @@ static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device
     run->provenance.events = out->events;
     run->provenance.trace_hash = ech_trace_hash(trace);
     run->provenance.device_hash = device->hash;
+    run->host_launch = ech_machine_host_launch(machine);
     run->n_prices = prices->n_prices;
     run->prices = g_steal_pointer(&prices->prices);
 }

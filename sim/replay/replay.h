@@ -21,7 +21,7 @@ typedef enum {
     ECH_WAIT_MEMORY_PORT, /**< Ran slower than alone because a memory's port was shared. */
     ECH_WAIT_COMPUTE,     /**< Ran slower than alone because a unit was shared. */
     ECH_WAIT_SPACE,       /**< An allocation waited for space. */
-    ECH_WAIT_HOST,        /**< The host came late when the trace was recorded (option host_gaps). */
+    ECH_WAIT_HOST,        /**< The host came late: when the trace was recorded (option host_gaps), or as its launches take their time (host_launches). */
     ECH_WAIT_ALLOCATOR,   /**< An allocator called the driver to free memory: all that was asked for before had to end, all that came after to wait. */
     ECH_N_WAITS,
 } EchWait;
@@ -49,8 +49,9 @@ typedef struct {
                               out too). */
     uint64_t tuned_tiles;  /**< 1: products of GPU programs with a tile that no timing would have chosen are priced with the best one (default). */
     double products_duty;  /**< 0..1: share of the time in which matrix products run, which tells the power that they leave themselves; below 0: as measured. */
-    uint64_t host_gaps;    /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
-    EchTime start;         /**< Picoseconds added to every time of the run; 0. */
+    uint64_t host_launches; /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
+    uint64_t host_gaps;     /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
+    EchTime start;          /**< Picoseconds added to every time of the run; 0. */
 } EchReplayOptions;
 extern const EchParam ech_replay_params[];
 
@@ -186,6 +187,7 @@ typedef struct {
     size_t n_placed;
     EchTime waits[ECH_N_WAITS]; /**< Sums over all instances. */
     EchTime lower_bound;        /**< No schedule of this trace on this device is shorter: busiest queue and busiest resource. */
+    EchTime host_launch;        /**< What asking for a kernel or a copy took of the host's time; 0: nothing was charged. */
     EchTime serial;             /**< Every instance alone, one after the other. */
     EchPrice *prices;           /**< prices[n_ops of the trace]: what one instance costs alone, and where that came from. */
     size_t n_prices;

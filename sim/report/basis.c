@@ -102,7 +102,8 @@ bool ech_report_basis(const EchReport *report, EchBasis *ret)
     EchBasis basis = {0};
     if (report->program && report->program->platform == ECH_PLATFORM_TPU)
         return tpu_basis(report, ret);
-    if (!report->program || report->program->platform != ECH_PLATFORM_GPU)
+    basis.pytorch = !report->program && ech_trace_get_property(report->trace, "pretended_device");
+    if (!basis.pytorch && (!report->program || report->program->platform != ECH_PLATFORM_GPU))
         return false;
     size_t n;
     g_autofree EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n);
@@ -148,14 +149,17 @@ char *ech_report_basis_text(const EchBasis *basis)
         add(text, basis->untested, basis->all, "the model's, held against nothing (sorts, gathers, scatters)");
     }
     add(text, basis->model[ECH_GPU_HELD], basis->all, "is products, which are held against published times");
-    add(text, basis->model[ECH_GPU_BORROWED], basis->all, "other kernels with the constants of PyTorch's, held against no GPU");
+    add(text, basis->model[ECH_GPU_BORROWED], basis->all,
+        basis->pytorch ? "other kernels with constants from recorded ones of their class"
+                       : "other kernels with the constants of PyTorch's, held against no GPU");
     add(text, basis->model[ECH_GPU_ASSUMED], basis->all, "assumed");
     EchGpuClass most = ECH_GPU_UNKNOWN;
     for (size_t c = 0; c < G_N_ELEMENTS(basis->classes); c++)
         most = basis->classes[c] > basis->classes[most] ? (EchGpuClass)c : most;
     if (basis->classes[most] > 0)
         g_string_append_printf(text, " (most of it %s)", ech_gpu_class_name(most));
-    add(text, basis->roofline, basis->all, "bytes and operations at the device's rates");
+    add(text, basis->roofline, basis->all,
+        basis->pytorch ? "of no known class: bytes and operations at the device's rates" : "bytes and operations at the device's rates");
     add(text, basis->unknown, basis->all, "starts of kernels of which nothing is known");
     g_string_append_c(text, '.');
     return g_string_free(text, FALSE);

@@ -218,7 +218,7 @@ static void add_gap(const EchRun *run, EchTime from, EchTime to, EchTime *skippe
         }
     }
     if (left > 0)
-        share_of(shares, run->waits[ECH_WAIT_HOST] > 0 ? "the host, as recorded" : "idle")->time += left;
+        share_of(shares, run->host_launch > 0 ? "the host's launches" : run->waits[ECH_WAIT_HOST] > 0 ? "the host, as recorded" : "idle")->time += left;
 }
 
 static int compare_shares(const void *a, const void *b)

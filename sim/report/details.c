@@ -28,26 +28,45 @@ static int compare_lengths(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* The shortest slice that is still drawn when only the @most longest are. */
-static EchTime shortest_drawn(const EchTimeline *timeline, size_t most)
+/* Of slices of one length, @room of @n are drawn: as evenly as they come. */
+typedef struct {
+    EchTime shortest; /* all that are longer are drawn */
+    size_t room, n, seen;
+} Drawn;
+
+static Drawn longest_drawn(const EchTimeline *timeline, size_t most)
 {
-    if (timeline->n_slices <= most)
-        return 0;
+    Drawn drawn = {.shortest = -1};
+    if (timeline->n_slices <= most || most == 0)
+        return drawn;
     g_autofree EchTime *lengths = g_new(EchTime, timeline->n_slices);
     for (size_t i = 0; i < timeline->n_slices; i++)
         lengths[i] = timeline->slices[i].end - timeline->slices[i].start;
     qsort(lengths, timeline->n_slices, sizeof *lengths, compare_lengths);
-    return lengths[most - 1];
+    drawn.shortest = lengths[most - 1];
+    for (size_t i = 0; i < timeline->n_slices; i++) {
+        drawn.n += lengths[i] == drawn.shortest;
+        drawn.room += i < most && lengths[i] == drawn.shortest;
+    }
+    return drawn;
+}
+
+static bool is_drawn(Drawn *drawn, EchTime length)
+{
+    if (length != drawn->shortest || drawn->n == 0)
+        return length > drawn->shortest;
+    size_t before = drawn->seen * drawn->room / drawn->n, after = ++drawn->seen * drawn->room / drawn->n;
+    return after > before;
 }
 
 static void append_slices(GString *out, const EchReport *report, const EchBounds *bounds, const EchTimeline *timeline, size_t most, Names *names)
 {
-    EchTime shortest = shortest_drawn(timeline, most);
+    Drawn longest_ones = longest_drawn(timeline, most);
     size_t drawn = 0;
     g_string_append(out, ",\"slices\":[");
     for (size_t i = 0; i < timeline->n_slices && drawn < most; i++) {
         const EchSlice *slice = &timeline->slices[i];
-        if (slice->end - slice->start < shortest)
+        if (!is_drawn(&longest_ones, slice->end - slice->start))
             continue;
         const EchSpan *span = &report->run->spans[slice->span];
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];

@@ -3,6 +3,7 @@
 #include "models/memory/onchip.h"
 #include "sim/trace/lifetime.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -87,10 +88,67 @@ bool ech_report_refused(const EchReport *report)
     return report->refusal != NULL;
 }
 
+/* The innermost line that is not PyTorch's, of a stack of "file.py:12:function". */
+static char *own_line(const char *stack)
+{
+    for (const char *at = stack; *at;) {
+        size_t n = strcspn(at, "\n");
+        const char *dot = g_strstr_len(at, (gssize)n, ".py:"), *begin = dot;
+        while (begin && begin > at && begin[-1] != '/')
+            begin--;
+        if (dot && !g_strstr_len(at, (gssize)n, "-packages/torch/"))
+            return g_strndup(begin, (size_t)(dot - begin) + 4 + strspn(dot + 4, "0123456789"));
+        at += n + (at[n] == '\n');
+    }
+    return NULL;
+}
+
+bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
+{
+    const EchTrace *trace = report->trace;
+    const char *pretended = ech_trace_get_property(trace, "pretended_bytes");
+    const EchMemory *memory = ech_device_memory_kind(report->device, ECH_MEM_HBM);
+    EchId id = memory ? ech_trace_find_memory(trace, memory->name) : ECH_NONE;
+    EchRanOut out = {0};
+    if (!pretended || id == ECH_NONE || !ech_parse_u64(pretended, &out.capacity, NULL))
+        return false;
+    const EchOp *ops = ech_trace_ops(trace), *last = NULL;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    EchBytes live = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+        live = ech_bytes_add(live, buffers[i].memory == id && buffers[i].resident ? buffers[i].bytes : 0);
+    for (const EchOp *op = ops; op < ops + ech_trace_n_ops(trace); op++) {
+        EchBytes bytes = (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && buffers[op->target].memory == id ? buffers[op->target].bytes : 0;
+        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
+        if (op->kind == ECH_OP_KERNEL)
+            last = NULL; /* what was refused before was caught: the program tries smaller ones, say */
+        /* What PyTorch's snapshot says of a request that was refused. */
+        if (op->kind == ECH_OP_MARK && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == 0 &&
+            sscanf(ech_trace_string(trace, op->name), "oom device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT, &out.left, &out.held) == 2) {
+            last = op;
+            out.live = live;
+        }
+    }
+    if (!last)
+        return false;
+    const EchMemoryRun *run = ech_report_memory(report->run, memory->name);
+    out.asked = last->bytes;
+    out.line = own_line(ech_trace_string(trace, last->stack));
+    out.here = memory->available <= out.capacity && run && run->peak_live >= out.live;
+    *ret = out;
+    return true;
+}
+
 bool ech_report_fits(const EchReport *report)
 {
     if (!report->run->fits || ech_report_refused(report))
         return false;
+    EchRanOut ran_out;
+    if (ech_report_ran_out(report, &ran_out)) {
+        g_free(ran_out.line);
+        if (ran_out.here)
+            return false;
+    }
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     for (size_t i = 0; i < n; i++) {

@@ -42,6 +42,16 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WA
 /** The compiler refused the program for want of a memory other than HBM: for a kernel's own windows and scratch, say, which no list of values shows. (Whether
  * HBM suffices is counted from the program itself, so that a device with more of it can be asked for.) */
 bool ech_report_refused(const EchReport *report);
+/** A program that ran out of memory on a device that was not there, and stopped: on a device of no more memory it does not fit, as long as no pass has taken
+ * anything out of it. On a larger one the run is of the program up to there. */
+typedef struct {
+    EchBytes asked, live, held, left; /**< What was refused; in use, held by the allocator and free on the device then. */
+    EchBytes capacity;                /**< Of the device that was not there. */
+    char *line;                       /**< "model.py:29" that asked, or NULL. Owned. */
+    bool here;                        /**< It is said of the report's device. */
+} EchRanOut;
+/** False, and *ret untouched, where it did not, or where the program went on. */
+bool ech_report_ran_out(const EchReport *report, EchRanOut *ret);
 /** The replay fitted, every row fits, and no compiler refused it. */
 bool ech_report_fits(const EchReport *report);
 
@@ -133,6 +143,7 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
 
 /** What the kernel times of a program rest on, as sums over its spans, skipped iterations included. */
 typedef struct {
+    bool pytorch;                       /**< Of PyTorch's own kernels: GPU. */
     bool tpu;                           /**< Of a TPU: the members that say so, and roofline and unknown. */
     EchTime compiler;                   /**< TPU: the compiler's own estimates, as they are or carried to the hardware or another chip. */
     EchTime held, rough, untested;      /**< TPU: by the kernel model alone, by EchKernelTrust. */
@@ -141,7 +152,7 @@ typedef struct {
     EchTime roofline, unknown;          /**< A plain roofline; only a start. */
     EchTime classes[ECH_GPU_N_CLASSES]; /**< Of what is assumed, by EchGpuClass. */
 } EchBasis;
-/** False, and *ret untouched, where the report is of no XLA program or no kernel of it took time by a model of ours. */
+/** False, and *ret untouched, where the report is of no XLA program and of no capture without a GPU, or no kernel of it took time by a model of ours. */
 bool ech_report_basis(const EchReport *report, EchBasis *ret);
 /** The same for a TPU program that nothing has replayed: its kernels one after the other on @device, loops as often as they run, priced as a run would.
  * @ret_kernels: how many of the schedule were priced. False, and *ret untouched, for other programs and devices. */

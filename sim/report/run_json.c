@@ -3,10 +3,12 @@
 #include "sim/report/counters.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
+#include "sim/report/origins.h"
 #include "sim/report/padding.h"
 #include "sim/report/program_info.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
+#include "sim/report/steps.h"
 
 #include <string.h>
 
@@ -305,6 +307,8 @@ JsonNode *ech_report_json(const EchReport *report)
     }
     json_builder_end_object(b);
     add_waits(b, "waits", run->waits);
+    ech_report_build_steps(b, report);
+    ech_report_build_askers(b, report);
     add_longest(b, report);
     EchBasis basis;
     if (ech_report_basis(report, &basis))

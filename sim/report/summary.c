@@ -3,9 +3,11 @@
 #include "models/memory/onchip.h"
 #include "sim/report/counters.h"
 #include "sim/report/explain.h"
+#include "sim/report/origins.h"
 #include "sim/report/padding.h"
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
+#include "sim/report/steps.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -289,18 +291,38 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
     }
 }
 
+/* The program stopped there when it was captured: what it needs in all nobody knows. */
+static void append_ran_out(GString *out, const EchReport *report, unsigned columns)
+{
+    EchRanOut ran;
+    if (!ech_report_ran_out(report, &ran))
+        return;
+    g_autofree char *line = ran.line, *asked = ech_format_bytes(ran.asked), *live = ech_format_bytes(ran.live), *left = ech_format_bytes(ran.left),
+                    *unused = ech_format_bytes(ran.held - MIN(ran.held, ran.live)), *capacity = ech_format_bytes(ran.capacity);
+    g_autofree char *text = g_strdup_printf(
+        "The program ran out of memory when it was captured, with %s, and stopped: %s more were asked for%s%s with %s in use, %s held unused by PyTorch's "
+        "allocator and %s free. What is said here is up to there. 'echelon alloc' says which settings of the allocator would have served that; 'echelon "
+        "capture --pretend' with a larger device, what the program needs in all.",
+        capacity, asked, line ? " by " : "", line ? line : "", live, unused, left);
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     bool fits = ech_report_fits(report);
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
-    g_autoptr(GString) text = g_string_new(fits ? "It fits." : "IT DOES NOT FIT.");
+    EchRanOut ran = {0};
+    bool stopped = ech_report_ran_out(report, &ran);
+    g_free(ran.line);
+    g_autoptr(GString) text = g_string_new(!fits ? "IT DOES NOT FIT." : stopped ? "It fits as far as the program came." : "It fits.");
     gsize verdict = text->len;
     append_uses(text, report->run, rows, n, fits);
     if (text->len == verdict && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
     append_refusal(out, report, columns);
+    append_ran_out(out, report, columns);
     if (fits)
         return;
     for (size_t i = 0; i < n; i++) {
@@ -335,6 +357,9 @@ static const struct {
     {"grid steps", "what each step of a kernel's grid costs besides its work"},
     {"latency inside kernels", "kernels that wait for their own copies, accesses and instructions, whatever the bandwidth"},
     {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},
+    {"the host's launches",
+     "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each: larger ones or a CUDA "
+     "graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
 };
 
@@ -355,7 +380,13 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     g_autofree char *serial = ech_format_time(run->serial);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
-    g_autoptr(GString) text = g_string_new(!run->completed ? "Up to there it takes " : ech_report_fits(report) ? "It takes " : "If it fitted, it would take ");
+    EchRanOut ran;
+    bool up_to_there = ech_report_ran_out(report, &ran);
+    if (up_to_there)
+        g_free(ran.line);
+    g_autoptr(GString) text = g_string_new(!run->completed || up_to_there ? "Up to there it takes "
+                                           : ech_report_fits(report)      ? "It takes "
+                                                                          : "If it fitted, it would take ");
     g_string_append(text, makespan);
     if (n)
         g_string_append_printf(text, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));
@@ -449,7 +480,8 @@ static void append_waits(GString *out, const EchReport *report, unsigned columns
     g_autoptr(GArray) rows = share_rows_new();
     for (int i = 0; i < ECH_N_WAITS; i++) {
         if (run->waits[i] > 0)
-            add_share(rows, meaning[i], ech_format_time(run->waits[i]), ratio(run->waits[i], total), NULL);
+            add_share(rows, i == ECH_WAIT_HOST && run->host_launch > 0 ? "for the host's launches" : meaning[i], ech_format_time(run->waits[i]),
+                      ratio(run->waits[i], total), NULL);
     }
     append_shares(out, rows, columns);
 }
@@ -557,6 +589,41 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
     append_shares(out, rows, columns);
 }
 
+/* Modules of a network, where the trace tells them: who asked says more than how a kernel is called. */
+static void append_askers(GString *out, const EchReport *report, unsigned columns)
+{
+    enum { MOST = 8 };
+    size_t n;
+    EchAsker *askers = ech_report_askers(report, &n);
+    bool backward = false;
+    for (size_t i = 0; i < n; i++)
+        backward |= askers[i].again || askers[i].backward;
+    if (n > 0)
+        g_string_append_printf(out, "\n  Who asked for it%s\n", backward ? " (forward, recomputed, backward)" : "");
+    g_autoptr(GArray) rows = share_rows_new();
+    EchTime rest = 0;
+    for (size_t i = 0; i < n; i++) {
+        EchTime all = ech_asker_time(&askers[i]);
+        if (i >= MOST) {
+            rest = ech_time_add(rest, all);
+            continue;
+        }
+        const EchTime parts[] = {askers[i].forward, askers[i].again, askers[i].backward};
+        g_autoptr(GString) note = g_string_new(NULL);
+        for (size_t k = 0; k < G_N_ELEMENTS(parts) && (askers[i].again || askers[i].backward); k++) {
+            g_autofree char *time = parts[k] > 0 ? ech_format_time(parts[k]) : g_strdup("-");
+            g_string_append_printf(note, "%s%s", k ? ", " : "", time);
+        }
+        add_share(rows, askers[i].name, ech_format_time(all), ratio(all, report->run->makespan), g_string_free(g_steal_pointer(&note), FALSE));
+    }
+    if (rest > 0) {
+        g_autofree char *label = g_strdup_printf("in %zu more", n - MOST);
+        add_share(rows, label, ech_format_time(rest), ratio(rest, report->run->makespan), NULL);
+    }
+    append_shares(out, rows, columns);
+    ech_askers_free(askers, n);
+}
+
 static void append_remarks(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
@@ -618,9 +685,11 @@ GString *ech_report_summary(const EchReport *report, unsigned columns)
     g_string_append_c(out, '\n');
     append_fit(out, report, columns);
     append_time(out, report, columns);
+    ech_report_append_steps(out, report, columns);
     append_busy(out, report, columns);
     append_waits(out, report, columns);
     append_memories(out, report, columns);
+    append_askers(out, report, columns);
     append_longest(out, report, columns);
     ech_report_append_counters(out, report, columns);
     ech_report_append_stalls(out, report, columns);

@@ -186,6 +186,29 @@ static void published_steps(void)
     }
 }
 
+/* Tokens a second of GPT-2 124M that rasbt/LLMs-from-scratch publishes (ch05/10_llm-training-speed, February 2025, one A100), in turns of 15 steps and two
+ * passes that evaluate; nothing is fitted to them. The published turns hold the start of eight processes that load data, which a difference does not. */
+static void published_gpt2(void)
+{
+    static const struct {
+        const char *stage;
+        double tokens;
+    } stages[] = {{"f32", 12526}, {"native", 55256}, {"flash", 91901}};
+    double before = 0, published_before = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(stages); i++) {
+        g_autofree char *train = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_gpt2/%s.train.pretend.gz", stages[i].stage),
+                        *eval = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_gpt2/%s.eval.pretend.gz", stages[i].stage);
+        double turn = (15 * replayed(train, "a100-40") + 2 * replayed(eval, "a100-40")) * 1e-12, published = 15 * 8192 / stages[i].tokens;
+        g_autofree char *one = g_strdup_printf("  GPT-2, %s: %.3f of %.3f s", stages[i].stage, turn, published);
+        add("GPT-2 in PyTorch, an A100 pretended, published", 20, turn, published);
+        add(one, 0, turn, published);
+        if (i > 0)
+            add("  what its stages save", 8, before - turn, published_before - published);
+        before = turn;
+        published_before = published;
+    }
+}
+
 /* A product and a reduce-scatter in a profile of a TPU v2-8; nothing is fitted to them. */
 static void measured_v2(void)
 {
@@ -448,6 +471,7 @@ int main(void)
     programs();
     measured_v6e();
     published_steps();
+    published_gpt2();
     measured_v2();
     gathers();
     nccl();

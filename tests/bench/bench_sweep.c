@@ -53,7 +53,7 @@ int main(void)
         }
         double read = ech_test_cpu_seconds() - begin;
         begin = ech_test_cpu_seconds();
-        EchSweepPoint *points = ech_sweep_run(experiment, 1, NULL, NULL, &error);
+        EchSweepPoint *points = ech_sweep_run(experiment, 1, NULL, NULL, NULL, &error);
         double each = (ech_test_cpu_seconds() - begin) / (double)experiment->n_cases;
         ech_sweep_free(points, points ? experiment->n_cases : 0);
         printf("%-28s %-6s %zu points: %6.2f ms each, %5.2f times reading the program (%.1f ms)\n", programs[p].trace, programs[p].pass ? programs[p].pass : "",

@@ -1,9 +1,18 @@
 What there is to choose from.
 $ echelon list devices
+  a100-40          NVIDIA A100 SXM4, 40 GB HBM2
   a100-80          NVIDIA A100 SXM4, 80 GB HBM2e
+  a10g             NVIDIA A10G, 24 GB GDDR6
   b200             NVIDIA B200 SXM, 180 GB HBM3e
+  h100-pcie        NVIDIA H100 PCIe, 80 GB HBM2e
   h100-sxm         NVIDIA H100 SXM5, 80 GB HBM3
   h200             NVIDIA H200 SXM, 141 GB HBM3e
+  l4               NVIDIA L4, 24 GB GDDR6
+  l40s             NVIDIA L40S, 48 GB GDDR6
+  rtx-3090         NVIDIA GeForce RTX 3090, 24 GB GDDR6X
+  rtx-4090         NVIDIA GeForce RTX 4090, 24 GB GDDR6X
+  rtx-5090         NVIDIA GeForce RTX 5090, 32 GB GDDR7
+  t4               NVIDIA T4, 16 GB GDDR6
   tpu-v1           TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
   tpu-v2           TPU v2, one core (half a chip), 8 GiB HBM
   tpu-v3           TPU v3, one core (half a chip), 16 GiB HBM
@@ -12,16 +21,32 @@ $ echelon list devices
   tpu-v5p          TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
   tpu-v6e          TPU v6e, one chip (one core), 32 GiB HBM
   tpu7x            TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
+  v100-32          NVIDIA V100 SXM2, 32 GB HBM2
 $ echelon list devices --json
 [
+  {
+    "name" : "a100-40",
+    "summary" : "NVIDIA A100 SXM4, 40 GB HBM2",
+    "family" : "gpu"
+  },
   {
     "name" : "a100-80",
     "summary" : "NVIDIA A100 SXM4, 80 GB HBM2e",
     "family" : "gpu"
   },
   {
+    "name" : "a10g",
+    "summary" : "NVIDIA A10G, 24 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
     "name" : "b200",
     "summary" : "NVIDIA B200 SXM, 180 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "h100-pcie",
+    "summary" : "NVIDIA H100 PCIe, 80 GB HBM2e",
     "family" : "gpu"
   },
   {
@@ -32,6 +57,36 @@ $ echelon list devices --json
   {
     "name" : "h200",
     "summary" : "NVIDIA H200 SXM, 141 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "l4",
+    "summary" : "NVIDIA L4, 24 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "l40s",
+    "summary" : "NVIDIA L40S, 48 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-3090",
+    "summary" : "NVIDIA GeForce RTX 3090, 24 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4090",
+    "summary" : "NVIDIA GeForce RTX 4090, 24 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-5090",
+    "summary" : "NVIDIA GeForce RTX 5090, 32 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "t4",
+    "summary" : "NVIDIA T4, 16 GB GDDR6",
     "family" : "gpu"
   },
   {
@@ -73,6 +128,11 @@ $ echelon list devices --json
     "name" : "tpu7x",
     "summary" : "TPU7x (Ironwood), one core (half a chip), 96 GiB HBM",
     "family" : "tpu"
+  },
+  {
+    "name" : "v100-32",
+    "summary" : "NVIDIA V100 SXM2, 32 GB HBM2",
+    "family" : "gpu"
   }
 ]
 $ echelon list passes

@@ -168,6 +168,13 @@ cupti_jax() {
       "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --plain --no-offload; } && shrink jax
 }
 
+# The same program on the calibrated device without the GPU: what echelon says of it before it has run, beside what the captures say of it after.
+pretended_torch() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  "$echelon" capture --pretend "$work/suite/device.yaml" -o "$work/captures/torch/pretended" -- "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain --offload &&
+    gzip -9f "$work"/captures/torch/pretended.*.pretend
+}
+
 # Captures are text: a tenth is left of them. An empty one is none.
 shrink() {
   local file some=1
@@ -180,13 +187,15 @@ shrink() {
 
 validate() {
   local file code=0 device=$work/suite/device.yaml
-  for file in $(find "$work/captures" -type f \( -name '*.capture*' -o -name '*.json.gz' -o -name '*.pickle.gz' -o -name '*.pb.gz' \) 2>/dev/null | sort); do
+  for file in $(find "$work/captures" -type f \( -name '*.capture*' -o -name '*.pretend*' -o -name '*.json.gz' -o -name '*.pickle.gz' -o -name '*.pb.gz' \) 2>/dev/null | sort); do
     echo "### ${file#"$work"/captures/} ($(stat -c %s "$file") bytes)"
     echo '```'
     timeout 60 "$echelon" info "$file" || code=1
     case $file in
       *snapshot.pickle.gz) timeout 60 "$echelon" alloc "$file" --report --allocator pytorch: --allocator pytorch:expandable_segments:True || code=1 ;;
       *memory.pb.gz) ;;
+      *.pretend*) timeout 60 "$echelon" run --trace "$file" --device "$device" || code=1 ;;
+      */cupti.*) timeout 60 "$echelon" run --trace "$file" --device "$device" && timeout 60 "$echelon" validate "$file" --device "$device" || code=1 ;;
       *) timeout 60 "$echelon" validate "$file" --device "$device" || code=1 ;;
     esac
     echo '```'
@@ -214,7 +223,7 @@ summary() {
 
 device_name=$name
 export here work echelon python device_name
-export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax shrink validate
+export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax pretended_torch shrink validate
 rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
@@ -231,6 +240,7 @@ share=$(($(left) * 6 / 10))
 stage suite $((share + 30)) suite "$share"
 stage torch 100 torch_captures
 stage cupti-torch 100 cupti_torch
+stage pretended 60 pretended_torch
 stage jax 100 jax_captures
 stage cupti-jax 100 cupti_jax
 [ ! -d "$work/captures" ] || rm -f "$work/done/validate"

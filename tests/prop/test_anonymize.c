@@ -129,7 +129,7 @@ static void assert_name(uint64_t *state)
     ck_assert_msg(a.kind == b.kind && a.arithmetic == b.arithmetic && a.alignment == b.alignment && a.stages == b.stages && a.tile_m == b.tile_m &&
                       a.tile_n == b.tile_n && a.tile_k == b.tile_k && a.backward == b.backward && a.tf32 == b.tf32 && a.arrays == b.arrays &&
                       a.element_bytes == b.element_bytes && a.block_elements == b.block_elements && a.instructions == b.instructions && a.vector == b.vector &&
-                      a.trips == b.trips,
+                      a.trips == b.trips && a.sums_rows == b.sums_rows,
                   "'%s' and '%s' do not say the same", name->str, said->str);
 }
 
@@ -294,9 +294,9 @@ END_TEST
 
 START_TEST(our_corpora)
 {
-    static const char *const formats[] = {"kineto",     "nsys",       "chakra",        "memory_snapshot",     "xplane",          "xplane_json",    "cupti",
-                                          "pytorch_et", "trace_file", "out_of_memory", "memory_usage_report", "memory_timeline", "memory_profile", "hlo_text",
-                                          "program"};
+    static const char *const formats[] = {"kineto",          "nsys",           "chakra",     "memory_snapshot", "xplane",        "xplane_json",
+                                          "cupti",           "pretend",        "pytorch_et", "trace_file",      "out_of_memory", "memory_usage_report",
+                                          "memory_timeline", "memory_profile", "hlo_text",   "program"};
     size_t n = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(formats); i++) {
         g_autofree char *folder = g_build_filename(ECH_SOURCE_DIR "/tests/fuzz/corpus", formats[i], NULL);

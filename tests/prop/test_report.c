@@ -180,7 +180,7 @@ START_TEST(test_jobs)
         g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
         ck_assert_ok(experiment != NULL, error);
         ck_assert_uint_eq(experiment->n_cases, 8);
-        EchSweepPoint *points = ech_sweep_run(experiment, jobs, NULL, NULL, &error);
+        EchSweepPoint *points = ech_sweep_run(experiment, jobs, NULL, NULL, NULL, &error);
         ck_assert(points != NULL);
         ck_assert_ptr_nonnull(points[0].json);
         ck_assert_ptr_null(points[6].json);
@@ -198,6 +198,49 @@ START_TEST(test_jobs)
 }
 END_TEST
 
+static volatile sig_atomic_t stop;
+
+static void stop_after_three(size_t done, size_t total, void *data)
+{
+    (void)total;
+    (void)data;
+    if (done >= 3)
+        stop = 1;
+}
+
+/* An interrupted sweep keeps what had run, and begins nothing more. */
+START_TEST(test_interrupted)
+{
+    GString *values = g_string_new("x1");
+    for (unsigned i = 2; i <= 400; i++)
+        g_string_append_printf(values, ", x%u", i);
+    g_autofree char *sweep = g_strdup_printf("sweep=[{path: device.links.host.to_device, values: [%s]}]", values->str);
+    g_string_free(values, TRUE);
+    const char *const settings[] = {sweep, NULL};
+    const EchExperimentOverrides overrides = {
+        .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
+    for (unsigned jobs = 1; jobs <= 2; jobs++) {
+        GError *error = NULL;
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+        ck_assert_ok(experiment != NULL, error);
+        stop = 0;
+        EchSweepPoint *points = ech_sweep_run(experiment, jobs, &stop, stop_after_three, NULL, &error);
+        ck_assert_ok(points != NULL, error);
+        size_t ran = 0;
+        for (size_t i = 0; i < experiment->n_cases; i++) {
+            ck_assert((points[i].json != NULL) != (points[i].error != NULL));
+            if (points[i].error)
+                ck_assert_str_eq(points[i].error, "interrupted before it ran");
+            ran += points[i].json != NULL;
+        }
+        ck_assert_uint_ge(ran, 3);
+        if (jobs == 1)
+            ck_assert_uint_eq(ran, 3);
+        ech_sweep_free(points, experiment->n_cases);
+    }
+}
+END_TEST
+
 int main(void)
 {
     ech_test_print_seed();
@@ -206,6 +249,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_random, 0, ROUNDS);
     tcase_add_test(tcase, test_jobs);
+    tcase_add_test(tcase, test_interrupted);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

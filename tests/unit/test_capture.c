@@ -148,7 +148,7 @@ END_TEST
 static const struct {
     const char *text, *message;
 } bad[] = {
-    {"echelon-capture 1\nkernel 1 2\nend\n", "t:2: a kernel line; expected 11 numbers and a name"},
+    {"echelon-capture 1\nkernel 1 2\nend\n", "t:2: a kernel line; expected 11 numbers and a text"},
     {"echelon-capture 1\ncopy 1 2 3 4 5 6 7 8 x\nend\n", "t:2: a copy line; expected 9 numbers"},
     {"echelon-capture 1\nalloc 99999999999999999999 0 0 0 0 0 0 0\n", "t:2: a alloc line; expected 8 numbers"},
     {"echelon-capture 1\nnonsense\n", "t:2: 'nonsense' is no record; expected kernel, copy, alloc, ..."},

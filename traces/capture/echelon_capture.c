@@ -10,10 +10,10 @@
  * that the program has loaded itself, else the one beside its other NVIDIA libraries (toolkit or Python wheels), else the system's, else
  * ECHELON_LIBCUPTI_ELSE, which `echelon capture` sets. */
 #include "cupti_abi.h"
+#include "lines_out.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -65,16 +65,8 @@ static void say(const char *what, const char *detail)
 
 static void flush_text(void)
 {
-    for (size_t at = 0; at < text_used;) {
-        ssize_t n = write(file, text + at, text_used - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            write_error = errno;
-            break;
-        }
-        at += (size_t)n;
-    }
+    int error = lines_write(file, text, text_used);
+    write_error = error ? error : write_error;
     text_used = 0;
 }
 
@@ -99,17 +91,9 @@ static void emit(const char *format, ...)
 
 static void write_name(const char *name)
 {
-    emit(" \"");
-    for (const char *at = name ? name : ""; *at; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c == '"' || c == '\\')
-            put('\\');
-        if (c < 0x20)
-            emit("\\x%02x", c);
-        else
-            put(*at);
-    }
-    emit("\"\n");
+    put(' ');
+    lines_quote(put, name ? name : "");
+    put('\n');
 }
 
 static void write_record(const void *record)
@@ -416,17 +400,9 @@ static int open_output(void)
     const char *pattern = getenv("ECHELON_CAPTURE_OUT");
     if (!pattern || !*pattern)
         pattern = "echelon-%p.capture";
-    const char *mark = strstr(pattern, "%p");
-    char path[PATH_MAX];
-    int n =
-        mark ? snprintf(path, sizeof path, "%.*s%ld%s", (int)(mark - pattern), pattern, (long)getpid(), mark + 2) : snprintf(path, sizeof path, "%s", pattern);
-    if (n < 0 || (size_t)n >= sizeof path) {
-        say("the name of the output is too long", NULL);
-        return -1;
-    }
-    int opened = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int opened = lines_open(pattern);
     if (opened < 0)
-        say(path, strerror(errno));
+        say(pattern, strerror(errno));
     return opened;
 }
 

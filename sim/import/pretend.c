@@ -1,0 +1,943 @@
+/* What a program asked of a GPU that was not there (`echelon capture --pretend`): lines of a word and numbers, nanoseconds since `clock`.
+ *
+ *   echelon-pretend 1
+ *   clock REALTIME_NS
+ *   device BYTES CONTEXT_BYTES DEVICES "ID"
+ *   name NUMBER "TEXT"                                                texts, numbered from 1 on
+ *   kernel T DEVICE STREAM NAME GX GY GZ BX BY BZ SHARED              NAME: as people write it
+ *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
+ *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed
+ *   set T DEVICE STREAM BYTES
+ *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver
+ *   refused T DEVICE STREAM BYTES                                     the driver had no room
+ *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
+ *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
+ *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
+ *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
+ *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
+ *   end
+ *
+ * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
+ */
+#include "sim/base/error.h"
+#include "sim/import/gpu_work.h"
+#include "sim/import/lines.h"
+
+#include <string.h>
+
+#define MAGIC "echelon-pretend 1\n"
+/* Deeper ranges are not kept; operators nest a few dozen deep. */
+#define MAX_RANGES 512
+
+/* A text of the file as it stands there, with its escapes. */
+typedef struct {
+    const char *at;
+    size_t n;
+    EchId string; /* Of a kernel; ECH_NONE until asked for. */
+} Text;
+
+/* An open range, and whether it says sizes. */
+typedef struct {
+    uint32_t path, call; /* call: UINT32_MAX where no range around says sizes */
+    uint32_t module;     /* path of the innermost module; UINT32_MAX outside of all */
+    uint32_t backward;   /* how many nodes of a backward pass are around it: more than one where a node runs a backward pass of its own */
+    bool evaluates;      /* autograd runs the node that is within */
+} Range;
+
+/* From then on, what asks is within this path; UINT32_MAX: within none. */
+typedef struct {
+    EchTime time;
+    uint32_t path;
+} Moment;
+
+typedef struct {
+    uint32_t parent; /* UINT32_MAX at the outermost */
+    EchId name, text;
+} Path;
+
+/* One call of an operator whose range says sizes. */
+typedef struct {
+    EchGpuCall shared;
+    uint32_t name; /* of its range */
+    EchDtype dtype;
+    bool read, settled;
+} Call;
+
+/* What an item is besides: of kernels. */
+typedef struct {
+    uint32_t item, call;
+    EchGpuLaunch launch;
+} Kernel;
+
+/* The newest record of an event. */
+typedef struct {
+    uint32_t queue;
+    EchTime time;
+} Recorded;
+
+typedef struct {
+    EchImport *ret;
+    EchSource *source;
+    EchCapture *capture;
+    EchTraceBuilder *builder;
+    EchLines lines;
+    GString *scratch;
+    GArray *texts;      /* Text, of number i + 1 */
+    GArray *calls;      /* Call */
+    GArray *kernels;    /* Kernel */
+    GArray *paths;      /* Path */
+    GHashTable *index;  /* parent path and name -> path + 1 */
+    GHashTable *open;   /* thread -> GArray of Range */
+    GArray *active;     /* Of the thread that opened or closed a range last; of `open`, or NULL */
+    GHashTable *events; /* event -> Recorded */
+    GHashTable *nodes;  /* thread and sequence number -> path of a module + 1 */
+    GArray *moments;    /* Moment */
+    GHashTable *names;  /* of ech_gpu_name_of */
+    EchTime newest;
+    uint64_t budget;   /* Bytes of stacks that may still be written out. */
+    uint64_t of_graph; /* Lines of work that are still to come of a graph's launch. */
+    bool in_graph;     /* Not the first of them. */
+    uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
+    uint64_t first_device, n_devices, widest_group; /* n_devices: of a host; 0: not told. widest_group: ranks from a group's first to its last. */
+    bool any_device;
+} Reader;
+
+/* The text of a range or a name without its escapes; in r->scratch, which it overwrites. */
+static const char *plain(Reader *r, const char *at, size_t n)
+{
+    return ech_lines_text(r->scratch, at, n);
+}
+
+/* NULL and an error where no such text was told. */
+static Text *text_of(Reader *r, uint64_t number, GError **error)
+{
+    if (number >= 1 && number <= r->texts->len)
+        return &g_array_index(r->texts, Text, number - 1);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: name %" G_GUINT64_FORMAT " is not told before; the last one was %u", r->lines.where, r->lines.line,
+                number, r->texts->len);
+    return NULL;
+}
+
+static EchId string_of(Reader *r, const Text *text)
+{
+    plain(r, text->at, text->n);
+    return ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+}
+
+/* Nanoseconds to picoseconds; threads may write their lines a little out of order, and a time that does not fit is that of the line before. */
+static EchTime time_of(Reader *r, uint64_t nanoseconds)
+{
+    if (nanoseconds <= (uint64_t)INT64_MAX / 2000)
+        r->newest = (EchTime)nanoseconds * ECH_PS_PER_NS;
+    return r->newest;
+}
+
+static uint32_t stream_queue(Reader *r, uint64_t device, uint64_t stream)
+{
+    char name[40];
+    g_snprintf(name, sizeof name, "stream %" G_GUINT64_FORMAT, stream);
+    return ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, (uint32_t)MIN(device, 65535));
+}
+
+/* What asks the driver for such memory. */
+static const char *memory_name(uint64_t kind)
+{
+    static const char *const names[] = {"unknown", "pageable", "cudaMallocHost", "cudaMalloc", "array", "cudaMallocManaged"};
+    return names[kind < G_N_ELEMENTS(names) ? kind : 0];
+}
+
+static uint8_t tier_of(uint64_t kind)
+{
+    return kind == 1 || kind == 2 ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+}
+
+/* ---- ranges ---- */
+
+/* The name of a range without what PyTorch writes behind it. */
+static size_t bare_length(const char *name)
+{
+    static const char *const behind[] = {", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < G_N_ELEMENTS(behind); i++) {
+        const char *at = strstr(name, behind[i]);
+        if (at)
+            length = MIN(length, (size_t)(at - name));
+    }
+    return length;
+}
+
+static uint32_t path_of(Reader *r, uint32_t parent, EchId name)
+{
+    uint64_t key = (uint64_t)parent << 32 | name;
+    uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(r->index, &key));
+    if (found)
+        return found - 1;
+    Path path = {parent, name, ECH_NONE};
+    g_array_append_val(r->paths, path);
+    g_hash_table_insert(r->index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(r->paths->len));
+    return r->paths->len - 1;
+}
+
+static EchId path_text(Reader *r, uint32_t at)
+{
+    Path *path = &g_array_index(r->paths, Path, at);
+    if (path->text != ECH_NONE)
+        return path->text;
+    g_string_truncate(r->scratch, 0);
+    for (uint32_t i = at; i != UINT32_MAX && r->scratch->len <= r->budget; i = g_array_index(r->paths, Path, i).parent) {
+        if (r->scratch->len)
+            g_string_append_c(r->scratch, '\n');
+        g_string_append(r->scratch, ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, i).name));
+    }
+    r->budget -= MIN(r->budget, r->scratch->len);
+    path->text = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    return path->text;
+}
+
+static GArray *ranges_of(Reader *r, uint64_t thread)
+{
+    GArray *open = g_hash_table_lookup(r->open, &thread);
+    if (!open) {
+        open = g_array_new(FALSE, FALSE, sizeof(Range));
+        g_hash_table_insert(r->open, g_memdup2(&thread, sizeof thread), open);
+    }
+    return open;
+}
+
+/* Launches do not say their thread: a range is around what is asked for while its thread was the last to open or close one. */
+static const Range *innermost(const Reader *r)
+{
+    return r->active && r->active->len > 0 ? &g_array_index(r->active, Range, MIN(r->active->len, MAX_RANGES) - 1) : NULL;
+}
+
+static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
+{
+    EchItem item = ech_item_init(ECH_ITEM_MARK);
+    item.issued = time_of(r, time);
+    item.queue = ech_capture_queue(r->capture, "nvtx", ECH_QUEUE_HOST, 0);
+    item.name = ech_trace_builder_string(r->builder, name, (gssize)length);
+    ech_capture_add(r->capture, &item);
+}
+
+/* Ranges that people open themselves and optimizers' steps are marks; operators and what autograd opens are not. */
+static bool is_step(const char *name, const Range *around)
+{
+    return g_str_has_prefix(name, "Optimizer.step") || (!around && !strstr(name, "::") && !strstr(name, "Backward"));
+}
+
+/* Autograd numbers an operator and the node that will run backward of it alike. Threads that run backward passes count for themselves. */
+static uint64_t node_key(const Reader *r, uint64_t sequence, uint32_t backward)
+{
+    return (backward > 0 ? r->lines.fields[1] << 40 : 0) ^ sequence;
+}
+
+/* The path of a node of the backward pass is that of the module whose forward made it. */
+static uint32_t node_path(Reader *r, const Range *around, uint64_t sequence)
+{
+    uint64_t key = node_key(r, sequence, around->backward - 1);
+    uint32_t module = GPOINTER_TO_UINT(g_hash_table_lookup(r->nodes, &key));
+    return module ? path_of(r, module - 1, g_array_index(r->paths, Path, around->path).name) : around->path;
+}
+
+static void note_moment(Reader *r, uint64_t time)
+{
+    const Range *range = innermost(r);
+    Moment moment = {time_of(r, time), range ? range->path : UINT32_MAX};
+    g_array_append_val(r->moments, moment);
+}
+
+static Range open_range(Reader *r, const Range *around, const char *name)
+{
+    const char *number = strstr(name, ", seq = ");
+    uint64_t sequence = number ? g_ascii_strtoull(number + 8, NULL, 10) : 0;
+    uint32_t parent = around ? around->path : UINT32_MAX;
+    Range range = {.call = UINT32_MAX, .module = around ? around->module : UINT32_MAX, .backward = around ? around->backward : 0};
+    if (number && around && around->evaluates) {
+        parent = node_path(r, around, sequence);
+    } else if (number && range.module != UINT32_MAX) {
+        uint64_t key = node_key(r, sequence, range.backward);
+        g_hash_table_insert(r->nodes, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(range.module + 1));
+    }
+    range.path = path_of(r, parent, ech_trace_builder_string(r->builder, name, (gssize)bare_length(name)));
+    range.evaluates = g_str_has_prefix(name, "autograd::engine::evaluate_function");
+    range.backward += range.evaluates;
+    if (g_str_has_prefix(name, "nn.Module: "))
+        range.module = range.path;
+    return range;
+}
+
+static bool add_push(Reader *r, GError **error)
+{
+    const Text *text = text_of(r, r->lines.fields[2], error);
+    if (!text)
+        return false;
+    r->active = ranges_of(r, r->lines.fields[1]);
+    const Range *around = innermost(r);
+    const char *name = plain(r, text->at, text->n);
+    bool sized = strstr(name, ", sizes = [") != NULL;
+    Range range = {.path = UINT32_MAX, .call = UINT32_MAX, .module = UINT32_MAX};
+    /* An operator's sizes are not those of what it calls in turn. */
+    if (is_step(name, around))
+        mark_here(r, r->lines.fields[0], name, bare_length(name));
+    if (r->active->len < MAX_RANGES) {
+        range = open_range(r, around, name);
+        if (sized) {
+            Call call = {.name = (uint32_t)r->lines.fields[2]};
+            g_array_append_val(r->calls, call);
+            range.call = r->calls->len - 1;
+        } else if (around && strncmp(name, "aten::", 6) != 0) {
+            range.call = around->call;
+        }
+    }
+    g_array_append_val(r->active, range);
+    note_moment(r, r->lines.fields[0]);
+    return true;
+}
+
+static void add_pop(Reader *r)
+{
+    r->active = ranges_of(r, r->lines.fields[1]);
+    if (r->active->len > 0)
+        g_array_set_size(r->active, r->active->len - 1);
+    else
+        ech_diag_note(r->ret->diag, "range_ends_without_begin", 1);
+    note_moment(r, r->lines.fields[0]);
+}
+
+/* "nn.Module: layers.3.mlp (MLP)" as "layers.*.mlp (MLP)": layers of a network share a name. */
+static void append_module(GString *out, const char *name)
+{
+    const char *at = name + strlen("nn.Module: ");
+    while (*at) {
+        size_t n = strcspn(at, ". "), digits = strspn(at, "0123456789");
+        g_string_append_len(out, digits == n && n > 0 ? "*" : at, digits == n && n > 0 ? 1 : (gssize)n);
+        at += n;
+        if (*at)
+            g_string_append_c(out, *at++);
+    }
+}
+
+/* What is within @path: "AddmmBackward0 of layers.*.mlp (MLP)", "aten::cat in layers.*.mlp (MLP)". */
+static EchId path_label(Reader *r, uint32_t path)
+{
+    const char *called = NULL, *module = NULL, *node = NULL;
+    for (uint32_t i = path; i != UINT32_MAX && !module; i = g_array_index(r->paths, Path, i).parent) {
+        const char *name = ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, i).name);
+        if (g_str_has_prefix(name, "nn.Module: "))
+            module = name;
+        else if (g_str_has_prefix(name, "autograd::engine::evaluate_function: "))
+            node = name + strlen("autograd::engine::evaluate_function: ");
+        else
+            called = name; /* the outermost is what the program called */
+    }
+    g_string_assign(r->scratch, node ? node : called ? called : "");
+    if (module) {
+        if (r->scratch->len)
+            g_string_append(r->scratch, node ? " of " : " in ");
+        append_module(r->scratch, module);
+    }
+    return ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+}
+
+/* Blocks of a backward pass have no line of Python: the range that was open then says whose they are. */
+static void name_block(void *data, EchTime time, EchId *ret_name, EchId *ret_stack)
+{
+    Reader *r = data;
+    size_t low = 0, high = r->moments->len; /* the first moment after it; the snapshot counts whole microseconds */
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (g_array_index(r->moments, Moment, middle).time <= time + ECH_PS_PER_US / 2)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    uint32_t path = low > 0 ? g_array_index(r->moments, Moment, low - 1).path : UINT32_MAX;
+    if (path == UINT32_MAX)
+        return;
+    *ret_name = path_label(r, path);
+    *ret_stack = path_text(r, path);
+}
+
+static bool add_mark(Reader *r, GError **error)
+{
+    const Text *text = text_of(r, r->lines.fields[2], error);
+    if (!text)
+        return false;
+    plain(r, text->at, text->n);
+    mark_here(r, r->lines.fields[0], r->scratch->str, r->scratch->len);
+    return true;
+}
+
+/* ---- work ---- */
+
+static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_t stream)
+{
+    EchItem item = ech_item_init(kind);
+    item.issued = time_of(r, r->lines.fields[0]);
+    item.queue = stream_queue(r, device, stream);
+    if (r->of_graph > 0 && kind != ECH_ITEM_ALLOC && kind != ECH_ITEM_FREE) {
+        item.together = r->in_graph;
+        r->in_graph = --r->of_graph > 0;
+    }
+    const Range *range = innermost(r);
+    if (range && range->path != UINT32_MAX)
+        item.stack = path_text(r, range->path);
+    return item;
+}
+
+static bool add_kernel(Reader *r, GError **error)
+{
+    Text *text = text_of(r, r->lines.fields[3], error);
+    if (!text)
+        return false;
+    EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2]);
+    if (text->string == ECH_NONE)
+        text->string = string_of(r, text);
+    item.name = text->string;
+    const Range *range = innermost(r);
+    Kernel kernel = {.item = (uint32_t)ech_capture_n_items(r->capture), .call = range ? range->call : UINT32_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        kernel.launch.grid[i] = (uint32_t)MIN(r->lines.fields[4 + i], (uint64_t)INT32_MAX);
+        kernel.launch.block[i] = (uint32_t)MIN(r->lines.fields[7 + i], (uint64_t)INT32_MAX);
+    }
+    kernel.launch.shared = (uint32_t)MIN(r->lines.fields[10], (uint64_t)INT32_MAX);
+    g_array_append_val(r->kernels, kernel);
+    ech_capture_add(r->capture, &item);
+    return true;
+}
+
+static bool add_library(Reader *r, GError **error)
+{
+    const Text *name = text_of(r, r->lines.fields[3], error), *launch = name ? text_of(r, r->lines.fields[4], error) : NULL,
+               *dtype = launch ? text_of(r, r->lines.fields[8], error) : NULL;
+    if (!dtype)
+        return false;
+    EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2]);
+    item.name = string_of(r, name);
+    item.other = string_of(r, launch);
+    EchGpuLaunch parsed;
+    bool known = ech_gpu_launch_parse(r->scratch->str, &parsed);
+    if (!known)
+        ech_diag_dropped(r->ret->diag, "library_calls_without_a_shape", 1, "%s:%zu", r->lines.where, r->lines.line);
+    plain(r, dtype->at, dtype->n);
+    EchItemWork work = {.read = r->lines.fields[5],
+                        .write = r->lines.fields[6],
+                        .ops = r->lines.fields[7],
+                        .unit = known && (parsed.kind == ECH_GPU_PRODUCT || parsed.kind == ECH_GPU_ATTENTION) ? ECH_WORK_MATRIX : ECH_WORK_VECTOR,
+                        .dtype = (uint8_t)ech_dtype_parse(r->scratch->str, r->scratch->len),
+                        .origin = ECH_KNOWN};
+    item.work = ech_capture_work(r->capture, work);
+    ech_capture_add(r->capture, &item);
+    const Range *range = innermost(r);
+    if (range && range->call != UINT32_MAX) /* the operator's work is done */
+        g_array_index(r->calls, Call, range->call).shared.n_main++;
+    return true;
+}
+
+static void add_host_wait(Reader *r, EchTime at, uint32_t device, uint32_t queue, EchTime recorded, const char *name)
+{
+    EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
+    item.issued = at;
+    item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.other = queue;
+    item.address = (uint64_t)recorded;
+    item.name = ech_trace_builder_string(r->builder, name, -1);
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_copy(Reader *r)
+{
+    EchItem item = issued_item(r, ECH_ITEM_COPY, r->lines.fields[1], r->lines.fields[2]);
+    /* As profilers call it: copies of pageable memory are known by their name. */
+    char name[64];
+    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
+    uint64_t from = r->lines.fields[4] < G_N_ELEMENTS(kinds) ? r->lines.fields[4] : 0, to = r->lines.fields[5] < G_N_ELEMENTS(kinds) ? r->lines.fields[5] : 0;
+    g_snprintf(name, sizeof name, "Memcpy %cto%c (%s -> %s)", tier_of(from) == ECH_TIER_HOST ? 'H' : 'D', tier_of(to) == ECH_TIER_HOST ? 'H' : 'D', kinds[from],
+               kinds[to]);
+    item.name = ech_trace_builder_string(r->builder, name, -1);
+    item.bytes = r->lines.fields[3];
+    item.origin = ECH_KNOWN;
+    item.from = tier_of(from);
+    item.to = tier_of(to);
+    ech_capture_add(r->capture, &item);
+    if (r->lines.fields[6] == 0)
+        add_host_wait(r, item.issued, ech_capture_queue_device(r->capture, item.queue), item.queue, item.issued, "Synchronous copy");
+}
+
+static void add_set(Reader *r)
+{
+    EchItem item = issued_item(r, ECH_ITEM_MEMSET, r->lines.fields[1], r->lines.fields[2]);
+    item.name = ech_trace_builder_string(r->builder, "Memset", -1);
+    item.bytes = r->lines.fields[3];
+    item.origin = ECH_KNOWN;
+    item.from = item.to = ECH_TIER_DEVICE;
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_memory(Reader *r, EchItemKind kind)
+{
+    EchItem item = issued_item(r, kind, r->lines.fields[1], r->lines.fields[2] == UINT32_MAX ? 0 : r->lines.fields[2]);
+    item.address = r->lines.fields[3];
+    item.bytes = r->lines.fields[4];
+    item.origin = ECH_KNOWN;
+    item.from = item.to = tier_of(r->lines.fields[5]);
+    item.name = ech_trace_builder_string(r->builder, memory_name(r->lines.fields[5]), -1);
+    ech_capture_add(r->capture, &item);
+    if (item.to != ECH_TIER_DEVICE)
+        return;
+    r->reserved = kind == ECH_ITEM_ALLOC ? ech_bytes_add(r->reserved, item.bytes) : r->reserved - MIN(r->reserved, item.bytes);
+    r->peak_reserved = MAX(r->peak_reserved, r->reserved);
+}
+
+static void add_refused(Reader *r)
+{
+    r->n_refused++;
+    r->largest_refused = MAX(r->largest_refused, r->lines.fields[3]);
+}
+
+static void add_event_record(Reader *r)
+{
+    Recorded *recorded = g_new(Recorded, 1);
+    *recorded = (Recorded){stream_queue(r, r->lines.fields[1], r->lines.fields[2]), time_of(r, r->lines.fields[0])};
+    g_hash_table_replace(r->events, g_memdup2(&r->lines.fields[3], sizeof r->lines.fields[3]), recorded);
+}
+
+static void add_event_wait(Reader *r)
+{
+    const Recorded *recorded = g_hash_table_lookup(r->events, &r->lines.fields[3]);
+    EchTime at = time_of(r, r->lines.fields[0]);
+    if (!recorded) { /* which CUDA lets pass at once */
+        ech_diag_note(r->ret->diag, "waits_for_events_never_recorded", 1);
+        return;
+    }
+    EchItem item = ech_item_init(ECH_ITEM_STREAM_WAIT);
+    item.issued = at;
+    item.queue = stream_queue(r, r->lines.fields[1], r->lines.fields[2]);
+    if (item.queue == recorded->queue) /* in order anyway */
+        return;
+    item.other = recorded->queue;
+    item.address = (uint64_t)recorded->time;
+    item.name = ech_trace_builder_string(r->builder, "Stream waits for event", -1);
+    ech_capture_add(r->capture, &item);
+}
+
+static void add_sync(Reader *r)
+{
+    uint64_t type = r->lines.fields[1];
+    EchTime at = time_of(r, r->lines.fields[0]);
+    uint32_t device = (uint32_t)MIN(r->lines.fields[2], 65535);
+    const Recorded *recorded = type == 1 ? g_hash_table_lookup(r->events, &r->lines.fields[4]) : NULL;
+    if (recorded)
+        add_host_wait(r, at, ech_capture_queue_device(r->capture, recorded->queue), recorded->queue, recorded->time, "Synchronize event");
+    else if (type == 3)
+        add_host_wait(r, at, device, stream_queue(r, device, r->lines.fields[3]), at, "Synchronize stream");
+    else if (type == 4)
+        add_host_wait(r, at, device, ECH_NONE, at, "Synchronize device");
+    else if (type == 1)
+        ech_diag_note(r->ret->diag, "waits_for_events_never_recorded", 1);
+    else
+        ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->lines.where, r->lines.line, type);
+}
+
+static bool add_collective(Reader *r, GError **error)
+{
+    const Text *text = text_of(r, r->lines.fields[3], error);
+    if (!text)
+        return false;
+    const char *name = plain(r, text->at, text->n);
+    unsigned which = ECH_COLLECTIVE_NONE;
+    for (unsigned i = ECH_COLLECTIVE_NONE + 1; i < ECH_N_COLLECTIVES; i++)
+        if (strcmp(ech_collective_name((EchCollective)i), name) == 0)
+            which = i;
+    if (which == ECH_COLLECTIVE_NONE)
+        ech_diag_dropped(r->ret->diag, "collectives_of_unknown_kind", 1, "%s:%zu: %s", r->lines.where, r->lines.line, name);
+    EchItem item = issued_item(r, ECH_ITEM_COLLECTIVE, r->lines.fields[1], r->lines.fields[2]);
+    item.name = string_of(r, text);
+    item.from = (uint8_t)which;
+    item.bytes = r->lines.fields[4];
+    item.origin = ECH_KNOWN;
+    uint64_t ranks = MIN(r->lines.fields[5], 1u << 20), stride = MIN(r->lines.fields[6], 1u << 20);
+    r->widest_group = MAX(r->widest_group, ranks > 0 ? (ranks - 1) * stride + 1 : 0);
+    item.other = ranks > 0 ? (uint32_t)ranks : ECH_NONE;
+    item.rounded = stride > 0 ? ranks * stride : 0;
+    item.address = stride;
+    ech_capture_add(r->capture, &item);
+    return true;
+}
+
+static void add_device(Reader *r)
+{
+    ech_trace_builder_set_property(r->builder, "pretended_device", plain(r, r->lines.quoted, r->lines.n_quoted));
+    ech_trace_builder_printf_property(r->builder, "pretended_bytes", "%" G_GUINT64_FORMAT, r->lines.fields[0]);
+    ech_trace_builder_printf_property(r->builder, "pretended_context_bytes", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
+    r->n_devices = r->lines.fields[2];
+    ech_trace_builder_printf_property(r->builder, "pretended_devices", "%" G_GUINT64_FORMAT, r->lines.fields[2]);
+}
+
+static bool add_name(Reader *r, GError **error)
+{
+    if (r->lines.fields[0] != (uint64_t)r->texts->len + 1) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: name %" G_GUINT64_FORMAT "; expected %u, one more than the name before", r->lines.where,
+                    r->lines.line, r->lines.fields[0], r->texts->len + 1);
+        return false;
+    }
+    Text text = {r->lines.quoted, r->lines.n_quoted, ECH_NONE};
+    g_array_append_val(r->texts, text);
+    return true;
+}
+
+/* ---- sizes ---- */
+
+enum { MAX_INPUTS = 4096 };
+
+/* Operators whose sizes are those of the tensors of lists, one after another. */
+static bool takes_lists(const char *name)
+{
+    return g_str_has_prefix(name, "aten::_foreach_") || g_str_has_prefix(name, "aten::_fused_ad") || g_str_has_prefix(name, "aten::_fused_sgd") ||
+           g_str_has_prefix(name, "aten::_amp_foreach_") || g_str_has_prefix(name, "aten::cat,") || g_str_has_prefix(name, "aten::stack,") ||
+           g_str_has_prefix(name, "aten::_cat,");
+}
+
+/* "sizes = [[8192, 768], [], [768, 2304]]": the inputs of a call, of @dtype; what has no dimensions is a number or the like. */
+static size_t read_sizes(const char *name, EchDtype dtype, EchGpuInput *inputs, size_t room)
+{
+    const char *at = strstr(name, ", sizes = [");
+    size_t n = 0;
+    at = at ? at + 11 : "";
+    while (*at == '[' && n < room) {
+        EchGpuInput *input = &inputs[n++];
+        *input = (EchGpuInput){.numel = 1, .dtype = (uint8_t)dtype};
+        for (at++; g_ascii_isdigit(*at);) {
+            int64_t value = 0;
+            for (; g_ascii_isdigit(*at); at++)
+                value = value < INT64_MAX / 16 ? value * 10 + (*at - '0') : value;
+            if (input->rank < ECH_GPU_MAX_RANK)
+                input->dims[input->rank++] = value;
+            input->numel = ech_bytes_mul(input->numel, (uint64_t)value);
+            at += *at == ',';
+            at += *at == ' ';
+        }
+        input->known = input->rank > 0;
+        if (*at != ']')
+            break;
+        at++;
+        at += *at == ',';
+        at += *at == ' ';
+    }
+    return n;
+}
+
+/* Sizes say no types: these are truth. */
+static bool is_mask(const char *name, size_t input)
+{
+    return (input == 0 && g_str_has_prefix(name, "aten::where,")) ||
+           (input == 1 && (g_str_has_prefix(name, "aten::masked_fill_,") || g_str_has_prefix(name, "aten::native_dropout_backward,")));
+}
+
+/* These are of 64 bits. */
+static bool is_index(const char *name, size_t input)
+{
+    return (input == 1 && (g_str_has_prefix(name, "aten::index,") || g_str_has_prefix(name, "aten::_index_put_impl_,"))) ||
+           (input == 1 && (g_str_has_prefix(name, "aten::embedding,") || g_str_has_prefix(name, "aten::embedding_dense_backward,"))) ||
+           (input == 2 && (g_str_has_prefix(name, "aten::gather,") || g_str_has_prefix(name, "aten::index_select,")));
+}
+
+static void read_call(Reader *r, Call *call)
+{
+    const Text *text = &g_array_index(r->texts, Text, call->name - 1);
+    const char *name = plain(r, text->at, text->n);
+    g_autofree EchGpuInput *inputs = g_new(EchGpuInput, MAX_INPUTS);
+    size_t n = read_sizes(name, call->dtype != ECH_DTYPE_NONE ? call->dtype : ECH_DTYPE_F32, inputs, MAX_INPUTS);
+    if (takes_lists(name)) {
+        EchGpuInput list = {.dtype = ECH_DTYPE_NONE, .list = true, .known = true};
+        for (size_t i = 0; i < n; i++)
+            if (inputs[i].known) {
+                list.numel = ech_bytes_add(list.numel, inputs[i].numel);
+                list.largest = MAX(list.largest, inputs[i].numel);
+            }
+        inputs[0] = list;
+        n = list.numel > 0 ? 1 : 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (is_index(name, i))
+            inputs[i].dtype = ECH_DTYPE_S64;
+        else if (is_mask(name, i))
+            inputs[i].dtype = ECH_DTYPE_PRED;
+    g_autofree char *bare = g_strndup(name, bare_length(name));
+    ech_gpu_operator_of(bare, inputs, n, &call->shared.whole);
+}
+
+/* The type that a kernel's name speaks of. Its width alone counts. */
+static EchDtype dtype_of(const EchGpuName *name)
+{
+    switch (name->element_bytes) {
+    case 1: return ECH_DTYPE_S8;
+    case 2: return ECH_DTYPE_BF16;
+    case 8: return ECH_DTYPE_F64;
+    default: return ECH_DTYPE_F32;
+    }
+}
+
+/* Traffic, operations and shape of every kernel, from the sizes of its operator, its name and its launch. */
+static void infer_traffic(Reader *r)
+{
+    for (guint i = 0; i < r->kernels->len; i++) {
+        const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
+        if (kernel->call == UINT32_MAX)
+            continue;
+        Call *call = &g_array_index(r->calls, Call, kernel->call);
+        if (!call->read) {
+            read_call(r, call);
+            call->read = true;
+        }
+        const EchGpuName *name = ech_gpu_name_of(r->capture, r->names, ech_capture_item(r->capture, kernel->item)->name);
+        if (ech_gpu_call_count(&call->shared, name, &kernel->launch) && call->dtype == ECH_DTYPE_NONE)
+            call->dtype = dtype_of(name);
+    }
+    uint64_t by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
+    for (guint i = 0; i < r->kernels->len; i++) {
+        const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
+        EchItem *item = ech_capture_item(r->capture, kernel->item);
+        const EchGpuName *name = ech_gpu_name_of(r->capture, r->names, item->name);
+        Call *call = kernel->call == UINT32_MAX ? NULL : &g_array_index(r->calls, Call, kernel->call);
+        if (call && !call->settled) {
+            call->settled = true;
+            call->dtype = call->dtype != ECH_DTYPE_NONE ? call->dtype : dtype_of(name);
+            read_call(r, call);
+        }
+        EchGpuLaunch launch = kernel->launch;
+        EchItemWork work;
+        double share = call ? ech_gpu_call_share(&call->shared, name, &launch) : 0;
+        if (ech_gpu_kernel_work(call ? &call->shared.whole : NULL, name, share, &launch, &work)) {
+            item->work = ech_capture_work(r->capture, work);
+            *(share > 0 ? &by_shape : &by_grid) += 1;
+        } else if (ech_gpu_assumed_work(name, &launch, &work)) {
+            item->work = ech_capture_work(r->capture, work);
+            assumed++;
+        } else {
+            unknown++;
+        }
+        g_string_truncate(r->scratch, 0);
+        ech_gpu_launch_print(&launch, r->scratch);
+        if (r->scratch->len > 0)
+            item->other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    }
+    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
+    ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
+    ech_diag_note(r->ret->diag, "kernel_traffic_assumed", assumed);
+    ech_diag_note(r->ret->diag, "kernels_of_unknown_traffic", unknown);
+}
+
+/* ---- lines ---- */
+
+static const EchLineKind kinds[] = {
+    {"kernel", "kernel", 11, false},
+    {"library", "library", 9, false},
+    {"copy", "copy", 7, false},
+    {"set", "set", 4, false},
+    {"alloc", "alloc", 7, false},
+    {"free", "free", 7, false},
+    {"refused", "refused", 4, false},
+    {"record", "record", 4, false},
+    {"wait", "wait", 4, false},
+    {"sync", "sync", 5, false},
+    {"collective", "collective", 7, false},
+    {"push", "push", 3, false},
+    {"pop", "pop", 2, false},
+    {"mark", "mark", 3, false},
+    {"graph", "graph", 4, false},
+    {"name", NULL, 1, true},
+    {"clock", NULL, 1, false},
+    {"device", NULL, 3, true},
+    {"end", NULL, 0, false},
+};
+
+/* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
+ * places with. Waits come before and after, of whatever device a thread began with. */
+static void number_device(Reader *r, size_t which)
+{
+    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, [14] = 1};
+    if (fields[which] == 0)
+        return;
+    uint64_t *device = &r->lines.fields[fields[which]];
+    if (!r->any_device && (which <= 3 || (which == 4 && r->lines.fields[5] == 3 /* device memory */))) {
+        r->any_device = true;
+        r->first_device = *device;
+    }
+    *device = *device == r->first_device ? 0 : *device == 0 ? r->first_device : *device;
+}
+
+static bool add_line(size_t which, void *data, GError **error)
+{
+    Reader *r = data;
+    if (which == G_N_ELEMENTS(kinds)) {
+        g_autofree char *word = ech_lines_word(&r->lines);
+        ech_diag_dropped(r->ret->diag, "lines_of_unknown_kind", 1, "%s:%zu: '%s'", r->lines.where, r->lines.line, word);
+        return true;
+    }
+    number_device(r, which);
+    switch (which) {
+    case 0: return add_kernel(r, error);
+    case 1: return add_library(r, error);
+    case 2: add_copy(r); break;
+    case 3: add_set(r); break;
+    case 4: add_memory(r, ECH_ITEM_ALLOC); break;
+    case 5: add_memory(r, ECH_ITEM_FREE); break;
+    case 6: add_refused(r); break;
+    case 7: add_event_record(r); break;
+    case 8: add_event_wait(r); break;
+    case 9: add_sync(r); break;
+    case 10: return add_collective(r, error);
+    case 11: return add_push(r, error);
+    case 12: add_pop(r); break;
+    case 13: return add_mark(r, error);
+    case 14:
+        r->of_graph = r->lines.fields[3];
+        r->in_graph = false;
+        break;
+    case 15: return add_name(r, error);
+    case 16:
+        r->clock_ns = r->lines.fields[0];
+        ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->clock_ns);
+        break;
+    case 17: add_device(r); break;
+    default: r->lines.ended = true; break;
+    }
+    return true;
+}
+
+static bool read_lines(Reader *r, const char *data, size_t n, GError **error)
+{
+    if (!ech_lines_read(&r->lines, data, n, kinds, G_N_ELEMENTS(kinds), add_line, r, error))
+        return false;
+    if (r->n_devices > 0 && r->widest_group > r->n_devices)
+        ech_diag_remark(r->ret->diag,
+                        "collectives reach over %" G_GUINT64_FORMAT " ranks, a host has %" G_GUINT64_FORMAT
+                        " devices: between hosts is a network, which is slower than the link that they are priced on",
+                        r->widest_group, r->n_devices);
+    return true;
+}
+
+/* ---- the snapshot beside ---- */
+
+/* PyTorch's own memory snapshot of the same process: STEM.pickle beside STEM.pretend. Owned by the caller; NULL where there is none. */
+static char *find_snapshot(const char *path)
+{
+    if (!path)
+        return NULL;
+    g_autofree char *stem = g_strdup(path);
+    if (g_str_has_suffix(stem, ".gz"))
+        stem[strlen(stem) - 3] = '\0';
+    if (!g_str_has_suffix(stem, ".pretend"))
+        return NULL;
+    stem[strlen(stem) - 8] = '\0';
+    static const char *const ends[] = {".pickle", ".pickle.gz"};
+    for (size_t i = 0; i < G_N_ELEMENTS(ends); i++) {
+        g_autofree char *candidate = g_strconcat(stem, ends[i], NULL);
+        if (g_file_test(candidate, G_FILE_TEST_IS_REGULAR))
+            return g_steal_pointer(&candidate);
+    }
+    return NULL;
+}
+
+static bool merge_snapshot(Reader *r, const char *path, bool found, GError **error)
+{
+    int64_t unix_us;
+    g_autoptr(EchImport) other = ech_capture_read_snapshot(path, "what was asked of a device", &unix_us, error);
+    if (!other)
+        return false;
+    int64_t difference = unix_us - (int64_t)MIN(r->clock_ns / 1000, (uint64_t)INT64_MAX / 2);
+    if (difference > INT64_C(86400000000) || difference < INT64_C(-86400000000)) {
+        if (found) {
+            ech_diag_remark(r->ret->diag, "%s lies beside it but is of another run: left out", path);
+            return true;
+        }
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: begins %" G_GINT64_FORMAT " s away from %s; they are not of the same run", path,
+                    difference / 1000000, r->lines.where);
+        return false;
+    }
+    ech_capture_merge(r->capture, other->trace, difference * ECH_PS_PER_US - (EchTime)(r->clock_ns % 1000) * ECH_PS_PER_NS);
+    ech_capture_name_merged(r->capture, name_block, r);
+    ech_capture_set_first_device(r->capture, (uint32_t)MIN(r->first_device, 65535));
+    if (found)
+        ech_diag_remark(r->ret->diag, "PyTorch's allocations taken from %s", path);
+    return true;
+}
+
+static bool finish(Reader *r, const EchImportOptions *options, GError **error)
+{
+    infer_traffic(r);
+    ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, r->reserved);
+    ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, r->peak_reserved);
+    if (r->n_refused > 0) {
+        g_autofree char *bytes = ech_format_bytes(r->largest_refused);
+        ech_diag_note(r->ret->diag, "requests_that_the_device_refused", r->n_refused);
+        ech_diag_remark(r->ret->diag,
+                        "the device had no room for %" G_GUINT64_FORMAT " of the program's requests, the largest of %s: what the program did after "
+                        "that is what it does where memory is short",
+                        r->n_refused, bytes);
+    }
+    const char *given = options ? options->beside : NULL;
+    g_autofree char *found = given || (options && options->ignore_beside) ? NULL : find_snapshot(ech_source_path(r->source));
+    if ((given || found) && !merge_snapshot(r, given ? given : found, !given, error))
+        return false;
+    if (!given && !found && r->peak_reserved > 0 && r->calls->len > 0)
+        ech_diag_remark(r->ret->diag,
+                        "no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors");
+    ech_capture_set_unrecorded(r->capture);
+    ech_trace_builder_set_property(r->builder, "host_order", "as asked");
+    return ech_capture_finish(r->capture, error);
+}
+
+static bool pretend_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
+{
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
+    if (!bytes)
+        return false;
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    g_autoptr(EchCapture) capture = ech_capture_new(ret, "pretend");
+    g_autoptr(GString) scratch = g_string_new(NULL);
+    g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
+                      kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
+                      moments = g_array_new(FALSE, FALSE, sizeof(Moment));
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
+                          open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
+                          events = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
+                          nodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    Reader r = {.ret = ret,
+                .source = source,
+                .capture = capture,
+                .builder = ech_capture_builder(capture),
+                .lines = {.where = ech_source_path(source) ? ech_source_path(source) : "capture", .diag = ret->diag, .records = ret->records},
+                .scratch = scratch,
+                .texts = texts,
+                .calls = calls,
+                .kernels = kernels,
+                .paths = paths,
+                .index = index,
+                .open = open,
+                .events = events,
+                .nodes = nodes,
+                .moments = moments,
+                .names = names,
+                .budget = MAX((uint64_t)16 << 20, n / 8)};
+    if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not what a program asked of a device; expected 'echelon-pretend 1'", r.lines.where);
+        return false;
+    }
+    return read_lines(&r, data + strlen(MAGIC), n - strlen(MAGIC), error) && finish(&r, options, error);
+}
+
+static int probe(const uint8_t *head, size_t n)
+{
+    return n >= strlen(MAGIC) && memcmp(head, MAGIC, strlen(MAGIC)) == 0 ? 2 : 0;
+}
+
+const EchImportClass ech_import_pretend = {
+    .name = "pretend",
+    .summary = "what a CUDA program asked of a GPU that was not there ('echelon capture --pretend'), with PyTorch's snapshot beside it",
+    .probe = probe,
+    .read = pretend_read,
+    .when_idle = "the program asked for nothing on a GPU: it may have been stopped before, or found no CUDA",
+};

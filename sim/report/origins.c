@@ -1,0 +1,155 @@
+#include "sim/report/origins.h"
+#include "sim/report/json_out.h"
+
+#include <string.h>
+
+#define MODULE "nn.Module: "
+#define EVALUATES "autograd::engine::evaluate_function: "
+
+typedef enum { FORWARD, AGAIN, BACKWARD } Pass;
+
+/* What a stack says, by its id. */
+typedef struct {
+    guint row; /* + 1; 0: not looked at */
+    Pass pass;
+} Told;
+
+/* "layers.3.mlp (MLP)" as "layers.*.mlp (MLP)". */
+static char *module_name(const char *name, size_t length)
+{
+    GString *out = g_string_new(NULL);
+    for (const char *at = name, *end = name + length; at < end;) {
+        size_t n = strcspn(at, ". \n"), digits = strspn(at, "0123456789");
+        if (digits == n && n > 0)
+            g_string_append_c(out, '*');
+        else
+            g_string_append_len(out, at, (gssize)n);
+        at += n;
+        if (at < end)
+            g_string_append_c(out, *at++);
+    }
+    return g_string_free(out, FALSE);
+}
+
+/* The name of what asked, of ranges innermost first, and in which pass; NULL where there are none. */
+static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
+{
+    const char *module = NULL, *outermost = NULL, *node = NULL, *step = NULL;
+    size_t n_module = 0, n_outermost = 0, n_node = 0, n_step = 0;
+    *ret_pass = FORWARD;
+    for (const char *at = stack; *at;) {
+        size_t n = strcspn(at, "\n");
+        if (!module && g_str_has_prefix(at, MODULE)) {
+            module = at + strlen(MODULE);
+            n_module = n - strlen(MODULE);
+        } else if (g_str_has_prefix(at, EVALUATES)) {
+            *ret_pass = module ? AGAIN : BACKWARD;
+            node = at + strlen(EVALUATES);
+            n_node = n - strlen(EVALUATES);
+        } else if (g_str_has_prefix(at, "Optimizer.")) {
+            step = at;
+            n_step = n;
+        } else if (!g_str_has_prefix(at, MODULE)) {
+            outermost = at;
+            n_outermost = n;
+        }
+        at += n + (at[n] == '\n');
+    }
+    *known |= module || step;
+    if (module)
+        return module_name(module, n_module);
+    if (step)
+        return g_strndup(step, n_step);
+    if (node)
+        return g_strndup(node, n_node);
+    return outermost ? g_strndup(outermost, n_outermost) : NULL;
+}
+
+EchTime ech_asker_time(const EchAsker *asker)
+{
+    return ech_time_add(asker->forward, ech_time_add(asker->again, asker->backward));
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const EchAsker *x = a, *y = b;
+    EchTime p = ech_asker_time(x), q = ech_asker_time(y);
+    return p != q ? (p < q ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+static void asker_clear(gpointer data)
+{
+    g_free(((EchAsker *)data)->name);
+}
+
+EchAsker *ech_report_askers(const EchReport *report, size_t *ret_n)
+{
+    const EchRun *run = report->run;
+    const EchTrace *trace = report->trace;
+    *ret_n = 0;
+    g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(EchAsker));
+    g_array_set_clear_func(rows, asker_clear);
+    g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal); /* name to row + 1 */
+    g_autofree Told *told = g_new0(Told, ech_trace_n_strings(trace) + 1);
+    g_autofree uint64_t *counts = ech_report_span_counts(report);
+    bool known = false;
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchSpan *span = &run->spans[i];
+        const EchOp *op = &ech_trace_ops(trace)[span->op];
+        if ((op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COPY && op->kind != ECH_OP_COLLECTIVE) || op->stack >= ech_trace_n_strings(trace))
+            continue;
+        Told *what = &told[op->stack];
+        if (what->row == 0) {
+            char *name = asker_of(ech_trace_string(trace, op->stack), &what->pass, &known);
+            name = name ? name : g_strdup("(outside of all ranges)");
+            what->row = GPOINTER_TO_UINT(g_hash_table_lookup(index, name));
+            if (what->row == 0) {
+                EchAsker row = {.name = name};
+                g_array_append_val(rows, row);
+                what->row = rows->len;
+                g_hash_table_insert(index, name, GUINT_TO_POINTER(rows->len));
+            } else {
+                g_free(name);
+            }
+        }
+        EchAsker *row = &g_array_index(rows, EchAsker, what->row - 1);
+        EchTime *sum = what->pass == FORWARD ? &row->forward : what->pass == AGAIN ? &row->again : &row->backward, time;
+        if (__builtin_mul_overflow(span->end - span->start, (EchTime)MIN(counts[i], (uint64_t)INT64_MAX), &time))
+            time = INT64_MAX;
+        *sum = ech_time_add(*sum, time);
+        row->operations += counts[i];
+    }
+    if (!known)
+        return NULL;
+    g_array_sort(rows, by_time);
+    *ret_n = rows->len;
+    g_array_set_clear_func(rows, NULL);
+    return (EchAsker *)(void *)g_array_steal(rows, NULL);
+}
+
+void ech_askers_free(EchAsker *askers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        g_free(askers[i].name);
+    g_free(askers);
+}
+
+void ech_report_build_askers(JsonBuilder *b, const EchReport *report)
+{
+    size_t n;
+    EchAsker *askers = ech_report_askers(report, &n);
+    if (n > 0)
+        ech_json_begin_array(b, "askers");
+    for (size_t i = 0; i < n; i++) {
+        json_builder_begin_object(b);
+        ech_json_add_text(b, "name", askers[i].name);
+        ech_json_add_int(b, "forward_ps", askers[i].forward);
+        ech_json_add_int(b, "again_ps", askers[i].again);
+        ech_json_add_int(b, "backward_ps", askers[i].backward);
+        ech_json_add_count(b, "operations", askers[i].operations);
+        json_builder_end_object(b);
+    }
+    if (n > 0)
+        json_builder_end_array(b);
+    ech_askers_free(askers, n);
+}

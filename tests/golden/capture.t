@@ -1,0 +1,67 @@
+A GPU that is not there: what is asked of the verb, and what it says.
+$ echelon capture
+echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND
+exit 2
+$ echelon capture --gpus 2 -- true
+echelon capture: --gpus is for a device that is not there; expected --pretend DEVICE, too
+exit 2
+$ echelon capture --pretend tpu-v5e -- true
+echelon: --pretend tpu-v5e: that is no GPU; for a TPU, traces/capture/compile.py compiles a JAX program without the chip
+exit 2
+$ echelon capture --pretend h100 -- true
+echelon: 'h100' is no device; did you mean 'h100-pcie' or 'h100-sxm'?
+exit 2
+$ echelon capture --pretend h100-sxm --gpus 99 -- true
+echelon capture: --gpus 99: expected 1 to 64
+exit 2
+$ echelon capture --world 2 -- true
+echelon capture: --world is for a device that is not there; expected --pretend DEVICE, too
+exit 2
+$ echelon capture --pretend h100-sxm --rank 2 -- true
+echelon capture: --rank 2: expected --world N, too
+exit 2
+$ echelon capture --pretend h100-sxm --world 2 --rank 2 -- true
+echelon capture: --rank 2: expected less than --world, from 0
+exit 2
+$ echelon capture --pretend h100-sxm --world 64 --rank 9 -- sh -c 'echo $ECHELON_PRETEND_WORLD $ECHELON_PRETEND_RANK; echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep devices' 2>/dev/null
+64 9
+devices=8
+$ echelon capture --pretend tests/golden/data/small.yaml -- true
+echelon: --pretend small: that is no GPU; for a TPU, traces/capture/compile.py compiles a JAX program without the chip
+exit 2
+$ echelon capture --pretend h100-sxm --set kernel.compute_capability=x -- true
+echelon: --set device.kernel.compute_capability=x: kernel.compute_capability: 'x' is not a number; expected something like 0.9, 5us or 4MiB
+exit 2
+$ cd $T && echelon capture --pretend h100-sxm -o step -- sh -c 'echo "$ECHELON_PRETEND_DEVICE"; exit 3'
+id=h100-sxm;name=NVIDIA H100 80GB HBM3;bytes=84942979072;context=536870912;devices=1;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=2619000;shared=233472;multiprocessors=132;clock_khz=1980000;l2=52428800
+echelon capture: nothing was captured; no process of the command asked for a GPU
+exit 3
+$ cd $T && echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1GiB --gpus 2 -- sh -c 'echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep -E "bytes|devices"'
+bytes=536870912
+devices=2
+echelon capture: nothing was captured; no process of the command asked for a GPU
+$ cd $T && echelon capture --pretend h100-sxm -- no-such-command-here
+echelon capture: Failed to execute child process “no-such-command-here” (No such file or directory)
+echelon capture: nothing was captured; no process of the command asked for a GPU
+exit 1
+$ cd $T && echelon capture --pretend h100-sxm -- sh -c 'kill -9 $$'
+echelon capture: the command ended by signal 9
+echelon capture: nothing was captured; no process of the command asked for a GPU
+exit 1
+$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o step -- $P 2>&1 | sed 's/[0-9]\{3,\}\././g'; sed -n 's/^\(kernel\|copy\|alloc\) [0-9]*/\1/p; /^name/p; /^device/p; /^end/p' step.*.pretend | sed 's/^alloc 0 0 [0-9]*/alloc 0 0/'
+echelon capture: results of kernels are zeros; the program read 1 small one back (a loss, a sum, a count), and where it decides by it, a GPU goes another way
+the answer is 0
+echelon capture: wrote step..pretend; now: echelon run --trace step..pretend --device h100-sxm
+device 84942979072 536870912 1 "h100-sxm"
+alloc 0 0 1073741824 3 0
+name 1 "_Z5scalePff"
+kernel 0 0 1 1024 1 1 256 1 1 0
+copy 0 0 4 3 1 0
+end
+$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- $P large 2>&1 | sed 's/[0-9]\{3,\}\././g'; grep -c refused large.*.pretend
+no room for 79 GiB
+echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm
+1
+$ cd $T && ls | sed 's/[0-9]\{2,\}/PID/'
+large.PID.pretend
+step.PID.pretend

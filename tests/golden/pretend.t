@@ -1,0 +1,96 @@
+Three training steps of a GPT in PyTorch that asked for an H100 where there was none, PyTorch's snapshot beside them.
+$ echelon info traces/gpt_pytorch.h100/gpt.pretend.gz
+traces/gpt_pytorch.h100/gpt.pretend.gz: pretend
+2151 operations on 5 queues, 791 buffers
+  kernel 445  copy 27  alloc 790  free 706  wait 29  mark 55  memset 99
+bytes
+  allocated in all           25.5 GiB  (27353995243)
+  most live in hbm           4.63 GiB  (4972854316)
+  live at the end            1.50 GiB  (1615576576)
+  reserved at the end        4.99 GiB  (5356126208)
+  host to device              346 MiB  (363041792)
+  device to host                  0 B  (0)
+  device to device                0 B  (0)
+what the file says, what was inferred
+  sizes of allocations   known 100.0 %
+  bytes of copies        known 100.0 %
+  bytes of kernels       known 20.9 % inferred 72.4 % assumed 6.7 %
+  operations of kernels  absent 15.5 % known 20.9 % inferred 63.6 %
+PyTorch's allocator: default settings
+records of the file
+        3954  pop
+        3954  push
+         352  kernel
+          99  set
+          93  library
+          34  alloc
+          29  sync
+          27  copy
+notes
+         316  kernel_traffic_inferred_from_shapes
+           6  kernel_traffic_inferred_from_grids
+          30  kernel_traffic_assumed
+          34  memory_events_replaced_by_the_snapshot
+PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
+  It fits. hbm 4.63 GiB of 79.1 GiB (6 %)
+  It takes 68.7 ms, bound by pageable port (48 % of the critical path).
+  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 76.9 ms.
+  Steps: 2, the middle one takes 11.9 ms
+    11.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
+    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+
+  Memory at its fullest
+    hbm: 4.63 GiB live at 48.4 ms, 4.71 GiB reserved (1.7 % of it lost to fragmentation); best_fit
+      1.46 GiB  gpt_train.py:47 (functional.py:3561), 4 of them
+      1000 MiB  NllLossBackward0
+       578 MiB  gpt_train.py:38 (linear.py:134), 3 of them
+       346 MiB  gpt_train.py:41 (module.py:1098), 27 of them
+       346 MiB  gpt_train.py:49 (adam.py:179), 27 of them
+       972 MiB  in 12 more
+
+  Who asked for it (forward, recomputed, backward)
+    aten::to                      33.0 ms   48.0 % ##########..........
+    Optimizer.step#AdamW.step     7.77 ms   11.3 % ##..................
+    head (Linear)                 6.64 ms    9.7 % ##..................  2.24 ms, -, 4.39 ms
+    aten::cross_entropy_loss      3.32 ms    4.8 % #...................
+    blocks.* (Block)              2.92 ms    4.3 % #...................  938 us, -, 1.99 ms
+    LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
+    blocks.*.up (Linear)          1.97 ms    2.9 % #...................  706 us, -, 1.26 ms
+    blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
+    in 12 more                    8.70 ms   12.7 % ###.................
+
+  Kernel times: 544 kernel model. Engine: native (0.1.0).
+  Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
+  - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+  - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
+  It takes 42.7 ms, bound by hbm port (42 % of the critical path).
+    It takes 37.9 % less time: 68.7 ms -> 42.7 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
+  It takes 148 ms, bound by the host's launches (54 % of the critical path).
+    It takes 2.16 times as long: 68.7 ms -> 148 ms. Along the critical path: +79.6 ms the host's launches.
+    the host's launches           80.0 ms   53.9 % ###########.........
+    for the host's launches       80.0 ms   21.2 % ####................
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
+  It takes 152 ms, bound by pageable port (48 % of the critical path).
+  - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
+$ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
+traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1497 events; device memory 78.6 GiB, what the pretended device had beside its context
+no allocator needs less than 4.63 GiB; the recorded one held 4.99 GiB
+
+PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+
+allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch, as recorded                  0   4.63 GiB  4.99 GiB   7.1 %  2.00 MiB  1000 MiB        34  4.99 GiB
+pytorch, as recorded: from the recorded start state; 790 of 790 allocations at their recorded addresses, as by PyTorch 2.13 or later
+in use when most is, 4.63 GiB, by what asked for it
+    1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:47 <module>
+    1000 MiB      1 block   NllLossBackward0
+     578 MiB      3 blocks  linear.py:134 forward < module.py:1841 inner < gpt_train.py:38 forward
+     346 MiB     27 blocks  adam.py:179 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
+     346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
+     972 MiB     67 blocks  of 11 more lines (--top)
+
+$ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
+  It takes 68.7 ms, bound by pageable port (48 % of the critical path).

@@ -1,0 +1,376 @@
+/* What a program asked of a GPU that was not there: hand-made files. */
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/replay/replay.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <string.h>
+
+#define HEAD "echelon-pretend 1\nclock 1790000000000000000\ndevice 84942979072 536870912 1 \"h100-sxm\"\n"
+#define ADD                                                                                                                                                    \
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>, false>(int, "                               \
+    "at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
+#define DEMANGLED "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>, false>("
+
+static EchImport *read_text(const char *text, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
+    return ech_import_source(source, NULL, NULL, error);
+}
+
+static EchImport *must_read(const char *text)
+{
+    g_autoptr(GError) error = NULL;
+    EchImport *import = read_text(text, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "?");
+    ck_assert_str_eq(import->format, "pretend");
+    return import;
+}
+
+static void must_fail(const char *text, const char *says)
+{
+    g_autoptr(GError) error = NULL;
+    EchImport *import = read_text(text, &error);
+    ck_assert_msg(import == NULL, "read: %s", text);
+    ck_assert_msg(strstr(error->message, says) != NULL, "%s", error->message);
+}
+
+static EchBytes moved(const EchTrace *t, const EchOp *op, EchAccess access)
+{
+    EchBytes bytes = 0;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+        if (ech_trace_uses(t)[u].access == access)
+            bytes += ech_trace_uses(t)[u].bytes;
+    return bytes;
+}
+
+static bool depends(const EchTrace *t, const EchOp *op, const EchOp *on)
+{
+    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+        if (&ech_trace_ops(t)[ech_trace_deps(t)[d].op] == on)
+            return true;
+    return false;
+}
+
+static const EchOp *nth(const EchTrace *t, EchOpKind kind, size_t n)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++)
+        if (ech_trace_ops(t)[i].kind == kind && n-- == 0)
+            return &ech_trace_ops(t)[i];
+    ck_abort_msg("no such op");
+    return NULL;
+}
+
+START_TEST(kernels_by_ranges_and_grids)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"" ADD "\"\n"
+                                                 "name 2 \"aten::add, seq = 5, op_id = 12, sizes = [[1000, 768], [1000, 768], []], input_op_ids = [(1,0)]\"\n"
+                                                 "name 3 \"Model\"\n"
+                                                 "push 1 9 3\npush 2 9 2\n"
+                                                 "kernel 10 0 0 1 1500 1 1 128 1 1 0\n"
+                                                 "pop 20 9\npop 30 9\n"
+                                                 "kernel 40 0 0 1 750 1 1 128 1 1 0\n"
+                                                 "end\n");
+    const EchTrace *t = import->trace;
+    const EchOp *first = nth(t, ECH_OP_KERNEL, 0), *second = nth(t, ECH_OP_KERNEL, 1);
+    ck_assert_msg(g_str_has_prefix(ech_trace_string(t, first->name), DEMANGLED), "%s", ech_trace_string(t, first->name));
+    /* Shapes: two arrays of 1000 x 768 floats read, one written. */
+    ck_assert_uint_eq(moved(t, first, ECH_READ), 2 * 1000 * 768 * 4);
+    ck_assert_uint_eq(moved(t, first, ECH_WRITE), 1000 * 768 * 4);
+    ck_assert_str_eq(ech_trace_string(t, first->stack), "aten::add\nModel");
+    /* No range: 750 blocks of 128 threads of 8, as PyTorch's have since 2.7. */
+    ck_assert_uint_eq(moved(t, second, ECH_READ), 2 * 750 * 1024 * 4);
+    ck_assert_uint_eq(second->stack, ECH_NONE);
+    /* Nothing was measured. */
+    ck_assert(first->recorded.start == ECH_TIME_NONE && first->recorded.duration == ECH_TIME_NONE);
+    ck_assert_str_eq(ech_trace_get_property(t, "pretended_device"), "h100-sxm");
+}
+END_TEST
+
+START_TEST(backward_is_of_the_module_whose_forward_made_it)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"" ADD "\"\n"
+                                                 "name 2 \"nn.Module: layers.3.mlp (MLP)\"\n"
+                                                 "name 3 \"aten::add, seq = 5, sizes = [[4], [4], []]\"\n"
+                                                 "name 4 \"autograd::engine::evaluate_function: AddBackward0\"\n"
+                                                 "name 5 \"AddBackward0, seq = 5, sizes = [[4]]\"\n"
+                                                 "name 6 \"AddBackward0, seq = 6, sizes = [[4]]\"\n"
+                                                 "push 10 1 2\npush 11 1 3\nkernel 12 0 0 1 1 1 1 32 1 1 0\npop 13 1\npop 14 1\n"
+                                                 "push 20 2 4\npush 21 2 5\nkernel 22 0 0 1 1 1 1 32 1 1 0\npop 23 2\npop 24 2\n"
+                                                 "push 30 2 4\npush 31 2 6\nkernel 32 0 0 1 1 1 1 32 1 1 0\npop 33 2\npop 34 2\nend\n");
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 0)->stack), "aten::add\nnn.Module: layers.3.mlp (MLP)");
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 1)->stack),
+                     "AddBackward0\nautograd::engine::evaluate_function: AddBackward0\nnn.Module: layers.3.mlp (MLP)");
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 2)->stack), "AddBackward0\nautograd::engine::evaluate_function: AddBackward0");
+}
+END_TEST
+
+START_TEST(library_calls)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"cublasLtMatmul\"\nname 2 \"product=1x8192x2304x768 operand_bytes=2 class=product\"\nname 3 \"bf16\"\n"
+                       "library 5 0 0 1 2 16121856 37748736 28991029248 3\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *op = nth(t, ECH_OP_KERNEL, 0);
+    ck_assert_str_eq(ech_trace_string(t, op->name), "cublasLtMatmul");
+    ck_assert_str_eq(ech_trace_string(t, op->launch), "product=1x8192x2304x768 operand_bytes=2 class=product");
+    ck_assert_uint_eq(moved(t, op, ECH_READ), 16121856);
+    ck_assert_uint_eq(op->n_work, 1);
+    ck_assert_uint_eq(ech_trace_work(t)[op->first_work].count, 28991029248);
+    ck_assert_int_eq(ech_trace_work(t)[op->first_work].unit, ECH_WORK_MATRIX);
+    ck_assert_int_eq(ech_trace_work(t)[op->first_work].dtype, ECH_DTYPE_BF16);
+}
+END_TEST
+
+/* A rank's process asks for one device of its host's eight: here it is device 0, whatever a wait before was of. A group that reaches further is remarked. */
+START_TEST(the_only_device)
+{
+    g_autoptr(EchImport) import =
+        must_read("echelon-pretend 1\nclock 1790000000000000000\ndevice 84942979072 536870912 8 \"h100-sxm\"\nname 1 \"all-reduce\"\nsync 5 4 0 0 0\n"
+                  "alloc 10 5 0 4096 1048576 3 0\nset 20 5 7 1024\ncollective 30 5 7 1 1024 2 8\nsync 40 4 5 0 0\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *collective = nth(t, ECH_OP_COLLECTIVE, 0), *alloc = nth(t, ECH_OP_ALLOC, 0);
+    ck_assert_uint_eq(ech_trace_queues(t)[collective->queue].device, 0);
+    ck_assert_str_eq(ech_trace_memory(t, ech_trace_buffers(t)[alloc->target].memory), "hbm");
+    const char *const *remarks = ech_diag_remarks(import->diag);
+    ck_assert(remarks[0] != NULL);
+    ck_assert_msg(strstr(remarks[0], "collectives reach over 9 ranks, a host has 8 devices") != NULL, "%s", remarks[0]);
+}
+END_TEST
+
+START_TEST(streams_and_waits)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"" ADD "\"\nname 2 \"all-reduce\"\n"
+                                                 "kernel 10 0 0 1 1 1 1 128 1 1 0\n" /* before the record */
+                                                 "record 20 0 0 77\n"
+                                                 "kernel 30 0 0 1 2 1 1 128 1 1 0\n" /* after it */
+                                                 "wait 40 0 7 77\nwait 41 0 7 78\n"
+                                                 "collective 50 0 7 2 4096 8 1\n"
+                                                 "sync 60 3 0 7 0\n"
+                                                 "kernel 70 0 0 1 3 1 1 128 1 1 0\n"
+                                                 "end\n");
+    const EchTrace *t = import->trace;
+    const EchOp *before = nth(t, ECH_OP_KERNEL, 0), *after = nth(t, ECH_OP_KERNEL, 1), *last = nth(t, ECH_OP_KERNEL, 2);
+    const EchOp *wait = nth(t, ECH_OP_WAIT, 0), *host = nth(t, ECH_OP_WAIT, 1), *all = nth(t, ECH_OP_COLLECTIVE, 0);
+    ck_assert(depends(t, wait, before) && !depends(t, wait, after));
+    ck_assert_uint_eq(wait->queue, all->queue);
+    ck_assert(depends(t, host, all) && depends(t, last, host));
+    ck_assert_int_eq(all->collective, ECH_COLLECTIVE_ALL_REDUCE);
+    ck_assert_uint_eq(all->memory_from, 8);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "waits_for_events_never_recorded"), 1);
+}
+END_TEST
+
+START_TEST(memory_follows_what_was_asked)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"" ADD "\"\n"
+                                                 "alloc 5 0 0 4096 2097152 3 0\n"
+                                                 "kernel 10 0 0 1 1 1 1 128 1 1 0\n"
+                                                 "alloc 15 0 0 9999744 20971520 3 0\n"
+                                                 "refused 16 0 0 99999999999\n"
+                                                 "free 20 0 0 4096 2097152 3 0\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *kernel = nth(t, ECH_OP_KERNEL, 0);
+    ck_assert(!depends(t, nth(t, ECH_OP_ALLOC, 0), kernel) && depends(t, nth(t, ECH_OP_ALLOC, 1), kernel));
+    ck_assert_uint_eq(nth(t, ECH_OP_FREE, 0)->target, nth(t, ECH_OP_ALLOC, 0)->target);
+    ck_assert_str_eq(ech_trace_get_property(t, "peak_reserved_bytes"), "23068672");
+    ck_assert_str_eq(ech_trace_get_property(t, "end_reserved_bytes"), "20971520");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "requests_that_the_device_refused"), 1);
+}
+END_TEST
+
+START_TEST(what_is_cut_or_unknown)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "hologram 1 2 three\ncopy 5 0 0 100 2 3 1\ncopy 6 0 0 10");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "lines_of_unknown_kind"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "lines_cut_off"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "captures_without_end"), 1);
+    ck_assert_uint_eq(nth(import->trace, ECH_OP_COPY, 0)->bytes, 100);
+    must_fail(HEAD "kernel 1 2 3\n", ":4: a kernel line; expected 11 numbers");
+    must_fail(HEAD "name 2 \"a\"\n", ":4: name 2; expected 1");
+    must_fail(HEAD "mark 5 1 1\n", ":4: name 1 is not told before");
+    must_fail(HEAD "copy 1 99999999999999999999 3 4 5 6 7\n", ":4: a copy line");
+}
+END_TEST
+
+#define PS_PER_US INT64_C(1000000)
+
+static EchRun *must_run(const EchTrace *trace, const EchDevice *device, bool host)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    options.host_launches = host;
+    g_autoptr(GError) error = NULL;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "?");
+    ech_params_clear(ech_replay_params, &options);
+    return run;
+}
+
+/* 200 additions of 512 elements: an operator each, and nothing to do. */
+static EchImport *small_kernels(unsigned n, const char *behind)
+{
+    g_autoptr(GString) text = g_string_new(HEAD "name 1 \"" ADD "\"\n");
+    for (unsigned i = 0; i < n; i++)
+        g_string_append_printf(text, "kernel %u 0 0 1 1 1 1 128 1 1 0\n", 10 * i);
+    g_string_append_printf(text, "%s", behind);
+    g_string_append(text, "end\n");
+    return must_read(text->str);
+}
+
+START_TEST(small_kernels_wait_for_the_host)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
+    g_autoptr(EchImport) one = small_kernels(1, ""), many = small_kernels(200, "");
+    g_autoptr(EchRun) alone = must_run(one->trace, device, false), free_host = must_run(many->trace, device, false), run = must_run(many->trace, device, true);
+    ck_assert_int_eq(free_host->makespan, 200 * alone->makespan);
+    ck_assert_int_lt(alone->makespan, 10 * PS_PER_US);
+    /* The last is asked for after 200 launches, and runs then. */
+    ck_assert_int_eq(run->makespan, 200 * 10 * PS_PER_US + alone->makespan);
+    ck_assert_int_eq(run->host_launch, 10 * PS_PER_US);
+    ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 10 * PS_PER_US + 199 * (10 * PS_PER_US - alone->makespan));
+    ck_assert_int_eq(run->lower_bound, 200 * 10 * PS_PER_US);
+}
+END_TEST
+
+START_TEST(the_host_runs_ahead_and_waits)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
+    /* A copy of 1 GB over a link of 53.7 GB/s takes ms: what is asked for meanwhile waits for it alone. After the wait the host begins anew. */
+    const char *ahead = "copy 1 0 0 1000000000 2 3 1\n";
+    g_autofree char *before = g_strdup_printf(HEAD "name 1 \"" ADD "\"\n%skernel 2 0 0 1 1 1 1 128 1 1 0\nend\n", ahead),
+                    *waited = g_strdup_printf(HEAD "name 1 \"" ADD "\"\n%ssync 2 4 0 0 0\nkernel 3 0 0 1 1 1 1 128 1 1 0\nend\n", ahead);
+    g_autoptr(EchImport) queued = must_read(before), after = must_read(waited), one = small_kernels(1, "");
+    g_autoptr(EchRun) alone = must_run(one->trace, device, false), x = must_run(queued->trace, device, true), y = must_run(after->trace, device, true);
+    ck_assert_int_gt(x->makespan, 15000 * PS_PER_US);
+    ck_assert_int_eq(y->makespan - x->makespan, 10 * PS_PER_US);
+    g_autoptr(EchRun) z = must_run(queued->trace, device, false);
+    ck_assert_int_eq(x->makespan - z->makespan, 10 * PS_PER_US); /* of the copy */
+    ck_assert_int_gt(alone->makespan, 0);
+}
+END_TEST
+
+static EchOp priced(const char *range, const char *kernel, const char *grid, EchImport **ret)
+{
+    g_autofree char *text = g_strdup_printf(HEAD "name 1 \"%s\"\nname 2 \"%s\"\npush 1 9 2\nkernel 5 0 0 1 %s\npop 9 9\nend\n", kernel, range, grid);
+    *ret = must_read(text);
+    return *nth((*ret)->trace, ECH_OP_KERNEL, 0);
+}
+
+START_TEST(graphs_are_asked_for_once)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
+    g_autoptr(EchImport) one = small_kernels(1, ""), graph = small_kernels(0, "graph 1 0 0 3\nkernel 2 0 0 1 1 1 1 128 1 1 0\nkernel 3 0 0 1 1 1 1 128 1 1 0\n"
+                                                                              "kernel 4 0 0 1 1 1 1 128 1 1 0\nkernel 5 0 0 1 1 1 1 128 1 1 0\n");
+    g_autoptr(EchRun) alone = must_run(one->trace, device, false), run = must_run(graph->trace, device, true);
+    ck_assert_int_eq(run->makespan, 20 * PS_PER_US + alone->makespan);
+    ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 10 * PS_PER_US + 10 * PS_PER_US - 3 * alone->makespan);
+}
+END_TEST
+
+/* Bytes of what PyTorch launches, by hand. */
+START_TEST(operators)
+{
+    static const struct {
+        const char *range, *kernel, *grid;
+        EchBytes read, written;
+        uint64_t operations;
+    } cases[] = {
+        /* bf16 read, f32 written */
+        {"aten::copy_, sizes = [[8, 1024], [8, 1024], []]",
+         "void at::native::vectorized_elementwise_kernel<4, at::native::converting_copy_kernel_cuda<c10::BFloat16, float>(at::TensorIteratorBase&)"
+         "::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul>, false>(int)",
+         "8 1 1 128 1 1 0", 8192 * 2, 8192 * 4, 0},
+        /* three lists of 2 x 1000 read, one written; a list is named tensor by tensor */
+        {"aten::_foreach_addcmul_, sizes = [[1000], [1000], [1000], [1000], [1000], [1000], []]",
+         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<3>, "
+         "at::native::(anonymous namespace)::PointwiseOpScalarFunctor<float, 3, 3, 0>, std::multiplies<float>, float>(int)",
+         "2 1 1 512 1 1 0", 3 * 2000 * 4, 2000 * 4, 0},
+        {"aten::_fused_adamw_, sizes = [[1000], [1000], [1000], [1000], [], [], [], [], [], []]",
+         "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>, at::native::FusedAdamMathFunctor<float, float, 4, "
+         "(at::native::ADAM_MODE)1, false>, float const*>(int)",
+         "1 1 1 512 1 1 0", 4 * 1000 * 4, 3 * 1000 * 4, 0},
+        /* a row kept in registers, whatever its name begins with */
+        {"aten::_fused_rms_norm, sizes = [[64, 768], [], [768], []]",
+         "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, true>(int)", "64 1 1 32 4 1 24", (64 * 768 + 768) * 4,
+         64 * 768 * 4, 64 * 768},
+        /* the rows that are picked, by threads of 16 bytes; one mask of bytes; one index an element */
+        {"aten::index, sizes = [[1000, 64], [128]]", "void at::native::vectorized_gather_kernel<16, long>(char*)", "128 1 1 16 1 1 0", 128 * 256, 128 * 256, 0},
+        {"aten::where, sizes = [[1024], [1024], [1024]]",
+         "void at::native::vectorized_elementwise_kernel<4, at::native::where_kernel_impl(float), std::array<char*, 4ul>, false>(int)", "1 1 1 128 1 1 0",
+         1024 * (1 + 4 + 4), 1024 * 4, 0},
+        {"aten::scatter_, sizes = [[64, 32], [], [64, 1], []]", "void at::native::_scatter_gather_elementwise_kernel<128, 8, float>(int)", "1 1 1 128 1 1 0",
+         64 * 8, 64 * 4, 0},
+        /* rows of 8 experts, each by its own matrix; and the gradient of these: 8 of 32 x 16 */
+        {"aten::_grouped_mm, sizes = [[64, 32], [8, 32, 16], [8], [], []]", "cutlass::device_kernel<bfloat16_t>", "132 1 1 384 1 1 215040",
+         (64 * 32 + 8 * 32 * 16) * 2, 64 * 16 * 2, 2 * 64 * 32 * 16},
+        {"aten::_grouped_mm, sizes = [[32, 64], [64, 16], [8], [], []]", "cutlass::device_kernel<bfloat16_t>", "132 1 1 384 1 1 215040",
+         (32 * 64 + 64 * 16) * 2, 8 * 32 * 16 * 2, 2 * 64 * 32 * 16},
+        /* inputs and an output of as many elements, however each is shaped */
+        {"triton_poi_fused_gelu_7, sizes = [[64, 32], [8, 8, 32], []]", "triton_poi_fused_gelu_7", "2 1 1 128 1 1 0", 2048 * 4, 2048 * 4, 2048},
+        /* all that is concatenated, read and written */
+        {"aten::cat, sizes = [[64, 32], [64, 96], []]", "void at::native::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 4, 64, 64>(int)",
+         "16 2 1 512 1 1 0", 64 * 128 * 2, 64 * 128 * 2, 0},
+        /* 4 x 2 x 12 x 1024^2 x 64, half of it and half a block of keys more */
+        {"aten::_flash_attention_forward, sizes = [[2, 1024, 12, 64], [2, 1024, 12, 64], [2, 1024, 12, 64], [], [], [], [], [], [], [], []]",
+         "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, Flash_kernel_traits<64, 128, 128, "
+         "4, "
+         "cutlass::bfloat16_t> >, false, true, false, false, true, true, false, false>(pytorch_flash::Flash_fwd_params)",
+         "8 2 12 128 1 1 49152", 3 * 2 * 1024 * 768 * 2, 2 * 1024 * 768 * 2, UINT64_C(4) * 2 * 12 * 1024 * 1024 * 64 / 2 * 9 / 8},
+        /* one element and one target a row */
+        {"aten::nll_loss_forward, sizes = [[8192, 50304], [8192], [], [], []]",
+         "void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(float*)", "1 1 1 512 1 1 4096", 8192 * (8 + 4), 8,
+         0},
+        /* a gradient and an input; a row of sums */
+        {"aten::native_layer_norm_backward, sizes = [[64, 768], [64, 768], [], [64, 1], [64, 1], [768], [768], []]",
+         "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float, float, 32u, 32u, 256u, false, true, false>(long)",
+         "24 1 1 32 32 1 8448", (2 * 64 * 768 + 2 * 64 + 2 * 768) * 4, 768 * 4, 64 * 768},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchImport) import = NULL;
+        EchOp op = priced(cases[i].range, cases[i].kernel, cases[i].grid, &import);
+        ck_assert_msg(moved(import->trace, &op, ECH_READ) == cases[i].read, "%s reads %" G_GUINT64_FORMAT, cases[i].range, moved(import->trace, &op, ECH_READ));
+        ck_assert_msg(moved(import->trace, &op, ECH_WRITE) == cases[i].written, "%s writes %" G_GUINT64_FORMAT, cases[i].range,
+                      moved(import->trace, &op, ECH_WRITE));
+        if (cases[i].operations > 0)
+            ck_assert_uint_eq(ech_trace_work(import->trace)[op.first_work].count, cases[i].operations);
+    }
+}
+END_TEST
+
+/* Without ranges: attention over whole blocks. */
+START_TEST(attention_by_its_grid)
+{
+    g_autoptr(EchImport) import = NULL;
+    EchOp op =
+        priced("train",
+               "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, Flash_kernel_traits<64, 128, "
+               "128, 4, cutlass::bfloat16_t> >, false, false, false, false, true, true, false, false>(pytorch_flash::Flash_fwd_params)",
+               "8 2 12 128 1 1 49152", &import);
+    ck_assert_uint_eq(moved(import->trace, &op, ECH_READ), 3 * 2 * 1024 * 768 * 2);
+    ck_assert_uint_eq(ech_trace_work(import->trace)[op.first_work].count, UINT64_C(4) * 2 * 12 * 1024 * 1024 * 64);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pretend");
+    TCase *cases = tcase_create("pretend");
+    tcase_add_test(cases, kernels_by_ranges_and_grids);
+    tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
+    tcase_add_test(cases, library_calls);
+    tcase_add_test(cases, the_only_device);
+    tcase_add_test(cases, streams_and_waits);
+    tcase_add_test(cases, memory_follows_what_was_asked);
+    tcase_add_test(cases, what_is_cut_or_unknown);
+    tcase_add_test(cases, small_kernels_wait_for_the_host);
+    tcase_add_test(cases, the_host_runs_ahead_and_waits);
+    tcase_add_test(cases, graphs_are_asked_for_once);
+    tcase_add_test(cases, operators);
+    tcase_add_test(cases, attention_by_its_grid);
+    suite_add_tcase(suite, cases);
+    return ech_test_main(suite);
+}

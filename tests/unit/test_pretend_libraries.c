@@ -1,0 +1,564 @@
+/* cuDNN's, NCCL's and other libraries' names over a GPU that is not there: asked as PyTorch asks them, and what is written then. The real libraries are not
+ * needed. */
+#include <check.h>
+#include <dlfcn.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLOAT 0
+#define BF16 9
+
+static void *library;
+static char *path;
+
+/* The pretending library's @name. */
+static void find(const char *name, void *ret)
+{
+    void *symbol = dlsym(library, name);
+    ck_assert_msg(symbol != NULL, "%s", dlerror());
+    memcpy(ret, &symbol, sizeof symbol);
+}
+
+static void load(void)
+{
+    path = g_strdup_printf("%s/pretend-libraries-%d.pretend", g_get_tmp_dir(), (int)getpid());
+    g_setenv("ECHELON_PRETEND_OUT", path, TRUE);
+    g_setenv("ECHELON_PRETEND_DEVICE",
+             "id=h100-sxm;name=NVIDIA H100;bytes=84942979072;context=536870912;devices=8;multiprocessors=132;major=9;minor=0;shared=233472;l2=52428800", TRUE);
+    library = dlopen(ECH_BINARY_DIR "/lib/echelon/libechelon_pretend.so", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_msg(library != NULL, "%s", dlerror());
+}
+
+/* The lines that begin with @word, without their times, with names for numbers where @names says which fields are such. */
+static char *written(const char *word, const char *names)
+{
+    void (*flush)(void);
+    find("pretend_flush", &flush);
+    flush();
+    g_autofree char *text = NULL;
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    g_autoptr(GPtrArray) texts = g_ptr_array_new();
+    GString *out = g_string_new(NULL);
+    for (size_t i = 0; lines[i]; i++) {
+        g_auto(GStrv) fields = g_strsplit(lines[i], " ", -1);
+        if (g_strcmp0(fields[0], "name") == 0) {
+            guint number = (guint)g_ascii_strtoull(fields[1], NULL, 10);
+            while (texts->len <= number)
+                g_ptr_array_add(texts, NULL);
+            texts->pdata[number] = strchr(lines[i], '"');
+        }
+        if (g_strcmp0(fields[0], word) != 0)
+            continue;
+        for (size_t f = 2; fields[f]; f++) {
+            guint number = (guint)g_ascii_strtoull(fields[f], NULL, 10);
+            bool named = strchr(names, (int)('0' + f)) != NULL && number < texts->len;
+            g_string_append_printf(out, "%s%s", f > 2 ? " " : "", named ? (char *)texts->pdata[number] : fields[f]);
+        }
+        g_string_append_c(out, '\n');
+    }
+    return g_string_free(out, FALSE);
+}
+
+static void unload(void)
+{
+    g_unlink(path);
+    g_free(path);
+}
+
+/* ---- cuDNN's descriptors ---- */
+
+static int (*create)(int type, void **ret);
+static int (*destroy)(void *descriptor);
+static int (*set)(void *descriptor, int name, int type, int64_t n, const void *values);
+static int (*get)(void *descriptor, int name, int type, int64_t room, int64_t *ret_n, void *ret);
+static int (*finalize)(void *descriptor);
+static int (*execute)(void *handle, void *plan, void *pack);
+static int (*create_handle)(void **ret), (*destroy_handle)(void *handle);
+
+static void load_dnn(void)
+{
+    load();
+    find("cudnnBackendCreateDescriptor", &create);
+    find("cudnnBackendDestroyDescriptor", &destroy);
+    find("cudnnBackendSetAttribute", &set);
+    find("cudnnBackendGetAttribute", &get);
+    find("cudnnBackendFinalize", &finalize);
+    find("cudnnBackendExecute", &execute);
+    find("cudnnCreate", &create_handle);
+    find("cudnnDestroy", &destroy_handle);
+}
+
+static void *make(int type)
+{
+    void *descriptor = NULL;
+    ck_assert_int_eq(create(type, &descriptor), 0);
+    ck_assert_ptr_nonnull(descriptor);
+    return descriptor;
+}
+
+static void give(void *descriptor, int name, int type, int64_t n, const void *values)
+{
+    ck_assert_int_eq(set(descriptor, name, type, n, values), 0);
+}
+
+static void give_one(void *descriptor, int name, void *value)
+{
+    give(descriptor, name, 15, 1, &value);
+    destroy(value); /* the other keeps it */
+}
+
+static void give_int(void *descriptor, int name, int type, int value)
+{
+    give(descriptor, name, type, 1, &value);
+}
+
+/* Channels lie side by side where @last. */
+static void *tensor(int64_t id, int type, bool is_virtual, bool last, const int64_t sizes[4])
+{
+    void *t = make(17);
+    int64_t strides[4] = {sizes[1] * sizes[2] * sizes[3], last ? 1 : sizes[2] * sizes[3], last ? sizes[3] * sizes[1] : sizes[3], last ? sizes[1] : 1};
+    give_int(t, 901, 1, type);
+    give(t, 902, 3, 4, sizes);
+    give(t, 903, 3, 4, strides);
+    give(t, 906, 3, 1, &id);
+    give(t, 907, 2, 1, &is_virtual);
+    ck_assert_int_eq(finalize(t), 0);
+    return t;
+}
+
+static void *graph(void **operations, int64_t n)
+{
+    void *g = make(15);
+    give(g, 801, 15, n, operations);
+    ck_assert_int_eq(finalize(g), 0);
+    for (int64_t i = 0; i < n; i++)
+        destroy(operations[i]);
+    return g;
+}
+
+/* Heuristics, their configuration number @which, its plan, and the plan is run. Its workspace. */
+static int64_t run(void *of, int64_t which)
+{
+    void *heuristics = make(4), *configs[8], *plan = make(5), *pack = make(16), *handle = NULL;
+    give_int(heuristics, 200, 8, 3);
+    give_one(heuristics, 201, of);
+    ck_assert_int_eq(finalize(heuristics), 0);
+    int64_t n = 0, got = 0, workspace = -1;
+    ck_assert_int_eq(get(heuristics, 202, 15, 0, &n, NULL), 0);
+    ck_assert_int_eq(n, 2);
+    for (int64_t i = 0; i < n; i++)
+        configs[i] = make(3);
+    ck_assert_int_eq(get(heuristics, 202, 15, n, &got, configs), 0);
+    ck_assert_int_eq(got, n);
+    ck_assert_int_eq(get(heuristics, 202, 15, 1, &got, configs), 0);
+    ck_assert_int_eq(got, 1); /* no more than there was room for */
+    destroy(heuristics);
+    int32_t shared = -1;
+    ck_assert_int_eq(get(configs[which], 304, 23, 1, &got, &shared), 0);
+    ck_assert(got == 1 && shared == 0);
+    give(plan, 401, 15, 1, &configs[which]);
+    ck_assert_int_eq(finalize(plan), 0);
+    for (int64_t i = 0; i < n; i++)
+        destroy(configs[i]);
+    ck_assert_int_eq(get(plan, 402, 3, 1, &got, &workspace), 0);
+    ck_assert_int_eq(create_handle(&handle), 0);
+    ck_assert_int_eq(execute(handle, plan, pack), 0);
+    destroy_handle(handle);
+    destroy(pack);
+    destroy(plan);
+    return workspace;
+}
+
+typedef struct {
+    int type, x, w, y, first;
+} Kind;
+static const Kind forward = {10, 704, 703, 705, 700}, data = {12, 710, 709, 711, 706}, filters = {11, 716, 715, 717, 712};
+
+static void *convolution(const Kind *kind, int type, bool last, const int64_t x[4], const int64_t w[4], const int64_t y[4])
+{
+    void *c = make(1), *o = make(kind->type);
+    int64_t two[2] = {2, 2}, one[2] = {1, 1}, rank = 2;
+    float alpha = 1, beta = 0;
+    give_int(c, 100, 1, FLOAT);
+    give(c, 102, 3, 2, one);
+    give(c, 103, 3, 2, two);
+    give(c, 104, 3, 2, one);
+    give(c, 105, 3, 2, one);
+    give(c, 106, 3, 1, &rank);
+    ck_assert_int_eq(finalize(c), 0);
+    give(o, kind->first, 4, 1, &alpha);
+    give(o, kind->first + 1, 4, 1, &beta);
+    give_one(o, kind->first + 2, c);
+    give_one(o, kind->x, tensor('x', type, false, last, x));
+    give_one(o, kind->w, tensor('w', type, false, last, w));
+    give_one(o, kind->y, tensor('y', type, false, last, y));
+    ck_assert_int_eq(finalize(o), 0);
+    return o;
+}
+
+static const int64_t image[4] = {8, 64, 56, 56}, weights[4] = {128, 64, 3, 3}, result[4] = {8, 128, 28, 28};
+
+/* 8 x 28 x 28 pixels, 64 channels of 9 taps, 128 filters: 462,422,016 multiplications, in the gradients, too. */
+START_TEST(convolutions_are_products)
+{
+    load_dnn();
+    const Kind *kinds[] = {&forward, &data, &filters};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        void *operation = convolution(kinds[i], BF16, true, image, weights, result);
+        ck_assert_int_eq(run(graph(&operation, 1), 0), 0);
+    }
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(
+        lines,
+        "0 0 \"cudnn convolution\" \"product=1x6272x128x576 taps=9 operand_bytes=2 class=product\" 3358720 1605632 924844032 \"bf16\"\n"
+        "0 0 \"cudnn convolution: gradient of the data\" \"product=1x6272x64x1152 taps=9 operand_bytes=2 class=product\" 1753088 3211264 924844032 \"bf16\"\n"
+        "0 0 \"cudnn convolution: gradient of the filters\" \"product=1x128x576x6272 operand_bytes=2 class=product\" 4816896 147456 924844032 \"bf16\"\n");
+    unload();
+}
+END_TEST
+
+/* Of f32 the first engine is one of tensor cores, told by its numerical note, the second is not. */
+START_TEST(engines_without_the_library)
+{
+    load_dnn();
+    for (int64_t i = 0; i < 2; i++) {
+        void *operation = convolution(&forward, FLOAT, true, image, weights, result);
+        ck_assert_int_eq(run(graph(&operation, 1), i), 0);
+    }
+    g_autofree char *lines = written("library", "9");
+    g_auto(GStrv) each = g_strsplit(lines, "\n", -1);
+    ck_assert_msg(g_str_has_suffix(each[0], "\"tf32\"") && g_str_has_suffix(each[1], "\"f32\""), "%s", lines);
+    unload();
+}
+END_TEST
+
+/* What does not lie channel by channel is copied for tensor cores, and the result back; three channels count as eight. */
+START_TEST(layouts)
+{
+    load_dnn();
+    const int64_t colours[4] = {8, 3, 56, 56}, of_colours[4] = {128, 3, 3, 3};
+    void *operation = convolution(&data, BF16, false, image, weights, result);
+    ck_assert_int_eq(run(graph(&operation, 1), 0), 3211264 + 147456 + 1605632);
+    operation = convolution(&forward, BF16, true, colours, of_colours, result);
+    ck_assert_int_eq(run(graph(&operation, 1), 0), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(
+        lines,
+        "0 0 \"cudnn channels first to last\" \"elements=73728 operand_bytes=2 class=relayout\" 147456 147456 0 \"\"\n"
+        "0 0 \"cudnn channels first to last\" \"elements=802816 operand_bytes=2 class=relayout\" 1605632 1605632 0 \"\"\n"
+        "0 0 \"cudnn convolution: gradient of the data\" \"product=1x6272x64x1152 taps=9 operand_bytes=2 class=product\" 1753088 3211264 924844032 \"bf16\"\n"
+        "0 0 \"cudnn channels last to first\" \"elements=1605632 operand_bytes=2 class=relayout\" 3211264 3211264 0 \"\"\n"
+        "0 0 \"cudnn convolution\" \"product=1x6272x128x72 taps=9 operand_bytes=2 class=product\" 157440 1605632 43352064 \"bf16\"\n");
+    unload();
+}
+END_TEST
+
+/* Groups share out the channels; a filter a channel is no product. */
+START_TEST(groups)
+{
+    load_dnn();
+    const int64_t of_four[4] = {128, 16, 3, 3}, of_each[4] = {64, 1, 7, 7}, same[4] = {8, 64, 28, 28};
+    void *operation = convolution(&forward, BF16, true, image, of_four, result);
+    run(graph(&operation, 1), 0);
+    operation = convolution(&forward, BF16, true, image, of_each, same);
+    run(graph(&operation, 1), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_msg(strstr(lines, "product=4x6272x32x144 taps=9 ") && strstr(lines, " 231211008 \"bf16\""), "%s", lines);
+    ck_assert_msg(strstr(lines, "\"elements=401408 operand_bytes=2 class=elementwise instructions=98\" 3217536 802816 0 \"\""), "%s", lines);
+    unload();
+}
+END_TEST
+
+static void *product(void *a, void *b, void *c)
+{
+    void *m = make(18), *o = make(19);
+    give_int(m, 1500, 1, FLOAT);
+    ck_assert_int_eq(finalize(m), 0);
+    give_one(o, 1520, a);
+    give_one(o, 1521, b);
+    give_one(o, 1522, c);
+    give_one(o, 1523, m);
+    ck_assert_int_eq(finalize(o), 0);
+    return o;
+}
+
+/* As cudnn_frontend composes it: a product, a mask by comparing rows with columns, a second product. Half of 4 x 2 x 4 x 512 x 512 x 64 operations. */
+START_TEST(attention_of_parts)
+{
+    load_dnn();
+    const int64_t q[4] = {2, 4, 512, 64}, kt[4] = {2, 4, 64, 512}, s[4] = {2, 4, 512, 512};
+    for (int causal = 0; causal < 2; causal++) {
+        void *mode = make(0), *mask = make(13);
+        give_int(mode, 0, 14, causal ? 303 : 0);
+        ck_assert_int_eq(finalize(mode), 0);
+        give_one(mask, 750, mode);
+        give_one(mask, 751, tensor(10, FLOAT, true, false, s));
+        give_one(mask, 753, tensor(11, FLOAT, true, false, s));
+        void *operations[3] = {product(tensor(1, BF16, false, false, q), tensor(2, BF16, false, false, kt), tensor(10, FLOAT, true, false, s)), mask,
+                               product(tensor(11, BF16, true, false, s), tensor(3, BF16, false, false, q), tensor(4, BF16, false, false, q))};
+        run(graph(operations, 3), 0);
+    }
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(lines, "0 0 \"cudnn attention\" \"grid=4x8x1 class=attention arithmetic=wgmma operand_bytes=2\" 1572864 524288 536870912 \"bf16\"\n"
+                            "0 0 \"cudnn attention\" \"grid=4x8x1 class=attention arithmetic=wgmma operand_bytes=2\" 1572864 524288 268435456 \"bf16\"\n");
+    unload();
+}
+END_TEST
+
+/* The one operation of later versions, with its mask in a graph inside and what it keeps in its softmax. */
+START_TEST(attention_as_one)
+{
+    load_dnn();
+    const int64_t q[4] = {2, 8, 512, 64}, k[4] = {2, 2, 256, 64}, s[4] = {2, 8, 512, 256}, kept[4] = {2, 8, 512, 1};
+    void *mask = make(44), *softmax = make(45), *o = make(41);
+    give_one(mask, 3000, tensor(10, FLOAT, true, false, s));
+    give_one(mask, 3006, tensor(11, FLOAT, true, false, s));
+    give_one(softmax, 3102, tensor(5, FLOAT, false, false, kept));
+    give_one(o, 2800, tensor(1, BF16, false, false, q));
+    give_one(o, 2801, tensor(2, BF16, false, false, k));
+    give_one(o, 2802, tensor(3, BF16, false, false, k));
+    give_one(o, 2803, tensor(4, BF16, false, false, q));
+    give_one(o, 2814, softmax);
+    give_one(o, 2811, graph(&mask, 1));
+    ck_assert_int_eq(finalize(o), 0);
+    run(graph(&o, 1), 0);
+    g_autofree char *lines = written("library", "459");
+    /* 4 x 16 heads x 512 x 256 x 64, half of them; keys and values of two heads each. */
+    ck_assert_str_eq(lines, "0 0 \"cudnn attention\" \"grid=4x16x1 class=attention arithmetic=wgmma operand_bytes=2\" 1310720 1081344 268435456 \"bf16\"\n");
+    unload();
+}
+END_TEST
+
+START_TEST(descriptors_refuse_nonsense)
+{
+    load_dnn();
+    void *handle = NULL, *plan = make(5);
+    ck_assert_int_eq(create_handle(&handle), 0);
+    ck_assert_int_ne(execute(handle, plan, NULL), 0);
+    ck_assert_int_ne(set(NULL, 900, 3, 1, &(int64_t){1}), 0);
+    ck_assert_int_ne(set(plan, 900, 3, -1, &(int64_t){1}), 0);
+    ck_assert_int_ne(get(NULL, 900, 3, 1, NULL, NULL), 0);
+    destroy(plan);
+    destroy_handle(handle);
+    unload();
+}
+END_TEST
+
+/* ---- NCCL ---- */
+
+typedef struct {
+    char bytes[128];
+} Id;
+
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster, min_blocks, max_blocks;
+    const char *network;
+    int share, traffic_class;
+    const char *name;
+} Config;
+
+static int (*init)(void **ret, int n, Id id, int rank, void *config);
+static int (*end_communicator)(void *communicator);
+static int (*split)(void *of, int color, int key, void **ret, void *config);
+static void (*tell)(const char *name, int n, const int *ranks, int rank);
+
+static void load_nccl(void)
+{
+    load();
+    find("ncclCommInitRankConfig", &init);
+    find("ncclCommSplit", &split);
+    find("ncclCommDestroy", &end_communicator);
+    find("pretend_group", &tell);
+}
+
+/* Groups of a mesh of 2 x 4: their ranks' distances, by name, and by the last told of where NCCL is told no name. */
+START_TEST(groups_of_ranks)
+{
+    load_nccl();
+    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *), (*count)(void *, int *), (*rank)(void *, int *);
+    find("ncclAllReduce", &all_reduce);
+    find("ncclCommCount", &count);
+    find("ncclCommUserRank", &rank);
+    tell("0", 8, (const int[]){0, 1, 2, 3, 4, 5, 6, 7}, 5);
+    tell("rows", 4, (const int[]){4, 5, 6, 7}, 1);
+    tell("columns", 2, (const int[]){1, 5}, 1);
+    tell("10", 2, (const int[]){4, 5}, 1);
+    void *world = NULL, *columns = NULL, *ten = NULL, *rows = NULL;
+    Config config = {.size = sizeof config, .name = "columns"}, other = {.size = sizeof other, .name = "10"};
+    ck_assert_int_eq(init(&world, 8, (Id){{0}}, 5, NULL), 0);
+    ck_assert_int_eq(init(&columns, 2, (Id){{0}}, 1, &config), 0);
+    ck_assert_int_eq(init(&ten, 2, (Id){{0}}, 1, &other), 0);
+    tell("", 4, (const int[]){4, 5, 6, 7}, 1);
+    ck_assert_int_eq(split(world, 7, 5, &rows, NULL), 0);
+    int n = 0, own = -1;
+    ck_assert_int_eq(count(rows, &n) + rank(rows, &own), 0);
+    ck_assert_int_eq(n, 4);
+    ck_assert_int_eq(own, 1);
+    void *none = world;
+    ck_assert_int_eq(split(world, -1, 0, &none, NULL), 0);
+    ck_assert_ptr_null(none);
+    ck_assert_int_ne(init(&none, 2, (Id){{0}}, 2, NULL), 0);
+    float value = 3, sum = 0;
+    void *all[] = {world, columns, ten, rows};
+    for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
+        ck_assert_int_eq(all_reduce(&value, &sum, 1, 7, 0, all[i], NULL) + end_communicator(all[i]), 0);
+    ck_assert_msg(sum == 12, "%g", (double)sum); /* as if all four had 3 */
+    g_autofree char *lines = written("collective", "4");
+    ck_assert_str_eq(lines, "0 0 \"all-reduce\" 4 8 1\n0 0 \"all-reduce\" 4 2 4\n0 0 \"all-reduce\" 4 2 1\n0 0 \"all-reduce\" 4 4 1\n");
+    unload();
+}
+END_TEST
+
+/* Bytes are those of the operand on one device. */
+START_TEST(collectives)
+{
+    load_nccl();
+    int (*all_gather)(const void *, void *, size_t, int, void *, void *), (*reduce_scatter)(const void *, void *, size_t, int, int, void *, void *),
+        (*all_to_all)(const void *, void *, size_t, int, void *, void *), (*broadcast)(const void *, void *, size_t, int, int, void *, void *);
+    find("ncclAllGather", &all_gather);
+    find("ncclReduceScatter", &reduce_scatter);
+    find("ncclAlltoAll", &all_to_all);
+    find("ncclBroadcast", &broadcast);
+    void *c = NULL;
+    ck_assert_int_eq(init(&c, 4, (Id){{0}}, 2, NULL), 0);
+    int32_t own[4] = {1, 2, 3, 4}, all[16] = {0};
+    ck_assert_int_eq(all_gather(own, all, 4, 2, c, NULL), 0);
+    ck_assert_int_eq(all[12], 1);
+    ck_assert_int_eq(reduce_scatter(own, all, 1, 2, 0, c, NULL), 0);
+    ck_assert_int_eq(all[0], 12);
+    ck_assert_int_eq(all_to_all(own, all, 1, 2, c, NULL), 0);
+    ck_assert_int_eq(all[1], 3);
+    ck_assert_int_eq(broadcast(own, own, 4, 9, 0, c, NULL), 0);
+    end_communicator(c);
+    g_autofree char *lines = written("collective", "4");
+    ck_assert_str_eq(lines, "0 0 \"all-gather\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"broadcast\" 8 4 1\n");
+    unload();
+}
+END_TEST
+
+/* In a group, messages to and from all others are an all-to-all; a pipeline's two are not. */
+START_TEST(messages)
+{
+    load_nccl();
+    int (*send)(const void *, size_t, int, int, void *, void *), (*receive)(void *, size_t, int, int, void *, void *), (*begin)(void), (*end)(void);
+    find("ncclSend", &send);
+    find("ncclRecv", &receive);
+    find("ncclGroupStart", &begin);
+    find("ncclGroupEnd", &end);
+    void *c = NULL;
+    ck_assert_int_eq(init(&c, 4, (Id){{0}}, 1, NULL), 0);
+    float bytes[4];
+    ck_assert_int_ne(end(), 0);
+    ck_assert_int_eq(begin(), 0);
+    for (int peer = 0; peer < 4; peer++)
+        ck_assert_int_eq(send(bytes, 1, 7, peer, c, NULL) + receive(bytes, 1, 7, peer, c, NULL), 0);
+    ck_assert_int_eq(end(), 0);
+    ck_assert_int_eq(begin(), 0);
+    ck_assert_int_eq(send(bytes, 4, 7, 3, c, NULL) + receive(bytes, 4, 7, 0, c, NULL), 0);
+    ck_assert_int_eq(end(), 0);
+    ck_assert_int_eq(send(bytes, 2, 7, 2, c, NULL), 0);
+    end_communicator(c);
+    g_autofree char *lines = written("collective", "4");
+    ck_assert_str_eq(lines, "0 0 \"all-to-all\" 16 4 1\n0 0 \"send\" 16 2 2\n0 0 \"recv\" 16 2 1\n0 0 \"send\" 8 2 1\n");
+    unload();
+}
+END_TEST
+
+/* ---- the others ---- */
+
+/* A plan of two dimensions of real numbers: half of the spectrum, a pass for each dimension; of a prime length, two transforms of twice the length. */
+START_TEST(transforms)
+{
+    load();
+    int (*make_plan)(int *ret),
+        (*plan_many)(int, int, long long *, long long *, long long, long long, int, long long *, long long, long long, int, long long, size_t *, int),
+        (*exec)(int, void *, void *, int), (*end)(int);
+    find("cufftCreate", &make_plan);
+    find("cufftXtMakePlanMany", &plan_many);
+    find("cufftXtExec", &exec);
+    find("cufftDestroy", &end);
+    int plan = 0;
+    size_t work = 0;
+    ck_assert_int_ne(exec(1, NULL, NULL, -1), 0);
+    ck_assert_int_eq(make_plan(&plan), 0);
+    ck_assert_int_ne(exec(plan, NULL, NULL, -1), 0);
+    ck_assert_int_eq(plan_many(plan, 2, (long long[]){256, 128}, NULL, 1, 0, 0, NULL, 1, 0, 4, 3, &work, 4), 0);
+    ck_assert_uint_eq(work, 3 * 256 * 65 * 8);
+    ck_assert_int_eq(exec(plan, NULL, NULL, -1), 0);
+    ck_assert_int_eq(plan_many(plan, 1, (long long[]){10007}, NULL, 1, 0, 4, NULL, 1, 0, 4, 1, &work, 4), 0);
+    ck_assert_int_eq(exec(plan, NULL, NULL, -1), 0);
+    ck_assert_int_ne(plan_many(plan, 4, (long long[]){2, 2, 2, 2}, NULL, 1, 0, 4, NULL, 1, 0, 4, 1, &work, 4), 0);
+    ck_assert_int_eq(end(plan), 0);
+    ck_assert_int_ne(end(plan), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(lines, "0 0 \"cufft\" \"elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n"
+                            "0 0 \"cufft\" \"elements=10007 operand_bytes=8 class=fft instructions=480 passes=9\" 80056 80056 0 \"\"\n");
+    unload();
+}
+END_TEST
+
+START_TEST(solvers)
+{
+    load();
+    int (*make_handle)(void **), (*end)(void *), (*room)(void *, int, int, void *, int, int *), (*cholesky)(void *, int, int, void *, int, void *, int, int *),
+        (*blas)(void **), (*end_blas)(void *), (*triangle)(void *, int, int, int, int, int, int, const void *, const void *, int, void *, int),
+        (*vector)(void *, int, int, int, const void *, const void *, int, const void *, int, const void *, void *, int), (*refused)(void **);
+    find("cusolverDnCreate", &make_handle);
+    find("cusolverDnDestroy", &end);
+    find("cusolverDnDpotrf_bufferSize", &room);
+    find("cusolverDnDpotrf", &cholesky);
+    find("cublasCreate_v2", &blas);
+    find("cublasDestroy_v2", &end_blas);
+    find("cublasStrsm_v2", &triangle);
+    find("cublasCgemv_v2", &vector);
+    find("cusparseCreate", &refused);
+    void *handle = NULL, *of_blas = NULL, *none = NULL;
+    int elements = 0;
+    ck_assert_int_eq(make_handle(&handle), 0);
+    ck_assert_int_eq(room(handle, 0, 300, NULL, 300, &elements), 0);
+    ck_assert_int_gt(elements, 0);
+    ck_assert_int_eq(cholesky(handle, 0, 300, NULL, 300, NULL, elements, NULL), 0);
+    ck_assert_int_eq(end(handle), 0);
+    ck_assert_int_eq(blas(&of_blas), 0);
+    ck_assert_int_eq(triangle(of_blas, 0, 0, 0, 0, 64, 10, NULL, NULL, 64, NULL, 64), 0);
+    ck_assert_int_eq(vector(of_blas, 1, 20, 30, NULL, NULL, 20, NULL, 1, NULL, NULL, 1), 0);
+    ck_assert_int_eq(end_blas(of_blas), 0);
+    ck_assert_int_eq(refused(&none), 10);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(lines, "0 0 \"cusolverDnDpotrf\" \"product=1x300x300x0 operand_bytes=8 class=solver routine=cholesky\" 720000 720000 0 \"f64\"\n"
+                            "0 0 \"cublasStrsm\" \"product=1x64x64x10 operand_bytes=4 class=solver routine=triangular\" 18944 2560 0 \"f32\"\n"
+                            "0 0 \"cublasCgemv\" \"product=1x30x1x80 operand_bytes=8 class=vector\" 4960 240 4800 \"f32\"\n");
+    unload();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pretend_libraries");
+    TCase *cases = tcase_create("cases");
+    tcase_add_test(cases, convolutions_are_products);
+    tcase_add_test(cases, engines_without_the_library);
+    tcase_add_test(cases, layouts);
+    tcase_add_test(cases, groups);
+    tcase_add_test(cases, attention_of_parts);
+    tcase_add_test(cases, attention_as_one);
+    tcase_add_test(cases, descriptors_refuse_nonsense);
+    tcase_add_test(cases, groups_of_ranks);
+    tcase_add_test(cases, collectives);
+    tcase_add_test(cases, messages);
+    tcase_add_test(cases, transforms);
+    tcase_add_test(cases, solvers);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

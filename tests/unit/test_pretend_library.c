@@ -1,0 +1,603 @@
+/* The library of the pretended GPU, called by CUDA's names: numbers, order, memory to the last byte, contents, graphs, forks, threads, ranges. Loaded rather
+ * than preloaded, so that the sanitizers' own libraries may come first. */
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIBRARY ECH_BINARY_DIR "/lib/echelon/libechelon_pretend.so"
+#define HOOK ECH_SOURCE_DIR "/traces/capture/pretend/python"
+#define MIB ((size_t)1 << 20)
+
+typedef struct {
+    unsigned x, y, z;
+} Dim;
+
+static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*set_device)(int), (*allocate)(void **, size_t), (*release)(void *),
+    (*allocate_pinned)(void **, size_t, unsigned), (*copy)(void *, const void *, size_t, int), (*copy_async)(void *, const void *, size_t, int, void *),
+    (*set)(void *, int, size_t), (*pointer_attributes)(void *, const void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
+    (*record)(void *, void *), (*wait_event)(void *, void *, unsigned), (*synchronize)(void), (*launch)(const void *, Dim, Dim, void **, size_t, void *),
+    (*attribute)(int *, int, int), (*begin_capture)(void *, int), (*end_capture)(void *, void **), (*is_capturing)(void *, int *),
+    (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *), (*elapsed)(float *, void *, void *),
+    (*last_error)(void), (*reserve)(void **, size_t, size_t, void *, unsigned long long), (*create)(void **, size_t, const void *, unsigned long long),
+    (*map)(void *, size_t, size_t, void *, unsigned long long), (*unmap)(void *, size_t), (*let_go)(void *), (*free_addresses)(void *, size_t),
+    (*push)(const char *), (*pop)(void), (*inject)(const void *(*)(uint32_t)), (*load_module)(void **, const void *),
+    (*get_function)(void **, void *, const char *),
+    (*launch_driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), (*refused)(void),
+    (*end_stream)(void *), (*end_event)(void *), (*end_instance)(void *), (*properties)(void *, int);
+static void **(*register_binary)(void *);
+static int (*function_attributes)(void *, const void *);
+static void (*register_kernel)(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
+
+#define NEED(condition)                                                                                                                                        \
+    do {                                                                                                                                                       \
+        if (!(condition)) {                                                                                                                                    \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                                                    \
+            _exit(99);                                                                                                                                         \
+        }                                                                                                                                                      \
+    } while (0)
+
+static void load(void)
+{
+    NEED(dlopen("libstdc++.so.6", RTLD_NOW) != NULL); /* as a program of C++ has it: names are demangled by it */
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&memory_info, "cudaMemGetInfo"},
+                 {&device_count, "cudaGetDeviceCount"},
+                 {&set_device, "cudaSetDevice"},
+                 {&allocate, "cudaMalloc"},
+                 {&release, "cudaFree"},
+                 {&allocate_pinned, "cudaHostAlloc"},
+                 {&copy, "cudaMemcpy"},
+                 {&copy_async, "cudaMemcpyAsync"},
+                 {&set, "cudaMemset"},
+                 {&pointer_attributes, "cudaPointerGetAttributes"},
+                 {&make_stream, "cudaStreamCreateWithFlags"},
+                 {&make_event, "cudaEventCreate"},
+                 {&record, "cudaEventRecord"},
+                 {&wait_event, "cudaStreamWaitEvent"},
+                 {&synchronize, "cudaDeviceSynchronize"},
+                 {&launch, "cudaLaunchKernel"},
+                 {&attribute, "cudaDeviceGetAttribute"},
+                 {&begin_capture, "cudaStreamBeginCapture"},
+                 {&end_capture, "cudaStreamEndCapture"},
+                 {&is_capturing, "cudaStreamIsCapturing"},
+                 {&instantiate, "cudaGraphInstantiate"},
+                 {&launch_graph, "cudaGraphLaunch"},
+                 {&destroy_graph, "cudaGraphDestroy"},
+                 {&elapsed, "cudaEventElapsedTime"},
+                 {&last_error, "cudaGetLastError"},
+                 {&reserve, "cuMemAddressReserve"},
+                 {&create, "cuMemCreate"},
+                 {&map, "cuMemMap"},
+                 {&unmap, "cuMemUnmap"},
+                 {&let_go, "cuMemRelease"},
+                 {&free_addresses, "cuMemAddressFree"},
+                 {&push, "nvtxRangePushA"},
+                 {&pop, "nvtxRangePop"},
+                 {&inject, "InitializeInjectionNvtx2"},
+                 {&load_module, "cuModuleLoadData"},
+                 {&get_function, "cuModuleGetFunction"},
+                 {&launch_driver, "cuLaunchKernel"},
+                 {&refused, "cudaMalloc3D"},
+                 {&end_stream, "cudaStreamDestroy"},
+                 {&end_event, "cudaEventDestroy"},
+                 {&end_instance, "cudaGraphExecDestroy"},
+                 {&properties, "cudaGetDeviceProperties_v2"},
+                 {&register_binary, "__cudaRegisterFatBinary"},
+                 {&function_attributes, "cudaFuncGetAttributes"},
+                 {&register_kernel, "__cudaRegisterFunction"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = library ? dlsym(library, names[i].name) : NULL;
+        NEED(found != NULL);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+}
+
+/* Runs @program in a process of its own with a device of @settings; what it left, times taken out, or NULL where it left no file. */
+static char *pretended(const char *settings, void (*program)(void), int *ret_status)
+{
+    g_autofree char *path = g_strdup_printf("%s/echelon-pretend-%d-%u.pretend", g_get_tmp_dir(), getpid(), g_random_int());
+    pid_t child = fork();
+    if (child == 0) {
+        g_setenv("ECHELON_PRETEND_DEVICE", settings, TRUE);
+        g_setenv("ECHELON_PRETEND_OUT", path, TRUE);
+        load();
+        program();
+        exit(0); /* runs the exit handler that ends the file */
+    }
+    int status;
+    waitpid(child, &status, 0);
+    if (ret_status)
+        *ret_status = status;
+    else
+        ck_assert_int_eq(status, 0);
+    g_autofree char *text = NULL;
+    if (!g_file_get_contents(path, &text, NULL, NULL))
+        return NULL;
+    g_unlink(path);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    GString *out = g_string_new(NULL);
+    uint64_t before = 0;
+    for (char **line = lines; *line; line++) {
+        g_auto(GStrv) words = g_strsplit(*line, " ", 3);
+        if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
+            continue;
+        bool timed = !strstr(" echelon-pretend device name end ", words[0]);
+        if (timed) {
+            uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
+            ck_assert_uint_ge(time, before);
+            before = time;
+        }
+        g_string_append_printf(out, "%s%s%s\n", timed ? words[0] : *line, timed && words[2] ? " " : "", timed && words[2] ? words[2] : "");
+    }
+    return g_string_free(out, FALSE);
+}
+
+static unsigned count(const char *text, const char *line)
+{
+    unsigned n = 0;
+    for (const char *at = strstr(text, line); at; at = strstr(at + 1, line))
+        n += at == text || at[-1] == '\n';
+    return n;
+}
+
+#define SMALL "id=small;name=Small GPU;bytes=67108864;context=2097152;devices=2;major=8;minor=6;multiprocessors=7;shared=102400;l2=4194304"
+
+static void ask_numbers(void)
+{
+    size_t room, total;
+    int n, value;
+    NEED(device_count(&n) == 0 && n == 2 && set_device(2) == 101 && last_error() == 101 && last_error() == 0 && set_device(1) == 0);
+    NEED(memory_info(&room, &total) == 0 && total == 64 * MIB && room == 62 * MIB);
+    NEED(attribute(&value, 16, 0) == 0 && value == 7 && attribute(&value, 75, 0) == 0 && value == 8 && attribute(&value, 76, 0) == 0 && value == 6);
+    NEED(attribute(&value, 39, 0) == 0 && value == 1536 && attribute(&value, 106, 0) == 0 && value == 16); /* of compute capability 8.6 */
+    union {
+        char name[256];
+        uint64_t sizes[1032 / 8];
+        int32_t numbers[1032 / 4];
+    } p;
+    NEED(properties(&p, 0) == 0 && strcmp(p.name, "Small GPU") == 0 && p.sizes[288 / 8] == 64 * MIB && p.numbers[360 / 4] == 8 && p.numbers[388 / 4] == 7);
+    NEED(p.numbers[616 / 4] == 4 << 20 && p.numbers[624 / 4] == 1536 && p.sizes[640 / 8] == 102400 && p.sizes[696 / 8] == 101376);
+    NEED(refused() == 801 && last_error() == 801);
+    NEED(push("only looked") == 0 && pop() == 0 && synchronize() == 0);
+}
+
+START_TEST(numbers_are_the_devices_and_who_only_looks_leaves_nothing)
+{
+    ck_assert_ptr_null(pretended(SMALL, ask_numbers, NULL));
+}
+END_TEST
+
+/* A fat binary with an entry of each version: PTX where it is below 0. */
+typedef struct {
+    uint8_t bytes[256];
+    struct {
+        uint32_t magic, version;
+        const void *binary, *unused;
+    } wrapper;
+} FatBinary;
+
+static void *make_binary(FatBinary *fat, const int *versions, uint32_t n)
+{
+    enum { HEADER = 16, ENTRY = 48, BEHIND = 8 };
+    const uint32_t magic = 0xba55ed50u, entry_bytes = ENTRY;
+    const uint16_t header[] = {1, HEADER};
+    const uint64_t all = n * (ENTRY + BEHIND), behind = BEHIND;
+    memcpy(fat->bytes, &magic, 4);
+    memcpy(fat->bytes + 4, header, 4);
+    memcpy(fat->bytes + 8, &all, 8);
+    for (uint32_t i = 0; i < n; i++) {
+        uint8_t *at = fat->bytes + HEADER + i * (ENTRY + BEHIND);
+        const uint16_t kind = versions[i] < 0 ? 1 : 2;
+        const uint32_t version = (uint32_t)abs(versions[i]);
+        memcpy(at, &kind, 2);
+        memcpy(at + 4, &entry_bytes, 4);
+        memcpy(at + 8, &behind, 8);
+        memcpy(at + 28, &version, 4);
+    }
+    fat->wrapper.magic = 0x466243b1u;
+    fat->wrapper.version = 1;
+    fat->wrapper.binary = fat->bytes;
+    return &fat->wrapper;
+}
+
+/* As a driver chooses on a GPU of compute capability 8.6: machine code of its own major version, PTX of no later one, or nothing. */
+static void choose_code(void)
+{
+    static const struct {
+        int versions[4];
+        uint32_t n;
+        int chosen;
+    } cases[] = {{{75, 80, 86, 90}, 4, 86}, {{75, 80, 89, 90}, 4, 80}, {{75, 90}, 2, 0}, {{75, -70}, 2, 70}, {{-90}, 1, 0},
+                 {{80, -86}, 2, 80},        {{-75, -80, 90}, 3, 80},   {{0}, 0, 0}};
+    static FatBinary binaries[G_N_ELEMENTS(cases) + 2];
+    static const char functions[G_N_ELEMENTS(cases) + 2];
+    for (size_t i = 0; i < G_N_ELEMENTS(cases) + 2; i++) {
+        bool told = i < G_N_ELEMENTS(cases);
+        void *wrapper = make_binary(&binaries[i], cases[told ? i : 0].versions, cases[told ? i : 0].n);
+        if (i == G_N_ELEMENTS(cases)) /* no binary of that kind: anything suits */
+            binaries[i].wrapper.magic = 1;
+        if (i == G_N_ELEMENTS(cases) + 1) /* an entry longer than what is left */
+            binaries[i].bytes[16 + 8 + 3] = 1;
+        void **handle = register_binary(wrapper);
+        register_kernel(handle, &functions[i], NULL, "kernel", -1, NULL, NULL, NULL, NULL, NULL);
+        int chosen = told ? cases[i].chosen : 86;
+        union {
+            int32_t numbers[64];
+            uint64_t aligned;
+        } attributes = {{0}};
+        NEED(function_attributes(&attributes, &functions[i]) == (chosen ? 0 : 209));
+        NEED(chosen == 0 || attributes.numbers[8] == chosen); /* ptxVersion */
+        NEED(launch(&functions[i], (Dim){(unsigned)i + 1, 1, 1}, (Dim){32, 1, 1}, NULL, 0, NULL) == (chosen ? 0 : 209));
+        NEED(last_error() == (chosen ? 0 : 209));
+    }
+}
+
+START_TEST(code_is_chosen_as_a_driver_does)
+{
+    g_autofree char *text = pretended(SMALL, choose_code, NULL);
+    ck_assert_uint_eq(count(text, "kernel 0 0 1 1 1 1 32 1 1 0\n"), 1);
+    ck_assert_uint_eq(count(text, "kernel 0 0 1 3 1 1"), 0);
+    ck_assert_uint_eq(count(text, "kernel"), 7);
+}
+END_TEST
+
+static void fill_memory(void)
+{
+    void *a, *b, *c, *other;
+    size_t room, total;
+    NEED(allocate(&a, 40 * MIB) == 0 && (uintptr_t)a % (2 * MIB) == 0);
+    NEED(allocate(&b, 22 * MIB + 1) == 2 && b == NULL && last_error() == 2);
+    NEED(allocate(&b, 22 * MIB) == 0 && memory_info(&room, &total) == 0 && room == 0);
+    NEED(allocate(&c, 512) == 2 && allocate(&c, 0) == 0 && c == NULL);
+    NEED(set_device(1) == 0 && allocate(&other, 62 * MIB) == 0 && set_device(0) == 0);
+    NEED(release(b) == 0 && release(b) == 1 && release((char *)a + 1) == 1 && release(NULL) == 0);
+    NEED(allocate(&c, 512) == 0 && memory_info(&room, &total) == 0 && room == 22 * MIB - 512);
+    struct {
+        int type, device;
+        void *on_device, *on_host;
+    } attributes;
+    NEED(pointer_attributes(&attributes, (char *)other + 5) == 0 && attributes.type == 2 && attributes.device == 1 &&
+         attributes.on_device == (char *)other + 5);
+    NEED(pointer_attributes(&attributes, &room) == 0 && attributes.type == 0);
+    NEED(pointer_attributes(&attributes, b) == 0 && attributes.type == 0);
+    void *pinned;
+    NEED(allocate_pinned(&pinned, 1024 * MIB, 0) == 0 && pointer_attributes(&attributes, pinned) == 0 && attributes.type == 1); /* the host's */
+}
+
+START_TEST(memory_ends_at_the_last_byte)
+{
+    g_autofree char *text = pretended(SMALL, fill_memory, NULL);
+    ck_assert_ptr_nonnull(strstr(text, "device 67108864 2097152 2 \"small\"\n"));
+    ck_assert_uint_eq(count(text, "refused 0 0 23068673\n"), 1);
+    ck_assert_uint_eq(count(text, "refused"), 2);
+    ck_assert_uint_eq(count(text, "alloc 0 0 "), 4); /* the pinned one, too */
+    ck_assert_uint_eq(count(text, "alloc 1 0 "), 1);
+    ck_assert_uint_eq(count(text, "free"), 1);
+    ck_assert_ptr_nonnull(strstr(text, " 1073741824 2 0\n"));
+    ck_assert(g_str_has_suffix(text, "\nend\n"));
+}
+END_TEST
+
+static void write_contents(void)
+{
+    int given[1024], seen[1024] = {7};
+    for (int i = 0; i < 1024; i++)
+        given[i] = i + 1;
+    void *a, *b;
+    NEED(allocate(&a, 4 * MIB) == 0 && allocate(&b, 4 * MIB) == 0);
+    NEED(copy(seen, a, 16, 2) == 0 && seen[0] == 0); /* a result */
+    NEED(copy(a, given, sizeof given, 1) == 0 && copy(seen, a, sizeof seen, 2) == 0 && seen[0] == 1 && seen[1023] == 1024);
+    NEED(copy(seen, (int *)a + 5, 4, 2) == 0 && seen[0] == 6);
+    NEED(copy(seen, a, 4, 2) == 0 && seen[0] == 0); /* where a result may lie, too */
+    NEED(copy(b, a, sizeof given, 3) == 0 && copy(seen, b, sizeof seen, 2) == 0 && seen[9] == 10);
+    NEED(set(a, 0, 8) == 0 && copy(seen, a, sizeof seen, 2) == 0 && seen[0] == 0 && seen[2] == 3);
+    NEED(set(a, 1, 4) == 0 && copy(seen, a, 4, 2) == 0 && seen[0] == 0x01010101);
+    g_autofree char *large = g_malloc0(3 * MIB);
+    large[0] = large[3 * MIB - 1] = 1;
+    NEED(copy(b, large, 3 * MIB, 1) == 0 && copy(large, b, 3 * MIB, 2) == 0 && large[0] == 0 && large[3 * MIB - 1] == 0);
+    NEED(copy(seen, b, sizeof seen, 2) == 0 && seen[9] == 0);
+    NEED(release(a) == 0 && allocate(&a, 4 * MIB) == 0 && copy(seen, (int *)a + 5, 4, 2) == 0 && seen[0] == 0);
+}
+
+START_TEST(what_the_host_copied_reads_back)
+{
+    g_autofree char *text = pretended(SMALL, write_contents, NULL);
+    ck_assert_uint_eq(count(text, "copy 0 0 4096 1 3 0\n"), 1);
+    ck_assert_uint_eq(count(text, "copy 0 0 4096 3 3 0\n"), 1);
+    ck_assert_uint_eq(count(text, "copy 0 0 3145728 1 3 0\n"), 1);
+    ck_assert_uint_eq(count(text, "set 0 0 8\n"), 1);
+}
+END_TEST
+
+static void work_on_streams(void)
+{
+    static const char function;
+    void *one, *two, *event, *later, *module, *driven;
+    float ms;
+    register_kernel(NULL, &function, NULL, "_Z3addPf", -1, NULL, NULL, NULL, NULL, NULL);
+    NEED(make_stream(&one, 1) == 0 && make_stream(&two, 1) == 0 && make_event(&event) == 0 && make_event(&later) == 0);
+    NEED(launch(&function, (Dim){4, 2, 1}, (Dim){128, 1, 1}, NULL, 64, one) == 0 && record(event, one) == 0 && wait_event(two, event, 0) == 0);
+    NEED(load_module(&module, "") == 0 && get_function(&driven, module, "triton_\"poi\"") == 0);
+    NEED(launch_driver(driven, 1, 1, 1, 32, 1, 1, 0, two, NULL, NULL) == 0);
+    NEED(record(later, two) == 0 && elapsed(&ms, event, later) == 0 && ms == 1 && elapsed(&ms, later, event) == 0 && ms > 0 && ms < 1);
+    NEED(synchronize() == 0 && end_stream(one) == 0 && end_stream(two) == 0 && end_event(event) == 0 && end_event(later) == 0);
+}
+
+START_TEST(work_is_written_in_order)
+{
+    g_autofree char *text = pretended(SMALL, work_on_streams, NULL);
+    ck_assert_str_eq(strstr(text, "name 1"), "name 1 \"add(float*)\"\n"
+                                             "kernel 0 1 1 4 2 1 128 1 1 64\n"
+                                             "record 0 1 1\n"
+                                             "wait 0 2 1\n"
+                                             "name 2 \"triton_\\\"poi\\\"\"\n"
+                                             "kernel 0 2 2 1 1 1 32 1 1 0\n"
+                                             "record 0 2 2\n"
+                                             "sync 4 0 0 0\n"
+                                             "end\n");
+}
+END_TEST
+
+static void work_in_a_graph(void)
+{
+    static const char function;
+    void *origin, *side, *third, *fork_event, *join_event, *graph, *instance;
+    int capturing;
+    register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    NEED(make_stream(&origin, 1) == 0 && make_stream(&side, 1) == 0 && make_stream(&third, 1) == 0 && make_event(&fork_event) == 0 &&
+         make_event(&join_event) == 0);
+    NEED(begin_capture(NULL, 0) != 0 && end_capture(origin, &graph) != 0 && graph == NULL && begin_capture(origin, 0) == 0 && begin_capture(origin, 0) != 0);
+    NEED(is_capturing(origin, &capturing) == 0 && capturing == 1 && is_capturing(side, &capturing) == 0 && capturing == 0);
+    NEED(launch(&function, (Dim){1, 1, 1}, (Dim){32, 1, 1}, NULL, 0, origin) == 0 && record(fork_event, origin) == 0 && wait_event(side, fork_event, 0) == 0);
+    NEED(is_capturing(side, &capturing) == 0 && capturing == 1);
+    NEED(launch(&function, (Dim){2, 1, 1}, (Dim){32, 1, 1}, NULL, 0, side) == 0 && record(join_event, side) == 0 && wait_event(origin, join_event, 0) == 0);
+    NEED(end_capture(origin, &graph) == 0 && graph && is_capturing(side, &capturing) == 0 && capturing == 0);
+    NEED(instantiate(&instance, graph, 0) == 0 && destroy_graph(graph) == 0);
+    push("first");
+    NEED(launch_graph(instance, NULL) == 0);
+    push("second");
+    NEED(launch_graph(instance, third) == 0);
+    NEED(launch(&function, (Dim){3, 1, 1}, (Dim){32, 1, 1}, NULL, 0, side) == 0);
+    NEED(end_instance(instance) == 0 && end_event(fork_event) == 0 && end_event(join_event) == 0);
+    NEED(end_stream(origin) == 0 && end_stream(side) == 0 && end_stream(third) == 0);
+}
+
+START_TEST(graphs_are_written_at_each_launch)
+{
+    g_autofree char *text = pretended(SMALL, work_in_a_graph, NULL);
+    const char *first = strstr(text, "name 2 \"first\"\n"), *second = strstr(text, "name 3 \"second\"\n");
+    ck_assert(first && second && first < second);
+    ck_assert_ptr_null(g_strstr_len(text, first - text, "kernel"));
+    ck_assert_ptr_nonnull(g_strstr_len(first, second - first,
+                                       "graph 0 0 6\nkernel 0 0 1 1 1 1 32 1 1 0\nrecord 0 0 1\nwait 0 2 1\nkernel 0 2 1 2 1 1 32 1 1 0\n"
+                                       "record 0 2 2\nwait 0 0 2\n"));
+    ck_assert_ptr_nonnull(strstr(second, "graph 0 3 6\nkernel 0 3 1 1 1 1 32 1 1 0\nrecord 0 3 1\nwait 0 2 1\nkernel 0 2 1 2 1 1 32 1 1 0\n"
+                                         "record 0 2 2\nwait 0 3 2\nkernel 0 2 1 3 1 1 32 1 1 0\nend\n"));
+}
+END_TEST
+
+static void map_memory(void)
+{
+    const struct {
+        int type, handles, location, id;
+    } where = {1, 0, 1, 1};
+    void *at, *handles[3];
+    size_t room, total;
+    NEED(set_device(1) == 0 && reserve(&at, 1024 * MIB, 0, NULL, 0) == 0 && memory_info(&room, &total) == 0 && room == 62 * MIB);
+    NEED(create(&handles[0], 20 * MIB, &where, 0) == 0 && create(&handles[1], 42 * MIB, &where, 0) == 0 && create(&handles[2], 2 * MIB, &where, 0) == 2);
+    NEED(create(&handles[2], 100, &where, 0) == 1 && memory_info(&room, &total) == 0 && room == 0);
+    NEED(map(at, 20 * MIB, 0, handles[0], 0) == 0 && map((char *)at + 20 * MIB, 42 * MIB, 0, handles[1], 0) == 0);
+    int given[4] = {1, 2, 3, 4}, seen[4];
+    NEED(copy((char *)at + 30 * MIB, given, 16, 1) == 0 && copy(seen, (char *)at + 30 * MIB, 16, 2) == 0 && seen[3] == 4);
+    NEED(let_go(handles[0]) == 0 && memory_info(&room, &total) == 0 && room == 0); /* still mapped */
+    NEED(unmap(at, 20 * MIB) == 0 && memory_info(&room, &total) == 0 && room == 20 * MIB);
+    NEED(unmap((char *)at + 20 * MIB, 42 * MIB) == 0 && memory_info(&room, &total) == 0 && room == 20 * MIB); /* its handle holds it */
+    NEED(let_go(handles[1]) == 0 && memory_info(&room, &total) == 0 && room == 62 * MIB && free_addresses(at, 1024 * MIB) == 0);
+}
+
+START_TEST(memory_apart_from_addresses_is_counted)
+{
+    g_autofree char *text = pretended(SMALL, map_memory, NULL);
+    ck_assert_uint_eq(count(text, "alloc 1 0 "), 2);
+    ck_assert_uint_eq(count(text, "free 1 0 "), 2);
+    ck_assert_uint_eq(count(text, "refused 1 0 2097152\n"), 1);
+}
+END_TEST
+
+static void fork_midway(void)
+{
+    void *a, *b;
+    NEED(allocate(&a, MIB) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        NEED(allocate(&b, MIB) == 0 && synchronize() == 0);
+        exit(0);
+    }
+    int status;
+    NEED(waitpid(child, &status, 0) == child && status == 0 && allocate(&b, 2 * MIB) == 0);
+}
+
+START_TEST(a_forked_process_writes_nothing)
+{
+    g_autofree char *text = pretended(SMALL, fork_midway, NULL);
+    ck_assert_uint_eq(count(text, "alloc"), 2);
+    ck_assert_uint_eq(count(text, "sync"), 0);
+    ck_assert_uint_eq(count(text, "end\n"), 1);
+}
+END_TEST
+
+static void die_midway(void)
+{
+    void *a;
+    NEED(allocate(&a, MIB) == 0 && allocate(&a, 2 * MIB) == 0);
+    g_usleep(150000);
+    NEED(synchronize() == 0);
+    abort();
+}
+
+START_TEST(a_killed_process_leaves_what_it_did)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, die_midway, &status);
+    ck_assert(WIFSIGNALED(status) || WIFEXITED(status)); /* the sanitizer may turn the signal into an exit */
+    ck_assert_int_ne(status, 0);
+    ck_assert_uint_eq(count(text, "alloc"), 2);
+    ck_assert_uint_eq(count(text, "sync"), 1);
+    ck_assert_uint_eq(count(text, "end\n"), 0);
+}
+END_TEST
+
+static void *launch_many(void *data)
+{
+    void *stream, *memory;
+    NEED(make_stream(&stream, 0) == 0);
+    for (int i = 0; i < 1000; i++) {
+        NEED(launch(data, (Dim){1, 1, 1}, (Dim){1, 1, 1}, NULL, 0, stream) == 0);
+        NEED(i % 10 || (allocate(&memory, 4096) == 0 && release(memory) == 0));
+    }
+    NEED(end_stream(stream) == 0);
+    return NULL;
+}
+
+static void launch_from_threads(void)
+{
+    static char function;
+    pthread_t threads[4];
+    register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    for (int i = 0; i < 4; i++)
+        NEED(pthread_create(&threads[i], NULL, launch_many, &function) == 0);
+    for (int i = 0; i < 4; i++)
+        NEED(pthread_join(threads[i], NULL) == 0);
+}
+
+START_TEST(threads_write_whole_lines)
+{
+    g_autofree char *text = pretended(SMALL, launch_from_threads, NULL);
+    for (int i = 1; i <= 4; i++) {
+        g_autofree char *line = g_strdup_printf("kernel 0 %d 1 1 1 1 1 1 1 0\n", i);
+        ck_assert_uint_eq(count(text, line), 1000);
+    }
+    ck_assert_uint_eq(count(text, "alloc"), 400);
+    ck_assert_uint_eq(count(text, "free"), 400);
+}
+END_TEST
+
+/* As a program's copy of NVTX has them: functions that are called through pointers, which a tool replaces. */
+static void *core[16], *core2[20];
+
+static int module_functions(int id, void ****ret_table, unsigned *ret_n)
+{
+    static void **of_core[16], **of_core2[20];
+    for (size_t i = 0; i < 16; i++)
+        of_core[i] = &core[i];
+    for (size_t i = 0; i < 20; i++)
+        of_core2[i] = &core2[i];
+    *ret_table = id == 1 ? of_core : of_core2;
+    *ret_n = id == 1 ? 16 : 20;
+    return id == 1 || id == 5;
+}
+
+static const void *export_table(uint32_t id)
+{
+    static const struct {
+        size_t bytes;
+        int (*module_functions)(int, void ****, unsigned *);
+    } callbacks = {sizeof callbacks, module_functions};
+    return id == 1 ? &callbacks : NULL;
+}
+
+static void open_ranges(void)
+{
+    int (*through)(const char *), (*close_range)(void), (*push_ex)(void *, const void *);
+    void *a;
+    NEED(inject(NULL) == 0 && inject(export_table) == 1);
+    memcpy(&through, &core[9], sizeof through);
+    memcpy(&close_range, &core[11], sizeof close_range);
+    memcpy(&push_ex, &core2[4], sizeof push_ex);
+    NEED(close_range() < 0); /* none is open */
+    NEED(through("mine") == 0 && through("aten::mm, seq = 5, op_id = 12, sizes = [[2, 3]], input_op_ids = [(1,0)]") == 1);
+    NEED(through("aten::relu, op_id = 13, sizes = [[2]], input_op_ids = [(12,0)]") == 2 && close_range() == 2);
+    NEED(through("aten::relu, op_id = 14, sizes = [[2]], input_op_ids = [(13,0)]") == 2);
+    const struct {
+        uint16_t version, bytes;
+        uint32_t other[7];
+        int32_t text_type;
+        const char *text;
+    } attributes = {2, 48, {0}, 1, "of a domain"};
+    NEED(push_ex(NULL, &attributes) == 3 && allocate(&a, 4096) == 0);
+}
+
+START_TEST(ranges_of_nvtx_are_written)
+{
+    g_autofree char *text = pretended(SMALL, open_ranges, NULL);
+    ck_assert_ptr_nonnull(strstr(text, "name 1 \"mine\"\n"));
+    ck_assert_ptr_nonnull(strstr(text, "name 2 \"aten::mm, seq = 5, sizes = [[2, 3]]\"\n"));
+    ck_assert_ptr_nonnull(strstr(text, "name 3 \"aten::relu, sizes = [[2]]\"\n"));
+    ck_assert_ptr_nonnull(strstr(text, "name 4 \"of a domain\"\n")); /* the second relu is the first's */
+    ck_assert_uint_eq(count(text, "push "), 5);
+    ck_assert_uint_eq(count(text, "pop "), 1);
+}
+END_TEST
+
+/* The Python hook where torch is not as it expects: the program goes on, and another sitecustomize runs. */
+START_TEST(the_hook_never_breaks_a_program)
+{
+    g_autofree char *python = g_find_program_in_path("python3");
+    if (!python) {
+        puts("skipped: no python3");
+        return;
+    }
+    g_autofree char *folder = g_dir_make_tmp("echelon-hook-XXXXXX", NULL);
+    g_autofree char *script =
+        g_strdup_printf("cd %s && mkdir torch && echo 'print(\"chained\")' >sitecustomize.py && export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s:. "
+                        "ECHELON_PRETEND_OUT=%s/x.%%p.pretend && python3 -c 'print(\"plain\")' 2>&1 && "
+                        "echo 'class version: cuda = None' >torch/__init__.py && echo '__version__ = \"2+cpu\"' >>torch/__init__.py && python3 -c 'import "
+                        "torch; print(torch.version.cuda)' 2>&1 && "
+                        "echo 'class version: cuda = \"13\"' >torch/__init__.py && python3 -c 'import torch; print(torch.version.cuda)' 2>&1; rm -r %s",
+                        folder, HOOK, folder, folder);
+    g_autofree char *out = NULL;
+    const char *const words[] = {"sh", "-c", script, NULL};
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)words, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, NULL, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(out, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(lines), 9);
+    ck_assert_str_eq(lines[0], "chained");
+    ck_assert_str_eq(lines[1], "plain");
+    ck_assert_str_eq(lines[2], "chained");
+    ck_assert_str_eq(lines[3], "echelon capture: this PyTorch (2+cpu) is built without CUDA and asks for no GPU; install the one for CUDA");
+    ck_assert_str_eq(lines[4], "None");
+    ck_assert_str_eq(lines[5], "chained");
+    ck_assert(g_str_has_prefix(lines[6], "echelon capture: no ranges and no memory snapshot of this program: AttributeError: "));
+    ck_assert_str_eq(lines[7], "13");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pretend");
+    TCase *tcase = tcase_create("pretend");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, numbers_are_the_devices_and_who_only_looks_leaves_nothing);
+    tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
+    tcase_add_test(tcase, memory_ends_at_the_last_byte);
+    tcase_add_test(tcase, what_the_host_copied_reads_back);
+    tcase_add_test(tcase, work_is_written_in_order);
+    tcase_add_test(tcase, graphs_are_written_at_each_launch);
+    tcase_add_test(tcase, memory_apart_from_addresses_is_counted);
+    tcase_add_test(tcase, a_forked_process_writes_nothing);
+    tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
+    tcase_add_test(tcase, threads_write_whole_lines);
+    tcase_add_test(tcase, ranges_of_nvtx_are_written);
+    tcase_add_test(tcase, the_hook_never_breaks_a_program);
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}

@@ -1,0 +1,50 @@
+"""Three training steps of a small GPT in PyTorch: autocast to bfloat16, fused attention, AdamW.
+
+    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.before = nn.LayerNorm(width)
+        self.between = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.before(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.between(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, layers=2, width=1024, heads=16, words=32000):
+        super().__init__()
+        self.embed = nn.Embedding(words, width)
+        self.blocks = nn.Sequential(*[Block(width, heads) for _ in range(layers)])
+        self.head = nn.Linear(width, words)
+
+    def forward(self, tokens):
+        return self.head(self.blocks(self.embed(tokens)))
+
+
+model = GPT().cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+tokens = torch.randint(0, 32000, (8, 1024), device="cuda")
+for step in range(3):
+    with torch.autocast("cuda", torch.bfloat16):
+        logits = model(tokens)
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()

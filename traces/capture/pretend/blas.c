@@ -1,0 +1,355 @@
+/* cuBLAS and cuBLASLt: products by their shapes; which kernel the library would take is the model's business. */
+#include "pretend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* cudaDataType of library_types.h. */
+static const struct {
+    int type;
+    const char *name;
+    unsigned bytes;
+} types[] = {{0, "f32", 4},   {1, "f64", 8},  {2, "f16", 2},   {3, "s8", 1},        {4, "c64", 8},
+             {5, "c128", 16}, {10, "s32", 4}, {14, "bf16", 2}, {28, "f8e4m3fn", 1}, {29, "f8e5m2", 1}};
+
+static unsigned bytes_of(int type)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (types[i].type == type)
+            return types[i].bytes;
+    }
+    return 4;
+}
+
+static const char *name_of(int type)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (types[i].type == type)
+            return types[i].name;
+    }
+    return "f32";
+}
+
+typedef struct {
+    void *stream;
+    int math_mode, pointer_mode;
+} Handle;
+
+/* CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_32F_FAST_TF32. */
+enum { MATH_TF32 = 3, COMPUTE_TF32 = 77 };
+
+typedef struct {
+    uint64_t batch, m, n, k;
+    int a, b, c;             /* types */
+    bool a_turned, b_turned; /* as the caller says it: column by column */
+    bool adds, tf32;
+    uint64_t places; /* addresses and strides in bytes, one or'ed to the other: its lowest bit is what all are aligned to */
+} Product;
+
+/* A matrix in @places: its address, and the bytes from a column to the next and from a matrix to the next. */
+static uint64_t place(const void *address, int type, long long leading, long long stride)
+{
+    return (uint64_t)(uintptr_t)address | (uint64_t)leading * bytes_of(type) | (uint64_t)stride * bytes_of(type);
+}
+
+/* Accesses are of 16 bytes where everything is aligned to that. */
+#define WIDEST_ACCESS 16
+
+/* Libraries are column by column: their m is a row-major caller's n. */
+static void write_product(void *stream, const char *name, const Product *p)
+{
+    uint64_t a = p->batch * p->m * p->k * bytes_of(p->a), b = p->batch * p->k * p->n * bytes_of(p->b), c = p->batch * p->m * p->n * bytes_of(p->c);
+    uint64_t turned = (p->a_turned ? 0 : p->batch * p->m * p->k) + (p->b_turned ? p->batch * p->k * p->n : 0);
+    bool vector = p->m == 1 || p->n == 1;
+    char launch[256];
+    int at = snprintf(launch, sizeof launch, "product=%llux%llux%llux%llu operand_bytes=%u class=%s", (unsigned long long)p->batch, (unsigned long long)p->n,
+                      (unsigned long long)p->m, (unsigned long long)p->k, bytes_of(p->a), vector ? "vector" : "product");
+    if (turned > 0 && at > 0 && (size_t)at < sizeof launch)
+        snprintf(launch + at, sizeof launch - (size_t)at, " turned=%llu", (unsigned long long)turned);
+    /* Tensor cores fed from shared memory take nothing less aligned: an older kernel does it, by narrower accesses. */
+    uint64_t aligned = p->places & -p->places;
+    at = (int)strlen(launch);
+    if (!vector && aligned > 0 && aligned < WIDEST_ACCESS && bytes_of(p->a) <= 2)
+        snprintf(launch + at, sizeof launch - (size_t)at, " arithmetic=mma alignment=%u", aligned > bytes_of(p->a) ? (unsigned)aligned / bytes_of(p->a) : 1);
+    const char *dtype = p->a == 0 && p->tf32 ? "tf32" : name_of(p->a);
+    pretend_library_kernel(stream, name, launch, a + b + (p->adds ? c : 0), c, 2 * p->batch * p->m * p->n * p->k, dtype);
+}
+
+PRETEND_EXPORT int cublasCreate_v2(void **ret)
+{
+    *ret = calloc(1, sizeof(Handle));
+    return *ret ? 0 : 3; /* CUBLAS_STATUS_ALLOC_FAILED */
+}
+
+PRETEND_EXPORT int cublasDestroy_v2(void *handle)
+{
+    free(handle);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasSetStream_v2(void *handle, void *stream)
+{
+    ((Handle *)handle)->stream = stream;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasGetStream_v2(void *handle, void **ret)
+{
+    *ret = ((Handle *)handle)->stream;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasSetWorkspace_v2(void *handle, void *workspace, size_t bytes)
+{
+    (void)handle;
+    (void)workspace;
+    (void)bytes;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasSetMathMode(void *handle, int mode)
+{
+    ((Handle *)handle)->math_mode = mode;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasGetMathMode(void *handle, int *ret)
+{
+    *ret = ((Handle *)handle)->math_mode;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasSetPointerMode_v2(void *handle, int mode)
+{
+    ((Handle *)handle)->pointer_mode = mode;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasGetPointerMode_v2(void *handle, int *ret)
+{
+    *ret = ((Handle *)handle)->pointer_mode;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasSetSmCountTarget(void *handle, int count)
+{
+    (void)handle;
+    (void)count;
+    return 0;
+}
+
+static bool adds(const void *handle, const void *beta, size_t bytes)
+{
+    uint8_t zeros[16] = {0};
+    return beta && ((const Handle *)handle)->pointer_mode == 0 && memcmp(beta, zeros, bytes < 16 ? bytes : 16) != 0;
+}
+
+/* What every product of this handle is asked by, of f32 where nothing else is said. */
+static Product asked(const void *handle, int ta, int tb, int m, int n, int k, const void *beta, size_t beta_bytes)
+{
+    return (Product){.batch = 1,
+                     .m = (uint64_t)m,
+                     .n = (uint64_t)n,
+                     .k = (uint64_t)k,
+                     .a_turned = ta != 0,
+                     .b_turned = tb != 0,
+                     .adds = adds(handle, beta, beta_bytes),
+                     .tf32 = ((const Handle *)handle)->math_mode == MATH_TF32};
+}
+
+static int ask(const void *handle, const char *name, const Product *product)
+{
+    write_product(((const Handle *)handle)->stream, name, product);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasSgemm_v2(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b, int ldb,
+                                  const void *beta, void *c, int ldc)
+{
+    (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)c, (void)ldc;
+    const Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    return ask(handle, "cublasSgemm", &product);
+}
+
+PRETEND_EXPORT int cublasDgemm_v2(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b, int ldb,
+                                  const void *beta, void *c, int ldc)
+{
+    (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)c, (void)ldc;
+    Product product = asked(handle, ta, tb, m, n, k, beta, 8);
+    product.a = product.b = product.c = 1;
+    product.tf32 = false;
+    return ask(handle, "cublasDgemm", &product);
+}
+
+PRETEND_EXPORT int cublasGemmEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda, const void *b,
+                                int b_type, int ldb, const void *beta, void *c, int c_type, int ldc, int compute, int algorithm)
+{
+    (void)alpha, (void)algorithm;
+    Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    product.a = a_type;
+    product.b = b_type;
+    product.c = c_type;
+    product.tf32 = product.tf32 || compute == COMPUTE_TF32;
+    product.places = place(a, a_type, lda, 0) | place(b, b_type, ldb, 0) | place(c, c_type, ldc, 0);
+    return ask(handle, "cublasGemmEx", &product);
+}
+
+PRETEND_EXPORT int cublasSgemmEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda, const void *b,
+                                 int b_type, int ldb, const void *beta, void *c, int c_type, int ldc)
+{
+    return cublasGemmEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, 68, -1); /* CUBLAS_COMPUTE_32F, _GEMM_DEFAULT */
+}
+
+PRETEND_EXPORT int cublasSgemmStridedBatched(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, long long stride_a,
+                                             const void *b, int ldb, long long stride_b, const void *beta, void *c, int ldc, long long stride_c, int batch)
+{
+    (void)alpha, (void)a, (void)lda, (void)stride_a, (void)b, (void)ldb, (void)stride_b, (void)c, (void)ldc, (void)stride_c;
+    Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    product.batch = (uint64_t)batch;
+    return ask(handle, "cublasSgemmStridedBatched", &product);
+}
+
+PRETEND_EXPORT int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda,
+                                              long long stride_a, const void *b, int b_type, int ldb, long long stride_b, const void *beta, void *c, int c_type,
+                                              int ldc, long long stride_c, int batch, int compute, int algorithm)
+{
+    (void)alpha, (void)algorithm;
+    Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    product.batch = (uint64_t)batch;
+    product.a = a_type;
+    product.b = b_type;
+    product.c = c_type;
+    product.tf32 = product.tf32 || compute == COMPUTE_TF32;
+    product.places = place(a, a_type, lda, stride_a) | place(b, b_type, ldb, stride_b) | place(c, c_type, ldc, stride_c);
+    return ask(handle, "cublasGemmStridedBatchedEx", &product);
+}
+
+/* ---- cuBLASLt ---- */
+
+PRETEND_EXPORT size_t cublasLtGetVersion(void)
+{
+    return 130000;
+}
+
+typedef struct {
+    int compute, scale;
+    int32_t transpose_a, transpose_b;
+} Operation;
+
+typedef struct {
+    int type;
+    uint64_t rows, columns;
+    int64_t leading, stride;
+    int32_t batch;
+} Layout;
+
+/* cublasLtMatmulDescAttributes_t: 3 TRANSA, 4 TRANSB. */
+PRETEND_EXPORT int cublasLtMatmulDescCreate(void **ret, int compute, int scale)
+{
+    Operation *operation = calloc(1, sizeof *operation);
+    if (!operation)
+        return 3;
+    *operation = (Operation){.compute = compute, .scale = scale};
+    *ret = operation;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatmulDescDestroy(void *operation)
+{
+    free(operation);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatmulDescSetAttribute(void *operation, int attribute, const void *value, size_t bytes)
+{
+    Operation *o = operation;
+    if (attribute == 3 && bytes >= sizeof o->transpose_a)
+        memcpy(&o->transpose_a, value, sizeof o->transpose_a);
+    if (attribute == 4 && bytes >= sizeof o->transpose_b)
+        memcpy(&o->transpose_b, value, sizeof o->transpose_b);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatrixLayoutCreate(void **ret, int type, uint64_t rows, uint64_t columns, int64_t leading)
+{
+    Layout *layout = calloc(1, sizeof *layout);
+    if (!layout)
+        return 3;
+    *layout = (Layout){.type = type, .rows = rows, .columns = columns, .leading = leading, .batch = 1};
+    *ret = layout;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatrixLayoutDestroy(void *layout)
+{
+    free(layout);
+    return 0;
+}
+
+/* cublasLtMatrixLayoutAttribute_t: 5 BATCH_COUNT, 6 STRIDED_BATCH_OFFSET. */
+PRETEND_EXPORT int cublasLtMatrixLayoutSetAttribute(void *layout, int attribute, const void *value, size_t bytes)
+{
+    Layout *l = layout;
+    if (attribute == 5 && bytes >= sizeof l->batch)
+        memcpy(&l->batch, value, sizeof l->batch);
+    if (attribute == 6 && bytes >= sizeof l->stride)
+        memcpy(&l->stride, value, sizeof l->stride);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatmulPreferenceCreate(void **ret)
+{
+    *ret = calloc(1, 8);
+    return *ret ? 0 : 3;
+}
+
+PRETEND_EXPORT int cublasLtMatmulPreferenceDestroy(void *preference)
+{
+    free(preference);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *value, size_t bytes)
+{
+    (void)preference, (void)attribute, (void)value, (void)bytes;
+    return 0;
+}
+
+/* cublasLtMatmulHeuristicResult_t: algorithm 64 bytes, workspace, state, waves, reserved. */
+PRETEND_EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c, void *d, void *preference, int room, void *ret,
+                                                  int *ret_n)
+{
+    (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    if (room > 0)
+        memset(ret, 0, 96);
+    *ret_n = room > 0;
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
+                                  const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const void *algorithm, void *workspace,
+                                  size_t workspace_bytes, void *stream)
+{
+    (void)handle, (void)alpha, (void)c, (void)c_layout, (void)algorithm, (void)workspace, (void)workspace_bytes;
+    const Operation *o = operation;
+    const Layout *la = a_layout, *lb = b_layout, *ld = d_layout;
+    float add = 0;
+    if (beta)
+        memcpy(&add, beta, sizeof add);
+    write_product(stream, "cublasLtMatmul",
+                  &(Product){.batch = (uint64_t)(ld->batch > 0 ? ld->batch : 1),
+                             .m = ld->rows,
+                             .n = ld->columns,
+                             .k = o->transpose_a ? la->rows : la->columns,
+                             .a = la->type,
+                             .b = lb->type,
+                             .c = ld->type,
+                             .a_turned = o->transpose_a != 0,
+                             .b_turned = o->transpose_b != 0,
+                             .adds = add != 0,
+                             .tf32 = o->compute == COMPUTE_TF32,
+                             .places = place(a, la->type, la->leading, la->stride) | place(b, lb->type, lb->leading, lb->stride) |
+                                       place(d, ld->type, ld->leading, ld->stride)});
+    return 0;
+}

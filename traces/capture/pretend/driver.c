@@ -1,0 +1,706 @@
+/* The CUDA driver's names, for those who open libcuda.so.1 themselves: Triton, PyTorch's expandable segments, kernels compiled at run time. Memory, streams and
+ * launches are the runtime's. */
+#include "pretend.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+#define PAGE ((uint64_t)2 << 20)
+
+static int context; /* there is one; its address stands for it */
+
+/* ---- devices and contexts ---- */
+
+PRETEND_EXPORT int cuInit(unsigned flags)
+{
+    (void)flags;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDriverGetVersion(int *ret)
+{
+    *ret = pretend_runtime_version();
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceGet(int *ret, int ordinal)
+{
+    if (ordinal < 0 || (uint32_t)ordinal >= pretend_device()->devices)
+        return 101; /* CUDA_ERROR_INVALID_DEVICE */
+    *ret = ordinal;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceGetCount(int *ret)
+{
+    *ret = (int)pretend_device()->devices;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceGetName(char *ret, int room, int device)
+{
+    (void)device;
+    snprintf(ret, (size_t)room, "%s", pretend_device()->name);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceGetUuid(uint8_t *ret, int device)
+{
+    memset(ret, 0, 16);
+    ret[0] = (uint8_t)(device + 1);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceGetUuid_v2(uint8_t *ret, int device)
+{
+    return cuDeviceGetUuid(ret, device);
+}
+
+PRETEND_EXPORT int cuDeviceGetPCIBusId(char *ret, int room, int device)
+{
+    return cudaDeviceGetPCIBusId(ret, room, device);
+}
+
+PRETEND_EXPORT int cuDeviceComputeCapability(int *ret_major, int *ret_minor, int device)
+{
+    (void)device;
+    *ret_major = (int)pretend_device()->major;
+    *ret_minor = (int)pretend_device()->minor;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceTotalMem_v2(size_t *ret, int device)
+{
+    (void)device;
+    *ret = pretend_device()->bytes;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceGetAttribute(int *ret, int attribute, int device)
+{
+    return cudaDeviceGetAttribute(ret, attribute, device);
+}
+
+PRETEND_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *ret_flags, int *ret_active)
+{
+    (void)device;
+    *ret_flags = 0;
+    *ret_active = 1;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDevicePrimaryCtxRetain(void **ret, int device)
+{
+    (void)device;
+    *ret = &context;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDevicePrimaryCtxRelease(int device)
+{
+    (void)device;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxGetCurrent(void **ret)
+{
+    *ret = &context;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxSetCurrent(void *value)
+{
+    (void)value;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxPushCurrent(void *value)
+{
+    (void)value;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxPushCurrent_v2(void *value)
+{
+    (void)value;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxPopCurrent(void **ret)
+{
+    if (ret)
+        *ret = &context;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxPopCurrent_v2(void **ret)
+{
+    return cuCtxPopCurrent(ret);
+}
+
+PRETEND_EXPORT int cuCtxGetDevice(int *ret)
+{
+    *ret = pretend_current_device();
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxSynchronize(void)
+{
+    return cudaDeviceSynchronize();
+}
+
+PRETEND_EXPORT int cuCtxGetLimit(size_t *ret, int limit)
+{
+    *ret = limit == 1 ? (size_t)1 << 20 : 0; /* CU_LIMIT_PRINTF_FIFO_SIZE */
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxSetLimit(int limit, size_t value)
+{
+    (void)limit, (void)value;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
+{
+    return cudaDeviceGetStreamPriorityRange(ret_least, ret_greatest);
+}
+
+PRETEND_EXPORT int cuLogsRegisterCallback(void)
+{
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuLogsUnregisterCallback(void)
+{
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuGetErrorString(int error, const char **ret)
+{
+    *ret = cudaGetErrorString(error);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuGetErrorName(int error, const char **ret)
+{
+    switch (error) {
+    case SUCCESS: *ret = "CUDA_SUCCESS"; break;
+    case INVALID_VALUE: *ret = "CUDA_ERROR_INVALID_VALUE"; break;
+    case OUT_OF_MEMORY: *ret = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+    case NOT_FOUND: *ret = "CUDA_ERROR_NOT_FOUND"; break;
+    case NOT_SUPPORTED: *ret = "CUDA_ERROR_NOT_SUPPORTED"; break;
+    default: *ret = "CUDA_ERROR_UNKNOWN"; break;
+    }
+    return SUCCESS;
+}
+
+/* ---- memory ---- */
+
+PRETEND_EXPORT int cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
+{
+    return cudaMemGetInfo(ret_free, ret_total);
+}
+
+PRETEND_EXPORT int cuMemAlloc_v2(void **ret, size_t bytes)
+{
+    return cudaMalloc(ret, bytes);
+}
+
+PRETEND_EXPORT int cuMemFree_v2(void *address)
+{
+    return cudaFree(address);
+}
+
+PRETEND_EXPORT int cuMemAllocHost_v2(void **ret, size_t bytes)
+{
+    return cudaMallocHost(ret, bytes);
+}
+
+PRETEND_EXPORT int cuMemFreeHost(void *address)
+{
+    return cudaFreeHost(address);
+}
+
+PRETEND_EXPORT int cuMemAllocAsync(void **ret, size_t bytes, void *stream)
+{
+    return cudaMallocAsync(ret, bytes, stream);
+}
+
+PRETEND_EXPORT int cuMemFreeAsync(void *address, void *stream)
+{
+    return cudaFreeAsync(address, stream);
+}
+
+PRETEND_EXPORT int cuMemcpyHtoD_v2(void *to, const void *from, size_t bytes)
+{
+    return cudaMemcpy(to, from, bytes, 4);
+}
+
+PRETEND_EXPORT int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes)
+{
+    return cudaMemcpy(to, from, bytes, 4);
+}
+
+PRETEND_EXPORT int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, 4, stream);
+}
+
+PRETEND_EXPORT int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, 4, stream);
+}
+
+PRETEND_EXPORT int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, 4, stream);
+}
+
+PRETEND_EXPORT int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, 4, stream);
+}
+
+PRETEND_EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t n, void *stream)
+{
+    return cudaMemsetAsync(to, value, n, stream);
+}
+
+/* A value of unlike bytes is written as zeros, as results are. */
+PRETEND_EXPORT int cuMemsetD32Async(void *to, unsigned value, size_t n, void *stream)
+{
+    return cudaMemsetAsync(to, value == (value & 0xff) * 0x01010101u ? (int)(value & 0xff) : 0, 4 * n, stream);
+}
+
+/* CUpointer_attribute: 2 memory type (1 host, 2 device), 3 and 4 addresses, 7 number of the block, 8 managed, 9 device, 11 and 12 the block. */
+PRETEND_EXPORT int cuPointerGetAttribute(void *ret, int attribute, void *address)
+{
+    PretendBlock block;
+    if (!pretend_find(address, &block))
+        return INVALID_VALUE;
+    bool on_device = block.kind == PRETEND_DEVICE || block.kind == PRETEND_MANAGED;
+    uint64_t value = 0;
+    size_t bytes = sizeof value;
+    switch (attribute) {
+    case 1: value = (uint64_t)&context; break;
+    case 2: value = on_device ? 2 : 1, bytes = 4; break;
+    case 3:
+    case 4: value = (uint64_t)address; break;
+    case 7:
+    case 11: value = block.address; break;
+    case 8: value = block.kind == PRETEND_MANAGED, bytes = 4; break;
+    case 9: value = (uint64_t)block.device, bytes = 4; break;
+    case 12: value = block.bytes; break;
+    default: bytes = 4; break; /* what a block may be used for: none of it */
+    }
+    memcpy(ret, &value, bytes);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuPointerGetAttributes(unsigned n, const int *attributes, void **ret, void *address)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (cuPointerGetAttribute(ret[i], attributes[i], address) != SUCCESS)
+            memset(ret[i], 0, attributes[i] == 2 || attributes[i] == 8 || attributes[i] == 9 ? 4 : 8);
+    }
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemGetAddressRange_v2(void **ret, size_t *ret_bytes, void *address)
+{
+    PretendBlock block;
+    if (!pretend_find(address, &block))
+        return NOT_FOUND;
+    if (ret)
+        *ret = (void *)block.address;
+    if (ret_bytes)
+        *ret_bytes = block.bytes;
+    return SUCCESS;
+}
+
+/* ---- addresses and memory apart (PyTorch: expandable_segments) ---- */
+
+typedef struct {
+    int type, handle_types;
+    struct {
+        int type, id;
+    } location;
+} AllocationProperties;
+
+/* Memory of cuMemCreate: it is taken until it is released and mapped nowhere. */
+typedef struct {
+    uint64_t bytes;
+    int device;
+    unsigned uses; /* the handle, and each mapping */
+} Memory;
+
+typedef struct {
+    uint64_t address, bytes;
+    Memory *memory;
+} Mapping;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Mapping *mappings;
+static size_t n_mappings, mapping_room;
+
+static void let_go(Memory *memory)
+{
+    if (--memory->uses > 0)
+        return;
+    pretend_give_bytes(memory->device, memory->bytes);
+    free(memory);
+}
+
+PRETEND_EXPORT int cuMemGetAllocationGranularity(size_t *ret, const AllocationProperties *properties, int option)
+{
+    (void)properties, (void)option;
+    *ret = PAGE;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemAddressReserve(void **ret, size_t bytes, size_t align, void *wanted, unsigned long long flags)
+{
+    (void)wanted, (void)flags;
+    *ret = pretend_reserve(bytes, align);
+    return *ret ? SUCCESS : OUT_OF_MEMORY;
+}
+
+PRETEND_EXPORT int cuMemAddressFree(void *address, size_t bytes)
+{
+    pretend_unreserve(address, bytes);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemCreate(void **ret, size_t bytes, const AllocationProperties *properties, unsigned long long flags)
+{
+    (void)flags;
+    int device = properties ? properties->location.id : pretend_current_device();
+    if (bytes == 0 || bytes % PAGE != 0)
+        return INVALID_VALUE;
+    if (!pretend_take_bytes(device, bytes)) {
+        pretend_event("refused", "%d 0 %zu", device, bytes);
+        return OUT_OF_MEMORY;
+    }
+    Memory *memory = malloc(sizeof *memory);
+    if (!memory) {
+        pretend_give_bytes(device, bytes);
+        return OUT_OF_MEMORY;
+    }
+    *memory = (Memory){.bytes = bytes, .device = device, .uses = 1};
+    *ret = memory;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemRelease(void *handle)
+{
+    pthread_mutex_lock(&lock);
+    let_go(handle);
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemMap(void *address, size_t bytes, size_t offset, void *handle, unsigned long long flags)
+{
+    (void)offset, (void)flags;
+    Memory *memory = handle;
+    pthread_mutex_lock(&lock);
+    if (n_mappings == mapping_room) {
+        size_t room = mapping_room ? 2 * mapping_room : 256;
+        Mapping *larger = realloc(mappings, room * sizeof *larger);
+        if (larger) {
+            mappings = larger;
+            mapping_room = room;
+        }
+    }
+    bool mapped = n_mappings < mapping_room && pretend_map(address, bytes, memory->device);
+    if (mapped) {
+        mappings[n_mappings++] = (Mapping){(uint64_t)address, bytes, memory};
+        memory->uses++;
+    }
+    pthread_mutex_unlock(&lock);
+    return mapped ? SUCCESS : INVALID_VALUE;
+}
+
+PRETEND_EXPORT int cuMemSetAccess(void *address, size_t bytes, const void *access, size_t n)
+{
+    (void)address, (void)bytes, (void)access, (void)n;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemUnmap(void *address, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    pretend_unmap(address, bytes);
+    for (size_t i = 0; i < n_mappings;) {
+        if (mappings[i].address >= (uint64_t)address && mappings[i].address < (uint64_t)address + bytes) {
+            let_go(mappings[i].memory);
+            mappings[i] = mappings[--n_mappings];
+        } else {
+            i++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+/* ---- streams and events ---- */
+
+PRETEND_EXPORT int cuStreamCreate(void **ret, unsigned flags)
+{
+    return cudaStreamCreateWithFlags(ret, flags);
+}
+
+PRETEND_EXPORT int cuStreamCreateWithPriority(void **ret, unsigned flags, int priority)
+{
+    return cudaStreamCreateWithPriority(ret, flags, priority);
+}
+
+PRETEND_EXPORT int cuStreamDestroy_v2(void *stream)
+{
+    return cudaStreamDestroy(stream);
+}
+
+PRETEND_EXPORT int cuStreamSynchronize(void *stream)
+{
+    return cudaStreamSynchronize(stream);
+}
+
+PRETEND_EXPORT int cuStreamQuery(void *stream)
+{
+    return cudaStreamQuery(stream);
+}
+
+PRETEND_EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    return cudaStreamWaitEvent(stream, event, flags);
+}
+
+PRETEND_EXPORT int cuStreamIsCapturing(void *stream, int *ret)
+{
+    return cudaStreamIsCapturing(stream, ret);
+}
+
+PRETEND_EXPORT int cuStreamGetCtx(void *stream, void **ret)
+{
+    (void)stream;
+    *ret = &context;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuEventCreate(void **ret, unsigned flags)
+{
+    return cudaEventCreateWithFlags(ret, flags);
+}
+
+PRETEND_EXPORT int cuEventDestroy_v2(void *event)
+{
+    return cudaEventDestroy(event);
+}
+
+PRETEND_EXPORT int cuEventRecord(void *event, void *stream)
+{
+    return cudaEventRecord(event, stream);
+}
+
+PRETEND_EXPORT int cuEventQuery(void *event)
+{
+    return cudaEventQuery(event);
+}
+
+PRETEND_EXPORT int cuEventSynchronize(void *event)
+{
+    return cudaEventSynchronize(event);
+}
+
+PRETEND_EXPORT int cuEventElapsedTime(float *ret, void *begin, void *end)
+{
+    return cudaEventElapsedTime(ret, begin, end);
+}
+
+/* ---- kernels compiled at run time: a function is its name ---- */
+
+static int module; /* whatever was loaded: functions are found in it by any name */
+
+static int new_function(void **ret, const char *name)
+{
+    char *kept = strdup(name);
+    if (!kept)
+        return OUT_OF_MEMORY;
+    pretend_register_kernel(kept, kept);
+    *ret = kept;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuModuleLoad(void **ret, const char *path)
+{
+    (void)path;
+    *ret = &module;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuModuleLoadData(void **ret, const void *image)
+{
+    (void)image;
+    *ret = &module;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuModuleLoadDataEx(void **ret, const void *image, unsigned n, const void *options, void **values)
+{
+    (void)n, (void)options, (void)values;
+    return cuModuleLoadData(ret, image);
+}
+
+PRETEND_EXPORT int cuModuleUnload(void *unloaded)
+{
+    (void)unloaded;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuModuleGetFunction(void **ret, void *loaded, const char *name)
+{
+    (void)loaded;
+    return new_function(ret, name);
+}
+
+PRETEND_EXPORT int cuLibraryLoadData(void **ret, const void *image)
+{
+    return cuModuleLoadData(ret, image);
+}
+
+PRETEND_EXPORT int cuLibraryLoadFromFile(void **ret, const char *path)
+{
+    return cuModuleLoad(ret, path);
+}
+
+PRETEND_EXPORT int cuLibraryUnload(void *library)
+{
+    (void)library;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuLibraryGetKernel(void **ret, void *library, const char *name)
+{
+    (void)library;
+    return new_function(ret, name);
+}
+
+PRETEND_EXPORT int cuKernelGetFunction(void **ret, void *kernel)
+{
+    *ret = kernel;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaLibraryLoadData(void **ret, const void *image)
+{
+    return cuModuleLoadData(ret, image);
+}
+
+PRETEND_EXPORT int cudaLibraryLoadFromFile(void **ret, const char *path)
+{
+    return cuModuleLoad(ret, path);
+}
+
+PRETEND_EXPORT int cudaLibraryUnload(void *library)
+{
+    return cuLibraryUnload(library);
+}
+
+PRETEND_EXPORT int cudaLibraryGetKernel(void **ret, void *library, const char *name)
+{
+    return cuLibraryGetKernel(ret, library, name);
+}
+
+PRETEND_EXPORT int cudaKernelSetAttributeForDevice(void *kernel, int attribute, int value, int device)
+{
+    (void)kernel, (void)attribute, (void)value, (void)device;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    (void)function, (void)attribute, (void)value;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuFuncSetCacheConfig(void *function, int config)
+{
+    (void)function, (void)config;
+    return SUCCESS;
+}
+
+/* CUfunction_attribute: 0 threads a block, 4 registers (assumed: not read from the code), 5 and 6 versions, 8 dynamic shared memory. */
+PRETEND_EXPORT int cuFuncGetAttribute(int *ret, int attribute, void *function)
+{
+    (void)function;
+    const PretendDevice *d = pretend_device();
+    *ret = attribute == 0 ? 1024 : attribute == 4 ? 32 : attribute == 5 || attribute == 6 ? (int)(10 * d->major + d->minor) : attribute == 8 ? 48 << 10 : 0;
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    const void *attributes;
+    unsigned n_attributes;
+} DriverLaunch;
+
+PRETEND_EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+                                  void **parameters, void **extra)
+{
+    (void)extra;
+    return cudaLaunchKernel(function, (PretendDim){gx, gy, gz}, (PretendDim){bx, by, bz}, parameters, shared, stream);
+}
+
+PRETEND_EXPORT int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                             void *stream, void **parameters)
+{
+    return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, NULL);
+}
+
+PRETEND_EXPORT int cuLaunchKernelEx(const DriverLaunch *l, void *function, void **parameters, void **extra)
+{
+    return cuLaunchKernel(function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, l->stream, parameters, extra);
+}
+
+PRETEND_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, void *function, int threads, size_t shared)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(ret, function, threads, shared);
+}
+
+PRETEND_EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, void *function, int threads, size_t shared, unsigned flags)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(ret, function, threads, shared, flags);
+}
+
+/* As many as there are multiprocessors: clusters of one block. */
+PRETEND_EXPORT int cuOccupancyMaxActiveClusters(int *ret, void *function, const DriverLaunch *launch)
+{
+    (void)function, (void)launch;
+    *ret = (int)pretend_device()->multiprocessors;
+    return SUCCESS;
+}
+
+/* A descriptor of a tensor is only for the kernel. */
+PRETEND_EXPORT int cuTensorMapEncodeTiled(void *ret)
+{
+    memset(ret, 0, 128);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuTensorMapEncodeIm2col(void *ret)
+{
+    memset(ret, 0, 128);
+    return SUCCESS;
+}

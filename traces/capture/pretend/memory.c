@@ -1,0 +1,463 @@
+/* Addresses: reserved, counted, and never filled but by small copies. */
+#include "pretend.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE ((uint64_t)2 << 20) /* what the driver backs large allocations by */
+#define HOST_PAGE ((uint64_t)4096)
+#define MAX_DEVICES 64
+#define KEPT_BYTES ((uint64_t)1 << 30) /* host memory for what small copies brought, at most */
+
+typedef struct {
+    PretendBlock block;
+    bool mapped; /* memory of a reservation: its addresses stay when it goes */
+    bool pooled; /* by cudaMallocAsync */
+    bool ours;   /* addresses of ours, to give back */
+} Block;
+
+/* What the host copied to a device. */
+typedef struct {
+    uint64_t address, bytes;
+} Filled;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Block *blocks; /* by address */
+static size_t n_blocks, n_room;
+static uint64_t used[MAX_DEVICES], pooled[MAX_DEVICES], most_pooled[MAX_DEVICES];
+static Filled *filled; /* by address, apart from each other */
+static size_t n_filled, filled_room;
+static uint64_t kept; /* bytes of host memory under them, at most */
+
+void pretend_memory_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void pretend_memory_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static uint64_t round_up(uint64_t value, uint64_t to)
+{
+    return value > UINT64_MAX - to ? UINT64_MAX / to * to : (value + to - 1) / to * to;
+}
+
+/* First block that ends after @address. */
+static size_t position(uint64_t address)
+{
+    size_t low = 0, high = n_blocks;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (blocks[middle].block.address + blocks[middle].block.bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool insert(const Block *block)
+{
+    if (n_blocks == n_room) {
+        size_t room = n_room ? 2 * n_room : 256;
+        Block *larger = realloc(blocks, room * sizeof *larger);
+        if (!larger)
+            return false;
+        blocks = larger;
+        n_room = room;
+    }
+    size_t at = position(block->block.address);
+    memmove(blocks + at + 1, blocks + at, (n_blocks - at) * sizeof *blocks);
+    blocks[at] = *block;
+    n_blocks++;
+    return true;
+}
+
+/* What an allocation takes of the device: whole pages, but small ones share theirs. */
+static uint64_t footprint(uint64_t bytes)
+{
+    return bytes >= PAGE / 2 ? round_up(bytes, PAGE) : round_up(bytes, 512);
+}
+
+static bool on_device(PretendKind kind)
+{
+    return kind == PRETEND_DEVICE;
+}
+
+static uint64_t *use_of(int device)
+{
+    return &used[(unsigned)device % MAX_DEVICES];
+}
+
+static bool take_locked(int device, uint64_t bytes)
+{
+    const PretendDevice *what = pretend_device();
+    uint64_t *sum = use_of(device), taken = what->context_bytes + *sum;
+    if (taken > what->bytes || bytes > what->bytes - taken)
+        return false;
+    *sum += bytes;
+    return true;
+}
+
+bool pretend_take_bytes(int device, uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    bool fits = take_locked(device, bytes);
+    pthread_mutex_unlock(&lock);
+    return fits;
+}
+
+void pretend_give_bytes(int device, uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    *use_of(device) -= bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t pretend_free_bytes(int device)
+{
+    const PretendDevice *what = pretend_device();
+    pthread_mutex_lock(&lock);
+    uint64_t taken = what->context_bytes + *use_of(device);
+    pthread_mutex_unlock(&lock);
+    return taken < what->bytes ? what->bytes - taken : 0;
+}
+
+uint64_t pretend_pool_bytes(int device, bool most)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t bytes = (most ? most_pooled : pooled)[(unsigned)device % MAX_DEVICES];
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+/* @bytes of addresses at a multiple of @align; memory is only taken where something is written. NULL where there are none. */
+static void *map_addresses(uint64_t bytes, uint64_t align, int protection)
+{
+    uint64_t whole = round_up(bytes, HOST_PAGE);
+    if (whole > UINT64_MAX / 2 || align > UINT64_MAX / 4)
+        return NULL;
+    uint8_t *at = mmap(NULL, whole + align, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        pretend_say_once("the host has no addresses left for the device's memory (see ulimit -v and vm.overcommit_memory)");
+        return NULL;
+    }
+    madvise(at, whole + align, MADV_NOHUGEPAGE); /* a byte written takes 4 KiB, not 2 MiB */
+    uint64_t address = round_up((uint64_t)at, align), end = address + whole;
+    if (address > (uint64_t)at)
+        munmap(at, address - (uint64_t)at);
+    if ((uint64_t)at + whole + align > end)
+        munmap((void *)end, (uint64_t)at + whole + align - end);
+    return (void *)address;
+}
+
+void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream, bool async)
+{
+    if (bytes == 0)
+        return NULL;
+    uint64_t counted = on_device(kind) ? footprint(bytes) : 0, *pool = &pooled[(unsigned)device % MAX_DEVICES],
+             *most = &most_pooled[(unsigned)device % MAX_DEVICES];
+    void *at = NULL;
+    if (pretend_take_bytes(device, counted)) {
+        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE);
+        Block block = {.block = {.address = (uint64_t)at, .bytes = bytes, .kind = kind, .device = device}, .pooled = async, .ours = true};
+        pthread_mutex_lock(&lock);
+        bool kept_it = at && insert(&block);
+        if (!kept_it)
+            *use_of(device) -= counted;
+        else if (async)
+            *most = (*pool += counted) > *most ? *pool : *most;
+        pthread_mutex_unlock(&lock);
+        if (at && !kept_it) {
+            munmap(at, round_up(bytes, HOST_PAGE));
+            at = NULL;
+        }
+    }
+    if (at)
+        pretend_event("alloc", "%d %u %" PRIu64 " %zu %d %d", device, pretend_stream(stream), (uint64_t)at, bytes, kind, async);
+    else if (on_device(kind))
+        pretend_event("refused", "%d %u %zu", device, pretend_stream(stream), bytes);
+    return at;
+}
+
+/* First range that ends after @address. */
+static size_t filled_position(uint64_t address)
+{
+    size_t low = 0, high = n_filled;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (filled[middle].address + filled[middle].bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Drops the ranges that touch @bytes at @address. */
+static void forget(uint64_t address, uint64_t bytes)
+{
+    size_t first = filled_position(address), end = first;
+    for (; end < n_filled && filled[end].address < address + bytes; end++)
+        kept -= round_up(filled[end].bytes, HOST_PAGE);
+    if (end > first)
+        memmove(filled + first, filled + end, (n_filled - end) * sizeof *filled);
+    n_filled -= end - first;
+}
+
+/* Takes the block @at out of the list. */
+static Block remove_at(size_t at)
+{
+    Block block = blocks[at];
+    memmove(blocks + at, blocks + at + 1, (n_blocks - at - 1) * sizeof *blocks);
+    n_blocks--;
+    if (on_device(block.block.kind) && !block.mapped)
+        *use_of(block.block.device) -= footprint(block.block.bytes);
+    if (block.pooled)
+        pooled[(unsigned)block.block.device % MAX_DEVICES] -= footprint(block.block.bytes);
+    forget(block.block.address, block.block.bytes);
+    return block;
+}
+
+bool pretend_free(void *address, void *stream, bool async)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = position((uint64_t)address);
+    bool found = at < n_blocks && blocks[at].block.address == (uint64_t)address && blocks[at].ours;
+    Block block = found ? remove_at(at) : (Block){0};
+    pthread_mutex_unlock(&lock);
+    if (!found)
+        return false;
+    munmap(address, round_up(block.block.bytes, HOST_PAGE));
+    pretend_event("free", "%d %u %" PRIu64 " %" PRIu64 " %d %d", block.block.device, pretend_stream(stream), block.block.address, block.block.bytes,
+                  block.block.kind, async);
+    return true;
+}
+
+bool pretend_find(const void *address, PretendBlock *ret)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = position((uint64_t)address);
+    bool found = at < n_blocks && blocks[at].block.address <= (uint64_t)address;
+    if (found)
+        *ret = blocks[at].block;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void pretend_pin(void *address, size_t bytes)
+{
+    Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_PINNED}};
+    pthread_mutex_lock(&lock);
+    insert(&block);
+    pthread_mutex_unlock(&lock);
+}
+
+bool pretend_unpin(void *address)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = position((uint64_t)address);
+    bool found = at < n_blocks && blocks[at].block.address == (uint64_t)address && !blocks[at].ours && !blocks[at].mapped;
+    if (found)
+        remove_at(at);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* ---- addresses and memory apart ---- */
+
+void *pretend_reserve(uint64_t bytes, uint64_t align)
+{
+    return map_addresses(bytes, align > PAGE ? align : PAGE, PROT_NONE);
+}
+
+void pretend_unreserve(void *address, uint64_t bytes)
+{
+    munmap(address, round_up(bytes, HOST_PAGE));
+}
+
+bool pretend_map(void *address, uint64_t bytes, int device)
+{
+    Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_DEVICE, .device = device}, .mapped = true};
+    if (mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool mapped = insert(&block);
+    pthread_mutex_unlock(&lock);
+    if (mapped)
+        pretend_event("alloc", "%d 0 %" PRIu64 " %" PRIu64 " %d 0", device, (uint64_t)address, bytes, PRETEND_DEVICE);
+    return mapped;
+}
+
+void pretend_unmap(void *address, uint64_t bytes)
+{
+    for (bool found = true; found;) {
+        pthread_mutex_lock(&lock);
+        size_t at = position((uint64_t)address);
+        found = at < n_blocks && blocks[at].block.address < (uint64_t)address + bytes && blocks[at].mapped;
+        Block block = found ? remove_at(at) : (Block){0};
+        pthread_mutex_unlock(&lock);
+        if (found)
+            pretend_event("free", "%d 0 %" PRIu64 " %" PRIu64 " %d 0", block.block.device, block.block.address, block.block.bytes, PRETEND_DEVICE);
+    }
+    madvise(address, bytes, MADV_DONTNEED);
+    mprotect(address, bytes, PROT_NONE);
+}
+
+/* ---- contents: what the host copied to a device can be read back; all else reads zeros ---- */
+
+static const Block *device_block(const void *address)
+{
+    size_t at = position((uint64_t)address);
+    return at < n_blocks && blocks[at].block.address <= (uint64_t)address && on_device(blocks[at].block.kind) ? &blocks[at] : NULL;
+}
+
+static void let_go(void)
+{
+    for (size_t i = 0; i < n_filled; i++) {
+        uint64_t first = filled[i].address / HOST_PAGE * HOST_PAGE;
+        madvise((void *)first, round_up(filled[i].address + filled[i].bytes, HOST_PAGE) - first, MADV_DONTNEED);
+    }
+    n_filled = 0;
+    kept = 0;
+}
+
+/* The host writes @bytes to @address, of a device. False where the host has no memory to keep them. */
+static bool fill(const void *address, size_t bytes)
+{
+    bool full = kept + round_up(bytes, HOST_PAGE) > KEPT_BYTES;
+    if (full) {
+        let_go();
+        pretend_say_once("small copies to the device brought 1 GiB, which is let go: they read as zeros from here on, as results do");
+    }
+    forget((uint64_t)address, bytes);
+    if (n_filled == filled_room) {
+        size_t room = filled_room ? 2 * filled_room : 256;
+        Filled *larger = realloc(filled, room * sizeof *larger);
+        if (!larger)
+            return false;
+        filled = larger;
+        filled_room = room;
+    }
+    size_t at = filled_position((uint64_t)address);
+    memmove(filled + at + 1, filled + at, (n_filled - at) * sizeof *filled);
+    filled[at] = (Filled){(uint64_t)address, bytes};
+    n_filled++;
+    kept += round_up(bytes, HOST_PAGE);
+    return true;
+}
+
+/* Whether @bytes at @address are what the host copied there: a copy as a whole, or a piece from its middle. The first piece of a longer copy may as well be a
+ * result, at an address that was handed out again. */
+static bool is_filled(const void *address, size_t bytes)
+{
+    size_t at = filled_position((uint64_t)address);
+    if (at == n_filled || filled[at].address > (uint64_t)address || filled[at].address + filled[at].bytes < (uint64_t)address + bytes)
+        return false;
+    return filled[at].address < (uint64_t)address || filled[at].bytes == bytes;
+}
+
+/* The device writes zeros. */
+static void clear(void *address, size_t bytes)
+{
+    uint64_t begin = (uint64_t)address, end = begin + bytes;
+    for (size_t at = filled_position(begin); at < n_filled && filled[at].address < end; at++) {
+        uint64_t from = filled[at].address > begin ? filled[at].address : begin, to = filled[at].address + filled[at].bytes;
+        memset((void *)from, 0, (to < end ? to : end) - from);
+    }
+}
+
+static __thread bool doubt; /* within an operator, which reads its own results */
+
+/* With the lock held. False where a result of the device was asked for, which is not known. */
+static bool copy_contents(void *to, const void *from, size_t bytes)
+{
+    const Block *target = device_block(to), *source = device_block(from);
+    bool known = source ? is_filled(from, bytes) && (target || !doubt) : bytes <= PRETEND_COPIED_BYTES;
+    if (target && known && bytes <= PRETEND_COPIED_BYTES && fill(to, bytes))
+        memmove(to, from, bytes);
+    else if (target)
+        clear(to, bytes);
+    else if (!source || known)
+        memmove(to, from, bytes);
+    else
+        memset(to, 0, bytes);
+    return known;
+}
+
+void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool async)
+{
+    PretendBlock target = {.kind = PRETEND_PAGEABLE}, source = {.kind = PRETEND_PAGEABLE};
+    pretend_find(to, &target);
+    pretend_find(from, &source);
+    bool device = on_device(target.kind) || on_device(source.kind);
+    if (device)
+        pthread_mutex_lock(&lock);
+    bool known = copy_contents(to, from, bytes);
+    if (device)
+        pthread_mutex_unlock(&lock);
+    if (!known && !doubt && on_device(source.kind) && !on_device(target.kind) && bytes <= PRETEND_LOOKED_BYTES)
+        pretend_looked();
+    pretend_work("copy", stream, "%zu %d %d %d", bytes, source.kind, target.kind, async);
+}
+
+bool pretend_carry(void *to, const void *from, size_t bytes)
+{
+    if (!to || !from || bytes == 0 || bytes > PRETEND_COPIED_BYTES)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool known = !device_block(from) || is_filled(from, bytes);
+    if (to != from)
+        copy_contents(to, from, bytes);
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+void pretend_set(void *to, int value, size_t bytes, void *stream)
+{
+    pthread_mutex_lock(&lock);
+    bool device = device_block(to);
+    if (!device || (value != 0 && bytes <= PRETEND_COPIED_BYTES && fill(to, bytes)))
+        memset(to, value, bytes);
+    else
+        clear(to, bytes);
+    pthread_mutex_unlock(&lock);
+    pretend_work("set", stream, "%zu", bytes);
+}
+
+/* ---- for the Python hook, which computes some values itself (python/pretend_values.py) ---- */
+
+PRETEND_EXPORT void pretend_doubt(int on)
+{
+    doubt = on;
+}
+
+PRETEND_EXPORT int pretend_known(const void *address, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = filled_position((uint64_t)address);
+    bool known = at < n_filled && filled[at].address <= (uint64_t)address && filled[at].address + filled[at].bytes >= (uint64_t)address + bytes;
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+PRETEND_EXPORT void pretend_fill(const void *address, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    if (device_block(address) && !(is_filled(address, bytes) && bytes > 0))
+        fill(address, bytes);
+    pthread_mutex_unlock(&lock);
+}
+
+PRETEND_EXPORT void pretend_clear(void *address, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    if (device_block(address))
+        clear(address, bytes);
+    pthread_mutex_unlock(&lock);
+}

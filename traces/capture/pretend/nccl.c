@@ -1,0 +1,555 @@
+/* NCCL: collectives are written down, not run. As every rank asks for the same, one process can be asked alone for what a large group does: nobody waits for
+ * anybody. Results of up to PRETEND_COPIED_BYTES are as if all ranks had the caller's operands, so that sizes that ranks tell one another make sense. */
+#include "pretend.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* ncclResult_t. */
+enum { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
+
+/* ncclDataType_t: s8, u8, s32, u32, s64, u64, f16, f32, f64, bf16, two of 8 bits. */
+static const uint8_t type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
+static size_t bytes_of(size_t count, int type)
+{
+    return count * (type >= 0 && (size_t)type < sizeof type_bytes ? type_bytes[type] : 4);
+}
+
+/* ---- groups ---- */
+
+typedef struct {
+    char name[128];
+    int n, first, stride, rank; /* ranks of the whole program; @rank: the caller's place in the group */
+} Group;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Group *groups;
+static size_t n_groups;
+
+/* Told by the program's framework before it makes a communicator, as NCCL itself is not told whose rank is whose: ranks of the whole program. */
+PRETEND_EXPORT void pretend_group(const char *name, int n, const int *ranks, int rank)
+{
+    if (n < 1)
+        return;
+    Group group = {.n = n, .first = ranks[0], .stride = n > 1 ? ranks[1] - ranks[0] : 1, .rank = rank};
+    snprintf(group.name, sizeof group.name, "%s", name ? name : "");
+    pthread_mutex_lock(&lock);
+    Group *larger = realloc(groups, (n_groups + 1) * sizeof *larger);
+    if (larger) {
+        groups = larger;
+        groups[n_groups++] = group;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* The group of @n ranks whose name stands in @name, a whole word of it; else the last one told of where the caller is @rank; false where none was. @n 0: not
+ * known. */
+static bool find_group(const char *name, int n, int rank, Group *ret)
+{
+    bool found = false, named = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_groups; i++) {
+        const Group *group = &groups[i];
+        if ((n > 0 && group->n != n) || (rank >= 0 && group->rank != rank))
+            continue;
+        const char *at = name && *group->name ? strstr(name, group->name) : NULL;
+        size_t length = strlen(group->name);
+        bool is_named = at && (at[length] < '0' || at[length] > '9') && (at == name || at[-1] < '0' || at[-1] > '9');
+        if (named && !is_named)
+            continue;
+        *ret = *group;
+        named = named || is_named;
+        found = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+typedef struct {
+    int n, rank, device, stride;
+} Communicator;
+
+/* ncclConfig_t begins with its size, a magic number and a version; what a user sets stands behind. */
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster, min_blocks, max_blocks;
+    const char *network;
+    int share, traffic_class;
+    const char *name;
+} Config;
+
+static const char *name_of(const void *config)
+{
+    const Config *c = config;
+    return c && c->size >= sizeof *c ? c->name : NULL;
+}
+
+static int create(void **ret, int n, int rank, const Group *group)
+{
+    if (n < 1 || rank < 0 || rank >= n)
+        return INVALID_ARGUMENT;
+    Communicator *communicator = calloc(1, sizeof *communicator);
+    if (!communicator)
+        return SYSTEM_ERROR;
+    *communicator = (Communicator){.n = n, .rank = rank, .device = pretend_current_device(), .stride = group ? group->stride : 1};
+    *ret = communicator;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclGetUniqueId(void *ret)
+{
+    return getrandom(ret, 128, 0) == 128 ? SUCCESS : SYSTEM_ERROR;
+}
+
+PRETEND_EXPORT int ncclCommGetUniqueId(void *communicator, void *ret)
+{
+    (void)communicator;
+    return ncclGetUniqueId(ret);
+}
+
+typedef struct {
+    char bytes[128];
+} UniqueId;
+
+PRETEND_EXPORT int ncclCommInitRankConfig(void **ret, int n, UniqueId id, int rank, void *config)
+{
+    (void)id;
+    Group group;
+    return create(ret, n, rank, find_group(name_of(config), n, rank, &group) ? &group : NULL);
+}
+
+PRETEND_EXPORT int ncclCommInitRank(void **ret, int n, UniqueId id, int rank)
+{
+    return ncclCommInitRankConfig(ret, n, id, rank, NULL);
+}
+
+PRETEND_EXPORT int ncclCommInitRankScalable(void **ret, int n, int rank, int n_ids, void *ids, void *config)
+{
+    (void)n_ids, (void)ids;
+    return ncclCommInitRankConfig(ret, n, (UniqueId){{0}}, rank, config);
+}
+
+PRETEND_EXPORT int ncclCommInitAll(void **ret, int n, const int *devices)
+{
+    int status = SUCCESS;
+    for (int i = 0; i < n && status == SUCCESS; i++) {
+        status = create(&ret[i], n, i, NULL);
+        if (status == SUCCESS)
+            ((Communicator *)ret[i])->device = devices ? devices[i] : i;
+    }
+    return status;
+}
+
+/* Who else gives this colour is not asked: the group was told of before, or is taken to be the whole. */
+PRETEND_EXPORT int ncclCommSplit(void *of, int color, int key, void **ret, void *config)
+{
+    const Communicator *whole = of;
+    *ret = NULL;
+    if (!whole)
+        return INVALID_ARGUMENT;
+    if (color < 0) /* NCCL_SPLIT_NOCOLOR */
+        return SUCCESS;
+    Group group;
+    if (find_group(name_of(config), 0, -1, &group))
+        return create(ret, group.n, group.rank, &group);
+    pretend_say_once("the ranks of a split NCCL communicator are not known: it is taken to be the whole group");
+    return create(ret, whole->n, key >= 0 && key < whole->n ? key : whole->rank, &(Group){.stride = whole->stride});
+}
+
+PRETEND_EXPORT int ncclCommShrink(void *of, int *excluded, int n_excluded, void **ret, void *config, int flags)
+{
+    (void)excluded, (void)config, (void)flags;
+    const Communicator *whole = of;
+    int n = whole->n - n_excluded;
+    return create(ret, n, whole->rank < n ? whole->rank : n - 1, &(Group){.stride = whole->stride});
+}
+
+static int forget(void *communicator)
+{
+    free(communicator);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommDestroy(void *communicator)
+{
+    return forget(communicator);
+}
+
+PRETEND_EXPORT int ncclCommAbort(void *communicator)
+{
+    return forget(communicator);
+}
+
+PRETEND_EXPORT int ncclCommFinalize(void *communicator)
+{
+    (void)communicator;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommRevoke(void *communicator, int flags)
+{
+    (void)communicator, (void)flags;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommSuspend(void *communicator, int flags)
+{
+    (void)communicator, (void)flags;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommResume(void *communicator)
+{
+    (void)communicator;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommCount(const void *communicator, int *ret)
+{
+    *ret = ((const Communicator *)communicator)->n;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommUserRank(const void *communicator, int *ret)
+{
+    *ret = ((const Communicator *)communicator)->rank;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommCuDevice(const void *communicator, int *ret)
+{
+    *ret = ((const Communicator *)communicator)->device;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommGetAsyncError(void *communicator, int *ret)
+{
+    (void)communicator;
+    *ret = SUCCESS;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT const char *ncclGetLastError(void *communicator)
+{
+    (void)communicator;
+    return "";
+}
+
+PRETEND_EXPORT int ncclCommMemStats(void *communicator, int which, uint64_t *ret)
+{
+    (void)communicator, (void)which;
+    *ret = 0;
+    return SUCCESS;
+}
+
+static int handle; /* its address stands for what is registered */
+
+PRETEND_EXPORT int ncclCommRegister(const void *communicator, void *memory, size_t bytes, void **ret)
+{
+    (void)communicator, (void)memory, (void)bytes;
+    *ret = &handle;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommDeregister(const void *communicator, void *registered)
+{
+    (void)communicator, (void)registered;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommWindowRegister(void *communicator, void *memory, size_t bytes, void **ret, int flags)
+{
+    (void)communicator, (void)memory, (void)bytes, (void)flags;
+    *ret = &handle;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclCommWindowDeregister(void *communicator, void *window)
+{
+    (void)communicator, (void)window;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclMemAlloc(void **ret, size_t bytes)
+{
+    *ret = pretend_allocate(pretend_current_device(), bytes, PRETEND_DEVICE, NULL, false);
+    return *ret || bytes == 0 ? SUCCESS : 1; /* ncclUnhandledCudaError */
+}
+
+PRETEND_EXPORT int ncclMemFree(void *memory)
+{
+    return !memory || pretend_free(memory, NULL, false) ? SUCCESS : INVALID_ARGUMENT;
+}
+
+PRETEND_EXPORT int ncclRedOpCreatePreMulSum(int *ret, void *scalar, int type, int residence, void *communicator)
+{
+    (void)scalar, (void)type, (void)residence, (void)communicator;
+    *ret = 5; /* the first behind NCCL's own */
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclRedOpDestroy(int operation, void *communicator)
+{
+    (void)operation, (void)communicator;
+    return SUCCESS;
+}
+
+/* ---- what is asked of a group ---- */
+
+static void write_collective(void *stream, const char *name, uint64_t bytes, int ranks, int stride)
+{
+    if (bytes == 0 || ranks < 2)
+        return;
+    pretend_work("collective", stream, "%u %" PRIu64 " %d %d", pretend_name(name), bytes, ranks, stride);
+}
+
+/* What @n ranks with the same operands make of them: only a sum differs. */
+static void reduce(void *to, const void *from, size_t count, int type, int operation, int n)
+{
+    if (!pretend_carry(to, from, bytes_of(count, type)) || operation != 0) /* ncclSum */
+        return;
+    for (size_t i = 0; i < count; i++) {
+        if (type == 2 || type == 3)
+            ((uint32_t *)to)[i] *= (uint32_t)n;
+        else if (type == 4 || type == 5)
+            ((uint64_t *)to)[i] *= (uint64_t)n;
+        else if (type == 7)
+            ((float *)to)[i] *= (float)n;
+        else if (type == 8)
+            ((double *)to)[i] *= n;
+    }
+}
+
+PRETEND_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *of, void *stream)
+{
+    const Communicator *c = of;
+    write_collective(stream, "all-reduce", bytes_of(count, type), c->n, c->stride);
+    reduce(to, from, count, type, operation, c->n);
+    return SUCCESS;
+}
+
+/* To one rank: priced as its half of an all-reduce is, where it is told apart. */
+PRETEND_EXPORT int ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root, void *of, void *stream)
+{
+    const Communicator *c = of;
+    write_collective(stream, "reduce-scatter", bytes_of(count, type), c->n, c->stride);
+    if (c->rank == root)
+        reduce(to, from, count, type, operation, c->n);
+    return SUCCESS;
+}
+
+/* Broadcasts of a group from each to all are how frameworks gather what differs in length: the caller's own stands for the others'. */
+typedef struct {
+    const Communicator *communicator;
+    const void *own;
+    void *to[64];
+    size_t bytes, n;
+} Gathering;
+static __thread Gathering gathering;
+
+PRETEND_EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, void *of, void *stream)
+{
+    const Communicator *c = of;
+    size_t bytes = bytes_of(count, type);
+    write_collective(stream, "broadcast", bytes, c->n, c->stride);
+    pretend_carry(to, from, bytes);
+    if (gathering.communicator != c || gathering.bytes != bytes)
+        gathering = (Gathering){.communicator = c, .bytes = bytes};
+    if (root == c->rank)
+        gathering.own = from;
+    else if (gathering.n < sizeof gathering.to / sizeof *gathering.to)
+        gathering.to[gathering.n++] = to;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclBcast(void *memory, size_t count, int type, int root, void *of, void *stream)
+{
+    return ncclBroadcast(memory, memory, count, type, root, of, stream);
+}
+
+PRETEND_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int type, void *of, void *stream)
+{
+    const Communicator *c = of;
+    size_t bytes = bytes_of(count, type);
+    write_collective(stream, "all-gather", bytes, c->n, c->stride);
+    for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
+        pretend_carry((uint8_t *)to + (size_t)i * bytes, from, bytes);
+    return SUCCESS;
+}
+
+/* To one rank: what it takes in is what each takes in of an all-gather. */
+PRETEND_EXPORT int ncclGather(const void *from, void *to, size_t count, int type, int root, void *of, void *stream)
+{
+    const Communicator *c = of;
+    size_t bytes = bytes_of(count, type);
+    write_collective(stream, "all-gather", bytes, c->n, c->stride);
+    for (int i = 0; c->rank == root && i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
+        pretend_carry((uint8_t *)to + (size_t)i * bytes, from, bytes);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclScatter(const void *from, void *to, size_t count, int type, int root, void *of, void *stream)
+{
+    const Communicator *c = of;
+    size_t bytes = bytes_of(count, type);
+    write_collective(stream, "broadcast", bytes * (size_t)c->n, c->n, c->stride);
+    if (c->rank == root)
+        pretend_carry(to, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation, void *of, void *stream)
+{
+    const Communicator *c = of;
+    size_t bytes = bytes_of(count, type);
+    write_collective(stream, "reduce-scatter", bytes * (size_t)c->n, c->n, c->stride);
+    reduce(to, (const uint8_t *)from + (size_t)c->rank * bytes, count, type, operation, c->n);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int type, void *of, void *stream)
+{
+    const Communicator *c = of;
+    size_t bytes = bytes_of(count, type);
+    write_collective(stream, "all-to-all", bytes * (size_t)c->n, c->n, c->stride);
+    for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
+        pretend_carry((uint8_t *)to + (size_t)i * bytes, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
+    return SUCCESS;
+}
+
+/* ---- from one to one; those of a group that go to all are an all-to-all ---- */
+
+typedef struct {
+    const Communicator *communicator;
+    void *stream;
+    uint64_t bytes;
+    int peer;
+    bool sends;
+} Message;
+
+static __thread struct {
+    int depth;
+    Message *messages;
+    size_t n, room;
+} group;
+
+static void write_message(const Message *m)
+{
+    int distance = m->peer - m->communicator->rank;
+    if (distance != 0)
+        write_collective(m->stream, m->sends ? "send" : "recv", m->bytes, 2, abs(distance) * m->communicator->stride);
+}
+
+static bool same(const Message *a, const Message *b)
+{
+    return a->communicator == b->communicator && a->stream == b->stream;
+}
+
+static void end_group(void)
+{
+    for (size_t i = 0; i < gathering.n && gathering.own; i++)
+        pretend_carry(gathering.to[i], gathering.own, gathering.bytes);
+    gathering = (Gathering){0};
+    for (size_t i = 0; i < group.n; i++) {
+        const Message *first = &group.messages[i];
+        if (!first->communicator)
+            continue;
+        uint64_t sent = 0, n_sent = 0, n_received = 0;
+        for (size_t j = i; j < group.n; j++) {
+            if (!same(&group.messages[j], first))
+                continue;
+            n_sent += group.messages[j].sends;
+            n_received += !group.messages[j].sends;
+            sent += group.messages[j].sends ? group.messages[j].bytes : 0;
+        }
+        Message whole = *first;
+        uint64_t others = (uint64_t)whole.communicator->n - 1;
+        bool all = others > 1 && n_sent >= others && n_received >= others;
+        if (all)
+            write_collective(whole.stream, "all-to-all", sent, whole.communicator->n, whole.communicator->stride);
+        for (size_t j = i; j < group.n; j++) {
+            if (!same(&group.messages[j], &whole))
+                continue;
+            if (!all)
+                write_message(&group.messages[j]);
+            group.messages[j].communicator = NULL;
+        }
+    }
+    group.n = 0;
+}
+
+static int message(const void *communicator, void *stream, uint64_t bytes, int peer, bool sends)
+{
+    Message m = {.communicator = communicator, .stream = stream, .bytes = bytes, .peer = peer, .sends = sends};
+    if (group.depth > 0 && group.n == group.room) {
+        size_t room = group.room ? 2 * group.room : 64;
+        Message *larger = realloc(group.messages, room * sizeof *larger);
+        if (!larger)
+            return SYSTEM_ERROR;
+        group.messages = larger;
+        group.room = room;
+    }
+    if (group.depth > 0)
+        group.messages[group.n++] = m;
+    else
+        write_message(&m);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclGroupStart(void)
+{
+    if (group.depth++ == 0)
+        gathering = (Gathering){0};
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclGroupEnd(void)
+{
+    if (group.depth < 1)
+        return INVALID_USAGE;
+    if (--group.depth == 0)
+        end_group();
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int ncclGroupSimulateEnd(void *ret)
+{
+    (void)ret;
+    return ncclGroupEnd();
+}
+
+PRETEND_EXPORT int ncclSend(const void *from, size_t count, int type, int peer, void *of, void *stream)
+{
+    (void)from;
+    return message(of, stream, bytes_of(count, type), peer, true);
+}
+
+PRETEND_EXPORT int ncclRecv(void *to, size_t count, int type, int peer, void *of, void *stream)
+{
+    (void)to;
+    return message(of, stream, bytes_of(count, type), peer, false);
+}
+
+/* Of kernels that communicate themselves: not supported. */
+#define REFUSED(name)                                                                                                                                          \
+    PRETEND_EXPORT int name(void)                                                                                                                              \
+    {                                                                                                                                                          \
+        pretend_say_once(#name " is not supported on a pretended GPU");                                                                                        \
+        return INVALID_USAGE;                                                                                                                                  \
+    }
+REFUSED(ncclCommGrow)
+REFUSED(ncclDevCommCreate)
+REFUSED(ncclDevCommDestroy)
+REFUSED(ncclGetLsaMultimemDevicePointer)
+REFUSED(ncclGetPeerDevicePointer)
+REFUSED(ncclPutSignal)
+REFUSED(ncclSignal)
+REFUSED(ncclWaitSignal)
+REFUSED(ncclWinGetUserPtr)

@@ -1,0 +1,347 @@
+/* What libraries look for before they work at all, and calls of the smaller libraries. */
+#include "pretend.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+/* ---- the driver's names that cuDNN wants to find before it says what its engines that are compiled at run time can do; it calls none of them then ---- */
+
+enum { DRIVER_NOT_SUPPORTED = 801 };
+
+/* Weak: where driver.c answers one, its answer stands. */
+#define LOOKED_UP(name)                                                                                                                                        \
+    __attribute__((visibility("default"), weak)) int name(void);                                                                                               \
+    int name(void)                                                                                                                                             \
+    {                                                                                                                                                          \
+        return DRIVER_NOT_SUPPORTED;                                                                                                                           \
+    }
+
+LOOKED_UP(cuCtxGetLimit)
+LOOKED_UP(cuCtxPopCurrent)
+LOOKED_UP(cuCtxPushCurrent)
+LOOKED_UP(cuStreamGetCtx)
+LOOKED_UP(cuLinkCreate)
+LOOKED_UP(cuLinkAddData)
+LOOKED_UP(cuLinkComplete)
+LOOKED_UP(cuLinkDestroy)
+LOOKED_UP(cuLaunchKernel)
+LOOKED_UP(cuLaunchCooperativeKernel)
+LOOKED_UP(cuLaunchKernelEx)
+LOOKED_UP(cuLibraryLoadData)
+LOOKED_UP(cuLibraryLoadFromFile)
+LOOKED_UP(cuLibraryGetKernel)
+LOOKED_UP(cuLibraryUnload)
+LOOKED_UP(cuKernelSetAttribute)
+LOOKED_UP(cuKernelGetAttribute)
+LOOKED_UP(cuKernelGetFunction)
+LOOKED_UP(cuOccupancyMaxPotentialClusterSize)
+
+/* Tables of functions that NVIDIA's libraries alone know. NVRTC looks at the size of one, its first word, whether or not it was told that there is none; what
+ * is built on the runtime does without. */
+__attribute__((visibility("default"), weak)) int cuGetExportTable(const void **ret, const void *id);
+int cuGetExportTable(const void **ret, const void *id)
+{
+    (void)id;
+    static const size_t empty[8] = {sizeof(size_t)};
+    *ret = empty;
+    return 500; /* CUDA_ERROR_NOT_FOUND */
+}
+
+/* ---- cuFFT ---- */
+
+#define MAX_PLANS 4096
+#define BLOCK_POINTS 4096 /* points of 8 bytes that a kernel takes through shared memory at once: as sim/program/gpu_library.c has it */
+#define INSTRUCTIONS 8    /* a point and doubling, likewise */
+
+typedef struct {
+    bool used;
+    void *stream;
+    uint64_t read, written, points, batch;
+    unsigned passes, instructions, bytes;
+} Plan;
+
+static pthread_mutex_t plans_lock = PTHREAD_MUTEX_INITIALIZER;
+static Plan plans[MAX_PLANS];
+
+static Plan *plan_of(int handle)
+{
+    return handle > 0 && handle < MAX_PLANS && plans[handle].used ? &plans[handle] : NULL;
+}
+
+enum { FFT_INVALID_PLAN = 1, FFT_ALLOC_FAILED = 2, FFT_INVALID_VALUE = 4 };
+
+PRETEND_EXPORT int cufftCreate(int *ret)
+{
+    pthread_mutex_lock(&plans_lock);
+    int handle = 1;
+    while (handle < MAX_PLANS && plans[handle].used)
+        handle++;
+    if (handle < MAX_PLANS)
+        plans[handle] = (Plan){.used = true};
+    pthread_mutex_unlock(&plans_lock);
+    if (handle == MAX_PLANS)
+        return FFT_ALLOC_FAILED;
+    *ret = handle;
+    return 0;
+}
+
+PRETEND_EXPORT int cufftDestroy(int handle)
+{
+    Plan *plan = plan_of(handle);
+    if (!plan)
+        return FFT_INVALID_PLAN;
+    plan->used = false;
+    return 0;
+}
+
+PRETEND_EXPORT int cufftSetAutoAllocation(int handle, int automatic)
+{
+    (void)automatic;
+    return plan_of(handle) ? 0 : FFT_INVALID_PLAN;
+}
+
+PRETEND_EXPORT int cufftSetWorkArea(int handle, void *memory)
+{
+    (void)memory;
+    return plan_of(handle) ? 0 : FFT_INVALID_PLAN;
+}
+
+PRETEND_EXPORT int cufftSetStream(int handle, void *stream)
+{
+    Plan *plan = plan_of(handle);
+    if (!plan)
+        return FFT_INVALID_PLAN;
+    plan->stream = stream;
+    return 0;
+}
+
+/* cudaDataType: bytes of an element, and whether it is complex. */
+static unsigned fft_bytes(int type, bool *ret_complex)
+{
+    static const struct {
+        int type;
+        unsigned bytes;
+        bool is_complex;
+    } types[] = {{0, 4, false}, {1, 8, false}, {2, 2, false}, {4, 8, true}, {5, 16, true}, {6, 4, true}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (types[i].type == type) {
+            *ret_complex = types[i].is_complex;
+            return types[i].bytes;
+        }
+    }
+    *ret_complex = true;
+    return 8;
+}
+
+PRETEND_EXPORT int cufftXtMakePlanMany(int handle, int rank, long long *n, long long *in_embed, long long in_stride, long long in_distance, int in_type,
+                                       long long *out_embed, long long out_stride, long long out_distance, int out_type, long long batch, size_t *ret_work,
+                                       int type)
+{
+    (void)in_embed, (void)in_stride, (void)in_distance, (void)out_embed, (void)out_stride, (void)out_distance, (void)type;
+    Plan *plan = plan_of(handle);
+    if (!plan)
+        return FFT_INVALID_PLAN;
+    if (rank < 1 || rank > 3 || batch < 1)
+        return FFT_INVALID_VALUE;
+    bool in_complex, out_complex;
+    unsigned in_bytes = fft_bytes(in_type, &in_complex), out_bytes = fft_bytes(out_type, &out_complex), number = in_complex ? in_bytes : 2 * in_bytes;
+    uint64_t all = (uint64_t)batch, half = (uint64_t)batch, passes = 0, instructions = 0;
+    bool prime = false;
+    for (int d = 0; d < rank; d++) {
+        if (n[d] < 1)
+            return FFT_INVALID_VALUE;
+        uint64_t rest = (uint64_t)n[d];
+        all *= rest;
+        half *= d == rank - 1 ? rest / 2 + 1 : rest;
+        unsigned doublings = 0, kernels = 1;
+        for (uint64_t factor = 2; factor <= 127; factor++) {
+            while (rest % factor == 0)
+                rest /= factor;
+        }
+        bool smooth = rest <= 1; /* else two transforms of twice the length, and a product between */
+        uint64_t length = (uint64_t)n[d] * (smooth ? 1 : 2);
+        while (doublings < 62 && (UINT64_C(1) << doublings) < length)
+            doublings++;
+        for (uint64_t at = BLOCK_POINTS * 8 / number; at < length && at <= UINT64_MAX / BLOCK_POINTS; at *= BLOCK_POINTS * 8 / number)
+            kernels++;
+        prime = prime || !smooth;
+        passes += smooth ? kernels : 4 * kernels + 1;
+        instructions += INSTRUCTIONS * (uint64_t)doublings * (smooth ? 1 : 4);
+    }
+    bool real = !in_complex || !out_complex;
+    *plan = (Plan){.used = true,
+                   .stream = plan->stream,
+                   .read = (in_complex && real ? half : all) * in_bytes,
+                   .written = (out_complex && real ? half : all) * out_bytes,
+                   .points = real ? half : all,
+                   .batch = (uint64_t)batch,
+                   .passes = (unsigned)passes,
+                   .instructions = (unsigned)(instructions < 60000 ? instructions : 60000),
+                   .bytes = number};
+    /* Between its kernels the points lie in the work area: once, and once more for a length with a large prime factor. Assumed. */
+    *ret_work = passes > 1 ? (size_t)(plan->points * number * (prime ? 2 : 1)) : 0;
+    return 0;
+}
+
+PRETEND_EXPORT int cufftXtExec(int handle, void *in, void *out, int direction)
+{
+    (void)in, (void)out, (void)direction;
+    const Plan *plan = plan_of(handle);
+    if (!plan || plan->points == 0)
+        return FFT_INVALID_PLAN;
+    char launch[160];
+    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=fft instructions=%u passes=%u", (unsigned long long)plan->points, plan->bytes,
+             plan->instructions, plan->passes);
+    pretend_library_kernel(plan->stream, "cufft", launch, plan->read, plan->written, 0, NULL);
+    return 0;
+}
+
+/* ---- what is not pretended: one line that names it, and the library's own "not supported" ---- */
+
+#define REFUSED(name, status)                                                                                                                                  \
+    PRETEND_EXPORT int name(void)                                                                                                                              \
+    {                                                                                                                                                          \
+        pretend_say_once(#name " is not pretended: the program is told that it is not supported");                                                             \
+        return status;                                                                                                                                         \
+    }
+
+/* Sparse matrices: without a handle, nothing of them is asked. */
+REFUSED(cusparseCreate, 10)
+REFUSED(cusparseLtInit, 10)
+
+/* cuBLAS's of vectors and of triangles, which MAGMA calls. */
+#define NO_BLAS(name) REFUSED(name, 15)
+NO_BLAS(cublasCaxpy_v2)
+NO_BLAS(cublasCcopy_v2)
+NO_BLAS(cublasCgerc_v2)
+NO_BLAS(cublasCgeru_v2)
+NO_BLAS(cublasChemm_v2)
+NO_BLAS(cublasChemv_v2)
+NO_BLAS(cublasCher2_v2)
+NO_BLAS(cublasCher2k_v2)
+NO_BLAS(cublasCher_v2)
+NO_BLAS(cublasCherk_v2)
+NO_BLAS(cublasCrot_v2)
+NO_BLAS(cublasCrotg_v2)
+NO_BLAS(cublasCscal_v2)
+NO_BLAS(cublasCsrot_v2)
+NO_BLAS(cublasCsscal_v2)
+NO_BLAS(cublasCswap_v2)
+NO_BLAS(cublasCsymm_v2)
+NO_BLAS(cublasCsymv_v2)
+NO_BLAS(cublasCsyr2_v2)
+NO_BLAS(cublasCsyr2k_v2)
+NO_BLAS(cublasCsyr_v2)
+NO_BLAS(cublasCsyrk_v2)
+NO_BLAS(cublasCtrmm_v2)
+NO_BLAS(cublasCtrmv_v2)
+NO_BLAS(cublasCtrsv_v2)
+NO_BLAS(cublasDasum_v2)
+NO_BLAS(cublasDaxpy_v2)
+NO_BLAS(cublasDcopy_v2)
+NO_BLAS(cublasDger_v2)
+NO_BLAS(cublasDnrm2_v2)
+NO_BLAS(cublasDrot_v2)
+NO_BLAS(cublasDrotg_v2)
+NO_BLAS(cublasDrotm_v2)
+NO_BLAS(cublasDrotmg_v2)
+NO_BLAS(cublasDscal_v2)
+NO_BLAS(cublasDswap_v2)
+NO_BLAS(cublasDsymm_v2)
+NO_BLAS(cublasDsymv_v2)
+NO_BLAS(cublasDsyr2_v2)
+NO_BLAS(cublasDsyr2k_v2)
+NO_BLAS(cublasDsyr_v2)
+NO_BLAS(cublasDsyrk_v2)
+NO_BLAS(cublasDtrmm_v2)
+NO_BLAS(cublasDtrmv_v2)
+NO_BLAS(cublasDtrsv_v2)
+NO_BLAS(cublasDzasum_v2)
+NO_BLAS(cublasDznrm2_v2)
+NO_BLAS(cublasGetMatrixAsync)
+NO_BLAS(cublasGetVectorAsync)
+NO_BLAS(cublasIcamax_v2)
+NO_BLAS(cublasIcamin_v2)
+NO_BLAS(cublasIdamax_v2)
+NO_BLAS(cublasIdamin_v2)
+NO_BLAS(cublasIsamax_v2)
+NO_BLAS(cublasIsamin_v2)
+NO_BLAS(cublasIzamax_v2)
+NO_BLAS(cublasIzamin_v2)
+NO_BLAS(cublasSasum_v2)
+NO_BLAS(cublasSaxpy_v2)
+NO_BLAS(cublasScasum_v2)
+NO_BLAS(cublasScnrm2_v2)
+NO_BLAS(cublasScopy_v2)
+NO_BLAS(cublasSetMatrixAsync)
+NO_BLAS(cublasSetVectorAsync)
+NO_BLAS(cublasSger_v2)
+NO_BLAS(cublasSnrm2_v2)
+NO_BLAS(cublasSrot_v2)
+NO_BLAS(cublasSrotg_v2)
+NO_BLAS(cublasSrotm_v2)
+NO_BLAS(cublasSrotmg_v2)
+NO_BLAS(cublasSscal_v2)
+NO_BLAS(cublasSswap_v2)
+NO_BLAS(cublasSsymm_v2)
+NO_BLAS(cublasSsymv_v2)
+NO_BLAS(cublasSsyr2_v2)
+NO_BLAS(cublasSsyr2k_v2)
+NO_BLAS(cublasSsyr_v2)
+NO_BLAS(cublasSsyrk_v2)
+NO_BLAS(cublasStrmm_v2)
+NO_BLAS(cublasStrmv_v2)
+NO_BLAS(cublasStrsv_v2)
+NO_BLAS(cublasZaxpy_v2)
+NO_BLAS(cublasZcopy_v2)
+NO_BLAS(cublasZdrot_v2)
+NO_BLAS(cublasZdscal_v2)
+NO_BLAS(cublasZgerc_v2)
+NO_BLAS(cublasZgeru_v2)
+NO_BLAS(cublasZhemm_v2)
+NO_BLAS(cublasZhemv_v2)
+NO_BLAS(cublasZher2_v2)
+NO_BLAS(cublasZher2k_v2)
+NO_BLAS(cublasZher_v2)
+NO_BLAS(cublasZherk_v2)
+NO_BLAS(cublasZrot_v2)
+NO_BLAS(cublasZrotg_v2)
+NO_BLAS(cublasZscal_v2)
+NO_BLAS(cublasZswap_v2)
+NO_BLAS(cublasZsymm_v2)
+NO_BLAS(cublasZsymv_v2)
+NO_BLAS(cublasZsyr2_v2)
+NO_BLAS(cublasZsyr2k_v2)
+NO_BLAS(cublasZsyr_v2)
+NO_BLAS(cublasZsyrk_v2)
+NO_BLAS(cublasZtrmm_v2)
+NO_BLAS(cublasZtrmv_v2)
+NO_BLAS(cublasZtrsv_v2)
+
+/* Algorithms by their numbers. */
+NO_BLAS(cublasLtMatmulAlgoInit)
+NO_BLAS(cublasLtMatmulAlgoCheck)
+NO_BLAS(cublasLtMatmulAlgoConfigGetAttribute)
+NO_BLAS(cublasLtMatmulAlgoConfigSetAttribute)
+
+#define NO_SOLVER(name) REFUSED(name, 9)
+NO_SOLVER(cusolverDnCgesvdaStridedBatched)
+NO_SOLVER(cusolverDnCgesvdaStridedBatched_bufferSize)
+NO_SOLVER(cusolverDnCsytrf)
+NO_SOLVER(cusolverDnCsytrf_bufferSize)
+NO_SOLVER(cusolverDnDgesvdaStridedBatched)
+NO_SOLVER(cusolverDnDgesvdaStridedBatched_bufferSize)
+NO_SOLVER(cusolverDnDsytrf)
+NO_SOLVER(cusolverDnDsytrf_bufferSize)
+NO_SOLVER(cusolverDnSgesvdaStridedBatched)
+NO_SOLVER(cusolverDnSgesvdaStridedBatched_bufferSize)
+NO_SOLVER(cusolverDnSsytrf)
+NO_SOLVER(cusolverDnSsytrf_bufferSize)
+NO_SOLVER(cusolverDnXgeev)
+NO_SOLVER(cusolverDnXgeev_bufferSize)
+NO_SOLVER(cusolverDnXsytrs)
+NO_SOLVER(cusolverDnXsytrs_bufferSize)
+NO_SOLVER(cusolverDnZgesvdaStridedBatched)
+NO_SOLVER(cusolverDnZgesvdaStridedBatched_bufferSize)
+NO_SOLVER(cusolverDnZsytrf)
+NO_SOLVER(cusolverDnZsytrf_bufferSize)

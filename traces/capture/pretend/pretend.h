@@ -1,0 +1,163 @@
+/* The GPU that is not there: libraries of CUDA's names over ordinary memory, for `echelon capture --pretend DEVICE`.
+ *
+ * The library is preloaded into a program that was built for CUDA (PyTorch's wheels, say). Its symbols stand before those of libcudart, libcublas and others,
+ * and it is found as libcuda.so.1. Allocations get addresses and are counted against the device's memory, streams and events have their order, kernels are not
+ * run: what is written down is what was asked for. Results are zeros: a program whose sizes hang on computed values takes another way than on a GPU.
+ *
+ * Environment (set by `echelon capture`): ECHELON_PRETEND_DEVICE, "key=value" joined by ';' (Device below), ECHELON_PRETEND_OUT, the file's name ("%p" is the
+ * process id). Everything is under one lock; a process made by fork() alone writes nothing. */
+#pragma once
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PRETEND_EXPORT __attribute__((visibility("default")))
+
+/* ---- what is pretended ---- */
+
+typedef struct {
+    char id[64], name[128]; /* echelon's name and the driver's */
+    uint64_t bytes;         /* of device memory, as the driver reports them */
+    uint64_t context_bytes; /* taken by the driver's context before the first allocation */
+    uint32_t devices;       /* how many there are */
+    uint32_t multiprocessors, major, minor;
+    uint32_t threads, blocks; /* of a multiprocessor */
+    uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
+    uint64_t l2_bytes, shared_per_multiprocessor;
+} PretendDevice;
+
+/* Reads the environment once. */
+const PretendDevice *pretend_device(void);
+
+/* ---- what is written (record.c); the lines stand in sim/import/pretend.c ---- */
+
+/* Nanoseconds since the file was begun. */
+uint64_t pretend_now(void);
+/* One line: a word, then what @format says. A newline is added. Safe from every thread. */
+void pretend_line(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "WORD T <format>": of the host, at once. Times never fall from line to line. */
+void pretend_event(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "WORD T DEVICE STREAM <format>": work on @stream, now, or, where the stream is captured into a graph, whenever the graph is launched. @word is a literal. */
+void pretend_work(const char *word, void *stream, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The program read a result back that it may decide by. */
+void pretend_looked(void);
+/* The number of a text, written as `name NUMBER "TEXT"` at its first use. */
+uint32_t pretend_name(const char *text);
+/* The same for a kernel's symbol, which is written as people write it. */
+uint32_t pretend_symbol(const char *symbol);
+/* As pretend_name(), of a text that will hardly come again: it is not remembered. */
+uint32_t pretend_new_name(const char *text);
+/* A warning on standard error, once for each @what. */
+void pretend_say_once(const char *what);
+
+/* A launch on @stream: a kernel of a library whose real one is not asked (products, convolutions); @launch as models/kernel/gpu.h has it, @read and @written
+ * bytes of device memory, @operations of the matrix unit on @dtype ("bf16"; NULL: none). */
+void pretend_library_kernel(void *stream, const char *name, const char *launch, uint64_t read, uint64_t written, uint64_t operations, const char *dtype);
+
+/* ---- memory (memory.c) ---- */
+
+typedef enum { PRETEND_UNKNOWN, PRETEND_PAGEABLE, PRETEND_PINNED, PRETEND_DEVICE, PRETEND_ARRAY, PRETEND_MANAGED } PretendKind; /* as CUPTI numbers them */
+
+typedef struct {
+    uint64_t address, bytes;
+    PretendKind kind;
+    int device;
+} PretendBlock;
+
+/* Of device @device. NULL where it does not fit (or where the host has no more addresses). */
+void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream, bool async);
+/* False where nothing was allocated there. */
+bool pretend_free(void *address, void *stream, bool async);
+/* The allocation that holds @address; false where there is none. */
+bool pretend_find(const void *address, PretendBlock *ret);
+/* Tells of host memory that was pinned where it lay, and that it is so no more. */
+void pretend_pin(void *address, size_t bytes);
+bool pretend_unpin(void *address);
+/* Free bytes of @device, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
+uint64_t pretend_free_bytes(int device);
+uint64_t pretend_pool_bytes(int device, bool most);
+/* Physical memory without addresses (cuMemCreate), and addresses without memory (cuMemAddressReserve). False or NULL where there is no room. */
+bool pretend_take_bytes(int device, uint64_t bytes);
+void pretend_give_bytes(int device, uint64_t bytes);
+void *pretend_reserve(uint64_t bytes, uint64_t align);
+void pretend_unreserve(void *address, uint64_t bytes);
+/* Addresses of a reservation get memory that was taken, and lose it: every piece that was mapped within @bytes. */
+bool pretend_map(void *address, uint64_t bytes, int device);
+void pretend_unmap(void *address, uint64_t bytes);
+/* Around a fork. */
+void pretend_memory_lock(void);
+void pretend_memory_unlock(void);
+/* What the host copies to a device is kept for copies of up to PRETEND_COPIED_BYTES; all else reads zeros there. Writes the line. */
+#define PRETEND_COPIED_BYTES ((size_t)1 << 20)
+#define PRETEND_LOOKED_BYTES 64 /* results of so few bytes are what a program decides by */
+void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool async);
+/* The same within the device, as part of something else: no line. Whether the contents are known, of up to PRETEND_COPIED_BYTES. */
+bool pretend_carry(void *to, const void *from, size_t bytes);
+void pretend_set(void *to, int value, size_t bytes, void *stream);
+
+/* ---- devices (runtime.c) ---- */
+
+int pretend_current_device(void);
+/* Of the program's own CUDA runtime: 12040. */
+int pretend_runtime_version(void);
+/* Keeps @error for cudaGetLastError() and returns it. */
+int pretend_fail(int error);
+/* Says once that @name is not pretended; 801, which is "not supported" to the runtime and to the driver. */
+int pretend_refuse(const char *name);
+
+/* ---- streams, events, graphs (stream.c) ---- */
+
+/* The number that a stream is written by: 0 the default one. */
+uint32_t pretend_stream(void *stream);
+int pretend_stream_device(void *stream);
+/* Keeps the line if @stream is being captured; false where it is not. */
+bool pretend_graph_take(const char *word, void *stream, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
+
+/* ---- cuDNN (dnn.c) ---- */
+
+/* Of the program's own libcudnn, wherever it was loaded; NULL where there is none. */
+void *pretend_cudnn_symbol(const char *name);
+
+/* ---- kernels (runtime.c) ---- */
+
+typedef struct {
+    unsigned x, y, z;
+} PretendDim;
+
+/* @function is launched as @name from now on; both stay. */
+void pretend_register_kernel(const void *function, const char *name);
+
+/* ---- names of CUDA's that other files of ours call ---- */
+
+int cudaDeviceGetAttribute(int *ret, int attribute, int device);
+int cudaDeviceGetPCIBusId(char *ret, int room, int device);
+int cudaDeviceGetStreamPriorityRange(int *ret_least, int *ret_greatest);
+int cudaDeviceSynchronize(void);
+const char *cudaGetErrorString(int error);
+int cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
+int cudaMalloc(void **ret, size_t bytes);
+int cudaFree(void *address);
+int cudaMallocHost(void **ret, size_t bytes);
+int cudaFreeHost(void *address);
+int cudaMallocAsync(void **ret, size_t bytes, void *stream);
+int cudaFreeAsync(void *address, void *stream);
+int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
+int cudaMemsetAsync(void *to, int value, size_t bytes, void *stream);
+int cudaStreamCreateWithFlags(void **ret, unsigned flags);
+int cudaStreamCreateWithPriority(void **ret, unsigned flags, int priority);
+int cudaStreamDestroy(void *stream);
+int cudaStreamSynchronize(void *stream);
+int cudaStreamQuery(void *stream);
+int cudaStreamWaitEvent(void *stream, void *event, unsigned flags);
+int cudaStreamIsCapturing(void *stream, int *ret);
+int cudaEventCreateWithFlags(void **ret, unsigned flags);
+int cudaEventDestroy(void *event);
+int cudaEventRecord(void *event, void *stream);
+int cudaEventQuery(void *event);
+int cudaEventSynchronize(void *event);
+int cudaEventElapsedTime(float *ret_ms, void *begin, void *end);
+int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream);
+int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, const void *function, int threads, size_t shared);
+int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *function, int threads, size_t shared, unsigned flags);

@@ -1,0 +1,220 @@
+"""torch.distributed on GPUs that are not there: which ranks a group has, objects that ranks tell one another, and, where ECHELON_PRETEND_WORLD says so, a
+process that is the only one of its world.
+
+Nothing waits for another rank's GPU, as collectives are not run (nccl.c). Alone, nothing waits for another process either: what the others would have written
+into the store is taken to be what this one writes, and the objects of others are this one's own."""
+import functools
+import os
+import sys
+
+
+def alone():
+    """Ranks of the world that this process is to be the only one of; 0 where all of them run."""
+    try:
+        return max(int(os.environ.get("ECHELON_PRETEND_WORLD", "0")), 0)
+    except ValueError:
+        return 0
+
+
+def set_environment():
+    """Before the program looks: what torchrun would have set."""
+    world = alone()
+    if world < 1:
+        return
+    try:
+        rank = int(os.environ.get("ECHELON_PRETEND_RANK", "0"))
+        devices = int(dict(part.split("=", 1) for part in os.environ.get("ECHELON_PRETEND_DEVICE", "").split(";") if "=" in part).get("devices", "1"))
+    except ValueError:
+        rank, devices = 0, 1
+    devices = max(min(devices, world), 1)
+    for name, value in (("RANK", rank), ("WORLD_SIZE", world), ("LOCAL_RANK", rank % devices), ("LOCAL_WORLD_SIZE", devices), ("GROUP_RANK", rank // devices),
+                        ("ROLE_RANK", rank), ("ROLE_WORLD_SIZE", world), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")):
+        os.environ[name] = str(value)
+
+
+def _store(dist, world):
+    class Alone(dist.Store):
+        """Every key is there. Counters count all ranks."""
+
+        def __init__(self):
+            super().__init__()
+            self.values = {}
+
+        def set(self, key, value):
+            self.values[key] = value.encode() if isinstance(value, str) else bytes(value)
+
+        def get(self, key):
+            return self.values.get(key, b"\0" * 128)  # as long as NCCL's unique id
+
+        def compare_set(self, key, expected, desired):
+            self.set(key, desired)
+            return self.values[key]
+
+        def add(self, key, amount):
+            value = int(self.values.get(key, b"0") or b"0") + amount * world
+            self.values[key] = str(value).encode()
+            return value
+
+        def check(self, keys):
+            return all(key in self.values for key in keys)  # asked of what is not to be there: "abort", say
+
+        def wait(self, keys, *timeout):
+            pass
+
+        def num_keys(self):
+            return len(self.values)
+
+        def delete_key(self, key):
+            return self.values.pop(key, None) is not None
+
+        def set_timeout(self, timeout):
+            pass
+
+        def append(self, key, value):
+            self.values[key] = self.values.get(key, b"") + (value.encode() if isinstance(value, str) else bytes(value))
+
+        def multi_get(self, keys):
+            return [self.get(key) for key in keys]
+
+        def multi_set(self, keys, values):
+            for key, value in zip(keys, values):
+                self.set(key, value)
+
+        def has_extended_api(self):
+            return True
+
+        def clone(self):
+            return self
+
+    return Alone()
+
+
+def _replace(c10d, name, make):
+    """Gives @name of torch.distributed what make() makes of it, under all the names that modules have it by."""
+    old = getattr(c10d, name, None)
+    if old is None:
+        return
+    new = functools.wraps(old)(make(old))
+    for path, module in list(sys.modules.items()):
+        if path.startswith("torch.distributed") and getattr(module, name, None) is old:
+            setattr(module, name, new)
+
+
+def _tell_group(name, ranks, own):
+    import ctypes
+    ctypes.CDLL(None).pretend_group(str(name).encode(), len(ranks), (ctypes.c_int * len(ranks))(*ranks), own)
+
+
+def _groups(c10d):
+    """NCCL is not told which ranks a group has. The world's is made with no ranks given."""
+
+    def helper(make):
+        def function(group_size, group_rank, global_ranks_in_group, backend, store, group_name, *rest, **more):
+            ranks = list(global_ranks_in_group) or list(range(group_size))
+            own = (c10d.get_rank() if global_ranks_in_group else int(group_rank)) if group_rank is not None else -1
+            if own in ranks:
+                _tell_group(group_name, ranks, ranks.index(own))
+            return make(group_size, group_rank, global_ranks_in_group, _without_gloo(str(backend)) if alone() else backend, store, group_name, *rest, **more)
+
+        return function
+
+    def split(make):
+        def function(parent_pg=None, split_ranks=None, *rest, **more):
+            of = list(c10d.get_process_group_ranks(parent_pg or c10d._get_default_group()))
+            for places in split_ranks or []:
+                ranks = [of[place] for place in places]
+                if c10d.get_rank() in ranks:
+                    _tell_group("", ranks, ranks.index(c10d.get_rank()))
+            return make(parent_pg, split_ranks, *rest, **more)
+
+        return function
+
+    _replace(c10d, "_new_process_group_helper", helper)
+    _replace(c10d, "split_group", split)
+
+
+def _without_gloo(backend):
+    """Gloo connects every process with every other. What is done on the CPU is done by none."""
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401 it registers "fake"
+    if backend in ("", "None", "undefined"):
+        return "cpu:fake,cuda:nccl"
+    return backend.replace("gloo", "fake")
+
+
+def _objects(c10d):
+    """Objects travel as bytes whose lengths are compared on the GPU, which does not compute: they go through the store of the processes, where there are
+    several."""
+    import itertools
+    import pickle
+    calls = {}
+
+    def members(group):
+        return list(c10d.get_process_group_ranks(group or c10d._get_default_group()))
+
+    def place(group):
+        """Where the calls of a group meet: all of its ranks make the same ones in the same order."""
+        name = ",".join(map(str, members(group)))
+        return "echelon/%s/%d" % (name, next(calls.setdefault(name, itertools.count())))
+
+    def tell(key, value):
+        if not alone():
+            c10d._get_default_store().set(key, pickle.dumps(value))
+
+    def hear(key, own):
+        return own if alone() else pickle.loads(c10d._get_default_store().get(key))
+
+    def source(src, group, group_src):
+        return members(group)[group_src] if group_src is not None else src or 0
+
+    def all_gather_object(object_list, obj, group=None, *rest, **more):
+        key = place(group)
+        tell("%s/%d" % (key, c10d.get_rank()), obj)
+        for i, rank in enumerate(members(group)):
+            object_list[i] = hear("%s/%d" % (key, rank), obj)
+
+    def gather_object(obj, object_gather_list=None, dst=None, group=None, *rest, **more):
+        key = place(group)
+        tell("%s/%d" % (key, c10d.get_rank()), obj)
+        for i, rank in enumerate(members(group) if object_gather_list else []):
+            object_gather_list[i] = hear("%s/%d" % (key, rank), obj)
+
+    def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None, *rest, **more):
+        key = place(group)
+        if c10d.get_rank() == source(src, group, group_src):
+            tell(key, list(object_list))
+        else:
+            object_list[:] = hear(key, list(object_list))
+
+    def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None, *rest, **more):
+        key = place(group)
+        if c10d.get_rank() == source(src, group, group_src):
+            tell(key, list(scatter_object_input_list))
+        scatter_object_output_list[0] = hear(key, scatter_object_input_list or [None] * len(members(group)))[members(group).index(c10d.get_rank())]
+
+    def monitored_barrier(*rest, **more):
+        pass
+
+    for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list) + ((monitored_barrier,) if alone() else ()):
+        _replace(c10d, function.__name__, lambda old, new=function: new)
+
+
+def _alone(dist, c10d):
+    alone_store = _store(dist, alone())
+
+    def init(begin):
+        def function(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, *rest, **more):
+            return begin(backend, None, timeout, alone(), int(os.environ["RANK"]), alone_store, *rest, **more)
+
+        return function
+
+    _replace(c10d, "init_process_group", init)
+
+
+def install(torch):
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d as c10d
+    _groups(c10d)
+    _objects(c10d)
+    if alone():
+        _alone(torch.distributed, c10d)

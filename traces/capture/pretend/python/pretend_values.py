@@ -1,0 +1,226 @@
+"""Values of small tensors of integers and truth, which programs decide by: masks, positions, indices, counts, whether all are done.
+
+Kernels do not run, so results are zeros. Device memory is memory of this process, though: what depends on no floating-point result (a mask that the host made,
+a comparison of lengths) is computed here by PyTorch's own CPU operators after the real operator launched its kernels, and written where its result lies. What
+depends on one is zeros, but for choices among few (topk, argmax of a router): they go around, so that experts get equal shares."""
+import ctypes
+import os
+import sys
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+LARGEST = 1 << 18  # elements; larger ones stay zeros
+SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
+FEW = 1024  # choices of a router; a vocabulary has more
+aten = torch.ops.aten
+WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
+READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
+
+_library = ctypes.PyDLL(None)
+for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
+    getattr(_library, _name).argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+_doubt, _clear = _library.pretend_doubt, _library.pretend_clear
+
+
+def _is_here(value):
+    return isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter) and value.is_cuda and value.layout == torch.strided
+
+
+def _span(tensor):
+    """Bytes from the first element to the last."""
+    if tensor.numel() == 0:
+        return 0
+    return (sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1) * tensor.element_size()
+
+
+def _seen(tensor):
+    """The same memory as a tensor of the CPU."""
+    bytes = _span(tensor)
+    if bytes == 0:
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
+    memory = (ctypes.c_char * bytes).from_address(tensor.data_ptr())
+    return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
+
+
+def _is_known(tensor):
+    return tensor.dtype in WHOLE or bool(_library.pretend_known(tensor.data_ptr(), _span(tensor)))
+
+
+def _tensors(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _moved(value):
+    """An argument for the CPU's operator."""
+    if _is_here(value):
+        return _seen(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(one) for one in value) if type(value) in (list, tuple) else value
+    return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+class Values(TorchDispatchMode):
+    @classmethod
+    def is_infra_mode(cls):
+        return True  # torch.compile is to compile as if this were not here
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = {}
+        self.said = False
+
+    def kind(self, func):
+        """"view" of an argument, "random", or "value"."""
+        kind = self.kinds.get(func)
+        if kind is None:
+            returns = func._schema.returns
+            aliased = [r.alias_info is not None and not r.alias_info.is_write for r in returns]
+            random = torch.Tag.nondeterministic_seeded in func.tags or any(a.name == "generator" for a in func._schema.arguments)
+            name = func._schema.name
+            kind = "view" if any(aliased) or name.startswith("aten::empty") or name.startswith("aten::new_empty") else "random" if random else "value"
+            if not name.startswith("aten::") or name in ("aten::set_", "aten::resize_", "aten::record_stream", "aten::is_pinned", "aten::_pin_memory"):
+                kind = "view"
+            self.kinds[func] = kind
+        return kind
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is aten.masked_select.default and _is_here(args[1]):
+            source, mask = torch.broadcast_tensors(*args)
+            func, args = aten.index.Tensor, (source, [mask])
+        if func in INDEXED:
+            args = self.with_indices(args)
+        kind = self.kinds.get(func) or self.kind(func)
+        if kind == "view":
+            return func(*args, **kwargs)
+        if func in READS:
+            out = func(*args, **kwargs)
+        else:
+            _doubt(1)
+            try:
+                out = func(*args, **kwargs)
+            finally:
+                _doubt(0)
+        if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS:
+            _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
+            return out
+        try:
+            _library.pretend_quiet(1)
+            return self.valued(func, args, kwargs, out)
+        except Exception as error:
+            self.leave(func, error)
+            return out
+        finally:
+            _library.pretend_quiet(0)
+
+    def leave(self, func, error):
+        """An operator that we cannot compute is left alone from now on."""
+        self.kinds[func] = "view"
+        if not isinstance(error, NotImplementedError) and not self.said:
+            self.said = True
+            sys.stderr.write("echelon capture: values of %s are left zeros: %s: %s\n" % (func, type(error).__name__, str(error).split("\n")[0]))
+
+    def with_indices(self, args):
+        """Masks among indices as the places that they choose: how many there are decides the result's shape."""
+        chosen = []
+        try:
+            for index in args[1]:
+                if _is_here(index) and index.dtype in (torch.bool, torch.uint8) and index.numel() <= LARGEST:
+                    chosen.extend(self.__torch_dispatch__(aten.nonzero.default, (), (index,)).unbind(1))
+                else:
+                    chosen.append(index)
+        except Exception:
+            return args
+        return (args[0], chosen) + tuple(args[2:])
+
+    def write(self, made, out):
+        """What the CPU made, where the real operator's result lies."""
+        if isinstance(out, (list, tuple)):
+            for one, other in zip(made, out):
+                self.write(one, other)
+        elif _is_here(out):
+            seen = _seen(out)
+            if made.data_ptr() != seen.data_ptr():
+                seen.copy_(made)
+            self.keep(out)
+        elif isinstance(out, torch.Tensor):
+            out.copy_(made)
+
+    def keep(self, out):
+        if out.numel() > 0:
+            _library.pretend_fill(out.data_ptr(), _span(out))
+
+    def clear(self, outs):
+        for out in outs:
+            if _is_here(out) and out.numel() > 0:
+                _library.pretend_clear(out.data_ptr(), _span(out))
+                if out.dtype in WHOLE and out.numel() <= LARGEST:
+                    _seen(out).zero_()
+                    self.keep(out)
+
+    def valued(self, func, args, kwargs, out):
+        outs = list(_tensors((out,)))
+        given = list(_tensors(args)) + list(_tensors(kwargs.values()))
+        here = [tensor for tensor in given if _is_here(tensor)]
+        if not any(_is_here(tensor) for tensor in outs) and not here:
+            return out
+        if len(here) < len(given) and any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.device.type not in ("cuda", "cpu") for t in given):
+            return out
+        if func in (aten._to_copy.default, aten.copy_.default) and any(t.device.type == "cpu" for t in given):
+            source = args[0] if func is aten._to_copy.default else args[1]
+            if _is_here(source) and isinstance(out, torch.Tensor) and out.numel() <= LARGEST and source.dtype in WHOLE:
+                out.copy_(_seen(source))
+            return out  # otherwise the copy is as it was asked for
+        sizes = max([t.numel() for t in outs + here], default=0)
+        known = self.kind(func) == "value" and sizes <= LARGEST and all(_is_known(t) for t in here)
+        if func in (aten.topk.default, aten.argmax.default) and not known:
+            self.clear(outs)
+            return self.chosen(func, args, out)
+        if not known:
+            self.clear(outs)
+            return out
+        made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
+        if not outs:
+            return made if isinstance(out, (bool, int, float)) else out
+        out = self.fitted(made, out)
+        self.write(made, out)
+        return out
+
+    def fitted(self, made, out):
+        """Where a count of the device's decided the shape (nonzero, unique), the shape that it has."""
+        if isinstance(out, (list, tuple)) and type(out) in (list, tuple):
+            return type(out)(self.fitted(one, other) for one, other in zip(made, out))
+        if _is_here(out) and out.shape != made.shape:
+            return torch.empty(made.shape, dtype=made.dtype, device=out.device)
+        return out
+
+    def chosen(self, func, args, out):
+        """Choices among few go around."""
+        indices = out[1] if func is aten.topk.default else out
+        axis = args[2] if func is aten.topk.default and len(args) > 2 else args[1] if func is aten.argmax.default and len(args) > 1 else -1
+        if axis is None or args[0].dim() == 0 or indices.numel() > LARGEST or args[0].shape[axis] > FEW:
+            return out
+        last = indices.movedim(axis, -1) if func is aten.topk.default else indices
+        seen = _seen(indices)
+        turn = torch.arange(last.numel()).reshape(last.shape) % args[0].shape[axis]
+        seen.copy_(turn.movedim(-1, axis) if func is aten.topk.default else turn)
+        self.keep(indices)
+        return out
+
+
+_modes = []  # PyTorch 2.6 holds none of it while torch.compile takes it off
+
+
+def begin():
+    if os.environ.get("ECHELON_PRETEND_VALUES") != "0":
+        _modes.append(Values())
+        _modes[0].__enter__()

@@ -1,0 +1,268 @@
+"""What `echelon capture --pretend` adds to a Python program that imports torch: ranges of its operators, modules and optimizers, and its memory snapshot.
+
+A program without torch runs as ever. Whatever fails here is one line on standard error, never the program's failure."""
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _say(what, error=None):
+    try:
+        sys.stderr.write("echelon capture: %s%s\n" % (what, ": %s: %s" % (type(error).__name__, str(error).split("\n")[0]) if error is not None else ""))
+    except Exception:
+        pass
+
+
+def _chain():
+    """The sitecustomize that this one hides."""
+    import importlib.machinery
+    import importlib.util
+    paths = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _file():
+    out = os.environ.get("ECHELON_PRETEND_OUT", "").replace("%p", str(os.getpid()))
+    return out[: -len(".pretend")] + ".pickle" if out.endswith(".pretend") else None
+
+
+class _Modules:
+    """A range for each module's forward, named as its root names it."""
+
+    def __init__(self, torch):
+        import threading
+        import weakref
+        self.names = weakref.WeakKeyDictionary()
+        self.open = threading.local()
+        self.push = torch.cuda.nvtx.range_push
+        self.pop = torch.cuda.nvtx.range_pop
+        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
+        self.tracing = torch.jit.is_tracing
+
+    def name_of(self, module):
+        name = self.names.get(module)
+        if name is None:
+            for path, inner in module.named_modules():  # the outermost module that is called names those below it
+                if inner not in self.names:
+                    self.names[inner] = "nn.Module: %s (%s)" % (path, type(inner).__name__) if path else "nn.Module: %s" % type(inner).__name__
+            name = self.names[module]
+        return name
+
+    def before(self, module, inputs):
+        if self.compiling() or self.tracing():
+            return
+        stack = self.open.__dict__.setdefault("stack", [])
+        try:
+            self.push(self.name_of(module))
+            stack.append(module)
+        except Exception:  # a module that cannot be hashed, say
+            pass
+
+    def after(self, module, inputs, output):
+        if self.compiling() or self.tracing():
+            return
+        stack = self.open.__dict__.setdefault("stack", [])
+        if stack and stack[-1] is module:
+            stack.pop()
+            self.pop()
+
+
+class _Operators:
+    """Ranges of operators, while no profiler of the program's own runs: there is one at a time."""
+
+    def __init__(self, torch):
+        self.profiler = torch.autograd.profiler
+        self.enable, self.disable, self.prepare = (getattr(self.profiler, name) for name in ("_enable_profiler", "_disable_profiler", "_prepare_profiler"))
+        self.cuda = torch.profiler.ProfilerActivity.CUDA
+        self.ranges = None
+        self.busy = self.said = False
+
+    def open(self):
+        self.busy = True
+        try:
+            self.ranges = self.profiler.emit_nvtx(record_shapes=True)
+            self.ranges.__enter__()
+        except BaseException:
+            self.ranges = None
+            raise
+        finally:
+            self.busy = False
+
+    def close(self):
+        ranges, self.ranges, self.busy = self.ranges, None, True
+        try:
+            if ranges is not None:
+                ranges.__exit__(None, None, None)
+        finally:
+            self.busy = False
+
+    def without_cuda(self, activities):
+        if self.cuda in activities:
+            if not self.said:
+                _say("PyTorch's profiler sees no kernels of a GPU that is not there; the capture has them")
+            self.said = True
+            activities = {activity for activity in activities if activity != self.cuda}
+        return activities
+
+    def install(self):
+        """CUPTI, which the profiler would ask for kernels, does not survive a driver that is not NVIDIA's."""
+
+        def prepare(config, activities, *rest, **more):
+            return self.prepare(config, self.without_cuda(activities), *rest, **more)
+
+        def enable(config, activities, *rest, **more):
+            if not self.busy:
+                self.close()
+            return self.enable(config, self.without_cuda(activities), *rest, **more)
+
+        def disable(*rest, **more):
+            result = self.disable(*rest, **more)
+            if not self.busy:
+                try:
+                    self.open()
+                except Exception as error:
+                    _say("no more ranges of operators", error)
+            return result
+
+        self.profiler._prepare_profiler, self.profiler._enable_profiler, self.profiler._disable_profiler = prepare, enable, disable
+
+
+class _Recorder:
+    def __init__(self, torch):
+        self.torch = torch
+        self.pid = None
+        self.operators = None
+
+    def start(self):
+        """When CUDA is initialized, in the process that does it."""
+        if self.pid == os.getpid():
+            return
+        self.pid = os.getpid()
+        for what, step in (("no memory snapshot", self.record_memory), ("no ranges of operators", self.record_operators), ("no ranges of modules", self.record_modules),
+                           ("results are all zeros", self.compute_values)):
+            try:
+                step()
+            except Exception as error:
+                _say(what, error)
+
+    def record_memory(self):
+        record = self.torch.cuda.memory._record_memory_history
+        try:
+            record(enabled="all", context="all", stacks="python")
+        except TypeError:
+            record(True, trace_alloc_max_entries=1 << 24, trace_alloc_record_context=True)  # before 2.1
+        import atexit
+        atexit.register(self.write)
+        from multiprocessing.util import Finalize
+        Finalize(None, self.write, exitpriority=-100)  # its forked processes end without atexit
+        self.write_when_ended()
+
+    def write_when_ended(self):
+        """`timeout` and schedulers end a program by SIGTERM, which Python dies of without a word."""
+        import signal
+        import threading
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+            return
+
+        def ended(number, frame):
+            signal.signal(number, signal.SIG_DFL)
+            self.write()
+            os.kill(os.getpid(), number)
+
+        signal.signal(signal.SIGTERM, ended)
+
+    def record_operators(self):
+        operators = _Operators(self.torch)
+        operators.install()
+        operators.open()
+        self.operators = operators
+
+    def record_modules(self):
+        module = self.torch.nn.modules.module
+        hooks = _Modules(self.torch)
+        import warnings
+        warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")  # ours do nothing there
+        module.register_module_forward_pre_hook(hooks.before)
+        try:
+            module.register_module_forward_hook(hooks.after, always_call=True)
+        except TypeError:
+            module.register_module_forward_hook(hooks.after)
+
+    def compute_values(self):
+        import pretend_values
+        pretend_values.begin()
+
+    def write(self):
+        """The snapshot beside the capture: whole or not at all."""
+        if os.getpid() != self.pid:
+            return
+        try:
+            if self.operators is not None:
+                self.operators.close()  # PyTorch warns of one that is left open
+        except Exception:
+            pass
+        try:
+            import ctypes
+            ctypes.CDLL(None).pretend_flush()
+        except Exception:
+            pass
+        path = _file()
+        part = "%s.part" % path
+        try:
+            if path is not None and os.path.exists(path[: -len("pickle")] + "pretend"):  # a process that only looked leaves nothing
+                import pickle
+                with open(part, "wb") as file:
+                    pickle.dump(self.torch.cuda.memory._snapshot(), file)
+                os.replace(part, path)
+        except BaseException as error:
+            _say("no memory snapshot", error)
+            try:
+                os.unlink(part)
+            except OSError:
+                pass
+
+
+def _on_torch(torch):
+    if getattr(torch.version, "cuda", None) is None:
+        _say("this PyTorch (%s) is built without CUDA and asks for no GPU; install the one for CUDA" % torch.__version__)
+        return
+    torch.cuda._lazy_call(_Recorder(torch).start)
+    import pretend_ranks
+    pretend_ranks.install(torch)
+
+
+class _Finder:
+    """Finds torch as the others do, and is told when it is there."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        import importlib.util
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            try:
+                _on_torch(module)
+            except Exception as error:
+                _say("no ranges and no memory snapshot of this program", error)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if os.environ.get("ECHELON_PRETEND_OUT"):
+    sys.meta_path.insert(0, _Finder())
+    import pretend_ranks
+    pretend_ranks.set_environment()
+try:
+    _chain()
+except Exception as error:
+    _say("another sitecustomize failed", error)

@@ -1,0 +1,371 @@
+/* The file: lines of text, names written once. */
+#include "pretend.h"
+#include "../lines_out.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_BYTES ((size_t)1 << 20)
+#define FLUSH_AFTER UINT64_C(100000000) /* nanoseconds: what a process that is killed may lose */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool recording; /* the program gave us a name for a file */
+static bool worked;    /* the device was asked for something: many a process of a program only looks at it, and leaves no file */
+static int file = -1, write_error;
+static char *text;
+static size_t text_used;
+static struct timespec begun;
+static uint64_t flushed; /* when, of pretend_now() */
+static pid_t owner;
+static uint64_t looks; /* small results that the program read back */
+
+/* Names by content: open addressing, a power of two of slots, at most half of them taken. */
+typedef struct {
+    char *text;
+    uint64_t hash;
+    uint32_t number;
+} Name;
+static Name *names;
+static size_t n_names, n_slots;
+static uint32_t last_name;
+
+static const char *said[64];
+
+static void say(const char *what, const char *detail)
+{
+    fprintf(stderr, "echelon capture: %s%s%s\n", what, detail ? ": " : "", detail ? detail : "");
+}
+
+static int open_output(void);
+
+static void flush_text(void)
+{
+    if (recording && file < 0 && write_error == 0)
+        file = open_output();
+    int error = file >= 0 ? lines_write(file, text, text_used) : 0;
+    write_error = error ? error : write_error;
+    text_used = 0;
+}
+
+static void put(char c)
+{
+    if (text_used == TEXT_BYTES)
+        flush_text();
+    text[text_used++] = c;
+}
+
+static void emit(const char *format, va_list args)
+{
+    char some[1024], *whole = some;
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(some, sizeof some, format, args);
+    if (n >= (int)sizeof some && (whole = malloc((size_t)n + 1)))
+        vsnprintf(whole, (size_t)n + 1, format, again);
+    va_end(again);
+    for (int i = 0; whole && i < n; i++)
+        put(whole[i]);
+    if (whole != some)
+        free(whole);
+}
+
+static void finish(void)
+{
+    pthread_mutex_lock(&lock);
+    if (recording && worked && owner == getpid()) {
+        for (const char *at = "end\n"; *at; at++)
+            put(*at);
+        flush_text();
+        if (file >= 0 && close(file) != 0 && write_error == 0)
+            write_error = errno;
+        if (write_error != 0)
+            say("the capture is not complete", strerror(write_error));
+        if (looks > 0)
+            fprintf(stderr,
+                    "echelon capture: results of kernels are zeros; the program read %" PRIu64
+                    " small %s back (a loss, a sum, a count), and where it decides by "
+                    "%s, a GPU goes another way\n",
+                    looks, looks == 1 ? "one" : "ones", looks == 1 ? "it" : "them");
+    }
+    recording = false;
+    pthread_mutex_unlock(&lock);
+}
+
+/* A process made by fork() alone has no GPU if its parent used one, and writes nothing; its allocator may still ask whose an address is. */
+static void before_fork(void)
+{
+    pretend_memory_lock();
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+    pretend_memory_unlock();
+}
+
+static void in_child(void)
+{
+    if (recording && !worked) { /* the parent only looked: what it looked at is the beginning of the child's file */
+        owner = getpid();
+        after_fork();
+        return;
+    }
+    if (file >= 0)
+        close(file);
+    file = -1;
+    recording = false;
+    text_used = 0;
+    after_fork();
+}
+
+/* Python's multiprocessing leaves a forked process by _exit(), which calls nobody. */
+PRETEND_EXPORT void _exit(int status)
+{
+    if (recording && owner == getpid()) /* not in a vfork()'s child, whose memory is its parent's */
+        finish();
+    syscall(SYS_exit_group, status);
+    __builtin_unreachable();
+}
+
+static int open_output(void)
+{
+    const char *pattern = getenv("ECHELON_PRETEND_OUT");
+    if (!pattern)
+        return -1;
+    int opened = lines_open(pattern);
+    if (opened < 0)
+        write_error = errno;
+    return opened;
+}
+
+static void put_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void put_format(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(format, args);
+    va_end(args);
+}
+
+static void begin(void)
+{
+    /* Both at one moment: PyTorch's snapshot counts by the other clock. */
+    struct timespec now = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    const char *out = getenv("ECHELON_PRETEND_OUT");
+    text = out && *out ? malloc(TEXT_BYTES) : NULL;
+    recording = text != NULL;
+    if (!recording)
+        return;
+    const PretendDevice *device = pretend_device();
+    put_format("echelon-pretend 1\nclock %" PRIu64 "\ndevice %" PRIu64 " %" PRIu64 " %u \"%s\"\n", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+               device->bytes, device->context_bytes, device->devices, device->id);
+    owner = getpid();
+    pthread_atfork(before_fork, after_fork, in_child);
+    atexit(finish);
+}
+
+static uint64_t now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)(at.tv_sec - begun.tv_sec) * 1000000000u + (uint64_t)at.tv_nsec - (uint64_t)begun.tv_nsec;
+}
+
+uint64_t pretend_now(void)
+{
+    pthread_once(&once, begin);
+    return now();
+}
+
+void pretend_line(const char *word, const char *format, ...)
+{
+    pthread_once(&once, begin);
+    pthread_mutex_lock(&lock);
+    if (recording) {
+        put_format("%s ", word);
+        va_list args;
+        va_start(args, format);
+        emit(format, args);
+        va_end(args);
+        put('\n');
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Times are taken under the lock, so that they never fall from line to line. */
+static void write_timed(const char *word, const char *place, const char *format, va_list args)
+{
+    uint64_t at = now();
+    put_format("%s %" PRIu64 "%s ", word, at, place);
+    emit(format, args);
+    put('\n');
+    worked |= strcmp(word, "push") != 0 && strcmp(word, "pop") != 0 && strcmp(word, "mark") != 0 && strcmp(word, "sync") != 0;
+    if (worked && at - flushed > FLUSH_AFTER) {
+        flush_text();
+        flushed = at;
+    }
+}
+
+void pretend_event(const char *word, const char *format, ...)
+{
+    pthread_once(&once, begin);
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&lock);
+    if (recording)
+        write_timed(word, "", format, args);
+    pthread_mutex_unlock(&lock);
+    va_end(args);
+}
+
+void pretend_work(const char *word, void *stream, const char *format, ...)
+{
+    pthread_once(&once, begin);
+    va_list args;
+    va_start(args, format);
+    if (!pretend_graph_take(word, stream, format, args)) {
+        char place[32];
+        snprintf(place, sizeof place, " %d %u", pretend_stream_device(stream), pretend_stream(stream));
+        pthread_mutex_lock(&lock);
+        if (recording)
+            write_timed(word, place, format, args);
+        pthread_mutex_unlock(&lock);
+    }
+    va_end(args);
+}
+
+/* For the Python hook, which runs before whatever ends a process at its exit. */
+PRETEND_EXPORT void pretend_flush(void)
+{
+    pthread_mutex_lock(&lock);
+    if (worked)
+        flush_text();
+    pthread_mutex_unlock(&lock);
+}
+
+void pretend_looked(void)
+{
+    __atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+}
+
+static bool grow_names(void)
+{
+    size_t slots = n_slots ? 2 * n_slots : 1024;
+    Name *larger = calloc(slots, sizeof *larger);
+    if (!larger)
+        return false;
+    for (size_t i = 0; i < n_slots; i++) {
+        if (!names[i].text)
+            continue;
+        size_t at = names[i].hash & (slots - 1);
+        while (larger[at].text)
+            at = (at + 1) & (slots - 1);
+        larger[at] = names[i];
+    }
+    free(names);
+    names = larger;
+    n_slots = slots;
+    return true;
+}
+
+static void write_name(uint32_t number, const char *name)
+{
+    put_format("name %u ", number);
+    lines_quote(put, name);
+    put('\n');
+}
+
+/* Number of the text @key; at its first use @written is written for it, or itself. */
+static uint32_t number_of(const char *key, char *(*written)(const char *key))
+{
+    pthread_once(&once, begin);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = key; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    pthread_mutex_lock(&lock);
+    uint32_t number = 0;
+    if (recording && (2 * n_names < n_slots || grow_names())) {
+        size_t at = hash & (n_slots - 1);
+        while (names[at].text && (names[at].hash != hash || strcmp(names[at].text, key) != 0))
+            at = (at + 1) & (n_slots - 1);
+        if (!names[at].text) {
+            names[at] = (Name){.text = strdup(key), .hash = hash, .number = ++last_name};
+            n_names++;
+            char *text_of = written ? written(key) : NULL;
+            write_name(names[at].number, text_of ? text_of : key);
+            free(text_of);
+        }
+        number = names[at].number;
+    }
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+uint32_t pretend_name(const char *name)
+{
+    return number_of(name, NULL);
+}
+
+/* As people write the name: by the program's own C++ runtime (Itanium C++ ABI, 3.4), where it has one. Here rather than where the file is read: a symbol of the
+ * program is no trap, and one of a stranger's file may be made to grow without end. */
+static char *demangled(const char *symbol)
+{
+    static char *(*demangle)(const char *symbol, char *buffer, size_t *length, int *ret_status);
+    static bool looked;
+    if (!looked) {
+        void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD), *found = runtime ? dlsym(runtime, "__cxa_demangle") : NULL;
+        memcpy(&demangle, &found, sizeof found);
+        looked = true;
+    }
+    int status = 0;
+    return demangle && strncmp(symbol, "_Z", 2) == 0 ? demangle(symbol, NULL, NULL, &status) : NULL;
+}
+
+uint32_t pretend_symbol(const char *symbol)
+{
+    return number_of(symbol, demangled);
+}
+
+uint32_t pretend_new_name(const char *name)
+{
+    pthread_once(&once, begin);
+    pthread_mutex_lock(&lock);
+    uint32_t number = 0;
+    if (recording)
+        write_name(number = ++last_name, name);
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+void pretend_say_once(const char *what)
+{
+    pthread_mutex_lock(&lock);
+    bool new = true;
+    size_t i = 0;
+    for (; new &&i < sizeof said / sizeof *said &&said[i]; i++)
+        new = strcmp(said[i], what) != 0;
+    if (new &&i < sizeof said / sizeof *said)
+        said[i] = strdup(what);
+    pthread_mutex_unlock(&lock);
+    if (new)
+        say(what, NULL);
+}
+
+void pretend_library_kernel(void *stream, const char *name, const char *launch, uint64_t read, uint64_t written, uint64_t operations, const char *dtype)
+{
+    uint32_t name_number = pretend_name(name), launch_number = pretend_name(launch), type_number = pretend_name(dtype ? dtype : "");
+    pretend_work("library", stream, "%u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %u", name_number, launch_number, read, written, operations, type_number);
+}

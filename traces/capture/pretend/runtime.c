@@ -1,0 +1,980 @@
+/* The CUDA runtime's names. What is not here is the real runtime's, which finds no GPU and says so. */
+#include "pretend.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Error codes of driver_types.h. */
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+
+static __thread int current, last_error;
+
+int pretend_fail(int error)
+{
+    last_error = error;
+    return error;
+}
+
+static int fail(int error)
+{
+    return pretend_fail(error);
+}
+
+int pretend_refuse(const char *name)
+{
+    char what[128];
+    snprintf(what, sizeof what, "the program called %s, which is not pretended; it is told that it is not supported", name);
+    pretend_say_once(what);
+    return strncmp(name, "cuda", 4) == 0 ? fail(NOT_SUPPORTED) : NOT_SUPPORTED; /* the driver's errors are not the runtime's */
+}
+
+int pretend_current_device(void)
+{
+    return current;
+}
+
+/* ---- devices ---- */
+
+static uint64_t number_of(const char *settings, const char *key, uint64_t otherwise)
+{
+    size_t length = strlen(key);
+    for (const char *at = settings; at && *at; at = strchr(at, ';') ? strchr(at, ';') + 1 : NULL) {
+        if (strncmp(at, key, length) == 0 && at[length] == '=')
+            return strtoull(at + length + 1, NULL, 10);
+    }
+    return otherwise;
+}
+
+static void text_of(const char *settings, const char *key, char *ret, size_t room)
+{
+    size_t length = strlen(key);
+    for (const char *at = settings; at && *at; at = strchr(at, ';') ? strchr(at, ';') + 1 : NULL) {
+        if (strncmp(at, key, length) == 0 && at[length] == '=')
+            snprintf(ret, room, "%.*s", (int)strcspn(at + length + 1, ";"), at + length + 1);
+    }
+}
+
+/* How many of @n devices CUDA_VISIBLE_DEVICES leaves: up to the first that is none. */
+static uint32_t visible(uint32_t n)
+{
+    const char *at = getenv("CUDA_VISIBLE_DEVICES");
+    if (!at)
+        return n;
+    uint32_t seen = 0;
+    for (char *end; *at >= '0' && *at <= '9' && strtoul(at, &end, 10) < n && seen < n; seen++)
+        at = *end == ',' ? end + 1 : "";
+    return seen;
+}
+
+static PretendDevice pretended;
+
+static void read_device(void)
+{
+    const char *settings = getenv("ECHELON_PRETEND_DEVICE");
+    PretendDevice *d = &pretended;
+    snprintf(d->id, sizeof d->id, "gpu");
+    snprintf(d->name, sizeof d->name, "NVIDIA GPU");
+    text_of(settings, "id", d->id, sizeof d->id);
+    text_of(settings, "name", d->name, sizeof d->name);
+    d->bytes = number_of(settings, "bytes", UINT64_C(16) << 30);
+    d->context_bytes = number_of(settings, "context", 0);
+    d->devices = visible((uint32_t)number_of(settings, "devices", 1));
+    d->multiprocessors = (uint32_t)number_of(settings, "multiprocessors", 108);
+    d->major = (uint32_t)number_of(settings, "major", 8);
+    d->minor = (uint32_t)number_of(settings, "minor", 0);
+    d->clock_khz = (uint32_t)number_of(settings, "clock_khz", 1410000);
+    d->memory_clock_khz = (uint32_t)number_of(settings, "memory_clock_khz", 1215000);
+    d->memory_bus_bits = (uint32_t)number_of(settings, "memory_bus_bits", 5120);
+    d->l2_bytes = number_of(settings, "l2", UINT64_C(40) << 20);
+    d->shared_per_multiprocessor = number_of(settings, "shared", 164 << 10);
+    /* CUDA programming guide, table of compute capabilities. */
+    uint32_t capability = 10 * d->major + d->minor;
+    bool small = capability == 86 || capability == 89 || capability >= 120;
+    d->threads = capability == 75 ? 1024 : small ? 1536 : 2048;
+    d->blocks = capability == 75 || capability == 86 ? 16 : small ? 24 : 32;
+}
+
+const PretendDevice *pretend_device(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_device);
+    return &pretended;
+}
+
+PRETEND_EXPORT int cudaGetDeviceCount(int *ret)
+{
+    *ret = (int)pretend_device()->devices;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetDevice(int *ret)
+{
+    *ret = current;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaSetDevice(int device)
+{
+    if (device < 0 || (uint32_t)device >= pretend_device()->devices)
+        return fail(101); /* cudaErrorInvalidDevice */
+    current = device;
+    return SUCCESS;
+}
+
+/* What the program was built for; its own library knows without a device. */
+int pretend_runtime_version(void)
+{
+    static int version;
+    if (version != 0)
+        return version;
+    version = 12000;
+    void *real = dlsym(RTLD_NEXT, "cudaRuntimeGetVersion");
+    int (*ask)(int *);
+    memcpy(&ask, &real, sizeof real);
+    if (real)
+        ask(&version);
+    return version;
+}
+
+PRETEND_EXPORT int cudaRuntimeGetVersion(int *ret)
+{
+    *ret = pretend_runtime_version();
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDriverGetVersion(int *ret)
+{
+    *ret = pretend_runtime_version();
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceGetAttribute(int *ret, int attribute, int device)
+{
+    (void)device;
+    const PretendDevice *d = pretend_device();
+    switch (attribute) {        /* CUdevice_attribute of cuda.h */
+    case 1: *ret = 1024; break; /* threads a block */
+    case 2:
+    case 3: *ret = 1024; break;      /* block x, y */
+    case 4: *ret = 64; break;        /* block z */
+    case 5: *ret = INT32_MAX; break; /* grid x */
+    case 6:
+    case 7: *ret = 65535; break;      /* grid y, z */
+    case 8: *ret = 48 << 10; break;   /* shared memory a block */
+    case 9: *ret = 64 << 10; break;   /* constant memory */
+    case 10: *ret = 32; break;        /* warp */
+    case 11: *ret = INT32_MAX; break; /* pitch */
+    case 12: *ret = 65536; break;     /* registers a block */
+    case 13: *ret = (int)d->clock_khz; break;
+    case 14: *ret = 512; break; /* texture alignment */
+    case 15: *ret = 1; break;   /* copies beside kernels */
+    case 16: *ret = (int)d->multiprocessors; break;
+    case 19: *ret = 1; break; /* maps host memory */
+    case 31: *ret = 1; break; /* concurrent kernels */
+    case 36: *ret = (int)d->memory_clock_khz; break;
+    case 37: *ret = (int)d->memory_bus_bits; break;
+    case 38: *ret = (int)d->l2_bytes; break;
+    case 39: *ret = (int)d->threads; break;
+    case 40: *ret = 3; break; /* copy engines */
+    case 41: *ret = 1; break; /* unified addressing */
+    case 75: *ret = (int)d->major; break;
+    case 76: *ret = (int)d->minor; break;
+    case 78: *ret = 1; break; /* stream priorities */
+    case 79:
+    case 80: *ret = 1; break; /* L1 caches */
+    case 81: *ret = (int)d->shared_per_multiprocessor; break;
+    case 82: *ret = 65536; break;                                    /* registers a multiprocessor */
+    case 83: *ret = 1; break;                                        /* managed memory */
+    case 97: *ret = (int)d->shared_per_multiprocessor - 1024; break; /* shared memory a block that asks for it */
+    case 102: *ret = 1; break;                                       /* virtual memory management */
+    case 106: *ret = (int)d->blocks; break;
+    case 115: *ret = 1; break; /* memory pools */
+    default: *ret = 0; break;
+    }
+    return SUCCESS;
+}
+
+static void put_int(uint8_t *at, size_t offset, int32_t value)
+{
+    memcpy(at + offset, &value, sizeof value);
+}
+
+static void put_size(uint8_t *at, size_t offset, uint64_t value)
+{
+    memcpy(at + offset, &value, sizeof value);
+}
+
+/* cudaDeviceProp as CUDA 12 (with clocks and modes; of CUDA 11 the first 728 bytes) or 13 (without) lays it out. */
+static void fill_properties(uint8_t *p, size_t size, bool clocks, int device)
+{
+    const PretendDevice *d = pretend_device();
+    memset(p, 0, size);
+    snprintf((char *)p, 256, "%s", d->name);
+    p[256] = (uint8_t)(device + 1); /* uuid */
+    put_size(p, 288, d->bytes);
+    put_size(p, 296, 48 << 10);
+    put_int(p, 304, 65536);
+    put_int(p, 308, 32);
+    put_size(p, 312, INT32_MAX);
+    static const int32_t limits[] = {1024, 1024, 1024, 64, INT32_MAX, 65535, 65535};
+    memcpy(p + 320, limits, sizeof limits);
+    put_size(p, 352, 64 << 10);
+    put_int(p, 360, (int32_t)d->major);
+    put_int(p, 364, (int32_t)d->minor);
+    put_size(p, 368, 512);
+    put_size(p, 376, 32);
+    if (clocks)
+        put_int(p, 348, (int32_t)d->clock_khz);
+    if (clocks)
+        put_int(p, 384, 1); /* copies beside kernels */
+    put_int(p, clocks ? 388 : 384, (int32_t)d->multiprocessors);
+    put_int(p, clocks ? 400 : 392, 1); /* maps host memory */
+    /* Behind the texture limits. */
+    size_t at = clocks ? 576 : 560;
+    put_int(p, at, 1);              /* concurrent kernels */
+    put_int(p, at + 8, device + 1); /* PCI bus */
+    if (clocks) {
+        put_int(p, 600, 3);
+        put_int(p, 604, 1);
+        put_int(p, 608, (int32_t)d->memory_clock_khz);
+        put_int(p, 612, (int32_t)d->memory_bus_bits);
+        put_int(p, 616, (int32_t)d->l2_bytes);
+        put_int(p, 624, (int32_t)d->threads);
+        put_int(p, 628, 1);
+        put_size(p, 640, d->shared_per_multiprocessor);
+        put_int(p, 648, 65536);
+        put_int(p, 652, 1);
+        put_size(p, 696, d->shared_per_multiprocessor - 1024);
+        put_int(p, 712, (int32_t)d->blocks);
+    } else {
+        put_int(p, 584, 3);
+        put_int(p, 588, 1);
+        put_int(p, 592, (int32_t)d->memory_bus_bits);
+        put_int(p, 596, (int32_t)d->l2_bytes);
+        put_int(p, 604, (int32_t)d->threads);
+        put_int(p, 608, 1);
+        put_size(p, 624, d->shared_per_multiprocessor);
+        put_int(p, 632, 65536);
+        put_int(p, 636, 1);
+        put_size(p, 672, d->shared_per_multiprocessor - 1024);
+        put_int(p, 688, (int32_t)d->blocks);
+    }
+}
+
+PRETEND_EXPORT int cudaGetDeviceProperties_v2(void *ret, int device)
+{
+    fill_properties(ret, 1032, true, device);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetDeviceProperties(void *ret, int device)
+{
+    bool clocks = pretend_runtime_version() < 13000; /* a program of CUDA 12 asks for _v2 */
+    fill_properties(ret, clocks ? 728 : 1008, clocks, device);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceGetPCIBusId(char *ret, int room, int device)
+{
+    snprintf(ret, (size_t)room, "0000:%02x:00.0", device + 1);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceCanAccessPeer(int *ret, int device, int peer)
+{
+    *ret = device != peer;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    (void)peer;
+    (void)flags;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemGetInfo(size_t *ret_free, size_t *ret_total)
+{
+    *ret_free = pretend_free_bytes(current);
+    *ret_total = pretend_device()->bytes;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetLastError(void)
+{
+    int error = last_error;
+    last_error = SUCCESS;
+    return error;
+}
+
+PRETEND_EXPORT int cudaPeekAtLastError(void)
+{
+    return last_error;
+}
+
+PRETEND_EXPORT const char *cudaGetErrorString(int error)
+{
+    switch (error) {
+    case SUCCESS: return "no error";
+    case INVALID_VALUE: return "invalid argument";
+    case OUT_OF_MEMORY: return "out of memory";
+    case 101: return "invalid device ordinal";
+    case 209: return "no kernel image is available for execution on the device";
+    case NOT_FOUND: return "named symbol not found";
+    case NOT_SUPPORTED: return "operation not supported on a pretended GPU";
+    default: return "error of a pretended GPU";
+    }
+}
+
+PRETEND_EXPORT const char *cudaGetErrorName(int error)
+{
+    switch (error) {
+    case SUCCESS: return "cudaSuccess";
+    case INVALID_VALUE: return "cudaErrorInvalidValue";
+    case OUT_OF_MEMORY: return "cudaErrorMemoryAllocation";
+    case 101: return "cudaErrorInvalidDevice";
+    case 209: return "cudaErrorNoKernelImageForDevice";
+    case NOT_FOUND: return "cudaErrorSymbolNotFound";
+    case NOT_SUPPORTED: return "cudaErrorNotSupported";
+    default: return "cudaErrorUnknown";
+    }
+}
+
+/* ---- memory ---- */
+
+PRETEND_EXPORT int cudaMalloc(void **ret, size_t bytes)
+{
+    *ret = pretend_allocate(current, bytes, PRETEND_DEVICE, NULL, false);
+    return *ret || bytes == 0 ? SUCCESS : fail(OUT_OF_MEMORY);
+}
+
+PRETEND_EXPORT int cudaMallocManaged(void **ret, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    *ret = pretend_allocate(current, bytes, PRETEND_MANAGED, NULL, false);
+    return *ret || bytes == 0 ? SUCCESS : fail(OUT_OF_MEMORY);
+}
+
+PRETEND_EXPORT int cudaFree(void *address)
+{
+    return !address || pretend_free(address, NULL, false) ? SUCCESS : fail(INVALID_VALUE);
+}
+
+PRETEND_EXPORT int cudaMallocAsync(void **ret, size_t bytes, void *stream)
+{
+    *ret = pretend_allocate(current, bytes, PRETEND_DEVICE, stream, true);
+    return *ret || bytes == 0 ? SUCCESS : fail(OUT_OF_MEMORY);
+}
+
+PRETEND_EXPORT int cudaFreeAsync(void *address, void *stream)
+{
+    return !address || pretend_free(address, stream, true) ? SUCCESS : fail(INVALID_VALUE);
+}
+
+PRETEND_EXPORT int cudaHostAlloc(void **ret, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    *ret = pretend_allocate(current, bytes, PRETEND_PINNED, NULL, false);
+    return *ret || bytes == 0 ? SUCCESS : fail(OUT_OF_MEMORY);
+}
+
+PRETEND_EXPORT int cudaMallocHost(void **ret, size_t bytes)
+{
+    return cudaHostAlloc(ret, bytes, 0);
+}
+
+PRETEND_EXPORT int cudaFreeHost(void *address)
+{
+    return cudaFree(address);
+}
+
+PRETEND_EXPORT int cudaHostRegister(void *address, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    pretend_pin(address, bytes);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaHostUnregister(void *address)
+{
+    return pretend_unpin(address) ? SUCCESS : fail(713); /* cudaErrorHostMemoryNotRegistered */
+}
+
+PRETEND_EXPORT int cudaHostGetDevicePointer(void **ret, void *host, unsigned flags)
+{
+    (void)flags;
+    *ret = host;
+    return SUCCESS;
+}
+
+typedef struct {
+    int type; /* 0 not registered, 1 host, 2 device, 3 managed */
+    int device;
+    void *device_pointer, *host_pointer;
+} PointerAttributes;
+
+PRETEND_EXPORT int cudaPointerGetAttributes(void *ret, const void *address)
+{
+    PretendBlock block = {.kind = PRETEND_PAGEABLE};
+    bool found = pretend_find(address, &block);
+    PointerAttributes *a = ret;
+    *a = (PointerAttributes){.device = found ? block.device : -1};
+    if (!found)
+        return SUCCESS;
+    a->type = block.kind == PRETEND_DEVICE ? 2 : block.kind == PRETEND_MANAGED ? 3 : 1;
+    a->device_pointer = (void *)(uintptr_t)address;
+    a->host_pointer = block.kind == PRETEND_DEVICE ? NULL : (void *)(uintptr_t)address;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)
+{
+    (void)kind;
+    if (bytes > 0)
+        pretend_copy(to, from, bytes, stream, true);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
+{
+    (void)kind;
+    if (bytes > 0)
+        pretend_copy(to, from, bytes, NULL, false);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, void *stream)
+{
+    (void)to_device;
+    (void)from_device;
+    return cudaMemcpyAsync(to, from, bytes, 3, stream);
+}
+
+PRETEND_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind, void *stream)
+{
+    (void)kind;
+    PretendBlock target = {.kind = PRETEND_PAGEABLE}, source = {.kind = PRETEND_PAGEABLE};
+    pretend_find(to, &target);
+    pretend_find(from, &source);
+    for (size_t row = 0; target.kind != PRETEND_DEVICE && row < height; row++) {
+        if (source.kind == PRETEND_DEVICE)
+            memset((uint8_t *)to + row * to_pitch, 0, width);
+        else
+            memmove((uint8_t *)to + row * to_pitch, (const uint8_t *)from + row * from_pitch, width);
+    }
+    pretend_work("copy", stream, "%zu %d %d 1", width * height, source.kind, target.kind);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemsetAsync(void *to, int value, size_t bytes, void *stream)
+{
+    if (bytes > 0)
+        pretend_set(to, value, bytes, stream);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemset(void *to, int value, size_t bytes)
+{
+    return cudaMemsetAsync(to, value, bytes, NULL);
+}
+
+PRETEND_EXPORT int cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind)
+{
+    return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
+}
+
+PRETEND_EXPORT int cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes)
+{
+    return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
+}
+
+PRETEND_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, void *stream)
+{
+    (void)to, (void)pitch, (void)value;
+    pretend_work("set", stream, "%zu", width * height);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height)
+{
+    return cudaMemset2DAsync(to, pitch, value, width, height, NULL);
+}
+
+PRETEND_EXPORT int cudaMallocPitch(void **ret, size_t *ret_pitch, size_t width, size_t height)
+{
+    *ret_pitch = (width + 511) / 512 * 512;
+    return height > 0 && *ret_pitch > SIZE_MAX / height ? fail(OUT_OF_MEMORY) : cudaMalloc(ret, *ret_pitch * height);
+}
+
+/* A variable of the device is its shadow on the host. */
+PRETEND_EXPORT int cudaGetSymbolAddress(void **ret, const void *symbol)
+{
+    *ret = (void *)(uintptr_t)symbol;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, int kind)
+{
+    (void)symbol;
+    (void)from;
+    (void)bytes;
+    (void)offset;
+    (void)kind;
+    return SUCCESS;
+}
+
+/* ---- what changes nothing here ---- */
+
+#define NOTHING_TO_DO(name)                                                                                                                                    \
+    PRETEND_EXPORT int name(void)                                                                                                                              \
+    {                                                                                                                                                          \
+        return SUCCESS;                                                                                                                                        \
+    }
+NOTHING_TO_DO(cudaCtxResetPersistingL2Cache)
+NOTHING_TO_DO(cudaDeviceDisablePeerAccess)
+NOTHING_TO_DO(cudaDeviceGraphMemTrim)
+NOTHING_TO_DO(cudaDeviceReset)
+NOTHING_TO_DO(cudaDeviceSetCacheConfig)
+NOTHING_TO_DO(cudaDeviceSetGraphMemAttribute)
+NOTHING_TO_DO(cudaDeviceSetLimit)
+NOTHING_TO_DO(cudaDeviceSetSharedMemConfig)
+NOTHING_TO_DO(cudaFuncSetCacheConfig)
+NOTHING_TO_DO(cudaFuncSetSharedMemConfig)
+NOTHING_TO_DO(cudaInitDevice)
+NOTHING_TO_DO(cudaMemAdvise)
+NOTHING_TO_DO(cudaMemPrefetchAsync)
+NOTHING_TO_DO(cudaMemcpyToSymbolAsync)
+NOTHING_TO_DO(cudaSetDeviceFlags)
+NOTHING_TO_DO(cudaSetValidDevices)
+NOTHING_TO_DO(cudaStreamAttachMemAsync)
+NOTHING_TO_DO(cudaStreamCopyAttributes)
+NOTHING_TO_DO(cudaStreamSetAttribute)
+NOTHING_TO_DO(__cudaRegisterHostVar)
+NOTHING_TO_DO(__cudaRegisterManagedVar)
+NOTHING_TO_DO(__cudaRegisterSurface)
+NOTHING_TO_DO(__cudaRegisterTexture)
+NOTHING_TO_DO(__cudaRegisterUnifiedTable)
+
+PRETEND_EXPORT char __cudaInitModule(void **handle)
+{
+    (void)handle;
+    return 1;
+}
+
+PRETEND_EXPORT int cudaDeviceGetLimit(size_t *ret, int limit)
+{
+    *ret = limit == 0 ? 1024 : (size_t)8 << 20; /* a thread's stack; fifo and heap */
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, uint64_t *ret)
+{
+    (void)device;
+    (void)attribute;
+    *ret = 0;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceGetP2PAttribute(int *ret, int attribute, int source, int target)
+{
+    (void)attribute;
+    *ret = source != target;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetDeviceFlags(unsigned *ret)
+{
+    *ret = 0;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaHostGetFlags(unsigned *ret, void *address)
+{
+    (void)address;
+    *ret = 0;
+    return SUCCESS;
+}
+
+/* ---- pools of cudaMallocAsync: one for each device ---- */
+
+static int pools[64];
+
+static int device_of_pool(const void *pool)
+{
+    return (int)((const int *)pool - pools);
+}
+
+PRETEND_EXPORT int cudaDeviceGetDefaultMemPool(void **ret, int device)
+{
+    *ret = &pools[(unsigned)device % 64];
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceGetMemPool(void **ret, int device)
+{
+    return cudaDeviceGetDefaultMemPool(ret, device);
+}
+
+/* cudaMemPoolAttr: 5 and 6 bytes reserved, now and at most; 7 and 8 bytes used. Ours reserves what is used. */
+PRETEND_EXPORT int cudaMemPoolGetAttribute(void *pool, int attribute, void *ret)
+{
+    uint64_t value = attribute >= 5 ? pretend_pool_bytes(device_of_pool(pool), attribute == 6 || attribute == 8) : 0;
+    memcpy(ret, &value, attribute >= 4 ? sizeof value : sizeof(int));
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemPoolSetAttribute(void *pool, int attribute, void *value)
+{
+    (void)pool;
+    (void)attribute;
+    (void)value;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemPoolSetAccess(void *pool, const void *access, size_t n)
+{
+    (void)pool;
+    (void)access;
+    (void)n;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaMemPoolTrimTo(void *pool, size_t keep)
+{
+    (void)pool;
+    (void)keep;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaProfilerStart(void)
+{
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaProfilerStop(void)
+{
+    return SUCCESS;
+}
+
+/* ---- kernels ---- */
+
+typedef struct {
+    const void *function;
+    const char *name;
+    int image; /* of the code that the device would be given: as Image.version */
+} Kernel;
+
+/* What __cudaRegisterFatBinary hands out. */
+typedef struct {
+    int version; /* 10 * major + minor of the code in it that suits the device; NO_IMAGE: none does; ANY_IMAGE: it cannot be told */
+} Image;
+enum { NO_IMAGE = 0, ANY_IMAGE = -1 };
+
+static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
+static Kernel *kernels;
+static size_t n_kernels, kernel_room, n_sorted;
+
+static void register_kernel(const void *function, const char *name, int image)
+{
+    pthread_mutex_lock(&kernel_lock);
+    if (n_kernels == kernel_room) {
+        size_t room = kernel_room ? 2 * kernel_room : 4096;
+        Kernel *larger = realloc(kernels, room * sizeof *larger);
+        if (larger) {
+            kernels = larger;
+            kernel_room = room;
+        }
+    }
+    if (n_kernels < kernel_room)
+        kernels[n_kernels++] = (Kernel){function, name, image};
+    pthread_mutex_unlock(&kernel_lock);
+}
+
+void pretend_register_kernel(const void *function, const char *name)
+{
+    register_kernel(function, name, ANY_IMAGE);
+}
+
+static uint64_t number_at(const uint8_t *at, size_t bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, at, bytes);
+    return value;
+}
+
+/* Of the code in a fat binary what the driver would load: machine code of the device's major version and no later minor one, else PTX of no later version. The
+ * wrapper holds a magic number, a version and the binary's address; the binary is a header (magic, version, its own bytes, bytes behind it) and entries (kind:
+ * 1 PTX, 2 machine code; their header's bytes at 4, bytes behind it at 8, version at 28). */
+static int version_of_image(const uint8_t *wrapper)
+{
+    enum { PTX = 1, CODE = 2, LEAST = 32 };
+    if (!wrapper || number_at(wrapper, 4) != UINT64_C(0x466243b1))
+        return ANY_IMAGE;
+    const uint8_t *binary = (const uint8_t *)(uintptr_t)number_at(wrapper + 8, 8);
+    if (!binary || number_at(binary, 4) != UINT64_C(0xba55ed50))
+        return ANY_IMAGE;
+    const PretendDevice *d = pretend_device();
+    int device = (int)(10 * d->major + d->minor), code = NO_IMAGE, ptx = NO_IMAGE;
+    const uint8_t *at = binary + number_at(binary + 6, 2), *end = at + number_at(binary + 8, 8);
+    while (end - at >= LEAST) {
+        uint64_t header = number_at(at + 4, 4), bytes = number_at(at + 8, 8), left = (uint64_t)(end - at);
+        int kind = (int)number_at(at, 2), version = (int)number_at(at + 28, 4);
+        if (header < LEAST || header > left || bytes > left - header)
+            return ANY_IMAGE;
+        if (kind == CODE && version / 10 == device / 10 && version <= device && version > code)
+            code = version;
+        if (kind == PTX && version <= device && version > ptx)
+            ptx = version;
+        at += header + bytes;
+    }
+    return code != NO_IMAGE ? code : ptx;
+}
+
+/* The handle is where the version stands. */
+PRETEND_EXPORT void **__cudaRegisterFatBinary(void *binary)
+{
+    static Image images[1 + 256]; /* of ANY_IMAGE, then by version */
+    int version = version_of_image(binary);
+    Image *image = &images[1 + (version < 256 ? version : ANY_IMAGE)];
+    image->version = version < 256 ? version : ANY_IMAGE;
+    return (void **)(void *)image;
+}
+
+PRETEND_EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
+{
+    (void)handle;
+}
+
+PRETEND_EXPORT void __cudaUnregisterFatBinary(void **handle)
+{
+    (void)handle;
+}
+
+PRETEND_EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int external, size_t size, int constant, int global)
+{
+    (void)handle;
+    (void)host;
+    (void)address;
+    (void)name;
+    (void)external;
+    (void)size;
+    (void)constant;
+    (void)global;
+}
+
+PRETEND_EXPORT void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int threads, void *thread, void *block, void *dim,
+                                           void *grid, int *warp)
+{
+    (void)device;
+    (void)threads;
+    (void)thread;
+    (void)block;
+    (void)dim;
+    (void)grid;
+    (void)warp;
+    register_kernel(host, name, handle ? ((const Image *)(const void *)handle)->version : ANY_IMAGE);
+}
+
+static int by_function(const void *a, const void *b)
+{
+    const Kernel *x = a, *y = b;
+    return ((uintptr_t)x->function > (uintptr_t)y->function) - ((uintptr_t)x->function < (uintptr_t)y->function);
+}
+
+/* As @function was registered, its name mangled; "?" and any image where it was not. */
+static Kernel kernel_of(const void *function)
+{
+    pthread_mutex_lock(&kernel_lock);
+    if (n_sorted != n_kernels) {
+        qsort(kernels, n_kernels, sizeof *kernels, by_function);
+        n_sorted = n_kernels;
+    }
+    Kernel key = {.function = function, .name = "?"};
+    const Kernel *found = kernels ? bsearch(&key, kernels, n_kernels, sizeof *kernels, by_function) : NULL;
+    const Kernel kernel = found ? *found : (Kernel){function, "?", ANY_IMAGE};
+    pthread_mutex_unlock(&kernel_lock);
+    return kernel;
+}
+
+static __thread struct {
+    PretendDim grid, block;
+    size_t shared;
+    void *stream;
+} configuration;
+
+PRETEND_EXPORT unsigned __cudaPushCallConfiguration(PretendDim grid, PretendDim block, size_t shared, void *stream)
+{
+    configuration.grid = grid;
+    configuration.block = block;
+    configuration.shared = shared;
+    configuration.stream = stream;
+    return 0;
+}
+
+PRETEND_EXPORT int __cudaPopCallConfiguration(PretendDim *ret_grid, PretendDim *ret_block, size_t *ret_shared, void **ret_stream)
+{
+    *ret_grid = configuration.grid;
+    *ret_block = configuration.block;
+    *ret_shared = configuration.shared;
+    *ret_stream = configuration.stream;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream)
+{
+    (void)arguments;
+    const Kernel kernel = kernel_of(function);
+    if (kernel.image == NO_IMAGE)
+        return fail(209); /* cudaErrorNoKernelImageForDevice */
+    uint32_t name = pretend_symbol(kernel.name);
+    pretend_work("kernel", stream, "%u %u %u %u %u %u %u %zu", name, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
+    return SUCCESS;
+}
+
+/* Of CUDA 13: a kernel is its function. */
+PRETEND_EXPORT int __cudaGetKernel(void **ret, const void *function)
+{
+    *ret = (void *)(uintptr_t)function;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int __cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream)
+{
+    return cudaLaunchKernel(function, grid, block, arguments, shared, stream);
+}
+
+typedef struct {
+    PretendDim grid, block;
+    size_t shared;
+    void *stream;
+    void *attributes;
+    unsigned n_attributes;
+} LaunchConfig;
+
+PRETEND_EXPORT int cudaLaunchKernelExC(const LaunchConfig *config, const void *function, void **arguments)
+{
+    return cudaLaunchKernel(function, config->grid, config->block, arguments, config->shared, config->stream);
+}
+
+PRETEND_EXPORT int cudaLaunchCooperativeKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream)
+{
+    return cudaLaunchKernel(function, grid, block, arguments, shared, stream);
+}
+
+typedef struct {
+    size_t shared, constant, local;
+    int threads, registers, ptx, binary, cache, dynamic_shared, carveout;
+} FunctionAttributes;
+
+PRETEND_EXPORT int cudaFuncGetAttributes(FunctionAttributes *ret, const void *function)
+{
+    const PretendDevice *d = pretend_device();
+    const Kernel kernel = kernel_of(function);
+    if (kernel.image == NO_IMAGE)
+        return fail(209);
+    int version = kernel.image == ANY_IMAGE ? (int)(10 * d->major + d->minor) : kernel.image; /* libraries choose by it among what they were built for */
+    *ret = (FunctionAttributes){.threads = 1024, .registers = 32, .ptx = version, .binary = version, .dynamic_shared = 48 << 10};
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaFuncSetAttribute(const void *function, int attribute, int value)
+{
+    (void)function;
+    (void)attribute;
+    (void)value;
+    return SUCCESS;
+}
+
+/* As many as threads and shared memory leave room for; registers are not known. */
+PRETEND_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *function, int threads, size_t shared, unsigned flags)
+{
+    (void)function;
+    (void)flags;
+    const PretendDevice *d = pretend_device();
+    uint64_t blocks = threads > 0 ? d->threads / (uint64_t)((threads + 31) / 32 * 32) : 0;
+    uint64_t by_shared = d->shared_per_multiprocessor / (shared + 1024);
+    blocks = blocks < by_shared ? blocks : by_shared;
+    *ret = (int)(blocks < d->blocks ? blocks : d->blocks);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, const void *function, int threads, size_t shared)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(ret, function, threads, shared, 0);
+}
+
+/* As many clusters of one block as there are multiprocessors; of eight blocks, which every device has room for. */
+PRETEND_EXPORT int cudaOccupancyMaxActiveClusters(int *ret, const void *function, const LaunchConfig *config)
+{
+    (void)function;
+    (void)config;
+    *ret = (int)pretend_device()->multiprocessors;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaOccupancyMaxPotentialClusterSize(int *ret, const void *function, const LaunchConfig *config)
+{
+    (void)function;
+    (void)config;
+    *ret = 8;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t *ret, const void *function, int blocks, int threads)
+{
+    (void)function;
+    (void)threads;
+    uint64_t shared = pretend_device()->shared_per_multiprocessor;
+    *ret = blocks > 0 && shared / (unsigned)blocks > 1024 ? shared / (unsigned)blocks - 1024 : 0;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaFuncGetName(const char **ret, const void *function)
+{
+    *ret = kernel_of(function).name;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetKernel(void **ret, const void *function)
+{
+    *ret = (void *)(uintptr_t)function;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetFuncBySymbol(void **ret, const void *function)
+{
+    *ret = (void *)(uintptr_t)function;
+    return SUCCESS;
+}
+
+/* ---- the driver's entry points: this library again, as libcuda.so.1 ---- */
+
+static int entry_point(const char *symbol, void **ret, int *ret_result)
+{
+    *ret = dlsym(RTLD_DEFAULT, symbol);
+    if (!*ret) { /* names of the driver say no version; its libraries' do */
+        char versioned[128];
+        snprintf(versioned, sizeof versioned, "%s_v2", symbol);
+        *ret = dlsym(RTLD_DEFAULT, versioned);
+    }
+    if (ret_result)
+        *ret_result = *ret ? 0 : 1; /* cudaDriverEntryPointSymbolNotFound */
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **ret, unsigned long long flags, int *ret_result)
+{
+    (void)flags;
+    return entry_point(symbol, ret, ret_result);
+}
+
+PRETEND_EXPORT int cudaGetDriverEntryPointByVersion(const char *symbol, void **ret, unsigned version, unsigned long long flags, int *ret_result)
+{
+    (void)version;
+    (void)flags;
+    return entry_point(symbol, ret, ret_result);
+}
