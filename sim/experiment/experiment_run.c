@@ -428,6 +428,40 @@ static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, Ech
     return placed;
 }
 
+/* Whether buffers of the device's memory have no place of a compiler's. */
+static bool lacks_places(const EchTrace *trace)
+{
+    EchId memory = ech_trace_find_memory(trace, "hbm");
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; memory != ECH_NONE && i < ech_trace_n_buffers(trace); i++) {
+        if (buffers[i].memory == memory && buffers[i].alias_of == ECH_NONE && buffers[i].offset == ECH_OFFSET_NONE)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the user says who places. */
+static bool names_placement(const GPtrArray *passes)
+{
+    for (guint i = 0; i < passes->len; i++) {
+        g_autofree char *spec = ech_pass_print(passes->pdata[i]);
+        if (g_str_has_prefix(spec, "unplan") || g_str_has_prefix(spec, "plan"))
+            return true;
+    }
+    return false;
+}
+
+/* A compiled program that passes changed: its compiler would place the buffers anew. Owned. */
+static EchTrace *plan_again(EchTrace *trace, EchResult *result, GError **error)
+{
+    g_autoptr(GPtrArray) again = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    EchPass *plan = ech_pass_new("plan", error);
+    if (!plan)
+        return NULL;
+    g_ptr_array_add(again, plan);
+    return ech_passes_run_trace(again, result->device, trace, result->pass_diag, error);
+}
+
 /* The trace to replay: passes on the program, its assignment, lowering, passes on the trace. */
 static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImport *import, const GPtrArray *passes, const EchReplayOptions *replay,
                        EchResult *result, GError **error)
@@ -461,7 +495,11 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
     }
     if (!trace)
         return false;
-    result->trace = ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error);
+    g_autoptr(EchTrace) passed = ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error);
+    if (!passed)
+        return false;
+    bool again = import->program && passed != trace && !ech_yaml_get(c->config, "allocator") && lacks_places(passed) && !names_placement(passes);
+    result->trace = again ? plan_again(passed, result, error) : ech_trace_ref(passed);
     return result->trace != NULL;
 }
 

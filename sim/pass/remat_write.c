@@ -440,8 +440,8 @@ static void say(const Writer *w, EchDiag *diag)
     if (carried > 0)
         ech_diag_remark(diag, "remat: %s are kept of what iterations begin with", stacked);
     ech_diag_remark(diag, recorded ? "remat: kernels that run again take as long as they were recorded to; buffers are placed by the allocator"
-                                   : "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; buffers are placed by the "
-                                     "allocator");
+                                   : "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do "
+                                     "not hold any more");
 }
 
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)

@@ -17,6 +17,16 @@ static bool is_planned(const EchRun *run, const char *memory)
     return true;
 }
 
+/* A pass made changes and a plan of its own (sim/pass/plan.c): how high that is. False where none did. */
+static bool planned_anew(const EchReport *report, const char *memory, EchBytes *ret)
+{
+    if (g_strcmp0(ech_trace_get_property(report->trace, "planned_anew"), memory) != 0)
+        return false;
+    const EchMemoryRun *run = ech_report_memory(report->run, memory);
+    *ret = run ? run->fixed_extent : 0;
+    return true;
+}
+
 /* What lowering noted of the program; 0 where it did not. */
 static EchBytes noted(const EchTrace *trace, const char *name)
 {
@@ -70,9 +80,10 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
             needed = ech_bytes_add(a.host_argument - MIN(a.host_argument, a.host_alias), ech_bytes_add(a.host_output, a.host_temp));
         else if (memory->space > 0)
             needed = space_needs(report, memory->space);
+        bool anew = planned_anew(report, memory->name, &needed);
         if (needed == 0 || !is_planned(report->run, memory->name))
             continue;
-        rows[*ret_n] = (EchFitRow){memory->name, needed, memory->available};
+        rows[*ret_n] = (EchFitRow){memory->name, needed, memory->available, anew};
         ++*ret_n;
     }
     return rows;

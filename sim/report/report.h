@@ -36,6 +36,7 @@ bool ech_report_memory_needs(const EchReport *report, EchMemoryAnalysis *ret);
 typedef struct {
     const char *memory; /**< Name of the device's memory; borrowed. */
     EchBytes needed, available;
+    bool anew; /**< By a plan that was made after passes changed the program. */
 } EchFitRow;
 /** Rows of spaces the device has; NULL and 0 without a program with an assignment, or a trace made of one. g_free the rows. */
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

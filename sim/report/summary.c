@@ -232,9 +232,10 @@ static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows,
 static void append_excess(GString *out, const EchReport *report, const EchFitRow *row, unsigned columns)
 {
     g_autofree char *a = ech_format_bytes(row->needed), *b = ech_format_bytes(row->available), *c = ech_format_bytes(row->needed - row->available);
-    g_autofree char *verdict = g_strdup_printf("The compiled program needs %s of %s, which has %s: %s too much.", a, row->memory, b, c);
+    g_autofree char *verdict =
+        g_strdup_printf("The %s program needs %s of %s, which has %s: %s too much.", row->anew ? "changed" : "compiled", a, row->memory, b, c);
     ech_text_wrap(out, "  ", verdict, columns);
-    if (strcmp(row->memory, "hbm") != 0)
+    if (strcmp(row->memory, "hbm") != 0 || row->anew)
         return;
     EchMemoryAnalysis m;
     if (!ech_report_memory_needs(report, &m))
@@ -302,7 +303,8 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
     g_autofree char *text = g_strdup_printf(
         "The program ran out of memory when it was captured, with %s, and stopped: %s more were asked for%s%s with %s in use, %s held unused by PyTorch's "
         "allocator and %s free. What is said here is up to there. 'echelon alloc' says which settings of the allocator would have served that; 'echelon "
-        "capture --pretend' with a larger device, what the program needs in all.",
+        "capture --pretend' with room (--set device.memories.hbm.capacity=1TiB), what the program needs in all, and 'echelon advise' of that, what would "
+        "make it fit.",
         capacity, asked, line ? " by " : "", line ? line : "", live, unused, left);
     ech_text_wrap(out, "  ", text, columns);
 }
@@ -331,6 +333,8 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     }
     if (!report->run->fits)
         append_failure(out, report, columns);
+    if (!stopped && (report->run->fits || g_strcmp0(report->run->failure.memory, "hbm") == 0))
+        ech_text_wrap(out, "  ", "What would make it fit: 'echelon advise', with the same --trace and --device.", columns);
 }
 
 /* What passes and settings of the command line are worth. */

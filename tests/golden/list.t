@@ -180,6 +180,9 @@ $ echelon list passes
       tiles=keep|dense|row_major (keep)  padding of arrays whose shape is known: keep it, dense (none at all), or row_major (dimensions in the order they are written, with the chip's tiles)
   unplan           forget the compiler's placement, so that the allocator places the buffers
       memory=text (hbm)  whose buffers
+  plan             place all buffers anew before the program runs, as a compiler does
+      memory=text (hbm)  whose buffers
+      planner=text (xla)  xla, greedy or exact ('echelon list planners')
   serial           let nothing overlap, to see what overlap is worth
 $ echelon list devices --sources | sed -n '/^  tpu-v6e/,/^  tpu7x/p' | grep 'links.host'
       links.host.nominal                            32000000000  data sheet: book, 3.2e10 B/s PCIe for each chip

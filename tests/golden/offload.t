@@ -4,7 +4,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   It takes 5.66 ms, bound by host link to device (31 % of the critical path).
     So this offload saves 75.5 MiB of hbm for 79.5 MiB on the host.
   - offload: 23 arrays (89.5 MiB) on the host; 23 copies there (89.5 MiB) and 23 back (89.5 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
-  - offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload:memory=120MiB,overlap=true --pass prefetch 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:memory=120MiB,overlap=true
@@ -13,7 +13,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
     It takes 49.3 % longer: 1.85 ms -> 2.76 ms. Along the critical path: +1.32 ms host link from device, +1.29 ms host link to device, -735 us hbm port.
     So this offload costs device memory: 67.5 MiB of saved arrays moved to the host, and hbm needs 8.49 MiB more. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9'), 32 MiB more arriving from host (largest: 'gemm_fusion_dot.22', 'gemm_fusion_dot.16', 'input_transpose_fusion.8', 'input_transpose_fusion.9').
   - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 14 back (67.5 MiB)
-  - offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass 'offload:what=arguments,names=state*' 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:what=arguments,names=state*
@@ -22,7 +22,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass 'off
     It takes 22.9 times as long: 10.0 ms -> 229 ms. Along the critical path: +110 ms host link from device, +110 ms host link to device.
     So this offload saves 1.15 GiB of hbm for 1.53 GiB on the host.
   - offload: 8 arrays (1.53 GiB) on the host; 8 copies there (1.53 GiB) and 8 back (1.53 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
-  - offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
 $ echelon run --trace mlp_none.h100 --device h100-sxm --engine native --pass offload:names=*mlp_offload.py:19*,idle=0.2 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:names=*mlp_offload.py:19*,idle=0.2
   It fits. hbm 56.3 MiB of 79.1 GiB (0 %), host 2.50 MiB of 2 TiB (0 %)
@@ -30,7 +30,7 @@ $ echelon run --trace mlp_none.h100 --device h100-sxm --engine native --pass off
     It takes 37.9 % longer: 624 us -> 860 us. Along the critical path: +139 us overhead, +48.8 us host link to device, +48.7 us host link from device.
     So this offload saves 2.50 MiB of hbm for 2.50 MiB on the host.
   - offload: 1 array (2.50 MiB) on the host; 10 copies there (2.50 MiB) and 10 back (2.50 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
-  - offload: kernels are those compiled without it; buffers are placed by the allocator, the compiler's places do not hold any more
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
   - offload: left 7 arrays on the device (18 MiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass offload:names=nothing 2>&1 | grep 'offload:'
   after pass offload:names=nothing

@@ -40,6 +40,7 @@ tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
      133 MiB  HLO temp, not listed                                temporary
        8 MiB  scoped
     1.50 MiB  global
+  What would make it fit: 'echelon advise', with the same --trace and --device.
   That is before anything ran.
 
   Kernel times: none. Engine: native (0.1.0).

@@ -3,9 +3,9 @@ $ echelon run --trace tests/golden/data/refused.hlo.txt --device tpu-v5e | sed -
   IT DOES NOT FIT. hbm 8 MiB of 15.8 GiB (0 %)
   The compiler refused it: RESOURCE_EXHAUSTED: E1001: Ran out of memory in memory space vmem while allocating on stack for %f.1. Scoped allocation with size 24.00M and limit 16.00M exceeded scoped vmem limit by 8.00M.
   What a kernel keeps on chip for its own windows and scratch has a limit, less than the 128 MiB there are. Smaller blocks or fewer buffers need less; a Pallas kernel may ask for more (pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --option xla_tpu_scoped_vmem_limit_kib=...
+  What would make it fit: 'echelon advise', with the same --trace and --device.
   If it fitted, it would take 11.4 us, bound by hbm port (100 % of the critical path).
   No schedule of it is shorter than 11.4 us on this device; with no overlap at all it takes 11.4 us.
-
 $ echelon run --trace tests/golden/data/refused.hlo.txt --device tpu-v5e --json >$T/json; code=$?; grep -e '"fits"' -e refused\" $T/json; exit $code
 echelon: refused does not fit on tpu-v5e
   "title" : "refused",

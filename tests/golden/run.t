@@ -53,6 +53,7 @@ stream on small (a device for tests)
   What held the memory:
      954 MiB  in.0
      954 MiB  in.1
+  What would make it fit: 'echelon advise', with the same --trace and --device.
   That is before anything ran.
 
   Memory at its fullest
@@ -718,6 +719,7 @@ layers on small (a device for tests)
      477 MiB  model.py:7
      381 MiB  one.py:1
     95.4 MiB  table                                     constant
+  What would make it fit: 'echelon advise', with the same --trace and --device.
   Up to there it takes 5 ms, bound by hbm port (100 % of the critical path).
   The whole of it would take at least 10 ms on this device; with no overlap at all 10 ms.
 

@@ -1,5 +1,5 @@
 /* What is read has been written, and what is written over has been read: on every engine queue, whatever moved the copies. Each shipped program as it was
- * compiled, and after the passes that make or move copies. */
+ * compiled, and after the passes that make or move copies. And where their buffers are placed anew, no two that live at once share a byte. */
 #include "sim/pass/pass.h"
 #include "tests/support/support.h"
 
@@ -115,12 +115,48 @@ static size_t hazards(const EchTrace *trace, const EchRun *run, const char *what
     return checked;
 }
 
+static gint compare_begin(gconstpointer a, gconstpointer b)
+{
+    const EchPlaced *x = *(EchPlaced *const *)a, *y = *(EchPlaced *const *)b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Of hbm's buffers, each pair that lives at once. */
+static size_t overlaps(const EchTrace *trace, const EchRun *run, const char *what)
+{
+    g_autoptr(GPtrArray) all = g_ptr_array_new(), live = g_ptr_array_new();
+    EchId hbm = ech_trace_find_memory(trace, "hbm");
+    for (size_t i = 0; i < run->n_placed; i++) {
+        if (ech_trace_buffers(trace)[run->placed[i].buffer].memory == hbm && run->placed[i].place.rounded > 0)
+            g_ptr_array_add(all, &run->placed[i]);
+    }
+    g_ptr_array_sort(all, compare_begin);
+    size_t checked = 0;
+    for (guint i = 0; i < all->len; i++) {
+        const EchPlaced *a = all->pdata[i];
+        for (guint k = live->len; k-- > 0;) {
+            const EchPlaced *b = live->pdata[k];
+            if (b->end >= 0 && b->end <= a->begin) {
+                g_ptr_array_remove_index_fast(live, k);
+                continue;
+            }
+            bool apart = a->place.address >= b->place.address + b->place.rounded || b->place.address >= a->place.address + a->place.rounded;
+            ck_assert_msg(apart, "%s: buffers %u '%s' and %u '%s' share a place at %" G_GINT64_FORMAT, what, a->buffer,
+                          ech_trace_string(trace, ech_trace_buffers(trace)[a->buffer].name), b->buffer,
+                          ech_trace_string(trace, ech_trace_buffers(trace)[b->buffer].name), a->begin);
+            checked++;
+        }
+        g_ptr_array_add(live, (gpointer)(uintptr_t)a);
+    }
+    return checked;
+}
+
 static const char *const programs[] = {"adam_moments.v5e",          "adam_none.h100",      "decode_64.v5e",      "gpt_everything.h100",
                                        "gpt_everything.v5e",        "gpt_offload.h100",    "gpt_offload.v6e",    "gpt_unrolled_kept.h100",
                                        "gpt_unrolled_overlap.h100", "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
 /* Passes over programs come first. */
 static const struct {
-    const char *program[3], *trace[4];
+    const char *program[3], *trace[5];
 } asked[] = {
     {{NULL}, {NULL}},
     {{NULL}, {"prefetch", NULL}},
@@ -131,6 +167,13 @@ static const struct {
     {{NULL}, {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
     {{NULL}, {"remat:above=1", NULL}},
     {{NULL}, {"remat:above=1,products=false", "offload:idle=0,above=4KiB,overlap=true", "prefetch", NULL}},
+    {{NULL}, {"plan", NULL}},
+    {{NULL}, {"offload:idle=0,above=4KiB", "plan", NULL}},
+    {{NULL}, {"offload:idle=0,above=4KiB", "prefetch", "plan:planner=greedy", NULL}},
+    {{NULL}, {"offload:idle=0,above=4KiB,overlap=true", "prefetch:depth=2,lookahead=3", "plan", NULL}},
+    {{NULL}, {"offload:what=arguments,above=4KiB", "prefetch:depth=2", "plan", NULL}},
+    {{NULL}, {"remat:above=1", "plan", NULL}},
+    {{NULL}, {"remat:above=1", "offload:what=arguments,above=4KiB", "prefetch", "plan", NULL}},
     {{"donate:what=none", "place:prefetches=3", NULL}, {NULL}},
     {{"place:policy=none", "donate", NULL}, {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
     {{"place:vmem=4MiB", NULL}, {"prefetch:lookahead=10", NULL}},
@@ -154,6 +197,7 @@ START_TEST(nothing_too_early)
     g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
     GError *error = NULL;
     g_autoptr(EchDiag) diag = ech_diag_new();
+    size_t n_planned = 0;
     for (size_t k = 0; k < G_N_ELEMENTS(asked); k++) {
         g_autoptr(GPtrArray) first = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
         g_autoptr(GPtrArray) then = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
@@ -177,7 +221,11 @@ START_TEST(nothing_too_early)
         ech_params_clear(ech_replay_params, &options);
         ck_assert_ok(run != NULL, error);
         ck_assert_uint_gt(hazards(out, run, what->str), 0);
+        bool planned = g_strcmp0(ech_trace_get_property(out, "planned_anew"), "hbm") == 0;
+        n_planned += planned;
+        ck_assert(!planned || overlaps(out, run, what->str) > 0);
     }
+    ck_assert_uint_ge(n_planned, 2);
 }
 END_TEST
 

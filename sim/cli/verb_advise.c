@@ -1,0 +1,106 @@
+/* echelon advise: what would make it fit, each measure tried. */
+#include "sim/cli/cli.h"
+
+#include "sim/base/error.h"
+#include "sim/base/units.h"
+#include "sim/cli/interrupt.h"
+#include "sim/experiment/advise.h"
+#include "sim/report/json_out.h"
+
+#include <stdio.h>
+
+typedef struct {
+    char *trace, *device, *memory, *allocator, *format, *beside;
+    char **passes, **settings;
+    gint jobs;
+    gboolean json;
+} AdviseOptions;
+
+static void options_clear(AdviseOptions *options)
+{
+    g_free(options->trace);
+    g_free(options->device);
+    g_free(options->memory);
+    g_free(options->allocator);
+    g_free(options->format);
+    g_free(options->beside);
+    g_strfreev(options->passes);
+    g_strfreev(options->settings);
+}
+
+static void progress(size_t done, size_t total, void *data)
+{
+    ech_cli_progress(data, done, total);
+}
+
+static int advise(const AdviseOptions *options)
+{
+    GError *error = NULL;
+    EchBytes memory;
+    if (options->memory && !ech_parse_bytes(options->memory, &memory, &error)) {
+        g_prefix_error(&error, "--memory: ");
+        return ech_cli_fail(error);
+    }
+    const EchExperimentOverrides overrides = {
+        .trace = options->trace,
+        .device = options->device,
+        .allocator = options->allocator,
+        .format = options->format,
+        .beside = options->beside,
+        .passes = (const char *const *)options->passes,
+        .settings = (const char *const *)options->settings,
+    };
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    if (!experiment)
+        return ech_cli_fail(error);
+    char label[] = "trying";
+    const volatile sig_atomic_t *stop = ech_interrupt_hold(); /* what was tried by then is told */
+    g_autoptr(EchAdvice) advice = ech_advise(experiment, options->memory, (unsigned)options->jobs, stop, progress, label, &error);
+    ech_interrupt_release();
+    if (!advice)
+        return ech_cli_fail(error);
+    if (options->json) {
+        g_autoptr(JsonNode) node = ech_advice_json(advice);
+        g_autofree char *text = ech_json_print(node);
+        ech_cli_print(text);
+    } else {
+        g_autoptr(GString) text = ech_advice_text(advice, ech_cli_columns());
+        ech_cli_print(text->str);
+    }
+    ech_interrupt_end();
+    return ech_advice_helps(advice) ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}
+
+int ech_verb_advise(int argc, char **argv)
+{
+    AdviseOptions options = {.jobs = 1};
+    const GOptionEntry entries[] = {
+        {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace, "captured file, or a trace of ours", "FILE"},
+        {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
+        {"memory", 'm', 0, G_OPTION_ARG_STRING, &options.memory, "how much of hbm it may take; the device's if not given", "SIZE"},
+        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings, "change anything, as for run; may be given again", "PATH=VALUE"},
+        {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation that holds for all; may be given again", "SPEC"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory; of PyTorch's captures the recorded one", "SPEC"},
+        {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
+        {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes", "N"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},
+        {NULL, 0, 0, 0, NULL, NULL, NULL},
+    };
+    g_auto(GStrv) rest = NULL;
+    if (!ech_cli_options(argc, argv, entries, &rest)) {
+        options_clear(&options);
+        return ECH_EXIT_USAGE;
+    }
+    int code = ECH_EXIT_USAGE;
+    if (rest[0] && !options.trace)
+        options.trace = g_strdup(rest[0]);
+    else if (rest[0])
+        options.jobs = 0;
+    if (!options.trace || !options.device || options.jobs < 1 || options.jobs > 256 || (rest[0] && rest[1]))
+        fprintf(stderr, "echelon advise: expected one trace and --device NAME%s\n", options.jobs < 1 || options.jobs > 256 ? ", --jobs 1 to 256" : "");
+    else
+        code = advise(&options);
+    options_clear(&options);
+    return code;
+}

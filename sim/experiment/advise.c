@@ -1,0 +1,734 @@
+#include "sim/experiment/advise.h"
+
+#include "sim/base/error.h"
+#include "sim/experiment/experiment_private.h"
+#include "sim/import/alloc_events.h"
+#include "sim/report/explain.h"
+#include "sim/report/json_out.h"
+#include "sim/report/text.h"
+
+#include <string.h>
+
+enum { MOST_DEVICES = 3 };
+
+/* Memory that nobody runs short of. */
+#define ROOMY "64TiB"
+
+static const char prefetch[] = "prefetch", donate[] = "donate"; /* the latter only where a program is compiled */
+
+/* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do. At last
+ * nothing is fetched ahead, which takes memory, too. */
+static const unsigned goals[] = {100, 92, 80, 92};
+
+/* When a measure is tried. */
+typedef enum {
+    ALWAYS,
+    FRAGMENTED, /* where what is live would have room */
+    LAST        /* where nothing that was tried by then is enough */
+} When;
+
+typedef struct {
+    const char *name, *label;
+    const char *passes[4]; /* NULL-terminated */
+    size_t n_goals;        /* of its first passes, how many take memory= */
+    const char *allocator; /* or NULL */
+    const char *in_jax, *in_pytorch;
+    When when;
+} Measure;
+
+#define OFFLOAD_NAMES "jax.checkpoint with policy save_and_offload_only_these_names"
+#define PINNED_HOST "shardings with memory_kind=\"pinned_host\""
+#define SAVE_ON_CPU "torch.autograd.graph.save_on_cpu(pin_memory=True)"
+#define CPU_OFFLOAD "FSDP's CPUOffloadPolicy, ZeRO-Offload"
+
+/* In the order in which a person would try them. */
+static const Measure measures[] = {
+    {"expandable_segments",
+     "segments that grow",
+     {NULL},
+     0,
+     "pytorch:expandable_segments:True",
+     NULL,
+     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+     FRAGMENTED},
+    {"collect",
+     "memory given back early",
+     {NULL},
+     0,
+     "pytorch:garbage_collection_threshold:0.8",
+     NULL,
+     "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
+     FRAGMENTED},
+    {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, "jax.jit with donate_argnames", NULL, ALWAYS},
+    {"remat_cheap",
+     "make again what needs no product",
+     {"remat:products=false", NULL},
+     1,
+     NULL,
+     "jax.checkpoint with policy dots_saveable",
+     "torch.utils.checkpoint with a policy that keeps products",
+     ALWAYS},
+    {"remat", "make activations again", {"remat", NULL}, 1, NULL, "jax.checkpoint", "torch.utils.checkpoint", ALWAYS},
+    {"offload", "activations on host, waited for", {"offload", NULL}, 1, NULL, OFFLOAD_NAMES, SAVE_ON_CPU, ALWAYS},
+    {"offload_fetched",
+     "activations on host, fetched ahead",
+     {"offload", "prefetch", NULL},
+     1,
+     NULL,
+     OFFLOAD_NAMES ", fetched as XLA's scheduler sees fit",
+     SAVE_ON_CPU ", fetched ahead on a stream of its own",
+     ALWAYS},
+    {"offload_overlapped",
+     "activations on host, overlapped",
+     {"offload:overlap=true", "prefetch", NULL},
+     1,
+     NULL,
+     OFFLOAD_NAMES ", at best",
+     SAVE_ON_CPU ", both ways on streams of their own",
+     ALWAYS},
+    {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, PINNED_HOST, CPU_OFFLOAD, ALWAYS},
+    {"offload_arguments_overlapped",
+     "arguments on host, overlapped",
+     {"offload:what=arguments,overlap=true", "prefetch", NULL},
+     1,
+     NULL,
+     PINNED_HOST ", at best",
+     CPU_OFFLOAD ", prefetched",
+     ALWAYS},
+    {"offload_all", "activations on host, all that pause", {"offload:idle=0", "prefetch", NULL}, 1, NULL, OFFLOAD_NAMES ", of all of them", SAVE_ON_CPU, LAST},
+    {"remat_and_arguments",
+     "activations again, arguments on host",
+     {"remat", "offload:what=arguments", "prefetch", NULL},
+     2,
+     NULL,
+     "jax.checkpoint, and " PINNED_HOST,
+     "torch.utils.checkpoint, and " CPU_OFFLOAD,
+     LAST},
+    {"remat_and_offload",
+     "activations again or all on host",
+     {"remat", "offload:idle=0", "prefetch", NULL},
+     2,
+     NULL,
+     "jax.checkpoint with policy save_and_offload_only_these_names",
+     "torch.utils.checkpoint under save_on_cpu",
+     LAST},
+};
+
+/* A measure that is being tried. */
+typedef struct {
+    const Measure *measure; /* NULL: another device */
+    EchAdviceRow row;
+    size_t tried; /* goals */
+    bool done;
+} Trial;
+
+static void row_clear(EchAdviceRow *row)
+{
+    g_free(row->label);
+    g_free(row->options);
+    g_free(row->nothing);
+    g_free(row->error);
+}
+
+static void trial_clear(void *data)
+{
+    row_clear(&((Trial *)data)->row);
+}
+
+typedef struct {
+    EchExperiment *experiment;
+    EchCase *base; /* As it is. */
+    EchAdvice *advice;
+    GArray *trials;    /* Trial */
+    bool pytorch, xla; /* what was captured */
+    unsigned jobs;
+    const volatile sig_atomic_t *stop;
+    EchSweepProgress progress;
+    void *data;
+} Advise;
+
+static EchCase *vary(const EchCase *from, const char *path, const char *value, GError **error)
+{
+    const char *const paths[] = {path, NULL};
+    return ech_case_vary(from, path, value, paths, value, error);
+}
+
+static EchCase *vary_memory(const EchCase *from, const char *bytes, GError **error)
+{
+    static const char *const paths[] = {"device.memories.hbm.capacity", "device.memories.hbm.available", NULL};
+    return ech_case_vary(from, "hbm", bytes, paths, bytes, error);
+}
+
+static EchAdviceRun run_of(JsonObject *run)
+{
+    return (EchAdviceRun){.fits = ech_member_bool(run, "fits") && ech_member_bool(run, "completed"),
+                          .hbm = (EchBytes)ech_run_memory_bytes(run, "hbm"),
+                          .host = (EchBytes)ech_run_memory_bytes(run, "host"),
+                          .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0};
+}
+
+/* Rounded down. */
+static char *goal_text(EchBytes bytes)
+{
+    const EchBytes mib = (EchBytes)1 << 20;
+    return bytes >= 16 * mib ? g_strdup_printf("%" G_GUINT64_FORMAT "MiB", bytes / mib) : g_strdup_printf("%" G_GUINT64_FORMAT "KiB", bytes >> 10);
+}
+
+/* Passes of the case, then the measure's. @ahead: with fetches ahead, which fill the memory there is. */
+static char *passes_text(const EchCase *base, const Measure *measure, const char *goal, bool ahead, char **ret_options)
+{
+    g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(g_free);
+    const EchYamlNode *own = ech_yaml_get(base->config, "passes");
+    if (own)
+        (void)ech_experiment_read_texts(own, "passes", all, NULL); /* The run as it is has read them. */
+    g_autoptr(GString) options = g_string_new(NULL);
+    for (size_t i = 0; measure->passes[i]; i++) {
+        const char *pass = measure->passes[i];
+        bool with_goal = goal && i < measure->n_goals;
+        if (!ahead && strcmp(pass, prefetch) == 0)
+            continue;
+        g_autofree char *spec = g_strconcat(pass, with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "", with_goal ? goal : "", NULL);
+        g_ptr_array_add(all, g_strdup(spec));
+        g_string_append_printf(options, "%s--pass %s", options->len ? " " : "", spec);
+    }
+    g_ptr_array_add(all, NULL);
+    *ret_options = g_string_free(g_steal_pointer(&options), FALSE);
+    return g_strjoinv(" ", (char **)all->pdata);
+}
+
+/* The case of a trial at its present goal. @roomy: to learn what it needs. */
+static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error)
+{
+    const Measure *m = t->measure;
+    if (!m)
+        return vary(a->base, "device", t->row.label, error);
+    g_free(t->row.options);
+    if (m->allocator) {
+        t->row.options = g_strdup_printf("--allocator %s", m->allocator);
+        return vary(a->base, "allocator", m->allocator, error);
+    }
+    g_autofree char *goal = a->advice->base.fits ? NULL : goal_text(a->advice->available - a->advice->available / 100 * (100 - goals[t->tried]));
+    g_autofree char *passes = passes_text(a->base, m, goal, !roomy && t->tried + 1 < G_N_ELEMENTS(goals), &t->row.options);
+    return vary(a->base, "passes", passes, error);
+}
+
+/* Runs cases, @n of them, which are taken. */
+static EchSweepPoint *run_cases(const Advise *a, EchCase **cases, size_t n, GError **error)
+{
+    EchExperiment some = {
+        .title = a->experiment->title, .cases = g_new(EchCase, n), .n_cases = n, .cache = a->experiment->cache, .places = a->experiment->places};
+    for (size_t i = 0; i < n; i++)
+        some.cases[i] = *cases[i];
+    EchSweepPoint *points = ech_sweep_run(&some, a->jobs, a->stop, a->progress, a->data, error);
+    g_free(some.cases);
+    for (size_t i = 0; i < n; i++)
+        ech_case_free(cases[i]);
+    return points;
+}
+
+/* Why every pass of the measure that could save something left the program as it was; NULL where one did not. */
+static char *why_nothing(const Measure *measure, JsonObject *run)
+{
+    JsonArray *remarks = json_object_get_array_member(run, "remarks");
+    char *why = NULL;
+    for (size_t i = 0; measure->passes[i]; i++) {
+        g_autofree char *name = g_strndup(measure->passes[i], strcspn(measure->passes[i], ":"));
+        g_autofree char *left = g_strconcat(name, ": left the ", NULL);
+        const char *found = NULL;
+        if (strcmp(name, prefetch) == 0)
+            continue;
+        for (guint k = 0; remarks && !found && k < json_array_get_length(remarks); k++) {
+            const char *remark = json_array_get_string_element(remarks, k);
+            const char *reason = g_str_has_prefix(remark, left) ? strstr(remark, "as it is: ") : NULL;
+            found = reason ? reason + strlen("as it is: ") : NULL;
+        }
+        if (!found) {
+            g_free(why);
+            return NULL;
+        }
+        if (!why)
+            why = g_strdup(found);
+    }
+    return why;
+}
+
+/* What a run says of a trial. */
+static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
+{
+    g_clear_pointer(&t->row.error, g_free);
+    if (!point->json) {
+        t->row.error = g_strdup(point->error);
+        t->done = true;
+        return;
+    }
+    g_autoptr(JsonNode) node = json_from_string(point->json, NULL);
+    JsonObject *run = json_node_get_object(node);
+    const EchAdviceRun before = t->row.run;
+    t->row.run = run_of(run);
+    t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
+    if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
+        t->row.nothing = g_strdup("no less is needed");
+    bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan; /* less is of no use */
+    size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
+    t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
+    t->done = t->row.run.fits || t->row.nothing || a->advice->base.fits || !t->measure || t->measure->n_goals == 0 || t->tried >= n;
+}
+
+/* One run of each trial that is not done. */
+static bool run_round(Advise *a, bool *ret_ran, GError **error)
+{
+    g_autoptr(GPtrArray) open = g_ptr_array_new();
+    g_autoptr(GPtrArray) cases = g_ptr_array_new();
+    for (guint i = 0; i < a->trials->len; i++) {
+        Trial *t = &g_array_index(a->trials, Trial, i);
+        EchCase *c = t->done ? NULL : trial_case(a, t, false, error);
+        if (!t->done && !c)
+            return false;
+        if (c) {
+            g_ptr_array_add(open, t);
+            g_ptr_array_add(cases, c);
+        }
+    }
+    *ret_ran = open->len > 0;
+    if (open->len == 0)
+        return true;
+    EchSweepPoint *points = run_cases(a, (EchCase **)cases->pdata, cases->len, error);
+    if (!points)
+        return false;
+    for (guint i = 0; i < open->len; i++)
+        take(a, open->pdata[i], &points[i]);
+    ech_sweep_free(points, open->len);
+    return true;
+}
+
+static bool run_rounds(Advise *a, GError **error)
+{
+    bool ran = true;
+    while (ran) {
+        if (!run_round(a, &ran, error))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the program would fit on this device. */
+static bool is_enough(const Advise *a)
+{
+    bool enough = a->advice->base.fits;
+    for (guint i = 0; i < a->trials->len; i++)
+        enough |= g_array_index(a->trials, Trial, i).measure && g_array_index(a->trials, Trial, i).row.run.fits;
+    return enough;
+}
+
+/* What those that do not fit would need. */
+static bool learn_needs(Advise *a, GError **error)
+{
+    g_autoptr(GPtrArray) open = g_ptr_array_new();
+    g_autoptr(GPtrArray) cases = g_ptr_array_new();
+    for (guint i = 0; i < a->trials->len; i++) {
+        Trial *t = &g_array_index(a->trials, Trial, i);
+        if (t->row.run.fits || t->row.nothing || t->row.error)
+            continue;
+        t->tried = t->tried > 0 ? t->tried - 1 : 0; /* as it was tried last */
+        EchCase *c = trial_case(a, t, true, error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
+        ech_case_free(c);
+        if (!roomy)
+            return false;
+        g_ptr_array_add(open, t);
+        g_ptr_array_add(cases, roomy);
+    }
+    EchSweepPoint *points = open->len ? run_cases(a, (EchCase **)cases->pdata, cases->len, error) : NULL;
+    if (open->len && !points)
+        return false;
+    for (guint i = 0; i < open->len; i++) {
+        Trial *t = open->pdata[i];
+        g_autoptr(JsonNode) node = points[i].json ? json_from_string(points[i].json, NULL) : NULL;
+        if (!node)
+            continue;
+        t->row.run = run_of(json_node_get_object(node));
+        t->row.run.fits = false;
+        t->row.run.makespan = 0;
+    }
+    ech_sweep_free(points, open->len);
+    return true;
+}
+
+/* Larger devices of the family, the smallest that it needs first. */
+static int by_room(const void *a, const void *b)
+{
+    const EchDevice *x = *(EchDevice *const *)a, *y = *(EchDevice *const *)b;
+    EchBytes room_x = ech_device_memory(x, "hbm")->available, room_y = ech_device_memory(y, "hbm")->available;
+    return room_x != room_y ? (room_x > room_y) - (room_x < room_y) : strcmp(x->name, y->name);
+}
+
+static void add_devices(Advise *a, const EchDevice *device)
+{
+    for (char **setting = a->base->settings; *setting; setting++) {
+        if (strstr(*setting, "memories.hbm."))
+            return; /* would be said of each of them */
+    }
+    g_auto(GStrv) names = ech_device_list();
+    g_autoptr(GPtrArray) larger = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
+    for (char **name = names; *name; name++) {
+        EchDevice *other = ech_device_load(*name, NULL, NULL);
+        const EchMemory *hbm = other ? ech_device_memory(other, "hbm") : NULL;
+        if (hbm && !other->calibrated && g_strcmp0(other->family, device->family) == 0 && hbm->available > a->advice->available &&
+            hbm->available >= a->advice->base.hbm)
+            g_ptr_array_add(larger, other);
+        else
+            ech_device_free(other);
+    }
+    g_ptr_array_sort(larger, by_room);
+    for (guint i = 0; i < MIN(larger->len, MOST_DEVICES); i++) {
+        const EchDevice *other = larger->pdata[i];
+        Trial t = {.row = {.name = "device", .label = g_strdup(other->name), .options = g_strdup_printf("--device %s", other->name)}};
+        g_array_append_val(a->trials, t);
+    }
+}
+
+static void add_measures(Advise *a, When when)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(measures); i++) {
+        const Measure *m = &measures[i];
+        if (m->when != when || (!a->xla && m->passes[0] && strcmp(m->passes[0], donate) == 0))
+            continue;
+        Trial t = {.measure = m, .row = {.name = m->name, .label = g_strdup(m->label), .in_code = a->pytorch ? m->in_pytorch : a->xla ? m->in_jax : NULL}};
+        g_array_append_val(a->trials, t);
+    }
+}
+
+/* Whether what was captured ran on PyTorch's allocator. */
+static bool is_pytorch(const EchResult *result)
+{
+    static const char *const formats[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", NULL};
+    return result->format && g_strv_contains(formats, result->format);
+}
+
+static JsonNode *json_of(const EchResult *result)
+{
+    EchReport report = ech_result_report(result);
+    return ech_report_json(&report);
+}
+
+/* The run as it is; what it would need where it does not fit. */
+static bool run_base(Advise *a, EchResult **ret, GError **error)
+{
+    EchAdvice *advice = a->advice;
+    g_autoptr(EchResult) result = ech_experiment_run_case(a->experiment, a->base, error);
+    if (result && is_pytorch(result) && !ech_yaml_get(a->base->config, "allocator")) {
+        g_autofree char *spec = ech_alloc_recorded_spec(result->trace);
+        EchCase *own = vary(a->base, "allocator", spec, error);
+        g_clear_pointer(&result, ech_result_free);
+        if (own) {
+            ech_case_free(a->base);
+            a->base = own;
+            result = ech_experiment_run_case(a->experiment, own, error);
+        }
+    }
+    if (!result)
+        return false;
+    a->pytorch = is_pytorch(result);
+    a->xla = result->program != NULL;
+    const EchMemory *hbm = ech_device_memory(result->device, "hbm");
+    if (!hbm) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no memory 'hbm'; advice is about that", result->device->name);
+        return false;
+    }
+    EchReport report = ech_result_report(result);
+    EchRanOut ran;
+    if (ech_report_ran_out(&report, &ran)) {
+        g_free(ran.line);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "the program ran out of memory when it was captured, and what it needs in all is not known; expected one that was captured with room: "
+                    "'echelon capture --pretend %s --set device.memories.hbm.capacity=1TiB'",
+                    result->device->name);
+        return false;
+    }
+    g_autoptr(JsonNode) node = json_of(result);
+    advice->available = hbm->available;
+    advice->base = run_of(json_node_get_object(node));
+    const char *short_of = ech_member_text(ech_member_object(json_node_get_object(node), "failure"), "memory");
+    if (!advice->base.fits && short_of && strcmp(short_of, "hbm") != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "what is short is the memory '%s'; advice is about hbm", short_of);
+        return false;
+    }
+    g_autoptr(JsonNode) roomy_node = NULL;
+    if (!advice->base.fits) {
+        EchCase *roomy = vary_memory(a->base, ROOMY, error);
+        g_autoptr(EchResult) whole = roomy ? ech_experiment_run_case(a->experiment, roomy, error) : NULL;
+        ech_case_free(roomy);
+        if (!whole)
+            return false;
+        roomy_node = json_of(whole);
+        EchBytes planned = advice->base.hbm;
+        bool compiled = json_object_has_member(json_node_get_object(node), "needs");
+        advice->base = run_of(json_node_get_object(roomy_node));
+        advice->base.fits = false;
+        advice->base.hbm = compiled ? planned : advice->base.hbm;
+    }
+    advice->live_fits = advice->base.hbm <= advice->available;
+    g_autoptr(GPtrArray) said = ech_explain_run(json_node_get_object(roomy_node ? roomy_node : node));
+    g_ptr_array_add(said, NULL);
+    advice->holds = g_strdupv((char **)said->pdata);
+    *ret = g_steal_pointer(&result);
+    return true;
+}
+
+/* What holds for all runs, as the command line and PyTorch's recording have it. */
+static char **given(const Advise *a, const EchResult *result)
+{
+    g_autoptr(GStrvBuilder) all = g_strv_builder_new();
+    for (char **edit = a->experiment->cases[0].edits; *edit; edit++)
+        g_strv_builder_add(all, *edit);
+    for (char **pass = result->passes; *pass; pass++) {
+        g_autofree char *text = g_strconcat("pass ", *pass, NULL);
+        g_strv_builder_add(all, text);
+    }
+    const EchYamlNode *allocator = ech_yaml_get(a->base->config, "allocator");
+    if (allocator && allocator->kind == ECH_YAML_SCALAR) {
+        g_autofree char *text = g_strconcat("allocator ", allocator->text, NULL);
+        g_strv_builder_add(all, text);
+    }
+    return g_strv_builder_end(all);
+}
+
+static int rank(const EchAdviceRow *row)
+{
+    return row->error ? 3 : row->nothing ? 2 : row->run.fits ? 0 : 1;
+}
+
+static int compare_rows(const void *a, const void *b, void *data)
+{
+    (void)data;
+    const EchAdviceRow *x = a, *y = b;
+    if (rank(x) != rank(y))
+        return rank(x) - rank(y);
+    if (x->run.fits && x->run.makespan != y->run.makespan)
+        return x->run.makespan < y->run.makespan ? -1 : 1;
+    return (x->run.hbm > y->run.hbm) - (x->run.hbm < y->run.hbm);
+}
+
+/* In their order; equal ones as they stand in the table. */
+static void take_rows(Advise *a)
+{
+    EchAdvice *advice = a->advice;
+    advice->n = a->trials->len;
+    advice->rows = g_new(EchAdviceRow, advice->n + 1);
+    for (guint i = 0; i < a->trials->len; i++) {
+        Trial *t = &g_array_index(a->trials, Trial, i);
+        advice->rows[i] = t->row;
+        t->row = (EchAdviceRow){0};
+    }
+    g_qsort_with_data(advice->rows, (gint)advice->n, sizeof *advice->rows, compare_rows, NULL);
+}
+
+EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
+                      GError **error)
+{
+    g_autoptr(EchAdvice) advice = g_new0(EchAdvice, 1);
+    /* All on one engine, so that times compare. */
+    EchCase *base = vary(&experiment->cases[0], "replay.engine", "native", error);
+    if (base && memory) {
+        EchCase *limited = vary_memory(base, memory, error);
+        ech_case_free(base);
+        base = limited;
+    }
+    if (!base)
+        return NULL;
+    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, jobs, stop, progress, data};
+    g_array_set_clear_func(a.trials, trial_clear);
+    g_autoptr(EchResult) result = NULL;
+    bool ok = run_base(&a, &result, error);
+    if (ok) {
+        advice->device = g_strdup(result->device->name);
+        advice->summary = g_strdup(result->device->summary);
+        advice->title = g_strdup(experiment->title);
+        advice->given = given(&a, result);
+        if (a.pytorch && !advice->base.fits && advice->live_fits)
+            add_measures(&a, FRAGMENTED);
+        add_measures(&a, ALWAYS);
+        if (!advice->base.fits)
+            add_devices(&a, result->device);
+        ok = run_rounds(&a, error);
+    }
+    if (ok && !is_enough(&a)) {
+        add_measures(&a, LAST);
+        ok = run_rounds(&a, error);
+    }
+    ok = ok && learn_needs(&a, error);
+    if (ok)
+        take_rows(&a);
+    g_array_unref(a.trials);
+    ech_case_free(a.base);
+    return ok ? g_steal_pointer(&advice) : NULL;
+}
+
+void ech_advice_free(EchAdvice *advice)
+{
+    if (!advice)
+        return;
+    for (size_t i = 0; i < advice->n; i++)
+        row_clear(&advice->rows[i]);
+    g_free(advice->rows);
+    g_free(advice->title);
+    g_free(advice->device);
+    g_free(advice->summary);
+    g_strfreev(advice->given);
+    g_strfreev(advice->holds);
+    g_free(advice);
+}
+
+bool ech_advice_helps(const EchAdvice *advice)
+{
+    return advice->base.fits || (advice->n > 0 && advice->rows[0].run.fits);
+}
+
+/* -- telling ---------------------------------------------------------------- */
+
+static void cell(GString *out, const char *text, int width)
+{
+    g_string_append_printf(out, "%*s%s", MAX(width - ech_text_width(text), 1), "", text);
+}
+
+static void print_run(GString *out, const EchAdviceRun *run, EchTime base)
+{
+    g_autofree char *hbm = ech_format_bytes(run->hbm), *host = ech_format_bytes(run->host), *time = ech_format_time(run->makespan);
+    g_autofree char *factor = g_strdup_printf("x%.3f", base > 0 ? (double)run->makespan / (double)base : 0);
+    bool timed = run->makespan > 0;
+    cell(out, hbm, 10);
+    cell(out, run->host ? host : "-", 10);
+    cell(out, timed ? time : "-", 9);
+    cell(out, timed && base > 0 ? factor : "-", 9);
+    g_string_append_c(out, '\n');
+}
+
+/* Rows of one rank, numbered. */
+static void print_rows(GString *out, const EchAdvice *advice, int of_rank, const char *heading)
+{
+    bool any = false;
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        if (rank(row) != of_rank)
+            continue;
+        if (!any)
+            g_string_append_printf(out, "\n  %s\n", heading);
+        any = true;
+        g_string_append_printf(out, "  %2zu  ", i + 1);
+        ech_text_cell(out, row->label, 36);
+        print_run(out, &row->run, advice->base.makespan);
+    }
+}
+
+/* What changes nothing, and what could not be run, by reason. */
+static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const char *heading, unsigned columns)
+{
+    g_autofree bool *said = g_new0(bool, advice->n + 1);
+    bool any = false;
+    for (size_t i = 0; i < advice->n; i++) {
+        if (rank(&advice->rows[i]) != of_rank || said[i])
+            continue;
+        if (!any)
+            g_string_append_printf(out, "\n  %s\n", heading);
+        any = true;
+        const char *reason = of_rank == 3 ? advice->rows[i].error : advice->rows[i].nothing;
+        g_autoptr(GString) text = g_string_new(NULL);
+        for (size_t k = i; k < advice->n; k++) {
+            const EchAdviceRow *row = &advice->rows[k];
+            if (rank(row) != of_rank || strcmp(reason, of_rank == 3 ? row->error : row->nothing) != 0)
+                continue;
+            g_string_append_printf(text, "%s%s", text->len ? "; " : "", row->label);
+            said[k] = true;
+        }
+        g_string_append_printf(text, ": %s", reason);
+        ech_text_wrap(out, "    ", text->str, columns);
+    }
+}
+
+static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    int of_rank = rank(&advice->rows[0]);
+    if (of_rank > 1)
+        return;
+    g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays; how a program says so\n");
+    for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) == of_rank; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
+        g_autofree char *text = g_strconcat(row->options, row->in_code ? "   " : "", row->in_code, NULL);
+        ech_text_wrap(out, first, text, columns);
+    }
+}
+
+GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
+{
+    g_autofree char *need = ech_format_bytes(advice->base.hbm), *room = ech_format_bytes(advice->available);
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "%s on %s (%s)\n", advice->title, advice->device, advice->summary);
+    for (char **edit = advice->given; *edit; edit++)
+        g_string_append_printf(out, "  with %s\n", *edit);
+    g_autoptr(GString) line = g_string_new(NULL);
+    g_string_append_c(out, '\n');
+    if (advice->base.fits)
+        g_string_printf(line, "It fits. %s of %s of hbm are needed: what needing less would cost.", need, room);
+    else if (advice->live_fits)
+        g_string_printf(line, "IT DOES NOT FIT, though at most %s of %s of hbm are in use at a time: what is free is in pieces.", need, room);
+    else
+        g_string_printf(line, "IT DOES NOT FIT. %s of hbm are needed, %s are there.", need, room);
+    ech_text_wrap(out, "  ", line->str, columns);
+    for (char **sentence = advice->holds; *sentence; sentence++)
+        ech_text_wrap(out, "  ", *sentence, columns);
+    g_string_append_printf(out, "\n  %-40s%10s%10s%9s%9s\n", "", "hbm", "host", "time", "relative");
+    g_string_append_printf(out, "  %-40s", "as it is");
+    print_run(out, &advice->base, 0);
+    print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
+    print_rows(out, advice, 1, advice->base.fits ? "What would not" : "What would not be enough");
+    if (advice->n > 0)
+        print_how(out, advice, columns);
+    print_rest(out, advice, 2, "What changes nothing", columns);
+    print_rest(out, advice, 3, "What could not be tried", columns);
+    return out;
+}
+
+static void json_run(JsonBuilder *b, const EchAdviceRun *run)
+{
+    ech_json_add_bool(b, "fits", run->fits);
+    ech_json_add_count(b, "hbm_bytes", run->hbm);
+    ech_json_add_count(b, "host_bytes", run->host);
+    json_builder_set_member_name(b, "makespan_ps");
+    if (run->makespan > 0)
+        json_builder_add_int_value(b, run->makespan);
+    else
+        json_builder_add_null_value(b);
+}
+
+JsonNode *ech_advice_json(const EchAdvice *advice)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    ech_json_add_text(b, "title", advice->title);
+    ech_json_add_text(b, "device", advice->device);
+    ech_json_begin_array(b, "given");
+    for (char **edit = advice->given; *edit; edit++)
+        json_builder_add_string_value(b, *edit);
+    json_builder_end_array(b);
+    ech_json_add_count(b, "hbm_available_bytes", advice->available);
+    json_run(b, &advice->base);
+    ech_json_begin_array(b, "measures");
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        bool known = row->run.makespan > 0 && advice->base.makespan > 0 && !row->error;
+        json_builder_begin_object(b);
+        ech_json_add_text(b, "name", row->name);
+        ech_json_add_text(b, "does", row->label);
+        ech_json_add_text(b, "options", row->options);
+        json_run(b, &row->run);
+        ech_json_add_mean(b, "relative", known ? (double)row->run.makespan / (double)advice->base.makespan : -1);
+        if (row->nothing)
+            ech_json_add_text(b, "why", row->nothing);
+        if (row->error)
+            ech_json_add_text(b, "error", row->error);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
+    json_builder_end_object(b);
+    return json_builder_get_root(b);
+}

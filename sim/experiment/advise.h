@@ -1,0 +1,52 @@
+/** @file advise.h
+ * What would make it fit? Or, where it fits, what would it cost to need less: each measure that a user could take, tried on the program by the passes, the
+ * allocators and the devices that there are, with what it saves and what it costs.
+ *
+ * A measure is tried with the memory there is as its goal first, then with less where that was not enough (what a pass counts is what is live; a plan or an
+ * allocator needs some more). What a measure that is not enough would need is learnt from a run in as much memory as it wants.
+ */
+#pragma once
+#include "sim/experiment/sweep.h"
+
+/** A run as the advice tells it. */
+typedef struct {
+    bool fits;
+    EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
+    EchTime makespan;   /**< 0 where it is not known. */
+} EchAdviceRun;
+
+/** A measure, tried. */
+typedef struct {
+    const char *name;    /**< "remat", "offload_arguments", "device" */
+    char *label;         /**< What it does, for people. */
+    const char *in_code; /**< How such a program says so, or NULL. */
+    char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
+    EchAdviceRun run;
+    char *nothing; /**< Why it changes nothing, or NULL. */
+    char *error;   /**< Why there is no run, or NULL. */
+} EchAdviceRow;
+
+typedef struct {
+    char *title, *device, *summary; /**< summary: of the device. */
+    char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
+    EchBytes available;             /**< Of hbm. */
+    EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
+    bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
+    char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
+    EchAdviceRow *rows;             /**< rows[n]: those that fit first, quickest first; then those that do not; then those without effect. */
+    size_t n;
+} EchAdvice;
+
+/** Tries; @experiment has one case and no search. @memory: how much of hbm it may take ("24GiB"; NULL: the device's). @jobs, @stop, @progress: as
+ * ech_sweep_run() has them. Errors of the run as it is. ECH_ERROR_UNSUPPORTED where the device has no hbm, or another memory is what is short. */
+EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
+                      GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_advice_free(EchAdvice *advice);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
+/** Whether it fits as it is or with one of the measures. */
+bool ech_advice_helps(const EchAdvice *advice);
+/** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
+GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
+/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, fits, hbm_bytes, host_bytes,
+ * makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error where there is none. */
+JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

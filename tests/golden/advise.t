@@ -1,0 +1,100 @@
+echelon advise: measures are tried, and told with what they save and cost.
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
+gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+
+  IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
+  It takes 1.02 ms. Its critical path: latency inside kernels 70 %, hbm port 18 %, overhead 12 %.
+  It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
+
+                                                 hbm      host     time relative
+  as it is                                   123 MiB         -  1.02 ms        -
+
+  What would make it fit
+   1  make activations again                98.7 MiB         -  1.09 ms   x1.069
+
+  What would not be enough
+   2  arguments on host, waited for          117 MiB  5.50 MiB        -        -
+   3  arguments on host, overlapped          117 MiB  5.50 MiB        -        -
+   4  make again what needs no product       119 MiB         -        -        -
+   5  activations on host, waited for        119 MiB     4 MiB        -        -
+   6  activations on host, fetched ahead     119 MiB     4 MiB        -        -
+   7  activations on host, overlapped        119 MiB     4 MiB        -        -
+
+  What to add to 'echelon run', which tells the arrays; how a program says so
+   1  --pass remat:memory=100MiB   jax.checkpoint
+
+  What changes nothing
+    donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
+  What would not be enough
+   1  activations again or all on host      23.1 MiB  23.5 MiB        -        -
+   2  activations again, arguments on host  38.0 MiB  5.50 MiB        -        -
+   3  make activations again                43.1 MiB         -        -        -
+   4  activations on host, all that pause   54.5 MiB  95.5 MiB        -        -
+   5  arguments on host, waited for          117 MiB  5.50 MiB        -        -
+   6  arguments on host, overlapped          117 MiB  5.50 MiB        -        -
+   7  make again what needs no product       119 MiB         -        -        -
+   8  activations on host, waited for        119 MiB     4 MiB        -        -
+   9  activations on host, fetched ahead     119 MiB     4 MiB        -        -
+  10  activations on host, overlapped        119 MiB     4 MiB        -        -
+
+$ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
+gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
+
+  It fits. 31.2 MiB of 31.2 GiB of hbm are needed: what needing less would cost.
+  It takes 312 us. Its critical path: vector unit 40 %, overhead 22 %, matrix unit 21 %.
+  It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
+  It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
+
+                                                 hbm      host     time relative
+  as it is                                  31.2 MiB         -   312 us        -
+
+  What would save some
+   1  make activations again                16.5 MiB         -   337 us   x1.080
+   2  arguments on host, overlapped         25.0 MiB  5.50 MiB   714 us   x2.288
+   3  arguments on host, waited for         25.0 MiB  5.50 MiB   739 us   x2.367
+
+  What to add to 'echelon run', which tells the arrays; how a program says so
+   1  --pass remat   jax.checkpoint
+   2  --pass offload:what=arguments,overlap=true --pass prefetch   shardings with memory_kind="pinned_host", at best
+   3  --pass offload:what=arguments   shardings with memory_kind="pinned_host"
+
+  What changes nothing
+    donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
+    make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
+$ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
+  What would make it fit
+   1  tpu7x                                 24.7 GiB    90 GiB   27.0 s   x0.240
+   2  tpu-v6e                               24.7 GiB    90 GiB   32.3 s   x0.287
+   3  tpu-v5p                               24.7 GiB    90 GiB   46.2 s   x0.411
+   4  activations again, arguments on host  15.6 GiB  96.2 GiB    131 s   x1.170
+
+$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
+gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  with allocator pytorch
+
+  IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
+      "name" : "remat",
+      "does" : "make activations again",
+      "options" : "--pass remat:memory=100MiB",
+      "fits" : true,
+      "hbm_bytes" : 103494404,
+      "host_bytes" : 0,
+      "makespan_ps" : 1092429871,
+      "relative" : 1.0691003198310534
+    },
+$ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
+  What would make it fit: 'echelon advise', with the same --trace and --device.
+$ echelon advise traces/gpt_everything.h100
+echelon advise: expected one trace and --device NAME
+exit 2
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory much
+echelon: --memory: 'much' is not a size; expected something like 16GiB
+exit 2
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --jobs 0
+echelon advise: expected one trace and --device NAME, --jobs 1 to 256
+exit 2
+$ echelon advise nothing.hlo --device h100-sxm
+echelon: nothing.hlo: No such file or directory
+exit 1

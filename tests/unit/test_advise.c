@@ -1,0 +1,134 @@
+/* Advice is what running the measures says: each row again by its options. */
+#include "sim/experiment/advise.h"
+#include "sim/report/explain.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <string.h>
+
+static EchExperiment *load(const char *trace, const char *device, const char *const *passes, const char *const *settings)
+{
+    g_autofree char *path = g_strconcat(ECH_SOURCE_DIR "/traces/", trace, NULL);
+    GError *error = NULL;
+    const EchExperimentOverrides overrides = {.trace = path, .device = device, .passes = passes, .settings = settings};
+    EchExperiment *experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    return experiment;
+}
+
+/* The specs behind each "--pass" of @options; NULL-terminated. */
+static char **passes_of(const char *options)
+{
+    g_auto(GStrv) words = g_strsplit(options, " ", -1);
+    g_autoptr(GStrvBuilder) out = g_strv_builder_new();
+    for (char **word = words; *word; word++) {
+        ck_assert_str_eq(*word, "--pass");
+        g_strv_builder_add(out, *++word);
+    }
+    return g_strv_builder_end(out);
+}
+
+static EchAdvice *advise(const char *trace, const char *device, const char *memory, unsigned jobs)
+{
+    g_autoptr(EchExperiment) experiment = load(trace, device, NULL, NULL);
+    GError *error = NULL;
+    EchAdvice *advice = ech_advise(experiment, memory, jobs, NULL, NULL, NULL, &error);
+    ck_assert_ok(advice != NULL, error);
+    return advice;
+}
+
+static const struct {
+    const char *trace, *device, *memory;
+    bool helps;
+} asked[] = {
+    {"gpt_everything.h100", "h100-sxm", "100MiB", true},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "120MiB", true},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "30MiB", false},
+    {"adam_none.v5e", "tpu-v5e", NULL, true},
+};
+
+START_TEST(rows_run_again)
+{
+    g_autoptr(EchAdvice) advice = advise(asked[_i].trace, asked[_i].device, asked[_i].memory, 1);
+    ck_assert_int_eq(ech_advice_helps(advice), asked[_i].helps);
+    ck_assert_uint_gt(advice->n, 0);
+    size_t n_fitting = 0;
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        ck_assert_ptr_null(row->error);
+        if (!row->run.fits || row->nothing)
+            continue;
+        ck_assert(advice->base.fits ? row->run.hbm < advice->base.hbm : row->run.hbm <= advice->available);
+        g_auto(GStrv) passes = passes_of(row->options);
+        g_autofree char *capacity = g_strdup_printf("device.memories.hbm.capacity=%s", asked[_i].memory);
+        g_autofree char *available = g_strdup_printf("device.memories.hbm.available=%s", asked[_i].memory);
+        const char *const settings[] = {"replay.engine=native", asked[_i].memory ? capacity : NULL, available, NULL}; /* none where no memory is asked */
+        g_autoptr(EchExperiment) again = load(asked[_i].trace, asked[_i].device, (const char *const *)passes, settings);
+        GError *error = NULL;
+        g_autoptr(EchResult) result = ech_experiment_run(again, 0, &error);
+        ck_assert_ok(result != NULL, error);
+        EchReport report = ech_result_report(result);
+        g_autoptr(JsonNode) json = ech_report_json(&report);
+        JsonObject *run = json_node_get_object(json);
+        ck_assert(ech_member_bool(run, "fits"));
+        ck_assert_int_eq(ech_member_int(run, "makespan_ps"), row->run.makespan);
+        ck_assert_uint_eq((EchBytes)ech_run_memory_bytes(run, "hbm"), row->run.hbm);
+        ck_assert_uint_eq((EchBytes)ech_run_memory_bytes(run, "host"), row->run.host);
+        n_fitting++;
+    }
+    ck_assert(n_fitting > 0 || !asked[_i].helps);
+}
+END_TEST
+
+/* Those that fit come first, quickest first. */
+START_TEST(in_order)
+{
+    g_autoptr(EchAdvice) advice = advise("gpt_unrolled_kept.h100", "h100-sxm", "120MiB", 1);
+    ck_assert(!advice->base.fits);
+    for (size_t i = 1; i < advice->n; i++) {
+        const EchAdviceRow *before = &advice->rows[i - 1], *row = &advice->rows[i];
+        ck_assert(before->run.fits || !row->run.fits || row->nothing);
+        ck_assert(!before->nothing || row->nothing);
+        if (before->run.fits && row->run.fits && !row->nothing)
+            ck_assert_int_le(before->run.makespan, row->run.makespan);
+    }
+}
+END_TEST
+
+/* The same bytes from any number of processes. */
+START_TEST(jobs)
+{
+    g_autoptr(EchAdvice) one = advise("gpt_everything.v6e", "tpu-v6e", "20MiB", 1), two = advise("gpt_everything.v6e", "tpu-v6e", "20MiB", 2);
+    g_autoptr(GString) a = ech_advice_text(one, 0), b = ech_advice_text(two, 0);
+    ck_assert_str_eq(a->str, b->str);
+}
+END_TEST
+
+/* Once stopped, what was not tried is told so. */
+START_TEST(stopped)
+{
+    g_autoptr(EchExperiment) experiment = load("gpt_everything.v6e", "tpu-v6e", NULL, NULL);
+    const volatile sig_atomic_t stop = 1;
+    GError *error = NULL;
+    g_autoptr(EchAdvice) advice = ech_advise(experiment, "20MiB", 1, &stop, NULL, NULL, &error);
+    ck_assert_ok(advice != NULL, error);
+    ck_assert(!ech_advice_helps(advice));
+    for (size_t i = 0; i < advice->n; i++)
+        ck_assert_ptr_nonnull(advice->rows[i].error);
+    g_autoptr(GString) text = ech_advice_text(advice, 80);
+    ck_assert(strstr(text->str, "What could not be tried") != NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("advise");
+    TCase *tcase = tcase_create("advise");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, rows_run_again, 0, G_N_ELEMENTS(asked));
+    tcase_add_test(tcase, in_order);
+    tcase_add_test(tcase, jobs);
+    tcase_add_test(tcase, stopped);
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
