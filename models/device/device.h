@@ -43,7 +43,7 @@ typedef struct {
 } EchMemory;
 
 typedef struct {
-    char *name;                        /**< "host", "ici", "nvlink". */
+    char *name;                        /**< "host", "ici", "nvlink", "network". */
     uint32_t from, to;                 /**< Memory indices; to == from for links between devices. */
     EchRate nominal;                   /**< Each way, data sheet. */
     EchRate to_device, from_device;    /**< Achieved alone. */
@@ -54,6 +54,7 @@ typedef struct {
     uint32_t ports;                    /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
     uint32_t ring;                     /**< Length from which an axis of a TPU slice closes into a ring (models/link/link.h); 0: any. */
     uint32_t sharers;                  /**< Devices of a chip, which share its links. */
+    uint32_t reach;                    /**< Devices that links to a switch join, those of a host; beyond is a network. 0: any number. */
     EchCurvePoint *curve;              /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;
     EchRate measured_to, measured_from; /**< The file's to_device and from_device, beside which its curves were measured; 0: as now. */

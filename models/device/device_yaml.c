@@ -49,6 +49,7 @@ static const Field link_fields[] = {
     {"ports", FIELD_U32, offsetof(EchLink, ports)},
     {"ring", FIELD_U32, offsetof(EchLink, ring)},
     {"sharers", FIELD_U32, offsetof(EchLink, sharers)},
+    {"reach", FIELD_U32, offsetof(EchLink, reach)},
     {NULL, FIELD_U32, 0},
 };
 static const Field unit_fields[] = {

@@ -136,11 +136,32 @@ EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes o
     return cost;
 }
 
-EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, uint32_t ports, EchRate rate, EchTime latency)
+static double seconds(const EchCollectiveCost *cost, const EchFabric *fabric)
+{
+    double within = fabric->rate > 0 ? cost->bytes / ((double)fabric->rate * cost->ports) : 0;
+    double between = fabric->network_rate > 0 ? cost->network_bytes / (double)fabric->network_rate : 0;
+    return MAX(within, between) + ((double)fabric->latency * cost->steps + (double)fabric->network_latency * cost->network_steps) * 1e-12;
+}
+
+/* Of a ring's or a tree's @cost, what goes between @hosts of @local devices each; @phases: how often the data goes round, or through the tree. */
+static void cross(EchCollectiveCost *cost, uint32_t local, uint32_t hosts, uint32_t phases)
+{
+    if (hosts <= 1)
+        return;
+    cost->network_bytes = cost->bytes / local;
+    cost->bytes -= cost->network_bytes;
+    uint32_t deep = 0;
+    while ((1u << deep) < hosts && deep < 31)
+        deep++;
+    cost->network_steps = MIN(phases * (cost->algorithm == ECH_ALGORITHM_TREE ? deep : hosts - 1), cost->steps);
+    cost->steps -= cost->network_steps;
+}
+
+EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, const EchFabric *fabric)
 {
     if (group <= 1 || operand == 0)
         return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
-    ports = MAX(ports, 1u);
+    uint32_t ports = MAX(fabric->ports, 1u), local = fabric->local > 0 ? MIN(fabric->local, group) : group, hosts = (group + local - 1) / local;
     double bytes = (double)operand;
     double share = (double)(group - 1) / group;
     uint32_t log2n = 0;
@@ -148,31 +169,43 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
         log2n++;
     EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_RING, .ports = ports, .steps = group - 1};
     switch (comm) {
-    case ECH_COMM_ALL_GATHER: cost.bytes = bytes * (group - 1); break;
-    case ECH_COMM_REDUCE_SCATTER: cost.bytes = bytes * share; break;
+    case ECH_COMM_ALL_GATHER:
+        cost.bytes = bytes * (group - 1);
+        cross(&cost, local, hosts, 1);
+        break;
+    case ECH_COMM_REDUCE_SCATTER:
+        cost.bytes = bytes * share;
+        cross(&cost, local, hosts, 1);
+        break;
     case ECH_COMM_ALL_REDUCE: {
         cost.bytes = 2 * bytes * share;
         cost.steps = 2 * (group - 1);
+        cross(&cost, local, hosts, 2);
         EchCollectiveCost tree = {.algorithm = ECH_ALGORITHM_TREE, .ports = ports, .steps = 2 * log2n, .bytes = 2 * bytes};
-        double seconds_per_byte = rate > 0 ? 1.0 / ((double)rate * ports) : 0, step = (double)latency * 1e-12;
-        if (tree.bytes * seconds_per_byte + tree.steps * step < cost.bytes * seconds_per_byte + cost.steps * step)
+        cross(&tree, local, hosts, 2);
+        if (seconds(&tree, fabric) < seconds(&cost, fabric))
             cost = tree;
         break;
     }
     case ECH_COMM_ALL_TO_ALL:
         cost.algorithm = ECH_ALGORITHM_DIRECT;
-        cost.bytes = bytes * share;
-        cost.steps = 1;
+        cost.network_bytes = bytes * (group - local) / group;
+        cost.bytes = bytes * share - cost.network_bytes;
+        cost.steps = hosts == 1;
+        cost.network_steps = hosts > 1;
         break;
     case ECH_COMM_PERMUTE:
         cost.algorithm = ECH_ALGORITHM_DIRECT;
-        cost.bytes = bytes;
-        cost.steps = 1;
+        cost.bytes = hosts == 1 ? bytes : 0;
+        cost.network_bytes = hosts == 1 ? 0 : bytes;
+        cost.steps = hosts == 1;
+        cost.network_steps = hosts > 1;
         break;
     case ECH_COMM_BROADCAST:
         cost.algorithm = ECH_ALGORITHM_TREE;
         cost.bytes = bytes;
         cost.steps = log2n;
+        cross(&cost, local, hosts, 1);
         break;
     }
     return cost;
@@ -368,11 +401,15 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
     return true;
 }
 
-EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, uint32_t group, EchBytes bytes)
+EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes)
 {
     static const struct {
         const char *launch, *share;
     } protocols[] = {{"runtime.collective_launch_ps", "kernel.collective_small_share"}, {"runtime.collective_bulk_ps", "kernel.collective_share"}};
+    const EchLink *network = host > 0 ? ech_device_link(device, "network") : NULL;
+    EchFabric fabric = {.ports = link->ports, .latency = link->latency};
+    if (network)
+        fabric.local = MAX(host / MAX(group->stride, 1u), 1u);
     EchSwitchCost best = {0};
     for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
         double launch = ech_device_number(device, protocols[i].launch, i == 0 ? 0 : -1),
@@ -380,11 +417,20 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
         if (launch < 0)
             continue;
         double rate = (double)link->to_device * share;
-        EchSwitchCost one = {.cost = ech_collective_cost(comm, group, bytes, link->ports, (EchRate)rate, link->latency)};
+        fabric.rate = (EchRate)rate;
+        if (network) {
+            double latency = (double)network->latency;
+            fabric.network_rate = i == 0 && share < 1 ? network->to_device / 2 : network->to_device; /* LL sends a flag of 4 bytes with each 4 */
+            fabric.network_latency = (EchTime)(i == 0 ? latency : ech_device_number(device, "runtime.collective_bulk_hop_ps", latency));
+        }
+        EchSwitchCost one = {.cost = ech_collective_cost(comm, group->size, bytes, &fabric)};
         if (one.cost.algorithm == ECH_ALGORITHM_NONE)
             return one;
-        one.fixed = (EchTime)(launch + (double)link->setup + (double)link->latency * one.cost.steps);
-        one.moving = rate > 0 ? (EchTime)MIN(one.cost.bytes / (rate * one.cost.ports) * (double)ECH_PS_PER_S, (double)ECH_TIME_MAX / 4) : 0;
+        one.fixed = (EchTime)(launch + (double)link->setup + (double)link->latency * one.cost.steps + (double)fabric.network_latency * one.cost.network_steps);
+        double within = rate > 0 ? one.cost.bytes / (rate * one.cost.ports) : 0,
+               between = one.cost.network_bytes > 0 ? one.cost.network_bytes / (double)fabric.network_rate : 0;
+        one.between = between > within;
+        one.moving = (EchTime)MIN(MAX(within, between) * (double)ECH_PS_PER_S, (double)ECH_TIME_MAX / 4);
         if (i == 0 || one.fixed + one.moving < best.fixed + best.moving)
             best = one;
     }

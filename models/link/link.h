@@ -37,28 +37,42 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret);
 /** What a collective asks of one device: bytes it sends (and receives as many) over @ports of its links at once, after @steps latencies. */
 typedef struct {
     EchAlgorithm algorithm;
-    uint32_t steps; /**< Latencies one after the other. */
-    uint32_t ports; /**< Links of the device used at once, >= 1 where bytes > 0. */
-    uint32_t lanes; /**< Which ones, of a torus: bit 2a for the way up axis a, bit 2a + 1 for the way down; each carries bytes / ports. 0: not known. */
-    double bytes;   /**< Through all those ports together, one way, on the busiest device. */
+    uint32_t steps;         /**< Latencies one after the other. */
+    uint32_t ports;         /**< Links of the device used at once, >= 1 where bytes > 0. */
+    uint32_t lanes;         /**< Which ones, of a torus: bit 2a for the way up axis a, bit 2a + 1 for the way down; each carries bytes / ports. 0: not known. */
+    double bytes;           /**< Through all those ports together, one way, on the busiest device. */
+    uint32_t network_steps; /**< Latencies of the network besides, and bytes through the device's own part of it, one way. */
+    double network_bytes;
 } EchCollectiveCost;
 
+/** What joins the devices of a group: links to a switch and, where the group is of several hosts, a network between those. */
+typedef struct {
+    uint32_t ports; /**< Links of a device to the switch. */
+    EchRate rate;   /**< Of one of them. */
+    EchTime latency;
+    uint32_t local;       /**< Devices of the group on a host; 0: all. */
+    EchRate network_rate; /**< Of a device's own part of the network, one way. */
+    EchTime network_latency;
+} EchFabric;
 /** Cost of a collective of @group devices with @bytes of operand on each, ends of a switch (NVLink). Rings send (n-1)/n of the result per phase; double binary
- * trees send the operand up and down once with 2 log2 n steps (NCCL 2.4 release note). Where both are possible the faster one at @rate and @latency is taken.
- */
-EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, uint32_t ports, EchRate rate, EchTime latency);
+ * trees send the operand up and down once with 2 log2 n steps (NCCL 2.4 release note). Where both are possible the one that is sooner on @fabric is taken.
+ * Between hosts as many rings or trees run as a host has devices in the group, each of them through another one's part of the network (NCCL's search keeps to
+ * the network interface nearest to a GPU, and to as many as the group has GPUs there); of an all-to-all each device sends its own. */
+EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, const EchFabric *fabric);
 
 /** A collective over a switch, whole. */
 typedef struct {
     EchCollectiveCost cost;
     EchTime fixed;  /**< Launch, set-up and latencies. */
     EchTime moving; /**< Its bytes, at the rate that collectives reach. */
+    bool between;   /**< Of that time, the network decides. */
 } EchSwitchCost;
-/** A collective of @group GPUs with @bytes of operand on each, over @link to a switch. Few bytes and many go by different protocols (NCCL's LL and Simple),
- * each with a time before its bytes move (runtime.collective_launch_ps, runtime.collective_bulk_ps) and a share of the links' rate
- * (kernel.collective_small_share, kernel.collective_share; 1 where the device does not say); the sooner one is taken. Without runtime.collective_bulk_ps there
- * is only the first. */
-EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, uint32_t group, EchBytes bytes);
+/** A collective of @group with @bytes of operand on each GPU, over @link to a switch, which joins @host GPUs (0: all), and over the device's link "network"
+ * beyond (without one: as over the switch). Few bytes and many go by different protocols (NCCL's LL and Simple), each with a time before its bytes move
+ * (runtime.collective_launch_ps, runtime.collective_bulk_ps), a share of the switch links' rate (kernel.collective_small_share, kernel.collective_share; 1
+ * where the device does not say), and, between hosts, a latency (the network link's own; runtime.collective_bulk_hop_ps); the sooner one is taken. Without
+ * runtime.collective_bulk_ps there is only the first. */
+EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes);
 
 /** The links of a TPU's chips: a torus with ports / 2 axes. */
 typedef struct {

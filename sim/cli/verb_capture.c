@@ -153,13 +153,14 @@ static char *pretended_settings(const EchDevice *device, unsigned gpus)
 {
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *l2 = ech_device_memory_kind(device, ECH_MEM_CACHE);
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
+    const EchLink *nvlink = ech_device_link(device, "nvlink");
     long capability = lround(10 * ech_device_number(device, "kernel.compute_capability", 0));
     EchRate rate = hbm->nominal > 0 ? hbm->nominal : hbm->read; /* what programs make of it: 2 x clock x bus / 8 */
     g_autofree char *name = device->products && *device->products ? g_strdup(*device->products) : g_strdup_printf("NVIDIA %s", device->name);
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "id=%s;name=%s", g_strdelimit(device->name, ";\"", '_'), g_strdelimit(name, ";\"", '_'));
-    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%.0f;devices=%u", hbm->available ? hbm->available : hbm->capacity,
-                           ech_device_number(device, "runtime.driver.context_bytes", CONTEXT_BYTES), gpus);
+    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%.0f;devices=%u;links=%u", hbm->available ? hbm->available : hbm->capacity,
+                           ech_device_number(device, "runtime.driver.context_bytes", CONTEXT_BYTES), gpus, nvlink ? nvlink->ports : 0);
     g_string_append_printf(out, ";major=%ld;minor=%ld;memory_bus_bits=5120;memory_clock_khz=%.0f", capability / 10, capability % 10,
                            (double)rate * 4 / 5120 / 1000);
     g_string_append_printf(out, ";shared=%.0f", ech_device_number(device, "kernel.sm_shared", 167936));

@@ -23,7 +23,8 @@ typedef struct {
     uint32_t device;
     EchBytes baseline;
     EchId memory, traffic, queue;
-    EchId after; /* Op that the newest allocator event waits for, or ECH_NONE. */
+    EchId after;       /* Op that the newest allocator event waits for, or ECH_NONE. */
+    EchId after_queue; /* Queue of that event. */
 } Memory;
 
 /* Work of a device that had not ended at the newest allocator event: a heap, the earliest end first. */
@@ -446,15 +447,16 @@ static EchId last_ended(EchCapture *capture, uint32_t device, EchTime time)
 }
 
 /* Nothing but time ties an allocator's events to the device's work: an event comes after what had ended before it in the recording, so that a
- * replay shows memory where in the run it was held. One queue keeps the events in order; only a newer op needs telling. */
-static void after_work(EchCapture *capture, Memory *m, EchTime time)
+ * replay shows memory where in the run it was held. A queue keeps its events in order; only a newer op needs telling. */
+static void after_work(EchCapture *capture, Memory *m, EchId queue, EchTime time)
 {
     bool told = time != ECH_TIME_NONE || capture->unrecorded;
     EchId op = m->tier == ECH_TIER_DEVICE && told ? last_ended(capture, m->device, time) : ECH_NONE;
-    if (op == ECH_NONE || op == m->after)
+    if (op == ECH_NONE || (op == m->after && queue == m->after_queue))
         return;
     ech_trace_builder_dep(capture->builder, op, 0);
     m->after = op;
+    m->after_queue = queue;
 }
 
 /* Dependencies of work issued on a queue, and its place in the queue. */
@@ -576,7 +578,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
         op.bytes = ech_trace_builder_peek_buffer(capture->builder, old)->bytes;
         op.name = ech_trace_builder_peek_buffer(capture->builder, old)->name;
         ech_trace_builder_op(capture->builder, op);
-        after_work(capture, m, item->start);
+        after_work(capture, m, queue, item->start);
         LiveKey key = {item->address, at};
         g_hash_table_remove(capture->live, &key);
     }
@@ -585,7 +587,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_ALLOC, queue);
     op.target = add_buffer(capture, item, m, false);
     ech_trace_builder_op(capture->builder, op);
-    after_work(capture, m, item->start);
+    after_work(capture, m, queue, item->start);
     set_live(capture, at, item->address, op.target);
 }
 
@@ -708,7 +710,7 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
         op.target += f->first_buffer;
     ech_trace_builder_op(capture->builder, op);
     if (op.queue != ECH_NONE)
-        after_work(capture, &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, device)), item->start);
+        after_work(capture, &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, device)), op.queue, item->start);
 }
 
 /* The snapshot's events replace the profiler's own of the device. */
@@ -717,7 +719,7 @@ static void merge_items(EchCapture *capture)
     guint kept = 0, replaced = 0;
     for (guint i = 0; i < capture->items->len; i++) {
         const EchItem *item = &g_array_index(capture->items, EchItem, i);
-        if ((item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_DEVICE)
+        if ((item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_DEVICE && !item->apart)
             replaced++;
         else
             g_array_index(capture->items, EchItem, kept++) = *item;

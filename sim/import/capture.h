@@ -47,6 +47,7 @@ typedef struct {
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
     bool together;     /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
+    bool apart;        /**< ALLOC, FREE: a library's own, which a merged snapshot does not tell. */
 } EchItem;
 
 /** Traffic and operations of a kernel, where the file lets one tell. */

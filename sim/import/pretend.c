@@ -8,7 +8,7 @@
  *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
  *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed
  *   set T DEVICE STREAM BYTES
- *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver
+ *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver; kind 6: a library's own, beside the program's allocator
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
@@ -98,7 +98,7 @@ typedef struct {
     uint64_t of_graph; /* Lines of work that are still to come of a graph's launch. */
     bool in_graph;     /* Not the first of them. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
-    uint64_t first_device, n_devices, widest_group; /* n_devices: of a host; 0: not told. widest_group: ranks from a group's first to its last. */
+    uint64_t first_device;
     bool any_device;
 } Reader;
 
@@ -142,7 +142,7 @@ static uint32_t stream_queue(Reader *r, uint64_t device, uint64_t stream)
 /* What asks the driver for such memory. */
 static const char *memory_name(uint64_t kind)
 {
-    static const char *const names[] = {"unknown", "pageable", "cudaMallocHost", "cudaMalloc", "array", "cudaMallocManaged"};
+    static const char *const names[] = {"unknown", "pageable", "cudaMallocHost", "cudaMalloc", "array", "cudaMallocManaged", "NCCL's buffers"};
     return names[kind < G_N_ELEMENTS(names) ? kind : 0];
 }
 
@@ -482,8 +482,9 @@ static void add_memory(Reader *r, EchItemKind kind)
     item.origin = ECH_KNOWN;
     item.from = item.to = tier_of(r->lines.fields[5]);
     item.name = ech_trace_builder_string(r->builder, memory_name(r->lines.fields[5]), -1);
+    item.apart = r->lines.fields[5] == 6;
     ech_capture_add(r->capture, &item);
-    if (item.to != ECH_TIER_DEVICE)
+    if (item.to != ECH_TIER_DEVICE || item.apart)
         return;
     r->reserved = kind == ECH_ITEM_ALLOC ? ech_bytes_add(r->reserved, item.bytes) : r->reserved - MIN(r->reserved, item.bytes);
     r->peak_reserved = MAX(r->peak_reserved, r->reserved);
@@ -557,7 +558,6 @@ static bool add_collective(Reader *r, GError **error)
     item.bytes = r->lines.fields[4];
     item.origin = ECH_KNOWN;
     uint64_t ranks = MIN(r->lines.fields[5], 1u << 20), stride = MIN(r->lines.fields[6], 1u << 20);
-    r->widest_group = MAX(r->widest_group, ranks > 0 ? (ranks - 1) * stride + 1 : 0);
     item.other = ranks > 0 ? (uint32_t)ranks : ECH_NONE;
     item.rounded = stride > 0 ? ranks * stride : 0;
     item.address = stride;
@@ -570,7 +570,6 @@ static void add_device(Reader *r)
     ech_trace_builder_set_property(r->builder, "pretended_device", plain(r, r->lines.quoted, r->lines.n_quoted));
     ech_trace_builder_printf_property(r->builder, "pretended_bytes", "%" G_GUINT64_FORMAT, r->lines.fields[0]);
     ech_trace_builder_printf_property(r->builder, "pretended_context_bytes", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
-    r->n_devices = r->lines.fields[2];
     ech_trace_builder_printf_property(r->builder, "pretended_devices", "%" G_GUINT64_FORMAT, r->lines.fields[2]);
 }
 
@@ -808,14 +807,7 @@ static bool add_line(size_t which, void *data, GError **error)
 
 static bool read_lines(Reader *r, const char *data, size_t n, GError **error)
 {
-    if (!ech_lines_read(&r->lines, data, n, kinds, G_N_ELEMENTS(kinds), add_line, r, error))
-        return false;
-    if (r->n_devices > 0 && r->widest_group > r->n_devices)
-        ech_diag_remark(r->ret->diag,
-                        "collectives reach over %" G_GUINT64_FORMAT " ranks, a host has %" G_GUINT64_FORMAT
-                        " devices: between hosts is a network, which is slower than the link that they are priced on",
-                        r->widest_group, r->n_devices);
-    return true;
+    return ech_lines_read(&r->lines, data, n, kinds, G_N_ELEMENTS(kinds), add_line, r, error);
 }
 
 /* ---- the snapshot beside ---- */

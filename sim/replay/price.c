@@ -682,6 +682,25 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     return row->n_used > 0 || op->bytes == 0;
 }
 
+/* GPUs that @link's switch joins: as many as the program saw, where it said; else as many as the device's file says. */
+static uint32_t host_devices(const Pricer *pricer, const EchLink *link)
+{
+    const char *seen = ech_trace_get_property(pricer->trace, "pretended_devices");
+    guint64 n = seen ? g_ascii_strtoull(seen, NULL, 10) : 0;
+    return n > 0 ? (uint32_t)MIN(n, UINT32_MAX) : link->reach;
+}
+
+/* @amount of @link for a collective, out, in or both. */
+static void add_exchange(const Map *map, Row *row, const EchLink *link, const EchOp *op, double amount)
+{
+    size_t i = (size_t)(link - map->device->links);
+    if (op->collective != ECH_COLLECTIVE_RECV)
+        row_add(row, map->link[1][i], amount);
+    if (op->collective != ECH_COLLECTIVE_SEND)
+        row_add(row, map->link[0][i], amount);
+    row_add(row, map->link[2][i], amount);
+}
+
 static void price_collective(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     static const EchComm comms[ECH_N_COLLECTIVES] = {
@@ -717,6 +736,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     EchComm comm = comms[op->collective];
     EchCollectiveCost cost;
     EchTime fixed = 0;
+    const EchLink *shown = link;
     if (device->family && strcmp(device->family, "tpu") == 0) {
         EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers};
         if (!laid)
@@ -726,10 +746,22 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
         if (cost.algorithm != ECH_ALGORITHM_NONE)
             fixed = ech_time_add(ech_time_add(steps, link->setup), (EchTime)ech_device_number(device, "runtime.collective_launch_ps", 0));
     } else {
-        EchSwitchCost over = ech_switch_cost(device, link, comm, group, op->bytes);
+        if (!laid)
+            layout.stride = 1;
+        layout.size = group;
+        uint32_t host = host_devices(pricer, link);
+        EchSwitchCost over = ech_switch_cost(device, link, comm, &layout, host, op->bytes);
         cost = over.cost;
         fixed = over.fixed;
         price->minimum = over.moving;
+        if (cost.network_bytes > 0) {
+            const EchLink *network = ech_device_link(device, "network");
+            add_exchange(map, row, network, op, cost.network_bytes);
+            if (over.between)
+                shown = network;
+        } else if (host > 0 && (uint64_t)MAX(layout.stride, 1u) * (group - 1) >= host && !ech_device_link(device, "network")) {
+            ech_diag_note(pricer->diag, "collectives_between_hosts", 1);
+        }
     }
     /* The link resource has the capacity of all ports: through fewer of them the same bytes take more of it, unless each port is a resource of its own. */
     size_t i = (size_t)(link - device->links);
@@ -737,15 +769,11 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     double amount = lanes ? cost.bytes : cost.bytes * MAX(link->ports, 1u) / cost.ports;
     for (uint32_t k = 0; lanes && k < link->ports; k++)
         row_add(row, map->lane[i] + k, cost.lanes >> k & 1 ? cost.bytes / cost.ports : 0);
-    if (op->collective != ECH_COLLECTIVE_RECV)
-        row_add(row, map->link[1][i], amount);
-    if (op->collective != ECH_COLLECTIVE_SEND)
-        row_add(row, map->link[0][i], amount);
-    row_add(row, map->link[2][i], amount);
-    price->link = (uint32_t)i;
+    add_exchange(map, row, link, op, amount);
+    price->link = (uint32_t)(shown - device->links);
     price->forward = op->collective == ECH_COLLECTIVE_RECV;
     price->duplex = op->collective != ECH_COLLECTIVE_RECV && op->collective != ECH_COLLECTIVE_SEND;
-    price->ports = (uint8_t)MIN(MAX(lanes ? link->ports : cost.ports, 1u), 255u);
+    price->ports = (uint8_t)MIN(MAX(shown != link ? shown->ports : lanes ? link->ports : cost.ports, 1u), 255u);
     price->fixed = pricer->options->overhead ? fixed : 0;
 }
 
@@ -825,6 +853,8 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
                         free_copies, device->name);
     if (ech_diag_count(diag, "collectives_without_a_link") > 0)
         ech_diag_remark(diag, "%s has no link between devices: collectives cost only their memory traffic", device->name);
+    if (ech_diag_count(diag, "collectives_between_hosts") > 0)
+        ech_diag_remark(diag, "%s has no link \"network\": collectives that reach beyond a host are priced as within one", device->name);
     if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " collectives do not say their group: priced for two devices",
                         ech_diag_count(diag, "collectives_of_unknown_group"));

@@ -256,7 +256,7 @@ static void nccl(void)
     g_autoptr(EchDevice) a100 = ech_device_load("a100-80", NULL, NULL), h100 = ech_device_load("h100-sxm", NULL, NULL);
     const EchLink *link = a100 ? ech_device_link(a100, "nvlink") : NULL;
     for (size_t i = 0; link && i < G_N_ELEMENTS(us); i++) {
-        EchSwitchCost cost = ech_switch_cost(a100, link, ECH_COMM_ALL_REDUCE, 4, UINT64_C(8) << i);
+        EchSwitchCost cost = ech_switch_cost(a100, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 4, .stride = 1}, 0, UINT64_C(8) << i);
         bool fitted = i == 0 || i == 16 || i == 19 || i == 31;
         add(fitted ? "a100-80 all-reduces of four, measured: sizes of the fit" : "a100-80 all-reduces of four, measured: held out", fitted ? 0 : 15,
             (double)(cost.fixed + cost.moving) * 1e-6, us[i]);
@@ -266,7 +266,7 @@ static void nccl(void)
     link = h100 ? ech_device_link(h100, "nvlink") : NULL;
     for (uint32_t i = 0; link && i < G_N_ELEMENTS(gathered); i++) {
         uint32_t n = 2U << i;
-        EchSwitchCost gather = ech_switch_cost(h100, link, ECH_COMM_ALL_GATHER, n, UINT64_C(1024) * 4096 * 2);
+        EchSwitchCost gather = ech_switch_cost(h100, link, ECH_COMM_ALL_GATHER, &(EchGroup){.size = n, .stride = 1}, 0, UINT64_C(1024) * 4096 * 2);
         EchGpuKernel product = {.launch = {.batch = 1, .m = UINT64_C(1024) * n, .n = 4096, .k = 4096, .operand_bytes = 2},
                                 .read = (UINT64_C(1024) * n + 4096) * 4096 * 2,
                                 .written = UINT64_C(1024) * n * 4096 * 2,
@@ -327,7 +327,7 @@ static void a100(void)
         }
     const EchLink *nvlink = device ? ech_device_link(device, "nvlink") : NULL;
     if (nvlink) {
-        EchSwitchCost sum = ech_switch_cost(device, nvlink, ECH_COMM_ALL_REDUCE, 4, UINT64_C(384) << 20);
+        EchSwitchCost sum = ech_switch_cost(device, nvlink, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 4, .stride = 1}, 0, UINT64_C(384) << 20);
         add("a100-80 GPT-3 layer on four, whole, measured", 8, ours + 2 * (double)(sum.fixed + sum.moving) * 1e-12, theirs + 2 * 0.0028909);
     }
     if (device != NULL && ech_gpu_operator(device, "softmax", 4096, 32768, 16, &cost))

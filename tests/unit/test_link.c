@@ -48,14 +48,15 @@ END_TEST
 /* Over a switch small all-reduces go by trees, large ones by rings, whichever is sooner at the link's rate and latency. */
 START_TEST(switches_choose_ring_or_tree)
 {
-    EchCollectiveCost small = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, 1024, 1, 400 * GB, US);
-    EchCollectiveCost large = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, UINT64_C(4) << 30, 1, 400 * GB, US);
+    const EchFabric fabric = {.ports = 1, .rate = 400 * GB, .latency = US};
+    EchCollectiveCost small = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, 1024, &fabric);
+    EchCollectiveCost large = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, UINT64_C(4) << 30, &fabric);
     ck_assert_int_eq(small.algorithm, ECH_ALGORITHM_TREE);
     ck_assert_uint_eq(small.steps, 12);
     ck_assert_int_eq(large.algorithm, ECH_ALGORITHM_RING);
     ck_assert_uint_eq(large.steps, 126);
     ck_assert(large.bytes == 2.0 * (double)(UINT64_C(4) << 30) * 63 / 64);
-    EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, 1, 400 * GB, US);
+    EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, &fabric);
     ck_assert(all_to_all.bytes == 7000);
     ck_assert_uint_eq(all_to_all.steps, 1);
 }
@@ -67,24 +68,60 @@ START_TEST(few_bytes_and_many_have_protocols)
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_device_load("a100-80", NULL, &error), v5e = ech_device_load("tpu-v5e", NULL, &error);
     const EchLink *link = ech_device_link(device, "nvlink");
-    EchSwitchCost few = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, 8),
-                  many = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, UINT64_C(1) << 34);
+    const EchGroup four = {.size = 4, .stride = 1};
+    EchSwitchCost few = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &four, 8, 8),
+                  many = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &four, 8, UINT64_C(1) << 34);
     ck_assert_int_eq(few.fixed, 12500000); /* 8.5 us and four steps of a tree */
     ck_assert_int_lt(few.moving, 10000);
     ck_assert_int_eq(many.fixed, 57800000); /* 51.8 us and six steps of a ring */
     double rate = 12 * 23e9 * 0.847;
     ck_assert(fabs((double)many.moving * 1e-12 / (1.5 * 17179869184.0 / rate) - 1) < 1e-6);
     for (uint64_t bytes = 8; bytes < UINT64_C(1) << 34; bytes *= 2) { /* more bytes never take less time */
-        EchSwitchCost one = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, bytes),
-                      two = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 4, 2 * bytes);
+        EchSwitchCost one = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &four, 8, bytes),
+                      two = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &four, 8, 2 * bytes);
         ck_assert_int_le(one.fixed + one.moving, two.fixed + two.moving);
     }
-    EchSwitchCost nothing = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, 1, 1000);
+    EchSwitchCost nothing = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 1}, 8, 1000);
     ck_assert_int_eq(nothing.fixed + nothing.moving, 0);
     EchLink plain = {.to_device = 100 * GB, .from_device = 100 * GB, .ports = 2, .latency = US};
-    EchSwitchCost one = ech_switch_cost(v5e, &plain, ECH_COMM_ALL_GATHER, 3, 200 * 1000 * 1000);
+    EchSwitchCost one = ech_switch_cost(v5e, &plain, ECH_COMM_ALL_GATHER, &(EchGroup){.size = 3, .stride = 1}, 0, 200 * 1000 * 1000);
     ck_assert_int_eq(one.fixed, 2 * US);
     ck_assert_int_eq(one.moving, 2000 * US);
+}
+END_TEST
+
+/* Between hosts a ring leaves each of them once, and there are as many rings as the host has members; of one member a host, all goes over the network. */
+START_TEST(hosts_are_joined_by_a_network)
+{
+    const EchFabric of8 = {.ports = 1, .rate = 400 * GB, .latency = US, .local = 8, .network_rate = 50 * GB, .network_latency = 10 * US};
+    EchFabric of1 = of8;
+    of1.local = 1;
+    EchCollectiveCost eight = ech_collective_cost(ECH_COMM_ALL_GATHER, 64, 8000, &of8), one = ech_collective_cost(ECH_COMM_ALL_GATHER, 64, 8000, &of1);
+    ck_assert(eight.network_bytes == 63 * 1000 && eight.bytes == 63 * 7000);
+    ck_assert_uint_eq(eight.network_steps, 7);
+    ck_assert_uint_eq(eight.steps, 56);
+    ck_assert(one.network_bytes == 63 * 8000 && one.bytes == 0);
+    ck_assert_uint_eq(one.network_steps, 63);
+    ck_assert_uint_eq(one.steps, 0);
+    EchCollectiveCost within = ech_collective_cost(ECH_COMM_ALL_GATHER, 8, 8000, &of8), all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 64, 64000, &of8);
+    ck_assert(within.network_bytes == 0 && within.bytes == 7 * 8000);
+    ck_assert(all.network_bytes == 56000 && all.bytes == 7000); /* to 56 GPUs elsewhere and 7 here */
+    ck_assert(ech_collective_cost(ECH_COMM_PERMUTE, 2, 1000, &of1).network_bytes == 1000);
+
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    const EchLink *link = ech_device_link(device, "nvlink");
+    const EchGroup close = {.size = 8, .stride = 1}, far = {.size = 8, .stride = 8}, wide = {.size = 64, .stride = 1};
+    EchBytes bytes = UINT64_C(1) << 30;
+    EchSwitchCost near = ech_switch_cost(device, link, ECH_COMM_REDUCE_SCATTER, &close, 8, bytes),
+                  apart = ech_switch_cost(device, link, ECH_COMM_REDUCE_SCATTER, &far, 8, bytes),
+                  many = ech_switch_cost(device, link, ECH_COMM_REDUCE_SCATTER, &wide, 8, bytes),
+                  blind = ech_switch_cost(device, link, ECH_COMM_REDUCE_SCATTER, &far, 0, bytes);
+    ck_assert(!near.between && apart.between && many.between && !blind.between);
+    double rate = (double)ech_device_link(device, "network")->to_device;
+    ck_assert(fabs((double)apart.moving * 1e-12 / ((double)bytes * 7 / 8 / rate) - 1) < 1e-6);
+    ck_assert(fabs((double)many.moving * 1e-12 / ((double)bytes * 63 / 64 / 8 / rate) - 1) < 1e-6);
+    ck_assert_int_eq(blind.moving, near.moving);
 }
 END_TEST
 
@@ -262,6 +299,7 @@ int main(void)
     tcase_add_test(tests, square_tori_use_both_axes);
     tcase_add_test(tests, switches_choose_ring_or_tree);
     tcase_add_test(tests, few_bytes_and_many_have_protocols);
+    tcase_add_test(tests, hosts_are_joined_by_a_network);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, open_axes_have_ends);
     tcase_add_test(tests, cores_share_their_chips_links);

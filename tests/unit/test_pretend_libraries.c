@@ -27,8 +27,10 @@ static void load(void)
 {
     path = g_strdup_printf("%s/pretend-libraries-%d.pretend", g_get_tmp_dir(), (int)getpid());
     g_setenv("ECHELON_PRETEND_OUT", path, TRUE);
-    g_setenv("ECHELON_PRETEND_DEVICE",
-             "id=h100-sxm;name=NVIDIA H100;bytes=84942979072;context=536870912;devices=8;multiprocessors=132;major=9;minor=0;shared=233472;l2=52428800", TRUE);
+    g_setenv(
+        "ECHELON_PRETEND_DEVICE",
+        "id=h100-sxm;name=NVIDIA H100;bytes=84942979072;context=536870912;devices=8;links=18;multiprocessors=132;major=9;minor=0;shared=233472;l2=52428800",
+        TRUE);
     library = dlopen(ECH_BINARY_DIR "/lib/echelon/libechelon_pretend.so", RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(library != NULL, "%s", dlerror());
 }
@@ -471,6 +473,35 @@ START_TEST(messages)
 }
 END_TEST
 
+/* Buffers of NCCL's own are taken of the device when they are first needed, and given back with the communicator: rings of 24 channels with 12 MiB each, 16
+ * channels of switches that reduce for each of four, 32 channels to each of three others. */
+START_TEST(nccl_takes_memory)
+{
+    load_nccl();
+    int (*all_gather)(const void *, void *, size_t, int, void *, void *), (*all_reduce)(const void *, void *, size_t, int, int, void *, void *),
+        (*all_to_all)(const void *, void *, size_t, int, void *, void *), (*memory)(size_t *, size_t *);
+    find("ncclAllGather", &all_gather);
+    find("ncclAllReduce", &all_reduce);
+    find("ncclAlltoAll", &all_to_all);
+    find("cudaMemGetInfo", &memory);
+    size_t before = 0, now = 0, total;
+    const size_t MiB = 1 << 20;
+    void *c = NULL;
+    ck_assert_int_eq(init(&c, 4, (Id){{0}}, 2, NULL) + memory(&before, &total), 0);
+    float own[4] = {0}, all[16];
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(all_gather(own, all, 4, 7, c, NULL) + memory(&now, &total), 0);
+    ck_assert_uint_eq(before - now, 288 * MiB);
+    ck_assert_int_eq(all_reduce(own, own, 4, 7, 0, c, NULL) + memory(&now, &total), 0);
+    ck_assert_uint_eq(before - now, 288 * MiB + 128 * MiB);
+    ck_assert_int_eq(all_to_all(own, all, 1, 7, c, NULL) + memory(&now, &total), 0);
+    ck_assert_uint_eq(before - now, 288 * MiB + 128 * MiB + 3 * 384 * MiB);
+    ck_assert_int_eq(end_communicator(c) + memory(&now, &total), 0);
+    ck_assert_uint_eq(before, now);
+    unload();
+}
+END_TEST
+
 /* ---- the others ---- */
 
 /* A plan of two dimensions of real numbers: half of the spectrum, a pass for each dimension; of a prime length, two transforms of twice the length. */
@@ -553,6 +584,7 @@ int main(void)
     tcase_add_test(cases, groups_of_ranks);
     tcase_add_test(cases, collectives);
     tcase_add_test(cases, messages);
+    tcase_add_test(cases, nccl_takes_memory);
     tcase_add_test(cases, transforms);
     tcase_add_test(cases, solvers);
     suite_add_tcase(suite, cases);

@@ -86,7 +86,7 @@ static uint64_t footprint(uint64_t bytes)
 
 static bool on_device(PretendKind kind)
 {
-    return kind == PRETEND_DEVICE;
+    return kind == PRETEND_DEVICE || kind == PRETEND_LIBRARY;
 }
 
 static uint64_t *use_of(int device)

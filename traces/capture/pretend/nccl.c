@@ -2,6 +2,7 @@
  * anybody. Results of up to PRETEND_COPIED_BYTES are as if all ranks had the caller's operands, so that sizes that ranks tell one another make sense. */
 #include "pretend.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +12,7 @@
 #include <sys/random.h>
 
 /* ncclResult_t. */
-enum { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
+enum { SUCCESS = 0, CUDA_ERROR = 1, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
 
 /* ncclDataType_t: s8, u8, s32, u32, s64, u64, f16, f32, f64, bf16, two of 8 bits. */
 static const uint8_t type_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -71,8 +72,13 @@ static bool find_group(const char *name, int n, int rank, Group *ret)
     return found;
 }
 
+/* What a communicator connects, each with buffers of its own: a bit each. */
+enum { RING = 1, TREE = 2, MULTICAST = 4, N_PARTS = 3 };
+
 typedef struct {
     int n, rank, device, stride;
+    int local;                     /* ranks of it on a host */
+    void *parts[N_PARTS], **peers; /* their device memory; of peers on this host by rank */
 } Communicator;
 
 /* ncclConfig_t begins with its size, a magic number and a version; what a user sets stands behind. */
@@ -91,6 +97,87 @@ static const char *name_of(const void *config)
     return c && c->size >= sizeof *c ? c->name : NULL;
 }
 
+/* ---- device memory of NCCL's own: its init.cc, graph/connect.cc, graph/paths.cc, graph/search.cc, transport/p2p.cc and transport/nvls.cc, 2.21.5 to 2.27.5
+ * ----
+ *
+ * A connection of two GPUs on one channel takes 2 MiB at the sender and 10 MiB at the receiver: 512 KiB of LL, 4800 KiB of LL128, 4 MiB of Simple and a few
+ * counters, in whole 2 MiB; 6 and 6 MiB on Ampere, where receivers read. A ring has one to send and one to receive; a tree, a chain within a host, the same the
+ * other way. Those over the network are taken to be as large. */
+#define CONNECTION ((uint64_t)12 << 20)
+#define MULTICAST_BUFFER ((uint64_t)1 << 20) /* eight steps of 128 KiB */
+
+/* Of the program's own NCCL: 22105; 0 where it has none. */
+static int version(void)
+{
+    static int version;
+    if (version == 0) {
+        void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD), *symbol = library ? dlsym(library, "ncclGetVersion") : NULL;
+        int (*ask)(int *);
+        memcpy(&ask, &symbol, sizeof symbol);
+        if (symbol)
+            ask(&version);
+    }
+    return version;
+}
+
+/* Connections are made when a communicator is before 2.22, and when they are first needed from then on. */
+static bool connects_early(void)
+{
+    return version() > 0 && version() < 22200;
+}
+
+static uint64_t part_bytes(const Communicator *c, int part)
+{
+    const PretendDevice *d = pretend_device();
+    if (part == MULTICAST) { /* NVLink SHARP: of more than two GPUs behind switches that reduce; up to 2.21 each buffer had 2 MiB for its counters */
+        uint64_t channels = d->major < 10 ? 16 : c->local < c->n ? 32 : 24, buffer = MULTICAST_BUFFER + (connects_early() ? (uint64_t)2 << 20 : 0);
+        return d->major >= 9 && d->links > 0 && c->local > 2 ? channels * 2 * buffer * (uint64_t)c->local : 0;
+    }
+    /* Rings as the search finds them, twice: 12 of 20 GB/s on an A100, of 30 on an H100; one for each of a V100's links; one over PCIe or of one GPU a host. */
+    uint64_t rings = c->local == 1 || d->links == 0 ? 1 : d->links < 12 ? d->links : 12;
+    return 2 * rings * CONNECTION;
+}
+
+/* Memory for @parts, where they have none yet; false where the device has no room. */
+static bool connect_parts(Communicator *c, int parts)
+{
+    bool all = true;
+    for (int i = 0; i < N_PARTS && c->n > 1; i++) {
+        uint64_t bytes = parts & 1 << i && !c->parts[i] ? part_bytes(c, 1 << i) : 0;
+        if (bytes > 0)
+            all = (c->parts[i] = pretend_allocate(c->device, bytes, PRETEND_LIBRARY, NULL, false)) != NULL && all;
+    }
+    return all;
+}
+
+/* For messages to and from @peer on this host: 32 channels between GPUs behind switches, two where the group has others on other hosts, or over PCIe. */
+static bool connect_peer(Communicator *c, int peer)
+{
+    if (peer == c->rank || peer / c->local != c->rank / c->local || peer < 0 || peer >= c->n)
+        return true;
+    if (!c->peers && !(c->peers = calloc((size_t)c->n, sizeof *c->peers)))
+        return false;
+    uint64_t channels = c->local < c->n || pretend_device()->links < 12 ? 2 : 32;
+    if (!c->peers[peer])
+        c->peers[peer] = pretend_allocate(c->device, channels * CONNECTION, PRETEND_LIBRARY, NULL, false);
+    return c->peers[peer] != NULL;
+}
+
+static int forget(void *communicator)
+{
+    Communicator *c = communicator;
+    for (int i = 0; c && i < N_PARTS; i++)
+        if (c->parts[i])
+            pretend_free(c->parts[i], NULL, false);
+    for (int i = 0; c && c->peers && i < c->n; i++)
+        if (c->peers[i])
+            pretend_free(c->peers[i], NULL, false);
+    if (c)
+        free(c->peers);
+    free(c);
+    return SUCCESS;
+}
+
 static int create(void **ret, int n, int rank, const Group *group)
 {
     if (n < 1 || rank < 0 || rank >= n)
@@ -98,7 +185,12 @@ static int create(void **ret, int n, int rank, const Group *group)
     Communicator *communicator = calloc(1, sizeof *communicator);
     if (!communicator)
         return SYSTEM_ERROR;
-    *communicator = (Communicator){.n = n, .rank = rank, .device = pretend_current_device(), .stride = group ? group->stride : 1};
+    int stride = group ? group->stride : 1, host = (int)pretend_device()->devices / (stride > 0 ? stride : 1);
+    *communicator = (Communicator){.n = n, .rank = rank, .device = pretend_current_device(), .stride = stride, .local = host < 1 ? 1 : host < n ? host : n};
+    if (connects_early() && !connect_parts(communicator, RING | TREE | MULTICAST)) {
+        forget(communicator);
+        return CUDA_ERROR;
+    }
     *ret = communicator;
     return SUCCESS;
 }
@@ -169,12 +261,6 @@ PRETEND_EXPORT int ncclCommShrink(void *of, int *excluded, int n_excluded, void 
     const Communicator *whole = of;
     int n = whole->n - n_excluded;
     return create(ret, n, whole->rank < n ? whole->rank : n - 1, &(Group){.stride = whole->stride});
-}
-
-static int forget(void *communicator)
-{
-    free(communicator);
-    return SUCCESS;
 }
 
 PRETEND_EXPORT int ncclCommDestroy(void *communicator)
@@ -280,7 +366,7 @@ PRETEND_EXPORT int ncclCommWindowDeregister(void *communicator, void *window)
 PRETEND_EXPORT int ncclMemAlloc(void **ret, size_t bytes)
 {
     *ret = pretend_allocate(pretend_current_device(), bytes, PRETEND_DEVICE, NULL, false);
-    return *ret || bytes == 0 ? SUCCESS : 1; /* ncclUnhandledCudaError */
+    return *ret || bytes == 0 ? SUCCESS : CUDA_ERROR;
 }
 
 PRETEND_EXPORT int ncclMemFree(void *memory)
@@ -310,6 +396,24 @@ static void write_collective(void *stream, const char *name, uint64_t bytes, int
     pretend_work("collective", stream, "%u %" PRIu64 " %d %d", pretend_name(name), bytes, ranks, stride);
 }
 
+/* Of all ranks of @c, by rings; an all-reduce by trees too, or by switches that reduce. */
+static bool collect(Communicator *c, void *stream, const char *name, uint64_t bytes, bool reduces_all)
+{
+    if (bytes > 0 && !connect_parts(c, reduces_all ? part_bytes(c, MULTICAST) > 0 ? RING | MULTICAST : RING | TREE : RING))
+        return false;
+    write_collective(stream, name, bytes, c->n, c->stride);
+    return true;
+}
+
+static bool collect_pairs(Communicator *c, void *stream, uint64_t bytes)
+{
+    for (int peer = 0; peer < c->n; peer++)
+        if (bytes > 0 && !connect_peer(c, peer))
+            return false;
+    write_collective(stream, "all-to-all", bytes, c->n, c->stride);
+    return true;
+}
+
 /* What @n ranks with the same operands make of them: only a sum differs. */
 static void reduce(void *to, const void *from, size_t count, int type, int operation, int n)
 {
@@ -329,8 +433,9 @@ static void reduce(void *to, const void *from, size_t count, int type, int opera
 
 PRETEND_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *of, void *stream)
 {
-    const Communicator *c = of;
-    write_collective(stream, "all-reduce", bytes_of(count, type), c->n, c->stride);
+    Communicator *c = of;
+    if (!collect(c, stream, "all-reduce", bytes_of(count, type), true))
+        return CUDA_ERROR;
     reduce(to, from, count, type, operation, c->n);
     return SUCCESS;
 }
@@ -338,8 +443,9 @@ PRETEND_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int t
 /* To one rank: priced as its half of an all-reduce is, where it is told apart. */
 PRETEND_EXPORT int ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root, void *of, void *stream)
 {
-    const Communicator *c = of;
-    write_collective(stream, "reduce-scatter", bytes_of(count, type), c->n, c->stride);
+    Communicator *c = of;
+    if (!collect(c, stream, "reduce-scatter", bytes_of(count, type), false))
+        return CUDA_ERROR;
     if (c->rank == root)
         reduce(to, from, count, type, operation, c->n);
     return SUCCESS;
@@ -356,9 +462,10 @@ static __thread Gathering gathering;
 
 PRETEND_EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, void *of, void *stream)
 {
-    const Communicator *c = of;
+    Communicator *c = of;
     size_t bytes = bytes_of(count, type);
-    write_collective(stream, "broadcast", bytes, c->n, c->stride);
+    if (!collect(c, stream, "broadcast", bytes, false))
+        return CUDA_ERROR;
     pretend_carry(to, from, bytes);
     if (gathering.communicator != c || gathering.bytes != bytes)
         gathering = (Gathering){.communicator = c, .bytes = bytes};
@@ -376,9 +483,10 @@ PRETEND_EXPORT int ncclBcast(void *memory, size_t count, int type, int root, voi
 
 PRETEND_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int type, void *of, void *stream)
 {
-    const Communicator *c = of;
+    Communicator *c = of;
     size_t bytes = bytes_of(count, type);
-    write_collective(stream, "all-gather", bytes, c->n, c->stride);
+    if (!collect(c, stream, "all-gather", bytes, false))
+        return CUDA_ERROR;
     for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
         pretend_carry((uint8_t *)to + (size_t)i * bytes, from, bytes);
     return SUCCESS;
@@ -387,9 +495,10 @@ PRETEND_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int t
 /* To one rank: what it takes in is what each takes in of an all-gather. */
 PRETEND_EXPORT int ncclGather(const void *from, void *to, size_t count, int type, int root, void *of, void *stream)
 {
-    const Communicator *c = of;
+    Communicator *c = of;
     size_t bytes = bytes_of(count, type);
-    write_collective(stream, "all-gather", bytes, c->n, c->stride);
+    if (!collect(c, stream, "all-gather", bytes, false))
+        return CUDA_ERROR;
     for (int i = 0; c->rank == root && i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
         pretend_carry((uint8_t *)to + (size_t)i * bytes, from, bytes);
     return SUCCESS;
@@ -397,9 +506,10 @@ PRETEND_EXPORT int ncclGather(const void *from, void *to, size_t count, int type
 
 PRETEND_EXPORT int ncclScatter(const void *from, void *to, size_t count, int type, int root, void *of, void *stream)
 {
-    const Communicator *c = of;
+    Communicator *c = of;
     size_t bytes = bytes_of(count, type);
-    write_collective(stream, "broadcast", bytes * (size_t)c->n, c->n, c->stride);
+    if (!collect(c, stream, "broadcast", bytes * (size_t)c->n, false))
+        return CUDA_ERROR;
     if (c->rank == root)
         pretend_carry(to, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
     return SUCCESS;
@@ -407,18 +517,20 @@ PRETEND_EXPORT int ncclScatter(const void *from, void *to, size_t count, int typ
 
 PRETEND_EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation, void *of, void *stream)
 {
-    const Communicator *c = of;
+    Communicator *c = of;
     size_t bytes = bytes_of(count, type);
-    write_collective(stream, "reduce-scatter", bytes * (size_t)c->n, c->n, c->stride);
+    if (!collect(c, stream, "reduce-scatter", bytes * (size_t)c->n, false))
+        return CUDA_ERROR;
     reduce(to, (const uint8_t *)from + (size_t)c->rank * bytes, count, type, operation, c->n);
     return SUCCESS;
 }
 
 PRETEND_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int type, void *of, void *stream)
 {
-    const Communicator *c = of;
+    Communicator *c = of;
     size_t bytes = bytes_of(count, type);
-    write_collective(stream, "all-to-all", bytes * (size_t)c->n, c->n, c->stride);
+    if (!collect_pairs(c, stream, bytes * (size_t)c->n))
+        return CUDA_ERROR;
     for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
         pretend_carry((uint8_t *)to + (size_t)i * bytes, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
     return SUCCESS;
@@ -427,7 +539,7 @@ PRETEND_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int ty
 /* ---- from one to one; those of a group that go to all are an all-to-all ---- */
 
 typedef struct {
-    const Communicator *communicator;
+    Communicator *communicator;
     void *stream;
     uint64_t bytes;
     int peer;
@@ -440,11 +552,14 @@ static __thread struct {
     size_t n, room;
 } group;
 
-static void write_message(const Message *m)
+static bool write_message(const Message *m)
 {
     int distance = m->peer - m->communicator->rank;
+    if (distance != 0 && !connect_peer(m->communicator, m->peer))
+        return false;
     if (distance != 0)
         write_collective(m->stream, m->sends ? "send" : "recv", m->bytes, 2, abs(distance) * m->communicator->stride);
+    return true;
 }
 
 static bool same(const Message *a, const Message *b)
@@ -452,8 +567,9 @@ static bool same(const Message *a, const Message *b)
     return a->communicator == b->communicator && a->stream == b->stream;
 }
 
-static void end_group(void)
+static int end_group(void)
 {
+    bool room = true;
     for (size_t i = 0; i < gathering.n && gathering.own; i++)
         pretend_carry(gathering.to[i], gathering.own, gathering.bytes);
     gathering = (Gathering){0};
@@ -473,19 +589,20 @@ static void end_group(void)
         uint64_t others = (uint64_t)whole.communicator->n - 1;
         bool all = others > 1 && n_sent >= others && n_received >= others;
         if (all)
-            write_collective(whole.stream, "all-to-all", sent, whole.communicator->n, whole.communicator->stride);
+            room = collect_pairs(whole.communicator, whole.stream, sent) && room;
         for (size_t j = i; j < group.n; j++) {
             if (!same(&group.messages[j], &whole))
                 continue;
             if (!all)
-                write_message(&group.messages[j]);
+                room = write_message(&group.messages[j]) && room;
             group.messages[j].communicator = NULL;
         }
     }
     group.n = 0;
+    return room ? SUCCESS : CUDA_ERROR;
 }
 
-static int message(const void *communicator, void *stream, uint64_t bytes, int peer, bool sends)
+static int message(void *communicator, void *stream, uint64_t bytes, int peer, bool sends)
 {
     Message m = {.communicator = communicator, .stream = stream, .bytes = bytes, .peer = peer, .sends = sends};
     if (group.depth > 0 && group.n == group.room) {
@@ -498,8 +615,8 @@ static int message(const void *communicator, void *stream, uint64_t bytes, int p
     }
     if (group.depth > 0)
         group.messages[group.n++] = m;
-    else
-        write_message(&m);
+    else if (!write_message(&m))
+        return CUDA_ERROR;
     return SUCCESS;
 }
 
@@ -514,9 +631,7 @@ PRETEND_EXPORT int ncclGroupEnd(void)
 {
     if (group.depth < 1)
         return INVALID_USAGE;
-    if (--group.depth == 0)
-        end_group();
-    return SUCCESS;
+    return --group.depth == 0 ? end_group() : SUCCESS;
 }
 
 PRETEND_EXPORT int ncclGroupSimulateEnd(void *ret)

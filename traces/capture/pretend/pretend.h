@@ -21,6 +21,7 @@ typedef struct {
     uint64_t bytes;         /* of device memory, as the driver reports them */
     uint64_t context_bytes; /* taken by the driver's context before the first allocation */
     uint32_t devices;       /* how many there are */
+    uint32_t links;         /* of each to the others or to a switch; 0: over PCIe */
     uint32_t multiprocessors, major, minor;
     uint32_t threads, blocks; /* of a multiprocessor */
     uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
@@ -57,7 +58,8 @@ void pretend_library_kernel(void *stream, const char *name, const char *launch, 
 
 /* ---- memory (memory.c) ---- */
 
-typedef enum { PRETEND_UNKNOWN, PRETEND_PAGEABLE, PRETEND_PINNED, PRETEND_DEVICE, PRETEND_ARRAY, PRETEND_MANAGED } PretendKind; /* as CUPTI numbers them */
+/* As CUPTI numbers them; LIBRARY: device memory that a library takes for itself, beside the program's allocator. */
+typedef enum { PRETEND_UNKNOWN, PRETEND_PAGEABLE, PRETEND_PINNED, PRETEND_DEVICE, PRETEND_ARRAY, PRETEND_MANAGED, PRETEND_LIBRARY } PretendKind;
 
 typedef struct {
     uint64_t address, bytes;

@@ -83,6 +83,7 @@ static void read_device(void)
     d->bytes = number_of(settings, "bytes", UINT64_C(16) << 30);
     d->context_bytes = number_of(settings, "context", 0);
     d->devices = visible((uint32_t)number_of(settings, "devices", 1));
+    d->links = (uint32_t)number_of(settings, "links", 0);
     d->multiprocessors = (uint32_t)number_of(settings, "multiprocessors", 108);
     d->major = (uint32_t)number_of(settings, "major", 8);
     d->minor = (uint32_t)number_of(settings, "minor", 0);

@@ -102,6 +102,8 @@ class Values(TorchDispatchMode):
         kind = self.kinds.get(func) or self.kind(func)
         if kind == "view":
             return func(*args, **kwargs)
+        if func is aten._local_scalar_dense.default and args[0].dtype == torch.uint64:
+            return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
         if func in READS:
             out = func(*args, **kwargs)
         else:
@@ -221,6 +223,36 @@ _modes = []  # PyTorch 2.6 holds none of it while torch.compile takes it off
 
 
 def begin():
-    if os.environ.get("ECHELON_PRETEND_VALUES") != "0":
-        _modes.append(Values())
-        _modes[0].__enter__()
+    """Whether there is anything to do."""
+    if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
+        return False
+    _modes.append(Values())
+    _pass_higher_order()
+    _modes[0].__enter__()
+    return True
+
+
+def _pass_higher_order():
+    """Operators of functions ask each mode for a rule of its own: ours is to run them as if it were not here."""
+    of = torch._ops.HigherOrderOperator
+    dispatch = of.dispatch
+
+    def dispatched(self, /, *args, **kwargs):
+        self.python_key_table.setdefault(Values, lambda mode, /, *args, **kwargs: self(*args, **kwargs))
+        return dispatch(self, *args, **kwargs)
+
+    of.dispatch = dispatched
+
+
+def keep_compiled(guards):
+    """What torch.compile compiled is found again. Its guards compare the dispatch keys of tensors, to which a mode that is on adds some; modes are off while it
+    compiles and makes them, and before it came to leave out modes like ours (hence the name below) it found nothing again and compiled anew at each call."""
+    if hasattr(torch._C._dynamo.guards, "set_is_in_mode_without_ignore_compile_internals"):
+        return
+    make = guards.CheckFunctionManager.__init__
+
+    def made(*args, **kwargs):
+        with _modes[0]:
+            make(*args, **kwargs)
+
+    guards.CheckFunctionManager.__init__ = made

@@ -193,7 +193,12 @@ class _Recorder:
 
     def compute_values(self):
         import pretend_values
-        pretend_values.begin()
+        if not pretend_values.begin():
+            return
+        if "torch._dynamo.guards" in sys.modules:
+            pretend_values.keep_compiled(sys.modules["torch._dynamo.guards"])
+        else:
+            sys.meta_path.insert(0, _Finder("torch._dynamo.guards", pretend_values.keep_compiled))
 
     def write(self):
         """The snapshot beside the capture: whole or not at all."""
@@ -226,6 +231,13 @@ class _Recorder:
 
 
 def _on_torch(torch):
+    try:
+        _install(torch)
+    except Exception as error:
+        _say("no ranges and no memory snapshot of this program", error)
+
+
+def _install(torch):
     if getattr(torch.version, "cuda", None) is None:
         _say("this PyTorch (%s) is built without CUDA and asks for no GPU; install the one for CUDA" % torch.__version__)
         return
@@ -235,10 +247,13 @@ def _on_torch(torch):
 
 
 class _Finder:
-    """Finds torch as the others do, and is told when it is there."""
+    """Finds a module as the others do, and tells when it is there."""
+
+    def __init__(self, wanted, found):
+        self.wanted, self.found = wanted, found
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self.wanted:
             return None
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         import importlib.util
@@ -249,17 +264,14 @@ class _Finder:
 
         def exec_module(module):
             run(module)
-            try:
-                _on_torch(module)
-            except Exception as error:
-                _say("no ranges and no memory snapshot of this program", error)
+            self.found(module)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
 if os.environ.get("ECHELON_PRETEND_OUT"):
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder("torch", _on_torch))
     import pretend_ranks
     pretend_ranks.set_environment()
 try:
