@@ -549,6 +549,26 @@ START_TEST(ranges_of_nvtx_are_written)
 }
 END_TEST
 
+static void asks_for_entry_points(void)
+{
+    int (*entry)(const char *, void **, int, uint64_t, int *), (*old_entry)(const char *, void **, int, uint64_t);
+    void *found = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2"), *old_found = dlsym(RTLD_DEFAULT, "cuGetProcAddress"), *at = NULL;
+    NEED(found != NULL && old_found != NULL);
+    memcpy(&entry, &found, sizeof found);
+    memcpy(&old_entry, &old_found, sizeof old_found);
+    int result = -1;
+    NEED(entry("cuMemAlloc", &at, 12000, 0, &result) == 0 && result == 0 && at == dlsym(RTLD_DEFAULT, "cuMemAlloc_v2")); /* the version is the driver's */
+    NEED(entry("cuLaunchKernel", &at, 12000, 0, NULL) == 0 && at == dlsym(RTLD_DEFAULT, "cuLaunchKernel"));
+    NEED(old_entry("cuInit", &at, 11000, 0) == 0 && at == dlsym(RTLD_DEFAULT, "cuInit"));
+    NEED(entry("cuNoSuchName", &at, 12000, 0, &result) == 500 && result == 1 && at == NULL);
+}
+
+START_TEST(entry_points_are_the_librarys_own)
+{
+    ck_assert_ptr_null(pretended("bytes=1073741824", asks_for_entry_points, NULL));
+}
+END_TEST
+
 /* The Python hook where torch is not as it expects: the program goes on, and another sitecustomize runs. */
 START_TEST(the_hook_never_breaks_a_program)
 {
@@ -562,7 +582,7 @@ START_TEST(the_hook_never_breaks_a_program)
         g_strdup_printf("cd %s && mkdir torch && echo 'print(\"chained\")' >sitecustomize.py && export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s:. "
                         "ECHELON_PRETEND_OUT=%s/x.%%p.pretend && python3 -c 'print(\"plain\")' 2>&1 && "
                         "echo 'class version: cuda = None' >torch/__init__.py && echo '__version__ = \"2+cpu\"' >>torch/__init__.py && python3 -c 'import "
-                        "torch; print(torch.version.cuda)' 2>&1 && "
+                        "importlib.util; importlib.util.find_spec(\"torch\"); import torch; print(torch.version.cuda)' 2>&1 && "
                         "echo 'class version: cuda = \"13\"' >torch/__init__.py && python3 -c 'import torch; print(torch.version.cuda)' 2>&1; rm -r %s",
                         folder, HOOK, folder, folder);
     g_autofree char *out = NULL;
@@ -597,6 +617,7 @@ int main(void)
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
+    tcase_add_test(tcase, entry_points_are_the_librarys_own);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

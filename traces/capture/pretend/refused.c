@@ -33,17 +33,6 @@ REFUSED(cuIpcGetMemHandle)
 REFUSED(cuIpcOpenMemHandle_v2)
 REFUSED(cuIpcCloseMemHandle)
 
-/* Where a runtime begins that is not ours (one linked into the program, say): it then says that there is no driver for it. */
-PRETEND_EXPORT int cuGetProcAddress(void)
-{
-    return 801;
-}
-
-PRETEND_EXPORT int cuGetProcAddress_v2(void)
-{
-    return 801;
-}
-
 /* ---- the runtime's: what libcudart of CUDA 12 and 13 have more than ours ---- */
 
 REFUSED(cudaArrayGetInfo)

@@ -979,3 +979,16 @@ PRETEND_EXPORT int cudaGetDriverEntryPointByVersion(const char *symbol, void **r
     (void)flags;
     return entry_point(symbol, ret, ret_result);
 }
+
+PRETEND_EXPORT int cuGetProcAddress_v2(const char *symbol, void **ret, int version, uint64_t flags, int *ret_result)
+{
+    (void)version;
+    (void)flags;
+    entry_point(symbol, ret, ret_result);
+    return *ret ? SUCCESS : NOT_FOUND;
+}
+
+PRETEND_EXPORT int cuGetProcAddress(const char *symbol, void **ret, int version, uint64_t flags)
+{
+    return cuGetProcAddress_v2(symbol, ret, version, flags, NULL);
+}

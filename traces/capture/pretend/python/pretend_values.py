@@ -79,9 +79,11 @@ class Values(TorchDispatchMode):
         self.said = False
 
     def kind(self, func):
-        """"view" of an argument, "random", or "value"."""
+        """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole."""
         kind = self.kinds.get(func)
-        if kind is None:
+        if kind is None and func.namespace == "aten" and func._can_decompose():
+            kind = self.kinds[func] = "composite"
+        elif kind is None:
             returns = func._schema.returns
             aliased = [r.alias_info is not None and not r.alias_info.is_write for r in returns]
             random = torch.Tag.nondeterministic_seeded in func.tags or any(a.name == "generator" for a in func._schema.arguments)
@@ -102,6 +104,9 @@ class Values(TorchDispatchMode):
         kind = self.kinds.get(func) or self.kind(func)
         if kind == "view":
             return func(*args, **kwargs)
+        if kind == "composite":
+            with self:
+                return func.decompose(*args, **kwargs)
         if func is aten._local_scalar_dense.default and args[0].dtype == torch.uint64:
             return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
         if func in READS:
@@ -119,15 +124,18 @@ class Values(TorchDispatchMode):
             _library.pretend_quiet(1)
             return self.valued(func, args, kwargs, out)
         except Exception as error:
-            self.leave(func, error)
+            self.leave(func, error, out)
             return out
         finally:
             _library.pretend_quiet(0)
 
-    def leave(self, func, error):
-        """An operator that we cannot compute is left alone from now on."""
-        self.kinds[func] = "view"
-        if not isinstance(error, NotImplementedError) and not self.said:
+    def leave(self, func, error, out):
+        """What we cannot compute is zeros; an operator that the CPU does not have is left alone from now on."""
+        if isinstance(error, NotImplementedError):
+            self.kinds[func] = "view"
+            return
+        self.clear(_tensors((out,)))
+        if not self.said:
             self.said = True
             sys.stderr.write("echelon capture: values of %s are left zeros: %s: %s\n" % (func, type(error).__name__, str(error).split("\n")[0]))
 
@@ -220,6 +228,23 @@ class Values(TorchDispatchMode):
 
 
 _modes = []  # PyTorch 2.6 holds none of it while torch.compile takes it off
+
+
+def install():
+    """Before CUDA is initialized: where that happens within inference mode, the thread's dispatch keys go back on leaving to what they were, without ours."""
+    if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
+        return
+    guard, keys = torch.inference_mode, (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot)
+    leave = guard.__exit__
+
+    def leave_modes_on(self, *error):
+        result = leave(self, *error)
+        if torch._C._len_torch_dispatch_stack() > 0:
+            for key in keys:
+                torch._C._dispatch_tls_set_dispatch_key_included(key, True)
+        return result
+
+    guard.__exit__ = leave_modes_on
 
 
 def begin():

@@ -3,6 +3,7 @@
 A program without torch runs as ever. Whatever fails here is one line on standard error, never the program's failure."""
 import os
 import sys
+import threading
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -33,7 +34,6 @@ class _Modules:
     """A range for each module's forward, named as its root names it."""
 
     def __init__(self, torch):
-        import threading
         import weakref
         self.names = weakref.WeakKeyDictionary()
         self.open = threading.local()
@@ -79,9 +79,11 @@ class _Operators:
         self.cuda = torch.profiler.ProfilerActivity.CUDA
         self.ranges = None
         self.busy = self.said = False
+        self.thread = None
 
     def open(self):
         self.busy = True
+        self.thread = threading.get_ident()
         try:
             self.ranges = self.profiler.emit_nvtx(record_shapes=True)
             self.ranges.__enter__()
@@ -98,6 +100,27 @@ class _Operators:
                 ranges.__exit__(None, None, None)
         finally:
             self.busy = False
+
+    def pause_in(self, module, names):
+        """While a compiler traces, nothing reaches the device, and a range that asks for the sizes of a traced tensor would settle them for good."""
+        import functools
+
+        def pausing(run):
+            @functools.wraps(run)
+            def paused(*given, **named):
+                if self.ranges is None or threading.get_ident() != self.thread:
+                    return run(*given, **named)
+                self.close()
+                try:
+                    return run(*given, **named)
+                finally:
+                    self.open()
+
+            return paused
+
+        for name in names:
+            if hasattr(module, name):
+                setattr(module, name, pausing(getattr(module, name)))
 
     def without_cuda(self, activities):
         if self.cuda in activities:
@@ -163,7 +186,6 @@ class _Recorder:
     def write_when_ended(self):
         """`timeout` and schedulers end a program by SIGTERM, which Python dies of without a word."""
         import signal
-        import threading
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
             return
 
@@ -178,6 +200,8 @@ class _Recorder:
         operators = _Operators(self.torch)
         operators.install()
         operators.open()
+        for module, names in (("convert_frame", ("_compile", "fullgraph_capture")), ("aot_compile", ("aot_compile_fullgraph",))):
+            _finder.when("torch._dynamo." + module, lambda there, names=names: operators.pause_in(there, names), "a compiler sees ranges that it may trip over")
         self.operators = operators
 
     def record_modules(self):
@@ -195,10 +219,7 @@ class _Recorder:
         import pretend_values
         if not pretend_values.begin():
             return
-        if "torch._dynamo.guards" in sys.modules:
-            pretend_values.keep_compiled(sys.modules["torch._dynamo.guards"])
-        else:
-            sys.meta_path.insert(0, _Finder("torch._dynamo.guards", pretend_values.keep_compiled))
+        _finder.when("torch._dynamo.guards", pretend_values.keep_compiled, "torch.compile compiles anew at each call")
 
     def write(self):
         """The snapshot beside the capture: whole or not at all."""
@@ -230,13 +251,6 @@ class _Recorder:
                 pass
 
 
-def _on_torch(torch):
-    try:
-        _install(torch)
-    except Exception as error:
-        _say("no ranges and no memory snapshot of this program", error)
-
-
 def _install(torch):
     if getattr(torch.version, "cuda", None) is None:
         _say("this PyTorch (%s) is built without CUDA and asks for no GPU; install the one for CUDA" % torch.__version__)
@@ -244,34 +258,54 @@ def _install(torch):
     torch.cuda._lazy_call(_Recorder(torch).start)
     import pretend_ranks
     pretend_ranks.install(torch)
+    import pretend_values
+    pretend_values.install()
 
 
 class _Finder:
-    """Finds a module as the others do, and tells when it is there."""
+    """Finds modules as the others do, and is told when they are there. Some programs only look whether one could be found, and import it later."""
 
-    def __init__(self, wanted, found):
-        self.wanted, self.found = wanted, found
+    def __init__(self):
+        self.awaited = {}
+        self.looking = False
+
+    def when(self, name, then, otherwise):
+        """Calls @then with the module, once it is there; @otherwise is said where that fails."""
+        if name in sys.modules:
+            then(sys.modules[name])
+        else:
+            self.awaited[name] = (then, otherwise)
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.wanted:
+        if name not in self.awaited or self.looking:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         import importlib.util
-        spec = importlib.util.find_spec(name)
+        self.looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.looking = False
         if spec is None or spec.loader is None:
             return spec
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            self.found(module)
+            then, otherwise = self.awaited.pop(name, (None, None))
+            try:
+                if then is not None:
+                    then(module)
+            except Exception as error:
+                _say(otherwise, error)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
+_finder = _Finder()
 if os.environ.get("ECHELON_PRETEND_OUT"):
-    sys.meta_path.insert(0, _Finder("torch", _on_torch))
+    sys.meta_path.insert(0, _finder)
+    _finder.when("torch", _install, "no ranges and no memory snapshot of this program")
     import pretend_ranks
     pretend_ranks.set_environment()
 try:
