@@ -53,6 +53,12 @@ static inline void ech_fuzz_pass(const char *spec, EchProgram *program, EchTrace
     g_autoptr(EchProgram) changed = trace ? NULL : ech_passes_run_program(passes, NULL, program, diag, &error);
     if (error)
         ech_fuzz_stop(spec, error);
+    g_ptr_array_set_size(passes, 0);
+    g_ptr_array_add(passes, ech_pass_new("plan", NULL));
+    g_autoptr(EchTrace) planned = out ? ech_passes_run_trace(passes, NULL, out, diag, &error) : NULL;
+    if (error)
+        ech_fuzz_stop("plan", error);
+    g_assert(!planned || planned == out || ech_fuzz_places_are_apart(planned));
     if (!changed || changed == program)
         return;
     EchProgramAssignment *assignment = ech_program_assign(changed, (EchBytes)1 << 33, diag, &error);
@@ -95,8 +101,9 @@ static inline void ech_fuzz_program(EchProgram *program, bool strict)
     if (!again)
         ech_fuzz_stop("the lowered trace cannot be read", error);
     static const char *const of_programs[] = {"donate", "donate:what=none"};
-    static const char *const of_traces[] = {"offload:idle=0,above=1", "offload:what=arguments,above=1", "offload:what=results,above=1,overlap=true", "prefetch",
-                                            "remat:above=1",          "remat:above=1,products=false"};
+    static const char *const of_traces[] = {
+        "offload:idle=0,above=1", "offload:what=arguments,above=1", "offload:what=results,above=1,overlap=true", "prefetch", "plan",
+        "remat:above=1",          "remat:above=1,products=false"};
     for (size_t k = 0; strict && program->scheduled && k < G_N_ELEMENTS(of_programs); k++)
         ech_fuzz_pass(of_programs[k], program, NULL);
     for (size_t k = 0; strict && k < G_N_ELEMENTS(of_traces); k++)
