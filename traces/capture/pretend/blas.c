@@ -44,6 +44,9 @@ typedef struct {
     int a, b, c;             /* types */
     bool a_turned, b_turned; /* as the caller says it: column by column */
     bool adds, tf32;
+    const void *at[4]; /* of a, b, c (NULL where it is the result), and of the result */
+    const void *bias;  /* added, or the gradient of what was */
+    bool bias_written;
     uint64_t places; /* addresses and strides in bytes, one or'ed to the other: its lowest bit is what all are aligned to */
 } Product;
 
@@ -73,6 +76,11 @@ static void write_product(void *stream, const char *name, const Product *p)
     if (!vector && aligned > 0 && aligned < WIDEST_ACCESS && bytes_of(p->a) <= 2)
         snprintf(launch + at, sizeof launch - (size_t)at, " arithmetic=mma alignment=%u", aligned > bytes_of(p->a) ? (unsigned)aligned / bytes_of(p->a) : 1);
     const char *dtype = p->a == 0 && p->tf32 ? "tf32" : name_of(p->a);
+    pretend_use(PRETEND_READS, p->at[0], a);
+    pretend_use(PRETEND_READS, p->at[1], b);
+    pretend_use(PRETEND_READS, p->adds ? p->at[2] : NULL, c);
+    pretend_use(p->adds && !p->at[2] ? PRETEND_UPDATES : PRETEND_WRITES, p->at[3], c);
+    pretend_use(p->bias_written ? PRETEND_WRITES : PRETEND_READS, p->bias, p->m * bytes_of(p->c));
     pretend_library_kernel(stream, name, launch, a + b + (p->adds ? c : 0), c, 2 * p->batch * p->m * p->n * p->k, dtype);
 }
 
@@ -158,8 +166,11 @@ static Product asked(const void *handle, int ta, int tb, int m, int n, int k, co
                      .tf32 = ((const Handle *)handle)->math_mode == MATH_TF32};
 }
 
-static int ask(const void *handle, const char *name, const Product *product)
+static int ask(const void *handle, const char *name, Product *product, const void *a, const void *b, const void *c)
 {
+    product->at[0] = a;
+    product->at[1] = b;
+    product->at[3] = c;
     write_product(((const Handle *)handle)->stream, name, product);
     return 0;
 }
@@ -167,19 +178,19 @@ static int ask(const void *handle, const char *name, const Product *product)
 PRETEND_EXPORT int cublasSgemm_v2(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b, int ldb,
                                   const void *beta, void *c, int ldc)
 {
-    (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)c, (void)ldc;
-    const Product product = asked(handle, ta, tb, m, n, k, beta, 4);
-    return ask(handle, "cublasSgemm", &product);
+    (void)alpha, (void)lda, (void)ldb, (void)ldc;
+    Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    return ask(handle, "cublasSgemm", &product, a, b, c);
 }
 
 PRETEND_EXPORT int cublasDgemm_v2(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b, int ldb,
                                   const void *beta, void *c, int ldc)
 {
-    (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)c, (void)ldc;
+    (void)alpha, (void)lda, (void)ldb, (void)ldc;
     Product product = asked(handle, ta, tb, m, n, k, beta, 8);
     product.a = product.b = product.c = 1;
     product.tf32 = false;
-    return ask(handle, "cublasDgemm", &product);
+    return ask(handle, "cublasDgemm", &product, a, b, c);
 }
 
 PRETEND_EXPORT int cublasGemmEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda, const void *b,
@@ -192,7 +203,7 @@ PRETEND_EXPORT int cublasGemmEx(void *handle, int ta, int tb, int m, int n, int 
     product.c = c_type;
     product.tf32 = product.tf32 || compute == COMPUTE_TF32;
     product.places = place(a, a_type, lda, 0) | place(b, b_type, ldb, 0) | place(c, c_type, ldc, 0);
-    return ask(handle, "cublasGemmEx", &product);
+    return ask(handle, "cublasGemmEx", &product, a, b, c);
 }
 
 PRETEND_EXPORT int cublasSgemmEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda, const void *b,
@@ -204,10 +215,10 @@ PRETEND_EXPORT int cublasSgemmEx(void *handle, int ta, int tb, int m, int n, int
 PRETEND_EXPORT int cublasSgemmStridedBatched(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, long long stride_a,
                                              const void *b, int ldb, long long stride_b, const void *beta, void *c, int ldc, long long stride_c, int batch)
 {
-    (void)alpha, (void)a, (void)lda, (void)stride_a, (void)b, (void)ldb, (void)stride_b, (void)c, (void)ldc, (void)stride_c;
+    (void)alpha, (void)lda, (void)stride_a, (void)ldb, (void)stride_b, (void)ldc, (void)stride_c;
     Product product = asked(handle, ta, tb, m, n, k, beta, 4);
     product.batch = (uint64_t)batch;
-    return ask(handle, "cublasSgemmStridedBatched", &product);
+    return ask(handle, "cublasSgemmStridedBatched", &product, a, b, c);
 }
 
 PRETEND_EXPORT int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda,
@@ -222,7 +233,7 @@ PRETEND_EXPORT int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int 
     product.c = c_type;
     product.tf32 = product.tf32 || compute == COMPUTE_TF32;
     product.places = place(a, a_type, lda, stride_a) | place(b, b_type, ldb, stride_b) | place(c, c_type, ldc, stride_c);
-    return ask(handle, "cublasGemmStridedBatchedEx", &product);
+    return ask(handle, "cublasGemmStridedBatchedEx", &product, a, b, c);
 }
 
 /* ---- cuBLASLt ---- */
@@ -234,7 +245,8 @@ PRETEND_EXPORT size_t cublasLtGetVersion(void)
 
 typedef struct {
     int compute, scale;
-    int32_t transpose_a, transpose_b;
+    int32_t transpose_a, transpose_b, epilogue;
+    const void *bias, *kept; /* kept: what an activation needs for its gradient */
 } Operation;
 
 typedef struct {
@@ -244,7 +256,7 @@ typedef struct {
     int32_t batch;
 } Layout;
 
-/* cublasLtMatmulDescAttributes_t: 3 TRANSA, 4 TRANSB. */
+/* cublasLtMatmulDescAttributes_t: 3 TRANSA, 4 TRANSB, 7 EPILOGUE, 8 BIAS_POINTER, 11 EPILOGUE_AUX_POINTER. */
 PRETEND_EXPORT int cublasLtMatmulDescCreate(void **ret, int compute, int scale)
 {
     Operation *operation = calloc(1, sizeof *operation);
@@ -268,6 +280,12 @@ PRETEND_EXPORT int cublasLtMatmulDescSetAttribute(void *operation, int attribute
         memcpy(&o->transpose_a, value, sizeof o->transpose_a);
     if (attribute == 4 && bytes >= sizeof o->transpose_b)
         memcpy(&o->transpose_b, value, sizeof o->transpose_b);
+    if (attribute == 7 && bytes >= sizeof o->epilogue)
+        memcpy(&o->epilogue, value, sizeof o->epilogue);
+    if (attribute == 8 && bytes >= sizeof o->bias)
+        memcpy(&o->bias, value, sizeof o->bias);
+    if (attribute == 11 && bytes >= sizeof o->kept)
+        memcpy(&o->kept, value, sizeof o->kept);
     return 0;
 }
 
@@ -331,12 +349,16 @@ PRETEND_EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alp
                                   const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const void *algorithm, void *workspace,
                                   size_t workspace_bytes, void *stream)
 {
-    (void)handle, (void)alpha, (void)c, (void)c_layout, (void)algorithm, (void)workspace, (void)workspace_bytes;
+    (void)handle, (void)alpha, (void)c_layout, (void)algorithm, (void)workspace, (void)workspace_bytes;
     const Operation *o = operation;
     const Layout *la = a_layout, *lb = b_layout, *ld = d_layout;
     float add = 0;
     if (beta)
         memcpy(&add, beta, sizeof add);
+    /* cublasLtEpilogue_t: a bias is added (4), its gradient is made (256, 512); a gradient reads what was kept (64 and 8 with 128), else that is written. */
+    enum { GRADIENT_OF_BIAS = 256 | 512, KEPT = 128, GRADIENT = 64 | 8 };
+    if (o->epilogue & KEPT)
+        pretend_use(o->epilogue & GRADIENT ? PRETEND_READS : PRETEND_WRITES, o->kept, 0);
     write_product(stream, "cublasLtMatmul",
                   &(Product){.batch = (uint64_t)(ld->batch > 0 ? ld->batch : 1),
                              .m = ld->rows,
@@ -349,6 +371,9 @@ PRETEND_EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alp
                              .b_turned = o->transpose_b != 0,
                              .adds = add != 0,
                              .tf32 = o->compute == COMPUTE_TF32,
+                             .at = {a, b, c != d ? c : NULL, d},
+                             .bias = o->epilogue & (4 | GRADIENT_OF_BIAS) ? o->bias : NULL,
+                             .bias_written = o->epilogue & GRADIENT_OF_BIAS,
                              .places = place(a, la->type, la->leading, la->stride) | place(b, lb->type, lb->leading, lb->stride) |
                                        place(d, ld->type, ld->leading, ld->stride)});
     return 0;

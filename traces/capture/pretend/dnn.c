@@ -41,7 +41,7 @@ enum {
 };
 
 /* cudnnBackendAttributeType_t. */
-enum { TYPE_HANDLE = 0, TYPE_INT64 = 3, TYPE_NUMERICAL_NOTE = 11, TYPE_DESCRIPTOR = 15, TYPE_INT32 = 23, TYPE_CHAR = 24 };
+enum { TYPE_HANDLE = 0, TYPE_INT64 = 3, TYPE_ADDRESS = 6, TYPE_NUMERICAL_NOTE = 11, TYPE_DESCRIPTOR = 15, TYPE_INT32 = 23, TYPE_CHAR = 24 };
 
 /* cudnnBackendAttributeName_t. */
 enum {
@@ -75,6 +75,8 @@ enum {
     TENSOR_ID = 906,
     TENSOR_VIRTUAL = 907,
     TENSOR_BY_VALUE = 908,
+    PACK_IDS = 1000,
+    PACK_ADDRESSES = 1001,
     ENGINE_GRAPH = 1300,
     ENGINE_INDEX = 1301,
     ENGINE_NOTES = 1303,
@@ -618,6 +620,7 @@ typedef struct {
     int64_t seen[MAX_TENSORS];
     size_t n_seen;
     int depth;
+    const Descriptor *pack; /* where the tensors lie; may be NULL */
 } Traffic;
 
 static void count_graph(const Descriptor *graph, bool written, Traffic *traffic);
@@ -627,6 +630,22 @@ static bool is_written(const Descriptor *operation, int name)
 {
     bool statistics = operation->type == NORM_FORWARD && (name == NORM_FORWARD_MEAN || name == NORM_FORWARD_INVERSE);
     return statistics ? integer_at(operation, NORM_FORWARD_PHASE) != 0 : is_result(name);
+}
+
+static const void *address_in(const Descriptor *pack, int64_t id)
+{
+    const Attribute *ids = attribute_of(pack, PACK_IDS), *addresses = attribute_of(pack, PACK_ADDRESSES);
+    if (!ids || !addresses || ids->type != TYPE_INT64 || addresses->type != TYPE_ADDRESS)
+        return NULL;
+    for (int64_t i = 0; i < ids->n && i < addresses->n; i++) {
+        int64_t known;
+        const void *address;
+        memcpy(&known, ids->values.bytes + i * 8, sizeof known);
+        memcpy(&address, addresses->values.bytes + i * 8, sizeof address);
+        if (known == id)
+            return address;
+    }
+    return NULL;
 }
 
 /* Every tensor in memory once, by its number: first those that are written, as what is made and read again within a graph is not read from memory. */
@@ -651,6 +670,7 @@ static void count_traffic(const Descriptor *operation, bool written, Traffic *tr
                 continue;
             traffic->seen[traffic->n_seen++] = tensor.id;
             *(written ? &traffic->written : &traffic->read) += bytes_of(&tensor);
+            pretend_use(written ? PRETEND_WRITES : PRETEND_READS, address_in(traffic->pack, tensor.id), bytes_of(&tensor));
         }
     }
 }
@@ -664,9 +684,10 @@ static void count_graph(const Descriptor *graph, bool written, Traffic *traffic)
     }
 }
 
-static Traffic traffic_of(const Descriptor *graph)
+/* Its uses are those of what is written next. */
+static Traffic traffic_of(const Descriptor *graph, const Descriptor *pack)
 {
-    Traffic traffic = {0};
+    Traffic traffic = {.pack = pack};
     count_graph(graph, true, &traffic);
     count_graph(graph, false, &traffic);
     return traffic;
@@ -922,9 +943,9 @@ static void write_elementwise(Call *call, const Descriptor *graph)
     write_launch(call, "cudnn operations", launch, 0, NULL);
 }
 
-static void write_graph(Call *call, const Descriptor *graph)
+static void write_graph(Call *call, const Descriptor *graph, const Descriptor *pack)
 {
-    call->traffic = traffic_of(graph);
+    call->traffic = traffic_of(graph, pack);
     if (write_attention_graph(call, graph))
         return;
     const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
@@ -985,14 +1006,13 @@ PRETEND_EXPORT int cudnnGetStream(void *handle, void **ret)
 
 PRETEND_EXPORT int cudnnBackendExecute(void *handle, void *plan, void *pack)
 {
-    (void)pack;
     const Descriptor *graph = graph_of(plan);
     if (!handle || !graph)
         return BAD_PARAM;
     int64_t workspace = 0, n = 0;
     cudnnBackendGetAttribute(plan, PLAN_WORKSPACE, TYPE_INT64, 1, &n, &workspace);
     Call call = {.stream = ((Handle *)handle)->stream, .workspace = workspace > 0 ? (uint64_t)workspace : 0, .tensor_cores = uses_tensor_cores(plan)};
-    write_graph(&call, graph);
+    write_graph(&call, graph, pack);
     return SUCCESS;
 }
 
@@ -1032,8 +1052,8 @@ static bool filter_of(const void *descriptor, Tensor *ret)
     return read_own_tensor("cudnnGetFilterNdDescriptor", true, descriptor, ret);
 }
 
-/* CUDNN_FMA_MATH is asked for where tf32 is not allowed; it is not read back from the descriptor: f32 stands for f32 here. */
-static int call_convolution(void *handle, int kind, const char *name, const void *x_of, const void *w_of, const void *y_of)
+/* @at: where x, w and y lie. CUDNN_FMA_MATH is asked for where tf32 is not allowed; it is not read back from the descriptor: f32 stands for f32 here. */
+static int call_convolution(void *handle, int kind, const char *name, const void *x_of, const void *w_of, const void *y_of, const void *const *at)
 {
     Tensor x, w, y;
     if (!handle || !tensor_of(x_of, &x) || !filter_of(w_of, &w) || !tensor_of(y_of, &y) || x.rank < 3 || x.rank != w.rank || x.rank != y.rank)
@@ -1042,6 +1062,8 @@ static int call_convolution(void *handle, int kind, const char *name, const void
     Call call = {.stream = ((Handle *)handle)->stream};
     for (size_t i = 0; i < 3; i++)
         *(all[i] == result ? &call.traffic.written : &call.traffic.read) += bytes_of(all[i]);
+    for (size_t i = 0; i < 3; i++)
+        pretend_use(all[i] == result ? PRETEND_WRITES : PRETEND_READS, at[i], bytes_of(all[i]));
     write_convolution(&call, kind, name, &x, &w, &y);
     return SUCCESS;
 }
@@ -1050,8 +1072,8 @@ PRETEND_EXPORT int cudnnConvolutionForward(void *handle, const void *alpha, cons
                                            const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *beta, const void *y_of,
                                            void *y)
 {
-    (void)alpha, (void)x, (void)w, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta, (void)y;
-    return call_convolution(handle, CONVOLUTION_FORWARD, "cudnn convolution", x_of, w_of, y_of);
+    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
+    return call_convolution(handle, CONVOLUTION_FORWARD, "cudnn convolution", x_of, w_of, y_of, (const void *const[]){x, w, y});
 }
 
 PRETEND_EXPORT int cudnnConvolutionBiasActivationForward(void *handle, const void *alpha, const void *x_of, const void *x, const void *w_of, const void *w,
@@ -1059,25 +1081,27 @@ PRETEND_EXPORT int cudnnConvolutionBiasActivationForward(void *handle, const voi
                                                          const void *z_of, const void *z, const void *bias_of, const void *bias, const void *activation,
                                                          const void *y_of, void *y)
 {
-    (void)alpha, (void)x, (void)w, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)alpha2, (void)z_of, (void)z;
-    (void)bias_of, (void)bias, (void)activation, (void)y;
-    return call_convolution(handle, CONVOLUTION_FORWARD, "cudnn convolution", x_of, w_of, y_of);
+    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)alpha2, (void)z_of, (void)bias_of, (void)activation;
+    pretend_use(PRETEND_READS, z, 0);
+    pretend_use(PRETEND_READS, bias, 0);
+    return call_convolution(handle, CONVOLUTION_FORWARD, "cudnn convolution", x_of, w_of, y_of, (const void *const[]){x, w, y});
 }
 
 PRETEND_EXPORT int cudnnConvolutionBackwardData(void *handle, const void *alpha, const void *w_of, const void *w, const void *dy_of, const void *dy,
                                                 const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *beta,
                                                 const void *dx_of, void *dx)
 {
-    (void)alpha, (void)w, (void)dy, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta, (void)dx;
-    return call_convolution(handle, CONVOLUTION_DATA, "cudnn convolution: gradient of the data", dx_of, w_of, dy_of);
+    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
+    return call_convolution(handle, CONVOLUTION_DATA, "cudnn convolution: gradient of the data", dx_of, w_of, dy_of, (const void *const[]){dx, w, dy});
 }
 
 PRETEND_EXPORT int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, const void *x_of, const void *x, const void *dy_of, const void *dy,
                                                   const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *beta,
                                                   const void *dw_of, void *dw)
 {
-    (void)alpha, (void)x, (void)dy, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta, (void)dw;
-    return call_convolution(handle, CONVOLUTION_FILTER, "cudnn convolution: gradient of the filters", x_of, dw_of, dy_of);
+    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
+    return call_convolution(handle, CONVOLUTION_FILTER, "cudnn convolution: gradient of the filters", x_of, dw_of, dy_of,
+                            (const void *const[]){x, dw, dy});
 }
 
 /* cudnnConvolution*AlgoPerf_t. */
@@ -1169,9 +1193,11 @@ PRETEND_EXPORT int cudnnBatchNormalizationForwardTrainingEx(void *handle, int mo
                                                             void *saved_mean, void *saved_variance, void *activation, void *workspace, size_t workspace_bytes,
                                                             void *reserve, size_t reserve_bytes)
 {
-    (void)mode, (void)operations, (void)alpha, (void)beta, (void)x, (void)z_of, (void)y_of, (void)y, (void)scale_of, (void)scale, (void)bias, (void)factor;
-    (void)mean, (void)variance, (void)epsilon, (void)saved_mean, (void)saved_variance, (void)activation, (void)workspace, (void)workspace_bytes;
-    (void)reserve, (void)reserve_bytes;
+    (void)mode, (void)operations, (void)alpha, (void)beta, (void)z_of, (void)y_of, (void)scale_of, (void)factor, (void)epsilon, (void)activation;
+    (void)workspace, (void)workspace_bytes, (void)reserve_bytes;
+    pretend_uses((const void *const[]){x, z, scale, bias}, 4, (const void *const[]){y, saved_mean, saved_variance, reserve}, 4);
+    pretend_use(PRETEND_UPDATES, mean, 0);
+    pretend_use(PRETEND_UPDATES, variance, 0);
     return call_norm(handle, "cudnn batch norm", x_of, z ? 2 : 1, false);
 }
 
@@ -1179,7 +1205,8 @@ PRETEND_EXPORT int cudnnBatchNormalizationForwardInference(void *handle, int mod
                                                            const void *y_of, void *y, const void *scale_of, const void *scale, const void *bias,
                                                            const void *mean, const void *variance, double epsilon)
 {
-    (void)mode, (void)alpha, (void)beta, (void)x, (void)y_of, (void)y, (void)scale_of, (void)scale, (void)bias, (void)mean, (void)variance, (void)epsilon;
+    (void)mode, (void)alpha, (void)beta, (void)y_of, (void)scale_of, (void)epsilon;
+    pretend_uses((const void *const[]){x, scale, bias, mean, variance}, 5, (const void *const[]){y}, 1);
     return call_norm(handle, "cudnn batch norm", x_of, 1, false);
 }
 
@@ -1190,9 +1217,9 @@ PRETEND_EXPORT int cudnnBatchNormalizationBackwardEx(void *handle, int mode, int
                                                      void *dbias, double epsilon, const void *saved_mean, const void *saved_variance, void *activation,
                                                      void *workspace, size_t workspace_bytes, void *reserve, size_t reserve_bytes)
 {
-    (void)mode, (void)operations, (void)alpha_data, (void)beta_data, (void)alpha_parameters, (void)beta_parameters, (void)x, (void)y_of, (void)y, (void)dy_of;
-    (void)dy, (void)dz_of, (void)dz, (void)dx_of, (void)dx, (void)scale_of, (void)scale, (void)bias, (void)dscale, (void)dbias, (void)epsilon;
-    (void)saved_mean, (void)saved_variance, (void)activation, (void)workspace, (void)workspace_bytes, (void)reserve, (void)reserve_bytes;
+    (void)mode, (void)operations, (void)alpha_data, (void)beta_data, (void)alpha_parameters, (void)beta_parameters, (void)y_of, (void)dy_of, (void)dz_of;
+    (void)dx_of, (void)scale_of, (void)epsilon, (void)activation, (void)workspace, (void)workspace_bytes, (void)reserve_bytes;
+    pretend_uses((const void *const[]){x, y, dy, scale, bias, saved_mean, saved_variance, reserve}, 8, (const void *const[]){dx, dz, dscale, dbias}, 4);
     return call_norm(handle, "cudnn batch norm: gradients", x_of, 2, true);
 }
 
@@ -1213,14 +1240,16 @@ static int call_elementwise(void *handle, const char *name, const char *kind, co
 PRETEND_EXPORT int cudnnPoolingForward(void *handle, const void *pooling, const void *alpha, const void *x_of, const void *x, const void *beta,
                                        const void *y_of, void *y)
 {
-    (void)pooling, (void)alpha, (void)x, (void)beta, (void)y;
+    (void)pooling, (void)alpha, (void)beta;
+    pretend_uses(&x, 1, (const void *const[]){y}, 1);
     return call_elementwise(handle, "cudnn pooling", "strided", y_of, x_of, y_of, 1);
 }
 
 PRETEND_EXPORT int cudnnSpatialTfSamplerForward(void *handle, const void *sampler, const void *alpha, const void *x_of, const void *x, const void *grid,
                                                 const void *beta, const void *y_of, void *y)
 {
-    (void)sampler, (void)alpha, (void)x, (void)grid, (void)beta, (void)y;
+    (void)sampler, (void)alpha, (void)beta;
+    pretend_uses((const void *const[]){x, grid}, 2, (const void *const[]){y}, 1);
     return call_elementwise(handle, "cudnn grid sampler", "gather", y_of, x_of, y_of, 1);
 }
 
@@ -1228,7 +1257,8 @@ PRETEND_EXPORT int cudnnSpatialTfSamplerBackward(void *handle, const void *sampl
                                                  const void *dx_of, void *dx, const void *alpha_grid, const void *dy_of, const void *dy, const void *grid,
                                                  const void *beta_grid, void *dgrid)
 {
-    (void)sampler, (void)alpha, (void)x, (void)beta, (void)dx, (void)alpha_grid, (void)dy, (void)grid, (void)beta_grid, (void)dgrid;
+    (void)sampler, (void)alpha, (void)beta, (void)alpha_grid, (void)beta_grid;
+    pretend_uses((const void *const[]){x, dy, grid}, 3, (const void *const[]){dx, dgrid}, 2);
     return call_elementwise(handle, "cudnn grid sampler: gradients", "scatter", dy_of, x_of, dx_of, 2);
 }
 
@@ -1272,8 +1302,8 @@ PRETEND_EXPORT int cudnnCTCLoss(void *handle, const void *probabilities_of, cons
                                 const int *lengths, void *costs, const void *gradients_of, void *gradients, int algorithm, const void *loss, void *workspace,
                                 size_t bytes)
 {
-    (void)probabilities, (void)labels, (void)label_lengths, (void)lengths, (void)costs, (void)gradients, (void)algorithm, (void)loss, (void)workspace;
-    (void)bytes;
+    (void)labels, (void)label_lengths, (void)lengths, (void)algorithm, (void)loss, (void)workspace, (void)bytes;
+    pretend_uses(&probabilities, 1, (const void *const[]){costs, gradients}, 2);
     return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, probabilities_of, gradients_of, 1);
 }
 
@@ -1281,7 +1311,7 @@ PRETEND_EXPORT int cudnnCTCLoss_v8(void *handle, int algorithm, const void *loss
                                    const int *label_lengths, const int *lengths, void *costs, const void *gradients_of, void *gradients, size_t bytes,
                                    void *workspace)
 {
-    (void)algorithm, (void)loss, (void)probabilities, (void)labels, (void)label_lengths, (void)lengths, (void)costs, (void)gradients, (void)bytes;
-    (void)workspace;
+    (void)algorithm, (void)loss, (void)bytes, (void)workspace;
+    pretend_uses((const void *const[]){probabilities, labels, label_lengths, lengths}, 4, (const void *const[]){costs, gradients}, 2);
     return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, probabilities_of, gradients_of, 1);
 }

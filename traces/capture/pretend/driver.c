@@ -530,36 +530,39 @@ PRETEND_EXPORT int cuEventElapsedTime(float *ret, void *begin, void *end)
 
 /* ---- kernels compiled at run time: a function is its name ---- */
 
-static int module; /* whatever was loaded: functions are found in it by any name */
+/* A module is what its code says. */
+static int new_module(void **ret, const void *image)
+{
+    *ret = pretend_code_of_image(image);
+    return *ret ? SUCCESS : OUT_OF_MEMORY;
+}
 
-static int new_function(void **ret, const char *name)
+static int new_function(void **ret, void *loaded, const char *name)
 {
     char *kept = strdup(name);
     if (!kept)
         return OUT_OF_MEMORY;
-    pretend_register_kernel(kept, kept);
+    pretend_register_kernel(kept, kept, loaded);
     *ret = kept;
     return SUCCESS;
 }
 
+/* What a file holds is not read. */
 PRETEND_EXPORT int cuModuleLoad(void **ret, const char *path)
 {
     (void)path;
-    *ret = &module;
-    return SUCCESS;
+    return new_module(ret, NULL);
 }
 
 PRETEND_EXPORT int cuModuleLoadData(void **ret, const void *image)
 {
-    (void)image;
-    *ret = &module;
-    return SUCCESS;
+    return new_module(ret, image);
 }
 
 PRETEND_EXPORT int cuModuleLoadDataEx(void **ret, const void *image, unsigned n, const void *options, void **values)
 {
     (void)n, (void)options, (void)values;
-    return cuModuleLoadData(ret, image);
+    return new_module(ret, image);
 }
 
 PRETEND_EXPORT int cuModuleUnload(void *unloaded)
@@ -570,13 +573,12 @@ PRETEND_EXPORT int cuModuleUnload(void *unloaded)
 
 PRETEND_EXPORT int cuModuleGetFunction(void **ret, void *loaded, const char *name)
 {
-    (void)loaded;
-    return new_function(ret, name);
+    return new_function(ret, loaded, name);
 }
 
 PRETEND_EXPORT int cuLibraryLoadData(void **ret, const void *image)
 {
-    return cuModuleLoadData(ret, image);
+    return new_module(ret, image);
 }
 
 PRETEND_EXPORT int cuLibraryLoadFromFile(void **ret, const char *path)
@@ -592,8 +594,7 @@ PRETEND_EXPORT int cuLibraryUnload(void *library)
 
 PRETEND_EXPORT int cuLibraryGetKernel(void **ret, void *library, const char *name)
 {
-    (void)library;
-    return new_function(ret, name);
+    return new_function(ret, library, name);
 }
 
 PRETEND_EXPORT int cuKernelGetFunction(void **ret, void *kernel)
@@ -640,12 +641,15 @@ PRETEND_EXPORT int cuFuncSetCacheConfig(void *function, int config)
     return SUCCESS;
 }
 
-/* CUfunction_attribute: 0 threads a block, 4 registers (assumed: not read from the code), 5 and 6 versions, 8 dynamic shared memory. */
+/* CUfunction_attribute, in the order of cudaFuncAttributes. */
 PRETEND_EXPORT int cuFuncGetAttribute(int *ret, int attribute, void *function)
 {
-    (void)function;
-    const PretendDevice *d = pretend_device();
-    *ret = attribute == 0 ? 1024 : attribute == 4 ? 32 : attribute == 5 || attribute == 6 ? (int)(10 * d->major + d->minor) : attribute == 8 ? 48 << 10 : 0;
+    PretendFunctionAttributes a;
+    int error = cudaFuncGetAttributes(&a, function);
+    if (error != SUCCESS)
+        return error;
+    const int values[] = {a.threads, (int)a.shared, (int)a.constant, (int)a.local, a.registers, a.ptx, a.binary, a.cache, a.dynamic_shared};
+    *ret = attribute >= 0 && (size_t)attribute < sizeof values / sizeof *values ? values[attribute] : 0;
     return SUCCESS;
 }
 

@@ -30,6 +30,7 @@ static size_t n_blocks, n_room;
 static uint64_t used[MAX_DEVICES], pooled[MAX_DEVICES], most_pooled[MAX_DEVICES];
 static Filled *filled; /* by address, apart from each other */
 static size_t n_filled, filled_room;
+static uint64_t lowest = UINT64_MAX, highest; /* of a device, ever */
 static uint64_t kept; /* bytes of host memory under them, at most */
 
 void pretend_memory_lock(void)
@@ -61,6 +62,11 @@ static size_t position(uint64_t address)
     return low;
 }
 
+static bool on_device(PretendKind kind)
+{
+    return kind == PRETEND_DEVICE || kind == PRETEND_LIBRARY;
+}
+
 static bool insert(const Block *block)
 {
     if (n_blocks == n_room) {
@@ -75,6 +81,11 @@ static bool insert(const Block *block)
     memmove(blocks + at + 1, blocks + at, (n_blocks - at) * sizeof *blocks);
     blocks[at] = *block;
     n_blocks++;
+    if (on_device(block->block.kind)) {
+        uint64_t end = block->block.address + block->block.bytes;
+        __atomic_store_n(&lowest, block->block.address < lowest ? block->block.address : lowest, __ATOMIC_RELAXED);
+        __atomic_store_n(&highest, end > highest ? end : highest, __ATOMIC_RELAXED);
+    }
     return true;
 }
 
@@ -82,11 +93,6 @@ static bool insert(const Block *block)
 static uint64_t footprint(uint64_t bytes)
 {
     return bytes >= PAGE / 2 ? round_up(bytes, PAGE) : round_up(bytes, 512);
-}
-
-static bool on_device(PretendKind kind)
-{
-    return kind == PRETEND_DEVICE || kind == PRETEND_LIBRARY;
 }
 
 static uint64_t *use_of(int device)
@@ -136,18 +142,47 @@ uint64_t pretend_pool_bytes(int device, bool most)
     return bytes;
 }
 
-/* @bytes of addresses at a multiple of @align; memory is only taken where something is written. NULL where there are none. */
-static void *map_addresses(uint64_t bytes, uint64_t align, int protection)
+/* Addresses of devices are looked for among the words of kernels' parameters. So they lie where no other words of parameters do: pairs of 32-bit numbers have a
+ * small number below (not so the addresses: the first 16 MiB of every 4 GiB are left out where a block is no larger), pairs of floats are no denormals, 64-bit
+ * sizes are smaller; and where the kernel puts no maps of its own (the upper end) or programs (0x55...). The same program gets the same ones. */
+#define FIRST_ADDRESS UINT64_C(0x3a6700000000)
+#define LAST_ADDRESS UINT64_C(0x500000000000)
+#define GAP ((uint64_t)16 << 20)
+#define TURN ((uint64_t)1 << 32)
+
+static uint64_t choose_address(uint64_t bytes, uint64_t align)
 {
-    uint64_t whole = round_up(bytes, HOST_PAGE);
+    static uint64_t next = FIRST_ADDRESS;
+    uint64_t old = __atomic_load_n(&next, __ATOMIC_RELAXED), begin;
+    do {
+        begin = old % TURN < GAP ? old / TURN * TURN + GAP : old;
+        if (bytes <= TURN - 2 * GAP && begin / TURN != (begin + bytes + align) / TURN)
+            begin = (begin / TURN + 1) * TURN + GAP;
+        begin = round_up(begin, align);
+    } while (!__atomic_compare_exchange_n(&next, &old, begin + bytes, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return begin;
+}
+
+/* @bytes of addresses at a multiple of @align; memory is only taken where something is written. NULL where there are none. */
+static void *map_addresses(uint64_t bytes, uint64_t align, int protection, bool chosen)
+{
+    enum { FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+    uint64_t whole = round_up(bytes, HOST_PAGE), wanted = chosen && whole < LAST_ADDRESS - FIRST_ADDRESS ? choose_address(whole, align) : LAST_ADDRESS;
     if (whole > UINT64_MAX / 2 || align > UINT64_MAX / 4)
         return NULL;
-    uint8_t *at = mmap(NULL, whole + align, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *at = wanted < LAST_ADDRESS ? mmap((void *)wanted, whole, protection, FLAGS | MAP_FIXED_NOREPLACE, -1, 0) : MAP_FAILED;
+    if (at != MAP_FAILED && (uint64_t)at == wanted) {
+        madvise(at, whole, MADV_NOHUGEPAGE); /* a byte written takes 4 KiB, not 2 MiB */
+        return at;
+    }
+    if (at != MAP_FAILED) /* Linux before 4.17 */
+        munmap(at, whole);
+    at = mmap(NULL, whole + align, protection, FLAGS, -1, 0);
     if (at == MAP_FAILED) {
         pretend_say_once("the host has no addresses left for the device's memory (see ulimit -v and vm.overcommit_memory)");
         return NULL;
     }
-    madvise(at, whole + align, MADV_NOHUGEPAGE); /* a byte written takes 4 KiB, not 2 MiB */
+    madvise(at, whole + align, MADV_NOHUGEPAGE);
     uint64_t address = round_up((uint64_t)at, align), end = address + whole;
     if (address > (uint64_t)at)
         munmap(at, address - (uint64_t)at);
@@ -164,7 +199,7 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
              *most = &most_pooled[(unsigned)device % MAX_DEVICES];
     void *at = NULL;
     if (pretend_take_bytes(device, counted)) {
-        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE);
+        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, on_device(kind));
         Block block = {.block = {.address = (uint64_t)at, .bytes = bytes, .kind = kind, .device = device}, .pooled = async, .ours = true};
         pthread_mutex_lock(&lock);
         bool kept_it = at && insert(&block);
@@ -250,6 +285,13 @@ bool pretend_find(const void *address, PretendBlock *ret)
     return found;
 }
 
+bool pretend_is_address(uint64_t word)
+{
+    PretendBlock block;
+    return word >= __atomic_load_n(&lowest, __ATOMIC_RELAXED) && word < __atomic_load_n(&highest, __ATOMIC_RELAXED) &&
+           pretend_find((const void *)word, &block) && on_device(block.kind);
+}
+
 void pretend_pin(void *address, size_t bytes)
 {
     Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_PINNED}};
@@ -273,7 +315,7 @@ bool pretend_unpin(void *address)
 
 void *pretend_reserve(uint64_t bytes, uint64_t align)
 {
-    return map_addresses(bytes, align > PAGE ? align : PAGE, PROT_NONE);
+    return map_addresses(bytes, align > PAGE ? align : PAGE, PROT_NONE, true);
 }
 
 void pretend_unreserve(void *address, uint64_t bytes)
@@ -403,6 +445,8 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
         pthread_mutex_unlock(&lock);
     if (!known && !doubt && on_device(source.kind) && !on_device(target.kind) && bytes <= PRETEND_LOOKED_BYTES)
         pretend_looked();
+    pretend_use(PRETEND_READS, from, bytes);
+    pretend_use(PRETEND_WRITES, to, bytes);
     pretend_work("copy", stream, "%zu %d %d %d", bytes, source.kind, target.kind, async);
 }
 
@@ -427,6 +471,7 @@ void pretend_set(void *to, int value, size_t bytes, void *stream)
     else
         clear(to, bytes);
     pthread_mutex_unlock(&lock);
+    pretend_use(PRETEND_WRITES, to, bytes);
     pretend_work("set", stream, "%zu", bytes);
 }
 

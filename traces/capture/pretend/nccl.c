@@ -391,8 +391,10 @@ PRETEND_EXPORT int ncclRedOpDestroy(int operation, void *communicator)
 
 static void write_collective(void *stream, const char *name, uint64_t bytes, int ranks, int stride)
 {
-    if (bytes == 0 || ranks < 2)
+    if (bytes == 0 || ranks < 2) {
+        pretend_no_uses();
         return;
+    }
     pretend_work("collective", stream, "%u %" PRIu64 " %d %d", pretend_name(name), bytes, ranks, stride);
 }
 
@@ -412,6 +414,13 @@ static bool collect_pairs(Communicator *c, void *stream, uint64_t bytes)
             return false;
     write_collective(stream, "all-to-all", bytes, c->n, c->stride);
     return true;
+}
+
+/* @read bytes of @from and @written bytes of @to; NULL where this rank has none. */
+static void tell(const void *from, uint64_t read, const void *to, uint64_t written)
+{
+    pretend_use(PRETEND_READS, from, read);
+    pretend_use(PRETEND_WRITES, to, written);
 }
 
 /* What @n ranks with the same operands make of them: only a sum differs. */
@@ -434,7 +443,9 @@ static void reduce(void *to, const void *from, size_t count, int type, int opera
 PRETEND_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *of, void *stream)
 {
     Communicator *c = of;
-    if (!collect(c, stream, "all-reduce", bytes_of(count, type), true))
+    const uint64_t bytes = bytes_of(count, type);
+    tell(from, bytes, to, bytes);
+    if (!collect(c, stream, "all-reduce", bytes, true))
         return CUDA_ERROR;
     reduce(to, from, count, type, operation, c->n);
     return SUCCESS;
@@ -444,7 +455,9 @@ PRETEND_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int t
 PRETEND_EXPORT int ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root, void *of, void *stream)
 {
     Communicator *c = of;
-    if (!collect(c, stream, "reduce-scatter", bytes_of(count, type), false))
+    const uint64_t bytes = bytes_of(count, type);
+    tell(from, bytes, c->rank == root ? to : NULL, bytes);
+    if (!collect(c, stream, "reduce-scatter", bytes, false))
         return CUDA_ERROR;
     if (c->rank == root)
         reduce(to, from, count, type, operation, c->n);
@@ -464,6 +477,7 @@ PRETEND_EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int t
 {
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
+    tell(c->rank == root ? from : NULL, bytes, to, bytes);
     if (!collect(c, stream, "broadcast", bytes, false))
         return CUDA_ERROR;
     pretend_carry(to, from, bytes);
@@ -485,6 +499,7 @@ PRETEND_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int t
 {
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
+    tell(from, bytes, to, bytes * (size_t)c->n);
     if (!collect(c, stream, "all-gather", bytes, false))
         return CUDA_ERROR;
     for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
@@ -497,6 +512,7 @@ PRETEND_EXPORT int ncclGather(const void *from, void *to, size_t count, int type
 {
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
+    tell(from, bytes, c->rank == root ? to : NULL, bytes * (size_t)c->n);
     if (!collect(c, stream, "all-gather", bytes, false))
         return CUDA_ERROR;
     for (int i = 0; c->rank == root && i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
@@ -508,6 +524,7 @@ PRETEND_EXPORT int ncclScatter(const void *from, void *to, size_t count, int typ
 {
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
+    tell(c->rank == root ? from : NULL, bytes * (size_t)c->n, to, bytes);
     if (!collect(c, stream, "broadcast", bytes * (size_t)c->n, false))
         return CUDA_ERROR;
     if (c->rank == root)
@@ -519,6 +536,7 @@ PRETEND_EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, i
 {
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
+    tell(from, bytes * (size_t)c->n, to, bytes);
     if (!collect(c, stream, "reduce-scatter", bytes * (size_t)c->n, false))
         return CUDA_ERROR;
     reduce(to, (const uint8_t *)from + (size_t)c->rank * bytes, count, type, operation, c->n);
@@ -529,6 +547,7 @@ PRETEND_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int ty
 {
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
+    tell(from, bytes * (size_t)c->n, to, bytes * (size_t)c->n);
     if (!collect_pairs(c, stream, bytes * (size_t)c->n))
         return CUDA_ERROR;
     for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
@@ -544,6 +563,7 @@ typedef struct {
     uint64_t bytes;
     int peer;
     bool sends;
+    const void *memory;
 } Message;
 
 static __thread struct {
@@ -557,8 +577,10 @@ static bool write_message(const Message *m)
     int distance = m->peer - m->communicator->rank;
     if (distance != 0 && !connect_peer(m->communicator, m->peer))
         return false;
-    if (distance != 0)
+    if (distance != 0) {
+        tell(m->sends ? m->memory : NULL, m->bytes, m->sends ? NULL : m->memory, m->bytes);
         write_collective(m->stream, m->sends ? "send" : "recv", m->bytes, 2, abs(distance) * m->communicator->stride);
+    }
     return true;
 }
 
@@ -588,6 +610,9 @@ static int end_group(void)
         Message whole = *first;
         uint64_t others = (uint64_t)whole.communicator->n - 1;
         bool all = others > 1 && n_sent >= others && n_received >= others;
+        for (size_t j = i; j < group.n && all; j++)
+            if (same(&group.messages[j], &whole))
+                pretend_use(group.messages[j].sends ? PRETEND_READS : PRETEND_WRITES, group.messages[j].memory, group.messages[j].bytes);
         if (all)
             room = collect_pairs(whole.communicator, whole.stream, sent) && room;
         for (size_t j = i; j < group.n; j++) {
@@ -602,9 +627,9 @@ static int end_group(void)
     return room ? SUCCESS : CUDA_ERROR;
 }
 
-static int message(void *communicator, void *stream, uint64_t bytes, int peer, bool sends)
+static int message(void *communicator, void *stream, const void *memory, uint64_t bytes, int peer, bool sends)
 {
-    Message m = {.communicator = communicator, .stream = stream, .bytes = bytes, .peer = peer, .sends = sends};
+    Message m = {.communicator = communicator, .stream = stream, .bytes = bytes, .peer = peer, .sends = sends, .memory = memory};
     if (group.depth > 0 && group.n == group.room) {
         size_t room = group.room ? 2 * group.room : 64;
         Message *larger = realloc(group.messages, room * sizeof *larger);
@@ -642,14 +667,12 @@ PRETEND_EXPORT int ncclGroupSimulateEnd(void *ret)
 
 PRETEND_EXPORT int ncclSend(const void *from, size_t count, int type, int peer, void *of, void *stream)
 {
-    (void)from;
-    return message(of, stream, bytes_of(count, type), peer, true);
+    return message(of, stream, from, bytes_of(count, type), peer, true);
 }
 
 PRETEND_EXPORT int ncclRecv(void *to, size_t count, int type, int peer, void *of, void *stream)
 {
-    (void)to;
-    return message(of, stream, bytes_of(count, type), peer, false);
+    return message(of, stream, to, bytes_of(count, type), peer, false);
 }
 
 /* Of kernels that communicate themselves: not supported. */

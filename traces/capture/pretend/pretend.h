@@ -7,7 +7,6 @@
  * Environment (set by `echelon capture`): ECHELON_PRETEND_DEVICE, "key=value" joined by ';' (Device below), ECHELON_PRETEND_OUT, the file's name ("%p" is the
  * process id). Everything is under one lock; a process made by fork() alone writes nothing. */
 #pragma once
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +51,17 @@ uint32_t pretend_new_name(const char *text);
 /* A warning on standard error, once for each @what. */
 void pretend_say_once(const char *what);
 
+/* What the next work of this thread does with memory: from @address on, @bytes where that is known (0: not). Addresses of no allocation are left out.
+ * PRETEND_NO_USES: a kernel's arguments follow, if any. */
+typedef enum { PRETEND_NO_USES, PRETEND_READS, PRETEND_WRITES, PRETEND_UPDATES } PretendUse;
+void pretend_use(PretendUse how, const void *address, uint64_t bytes);
+/* What a call is given to read and to write; what it is not given is NULL. It stands with the first kernel of the call. */
+void pretend_uses(const void *const *read, size_t n_read, const void *const *written, size_t n_written);
+/* There is no such work. */
+void pretend_no_uses(void);
+/* An address that stands in a kernel's parameter @parameter. */
+void pretend_argument(size_t parameter, uint64_t address);
+
 /* A launch on @stream: a kernel of a library whose real one is not asked (products, convolutions); @launch as models/kernel/gpu.h has it, @read and @written
  * bytes of device memory, @operations of the matrix unit on @dtype ("bf16"; NULL: none). */
 void pretend_library_kernel(void *stream, const char *name, const char *launch, uint64_t read, uint64_t written, uint64_t operations, const char *dtype);
@@ -73,6 +83,8 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
 bool pretend_free(void *address, void *stream, bool async);
 /* The allocation that holds @address; false where there is none. */
 bool pretend_find(const void *address, PretendBlock *ret);
+/* Whether a word of a kernel's parameters is an address in memory of a device. */
+bool pretend_is_address(uint64_t word);
 /* Tells of host memory that was pinned where it lay, and that it is so no more. */
 void pretend_pin(void *address, size_t bytes);
 bool pretend_unpin(void *address);
@@ -113,13 +125,35 @@ int pretend_refuse(const char *name);
 /* The number that a stream is written by: 0 the default one. */
 uint32_t pretend_stream(void *stream);
 int pretend_stream_device(void *stream);
-/* Keeps the line if @stream is being captured; false where it is not. */
-bool pretend_graph_take(const char *word, void *stream, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
+/* Keeps the line (what stands in it behind its place, and lines that follow it) if @stream is being captured; false where it is not. */
+bool pretend_graph_take(const char *word, void *stream, const char *rest);
 
 /* ---- cuDNN (dnn.c) ---- */
 
 /* Of the program's own libcudnn, wherever it was loaded; NULL where there is none. */
 void *pretend_cudnn_symbol(const char *name);
+
+/* ---- machine code (code.c) ---- */
+
+typedef struct {
+    const char *name;     /* mangled */
+    uint32_t *parameters; /* bytes of each */
+    size_t n_parameters;
+    uint32_t registers; /* of a thread; 0: not known */
+    uint32_t threads;   /* of a block at most, as it was compiled for; 0: not said */
+    uint32_t shared;    /* bytes of a block that it takes whatever its launch says */
+} PretendKernelCode;
+
+/* A fat binary or a module; lives as long as the process. */
+typedef struct PretendCode PretendCode;
+/* Of a fat binary as compilers register it (it stays where it is), and of what is handed to the driver. NULL where memory is short. */
+PretendCode *pretend_code_of_wrapper(const void *wrapper);
+PretendCode *pretend_code_of_image(const void *image);
+/* 10 * major + minor of the code in it that suits the device. */
+enum { PRETEND_NO_CODE = 0, PRETEND_ANY_CODE = -1 };
+int pretend_code_version(const PretendCode *code);
+/* NULL where nothing is known of it. @code may be NULL. */
+const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name);
 
 /* ---- kernels (runtime.c) ---- */
 
@@ -127,8 +161,21 @@ typedef struct {
     unsigned x, y, z;
 } PretendDim;
 
+/* cudaFuncAttributes. */
+typedef struct {
+    size_t shared, constant, local;
+    int threads, registers, ptx, binary, cache, dynamic_shared, carveout;
+} PretendFunctionAttributes;
+
 /* @function is launched as @name from now on; both stay. */
-void pretend_register_kernel(const void *function, const char *name);
+void pretend_register_kernel(const void *function, const char *name, PretendCode *code);
+/* What is known of a function that was registered; NULL: nothing. */
+const PretendKernelCode *pretend_kernel_code(const void *function);
+
+/* ---- addresses among parameters (arguments.c) ---- */
+
+/* Those of a launch stand with the next work of this thread. */
+void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid);
 
 /* ---- names of CUDA's that other files of ours call ---- */
 
@@ -161,5 +208,6 @@ int cudaEventQuery(void *event);
 int cudaEventSynchronize(void *event);
 int cudaEventElapsedTime(float *ret_ms, void *begin, void *end);
 int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream);
+int cudaFuncGetAttributes(PretendFunctionAttributes *ret, const void *function);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, const void *function, int threads, size_t shared);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *function, int threads, size_t shared, unsigned flags);

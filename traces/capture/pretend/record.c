@@ -206,12 +206,10 @@ void pretend_line(const char *word, const char *format, ...)
 }
 
 /* Times are taken under the lock, so that they never fall from line to line. */
-static void write_timed(const char *word, const char *place, const char *format, va_list args)
+static void write_timed(const char *word, const char *place, const char *rest)
 {
     uint64_t at = now();
-    put_format("%s %" PRIu64 "%s ", word, at, place);
-    emit(format, args);
-    put('\n');
+    put_format("%s %" PRIu64 "%s %s\n", word, at, place, rest);
     worked |= strcmp(word, "push") != 0 && strcmp(word, "pop") != 0 && strcmp(word, "mark") != 0 && strcmp(word, "sync") != 0;
     if (worked && at - flushed > FLUSH_AFTER) {
         flush_text();
@@ -219,16 +217,84 @@ static void write_timed(const char *word, const char *place, const char *format,
     }
 }
 
+/* A text that grows; of a thread, for its lines. */
+typedef struct {
+    char *at;
+    size_t n, room;
+} Text;
+static __thread Text line_text, uses_text;
+
+static void append(Text *to, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(to->at ? to->at + to->n : NULL, to->room - to->n, format, args);
+    if (n > 0 && (size_t)n >= to->room - to->n) {
+        size_t room = 2 * (to->n + (size_t)n + 128);
+        char *larger = realloc(to->at, room);
+        if (larger) {
+            to->at = larger;
+            to->room = room;
+            vsnprintf(to->at + to->n, room - to->n, format, again);
+        }
+    }
+    va_end(again);
+    if (n > 0 && (size_t)n < to->room - to->n)
+        to->n += (size_t)n;
+}
+
+static void append_format(Text *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append_format(Text *to, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    append(to, format, args);
+    va_end(args);
+}
+
+void pretend_use(PretendUse how, const void *address, uint64_t bytes)
+{
+    PretendBlock block;
+    if (how == PRETEND_NO_USES) {
+        uses_text.n = 0;
+        append_format(&uses_text, "\nargs");
+    } else if (address && pretend_find(address, &block)) {
+        append_format(&uses_text, "%s %d %" PRIu64 " %" PRIu64, uses_text.n == 0 ? "\nuses" : "", (int)how, (uint64_t)(uintptr_t)address, bytes);
+    }
+}
+
+void pretend_uses(const void *const *read, size_t n_read, const void *const *written, size_t n_written)
+{
+    for (size_t i = 0; i < n_read; i++)
+        pretend_use(PRETEND_READS, read[i], 0);
+    for (size_t i = 0; i < n_written; i++)
+        pretend_use(PRETEND_WRITES, written[i], 0);
+}
+
+void pretend_no_uses(void)
+{
+    uses_text.n = 0;
+}
+
+void pretend_argument(size_t parameter, uint64_t address)
+{
+    append_format(&uses_text, " %zu %" PRIu64, parameter, address);
+}
+
 void pretend_event(const char *word, const char *format, ...)
 {
     pthread_once(&once, begin);
+    if (!recording)
+        return;
     va_list args;
     va_start(args, format);
-    pthread_mutex_lock(&lock);
-    if (recording)
-        write_timed(word, "", format, args);
-    pthread_mutex_unlock(&lock);
+    line_text.n = 0;
+    append(&line_text, format, args);
     va_end(args);
+    pthread_mutex_lock(&lock);
+    if (recording && line_text.at)
+        write_timed(word, "", line_text.at);
+    pthread_mutex_unlock(&lock);
 }
 
 void pretend_work(const char *word, void *stream, const char *format, ...)
@@ -236,15 +302,20 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     pthread_once(&once, begin);
     va_list args;
     va_start(args, format);
-    if (!pretend_graph_take(word, stream, format, args)) {
+    line_text.n = 0;
+    append(&line_text, format, args);
+    va_end(args);
+    if (uses_text.n > 0 && line_text.at)
+        append_format(&line_text, "%s", uses_text.at);
+    uses_text.n = 0;
+    if (line_text.at && !pretend_graph_take(word, stream, line_text.at)) {
         char place[32];
         snprintf(place, sizeof place, " %d %u", pretend_stream_device(stream), pretend_stream(stream));
         pthread_mutex_lock(&lock);
         if (recording)
-            write_timed(word, place, format, args);
+            write_timed(word, place, line_text.at);
         pthread_mutex_unlock(&lock);
     }
-    va_end(args);
 }
 
 /* For the Python hook, which runs before whatever ends a process at its exit. */

@@ -133,6 +133,7 @@ PRETEND_EXPORT int cudnnSetDropoutDescriptor(void *of, void *handle, float dropo
     if (!states || bytes == 0)
         return SUCCESS;
     cudnnGetStream(handle, &stream);
+    pretend_use(PRETEND_WRITES, states, bytes);
     pretend_library_kernel(stream, "cudnn dropout states", "class=fill operand_bytes=4", 0, bytes, 0, NULL);
     return SUCCESS;
 }
@@ -262,8 +263,8 @@ PRETEND_EXPORT int cudnnRNNForward(void *handle, void *of, int forward_mode, con
                                    const void *hx, void *hy, void *c_of, const void *cx, void *cy, size_t weight_bytes, const void *weights,
                                    size_t workspace_bytes, void *workspace, size_t reserve_bytes, void *reserve)
 {
-    (void)forward_mode, (void)lengths, (void)x, (void)y_of, (void)y, (void)h_of, (void)hx, (void)hy, (void)c_of, (void)cx, (void)cy, (void)weight_bytes;
-    (void)weights, (void)workspace_bytes, (void)workspace, (void)reserve_bytes, (void)reserve;
+    (void)forward_mode, (void)lengths, (void)y_of, (void)h_of, (void)c_of, (void)weight_bytes, (void)workspace_bytes, (void)reserve_bytes;
+    pretend_uses((const void *const[]){x, hx, cx, weights}, 4, (const void *const[]){y, hy, cy, workspace, reserve}, 5);
     const Network *network = of;
     const Data *data = x_of;
     void *stream = NULL;
@@ -282,8 +283,8 @@ PRETEND_EXPORT int cudnnRNNBackwardData_v8(void *handle, void *of, const int32_t
                                            size_t weight_bytes, const void *weights, size_t workspace_bytes, void *workspace, size_t reserve_bytes,
                                            void *reserve)
 {
-    (void)lengths, (void)y_of, (void)y, (void)dy, (void)dx, (void)h_of, (void)hx, (void)dhy, (void)dhx, (void)c_of, (void)cx, (void)dcy, (void)dcx;
-    (void)weight_bytes, (void)weights, (void)workspace_bytes, (void)workspace, (void)reserve_bytes, (void)reserve;
+    (void)lengths, (void)y_of, (void)h_of, (void)c_of, (void)weight_bytes, (void)workspace_bytes, (void)reserve_bytes;
+    pretend_uses((const void *const[]){y, dy, hx, dhy, cx, dcy, weights, reserve}, 8, (const void *const[]){dx, dhx, dcx, workspace, reserve}, 5);
     const Network *network = of;
     const Data *data = x_of;
     void *stream = NULL;
@@ -302,8 +303,9 @@ PRETEND_EXPORT int cudnnRNNBackwardWeights_v8(void *handle, void *of, int add, c
                                               void *y_of, const void *y, size_t weight_bytes, void *weights, size_t workspace_bytes, void *workspace,
                                               size_t reserve_bytes, void *reserve)
 {
-    (void)add, (void)lengths, (void)x, (void)h_of, (void)hx, (void)y_of, (void)y, (void)weight_bytes, (void)weights, (void)workspace_bytes, (void)workspace;
-    (void)reserve_bytes, (void)reserve;
+    (void)add, (void)lengths, (void)h_of, (void)y_of, (void)weight_bytes, (void)workspace_bytes, (void)reserve_bytes;
+    pretend_uses((const void *const[]){x, hx, y, reserve, workspace}, 5, NULL, 0);
+    pretend_use(PRETEND_UPDATES, weights, 0);
     const Network *network = of;
     const Data *data = x_of;
     uint64_t gates = gates_of(network) * network->hidden, rows = data->steps * data->batch, output = output_of(network);

@@ -467,6 +467,8 @@ PRETEND_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from
         else
             memmove((uint8_t *)to + row * to_pitch, (const uint8_t *)from + row * from_pitch, width);
     }
+    pretend_use(PRETEND_READS, from, from_pitch * height);
+    pretend_use(PRETEND_WRITES, to, to_pitch * height);
     pretend_work("copy", stream, "%zu %d %d 1", width * height, source.kind, target.kind);
     return SUCCESS;
 }
@@ -495,7 +497,8 @@ PRETEND_EXPORT int cudaMemcpyPeer(void *to, int to_device, const void *from, int
 
 PRETEND_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, void *stream)
 {
-    (void)to, (void)pitch, (void)value;
+    (void)value;
+    pretend_use(PRETEND_WRITES, to, pitch * height);
     pretend_work("set", stream, "%zu", width * height);
     return SUCCESS;
 }
@@ -666,20 +669,14 @@ PRETEND_EXPORT int cudaProfilerStop(void)
 typedef struct {
     const void *function;
     const char *name;
-    int image; /* of the code that the device would be given: as Image.version */
+    PretendCode *code; /* NULL: not known */
 } Kernel;
-
-/* What __cudaRegisterFatBinary hands out. */
-typedef struct {
-    int version; /* 10 * major + minor of the code in it that suits the device; NO_IMAGE: none does; ANY_IMAGE: it cannot be told */
-} Image;
-enum { NO_IMAGE = 0, ANY_IMAGE = -1 };
 
 static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
 static Kernel *kernels;
 static size_t n_kernels, kernel_room, n_sorted;
 
-static void register_kernel(const void *function, const char *name, int image)
+void pretend_register_kernel(const void *function, const char *name, PretendCode *code)
 {
     pthread_mutex_lock(&kernel_lock);
     if (n_kernels == kernel_room) {
@@ -691,58 +688,13 @@ static void register_kernel(const void *function, const char *name, int image)
         }
     }
     if (n_kernels < kernel_room)
-        kernels[n_kernels++] = (Kernel){function, name, image};
+        kernels[n_kernels++] = (Kernel){function, name, code};
     pthread_mutex_unlock(&kernel_lock);
 }
 
-void pretend_register_kernel(const void *function, const char *name)
-{
-    register_kernel(function, name, ANY_IMAGE);
-}
-
-static uint64_t number_at(const uint8_t *at, size_t bytes)
-{
-    uint64_t value = 0;
-    memcpy(&value, at, bytes);
-    return value;
-}
-
-/* Of the code in a fat binary what the driver would load: machine code of the device's major version and no later minor one, else PTX of no later version. The
- * wrapper holds a magic number, a version and the binary's address; the binary is a header (magic, version, its own bytes, bytes behind it) and entries (kind:
- * 1 PTX, 2 machine code; their header's bytes at 4, bytes behind it at 8, version at 28). */
-static int version_of_image(const uint8_t *wrapper)
-{
-    enum { PTX = 1, CODE = 2, LEAST = 32 };
-    if (!wrapper || number_at(wrapper, 4) != UINT64_C(0x466243b1))
-        return ANY_IMAGE;
-    const uint8_t *binary = (const uint8_t *)(uintptr_t)number_at(wrapper + 8, 8);
-    if (!binary || number_at(binary, 4) != UINT64_C(0xba55ed50))
-        return ANY_IMAGE;
-    const PretendDevice *d = pretend_device();
-    int device = (int)(10 * d->major + d->minor), code = NO_IMAGE, ptx = NO_IMAGE;
-    const uint8_t *at = binary + number_at(binary + 6, 2), *end = at + number_at(binary + 8, 8);
-    while (end - at >= LEAST) {
-        uint64_t header = number_at(at + 4, 4), bytes = number_at(at + 8, 8), left = (uint64_t)(end - at);
-        int kind = (int)number_at(at, 2), version = (int)number_at(at + 28, 4);
-        if (header < LEAST || header > left || bytes > left - header)
-            return ANY_IMAGE;
-        if (kind == CODE && version / 10 == device / 10 && version <= device && version > code)
-            code = version;
-        if (kind == PTX && version <= device && version > ptx)
-            ptx = version;
-        at += header + bytes;
-    }
-    return code != NO_IMAGE ? code : ptx;
-}
-
-/* The handle is where the version stands. */
 PRETEND_EXPORT void **__cudaRegisterFatBinary(void *binary)
 {
-    static Image images[1 + 256]; /* of ANY_IMAGE, then by version */
-    int version = version_of_image(binary);
-    Image *image = &images[1 + (version < 256 ? version : ANY_IMAGE)];
-    image->version = version < 256 ? version : ANY_IMAGE;
-    return (void **)(void *)image;
+    return (void **)pretend_code_of_wrapper(binary);
 }
 
 PRETEND_EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
@@ -777,7 +729,7 @@ PRETEND_EXPORT void __cudaRegisterFunction(void **handle, const char *host, char
     (void)dim;
     (void)grid;
     (void)warp;
-    register_kernel(host, name, handle ? ((const Image *)(const void *)handle)->version : ANY_IMAGE);
+    pretend_register_kernel(host, name, (PretendCode *)(void *)handle);
 }
 
 static int by_function(const void *a, const void *b)
@@ -786,7 +738,7 @@ static int by_function(const void *a, const void *b)
     return ((uintptr_t)x->function > (uintptr_t)y->function) - ((uintptr_t)x->function < (uintptr_t)y->function);
 }
 
-/* As @function was registered, its name mangled; "?" and any image where it was not. */
+/* As @function was registered, its name mangled; "?" and no code where it was not. */
 static Kernel kernel_of(const void *function)
 {
     pthread_mutex_lock(&kernel_lock);
@@ -796,7 +748,7 @@ static Kernel kernel_of(const void *function)
     }
     Kernel key = {.function = function, .name = "?"};
     const Kernel *found = kernels ? bsearch(&key, kernels, n_kernels, sizeof *kernels, by_function) : NULL;
-    const Kernel kernel = found ? *found : (Kernel){function, "?", ANY_IMAGE};
+    const Kernel kernel = found ? *found : (Kernel){function, "?", NULL};
     pthread_mutex_unlock(&kernel_lock);
     return kernel;
 }
@@ -825,12 +777,20 @@ PRETEND_EXPORT int __cudaPopCallConfiguration(PretendDim *ret_grid, PretendDim *
     return SUCCESS;
 }
 
+const PretendKernelCode *pretend_kernel_code(const void *function)
+{
+    const Kernel kernel = kernel_of(function);
+    return pretend_code_kernel(kernel.code, kernel.name);
+}
+
 PRETEND_EXPORT int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream)
 {
-    (void)arguments;
     const Kernel kernel = kernel_of(function);
-    if (kernel.image == NO_IMAGE)
+    if (pretend_code_version(kernel.code) == PRETEND_NO_CODE)
         return fail(209); /* cudaErrorNoKernelImageForDevice */
+    const PretendKernelCode *code = pretend_code_kernel(kernel.code, kernel.name);
+    if (code && (arguments || code->n_parameters == 0))
+        pretend_arguments(code, arguments, grid);
     uint32_t name = pretend_symbol(kernel.name);
     pretend_work("kernel", stream, "%u %u %u %u %u %u %u %zu", name, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
     return SUCCESS;
@@ -866,19 +826,41 @@ PRETEND_EXPORT int cudaLaunchCooperativeKernel(const void *function, PretendDim 
     return cudaLaunchKernel(function, grid, block, arguments, shared, stream);
 }
 
-typedef struct {
-    size_t shared, constant, local;
-    int threads, registers, ptx, binary, cache, dynamic_shared, carveout;
-} FunctionAttributes;
+/* The register file of a multiprocessor, in all generations since Kepler (CUDA C++ Programming Guide, technical specifications per compute capability): given to
+ * warps in pieces of 256. */
+enum { REGISTERS = 65536, REGISTER_PIECE = 256, WARP = 32, ASSUMED_REGISTERS = 32 };
 
-PRETEND_EXPORT int cudaFuncGetAttributes(FunctionAttributes *ret, const void *function)
+static int registers_of(const PretendKernelCode *code)
+{
+    return code && code->registers > 0 ? (int)code->registers : ASSUMED_REGISTERS;
+}
+
+static int warps_by_registers(const PretendKernelCode *code)
+{
+    return REGISTERS / ((registers_of(code) * WARP + REGISTER_PIECE - 1) / REGISTER_PIECE * REGISTER_PIECE);
+}
+
+static int most_threads(const PretendKernelCode *code)
+{
+    int most = warps_by_registers(code) * WARP < 1024 ? warps_by_registers(code) * WARP : 1024;
+    return code && code->threads > 0 && (int)code->threads < most ? (int)code->threads : most;
+}
+
+PRETEND_EXPORT int cudaFuncGetAttributes(PretendFunctionAttributes *ret, const void *function)
 {
     const PretendDevice *d = pretend_device();
     const Kernel kernel = kernel_of(function);
-    if (kernel.image == NO_IMAGE)
+    int version = pretend_code_version(kernel.code); /* libraries choose by it among what they were built for */
+    if (version == PRETEND_NO_CODE)
         return fail(209);
-    int version = kernel.image == ANY_IMAGE ? (int)(10 * d->major + d->minor) : kernel.image; /* libraries choose by it among what they were built for */
-    *ret = (FunctionAttributes){.threads = 1024, .registers = 32, .ptx = version, .binary = version, .dynamic_shared = 48 << 10};
+    version = version == PRETEND_ANY_CODE ? (int)(10 * d->major + d->minor) : version;
+    const PretendKernelCode *code = pretend_code_kernel(kernel.code, kernel.name);
+    *ret = (PretendFunctionAttributes){.shared = code ? code->shared : 0,
+                                .threads = most_threads(code),
+                                .registers = registers_of(code),
+                                .ptx = version,
+                                .binary = version,
+                                .dynamic_shared = 48 << 10};
     return SUCCESS;
 }
 
@@ -890,14 +872,16 @@ PRETEND_EXPORT int cudaFuncSetAttribute(const void *function, int attribute, int
     return SUCCESS;
 }
 
-/* As many as threads and shared memory leave room for; registers are not known. */
+/* As many as threads, registers and shared memory leave room for. */
 PRETEND_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *function, int threads, size_t shared, unsigned flags)
 {
-    (void)function;
     (void)flags;
     const PretendDevice *d = pretend_device();
-    uint64_t blocks = threads > 0 ? d->threads / (uint64_t)((threads + 31) / 32 * 32) : 0;
-    uint64_t by_shared = d->shared_per_multiprocessor / (shared + 1024);
+    const PretendKernelCode *code = pretend_kernel_code(function);
+    uint64_t warps = threads > 0 ? (uint64_t)(threads + WARP - 1) / WARP : 0, blocks = warps ? d->threads / (warps * WARP) : 0,
+             by_registers = warps ? (uint64_t)warps_by_registers(code) / warps : 0,
+             by_shared = d->shared_per_multiprocessor / (shared + (code ? code->shared : 0) + 1024);
+    blocks = blocks < by_registers ? blocks : by_registers;
     blocks = blocks < by_shared ? blocks : by_shared;
     *ret = (int)(blocks < d->blocks ? blocks : d->blocks);
     return SUCCESS;

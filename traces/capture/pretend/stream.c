@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,7 +99,7 @@ static bool append(Graph *graph, const char *word, int device, uint32_t stream, 
     return true;
 }
 
-bool pretend_graph_take(const char *word, void *stream, const char *format, va_list args)
+bool pretend_graph_take(const char *word, void *stream, const char *rest)
 {
     const Stream *s = stream_of(stream);
     __atomic_add_fetch(&n_launches, *word == 'k' || *word == 'l', __ATOMIC_RELAXED); /* kernel, library */
@@ -108,12 +107,8 @@ bool pretend_graph_take(const char *word, void *stream, const char *format, va_l
         return false;
     pthread_mutex_lock(&lock);
     Graph *graph = capture_of(s->capture);
-    if (graph) {
-        char rest[512];
-        int n = vsnprintf(rest, sizeof rest, format, args);
-        if (n < 0 || (size_t)n >= sizeof rest || !append(graph, word, s->device, s->number, rest, (size_t)n))
-            graph->broken = true;
-    }
+    if (graph && !append(graph, word, s->device, s->number, rest, strlen(rest)))
+        graph->broken = true;
     pthread_mutex_unlock(&lock);
     return graph != NULL;
 }

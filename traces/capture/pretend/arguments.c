@@ -1,0 +1,89 @@
+/* Which addresses a launch hands to its kernel: words of its parameters that lie in memory of a device. Structures of fixed size are seldom filled, and hold whatever
+ * lay on the stack behind that: of those that PyTorch launches often, what is filled is known. */
+#include "pretend.h"
+
+#include <string.h>
+
+static const uint8_t *parameter(const PretendKernelCode *code, void *const *arguments, size_t i, size_t *ret_bytes)
+{
+    *ret_bytes = i < code->n_parameters && arguments[i] ? code->parameters[i] : 0;
+    return *ret_bytes ? arguments[i] : NULL;
+}
+
+/* Words [first, first + n) of a parameter. */
+static void tell_words(size_t which, const uint8_t *data, size_t bytes, size_t first, size_t n)
+{
+    for (size_t i = first; i < first + n && (i + 1) * sizeof(uint64_t) <= bytes; i++) {
+        uint64_t word;
+        memcpy(&word, data + i * sizeof word, sizeof word);
+        if (pretend_is_address(word))
+            pretend_argument(which, word);
+    }
+}
+
+/* Bytes of a scalar by its mangled type; 0 where it is none that is known. */
+static size_t scalar_bytes(const char *type)
+{
+    static const struct {
+        const char *type;
+        size_t bytes;
+    } known[] = {{"f", 4}, {"i", 4}, {"d", 8}, {"l", 8}, {"s", 2}, {"a", 1}, {"b", 1}, {"h", 1}, {"N3c107complexId", 16}, {"N3c107complexIf", 8}, {"N3c10", 2}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(type, known[i].type, strlen(known[i].type)) == 0)
+            return known[i].bytes;
+    return 0;
+}
+
+/* Lists of tensors (ATen/native/cuda/MultiTensorApply.cuh of PyTorch 2.1 to 2.15): rows of @room addresses, how many is in the type's name; a row of their sizes; one of
+ * scalars, or of addresses of step counts; for every block its tensor and its chunk. Blocks are 320 and tensors numbered in a byte, or, where parameters may be
+ * longer than 4 KiB, 2240 and 16 bits. False where the first parameter is none of these. */
+static bool tell_lists(const PretendKernelCode *code, const uint8_t *data, size_t bytes, unsigned n_blocks)
+{
+    static const char scalars[] = "28TensorListScalarListMetadataI", steps[] = "32FusedOptimizerTensorListMetadataILi", lists[] = "18TensorListMetadataILi";
+    const char *at, *number;
+    size_t more = 0, last = 4; /* bytes a tensor has besides, and behind all */
+    if ((at = strstr(code->name, scalars))) {
+        more = scalar_bytes(at + strlen(scalars));
+        last = 0;
+        number = strstr(at + strlen(scalars), "Li");
+        number = number ? number + 2 : "";
+    } else if ((at = strstr(code->name, steps))) {
+        more = sizeof(uint64_t);
+        number = at + strlen(steps);
+    } else if ((at = strstr(code->name, lists))) {
+        number = at + strlen(lists);
+    } else {
+        return false;
+    }
+    bool wide = bytes > 4096;
+    size_t rows = *number >= '1' && *number <= '9' ? (size_t)(*number - '0') : 0, width = wide ? 2 : 1, blocks = (wide ? 2240u : 320u) * (width + 4) + last;
+    if (rows == 0 || bytes <= blocks || n_blocks > (wide ? 2240u : 320u) || (!last && more == 0))
+        return false;
+    size_t each = (rows + 1) * sizeof(uint64_t) + more, room = (bytes - blocks) / each, used = 0;
+    for (unsigned i = 0; i < n_blocks; i++) {
+        uint16_t tensor = 0;
+        memcpy(&tensor, data + (room * each + width - 1) / width * width + i * width, width);
+        used = tensor >= used ? (size_t)tensor + 1 : used;
+    }
+    if (used > room)
+        return false;
+    for (size_t row = 0; row < rows + (last && more ? 2 : 0); row++)
+        if (row != rows) /* sizes */
+            tell_words(0, data, bytes, row * room, used);
+    return true;
+}
+
+void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)
+{
+    pretend_use(PRETEND_NO_USES, NULL, 0);
+    size_t bytes;
+    const uint8_t *data = parameter(code, arguments, 0, &bytes);
+    bool lists = data && tell_lists(code, data, bytes, grid.x);
+    /* What is joined: as many addresses as the grid has rows, first in their structure (CatArrInputTensorMetadata). */
+    bool joins = strstr(code->name, "CatArray") != NULL;
+    for (size_t i = lists; i < code->n_parameters; i++) {
+        data = parameter(code, arguments, i, &bytes);
+        if (data)
+            tell_words(i, data, bytes, 0, joins && i == 1 ? grid.y : bytes / sizeof(uint64_t));
+    }
+}

@@ -1,0 +1,325 @@
+/* What machine code says of its kernels: parameters, registers, threads, shared memory. Fat binaries are decoded when a kernel of theirs is first asked for, of the
+ * chosen architecture alone, and only those numbers are kept. Formats: as nvcc 13.0 and PyTorch's wheels of CUDA 12 and 13 have them. */
+#include "pretend.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An entry of a fat binary: kind at 0 (1 PTX, 2 machine code), its header's bytes at 4, bytes behind that at 8, of them compressed ones at 16, version at 28, flags
+ * at 40, decoded bytes at 56. */
+enum { PTX = 1, CODE = 2, LEAST = 32, WHOLE = 64 };
+#define FLAG_LZ4 UINT64_C(0x2000)
+#define FLAG_ZSTD UINT64_C(0x8000)
+#define MOST_DECODED (UINT64_C(1) << 30)
+
+struct PretendCode {
+    int version;           /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
+    const uint8_t *binary; /* Of a fat binary not yet decoded; NULL: there is no more to read. */
+    PretendKernelCode *kernels; /* by name */
+    size_t n, room;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t number_at(const uint8_t *at, size_t bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, at, bytes);
+    return value;
+}
+
+/* ---- decoding ---- */
+
+/* A length of LZ4 that goes on in bytes of 255. */
+static bool lengthen(const uint8_t **at, const uint8_t *end, size_t *length)
+{
+    for (uint8_t more = *length == 15 ? 255 : 0; more == 255;) {
+        if (*at == end)
+            return false;
+        more = *(*at)++;
+        *length += more;
+    }
+    return true;
+}
+
+/* LZ4's block format (lz4_Block_format.md): a token of two lengths, literals, and how far back the match begins. @from may be padded behind the last match. */
+static bool decode_lz4(const uint8_t *from, size_t n, uint8_t *to, size_t room)
+{
+    const uint8_t *at = from, *end = from + n;
+    size_t done = 0;
+    while (done < room) {
+        if (at == end)
+            return false;
+        size_t literals = *at >> 4, match = *at & 15;
+        at++;
+        if (!lengthen(&at, end, &literals) || literals > (size_t)(end - at) || literals > room - done)
+            return false;
+        memcpy(to + done, at, literals);
+        at += literals;
+        done += literals;
+        if (done == room)
+            return true;
+        if (end - at < 2)
+            return false;
+        size_t back = (size_t)number_at(at, 2);
+        at += 2;
+        if (!lengthen(&at, end, &match) || back == 0 || back > done || (match += 4) > room - done)
+            return false;
+        for (size_t i = 0; i < match; i++, done++)
+            to[done] = to[done - back];
+    }
+    return true;
+}
+
+/* By the program's or the system's own library. */
+static bool decode_zstd(const uint8_t *from, size_t n, uint8_t *to, size_t room)
+{
+    static size_t (*decompress)(void *to, size_t room, const void *from, size_t n);
+    static bool looked;
+    if (!looked) {
+        void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, "ZSTD_decompress") : NULL;
+        memcpy(&decompress, &found, sizeof found);
+        looked = true;
+    }
+    if (!decompress)
+        pretend_say_once("kernels are compressed by zstd and there is no libzstd.so.1 to read them: which arrays they use is not recorded");
+    return decompress && decompress(to, room, from, n) == room;
+}
+
+/* ---- what is read ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const PretendKernelCode *)a)->name, ((const PretendKernelCode *)b)->name);
+}
+
+/* Of a sorted table. */
+static PretendKernelCode *kernel_named(const PretendCode *code, const char *name)
+{
+    const PretendKernelCode key = {.name = name};
+    return code->n > 0 ? bsearch(&key, code->kernels, code->n, sizeof key, by_name) : NULL;
+}
+
+static PretendKernelCode *add_kernel(PretendCode *code, const char *name)
+{
+    if (code->n == code->room) {
+        size_t room = code->room ? 2 * code->room : 16;
+        PretendKernelCode *larger = realloc(code->kernels, room * sizeof *larger);
+        if (!larger)
+            return NULL;
+        code->kernels = larger;
+        code->room = room;
+    }
+    char *kept = strdup(name);
+    if (!kept)
+        return NULL;
+    code->kernels[code->n] = (PretendKernelCode){.name = kept};
+    return &code->kernels[code->n++];
+}
+
+static void add_parameter(PretendKernelCode *kernel, size_t ordinal, uint64_t bytes)
+{
+    if (ordinal >= kernel->n_parameters) {
+        uint32_t *larger = realloc(kernel->parameters, (ordinal + 1) * sizeof *larger);
+        if (!larger)
+            return;
+        memset(larger + kernel->n_parameters, 0, (ordinal + 1 - kernel->n_parameters) * sizeof *larger);
+        kernel->parameters = larger;
+        kernel->n_parameters = ordinal + 1;
+    }
+    kernel->parameters[ordinal] = (uint32_t)bytes;
+}
+
+/* Section .nv.info.KERNEL: attributes of a format (4: as many bytes follow as its value says), a kind and a value. Kinds: 5 most threads of a block (three
+ * numbers), 0x17 and 0x45 a parameter: its ordinal at 4, its bytes above bit 18 of the number at 8, or that number. */
+static void read_info(PretendKernelCode *kernel, const uint8_t *at, const uint8_t *end)
+{
+    enum { SIZED = 4, THREADS = 5, PARAMETER = 0x17, LONG_PARAMETER = 0x45 };
+    while (end - at >= 4) {
+        int format = at[0], kind = at[1];
+        size_t value = (size_t)number_at(at + 2, 2), bytes = format == SIZED ? value : 0;
+        at += 4;
+        if (bytes > (size_t)(end - at))
+            return;
+        if (kind == PARAMETER && bytes >= 12)
+            add_parameter(kernel, (size_t)number_at(at + 4, 2), number_at(at + 8, 4) >> 18);
+        if (kind == LONG_PARAMETER && bytes >= 12)
+            add_parameter(kernel, (size_t)number_at(at + 4, 2), number_at(at + 8, 4));
+        if (kind == THREADS && bytes >= 12)
+            kernel->threads = (uint32_t)(number_at(at, 4) * number_at(at + 4, 4) * number_at(at + 8, 4));
+        at += bytes;
+    }
+}
+
+/* Machine code is an ELF file (64 bit): sections .nv.info.KERNEL, .text.KERNEL (its registers in the upper byte of sh_info) and .nv.shared.KERNEL. */
+static bool read_elf(PretendCode *code, const uint8_t *data, size_t n)
+{
+    enum { SECTION = 64 };
+    if (n < 64 || memcmp(data, "\x7f" "ELF\2", 5) != 0)
+        return false;
+    uint64_t table = number_at(data + 40, 8), sections = number_at(data + 60, 2), names = number_at(data + 62, 2);
+    if (names >= sections || table > n || sections * SECTION > n - table)
+        return false;
+    const uint8_t *text = data + table + names * SECTION;
+    uint64_t text_at = number_at(text + 24, 8), text_bytes = number_at(text + 32, 8);
+    if (text_at > n || text_bytes > n - text_at || text_bytes == 0 || data[text_at + text_bytes - 1] != '\0')
+        return false;
+    static const char *const kinds[] = {".nv.info.", ".text.", ".nv.shared."};
+    for (size_t kind = 0; kind < 3; kind++) {
+        size_t length = strlen(kinds[kind]);
+        for (uint64_t i = 0; i < sections; i++) {
+            const uint8_t *section = data + table + i * SECTION;
+            uint64_t name_at = number_at(section, 4), at = number_at(section + 24, 8), bytes = number_at(section + 32, 8);
+            const char *name = name_at < text_bytes ? (const char *)data + text_at + name_at : "";
+            if (strncmp(name, kinds[kind], length) != 0)
+                continue;
+            PretendKernelCode *kernel = kind == 0 ? add_kernel(code, name + length) : kernel_named(code, name + length);
+            if (kernel && kind == 0 && at <= n && bytes <= n - at)
+                read_info(kernel, data + at, data + at + bytes);
+            if (kernel && kind == 1)
+                kernel->registers = (uint32_t)number_at(section + 44, 4) >> 24;
+            if (kernel && kind == 2)
+                kernel->shared = (uint32_t)bytes;
+        }
+        if (kind == 0 && code->n > 0)
+            qsort(code->kernels, code->n, sizeof *code->kernels, by_name);
+    }
+    return true;
+}
+
+static void read_entry(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
+{
+    uint64_t flags = header >= WHOLE ? number_at(entry + 40, 8) : 0;
+    if (!(flags & (FLAG_LZ4 | FLAG_ZSTD))) {
+        read_elf(code, entry + header, bytes);
+        return;
+    }
+    uint64_t packed = number_at(entry + 16, 4), whole = number_at(entry + 56, 8);
+    uint8_t *decoded = packed > 0 && packed <= bytes && whole > 0 && whole <= MOST_DECODED ? malloc(whole) : NULL;
+    if (decoded && (flags & FLAG_LZ4 ? decode_lz4 : decode_zstd)(entry + header, packed, decoded, whole))
+        read_elf(code, decoded, whole);
+    free(decoded);
+}
+
+typedef void (*Visit)(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes);
+
+/* Of a fat binary: a header (magic, version, its own bytes, bytes behind it) and entries. False where it is none. */
+static bool for_entries(PretendCode *code, const uint8_t *binary, Visit visit)
+{
+    if (!binary || number_at(binary, 4) != UINT64_C(0xba55ed50))
+        return false;
+    const uint8_t *at = binary + number_at(binary + 6, 2), *end = at + number_at(binary + 8, 8);
+    while (end - at >= LEAST) {
+        uint64_t header = number_at(at + 4, 4), bytes = number_at(at + 8, 8), left = (uint64_t)(end - at);
+        if (header < LEAST || header > left || bytes > left - header)
+            return false;
+        visit(code, at, header, bytes);
+        at += header + bytes;
+    }
+    return true;
+}
+
+static int version_of_entry(const uint8_t *entry, int kind)
+{
+    return (int)number_at(entry, 2) == kind ? (int)number_at(entry + 28, 4) : PRETEND_NO_CODE;
+}
+
+static int device_version(void)
+{
+    return (int)(10 * pretend_device()->major + pretend_device()->minor);
+}
+
+static void choose_code(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
+{
+    (void)header, (void)bytes;
+    int version = version_of_entry(entry, CODE), device = device_version();
+    if (version / 10 == device / 10 && version <= device && version > code->version)
+        code->version = version;
+}
+
+static void choose_ptx(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
+{
+    (void)header, (void)bytes;
+    int version = version_of_entry(entry, PTX);
+    if (version <= device_version() && version > code->version)
+        code->version = version;
+}
+
+static void read_chosen(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
+{
+    if (version_of_entry(entry, CODE) == code->version)
+        read_entry(code, entry, header, bytes);
+}
+
+/* Of the code in a fat binary what the driver would load: machine code of the device's major version and no later minor one, else PTX of no later version. */
+static void choose(PretendCode *code, const uint8_t *binary)
+{
+    if (!for_entries(code, binary, choose_code)) {
+        code->version = PRETEND_ANY_CODE;
+        return;
+    }
+    if (code->version == PRETEND_NO_CODE)
+        for_entries(code, binary, choose_ptx);
+    code->binary = binary;
+}
+
+/* The wrapper that compilers register holds a magic number, a version and the binary's address. */
+static const uint8_t *unwrapped(const uint8_t *image)
+{
+    return image && number_at(image, 4) == UINT64_C(0x466243b1) ? (const uint8_t *)(uintptr_t)number_at(image + 8, 8) : NULL;
+}
+
+PretendCode *pretend_code_of_wrapper(const void *wrapper)
+{
+    PretendCode *code = calloc(1, sizeof *code);
+    if (code)
+        choose(code, unwrapped(wrapper));
+    return code;
+}
+
+/* An ELF file tells its length by where its last table ends: that of sections, or of segments behind it. */
+static size_t elf_bytes(const uint8_t *data)
+{
+    uint64_t segments = number_at(data + 32, 8) + number_at(data + 54, 2) * number_at(data + 56, 2),
+             sections = number_at(data + 40, 8) + number_at(data + 58, 2) * number_at(data + 60, 2);
+    return (size_t)(segments > sections ? segments : sections);
+}
+
+PretendCode *pretend_code_of_image(const void *image)
+{
+    PretendCode *code = calloc(1, sizeof *code);
+    if (!code || !image)
+        return code;
+    code->version = PRETEND_ANY_CODE;
+    const uint8_t *binary = unwrapped(image);
+    if (memcmp(image, "\x7f" "ELF", 4) == 0) {
+        read_elf(code, image, elf_bytes(image));
+    } else if (binary || number_at(image, 4) == UINT64_C(0xba55ed50)) {
+        /* The caller may let go of it. */
+        PretendCode chosen = {0};
+        choose(&chosen, binary ? binary : image);
+        code->version = chosen.version;
+        for_entries(code, chosen.binary, read_chosen);
+    }
+    return code;
+}
+
+int pretend_code_version(const PretendCode *code)
+{
+    return code ? code->version : PRETEND_ANY_CODE;
+}
+
+const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name)
+{
+    if (!code)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    if (code->binary)
+        for_entries(code, code->binary, read_chosen);
+    code->binary = NULL;
+    const PretendKernelCode *found = kernel_named(code, name);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
