@@ -38,6 +38,9 @@ struct EchCapture {
     EchImport *import;
     EchTraceBuilder *builder;
     GArray *items, *queues, *work, *memories; /* EchItem, Queue, EchItemWork, Memory */
+    GArray *uses;                             /* EchAddressUse */
+    EchArrays *arrays;
+    uint64_t n_unknown, n_inferred, n_untold; /* Uses of no array; without a direction; kernels whose uses are not told. */
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
     GArray *running;                          /* Running */
@@ -87,6 +90,8 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     g_array_set_clear_func(capture->queues, clear_queue);
     capture->work = g_array_new(FALSE, FALSE, sizeof(EchItemWork));
     capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
+    capture->uses = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
+    capture->arrays = ech_arrays_new();
     capture->queue_index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
     capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
@@ -102,6 +107,8 @@ void ech_capture_free(EchCapture *capture)
     g_array_unref(capture->items);
     g_array_unref(capture->queues);
     g_array_unref(capture->work);
+    g_array_unref(capture->uses);
+    ech_arrays_free(capture->arrays);
     g_array_unref(capture->memories);
     g_hash_table_unref(capture->queue_index);
     g_hash_table_unref(capture->live);
@@ -174,6 +181,15 @@ size_t ech_capture_n_items(const EchCapture *capture)
 EchItem *ech_capture_item(EchCapture *capture, size_t i)
 {
     return &g_array_index(capture->items, EchItem, i);
+}
+
+void ech_capture_use(EchCapture *capture, size_t i, EchAddressUse use)
+{
+    EchItem *item = ech_capture_item(capture, i);
+    if (item->n_uses == 0)
+        item->first_use = capture->uses->len;
+    item->n_uses++;
+    g_array_append_val(capture->uses, use);
 }
 
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work)
@@ -360,7 +376,9 @@ static void add_residents(EchCapture *capture)
         uint32_t memory = key->memory;
         if (!g_hash_table_add(seen, key) || item->kind == ECH_ITEM_ALLOC || item->origin == ECH_ABSENT)
             continue;
-        set_live(capture, memory, item->address, add_buffer(capture, item, &g_array_index(capture->memories, Memory, memory), true));
+        EchId buffer = add_buffer(capture, item, &g_array_index(capture->memories, Memory, memory), true);
+        set_live(capture, memory, item->address, buffer);
+        ech_arrays_alloc(capture->arrays, buffer, item->address, item->bytes);
         explained[memory] = ech_bytes_add(explained[memory], item->bytes);
         n++;
     }
@@ -478,6 +496,33 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
     g_array_append_val(queue->ops, row);
 }
 
+/* Which arrays an item uses; borrowed until the next one is asked for. */
+static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, size_t *ret_n)
+{
+    if (item->kind == ECH_ITEM_KERNEL && !item->told)
+        capture->n_untold++;
+    return ech_arrays_resolve(capture->arrays, item->n_uses ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL, item->n_uses, ret_n,
+                            &capture->n_unknown, &capture->n_inferred);
+}
+
+/* Bytes of @work are those of its arrays, as far as it has that many; what they do not explain is of unknown place. */
+static void add_uses(EchCapture *capture, const EchItem *item, Memory *m, const EchItemWork *work)
+{
+    size_t n;
+    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    g_autofree EchBytes *each = g_new(EchBytes, n + 1);
+    bool known = work->read > 0 || work->write > 0;
+    for (int writes = 0; writes < 2; writes++) {
+        EchBytes most = writes ? work->write : work->read, left = ech_arrays_share(arrays, n, writes, known ? most : UINT64_MAX, each);
+        EchOrigin origin = work->origin == ECH_ABSENT ? ECH_INFERRED : (EchOrigin)work->origin;
+        for (size_t i = 0; i < n; i++)
+            if (writes ? arrays[i].writes : arrays[i].reads)
+                ech_trace_builder_use(capture->builder, arrays[i].buffer, writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM, origin);
+        if (known && left > 0)
+            ech_trace_builder_use(capture->builder, traffic_buffer(capture, m), writes ? ECH_WRITE : ECH_READ, left, ECH_PATTERN_STREAM, origin);
+    }
+}
+
 static void kernel(EchCapture *capture, const EchItem *item)
 {
     Memory *m = &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, ech_capture_queue_device(capture, item->queue)));
@@ -488,7 +533,6 @@ static void kernel(EchCapture *capture, const EchItem *item)
         work = g_array_index(capture->work, EchItemWork, item->work);
     if (item->kind == ECH_ITEM_MEMSET && item->to == ECH_TIER_HOST)
         m = &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_HOST, 0));
-    EchId traffic = work.read || work.write ? traffic_buffer(capture, m) : ECH_NONE;
     EchOp op = op_of(capture, item, ECH_OP_KERNEL, queue_id(capture, item->queue));
     op.bytes = 0;
     op.bytes_origin = ECH_ABSENT;
@@ -500,10 +544,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
     }
     op.launch = launch_of(capture, item, op.launch);
     EchId id = ech_trace_builder_op(capture->builder, op);
-    if (work.read)
-        ech_trace_builder_use(capture->builder, traffic, ECH_READ, work.read, ECH_PATTERN_STREAM, (EchOrigin)work.origin);
-    if (work.write)
-        ech_trace_builder_use(capture->builder, traffic, ECH_WRITE, work.write, ECH_PATTERN_STREAM, (EchOrigin)work.origin);
+    add_uses(capture, item, m, &work);
     if (work.ops)
         ech_trace_builder_work(capture->builder, (EchWorkUnit)work.unit, (EchDtype)work.dtype, work.ops, (EchOrigin)work.origin);
     issue(capture, item->queue, id, item);
@@ -530,6 +571,26 @@ static void follow(EchCapture *capture, const EchItem *item)
         ech_trace_builder_dep(capture->builder, before, 0);
 }
 
+/* What a copy reads in memory @from and writes in memory @to, where one of the two is known. */
+static void add_ends(EchCapture *capture, const EchItem *item, uint32_t from, uint32_t to)
+{
+    EchId ends[2] = {ECH_NONE, ECH_NONE};
+    size_t n;
+    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    for (size_t i = 0; i < n; i++)
+        for (int writes = 0; writes < 2; writes++) {
+            EchId memory = g_array_index(capture->memories, Memory, writes ? to : from).memory;
+            if ((writes ? arrays[i].writes : arrays[i].reads) && ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer)->memory == memory)
+                ends[writes] = arrays[i].buffer;
+        }
+    if (ends[0] == ECH_NONE && ends[1] == ECH_NONE)
+        return;
+    for (int writes = 0; writes < 2; writes++) {
+        EchId buffer = ends[writes] != ECH_NONE ? ends[writes] : traffic_buffer(capture, &g_array_index(capture->memories, Memory, writes ? to : from));
+        ech_trace_builder_use(capture->builder, buffer, writes ? ECH_WRITE : ECH_READ, item->bytes, ECH_PATTERN_STREAM, (EchOrigin)item->origin);
+    }
+}
+
 static void copy(EchCapture *capture, const EchItem *item)
 {
     uint32_t device = ech_capture_queue_device(capture, item->queue);
@@ -541,6 +602,7 @@ static void copy(EchCapture *capture, const EchItem *item)
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
     op.launch = launch_of(capture, item, ECH_NONE);
     EchId id = ech_trace_builder_op(capture->builder, op);
+    add_ends(capture, item, from, to);
     follow(capture, item);
     issue(capture, item->queue, id, item);
 }
@@ -556,6 +618,12 @@ static void collective(EchCapture *capture, const EchItem *item)
         op.launch = ech_trace_builder_string(capture->builder, text, -1);
     }
     EchId id = ech_trace_builder_op(capture->builder, op);
+    size_t n;
+    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    for (size_t i = 0; i < n; i++)
+        for (int writes = 0; writes < 2; writes++)
+            if (writes ? arrays[i].writes : arrays[i].reads)
+                ech_trace_builder_use(capture->builder, arrays[i].buffer, writes ? ECH_WRITE : ECH_READ, arrays[i].bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
     follow(capture, item);
     issue(capture, item->queue, id, item);
 }
@@ -581,6 +649,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
         after_work(capture, m, queue, item->start);
         LiveKey key = {item->address, at};
         g_hash_table_remove(capture->live, &key);
+        ech_arrays_release(capture->arrays, item->address);
     }
     if (item->kind == ECH_ITEM_FREE)
         return;
@@ -589,6 +658,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     ech_trace_builder_op(capture->builder, op);
     after_work(capture, m, queue, item->start);
     set_live(capture, at, item->address, op.target);
+    ech_arrays_alloc(capture->arrays, op.target, item->address, item->bytes);
 }
 
 static void wait_op(EchCapture *capture, const EchItem *item)
@@ -692,6 +762,8 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
         if (b.alias_of != ECH_NONE)
             b.alias_of += f->first_buffer;
         b.loop = ECH_NONE;
+        if (b.resident && b.address != ECH_OFFSET_NONE)
+            ech_arrays_alloc(capture->arrays, (EchId)(f->first_buffer + i), b.address, b.bytes);
         if (asked[i] != ECH_TIME_NONE && !*ech_trace_string(t, ech_trace_buffers(t)[i].name))
             capture->namer(capture->namer_data, capture->foreign_zero + asked[i], &b.name, &b.stack);
         ech_trace_builder_buffer(capture->builder, b);
@@ -706,8 +778,14 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
     op.stack = foreign_string(capture, f, op.stack);
     op.queue = foreign_queue(capture, f, op.queue);
     op.recorded.start = capture->unrecorded ? ECH_TIME_NONE : relative(capture, item->start);
-    if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
+    if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE) {
+        const EchBuffer *b = &ech_trace_buffers(capture->foreign)[op.target];
         op.target += f->first_buffer;
+        if (op.kind == ECH_OP_ALLOC && b->address != ECH_OFFSET_NONE)
+            ech_arrays_alloc(capture->arrays, op.target, b->address, b->bytes);
+        else if (op.kind == ECH_OP_FREE)
+            ech_arrays_release(capture->arrays, b->address);
+    }
     ech_trace_builder_op(capture->builder, op);
     if (op.queue != ECH_NONE)
         after_work(capture, &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, device)), op.queue, item->start);
@@ -747,6 +825,41 @@ static void merge_items(EchCapture *capture)
         ech_trace_builder_set_property(capture->builder, key, value);
 }
 
+/* What a snapshot lets go just before its last use, by a clock of whole microseconds, is let go just after it. */
+static void settle_frees(EchCapture *capture)
+{
+    const EchTime slack = 2 * ECH_PS_PER_US;
+    g_autoptr(EchArrays) live = ech_arrays_new(), gone = ech_arrays_new(); /* Their "buffers": the foreign one; the item that let it go. */
+    uint64_t n = 0;
+    for (guint i = 0; i < capture->items->len; i++) {
+        const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        if (item->kind == ECH_ITEM_FOREIGN) {
+            const EchOp *op = &ech_trace_ops(capture->foreign)[item->address];
+            const EchBuffer *b = op->kind == ECH_OP_MARK ? NULL : &ech_trace_buffers(capture->foreign)[op->target];
+            if (op->kind == ECH_OP_ALLOC)
+                ech_arrays_alloc(live, op->target, b->address, b->bytes);
+            if (op->kind == ECH_OP_FREE) {
+                ech_arrays_release(live, b->address);
+                ech_arrays_alloc(gone, i, b->address, b->bytes);
+            }
+        }
+        for (uint32_t u = 0; u < item->n_uses; u++) {
+            uint64_t address = g_array_index(capture->uses, EchAddressUse, item->first_use + u).address;
+            EchId other;
+            if (ech_arrays_find(live, address, &other) || !ech_arrays_find(gone, address, &other))
+                continue;
+            EchItem *freed = &g_array_index(capture->items, EchItem, other);
+            if (item->issued - freed->issued <= slack) {
+                freed->issued = item->issued + 1;
+                n++;
+            }
+        }
+    }
+    ech_diag_note(capture->import->diag, "frees_moved_behind_uses", n);
+    if (n > 0)
+        g_array_sort_with_data(capture->items, compare_items, NULL);
+}
+
 static void settle_zero(EchCapture *capture)
 {
     capture->zero = ECH_TIME_MAX;
@@ -777,6 +890,8 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         merge_items(capture);
     if (!is_sorted(capture->items))
         g_array_sort_with_data(capture->items, compare_items, NULL);
+    if (capture->foreign && capture->uses->len > 0)
+        settle_frees(capture);
     settle_zero(capture);
     name_memories(capture);
     Foreign foreign = {0};
@@ -801,6 +916,11 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     g_free(foreign.strings);
     g_free(foreign.memories);
     g_free(foreign.queues);
+    if (capture->uses->len > 0) {
+        ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
+        ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
+        ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);
+    }
     g_array_set_size(capture->items, 0);
     capture->import->trace = ech_trace_builder_finish(capture->builder, error);
     return capture->import->trace != NULL;

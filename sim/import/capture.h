@@ -7,9 +7,12 @@
  *  - bytes in use before the capture that no later free explains become one resident buffer (start_state_baseline);
  *  - a stream wait depends on the newest operation of the other stream issued before the event was recorded;
  *  - whatever is issued after a host wait depends on it;
- *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last.
+ *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
+ *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged
+ *    snapshot lets go, by its clock of whole microseconds, just before its last use is let go just after it.
  */
 #pragma once
+#include "sim/import/arrays.h"
 #include "sim/import/import.h"
 
 /** Where bytes are: "hbm", "host", and on TPUs "vector" (VMEM), "common" (CMEM), "scalar" (SMEM). */
@@ -46,6 +49,8 @@ typedef struct {
     uint8_t kind;      /**< EchItemKind */
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
+    uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
+    bool told;         /**< Which arrays it uses is known, all or none. */
     bool together;     /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
     bool apart;        /**< ALLOC, FREE: a library's own, which a merged snapshot does not tell. */
 } EchItem;
@@ -82,6 +87,8 @@ size_t ech_capture_n_items(const EchCapture *capture);
 EchItem *ech_capture_item(EchCapture *capture, size_t i);
 /** Number of a kernel's traffic and operations, for EchItem.work. */
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work);
+/** One more use of item @i, the newest that has any: its uses are added one after another. */
+void ech_capture_use(EchCapture *capture, size_t i, EchAddressUse use);
 /** Bytes in use in a memory just before the first event of it. */
 void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes);
 /** Reads a memory snapshot that is to be merged with @what ("a profile"), and when it begins: microseconds of the Unix epoch. Owned by the caller. NULL and the

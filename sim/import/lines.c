@@ -4,10 +4,12 @@
 
 #include <string.h>
 
-/* Numbers, then perhaps a quoted text. False where a line is neither. */
-static bool split(EchLines *lines, const char *at, const char *end)
+/* Numbers, for @list if that is not NULL, then perhaps a quoted text. False where a line is neither. */
+static bool split(EchLines *lines, const char *at, const char *end, GArray *list)
 {
     lines->n_fields = 0;
+    if (list)
+        g_array_set_size(list, 0);
     lines->quoted = NULL;
     while (at < end) {
         if (*at != ' ')
@@ -26,9 +28,12 @@ static bool split(EchLines *lines, const char *at, const char *end)
             if (__builtin_mul_overflow(value, UINT64_C(10), &value) || __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
                 return false;
         }
-        if (at == begin || lines->n_fields == ECH_LINE_FIELDS)
+        if (at == begin || (lines->n_fields == ECH_LINE_FIELDS && !list))
             return false;
-        lines->fields[lines->n_fields++] = value;
+        if (list)
+            g_array_append_val(list, value);
+        else
+            lines->fields[lines->n_fields++] = value;
     }
     return true;
 }
@@ -63,9 +68,11 @@ static bool read_line(EchLines *lines, const char *at, const char *end, const Ec
     for (size_t i = 0; i < n_kinds; i++) {
         if (strlen(kinds[i].word) != length || memcmp(kinds[i].word, at, length) != 0)
             continue;
-        if (!split(lines, at + length, end) || lines->n_fields != kinds[i].fields || (lines->quoted != NULL) != kinds[i].text) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: a %s line; expected %u numbers%s", lines->where, lines->line, kinds[i].word,
-                        kinds[i].fields, kinds[i].text ? " and a text" : "");
+        bool list = kinds[i].fields == ECH_LINE_LIST;
+        if (!split(lines, at + length, end, list ? lines->list : NULL) || lines->n_fields != (list ? 0 : kinds[i].fields) || (lines->quoted != NULL) != kinds[i].text) {
+            g_autofree char *numbers = list ? g_strdup("numbers") : g_strdup_printf("%u numbers", kinds[i].fields);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: a %s line; expected %s%s", lines->where, lines->line, kinds[i].word, numbers,
+                        kinds[i].text ? " and a text" : "");
             return false;
         }
         if (kinds[i].record)

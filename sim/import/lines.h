@@ -4,13 +4,13 @@
 #pragma once
 #include "sim/base/diag.h"
 
-enum { ECH_LINE_FIELDS = 12 };
+enum { ECH_LINE_FIELDS = 12, ECH_LINE_LIST = 255 };
 
 /** Lines that begin with @word. */
 typedef struct {
     const char *word;
     const char *record; /**< What they are counted as in the file's records, or NULL. */
-    unsigned fields;    /**< Numbers in them. */
+    unsigned fields;    /**< Numbers in them; ECH_LINE_LIST: as many as there are, in EchLines.list. */
     bool text;          /**< A quoted text follows. */
 } EchLineKind;
 
@@ -21,6 +21,7 @@ typedef struct {
     size_t line; /**< From 1. */
     uint64_t fields[ECH_LINE_FIELDS];
     unsigned n_fields;
+    GArray *list;       /**< uint64_t; the reader's own. NULL where it has no such lines. */
     const char *quoted; /**< The text with its escapes, inside the file; NULL where there is none. */
     size_t n_quoted;
     bool ended; /**< Set by the reader at the line that ends a whole capture. */

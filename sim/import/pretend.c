@@ -13,14 +13,20 @@
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
+ *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
+ *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   end
+ *
+ * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
+ * kernels have their result first, multi_tensor_apply's functors say which of their lists they write (kernel_arguments.h); for the rest see arrays.h.
  *
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
 #include "sim/base/error.h"
 #include "sim/import/gpu_work.h"
+#include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
 
 #include <string.h>
@@ -33,7 +39,8 @@
 typedef struct {
     const char *at;
     size_t n;
-    EchId string; /* Of a kernel; ECH_NONE until asked for. */
+    EchId string;            /* Of a kernel; ECH_NONE until asked for. */
+    EchArguments *arguments; /* Likewise; NULL. */
 } Text;
 
 /* An open range, and whether it says sizes. */
@@ -85,6 +92,9 @@ typedef struct {
     GArray *texts;      /* Text, of number i + 1 */
     GArray *calls;      /* Call */
     GArray *kernels;    /* Kernel */
+    GArray *addresses;  /* uint64_t: of one parameter */
+    uint32_t worked;    /* Item of the newest work; UINT32_MAX: none */
+    Text *launched;     /* Its name, if it is a kernel's launch; NULL */
     GArray *paths;      /* Path */
     GHashTable *index;  /* parent path and name -> path + 1 */
     GHashTable *open;   /* thread -> GArray of Range */
@@ -382,6 +392,10 @@ static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_
     const Range *range = innermost(r);
     if (range && range->path != UINT32_MAX)
         item.stack = path_text(r, range->path);
+    if (kind != ECH_ITEM_ALLOC && kind != ECH_ITEM_FREE) {
+        r->worked = (uint32_t)ech_capture_n_items(r->capture);
+        r->launched = NULL;
+    }
     return item;
 }
 
@@ -401,6 +415,7 @@ static bool add_kernel(Reader *r, GError **error)
         kernel.launch.block[i] = (uint32_t)MIN(r->lines.fields[7 + i], (uint64_t)INT32_MAX);
     }
     kernel.launch.shared = (uint32_t)MIN(r->lines.fields[10], (uint64_t)INT32_MAX);
+    r->launched = text;
     g_array_append_val(r->kernels, kernel);
     ech_capture_add(r->capture, &item);
     return true;
@@ -580,8 +595,65 @@ static bool add_name(Reader *r, GError **error)
                     r->lines.line, r->lines.fields[0], r->texts->len + 1);
         return false;
     }
-    Text text = {r->lines.quoted, r->lines.n_quoted, ECH_NONE};
+    Text text = {r->lines.quoted, r->lines.n_quoted, ECH_NONE, NULL};
     g_array_append_val(r->texts, text);
+    r->launched = NULL; /* it may lie elsewhere now */
+    return true;
+}
+
+/* ---- what work uses ---- */
+
+static bool of_no_work(Reader *r, size_t numbers, GError **error)
+{
+    if (r->lines.list->len % numbers == 0 && r->worked != UINT32_MAX)
+        return false;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: %s", r->lines.where, r->lines.line,
+                r->worked == UINT32_MAX ? "what work uses; expected the work before"
+                : numbers == 3          ? "uses; expected three numbers each"
+                                        : "args; expected two numbers each");
+    return true;
+}
+
+static bool add_known_uses(Reader *r, GError **error)
+{
+    static const EchAddressAccess accesses[] = {ECH_ADDRESS_ANY, ECH_ADDRESS_READ, ECH_ADDRESS_WRITE, ECH_ADDRESS_UPDATE};
+    if (of_no_work(r, 3, error))
+        return false;
+    for (guint i = 0; i < r->lines.list->len; i += 3) {
+        const uint64_t *at = &g_array_index(r->lines.list, uint64_t, i);
+        ech_capture_use(r->capture, r->worked, (EchAddressUse){at[1], at[2], accesses[at[0] < G_N_ELEMENTS(accesses) ? at[0] : 0]});
+    }
+    ech_capture_item(r->capture, r->worked)->told = true;
+    return true;
+}
+
+static const EchArguments *arguments_of(Reader *r, Text *text)
+{
+    if (!text->arguments) {
+        text->arguments = g_new(EchArguments, 1);
+        ech_arguments_read(plain(r, text->at, text->n), text->arguments);
+    }
+    return text->arguments;
+}
+
+static bool add_arguments(Reader *r, GError **error)
+{
+    if (of_no_work(r, 2, error))
+        return false;
+    static const EchArguments unknown = {0};
+    const EchArguments *arguments = r->launched ? arguments_of(r, r->launched) : &unknown;
+    const GArray *list = r->lines.list;
+    for (guint i = 0, end; i < list->len; i = end) {
+        uint64_t parameter = g_array_index(list, uint64_t, i);
+        g_array_set_size(r->addresses, 0);
+        for (end = i; end < list->len && g_array_index(list, uint64_t, end) == parameter; end += 2)
+            g_array_append_val(r->addresses, g_array_index(list, uint64_t, end + 1));
+        const uint64_t *addresses = (const uint64_t *)(const void *)r->addresses->data;
+        for (guint k = 0; k < r->addresses->len; k++)
+            ech_capture_use(r->capture, r->worked,
+                            (EchAddressUse){addresses[k], 0, ech_arguments_access(arguments, parameter, addresses, r->addresses->len, k)});
+    }
+    ech_capture_item(r->capture, r->worked)->told = true;
     return true;
 }
 
@@ -749,6 +821,8 @@ static const EchLineKind kinds[] = {
     {"clock", NULL, 1, false},
     {"device", NULL, 3, true},
     {"end", NULL, 0, false},
+    {"uses", NULL, ECH_LINE_LIST, false},
+    {"args", NULL, ECH_LINE_LIST, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -800,6 +874,8 @@ static bool add_line(size_t which, void *data, GError **error)
         ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->clock_ns);
         break;
     case 17: add_device(r); break;
+    case 19: return add_known_uses(r, error);
+    case 20: return add_arguments(r, error);
     default: r->lines.ended = true; break;
     }
     return true;
@@ -881,6 +957,11 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     return ech_capture_finish(r->capture, error);
 }
 
+static void clear_text(gpointer text)
+{
+    g_free(((Text *)text)->arguments);
+}
+
 static bool pretend_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
     g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
@@ -892,7 +973,9 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     g_autoptr(GString) scratch = g_string_new(NULL);
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
-                      moments = g_array_new(FALSE, FALSE, sizeof(Moment));
+                      moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
+                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
                           events = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
@@ -901,7 +984,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .source = source,
                 .capture = capture,
                 .builder = ech_capture_builder(capture),
-                .lines = {.where = ech_source_path(source) ? ech_source_path(source) : "capture", .diag = ret->diag, .records = ret->records},
+                .lines = {.where = ech_source_path(source) ? ech_source_path(source) : "capture", .diag = ret->diag, .records = ret->records, .list = list},
                 .scratch = scratch,
                 .texts = texts,
                 .calls = calls,
@@ -912,6 +995,8 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .events = events,
                 .nodes = nodes,
                 .moments = moments,
+                .addresses = addresses,
+                .worked = UINT32_MAX,
                 .names = names,
                 .budget = MAX((uint64_t)16 << 20, n / 8)};
     if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {

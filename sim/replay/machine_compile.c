@@ -380,8 +380,14 @@ static void compile_lives(EchMachine *m)
     compile_positions(m);
 }
 
+static bool is_host_queue(const EchMachine *m, uint32_t queue)
+{
+    return queue < ech_trace_n_queues(m->trace) && ech_trace_queues(m->trace)[queue].kind == ECH_QUEUE_HOST;
+}
+
 static void compile_needs(EchMachine *m)
 {
+    bool host_order = ech_trace_get_property(m->trace, "host_order") != NULL;
     g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(Need));
     g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
     m->first_need = g_new(uint32_t, m->n_ops + 1);
@@ -409,10 +415,11 @@ static void compile_needs(EchMachine *m)
                 append_need(m, needs, i, alloc[op->target], 0);
             alloc[op->target] = NOWHERE;
         }
-        /* Nothing uses a buffer before its allocation is through. */
+        /* Nothing uses a buffer before its allocation is through. Where all that is known is in which order the host asked, its allocator ran ahead of all
+         * streams: its events stand behind what was asked before, of whatever stream, to show where in the run memory is held, and hold nobody up. */
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
             uint32_t a = alloc[root_of(m, uses[u].buffer)];
-            if (a != NOWHERE && queue_of(m, a) != queue_of(m, i))
+            if (a != NOWHERE && queue_of(m, a) != queue_of(m, i) && !(host_order && is_host_queue(m, queue_of(m, a))))
                 append_need(m, needs, i, a, 0);
         }
     }

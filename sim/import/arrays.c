@@ -1,0 +1,145 @@
+#include "sim/import/arrays.h"
+
+__extension__ typedef unsigned __int128 u128;
+
+typedef struct {
+    uint64_t address, end;
+    EchId buffer;
+    bool used;
+} Place;
+
+struct EchArrays {
+    GTree *places;  /* Place by address */
+    GArray *arrays; /* EchArrayUse: of the op asked for last */
+    GArray *found;  /* Place *, of each of its uses */
+};
+
+static gint compare(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+EchArrays *ech_arrays_new(void)
+{
+    EchArrays *self = g_new0(EchArrays, 1);
+    self->places = g_tree_new_full(compare, NULL, NULL, g_free);
+    self->arrays = g_array_new(FALSE, FALSE, sizeof(EchArrayUse));
+    self->found = g_array_new(FALSE, FALSE, sizeof(Place *));
+    return self;
+}
+
+void ech_arrays_free(EchArrays *self)
+{
+    if (!self)
+        return;
+    g_tree_unref(self->places);
+    g_array_unref(self->arrays);
+    g_array_unref(self->found);
+    g_free(self);
+}
+
+/* The last place that begins at @address or before. */
+static Place *place_before(const EchArrays *self, uint64_t address)
+{
+    GTreeNode *after = g_tree_upper_bound(self->places, &address), *node = after ? g_tree_node_previous(after) : g_tree_node_last(self->places);
+    return node ? g_tree_node_value(node) : NULL;
+}
+
+static Place *place_of(const EchArrays *self, uint64_t address)
+{
+    Place *place = place_before(self, address);
+    return place && address < place->end ? place : NULL;
+}
+
+void ech_arrays_alloc(EchArrays *self, EchId buffer, uint64_t address, EchBytes bytes)
+{
+    uint64_t end = bytes > UINT64_MAX - address ? UINT64_MAX : address + bytes;
+    if (bytes == 0)
+        return;
+    for (const Place *old = place_before(self, end - 1); old && old->end > address; old = place_before(self, end - 1))
+        g_tree_remove(self->places, &old->address);
+    Place *place = g_new(Place, 1);
+    *place = (Place){address, end, buffer, false};
+    g_tree_insert(self->places, &place->address, place);
+}
+
+void ech_arrays_release(EchArrays *self, uint64_t address)
+{
+    g_tree_remove(self->places, &address);
+}
+
+bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
+{
+    const Place *place = place_of(self, address);
+    if (place)
+        *ret_buffer = place->buffer;
+    return place != NULL;
+}
+
+/* One more use of the array at @place. */
+static void add_use(EchArrays *self, const Place *place, const EchAddressUse *use, bool reads, bool writes)
+{
+    EchBytes whole = place->end - place->address, bytes = use->bytes ? MIN(use->bytes, whole) : place->end - use->address;
+    for (guint i = 0; i < self->arrays->len; i++) {
+        EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, i);
+        if (array->buffer != place->buffer)
+            continue;
+        array->reads |= reads;
+        array->writes |= writes;
+        array->bytes = use->bytes ? MIN(ech_bytes_add(array->bytes, bytes), whole) : MAX(array->bytes, bytes);
+        return;
+    }
+    EchArrayUse array = {place->buffer, reads, writes, bytes};
+    g_array_append_val(self->arrays, array);
+}
+
+const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, size_t *ret_n, uint64_t *ret_unknown, uint64_t *ret_inferred)
+{
+    g_array_set_size(self->arrays, 0);
+    g_array_set_size(self->found, 0);
+    bool writes = false;
+    for (size_t i = 0; i < n; i++) {
+        Place *place = place_of(self, uses[i].address);
+        g_array_append_val(self->found, place);
+        *ret_unknown += place == NULL;
+        writes |= place && (uses[i].access >= ECH_ADDRESS_WRITE || (uses[i].access <= ECH_ADDRESS_INPUT && !place->used));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const Place *place = g_array_index(self->found, Place *, i);
+        if (!place)
+            continue;
+        EchAddressAccess access = uses[i].access;
+        if (access <= ECH_ADDRESS_INPUT) {
+            access = !place->used ? ECH_ADDRESS_WRITE : access == ECH_ADDRESS_INPUT || writes ? ECH_ADDRESS_READ : ECH_ADDRESS_UPDATE;
+            *ret_inferred += uses[i].access == ECH_ADDRESS_ANY;
+        }
+        add_use(self, place, &uses[i], access != ECH_ADDRESS_WRITE, access >= ECH_ADDRESS_WRITE);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (g_array_index(self->found, Place *, i))
+            g_array_index(self->found, Place *, i)->used = true;
+    *ret_n = self->arrays->len;
+    return (const EchArrayUse *)(const void *)self->arrays->data;
+}
+
+EchBytes ech_arrays_share(const EchArrayUse *arrays, size_t n, bool writes, EchBytes bytes, EchBytes *ret_each)
+{
+    EchBytes sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        ret_each[i] = (writes ? arrays[i].writes : arrays[i].reads) ? arrays[i].bytes : 0;
+        sum = ech_bytes_add(sum, ret_each[i]);
+    }
+    if (sum <= bytes)
+        return bytes - sum;
+    EchBytes given = 0, before = 0;
+    for (size_t i = 0; i < n; i++) {
+        /* Each up to its part of the whole, so that they sum up to it. */
+        before += ret_each[i];
+        EchBytes upto = (EchBytes)((u128)bytes * before / sum);
+        ret_each[i] = upto - given;
+        given = upto;
+    }
+    return 0;
+}

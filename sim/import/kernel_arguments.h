@@ -1,0 +1,28 @@
+/** @file kernel_arguments.h
+ * What a kernel does with the addresses among its parameters, by its name as people write it: the types of its parameters are part of a template's name.
+ */
+#pragma once
+#include "sim/import/arrays.h"
+
+/** What is known of one parameter. */
+typedef enum {
+    ECH_PARAMETER_ANY,     /**< Nothing, or a pointer to what may be written. */
+    ECH_PARAMETER_CONST,   /**< A pointer to what is not written. */
+    ECH_PARAMETER_RESULTS, /**< PyTorch's element-wise kernels: addresses of the result, then of operands. */
+    ECH_PARAMETER_LISTS    /**< PyTorch's multi_tensor_apply: as many lists of addresses one after another as EchArguments says. */
+} EchParameter;
+
+enum { ECH_MAX_PARAMETERS = 64 };
+
+/** Of a kernel. */
+typedef struct {
+    size_t n;
+    uint8_t parameters[ECH_MAX_PARAMETERS]; /**< EchParameter; those behind are ECH_PARAMETER_ANY. */
+    unsigned lists;                         /**< ECH_PARAMETER_LISTS. */
+    uint32_t read, written;                 /**< A bit for each list. */
+} EchArguments;
+
+/** By its name. */
+void ech_arguments_read(const char *name, EchArguments *ret);
+/** What is done with address @i of @addresses[@n], all of parameter @parameter. */
+EchAddressAccess ech_arguments_access(const EchArguments *arguments, uint64_t parameter, const uint64_t *addresses, size_t n, size_t i);
