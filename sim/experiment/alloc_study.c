@@ -57,13 +57,13 @@ static EchId memory_of(const EchTrace *trace)
     return best;
 }
 
-/* Names of the memories but @id that have buffers, or NULL. */
+/* Names of the memories but @id that have buffers of any size, or NULL. */
 static char *others_of(const EchTrace *trace, EchId id)
 {
     size_t n = ech_trace_n_memories(trace);
     g_autofree bool *has = g_new0(bool, n + 1);
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
-        has[MIN((size_t)ech_trace_buffers(trace)[i].memory, n)] = true;
+        has[MIN((size_t)ech_trace_buffers(trace)[i].memory, n)] |= ech_trace_buffers(trace)[i].bytes > 0;
     g_autoptr(GString) names = g_string_new(NULL);
     for (EchId m = 0; m < n; m++) {
         if (has[m] && m != id)

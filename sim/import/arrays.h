@@ -1,9 +1,9 @@
 /** @file arrays.h
  * Which arrays lie at which addresses while a capture's events are gone through in the order in which the host asked, and what work does with them.
  *
- * Who only tells addresses seldom tells what is read and what is written. Rules: what work is said to read, write or update, it does. Of the rest, an array that
- * nothing has used since it was allocated is written. What was used before is read; but where a kernel would then write nothing at all, it updates what may be
- * written. A use of a part of an array, or of several parts, is one of the array.
+ * Who only tells addresses seldom tells what is read and what is written. Rules: what work is said to read, write or update, it does. Of the rest, an array
+ * that nothing has used since it was allocated is written. What was used before is read; but where a kernel would then write nothing at all, it updates what
+ * may be written. A use of a part of an array, or of several parts, is one of the array.
  */
 #pragma once
 #include "sim/trace/trace.h"

@@ -502,7 +502,7 @@ static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, si
     if (item->kind == ECH_ITEM_KERNEL && !item->told)
         capture->n_untold++;
     return ech_arrays_resolve(capture->arrays, item->n_uses ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL, item->n_uses, ret_n,
-                            &capture->n_unknown, &capture->n_inferred);
+                              &capture->n_unknown, &capture->n_inferred);
 }
 
 /* Bytes of @work are those of its arrays, as far as it has that many; what they do not explain is of unknown place. */
@@ -729,8 +729,8 @@ static EchId foreign_queue(EchCapture *capture, const Foreign *f, EchId id)
     const EchQueue *queue = &ech_trace_queues(capture->foreign)[id];
     g_assert(f->queues);
     if (f->queues[id] == ECH_NONE)
-        f->queues[id] = ech_trace_builder_queue(capture->builder, ech_trace_string(capture->foreign, queue->name), (EchQueueKind)queue->kind,
-                                                foreign_device(capture, queue->device));
+        f->queues[id] = queue_id(capture, ech_capture_queue(capture, ech_trace_string(capture->foreign, queue->name), (EchQueueKind)queue->kind,
+                                                            foreign_device(capture, queue->device)));
     return f->queues[id];
 }
 

@@ -50,9 +50,9 @@ typedef struct {
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
-    bool told;         /**< Which arrays it uses is known, all or none. */
-    bool together;     /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
-    bool apart;        /**< ALLOC, FREE: a library's own, which a merged snapshot does not tell. */
+    bool told;                  /**< Which arrays it uses is known, all or none. */
+    bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
+    bool apart;                 /**< ALLOC, FREE: a library's own, which a merged snapshot does not tell. */
 } EchItem;
 
 /** Traffic and operations of a kernel, where the file lets one tell. */

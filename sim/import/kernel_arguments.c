@@ -54,8 +54,8 @@ static size_t numbers_of(const char *at, unsigned *ret, size_t room)
     return n;
 }
 
-/* PyTorch's functors over lists of tensors (ForeachFunctors.cuh): <type, lists, how many of them are read, which is written>; the fused optimizers' (fused_adam_utils.cuh,
- * FusedSgdKernel.cu): parameters, gradients, state. */
+/* PyTorch's functors over lists of tensors (ForeachFunctors.cuh): <type, lists, how many of them are read, which is written>; the fused optimizers'
+ * (fused_adam_utils.cuh, FusedSgdKernel.cu): parameters, gradients, state. */
 static void read_lists(const char *name, EchArguments *ret)
 {
     const char *functor = strstr(name, "Functor<");

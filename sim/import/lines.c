@@ -69,7 +69,8 @@ static bool read_line(EchLines *lines, const char *at, const char *end, const Ec
         if (strlen(kinds[i].word) != length || memcmp(kinds[i].word, at, length) != 0)
             continue;
         bool list = kinds[i].fields == ECH_LINE_LIST;
-        if (!split(lines, at + length, end, list ? lines->list : NULL) || lines->n_fields != (list ? 0 : kinds[i].fields) || (lines->quoted != NULL) != kinds[i].text) {
+        if (!split(lines, at + length, end, list ? lines->list : NULL) || lines->n_fields != (list ? 0 : kinds[i].fields) ||
+            (lines->quoted != NULL) != kinds[i].text) {
             g_autofree char *numbers = list ? g_strdup("numbers") : g_strdup_printf("%u numbers", kinds[i].fields);
             g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: a %s line; expected %s%s", lines->where, lines->line, kinds[i].word, numbers,
                         kinds[i].text ? " and a text" : "");

@@ -178,9 +178,11 @@ bool ech_survey_init(EchSurvey *survey, const EchTrace *trace, const EchDevice *
                           .n_buffers = ech_trace_n_buffers(trace),
                           .hbm = ech_trace_find_memory(trace, "hbm"),
                           .core = ECH_NONE};
-    for (size_t q = 0; q < ech_trace_n_queues(trace) && survey->core == ECH_NONE; q++)
-        if (ech_trace_queues(trace)[q].kind == ECH_QUEUE_COMPUTE)
-            survey->core = (EchId)q;
+    for (size_t i = 0; i < survey->n; i++) {
+        EchId queue = survey->ops[i].kind == ECH_OP_KERNEL ? survey->ops[i].queue : ECH_NONE;
+        if (queue != ECH_NONE && queue < survey->core && ech_trace_queues(trace)[queue].kind == ECH_QUEUE_COMPUTE)
+            survey->core = queue;
+    }
     if (survey->hbm == ECH_NONE || survey->core == ECH_NONE)
         return false;
     survey->region = g_new0(EchId, survey->n + 1);

@@ -15,7 +15,7 @@ typedef struct {
     const EchBuffer *buffers;
     size_t n; /**< Ops. */
     size_t n_buffers;
-    EchId hbm, core; /**< The device's memory, and the first queue that computes. */
+    EchId hbm, core; /**< The device's memory, and the first computing queue that has kernels. */
     EchId *region;   /**< region[n + 1]: the LOOP around an op, or ECH_NONE. */
     EchId *end;      /**< end[n + 1]: of a LOOP, the first op after its body. */
     EchTime *clock;  /**< clock[n + 1]: when the core comes to an op, each loop run once before it is passed; what a WAIT waits is not in it. */

@@ -1,10 +1,10 @@
 Three training steps of a GPT in PyTorch that asked for an H100 where there was none, PyTorch's snapshot beside them.
 $ echelon info traces/gpt_pytorch.h100/gpt.pretend.gz
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend
-2151 operations on 5 queues, 791 buffers
-  kernel 445  copy 27  alloc 790  free 706  wait 29  mark 55  memset 99
+2176 operations on 4 queues, 804 buffers
+  kernel 445  copy 27  alloc 802  free 718  wait 29  mark 56  memset 99
 bytes
-  allocated in all           25.5 GiB  (27353995243)
+  allocated in all           25.9 GiB  (27756648427)
   most live in hbm           4.63 GiB  (4972854316)
   live at the end            1.50 GiB  (1615576576)
   reserved at the end        4.99 GiB  (5356126208)
@@ -18,8 +18,8 @@ what the file says, what was inferred
   operations of kernels  absent 15.5 % known 20.9 % inferred 63.6 %
 PyTorch's allocator: default settings
 records of the file
-        3954  pop
-        3954  push
+        4023  pop
+        4023  push
          352  kernel
           99  set
           93  library
@@ -31,6 +31,8 @@ notes
            6  kernel_traffic_inferred_from_grids
           30  kernel_traffic_assumed
           34  memory_events_replaced_by_the_snapshot
+          10  frees_moved_behind_uses
+         307  uses_of_inferred_direction
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 79.1 GiB (6 %)
@@ -76,14 +78,15 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --
   It takes 152 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
-traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1497 events; device memory 78.6 GiB, what the pretended device had beside its context
+traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
+allocations of hbm (--memory: host)
 no allocator needs less than 4.63 GiB; the recorded one held 4.99 GiB
 
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 
 allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
 pytorch, as recorded                  0   4.63 GiB  4.99 GiB   7.1 %  2.00 MiB  1000 MiB        34  4.99 GiB
-pytorch, as recorded: from the recorded start state; 790 of 790 allocations at their recorded addresses, as by PyTorch 2.13 or later
+pytorch, as recorded: from the recorded start state; 802 of 802 allocations at their recorded addresses
 in use when most is, 4.63 GiB, by what asked for it
     1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:47 <module>
     1000 MiB      1 block   NllLossBackward0

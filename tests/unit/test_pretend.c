@@ -361,6 +361,110 @@ START_TEST(operators)
 }
 END_TEST
 
+static const EchUse *use_of(const EchTrace *t, const EchOp *op, uint64_t address, EchAccess access)
+{
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(t)[u];
+        if (use->access == access && ech_trace_buffers(t)[use->buffer].address == address)
+            return use;
+    }
+    return NULL;
+}
+
+static bool uses(const EchTrace *t, const EchOp *op, uint64_t address, bool reads, bool writes)
+{
+    return (use_of(t, op, address, ECH_READ) != NULL) == reads && (use_of(t, op, address, ECH_WRITE) != NULL) == writes;
+}
+
+/* By what a kernel's name says of its parameters, and by what was used before. Arrays of 4096 bytes at 4096, 8192... */
+START_TEST(arrays_that_kernels_use)
+{
+    g_autoptr(EchImport) import = must_read(
+        HEAD "name 1 \"" ADD "\"\n"
+             "name 2 \"void norm<float, float>(int, float const*, float*, Params)\"\n"
+             "name 3 \"triton_poi_fused_0\"\n"
+             "name 4 \"void at::native::multi_tensor_apply_kernel<at::native::TensorListMetadata<3>, at::native::PointwiseOpScalarFunctor<float, 3, "
+             "3, 0>, std::multiplies<float>, float>(at::native::TensorListMetadata<3>, at::native::PointwiseOpScalarFunctor<float, 3, 3, 0>)\"\n"
+             "name 5 \"void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>, "
+             "at::native::FusedAdamMathFunctor<float, float, 4, (at::native::ADAM_MODE)1, false>, float const*>"
+             "(at::native::FusedOptimizerTensorListMetadata<4>, int)\"\n"
+             "alloc 1 0 0 4096 4096 3 0\nalloc 2 0 0 8192 4096 3 0\nalloc 3 0 0 12288 4096 3 0\nalloc 4 0 0 16384 4096 3 0\nalloc 5 0 0 20480 4096 3 0\n"
+             "kernel 10 0 0 1 1 1 1 128 1 1 0\nargs 2 4096 2 8192 2 12288\n" /* the result first */
+             "kernel 11 0 0 1 1 1 1 128 1 1 0\nargs 2 4096 2 4096 2 9000\n"  /* in place, and the middle of another */
+             "kernel 12 0 0 2 1 1 1 128 1 1 0\nargs 1 4096 2 16384 3 8192\n" /* a result that nothing used before */
+             "kernel 13 0 0 2 1 1 1 128 1 1 0\nargs 1 4096 2 16384\n"        /* none: what may be written is */
+             "kernel 14 0 0 3 1 1 1 128 1 1 0\nargs 0 4096 1 20480\n"        /* a name that says nothing */
+             "kernel 15 0 0 4 2 1 1 512 1 1 0\nargs 0 4096 0 8192 0 12288 0 16384 0 20480 0 20488\n"
+             "kernel 16 0 0 5 1 1 1 512 1 1 0\nargs 0 4096 0 8192 0 12288 0 16384 0 20480\n"
+             "kernel 17 0 0 3 1 1 1 128 1 1 0\nargs\n"
+             "kernel 18 0 0 3 1 1 1 128 1 1 0\n"
+             "free 19 0 0 4096 4096 3 0\n"
+             "kernel 20 0 0 3 1 1 1 128 1 1 0\nargs 0 4096\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *op = nth(t, ECH_OP_KERNEL, 0);
+    ck_assert(uses(t, op, 4096, false, true) && uses(t, op, 8192, false, true) && uses(t, op, 12288, false, true));
+    op = nth(t, ECH_OP_KERNEL, 1);
+    ck_assert(uses(t, op, 4096, true, true) && uses(t, op, 8192, true, false));
+    ck_assert_uint_eq(use_of(t, op, 8192, ECH_READ)->bytes, 12288 - 9000);
+    op = nth(t, ECH_OP_KERNEL, 2);
+    ck_assert(uses(t, op, 4096, true, false) && uses(t, op, 16384, false, true) && uses(t, op, 8192, true, false));
+    op = nth(t, ECH_OP_KERNEL, 3);
+    ck_assert(uses(t, op, 4096, true, false) && uses(t, op, 16384, true, true));
+    op = nth(t, ECH_OP_KERNEL, 4);
+    ck_assert(uses(t, op, 4096, true, false) && uses(t, op, 20480, false, true));
+    op = nth(t, ECH_OP_KERNEL, 5); /* three lists of two */
+    ck_assert(uses(t, op, 4096, true, true) && uses(t, op, 8192, true, true) && uses(t, op, 12288, true, false) && uses(t, op, 20480, true, false));
+    op = nth(t, ECH_OP_KERNEL, 6); /* parameters, gradients, state, steps */
+    ck_assert(uses(t, op, 4096, true, true) && uses(t, op, 8192, true, false) && uses(t, op, 12288, true, true) && uses(t, op, 20480, true, false));
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_untold_arrays"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "uses_of_no_array"), 1);
+    must_fail(HEAD "args 0 1\nend\n", ":4: what work uses; expected the work before");
+    must_fail(HEAD "set 1 0 0 8\nuses 1 4096\nend\n", ":5: uses; expected three numbers each");
+    must_fail(HEAD "set 1 0 0 8\nargs 1\nend\n", ":5: args; expected two numbers each");
+    must_fail(HEAD "set 1 0 0 8\nargs x\nend\n", ":5: a args line; expected numbers");
+}
+END_TEST
+
+/* What moves is as before; of its arrays as far as they go, the rest of unknown place. Copies have both ends or none. */
+START_TEST(arrays_of_library_calls_copies_and_collectives)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"cublasLtMatmul\"\nname 2 \"product=1x64x64x64 operand_bytes=2 class=product\"\nname 3 \"bf16\"\n"
+                                                 "name 4 \"all-reduce\"\n"
+                                                 "alloc 1 0 0 4096 4096 3 0\nalloc 2 0 0 8192 4096 3 0\nalloc 3 0 0 16384 8192 3 0\n"
+                                                 "copy 4 0 0 4096 1 3 1\nuses 2 4096 4096\n"
+                                                 "set 5 0 0 4096\nuses 2 8192 4096\n"
+                                                 "library 6 0 0 1 2 9000 2000 524288 3\nuses 1 4096 4096 1 8192 4096 3 16384 8192\n"
+                                                 "collective 7 0 0 4 8192 8 1\nuses 1 16384 8192 2 16384 8192\n"
+                                                 "copy 8 0 0 100 3 1 1\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *in = nth(t, ECH_OP_COPY, 0), *out = nth(t, ECH_OP_COPY, 1), *product = nth(t, ECH_OP_KERNEL, 1);
+    ck_assert(uses(t, in, 4096, false, true) && in->n_uses == 2 && out->n_uses == 0);
+    ck_assert(uses(t, nth(t, ECH_OP_KERNEL, 0), 8192, false, true));
+    ck_assert_uint_eq(moved(t, product, ECH_READ), 9000);
+    ck_assert_uint_eq(moved(t, product, ECH_WRITE), 2000);
+    ck_assert_uint_eq(use_of(t, product, 4096, ECH_READ)->bytes, 9000 * 4096 / 16384);
+    ck_assert(uses(t, product, 16384, true, true) && uses(t, nth(t, ECH_OP_COLLECTIVE, 0), 16384, true, true));
+}
+END_TEST
+
+/* An allocator's events hold up no stream: what another stream was asked for before lies in front of them, not of what uses them. */
+START_TEST(streams_do_not_wait_for_the_hosts_allocator)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=0", NULL});
+    static const char *const lines[] = {"", "args 2 1048576 2 1048576\n"};
+    EchTime makespans[2];
+    for (size_t i = 0; i < 2; i++) {
+        g_autofree char *text = g_strdup_printf(HEAD "name 1 \"" ADD "\"\nkernel 5 0 1 1 900000 1 1 128 1 1 0\nalloc 6 0 2 1048576 1048576 3 0\n"
+                                                     "kernel 7 0 2 1 100 1 1 128 1 1 0\n%send\n",
+                                                lines[i]);
+        g_autoptr(EchImport) import = must_read(text);
+        g_autoptr(EchRun) run = must_run(import->trace, device, false);
+        makespans[i] = run->makespan;
+    }
+    ck_assert_int_eq(makespans[0], makespans[1]);
+}
+END_TEST
+
 /* Without ranges: attention over whole blocks. */
 START_TEST(attention_by_its_grid)
 {
@@ -391,6 +495,9 @@ int main(void)
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, operators);
+    tcase_add_test(cases, arrays_that_kernels_use);
+    tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
+    tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);

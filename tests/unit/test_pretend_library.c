@@ -131,7 +131,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -248,6 +248,147 @@ START_TEST(code_is_chosen_as_a_driver_does)
     ck_assert_uint_eq(count(text, "kernel 0 0 1 1 1 1 32 1 1 0\n"), 1);
     ck_assert_uint_eq(count(text, "kernel 0 0 1 3 1 1"), 0);
     ck_assert_uint_eq(count(text, "kernel"), 7);
+}
+END_TEST
+
+/* An ELF file of one kernel: a pointer, a number, a structure of three words; 200 registers, at most 256 threads, 4096 bytes of shared memory. */
+static size_t make_machine_code(uint8_t *elf, const char *kernel)
+{
+    enum { SECTION = 64, NAMES = 1024, INFO = 1536, TABLE = 2048, SECTIONS = 5 };
+    const uint64_t table = TABLE;
+    const uint16_t numbers[] = {SECTION, SECTIONS, 1};
+    memcpy(elf,
+           "\x7f"
+           "ELF\2",
+           5);
+    memcpy(elf + 40, &table, 8);
+    memcpy(elf + 58, numbers, 6);
+    uint8_t *info = elf + INFO;
+    static const uint32_t bytes[] = {8, 4, 24};
+    for (uint16_t i = 0; i < 3; i++, info += 16) {
+        bool wide = i == 2; /* as kernels of more than 4 KiB of parameters say it */
+        const uint16_t head[] = {(uint16_t)(4 | (wide ? 0x45 : 0x17) << 8), 12}, ordinal = i;
+        const uint32_t size = wide ? bytes[i] : bytes[i] << 18;
+        memcpy(info, head, 4);
+        memcpy(info + 8, &ordinal, 2);
+        memcpy(info + 12, &size, 4);
+    }
+    const uint16_t head[] = {4 | 5 << 8, 12};
+    const uint32_t threads[] = {256, 1, 1};
+    memcpy(info, head, 4);
+    memcpy(info + 4, threads, 12);
+    const char *const kinds[] = {NULL, NULL, ".nv.info.", ".text.", ".nv.shared."};
+    uint32_t name = 1;
+    for (uint32_t i = 1; i < SECTIONS; i++) {
+        uint8_t *section = elf + TABLE + i * SECTION;
+        const uint64_t place[] = {i == 1 ? NAMES : INFO, i == 1 ? INFO - NAMES : i == 4 ? 4096 : 64};
+        const uint32_t registers = i == 3 ? 200u << 24 | 3 : 0;
+        memcpy(section, &name, 4);
+        memcpy(section + 24, place, 16);
+        memcpy(section + 44, &registers, 4);
+        if (kinds[i])
+            name += (uint32_t)sprintf((char *)elf + NAMES + name, "%s%s", kinds[i], kernel) + 1;
+    }
+    return TABLE + SECTIONS * SECTION;
+}
+
+/* LZ4's block format: literals alone but for @zeros at @at, which are a match of the one before them. */
+static size_t pack(uint8_t *to, const uint8_t *from, size_t n, size_t at, size_t zeros)
+{
+    uint8_t *begin = to;
+    const struct {
+        size_t literals, match;
+    } parts[] = {{at + 1, zeros - 1}, {n - at - zeros, 0}};
+    for (size_t i = 0; i < 2; i++) {
+        size_t match = parts[i].match ? parts[i].match - 4 : 0, rest = parts[i].literals - 15;
+        *to++ = (uint8_t)(0xf0 | (match >= 15 ? 15 : match));
+        for (; rest >= 255; rest -= 255)
+            *to++ = 255;
+        *to++ = (uint8_t)rest;
+        memcpy(to, from, parts[i].literals);
+        to += parts[i].literals;
+        from += parts[i].literals + parts[i].match;
+        if (i == 1)
+            break;
+        *to++ = 1; /* one back */
+        *to++ = 0;
+        for (match -= 15; match >= 255; match -= 255)
+            *to++ = 255;
+        *to++ = (uint8_t)match;
+    }
+    return (size_t)(to - begin);
+}
+
+/* The same kernel in a fat binary as it is, packed, packed and cut short, and handed to the driver; a pointer, and a structure that holds two and a number. */
+static void launch_with_arguments(void)
+{
+    static struct {
+        uint8_t bytes[8192];
+        struct {
+            uint32_t magic, version;
+            const void *binary, *unused;
+        } wrapper;
+    } binaries[3];
+    static uint8_t elf[4096];
+    static const char functions[4];
+    size_t n = make_machine_code(elf, "k");
+    uint8_t *a, *freed;
+    NEED(allocate((void **)&a, 4 * MIB) == 0 && allocate((void **)&freed, 2 * MIB) == 0 && release(freed) == 0);
+    NEED((uintptr_t)a == UINT64_C(0x3a6701000000)); /* the same in every run */
+    uint64_t structure[] = {(uint64_t)(uintptr_t)a + 512, 77, (uint64_t)(uintptr_t)a + 4 * MIB - 1}, gone[] = {(uint64_t)(uintptr_t)freed, 0, 0};
+    int number = 5;
+    for (size_t i = 0; i < 3; i++) {
+        uint8_t *at = binaries[i].bytes;
+        const uint32_t magic = 0xba55ed50u, entry = 64, version = 86, packed = (uint32_t)(i ? pack(at + 80, elf, n, 100, 800) : 0);
+        const uint16_t header[] = {1, 16}, kind = 2;
+        const uint64_t behind = i ? packed : n, all = entry + behind, flags = i ? 0x2000 : 0, whole = i == 2 ? n + 9 : n;
+        if (i == 0)
+            memcpy(at + 80, elf, n);
+        memcpy(at, &magic, 4);
+        memcpy(at + 4, header, 4);
+        memcpy(at + 8, &all, 8);
+        memcpy(at + 16, &kind, 2);
+        memcpy(at + 20, &entry, 4);
+        memcpy(at + 24, &behind, 8);
+        memcpy(at + 32, &packed, 4);
+        memcpy(at + 44, &version, 4);
+        memcpy(at + 56, &flags, 8);
+        memcpy(at + 72, &whole, 8);
+        binaries[i].wrapper.magic = 0x466243b1u;
+        binaries[i].wrapper.binary = at;
+        register_kernel(register_binary(&binaries[i].wrapper), &functions[i], NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+        union {
+            struct {
+                size_t shared, constant, local;
+                int threads, registers;
+            } known;
+            char room[256];
+        } attributes;
+        NEED(function_attributes(&attributes, &functions[i]) == 0);
+        NEED(attributes.known.registers == (i == 2 ? 32 : 200) && attributes.known.threads == (i == 2 ? 1024 : 256) &&
+             attributes.known.shared == (i == 2 ? 0 : 4096));
+        void *arguments[] = {&a, &number, structure};
+        NEED(launch(&functions[i], (Dim){(unsigned)i + 1, 1, 1}, (Dim){32, 1, 1}, arguments, 0, NULL) == 0);
+    }
+    void *module, *driven, *stream, *graph, *instance, *arguments[] = {gone, &number, gone};
+    NEED(load_module(&module, elf) == 0 && get_function(&driven, module, "k") == 0);
+    memset(elf, 0, sizeof elf); /* the caller's again */
+    NEED(launch_driver(driven, 4, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+    arguments[0] = &a;
+    NEED(make_stream(&stream, 1) == 0 && begin_capture(stream, 0) == 0 && launch_driver(driven, 5, 1, 1, 32, 1, 1, 0, stream, arguments, NULL) == 0);
+    NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, NULL) == 0);
+    NEED(copy(a + 64, functions, 4, 1) == 0 && set(a, 0, 32) == 0);
+}
+
+START_TEST(arguments_are_found_by_what_code_says)
+{
+    g_autofree char *text = pretended(SMALL, launch_with_arguments, NULL);
+    ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 1 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224 2 64214077014015\n"));
+    ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 2 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224 2 64214077014015\n"));
+    ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 3 1 1 32 1 1 0\nkernel 0 0 1 4 1 1 32 1 1 0\nargs\ngraph"));
+    ck_assert_ptr_nonnull(strstr(text, "graph 0 0 1\nkernel 0 0 1 5 1 1 32 1 1 0\nargs 0 64214072819712\n"));
+    ck_assert_ptr_nonnull(strstr(text, "copy 0 0 4 1 3 0\nuses 2 64214072819776 4\n"));
+    ck_assert_ptr_nonnull(strstr(text, "set 0 0 32\nuses 2 64214072819712 32\n"));
 }
 END_TEST
 
@@ -608,6 +749,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, numbers_are_the_devices_and_who_only_looks_leaves_nothing);
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
+    tcase_add_test(tcase, arguments_are_found_by_what_code_says);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);
     tcase_add_test(tcase, what_the_host_copied_reads_back);
     tcase_add_test(tcase, work_is_written_in_order);

@@ -1,5 +1,5 @@
-/* Which addresses a launch hands to its kernel: words of its parameters that lie in memory of a device. Structures of fixed size are seldom filled, and hold whatever
- * lay on the stack behind that: of those that PyTorch launches often, what is filled is known. */
+/* Which addresses a launch hands to its kernel: words of its parameters that lie in memory of a device. Structures of fixed size are seldom filled, and hold
+ * whatever lay on the stack behind that: of those that PyTorch launches often, what is filled is known. */
 #include "pretend.h"
 
 #include <string.h>
@@ -34,9 +34,9 @@ static size_t scalar_bytes(const char *type)
     return 0;
 }
 
-/* Lists of tensors (ATen/native/cuda/MultiTensorApply.cuh of PyTorch 2.1 to 2.15): rows of @room addresses, how many is in the type's name; a row of their sizes; one of
- * scalars, or of addresses of step counts; for every block its tensor and its chunk. Blocks are 320 and tensors numbered in a byte, or, where parameters may be
- * longer than 4 KiB, 2240 and 16 bits. False where the first parameter is none of these. */
+/* Lists of tensors (ATen/native/cuda/MultiTensorApply.cuh of PyTorch 2.1 to 2.15): rows of @room addresses, how many is in the type's name; a row of their
+ * sizes; one of scalars, or of addresses of step counts; for every block its tensor and its chunk. Blocks are 320 and tensors numbered in a byte, or, where
+ * parameters may be longer than 4 KiB, 2240 and 16 bits. False where the first parameter is none of these. */
 static bool tell_lists(const PretendKernelCode *code, const uint8_t *data, size_t bytes, unsigned n_blocks)
 {
     static const char scalars[] = "28TensorListScalarListMetadataI", steps[] = "32FusedOptimizerTensorListMetadataILi", lists[] = "18TensorListMetadataILi";

@@ -1,5 +1,5 @@
-/* What machine code says of its kernels: parameters, registers, threads, shared memory. Fat binaries are decoded when a kernel of theirs is first asked for, of the
- * chosen architecture alone, and only those numbers are kept. Formats: as nvcc 13.0 and PyTorch's wheels of CUDA 12 and 13 have them. */
+/* What machine code says of its kernels: parameters, registers, threads, shared memory. Fat binaries are decoded when a kernel of theirs is first asked for, of
+ * the chosen architecture alone, and only those numbers are kept. Formats: as nvcc 13.0 and PyTorch's wheels of CUDA 12 and 13 have them. */
 #include "pretend.h"
 
 #include <dlfcn.h>
@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An entry of a fat binary: kind at 0 (1 PTX, 2 machine code), its header's bytes at 4, bytes behind that at 8, of them compressed ones at 16, version at 28, flags
- * at 40, decoded bytes at 56. */
+/* An entry of a fat binary: kind at 0 (1 PTX, 2 machine code), its header's bytes at 4, bytes behind that at 8, of them compressed ones at 16, version at 28,
+ * flags at 40, decoded bytes at 56. */
 enum { PTX = 1, CODE = 2, LEAST = 32, WHOLE = 64 };
 #define FLAG_LZ4 UINT64_C(0x2000)
 #define FLAG_ZSTD UINT64_C(0x8000)
 #define MOST_DECODED (UINT64_C(1) << 30)
 
 struct PretendCode {
-    int version;           /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
-    const uint8_t *binary; /* Of a fat binary not yet decoded; NULL: there is no more to read. */
+    int version;                /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
+    const uint8_t *binary;      /* Of a fat binary not yet decoded; NULL: there is no more to read. */
     PretendKernelCode *kernels; /* by name */
     size_t n, room;
 };
@@ -157,7 +157,10 @@ static void read_info(PretendKernelCode *kernel, const uint8_t *at, const uint8_
 static bool read_elf(PretendCode *code, const uint8_t *data, size_t n)
 {
     enum { SECTION = 64 };
-    if (n < 64 || memcmp(data, "\x7f" "ELF\2", 5) != 0)
+    if (n < 64 || memcmp(data,
+                         "\x7f"
+                         "ELF\2",
+                         5) != 0)
         return false;
     uint64_t table = number_at(data + 40, 8), sections = number_at(data + 60, 2), names = number_at(data + 62, 2);
     if (names >= sections || table > n || sections * SECTION > n - table)
@@ -294,7 +297,10 @@ PretendCode *pretend_code_of_image(const void *image)
         return code;
     code->version = PRETEND_ANY_CODE;
     const uint8_t *binary = unwrapped(image);
-    if (memcmp(image, "\x7f" "ELF", 4) == 0) {
+    if (memcmp(image,
+               "\x7f"
+               "ELF",
+               4) == 0) {
         read_elf(code, image, elf_bytes(image));
     } else if (binary || number_at(image, 4) == UINT64_C(0xba55ed50)) {
         /* The caller may let go of it. */

@@ -1100,8 +1100,7 @@ PRETEND_EXPORT int cudnnConvolutionBackwardFilter(void *handle, const void *alph
                                                   const void *dw_of, void *dw)
 {
     (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
-    return call_convolution(handle, CONVOLUTION_FILTER, "cudnn convolution: gradient of the filters", x_of, dw_of, dy_of,
-                            (const void *const[]){x, dw, dy});
+    return call_convolution(handle, CONVOLUTION_FILTER, "cudnn convolution: gradient of the filters", x_of, dw_of, dy_of, (const void *const[]){x, dw, dy});
 }
 
 /* cudnnConvolution*AlgoPerf_t. */

@@ -31,7 +31,7 @@ static uint64_t used[MAX_DEVICES], pooled[MAX_DEVICES], most_pooled[MAX_DEVICES]
 static Filled *filled; /* by address, apart from each other */
 static size_t n_filled, filled_room;
 static uint64_t lowest = UINT64_MAX, highest; /* of a device, ever */
-static uint64_t kept; /* bytes of host memory under them, at most */
+static uint64_t kept;                         /* bytes of host memory under them, at most */
 
 void pretend_memory_lock(void)
 {

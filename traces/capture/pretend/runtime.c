@@ -826,8 +826,8 @@ PRETEND_EXPORT int cudaLaunchCooperativeKernel(const void *function, PretendDim 
     return cudaLaunchKernel(function, grid, block, arguments, shared, stream);
 }
 
-/* The register file of a multiprocessor, in all generations since Kepler (CUDA C++ Programming Guide, technical specifications per compute capability): given to
- * warps in pieces of 256. */
+/* The register file of a multiprocessor, in all generations since Kepler (CUDA C++ Programming Guide, technical specifications per compute capability): given
+ * to warps in pieces of 256. */
 enum { REGISTERS = 65536, REGISTER_PIECE = 256, WARP = 32, ASSUMED_REGISTERS = 32 };
 
 static int registers_of(const PretendKernelCode *code)
@@ -856,11 +856,11 @@ PRETEND_EXPORT int cudaFuncGetAttributes(PretendFunctionAttributes *ret, const v
     version = version == PRETEND_ANY_CODE ? (int)(10 * d->major + d->minor) : version;
     const PretendKernelCode *code = pretend_code_kernel(kernel.code, kernel.name);
     *ret = (PretendFunctionAttributes){.shared = code ? code->shared : 0,
-                                .threads = most_threads(code),
-                                .registers = registers_of(code),
-                                .ptx = version,
-                                .binary = version,
-                                .dynamic_shared = 48 << 10};
+                                       .threads = most_threads(code),
+                                       .registers = registers_of(code),
+                                       .ptx = version,
+                                       .binary = version,
+                                       .dynamic_shared = 48 << 10};
     return SUCCESS;
 }
 

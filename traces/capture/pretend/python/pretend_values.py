@@ -247,11 +247,30 @@ def install():
     guard.__exit__ = leave_modes_on
 
 
+def _keep_ranges():
+    """A range that is opened through a mode ends as soon as the mode is left: optimizers' steps and the program's own are opened beside it."""
+    from torch.utils import _python_dispatch
+    aside = _python_dispatch._disable_current_modes
+    ranges = torch.autograd.profiler.record_function
+    enter, leave = ranges.__enter__, ranges.__exit__
+
+    def enter_aside(self):
+        with aside():
+            return enter(self)
+
+    def leave_aside(self, *how):
+        with aside():
+            return leave(self, *how)
+
+    ranges.__enter__, ranges.__exit__ = enter_aside, leave_aside
+
+
 def begin():
     """Whether there is anything to do."""
     if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return False
     _modes.append(Values())
+    _keep_ranges()
     _pass_higher_order()
     _modes[0].__enter__()
     return True
