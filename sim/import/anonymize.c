@@ -253,6 +253,8 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_printf(out, "devices=%u stride=%u", group.devices, group.stride);
     else if (op->kind != ECH_OP_COLLECTIVE && ech_gpu_launch_parse(text, &launch))
         ech_gpu_launch_print(&launch, out);
+    if (op->kind != ECH_OP_COLLECTIVE && strstr(text, "graph=1"))
+        g_string_append(out, out->len ? " graph=1" : "graph=1");
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;
 }
 

@@ -79,7 +79,6 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
-allocations of hbm (--memory: host)
 no allocator needs less than 4.63 GiB; the recorded one held 4.99 GiB
 
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
