@@ -81,7 +81,7 @@ static int by_name(gconstpointer a, gconstpointer b)
 }
 
 /* Lists the captures PREFIX.PID@suffix written since @begun (seconds), each with the command to go on: "echelon @before FILE@after". */
-static unsigned list_captures(const char *prefix, const char *suffix, gint64 begun, const char *before, const char *after)
+static GPtrArray *list_captures(const char *prefix, const char *suffix, gint64 begun, const char *before, const char *after)
 {
     g_autofree char *folder = g_path_get_dirname(prefix);
     g_autofree char *base = g_path_get_basename(prefix);
@@ -100,7 +100,7 @@ static unsigned list_captures(const char *prefix, const char *suffix, gint64 beg
         g_autofree char *word = quoted(path);
         fprintf(stderr, "echelon capture: wrote %s; now: echelon %s %s%s\n", path, before, word, after);
     }
-    return found->len;
+    return g_steal_pointer(&found);
 }
 
 static int capture(char **command, const char *prefix)
@@ -122,7 +122,8 @@ static int capture(char **command, const char *prefix)
         g_subprocess_launcher_setenv(launcher, "ECHELON_LIBCUPTI_ELSE", cupti, TRUE);
     gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
     int code = run_command(launcher, command);
-    if (list_captures(prefix, ".capture", begun, "info", "") == 0)
+    g_autoptr(GPtrArray) written = list_captures(prefix, ".capture", begun, "info", "");
+    if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; the command used no CUDA, or CUPTI refused (see above)\n");
     return code;
 }
@@ -188,18 +189,55 @@ typedef struct {
 /* Devices that a machine has: no maker's has more than eight on one link. */
 enum { DEVICES_OF_A_MACHINE = 8, MAX_WORLD = 1 << 20 };
 
+/* Whether one of the last things that the program asked for was memory that was not there. */
+static bool ran_out(const char *path)
+{
+    enum { LAST = 4 << 20 }; /* bytes: what a program still does when it ends, frees and copies by the thousand */
+    g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, NULL);
+    gsize n = file ? g_mapped_file_get_length(file) : 0, looked = MIN(n, (gsize)LAST);
+    return looked > 0 && g_strstr_len(g_mapped_file_get_contents(file) + (n - looked), (gssize)looked, "\nrefused ");
+}
+
+/* What whoever sees an out-of-memory error does next: other settings of the allocator, or the whole program where there is room, and then what would make it
+ * fit. */
+static void advise(GPtrArray *written, const char *prefix, const char *device, const char *options, char **command)
+{
+    g_autoptr(GString) again = g_string_new(NULL);
+    for (char **argument = command; *argument; argument++) {
+        g_autofree char *word = quoted(*argument);
+        g_string_append_printf(again, " %s", word);
+    }
+    g_autofree char *folder = g_path_get_dirname(prefix), *here = g_get_current_dir();
+    g_autofree char *base = g_path_get_basename(prefix), *out = quoted(strcmp(folder, here) == 0 ? base : prefix);
+    guint first = 0;
+    while (first < written->len && !ran_out(written->pdata[first]))
+        first++;
+    if (first == written->len)
+        return; /* else one of them speaks for all ranks */
+    g_autofree char *file = quoted(written->pdata[first]);
+    fprintf(stderr, "echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc %s\n", file);
+    fprintf(stderr, "echelon capture: all that it needs: echelon capture --pretend %s%s --set device.memories.hbm.capacity=1TiB -o %s.whole --%s\n", device,
+            options, out, again->str);
+    fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend --device %s\n", out, device);
+}
+
 static int pretend(char **command, const char *prefix, const char *name, char **settings, const Pretended *p)
 {
     GError *error = NULL;
     g_autofree char *word = quoted(name);
-    g_autoptr(GString) after = g_string_new(NULL);
+    g_autoptr(GString) after = g_string_new(NULL), options = g_string_new(NULL);
     g_string_append_printf(after, " --device %s", word);
     for (char **setting = settings; setting && *setting; setting++) { /* `echelon run` has them below "device." */
         if (g_str_has_prefix(*setting, "device."))
             memmove(*setting, *setting + strlen("device."), strlen(*setting + strlen("device.")) + 1);
         g_autofree char *shown = quoted(*setting);
-        g_string_append_printf(after, " --set device.%s", shown);
+        g_string_append_printf(options, " --set device.%s", shown);
     }
+    g_string_append(after, options->str);
+    if (p->gpus > 0)
+        g_string_append_printf(options, " --gpus %d", p->gpus);
+    if (p->world > 0)
+        g_string_append_printf(options, " --world %d --rank %d", p->world, p->rank);
     g_autoptr(EchDevice) device = ech_device_load(name, (const char *const *)settings, &error);
     if (!device || !check_pretended(device, &error))
         return ech_cli_fail(error);
@@ -229,8 +267,11 @@ static int pretend(char **command, const char *prefix, const char *name, char **
         put_before(launcher, "PYTHONPATH", hooks);
     gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
     int code = run_command(launcher, command);
-    if (list_captures(prefix, ".pretend", begun, "run --trace", after->str) == 0)
+    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, "run --trace", after->str);
+    if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
+    if (code != ECH_EXIT_DONE)
+        advise(written, prefix, word, options->str, command);
     return code;
 }
 

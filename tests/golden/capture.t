@@ -58,9 +58,12 @@ name 1 "_Z5scalePff"
 kernel 0 0 1 1024 1 1 256 1 1 0
 copy 0 0 4 3 1 0
 end
-$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- $P large 2>&1 | sed 's/[0-9]\{3,\}\././g'; grep -c refused large.*.pretend
+$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- $P large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,$P,PROGRAM,"; grep -c refused large.*.pretend
 no room for 79 GiB
 echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm
+echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc large..pretend
+echelon capture: all that it needs: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1TiB -o large.whole -- PROGRAM large
+echelon capture: then, what would make it fit: echelon advise --trace large.whole.PID.pretend --device h100-sxm
 1
 $ cd $T && ls | sed 's/[0-9]\{2,\}/PID/'
 large.PID.pretend
