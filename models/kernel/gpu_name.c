@@ -114,6 +114,7 @@ static const struct {
     {"compute_num_of_partial", ECH_GPU_REDUCE},
     {"embeddingbag", ECH_GPU_GATHER},
     {"tma_scatter", ECH_GPU_SCATTER},
+    {"rotary_embedding", ECH_GPU_STRIDED},
     {"embedding_kernel", ECH_GPU_GATHER},
     {"indexing_backward", ECH_GPU_SCATTER},
     {"scatter_gather_elementwise", ECH_GPU_GATHER},

@@ -208,6 +208,59 @@ static void attention(const EchGpuInput *inputs, size_t n, bool backward, bool h
     ret->written = backward ? ech_bytes_add(bytes_of(q->numel, q->dtype), ech_bytes_mul(2, bytes_of(keys->numel, q->dtype))) : bytes_of(q->numel, q->dtype);
 }
 
+/* Attention of a server of language models over keys that lie in pages: q [tokens, heads, depth], keys and values [pages, tokens of one, heads, depth], which
+ * are the whole cache, and, behind them, a table [sequences, pages]. How long the sequences are is said nowhere. Assumed: where there are more tokens than
+ * sequences, their prompts and nothing before them, masked causally; where there is one for each, as long as the table has room for. */
+static void paged_attention(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    if (n < 4 || inputs[0].rank != 3 || inputs[1].rank != 4 || inputs[2].rank != 4)
+        return;
+    const EchGpuInput *q = &inputs[0], *keys = &inputs[1], *table = NULL;
+    for (size_t i = 3; i < n && !table; i++)
+        table = inputs[i].known && inputs[i].rank == 2 ? &inputs[i] : NULL;
+    uint64_t tokens = dim(q, 2), page = dim(keys, 2), row = ech_bytes_mul(dim(keys, 1), dim(keys, 0)), sequences = table ? dim(table, 1) : 0;
+    if (tokens == 0 || page == 0 || row == 0 || sequences == 0)
+        return;
+    bool prompts = tokens > sequences;
+    uint64_t length = prompts ? (tokens + sequences - 1) / sequences : ech_bytes_mul(dim(table, 0), page),
+             all = MIN(ech_bytes_mul(length, sequences), keys->numel / row);
+    double operations = 4.0 * (double)q->numel * (double)length / (prompts ? 2 : 1);
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
+                            .dtype = q->dtype,
+                            .elements = q->numel,
+                            .n = length,
+                            .k = operations < 9e18 ? (uint64_t)operations : 0,
+                            .causal = prompts,
+                            .read = ech_bytes_add(bytes_of(q->numel, q->dtype), ech_bytes_mul(2, bytes_of(ech_bytes_mul(all, row), keys->dtype))),
+                            .written = bytes_of(q->numel, q->dtype)};
+}
+
+/* Keys and values of new tokens, put where the cache has room for them; of the cache itself nothing is read. */
+static void into_cache(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    if (n < 3 || !inputs[0].known || !inputs[1].known)
+        return;
+    ret->kind = ECH_GPU_OP_OTHER;
+    ret->dtype = inputs[0].dtype;
+    ret->elements = ech_bytes_add(inputs[0].numel, inputs[1].numel);
+    ret->read = ret->written = bytes_of(ret->elements, ret->dtype);
+}
+
+/* Positions [tokens], queries and keys that change in place, and a table of angles, of which a row is read for each token. */
+static void rotary_embedding(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    const EchGpuInput *table = NULL;
+    for (size_t i = 3; i < n && !table; i++)
+        table = inputs[i].known && inputs[i].rank == 2 ? &inputs[i] : NULL;
+    if (n < 4 || !inputs[1].known || !table)
+        return;
+    ret->kind = ECH_GPU_OP_OTHER;
+    ret->dtype = inputs[1].dtype;
+    ret->elements = ech_bytes_add(inputs[1].numel, inputs[2].known ? inputs[2].numel : 0);
+    ret->written = bytes_of(ret->elements, ret->dtype);
+    ret->read = ech_bytes_add(ret->written, bytes_of(ech_bytes_mul(inputs[0].numel, dim(table, 0)), table->dtype));
+}
+
 /* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. */
 static void generated(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
@@ -328,6 +381,12 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->written = backward ? bytes_of(ret->elements, ret->dtype) : 8;
     } else if ((strstr(op, "flash_attention_") || strstr(op, "efficient_attention_")) && op[0] == '_' && op[1] != 's') {
         attention(inputs, n, strstr(op, "backward") != NULL, true, ret);
+    } else if (strncmp(op, "_vllm_fa", 8) == 0 && strstr(op, "fwd")) {
+        paged_attention(inputs, n, ret);
+    } else if (strstr(op, "reshape_and_cache")) {
+        into_cache(inputs, n, ret);
+    } else if (strstr(op, "::rotary_embedding")) {
+        rotary_embedding(inputs, n, ret);
     } else if (NAMED(op, "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_")) {
         ret->read = 0;
     } else if (strstr(op, "scaled_dot_product") && (strstr(op, "flash") || strstr(op, "efficient") || strstr(op, "cudnn"))) {

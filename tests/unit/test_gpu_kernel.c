@@ -25,6 +25,7 @@ static const struct {
     {"void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float>(x)", ECH_GPU_SOFTMAX, 0, 0, 0, 0, 0, 0},
     {"void (anonymous namespace)::softmax_warp_forward<float, float, float, 9>(x)", ECH_GPU_SOFTMAX_WARP, 0, 0, 0, 0, 0, 0},
     {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(x)", ECH_GPU_REDUCE, 0, 0, 0, 0, 0, 0},
+    {"void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, x)", ECH_GPU_STRIDED, 0, 0, 0, 0, 0, 0},
     {"my_own_kernel(float*, int)", ECH_GPU_UNKNOWN, 0, 0, 0, 0, 0, 0},
 };
 
@@ -324,6 +325,27 @@ START_TEST(operators)
     EchGpuInput table[] = {tensor(2, 50000, 64, 0, 0), tensor(1, 10, 0, 0, 0)};
     ech_gpu_operator_of("aten::embedding", table, 2, &whole);
     ck_assert_uint_eq(whole.written, 2 * 10 * 64);
+
+    /* Servers: of a cache of 1000 pages of 16 tokens, what the sequences have room for; of prompts, the prompts. */
+    EchGpuInput paged[] = {tensor(3, 8, 32, 64, 0), tensor(4, 1000, 16, 8, 64), tensor(4, 1000, 16, 8, 64), tensor(1, 9, 0, 0, 0), tensor(2, 8, 5, 0, 0)};
+    ech_gpu_operator_of("_vllm_fa3_C::fwd", paged, 5, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_ATTENTION);
+    ck_assert_uint_eq(whole.n, 5 * 16);
+    ck_assert_uint_eq(whole.read, 2 * (8 * 32 * 64 + 2 * 8 * (5 * 16) * 8 * 64));
+    ck_assert_uint_eq(whole.k, 4 * 8 * 32 * 64 * (5 * 16));
+    paged[0] = tensor(3, 800, 32, 64, 0);
+    ech_gpu_operator_of("_vllm_fa2_C::varlen_fwd", paged, 5, &whole);
+    ck_assert_uint_eq(whole.n, 100);
+    ck_assert_uint_eq(whole.read, 2 * (800 * 32 * 64 + 2 * 800 * 8 * 64));
+    ck_assert_uint_eq(whole.k, 4 * 800 * 32 * 64 * 100 / 2);
+    EchGpuInput stored[] = {tensor(3, 8, 8, 64, 0), tensor(3, 8, 8, 64, 0), tensor(4, 1000, 16, 8, 64)};
+    ech_gpu_operator_of("_C_cache_ops::reshape_and_cache_flash", stored, 3, &whole);
+    ck_assert_uint_eq(whole.read, 2 * 2 * 8 * 8 * 64);
+    ck_assert_uint_eq(whole.written, whole.read);
+    EchGpuInput turned[] = {tensor(1, 8, 0, 0, 0), tensor(2, 8, 2048, 0, 0), tensor(2, 8, 512, 0, 0), {0}, tensor(2, 8192, 64, 0, 0)};
+    ech_gpu_operator_of("_C::rotary_embedding", turned, 5, &whole);
+    ck_assert_uint_eq(whole.written, 2 * 8 * (2048 + 512));
+    ck_assert_uint_eq(whole.read, whole.written + 2 * 8 * 64);
 
     EchGpuInput none = {0};
     ech_gpu_operator_of("aten::add", &none, 1, &whole);
