@@ -74,6 +74,36 @@ static bool runs(const EchOp *op)
     return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COLLECTIVE;
 }
 
+/* Of several optimizers' steps with no forward pass between them (one for each parameter, within the backward pass), the first is the program's. Where nobody
+ * names modules, all are. */
+static void keep_first_of_each(const EchTrace *trace, GArray *marks)
+{
+    const EchOp *ops = ech_trace_ops(trace);
+    g_autofree uint8_t *told = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* of a stack: 1 in no forward pass of a module, 2 in one */
+    g_autoptr(GArray) firsts = g_array_new(FALSE, FALSE, sizeof(EchId));
+    guint next = 0;
+    bool forward = true, known = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace) && next < marks->len; i++) {
+        if (g_array_index(marks, EchId, next) == i) {
+            EchId mark = g_array_index(marks, EchId, next++);
+            if (forward)
+                g_array_append_val(firsts, mark);
+            forward = false;
+        } else if (runs(&ops[i]) && ops[i].stack < ech_trace_n_strings(trace)) {
+            uint8_t *of = &told[ops[i].stack];
+            const char *stack = *of == 0 ? ech_trace_string(trace, ops[i].stack) : NULL;
+            if (stack)
+                *of = strstr(stack, "nn.Module: ") && !strstr(stack, "autograd::engine::evaluate_function: ") ? 2 : 1;
+            forward |= *of == 2;
+            known |= *of == 2;
+        }
+    }
+    if (known) {
+        g_array_set_size(marks, 0);
+        g_array_append_vals(marks, firsts->data, firsts->len);
+    }
+}
+
 /* Most bytes live in [start, end). */
 static EchBytes peak_in(const EchMemoryRun *memory, EchTime start, EchTime end)
 {
@@ -113,6 +143,11 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
         EchId op = (EchId)i;
         if (kind)
             g_array_append_val(kind->ops, op);
+    }
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        if (g_str_has_prefix(kind->stem, "Optimizer.step"))
+            keep_first_of_each(trace, kind->ops);
     }
     const Kind *kind = best_kind(kinds);
     if (!kind || report->run->spans_left_out > 0)

@@ -24,6 +24,13 @@ static void beside(EchTraceBuilder *b, EchId queue, EchTime time)
     ech_trace_builder_peek_op(b, (EchId)(ech_trace_builder_n_ops(b) - 1))->queue = queue;
 }
 
+/* A kernel of @time that ranges of @stack asked for. */
+static void asked(EchTraceBuilder *b, EchTime time, EchId stack)
+{
+    ech_test_kernel(b, time, ECH_NONE, ECH_READ, 0);
+    ech_trace_builder_peek_op(b, (EchId)(ech_trace_builder_n_ops(b) - 1))->stack = stack;
+}
+
 static EchStep *steps_of(EchTraceBuilder *b, EchTrace **ret_trace, size_t *ret_n)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
@@ -98,12 +105,38 @@ START_TEST(by_optimizer)
 }
 END_TEST
 
+/* An optimizer for each parameter, within the backward pass: a step is from the first one after a forward pass to the next such. */
+START_TEST(by_optimizers_of_each_parameter)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0);
+    EchId module = ech_trace_builder_string(b, "nn.Module: layers.0 (Linear)", -1),
+          node = ech_trace_builder_string(b, "nn.Module: layers.0 (Linear)\nautograd::engine::evaluate_function: CheckpointFunctionBackward", -1);
+    for (unsigned step = 0; step < 3; step++) {
+        asked(b, ECH_TEST_MS, module);
+        for (unsigned parameter = 0; parameter < 4; parameter++) {
+            asked(b, 2 * ECH_TEST_MS, node);
+            mark(b, host, "Optimizer.step#AdamW.step", ECH_TIME_NONE);
+        }
+    }
+    g_autoptr(EchTrace) trace = NULL;
+    size_t n;
+    g_autofree EchStep *steps = steps_of(b, &trace, &n);
+    ck_assert_uint_eq(n, 2);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_uint_eq(steps[i].kernels, 5);
+        ck_assert_int_eq(steps[i].end - steps[i].start, 9 * ECH_TEST_MS);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("steps");
     TCase *tcase = tcase_create("all");
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
+    tcase_add_test(tcase, by_optimizers_of_each_parameter);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
