@@ -418,6 +418,29 @@ START_TEST(groups_of_ranks)
 }
 END_TEST
 
+/* Two groups of as many ranks, in which the caller has the same place, are told apart by what their unique ids were kept under. */
+START_TEST(groups_by_their_ids)
+{
+    load_nccl();
+    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+    void (*tell_id)(const void *id, const char *key);
+    find("ncclAllReduce", &all_reduce);
+    find("pretend_group_id", &tell_id);
+    tell("1", 8, (const int[]){0, 8, 16, 24, 32, 40, 48, 56}, 0);
+    tell("9", 8, (const int[]){0, 1, 2, 3, 4, 5, 6, 7}, 0);
+    const Id far = {{1}}, near = {{2}};
+    tell_id(&far, "0//1//cuda//0");
+    tell_id(&near, "0//9//cuda//0");
+    void *c = NULL;
+    float value = 3, sum = 0;
+    ck_assert_int_eq(init(&c, 8, far, 0, NULL) + all_reduce(&value, &sum, 1, 7, 0, c, NULL) + end_communicator(c), 0);
+    ck_assert_int_eq(init(&c, 8, near, 0, NULL) + all_reduce(&value, &sum, 1, 7, 0, c, NULL) + end_communicator(c), 0);
+    g_autofree char *lines = written("collective", "4");
+    ck_assert_str_eq(lines, "0 0 \"all-reduce\" 4 8 8\n0 0 \"all-reduce\" 4 8 1\n");
+    unload();
+}
+END_TEST
+
 /* Bytes are those of the operand on one device. */
 START_TEST(collectives)
 {
@@ -582,6 +605,7 @@ int main(void)
     tcase_add_test(cases, attention_as_one);
     tcase_add_test(cases, descriptors_refuse_nonsense);
     tcase_add_test(cases, groups_of_ranks);
+    tcase_add_test(cases, groups_by_their_ids);
     tcase_add_test(cases, collectives);
     tcase_add_test(cases, messages);
     tcase_add_test(cases, nccl_takes_memory);

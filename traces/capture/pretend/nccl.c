@@ -49,6 +49,43 @@ PRETEND_EXPORT void pretend_group(const char *name, int n, const int *ranks, int
     pthread_mutex_unlock(&lock);
 }
 
+typedef struct {
+    char bytes[128];
+} UniqueId;
+
+/* Keys that the program's framework keeps unique ids under; a group's name is part of them. */
+static struct {
+    UniqueId id;
+    char key[256];
+} * told;
+static size_t n_told;
+
+PRETEND_EXPORT void pretend_group_id(const void *id, const char *key)
+{
+    pthread_mutex_lock(&lock);
+    void *larger = realloc(told, (n_told + 1) * sizeof *told);
+    if (larger) {
+        told = larger;
+        memcpy(&told[n_told].id, id, sizeof told[n_told].id);
+        snprintf(told[n_told++].key, sizeof told->key, "%s", key);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* False where none was told. */
+static bool find_key(const UniqueId *id, char ret[256])
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n_told && !found; i++) {
+        found = memcmp(&told[i].id, id, sizeof *id) == 0;
+        if (found)
+            memcpy(ret, told[i].key, 256);
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 /* The group of @n ranks whose name stands in @name, a whole word of it; else the last one told of where the caller is @rank; false where none was. @n 0: not
  * known. */
 static bool find_group(const char *name, int n, int rank, Group *ret)
@@ -206,15 +243,12 @@ PRETEND_EXPORT int ncclCommGetUniqueId(void *communicator, void *ret)
     return ncclGetUniqueId(ret);
 }
 
-typedef struct {
-    char bytes[128];
-} UniqueId;
-
 PRETEND_EXPORT int ncclCommInitRankConfig(void **ret, int n, UniqueId id, int rank, void *config)
 {
-    (void)id;
     Group group;
-    return create(ret, n, rank, find_group(name_of(config), n, rank, &group) ? &group : NULL);
+    char key[256];
+    const char *name = name_of(config);
+    return create(ret, n, rank, find_group(!name && find_key(&id, key) ? key : name, n, rank, &group) ? &group : NULL);
 }
 
 PRETEND_EXPORT int ncclCommInitRank(void **ret, int n, UniqueId id, int rank)

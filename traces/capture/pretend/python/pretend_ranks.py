@@ -4,8 +4,11 @@ process that is the only one of its world.
 Nothing waits for another rank's GPU, as collectives are not run (nccl.c). Alone, nothing waits for another process either: what the others would have written
 into the store is taken to be what this one writes, and the objects of others are this one's own."""
 import functools
+import hashlib
 import os
 import sys
+
+UNIQUE_ID = 128  # bytes of NCCL's
 
 
 def alone():
@@ -42,9 +45,13 @@ def _store(dist, world):
 
         def set(self, key, value):
             self.values[key] = value.encode() if isinstance(value, str) else bytes(value)
+            if len(self.values[key]) == UNIQUE_ID:
+                _tell_id(self.values[key], key)
 
         def get(self, key):
-            return self.values.get(key, b"\0" * 128)  # as long as NCCL's unique id
+            if key not in self.values:
+                self.set(key, hashlib.sha512(key.encode()).digest() * (UNIQUE_ID // 64))  # it may be the unique id of another rank's NCCL
+            return self.values[key]
 
         def compare_set(self, key, expected, desired):
             self.set(key, desired)
@@ -103,6 +110,12 @@ def _replace(c10d, name, make):
 def _tell_group(name, ranks, own):
     import ctypes
     ctypes.CDLL(None).pretend_group(str(name).encode(), len(ranks), (ctypes.c_int * len(ranks))(*ranks), own)
+
+
+def _tell_id(value, key):
+    """A group's NCCL is made with a unique id, which ranks find in the store below the group's name."""
+    import ctypes
+    ctypes.CDLL(None).pretend_group_id(value, str(key).encode())
 
 
 def _groups(c10d):
