@@ -54,10 +54,12 @@ typedef struct {
 } UniqueId;
 
 /* Keys that the program's framework keeps unique ids under; a group's name is part of them. */
-static struct {
+typedef struct {
     UniqueId id;
     char key[256];
-} * told;
+} Kept;
+
+static Kept *told;
 static size_t n_told;
 
 PRETEND_EXPORT void pretend_group_id(const void *id, const char *key)
