@@ -29,6 +29,7 @@ typedef struct {
     uint32_t stream;
     bool upper_end;    /**< BFC two-ended: from the upper end. */
     bool private_pool; /**< PyTorch: from a private pool (of a CUDA graph's capture, or a MemPool) that has @stream for itself. */
+    bool captured;     /**< private_pool: while a CUDA graph is captured. */
 } EchAllocRequest;
 
 #define ECH_ADDRESS_NONE UINT64_MAX

@@ -24,7 +24,8 @@ typedef struct {
     uint32_t kind : 4;    /**< EchAllocEventKind */
     uint32_t upper_end : 1;
     uint32_t private_pool : 1; /**< ALLOC: of EchAllocRequest. */
-    uint32_t reserved : 2;
+    uint32_t captured : 1;     /**< ALLOC: of EchAllocRequest. */
+    uint32_t reserved : 1;
 } EchAllocEvent;
 
 /** Where an allocation went; one per ALLOC event, in their order. */

@@ -64,7 +64,7 @@ void ech_pytorch_drop_segment(PyTorch *self, uint32_t at)
     self->spare_segment = at + 1;
 }
 
-uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool private)
+uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool private, bool captured)
 {
     uint32_t last = self->last_pool[small];
     if (last < self->n_pools && self->pools[last].stream == stream && self->pools[last].small == small)
@@ -77,7 +77,7 @@ uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool pr
         last = self->n_pools++;
         if ((last & (last - 1)) == 0)
             self->pools = g_renew(Pool, self->pools, last ? last * 2 : 2);
-        self->pools[last] = (Pool){.stream = stream, .small = small, .private = private};
+        self->pools[last] = (Pool){.stream = stream, .small = small, .private = private, .captured = captured};
         ech_tree_insert(&self->pool_index, key, last);
     }
     self->last_pool[small] = last;
@@ -344,9 +344,8 @@ static bool should_split(const PyTorch *self, bool small, EchBytes bytes, EchByt
 }
 
 /* Where no free block will do: gives back what has been idle for long, takes from the device, and gives back more and tries again. 0: out of memory, also
- * by throw_on_cudamalloc_oom, which gives nothing back. What is captured must not wait for the device, so nothing is given back for it; for a MemPool's
- * requests neither up to 2.12, and since then it is, but who asks for a private pool is not told. */
-static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size)
+ * by throw_on_cudamalloc_oom, which gives nothing back. What is @captured must not wait for the device, so nothing is given back for it. */
+static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size, bool captured)
 {
     if (self->collects)
         ech_pytorch_garbage_collect(self);
@@ -354,7 +353,7 @@ static uint32_t make_block(PyTorch *self, uint32_t pool, EchBytes size)
     uint32_t at = alloc_block(self, pool, size, false);
     if (!at && !self->rejected && ech_pytorch_release_available(self, pool, size))
         at = alloc_block(self, pool, size, false);
-    if (!at && !self->rejected && !self->pools[pool].private) {
+    if (!at && !self->rejected && !captured) {
         ech_pytorch_release_cached(self);
         at = alloc_block(self, pool, size, true);
     }
@@ -392,15 +391,17 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
 {
     PyTorch *self = (PyTorch *)base;
     if (request->bytes >= UINT64_C(1) << 60)
-        return false;           /* refused before anything else is done ("more than 1EB", NativeCachingAllocator::allocate) */
-    if (!request->private_pool) /* a capture must not ask the device */
+        return false; /* refused before anything else is done ("more than 1EB", NativeCachingAllocator::allocate) */
+    /* A capture must not ask the device; up to 2.12 a MemPool's requests count as one. */
+    bool captured = request->private_pool && (request->captured || self->conf.release < 13);
+    if (!captured)
         ech_pytorch_process_events(self);
     EchBytes size = ech_pytorch_round(&self->conf, request->bytes);
     bool small = size <= ECH_PYTORCH_SMALL_SIZE;
-    uint32_t pool = ech_pytorch_pool_of(self, request->stream, small, request->private_pool);
+    uint32_t pool = ech_pytorch_pool_of(self, request->stream, small, request->private_pool, request->captured);
     uint32_t at = get_free_block(self, pool, size);
     if (!at)
-        at = make_block(self, pool, size);
+        at = make_block(self, pool, size, captured);
     if (!at)
         return false;
     at = cut(self, at, size, small);
@@ -465,8 +466,18 @@ static void pytorch_prefetch(const EchAllocator *base, const EchLive *live, unsi
 static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
 {
     PyTorch *self = (PyTorch *)base;
-    for (uint32_t i = 0; i < self->n_pools; i++)
-        self->pools[i].done |= self->pools[i].stream == stream;
+    bool at_once = false;
+    for (uint32_t i = 0; i < 2 * self->n_pools; i++) { /* its large pool first */
+        Pool *pool = &self->pools[i % self->n_pools];
+        if (pool->stream != stream || pool->small != (i >= self->n_pools))
+            continue;
+        pool->done = true;
+        if (!pool->private || pool->captured)
+            continue;
+        at_once = true;
+        ech_pytorch_release_pool(self, i % self->n_pools);
+    }
+    self->syncs += at_once;
 }
 
 static EchBytes pytorch_kept(const EchAllocator *base, uint32_t stream, bool private_pool)

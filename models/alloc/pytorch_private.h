@@ -39,6 +39,7 @@ typedef struct {
     uint32_t stream;
     bool small;
     bool private, done; /* of a graph or a MemPool, which keeps it until it is released */
+    bool captured;      /* a graph's: what it cached goes back when the next cache is emptied, a MemPool's at once */
     EchTree free;       /* (bytes, address) */
     EchTree unmapped;   /* (address, 0) */
 } Pool;
@@ -193,7 +194,7 @@ void ech_pytorch_drop_block(PyTorch *self, uint32_t at);
 uint32_t ech_pytorch_new_segment(PyTorch *self, Segment segment);
 void ech_pytorch_drop_segment(PyTorch *self, uint32_t at);
 /** Number of the pool of a stream; made where there is none. */
-uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool private);
+uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool private, bool captured);
 /** Joins @from, a neighbour of @at or 0, into @at. Its bytes, or 0 where it stays. @at is in no set. */
 EchBytes ech_pytorch_try_merge(PyTorch *self, uint32_t at, uint32_t from);
 /** A new block between @prev and @next (neighbours or 0). */
@@ -212,6 +213,8 @@ bool ech_pytorch_unmap(PyTorch *self, uint32_t at);
 /* pytorch_release.c */
 /** Gives back all that is cached, as far as it is whole segments or pages, private pools' only where they are released. */
 void ech_pytorch_release_cached(PyTorch *self);
+/** Gives back what one pool has cached, as far as it is whole segments or pages. */
+void ech_pytorch_release_pool(PyTorch *self, uint32_t pool);
 /** Gives back the oversize blocks it takes to make room for @size; false where those are too few (CCA:2811-2857). */
 bool ech_pytorch_release_available(PyTorch *self, uint32_t pool, EchBytes size);
 /** Gives back what was not used for long (CCA:2629-2686). */

@@ -17,34 +17,36 @@ static void release_block(PyTorch *self, uint32_t at)
     ech_pytorch_drop_block(self, at);
 }
 
-static void release_pool(PyTorch *self, bool small)
+void ech_pytorch_release_pool(PyTorch *self, uint32_t pool)
 {
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    for (uint32_t i = 0; i < self->n_pools; i++) {
-        if (self->pools[i].small != small || (self->pools[i].private && !self->pools[i].done))
-            continue;
-        g_array_set_size(found, 0);
-        for (EchTreeIter it = ech_tree_first(&self->pools[i].free); it.leaf; it = ech_tree_next(it)) {
-            uint32_t at = ech_tree_iter_value(it);
-            if (is_expandable(self, &self->blocks[at]) || !is_split(&self->blocks[at]))
-                g_array_append_val(found, at);
-        }
-        for (guint j = 0; j < found->len; j++) {
-            uint32_t at = g_array_index(found, uint32_t, j);
-            if (!is_expandable(self, &self->blocks[at])) {
-                release_block(self, at);
-                continue;
-            }
+    for (EchTreeIter it = ech_tree_first(&self->pools[pool].free); it.leaf; it = ech_tree_next(it)) {
+        uint32_t at = ech_tree_iter_value(it);
+        if (is_expandable(self, &self->blocks[at]) || !is_split(&self->blocks[at]))
+            g_array_append_val(found, at);
+    }
+    for (guint j = 0; j < found->len; j++) {
+        uint32_t at = g_array_index(found, uint32_t, j);
+        if (is_expandable(self, &self->blocks[at]))
             ech_pytorch_unmap(self, at);
-        }
+        else
+            release_block(self, at);
+    }
+}
+
+static void release_pools(PyTorch *self, bool small)
+{
+    for (uint32_t i = 0; i < self->n_pools; i++) {
+        if (self->pools[i].small == small && (!self->pools[i].private || self->pools[i].done))
+            ech_pytorch_release_pool(self, i);
     }
 }
 
 void ech_pytorch_release_cached(PyTorch *self)
 {
     ech_pytorch_synchronize(self);
-    release_pool(self, false);
-    release_pool(self, true);
+    release_pools(self, false);
+    release_pools(self, true);
 }
 
 /* Gives back the oversize blocks it takes to make room for @size (CCA:2811-2857). */

@@ -352,6 +352,13 @@ static EchBytes asked_for(const GArray *events, const EchPyTorchConf *conf, EchB
     return rounded;
 }
 
+/* A private pool that a capture of a CUDA graph made for itself, "3:0"; one that the program made, "0:3", is a MemPool, or captures are told to use it, which
+ * nothing tells. */
+static bool is_capture(const char *pool)
+{
+    return !g_str_has_prefix(pool, "0:");
+}
+
 /* What is known of the recorded allocator's segments while its trace is gone through. */
 typedef struct {
     EchId memory;
@@ -398,7 +405,7 @@ static bool given_back(const EchTrace *trace, size_t i, bool recorded, Segments 
     SegmentMark mark;
     if (!read_gift(trace, op, segments->device, &mark))
         return false;
-    bool emptied = !recorded && i >= segments->looked && is_emptied(trace, i, segments);
+    bool emptied = !recorded && !*mark.pool && i >= segments->looked && is_emptied(trace, i, segments); /* of a private pool its release tells */
     segments->held -= MIN(segments->held, op->bytes);
     if (recorded)
         *ret = (EchAllocEvent){.bytes = mark.address, .id = (uint32_t)MIN(op->bytes / 512, (uint64_t)UINT32_MAX), .kind = ECH_EVENT_GIVE_BACK};
@@ -430,6 +437,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
         event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
         event.private_pool = recorded && buffer->pool != ECH_NONE;
+        event.captured = event.private_pool && is_capture(ech_trace_string(trace, buffer->pool));
         g_array_append_val(events, event);
     }
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
@@ -446,6 +454,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                 event = (EchAllocEvent){.bytes = asked_for(events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
                 event.private_pool = pool != NULL;
+                event.captured = pool && is_capture(pool);
                 g_array_append_val(events, event);
                 event.kind = ECH_EVENT_FREE;
                 g_array_append_val(events, event);
@@ -473,6 +482,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                                     .upper_end = buffer->upper_end != 0};
             event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
             event.private_pool = recorded && buffer->pool != ECH_NONE;
+            event.captured = event.private_pool && is_capture(ech_trace_string(trace, buffer->pool));
         }
         g_array_append_val(events, event);
     }
@@ -495,6 +505,7 @@ void ech_alloc_start_free(EchAllocStart *start)
 typedef struct {
     SegmentMark mark;
     EchBytes bytes;
+    bool gone; /* given back, not taken */
 } StartSegment;
 
 static int by_segment(const void *a, const void *b)
@@ -545,32 +556,55 @@ static EchBytes block_bytes(const EchBuffer *buffer, const StartSegment *segment
 
 enum { MAX_RESERVATIONS = 256 };
 
-/* Pages are mapped from a reservation's start on, behind those that are, or where they had been: what is mapped elsewhere begins a new reservation. */
+/* A reservation of addresses that has pages: from the lowest to the highest that ever was one. */
+typedef struct {
+    const SegmentMark *mark;
+    uint64_t address;
+    EchBytes bytes, mapped;
+} Reservation;
+
+static bool same_pool(const SegmentMark *a, const SegmentMark *b)
+{
+    return a->stream == b->stream && a->small == b->small && strcmp(a->pool, b->pool) == 0;
+}
+
+/* Pages are mapped from a reservation's start on, behind those that are, or where they had been: what is mapped elsewhere begins a new reservation, and so does
+ * what is mapped after a reservation's last page was given back, which ends it. Of those there at the start, one stream and pool has one. @segments: by
+ * address. */
 static void script_reservations(GArray *script, const GArray *segments, const GArray *mapped)
 {
-    g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
+    g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(Reservation));
     for (guint i = 0; i < segments->len + mapped->len && known->len < MAX_RESERVATIONS; i++) {
         bool later = i >= segments->len;
         const StartSegment *segment = &g_array_index(later ? mapped : segments, StartSegment, later ? i - segments->len : i);
-        EchSegmentRange range = {segment->mark.address, segment->bytes}, *of = NULL;
+        uint64_t address = segment->mark.address;
         if (!segment->mark.expandable && !later)
             continue;
-        for (guint k = 0; k < known->len && !of; k++) {
-            EchSegmentRange *other = &g_array_index(known, EchSegmentRange, k);
-            of = range.address >= other->address && range.address - other->address <= other->bytes ? other : NULL;
+        guint k = 0;
+        for (; k < known->len; k++) {
+            const Reservation *other = &g_array_index(known, Reservation, k);
+            if (address >= other->address && (later ? address - other->address <= other->bytes : same_pool(&segment->mark, other->mark)))
+                break;
         }
-        if (of) {
-            of->bytes = MAX(of->bytes, ech_bytes_add(range.address - of->address, range.bytes));
-            continue;
+        Reservation *of = k < known->len ? &g_array_index(known, Reservation, k) : NULL;
+        if (of && segment->gone) {
+            of->mapped -= MIN(of->mapped, segment->bytes);
+            if (of->mapped == 0)
+                g_array_remove_index_fast(known, k);
+        } else if (of) {
+            of->bytes = MAX(of->bytes, ech_bytes_add(address - of->address, segment->bytes));
+            of->mapped = ech_bytes_add(of->mapped, segment->bytes);
+        } else if (!segment->gone) {
+            Reservation new = {&segment->mark, address, segment->bytes, segment->bytes};
+            g_array_append_val(known, new);
+            EchSegmentRange range = {.address = address};
+            if (later)
+                g_array_append_val(script, range);
         }
-        g_array_append_val(known, range);
-        range.bytes = 0;
-        if (later)
-            g_array_append_val(script, range);
     }
 }
 
-/* Segments there at the start, ranges taken later (the script) and ranges of reservations mapped later, as the recording's marks tell. */
+/* Segments there at the start, ranges taken later (the script) and ranges of reservations mapped and unmapped later, as the recording's marks tell. */
 static void read_segments(const EchTrace *trace, uint32_t device, GArray *segments, GArray *script, GArray *mapped)
 {
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
@@ -584,6 +618,9 @@ static void read_segments(const EchTrace *trace, uint32_t device, GArray *segmen
             EchSegmentRange range = {segment.mark.address, op->bytes};
             g_array_append_val(script, range);
         } else if (read_mark(trace, op, device, "segment_map", &segment.mark)) {
+            g_array_append_val(mapped, segment);
+        } else if (read_mark(trace, op, device, "segment_unmap", &segment.mark)) {
+            segment.gone = true;
             g_array_append_val(mapped, segment);
         }
     }
@@ -701,11 +738,11 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     EchAllocStart *start = start_new();
     g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));
     read_segments(trace, device, segments, start->script, mapped);
-    script_reservations(start->script, segments, mapped);
     if (segments->len) {
         g_array_sort(segments, by_segment);
         join_ranges(segments);
     }
+    script_reservations(start->script, segments, mapped);
     const EchBuffer *buffers = ech_trace_buffers(trace);
     g_autoptr(GArray) residents = residents_of(trace, memory);
     Streams streams = streams_new(trace);

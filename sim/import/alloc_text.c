@@ -38,6 +38,10 @@ static bool parse_line(const char *at, const char *end, EchAllocEvent *ret)
 {
     uint64_t first, second = 0, stream = 0;
     char letter = *at;
+    if (letter == 'c' && at_end(at + 1, end)) {
+        *ret = (EchAllocEvent){.kind = ECH_EVENT_EMPTY_CACHE};
+        return true;
+    }
     const char *next = number(at + 1, end, &first);
     if (!next || at[1] != ' ')
         return false;
@@ -45,6 +49,8 @@ static bool parse_line(const char *at, const char *end, EchAllocEvent *ret)
     switch (letter) {
     case 'a':
     case 'u':
+    case 'p':
+    case 'g':
         next = number(next, end, &second);
         if (!next || second > G_MAXINT64)
             return false;
@@ -52,6 +58,8 @@ static bool parse_line(const char *at, const char *end, EchAllocEvent *ret)
             return false;
         ret->kind = ECH_EVENT_ALLOC;
         ret->upper_end = letter == 'u';
+        ret->private_pool = letter == 'p' || letter == 'g';
+        ret->captured = letter == 'g';
         ret->bytes = second;
         break;
     case 'f': ret->kind = ECH_EVENT_FREE; break;
@@ -61,9 +69,10 @@ static bool parse_line(const char *at, const char *end, EchAllocEvent *ret)
         ret->kind = ECH_EVENT_RECORD_STREAM;
         break;
     case 'e':
+    case 'd':
         stream = first;
         first = 0;
-        ret->kind = ECH_EVENT_STREAM_DONE;
+        ret->kind = letter == 'e' ? ECH_EVENT_STREAM_DONE : ECH_EVENT_POOL_DONE;
         break;
     default: return false;
     }
@@ -106,7 +115,8 @@ bool ech_alloc_text_read(const char *data, size_t n, const char *where, GArray *
                 g_autofree char *text = g_strndup(at, (gsize)MIN(line_end - at, 60));
                 g_autofree char *shown = g_utf8_make_valid(text, -1);
                 g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
-                            "%s:%" G_GUINT64_FORMAT ": '%s' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'f ID', 'r ID STREAM' or 'e STREAM'",
+                            "%s:%" G_GUINT64_FORMAT ": '%s' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'p ID BYTES POOL', 'g ID BYTES POOL', "
+                            "'f ID', 'r ID STREAM', 'e STREAM', 'd POOL' or 'c'",
                             where, line, shown);
                 return false;
             }

@@ -4,6 +4,10 @@
  *     a ID BYTES [STREAM]   allocate          u ID BYTES [STREAM]   the same from the upper end
  *     f ID                  free              r ID STREAM           also used on this stream
  *     e STREAM              all events recorded so far on the stream are complete
+ *     c                     the program empties the cache (torch.cuda.empty_cache)
+ *     p ID BYTES POOL       allocate in a private pool of PyTorch's (a MemPool): a number that no stream has
+ *     g ID BYTES POOL       the same while a CUDA graph is captured
+ *     d POOL                the private pool is released
  *
  * Ids of allocations ascend. Lines that are empty or begin with # are skipped.
  */

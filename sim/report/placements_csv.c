@@ -24,7 +24,7 @@ static char *put_u64(char *at, uint64_t value)
 
 static char *put_address(char *at, const EchPlacement *placement)
 {
-    if (placement->reservation < 0)
+    if (placement->reservation < 0 || placement->address >> 48 != (uint64_t)placement->reservation + 1) /* none, or where a recording has it */
         return put_u64(at, placement->address);
     *at++ = 'E';
     at = put_u64(at, (uint64_t)placement->reservation);

@@ -84,7 +84,7 @@ $ cd $T; echelon alloc t.txt -a pytorch:max_split_size:200
 echelon: pytorch:max_split_size:200: 'max_split_size' is no setting of PYTORCH_CUDA_ALLOC_CONF; did you mean 'max_split_size_mb'?
 exit 2
 $ cd $T; printf 'a 0 1\nf x\n' > b.txt; echelon alloc b.txt
-echelon: b.txt:2: 'f x' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'f ID', 'r ID STREAM' or 'e STREAM'
+echelon: b.txt:2: 'f x' is no event; expected 'a ID BYTES [STREAM]', 'u ID BYTES', 'p ID BYTES POOL', 'g ID BYTES POOL', 'f ID', 'r ID STREAM', 'e STREAM', 'd POOL' or 'c'
 exit 1
 $ cd $T; echelon alloc t.txt -a bfc -c lots
 echelon: --capacity: 'lots' is not a size; expected something like 16GiB
@@ -273,3 +273,7 @@ bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB    
 bfc:                      0   3.44 GiB     4 GiB  14.1 %       0 B   576 MiB         1  3.44 GiB
 cuda_async                0   3.44 GiB  3.47 GiB   0.9 %     512 B  32.0 MiB         6  3.44 GiB
 
+$ echelon alloc traces/pytorch_allocator/pools-1.expandable.pickle.gz -a pytorch | grep recorded
+no allocator needs less than 3.96 GiB; the recorded one held 5.13 GiB
+pytorch, as recorded      0   3.96 GiB  5.13 GiB  22.9 %  23.5 KiB   232 MiB        15  4.94 GiB
+pytorch, as recorded: from the recorded start state; 490 of 490 allocations at their recorded addresses; settings expandable_segments:True

@@ -99,10 +99,17 @@ static void read_device(void)
     d->blocks = capability == 75 || capability == 86 ? 16 : small ? 24 : 32;
 }
 
+/* A program may fork processes that see another device each. */
+static void read_first_device(void)
+{
+    read_device();
+    pthread_atfork(NULL, NULL, read_device);
+}
+
 const PretendDevice *pretend_device(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_device);
+    pthread_once(&once, read_first_device);
     return &pretended;
 }
 
