@@ -29,8 +29,12 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
             look_ahead(allocator, events, i, n);
         switch ((EchAllocEventKind)event->kind) {
         case ECH_EVENT_ALLOC: {
-            EchAllocRequest request = {
-                .id = event->id, .bytes = event->bytes, .stream = event->stream, .upper_end = event->upper_end, .private_pool = event->private_pool, .captured = event->captured};
+            EchAllocRequest request = {.id = event->id,
+                                       .bytes = event->bytes,
+                                       .stream = event->stream,
+                                       .upper_end = event->upper_end,
+                                       .private_pool = event->private_pool,
+                                       .captured = event->captured};
             EchPlacedEvent placed = {.event = (uint32_t)i, .placement = {.address = ECH_ADDRESS_NONE}};
             placed.fit = ech_allocator_alloc(allocator, &request, &placed.placement);
             outcome.fragmented += placed.fit == ECH_FIT_FRAGMENTED;

@@ -182,6 +182,26 @@ static uint32_t named_stream(Streams *streams, Names *names, uint64_t stream, co
     return stream_number(streams, queue, id) & ECH_EVENT_MAX_STREAM;
 }
 
+/* The last request for each private pool: index of its op + 1, by the pool's string id. */
+static GHashTable *last_requests(const EchTrace *trace)
+{
+    GHashTable *last = g_hash_table_new(NULL, NULL);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        EchId pool = op->kind == ECH_OP_ALLOC ? ech_trace_buffers(trace)[op->target].pool : ECH_NONE;
+        if (pool != ECH_NONE)
+            g_hash_table_insert(last, GUINT_TO_POINTER(pool + 1), GSIZE_TO_POINTER(i + 1));
+    }
+    return last;
+}
+
+/* True where nothing is asked of a private pool from op @i on. One that is still used gives segments back too, for want of memory. */
+static bool is_over(const Names *names, GHashTable *last, const char *pool, size_t i)
+{
+    gpointer id = g_hash_table_lookup(names->pools, pool);
+    return GPOINTER_TO_SIZE(g_hash_table_lookup(last, id)) <= i;
+}
+
 static bool takes_segment(const char *name)
 {
     return g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map ");
@@ -363,16 +383,28 @@ static bool is_capture(const char *pool)
 typedef struct {
     EchId memory;
     uint32_t device;
-    EchBytes held, peak; /* peak: the most it ever held */
+    EchBytes held, peak; /* peak: the most it ever held, or could have held as a refusal tells */
     bool collects;       /* idle blocks are given back on the way too (garbage_collection_threshold) */
     size_t looked;       /* index behind the last run of segments given back that was looked at */
 } Segments;
 
-/* A run of segments given back begins with op @i. True where the program emptied the cache: an allocator that gives them back for want of memory takes more at
- * once, and could not have had both. */
+/* Who gave a segment back, as its stack tells: the program (torch.cuda.empty_cache, or C++'s emptyCache), or the allocator on the way to a request. */
+static bool has_empty_cache(const char *stack)
+{
+    for (const char *at = strstr(stack, "mpty"); at; at = strstr(at + 1, "mpty")) {
+        size_t n = strlen("mpty_cache");
+        if (strncmp(at, "mptyCache", strlen("mptyCache")) == 0 || (strncmp(at, "mpty_cache", n) == 0 && (at[n] == '\n' || at[n] == '\0')))
+            return true;
+    }
+    return false;
+}
+
+/* A run of segments given back begins with op @i. True where the program emptied the cache. Without a stack: an allocator that gives them back for want of
+ * memory takes more at once, and could not have had both. */
 static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
 {
     EchBytes held = segments->held;
+    EchId stack = ech_trace_ops(trace)[i].stack;
     for (; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if ((op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && ech_trace_buffers(trace)[op->target].memory == segments->memory)
@@ -383,11 +415,15 @@ static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
         segments->looked = i + 1;
         if (gives_segment(name))
             continue;
-        if (takes_segment(name))
-            return !segments->collects && ech_bytes_add(held, op->bytes) <= segments->peak;
-        if (g_str_has_prefix(name, "oom "))
-            return false;
+        bool takes = takes_segment(name);
+        if (!takes && !g_str_has_prefix(name, "oom "))
+            continue;
+        if (stack != ECH_NONE)
+            break;
+        return takes && !segments->collects && ech_bytes_add(held, op->bytes) <= segments->peak;
     }
+    if (stack != ECH_NONE)
+        return has_empty_cache(ech_trace_string(trace, stack));
     segments->looked = i;
     return true;
 }
@@ -426,10 +462,12 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     Segments segments = {.memory = memory, .device = device};
     if (recorded) {
-        segments.peak = ech_alloc_recorded_peak(trace, memory);
+        bool limited;
+        segments.peak = MAX(ech_alloc_recorded_peak(trace, memory), ech_alloc_refused_capacity(trace, memory, &limited));
         segments.collects = g_ascii_strtod(setting(trace, "garbage_collection_threshold"), NULL) > 0;
     }
     Names names = names_new(trace, device);
+    g_autoptr(GHashTable) last = last_requests(trace);
     for (size_t i = 0; residents && i < n_buffers; i++) {
         const EchBuffer *buffer = &buffers[i];
         if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE)
@@ -461,7 +499,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                 continue;
             }
             SegmentMark mark;
-            if (recorded && gives_segment(name) && read_gift(trace, op, device, &mark) && *mark.pool) {
+            if (recorded && gives_segment(name) && read_gift(trace, op, device, &mark) && *mark.pool && is_over(&names, last, mark.pool, i)) {
                 event = (EchAllocEvent){.kind = ECH_EVENT_POOL_DONE};
                 event.stream = named_stream(&streams, &names, mark.stream, mark.pool) & ECH_EVENT_MAX_STREAM;
                 g_array_append_val(events, event);

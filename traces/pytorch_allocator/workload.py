@@ -369,7 +369,8 @@ def write_row(out, name, granted, settings, refused, where, stats, torch):
 
 def one(out, spec, w, granted, ends, settings, torch):
     torch.cuda.init()
-    torch.cuda.memory._record_memory_history("all", context=None, max_entries=1 << 20)
+    keeps = bool(os.environ.get("WORKLOAD_SNAPSHOTS"))
+    torch.cuda.memory._record_memory_history("all", context="all" if keeps else None, stacks="python", max_entries=1 << 20)
     fraction = 1.0
     if "garbage_collection_threshold" in settings and "per_process_memory_fraction" not in settings:
         fraction = 0.95  # without a fraction it does nothing
@@ -385,7 +386,7 @@ def one(out, spec, w, granted, ends, settings, torch):
         file.write(text_of(w))
     if where is not None:
         write_row(out, name, granted, settings + (",per_process_memory_fraction:%g" % fraction if fraction < 1 else ""), numbers, where, stats, torch)
-    if os.environ.get("WORKLOAD_SNAPSHOTS"):
+    if keeps:
         with open(os.path.join(out, spec + ".pickle"), "wb") as file:
             pickle.dump(snapshot, file)
         with open(os.path.join(out, spec + ".json"), "w") as file:
