@@ -65,6 +65,9 @@ static char *quoted(const char *text)
     return strpbrk(text, " '\"\\$&;()*?<>|`") ? g_shell_quote(text) : g_strdup(text);
 }
 
+/* A program's folder, in place of a suffix: PREFIX.PID.NAME. */
+static const char a_folder[] = "/";
+
 /* Whether @name is BASE.PID@suffix. */
 static bool is_capture(const char *name, const char *base, const char *suffix)
 {
@@ -72,7 +75,7 @@ static bool is_capture(const char *name, const char *base, const char *suffix)
         return false;
     const char *pid = name + strlen(base) + 1;
     size_t digits = strspn(pid, "0123456789");
-    return digits > 0 && strcmp(pid + digits, suffix) == 0;
+    return digits > 0 && (suffix == a_folder ? pid[digits] == '.' : strcmp(pid + digits, suffix) == 0);
 }
 
 static int by_name(gconstpointer a, gconstpointer b)
@@ -91,7 +94,7 @@ static GPtrArray *list_captures(const char *prefix, const char *suffix, gint64 b
     for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
         g_autofree char *path = g_build_filename(folder, name, NULL);
         GStatBuf status;
-        if (is_capture(name, base, suffix) && g_stat(path, &status) == 0 && (gint64)status.st_mtime >= begun)
+        if (is_capture(name, base, suffix) && g_stat(path, &status) == 0 && (gint64)status.st_mtime >= begun && (suffix != a_folder || S_ISDIR(status.st_mode)))
             g_ptr_array_add(found, strcmp(folder, here) == 0 ? g_strdup(name) : g_steal_pointer(&path));
     }
     g_ptr_array_sort(found, by_name);
@@ -136,8 +139,7 @@ static int capture(char **command, const char *prefix)
 static bool check_pretended(const EchDevice *device, GError **error)
 {
     if (strcmp(device->family, "gpu") != 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                    "--pretend %s: that is no GPU; for a TPU, traces/capture/compile.py compiles a JAX program without the chip", device->name);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--pretend %s: that is neither a GPU nor a TPU that a compiler is for", device->name);
         return false;
     }
     if (!ech_device_has_number(device, "kernel.compute_capability")) {
@@ -221,6 +223,28 @@ static void advise(GPtrArray *written, const char *prefix, const char *device, c
     fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend --device %s\n", out, device);
 }
 
+/* JAX programs are compiled for TPUs that are not there: traces/capture/pretend/python/pretend_tpu.py. */
+static int pretend_tpu(char **command, const char *prefix, const EchDevice *device, const Pretended *p)
+{
+    g_autoptr(GString) tried = g_string_new(NULL);
+    g_autofree char *hook = ech_module_find("pretend/python/pretend_tpu.py", tried);
+    if (!hook)
+        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_BACKEND, "what the pretended TPU adds to Python is missing: %s", tried->str));
+    g_autofree char *hooks = g_path_get_dirname(hook);
+    g_autofree char *devices = g_strdup_printf("%d", MAX(p->gpus, 1)), *after = g_strdup_printf(" --device %s", device->name);
+    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_TPU_OUT", prefix, TRUE);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", device->compiler, TRUE);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICES", devices, TRUE);
+    put_before(launcher, "PYTHONPATH", hooks);
+    gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
+    int code = run_command(launcher, command);
+    g_autoptr(GPtrArray) found = list_captures(prefix, a_folder, begun, "run --trace", after);
+    if (found->len == 0)
+        fprintf(stderr, "echelon capture: nothing was captured; the command called no function of jax.jit\n");
+    return code;
+}
+
 static int pretend(char **command, const char *prefix, const char *name, char **settings, const Pretended *p)
 {
     GError *error = NULL;
@@ -239,6 +263,12 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (p->world > 0)
         g_string_append_printf(options, " --world %d --rank %d", p->world, p->rank);
     g_autoptr(EchDevice) device = ech_device_load(name, (const char *const *)settings, &error);
+    bool tpu = device && strcmp(device->family, "tpu") == 0 && *device->compiler && strcmp(device->compiler, "v1") != 0;
+    if (tpu && (settings || p->world > 0))
+        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s: the compiler of %s knows that chip as it is, and several of them by --gpus",
+                                        settings ? "--set" : "--world", device->name));
+    if (tpu)
+        return pretend_tpu(command, prefix, device, p);
     if (!device || !check_pretended(device, &error))
         return ech_cli_fail(error);
     g_autoptr(GString) tried = g_string_new(NULL);
@@ -292,7 +322,8 @@ int ech_verb_capture(int argc, char **argv)
     Pretended p = {.rank = -1};
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
-        {"pretend", 0, 0, G_OPTION_ARG_STRING, &device, "no GPU: let the command see this one; kernels are written down and not run", "DEVICE"},
+        {"pretend", 0, 0, G_OPTION_ARG_STRING, &device, "no GPU, or no TPU: let the command see this one; what it asks of it is written down and not run",
+         "DEVICE"},
         {"gpus", 0, 0, G_OPTION_ARG_INT, &p.gpus, "how many of them there are (default: 1)", "N"},
         {"world", 0, 0, G_OPTION_ARG_INT, &p.world, "one process alone for a world of torch.distributed: the ranks it believes in", "N"},
         {"rank", 0, 0, G_OPTION_ARG_INT, &p.rank, "which of them it is (default: 0)", "R"},

@@ -5,9 +5,19 @@ exit 2
 $ echelon capture --gpus 2 -- true
 echelon capture: --gpus is for a device that is not there; expected --pretend DEVICE, too
 exit 2
-$ echelon capture --pretend tpu-v5e -- true
-echelon: --pretend tpu-v5e: that is no GPU; for a TPU, traces/capture/compile.py compiles a JAX program without the chip
+$ echelon capture --pretend tpu-v1 -- true
+echelon: --pretend tpu-v1: that is neither a GPU nor a TPU that a compiler is for
 exit 2
+$ echelon capture --pretend tpu-v5e --set memories.hbm.capacity=1GiB -- true
+echelon: --set: the compiler of tpu-v5e knows that chip as it is, and several of them by --gpus
+exit 2
+$ echelon capture --pretend tpu-v5e --world 8 -- true
+echelon: --world: the compiler of tpu-v5e knows that chip as it is, and several of them by --gpus
+exit 2
+$ cd $T && echelon capture --pretend tpu-v5e --gpus 4 -o chip -- sh -c 'echo $ECHELON_PRETEND_CHIP $ECHELON_PRETEND_DEVICES; mkdir chip.7.step chip.8 chip.x.step; exit 3'; echo exit $?; rmdir chip.*
+v5e 4
+echelon capture: wrote chip.7.step; now: echelon run --trace chip.7.step --device tpu-v5e
+exit 3
 $ echelon capture --pretend h100 -- true
 echelon: 'h100' is no device; did you mean 'h100-pcie' or 'h100-sxm'?
 exit 2
@@ -27,7 +37,7 @@ $ echelon capture --pretend h100-sxm --world 64 --rank 9 -- sh -c 'echo $ECHELON
 64 9
 devices=8
 $ echelon capture --pretend tests/golden/data/small.yaml -- true
-echelon: --pretend small: that is no GPU; for a TPU, traces/capture/compile.py compiles a JAX program without the chip
+echelon: --pretend small: that is neither a GPU nor a TPU that a compiler is for
 exit 2
 $ echelon capture --pretend h100-sxm --set kernel.compute_capability=x -- true
 echelon: --set device.kernel.compute_capability=x: kernel.compute_capability: 'x' is not a number; expected something like 0.9, 5us or 4MiB

@@ -101,6 +101,13 @@ def choose_slice(chip, devices, topology):
     sys.exit(f"a mesh of {devices} devices is larger than any slice of {chip}; the largest known has {chips_of(slices[-1]) * per_chip}")
 
 
+def tpu_environment(chip, slice_):
+    """What libtpu is to believe: no chip is opened, and several compilers may work side by side."""
+    _, _, prefix, counted = TPUS[chip]
+    return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": f"{prefix}-{chips_of(slice_) * counted}", "TPU_WORKER_HOSTNAMES": "localhost",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+
+
 def parse_mesh(text):
     """'data=2,model=4' -> {'data': 2, 'model': 4}"""
     mesh = {}
@@ -326,6 +333,26 @@ def keep(source, path):
             out.write((shorten(line) if in_names else keep_small(line)).encode("utf-8", "surrogateescape"))
 
 
+def keep_program(dump, stem, what, before=False):
+    """The program's files, from the dumps; @what is known of it besides. False where the compiler left none."""
+    scheduled = dumped(dump, ["after_codegen.txt"] * what["codegen"] + ["gpu_after_optimizations.txt", "after_optimizations.txt"])
+    assignment = dumped(dump, ["after_optimizations-buffer-assignment.txt"])
+    if not scheduled:
+        return False
+    os.makedirs(os.path.dirname(stem) or ".", exist_ok=True)
+    keep(scheduled, stem + ".hlo.txt.gz")
+    before = dumped(dump, ["before_optimizations.txt"]) if before else None
+    if before:
+        keep(before, stem + ".before.hlo.txt.gz")
+    if assignment:
+        keep(assignment, stem + ".buffer-assignment.txt.gz")
+    with open(stem + ".json", "w") as out:
+        json.dump({**{k: what[k] for k in ("chip", "command")}, "jax": importlib.metadata.version("jax"),
+                   **{k: what[k] for k in ("codegen", "error", "refused", "memory_analysis")}}, out, indent=1)
+        out.write("\n")
+    return True
+
+
 def run_compiler(parser, args, slice_, axes, keywords, options, dump):
     """Compiles, and returns memory_analysis() and what the compiler refused, if anything; its dumps are in the folder."""
     try:
@@ -432,9 +459,7 @@ def main():
     slice_ = None
     if args.chip in TPUS:
         slice_ = choose_slice(args.chip, math.prod(axes.values()), args.topology)
-        _, _, prefix, counted = TPUS[args.chip]
-        os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE=f"{prefix}-{chips_of(slice_) * counted}", TPU_WORKER_HOSTNAMES="localhost",
-                          ALLOW_MULTIPLE_LIBTPU_LOAD="1")  # no chip is opened: several compilers may work side by side
+        os.environ.update(tpu_environment(args.chip, slice_))
         os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text --xla_dump_large_constants"
     try:
         os.makedirs(args.out, exist_ok=True)
@@ -445,21 +470,11 @@ def main():
 
     analysis, failure = watched(dump, work) if args.no_codegen else work()
 
-    scheduled = dumped(dump, ["after_codegen.txt"] * (not args.no_codegen) + ["gpu_after_optimizations.txt", "after_optimizations.txt"])
-    assignment = dumped(dump, ["after_optimizations-buffer-assignment.txt"])
-    if not scheduled:
-        sys.exit(f"the compiler left no program: {failure or 'no message'}")
-    before = dumped(dump, ["before_optimizations.txt"]) if args.before else None
     stem = os.path.join(args.out, args.name)
-    keep(scheduled, stem + ".hlo.txt.gz")
-    if before:
-        keep(before, stem + ".before.hlo.txt.gz")
-    if assignment:
-        keep(assignment, stem + ".buffer-assignment.txt.gz")
-    with open(stem + ".json", "w") as out:
-        json.dump({"chip": args.chip, "command": " ".join([os.path.basename(sys.argv[0])] + sys.argv[1:]), "jax": importlib.metadata.version("jax"),
-                   "codegen": not args.no_codegen, "error": failure, "refused": failure and gist(failure), "memory_analysis": analysis}, out, indent=1)
-        out.write("\n")
+    what = {"chip": args.chip, "command": " ".join([os.path.basename(sys.argv[0])] + sys.argv[1:]), "codegen": not args.no_codegen, "error": failure,
+            "refused": failure and gist(failure), "memory_analysis": analysis}
+    if not keep_program(dump, stem, what, args.before):
+        sys.exit(f"the compiler left no program: {failure or 'no message'}")
     device = args.chip if args.chip == "tpu7x" else {"a100": "a100-80", "h100": "h100-sxm"}.get(args.chip, args.chip if args.chip in GPUS else "tpu-" + args.chip)
     if failure:
         print(f"The compiler refused the program: {gist(failure)}\nIts files show why:", file=sys.stderr)

@@ -1,4 +1,5 @@
-"""What `echelon capture --pretend` adds to a Python program that imports torch: ranges of its operators, modules and optimizers, and its memory snapshot.
+"""What `echelon capture --pretend` adds to a Python program that imports torch: ranges of its operators, modules and optimizers, and its memory snapshot. And to
+one that imports jax, where the device is a TPU: pretend_tpu.py.
 
 A program without torch runs as ever. Whatever fails here is one line on standard error, never the program's failure."""
 import os
@@ -303,6 +304,10 @@ class _Finder:
 
 
 _finder = _Finder()
+if os.environ.get("ECHELON_PRETEND_TPU_OUT"):
+    import pretend_tpu
+    sys.meta_path.insert(0, _finder)
+    _finder.when("jax", pretend_tpu.install, "this jax's programs are not compiled for a TPU")
 if os.environ.get("ECHELON_PRETEND_OUT"):
     sys.meta_path.insert(0, _finder)
     _finder.when("torch", _install, "no ranges and no memory snapshot of this program")
