@@ -27,7 +27,7 @@ static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*set_dev
     (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *), (*elapsed)(float *, void *, void *),
     (*last_error)(void), (*reserve)(void **, size_t, size_t, void *, unsigned long long), (*create)(void **, size_t, const void *, unsigned long long),
     (*map)(void *, size_t, size_t, void *, unsigned long long), (*unmap)(void *, size_t), (*let_go)(void *), (*free_addresses)(void *, size_t),
-    (*push)(const char *), (*pop)(void), (*inject)(const void *(*)(uint32_t)), (*load_module)(void **, const void *),
+    (*push)(const char *), (*pop)(void), (*inject)(const void *(*)(uint32_t)), (*load_module)(void **, const void *), (*load_file)(void **, const char *),
     (*get_function)(void **, void *, const char *),
     (*launch_driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), (*refused)(void),
     (*end_stream)(void *), (*end_event)(void *), (*end_instance)(void *), (*properties)(void *, int);
@@ -85,6 +85,7 @@ static void load(void)
                  {&pop, "nvtxRangePop"},
                  {&inject, "InitializeInjectionNvtx2"},
                  {&load_module, "cuModuleLoadData"},
+                 {&load_file, "cuModuleLoad"},
                  {&get_function, "cuModuleGetFunction"},
                  {&launch_driver, "cuLaunchKernel"},
                  {&refused, "cudaMalloc3D"},
@@ -372,12 +373,19 @@ static void launch_with_arguments(void)
     }
     void *module, *driven, *stream, *graph, *instance, *arguments[] = {gone, &number, gone};
     NEED(load_module(&module, elf) == 0 && get_function(&driven, module, "k") == 0);
+    char path[] = "/tmp/echelon-module-XXXXXX";
+    int file = mkstemp(path);
+    void *of_file, *of_piece, *nowhere;
+    NEED(write(file, elf, sizeof elf) == (ssize_t)sizeof elf && load_file(&module, path) == 0 && get_function(&of_file, module, "k") == 0);
+    NEED(ftruncate(file, 100) == 0 && load_file(&module, path) == 0 && get_function(&of_piece, module, "k") == 0 && close(file) == 0);
+    NEED(unlink(path) == 0 && load_file(&nowhere, path) == 301);
     memset(elf, 0, sizeof elf); /* the caller's again */
     NEED(launch_driver(driven, 4, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
     arguments[0] = &a;
     NEED(make_stream(&stream, 1) == 0 && begin_capture(stream, 0) == 0 && launch_driver(driven, 5, 1, 1, 32, 1, 1, 0, stream, arguments, NULL) == 0);
     NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, NULL) == 0);
     NEED(copy(a + 64, functions, 4, 1) == 0 && set(a, 0, 32) == 0);
+    NEED(launch_driver(of_file, 6, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0 && launch_driver(of_piece, 7, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
 }
 
 START_TEST(arguments_are_found_by_what_code_says)
@@ -388,7 +396,8 @@ START_TEST(arguments_are_found_by_what_code_says)
     ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 3 1 1 32 1 1 0\nkernel 0 0 1 4 1 1 32 1 1 0\nargs\ngraph"));
     ck_assert_ptr_nonnull(strstr(text, "graph 0 0 1\nkernel 0 0 1 5 1 1 32 1 1 0\nargs 0 64214072819712\n"));
     ck_assert_ptr_nonnull(strstr(text, "copy 0 0 4 1 3 0\nuses 2 64214072819776 4\n"));
-    ck_assert_ptr_nonnull(strstr(text, "set 0 0 32\nuses 2 64214072819712 32\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "set 0 0 32\nuses 2 64214072819712 32\nkernel 0 0 1 6 1 1 32 1 1 0\nargs 0 64214072819712\nkernel 0 0 1 7 1 1 32 1 1 0\nend\n"));
 }
 END_TEST
 

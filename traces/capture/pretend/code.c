@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -293,9 +294,10 @@ static size_t elf_bytes(const uint8_t *data)
 PretendCode *pretend_code_of_image(const void *image)
 {
     PretendCode *code = calloc(1, sizeof *code);
+    if (code)
+        code->version = PRETEND_ANY_CODE;
     if (!code || !image)
         return code;
-    code->version = PRETEND_ANY_CODE;
     const uint8_t *binary = unwrapped(image);
     if (memcmp(image,
                "\x7f"
@@ -309,6 +311,21 @@ PretendCode *pretend_code_of_image(const void *image)
         code->version = chosen.version;
         for_entries(code, chosen.binary, read_chosen);
     }
+    return code;
+}
+
+PretendCode *pretend_code_of_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    PretendCode *code = pretend_code_of_image(NULL);
+    long n = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
+    uint8_t *image = code && n > 0 && (uint64_t)n <= MOST_DECODED && fseek(file, 0, SEEK_SET) == 0 ? malloc((size_t)n) : NULL;
+    if (image && fread(image, 1, (size_t)n, file) == (size_t)n)
+        read_elf(code, image, (size_t)n);
+    free(image);
+    fclose(file);
     return code;
 }
 

@@ -149,6 +149,8 @@ typedef struct PretendCode PretendCode;
 /* Of a fat binary as compilers register it (it stays where it is), and of what is handed to the driver. NULL where memory is short. */
 PretendCode *pretend_code_of_wrapper(const void *wrapper);
 PretendCode *pretend_code_of_image(const void *image);
+/* Of a file of machine code, or of anything else, which suits every device. NULL where it cannot be opened. */
+PretendCode *pretend_code_of_file(const char *path);
 /* 10 * major + minor of the code in it that suits the device. */
 enum { PRETEND_NO_CODE = 0, PRETEND_ANY_CODE = -1 };
 int pretend_code_version(const PretendCode *code);
