@@ -81,7 +81,7 @@ class Values(TorchDispatchMode):
     def kind(self, func):
         """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole."""
         kind = self.kinds.get(func)
-        if kind is None and func.namespace == "aten" and func._can_decompose():
+        if kind is None and func.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             kind = self.kinds[func] = "composite"
         elif kind is None:
             returns = func._schema.returns
@@ -282,7 +282,8 @@ def _pass_higher_order():
     dispatch = of.dispatch
 
     def dispatched(self, /, *args, **kwargs):
-        self.python_key_table.setdefault(Values, lambda mode, /, *args, **kwargs: self(*args, **kwargs))
+        rules = self.python_key_table if hasattr(self, "python_key_table") else self.python_key_mode_table  # as it was called up to 2.4
+        rules.setdefault(Values, lambda mode, /, *args, **kwargs: self(*args, **kwargs))
         return dispatch(self, *args, **kwargs)
 
     of.dispatch = dispatched
