@@ -154,7 +154,7 @@ static bool read_events(const char *path, const EchAllocStudyOptions *options, E
     return true;
 }
 
-/* What a device's runtime hands out of a memory. */
+/* What a device's runtime hands out of a memory: of a GPU's, what the context of the process that asks leaves. */
 static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GError **error)
 {
     g_autoptr(EchDevice) device = ech_device_load(name, NULL, error);
@@ -166,6 +166,9 @@ static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GEr
         return false;
     }
     *ret = found->available;
+    double context = ech_device_number(device, "runtime.driver.context_bytes", 0);
+    if (strcmp(found->name, "hbm") == 0 && context > 0 && context < (double)*ret)
+        *ret -= (EchBytes)context;
     return true;
 }
 
@@ -207,6 +210,7 @@ EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions
         return NULL;
     if (!options->device && !options->capacity)
         guess_capacity(options->memory, study);
+    ech_alloc_study_find_release(study);
     return g_steal_pointer(&study);
 }
 
@@ -221,11 +225,13 @@ static char *best_split(const EchAllocStudy *study)
     static const unsigned mib[] = {32, 64, 128, 256, 512, 1024};
     const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
     size_t n = study->events->len;
-    EchBytes least = ech_alloc_smallest_capacity("pytorch", events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
+    g_autofree char *unlimited = ech_alloc_study_released(study, "pytorch");
+    EchBytes least = ech_alloc_smallest_capacity(unlimited, events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
     char *best = NULL;
     for (size_t i = 0; i < G_N_ELEMENTS(mib); i++) {
         g_autofree char *spec = g_strdup_printf("pytorch:max_split_size_mb:%u", mib[i]);
-        EchBytes bytes = ech_alloc_smallest_capacity(spec, events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
+        g_autofree char *released = ech_alloc_study_released(study, spec);
+        EchBytes bytes = ech_alloc_smallest_capacity(released, events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
         if (bytes == 0 || bytes >= least)
             continue;
         least = bytes;

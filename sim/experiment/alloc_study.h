@@ -23,6 +23,8 @@ typedef struct {
     EchBytes had;         /**< What it could have had at most, as far as the recording tells; 0: unknown. */
     bool limited;         /**< A limit refused its requests, not the device. */
     bool of_pytorch;      /**< Captured from PyTorch. */
+    const char *release;  /**< "release:2.15" for rows of PyTorch that say none: the one that a snapshot's addresses agree with. NULL: none. Static. */
+    const char *released; /**< That in words, "2.13 or later", or NULL. Static. */
     bool is_program;      /**< Lowered from an XLA program. */
     bool temporaries;     /**< Programs: without arguments and constants. */
     EchPlatform platform;
@@ -67,7 +69,7 @@ typedef struct {
     uint64_t equal;         /**< recorded: those placed there here too. */
     char *difference;       /**< recorded: the first one that was not, or NULL. */
     char *settings;         /**< recorded: settings taken from the recording, or NULL. */
-    const char *release;    /**< recorded: the PyTorch whose order of free blocks fits best, "2.13 or later"; NULL: 2.11 and before. Static. */
+    const char *release;    /**< recorded: of the study's released. */
     uint32_t served;        /**< Requests that the recorded allocator refused and this one granted. */
     EchFit last_fit;        /**< Of the last of those requests. */
     const GArray *events;   /**< What it replayed: the study's events or after. */

@@ -7,6 +7,11 @@
 /** Smallest capacities are searched in steps of what cudaMalloc takes from the device. */
 #define ECH_ALLOC_STUDY_GRANULE (UINT64_C(2) << 20)
 
+/** Finds out which PyTorch a snapshot was recorded by: the study's release and released. */
+void ech_alloc_study_find_release(EchAllocStudy *study);
+/** @spec, of PyTorch's own allocator and without a release, with the study's; else a copy. Owned by the caller. */
+char *ech_alloc_study_released(const EchAllocStudy *study, const char *spec) G_GNUC_WARN_UNUSED_RESULT;
+
 /** Number of requests that the recorded allocator refused. */
 guint ech_alloc_study_n_refusals(const EchAllocStudy *study);
 /** Event id of refusal number @index, below ech_alloc_study_n_refusals(). */

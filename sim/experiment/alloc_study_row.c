@@ -225,45 +225,61 @@ static bool replay(const EchAllocStudy *study, const char *spec, const EchAllocR
 }
 
 /* What a recording does not tell is which PyTorch made it. Free blocks of a size are taken in another order by 2.12, and in a third one since 2.13: the one
- * that most recorded addresses agree with. */
+ * that most recorded addresses agree with; where several do, what the settings know of first. */
 static const struct {
     const char *option, *name;
-} releases[] = {{"", NULL}, {"release:2.15", "2.13 or later"}, {"release:2.12", "2.12"}};
+} releases[] = {{NULL, NULL}, {"release:2.15", "2.13 or later"}, {"release:2.12", "2.12"}};
 
-/* @recorded with the release that fits it best; *ret_release names that, NULL for 2.11 and before. */
-static char *with_release(const EchAllocStudy *study, const char *recorded, const char **ret_release)
+static char *with_release(const char *option, const char *spec)
 {
-    const char *settings = recorded[strlen("pytorch")] ? recorded + strlen("pytorch:") : "";
+    const char *settings = spec[strlen("pytorch")] ? spec + strlen("pytorch:") : "";
+    return option ? g_strconcat("pytorch:", option, *settings ? "," : "", settings, NULL) : g_strdup(spec);
+}
+
+char *ech_alloc_study_released(const EchAllocStudy *study, const char *spec)
+{
+    bool native = (strcmp(spec, "pytorch") == 0 || g_str_has_prefix(spec, "pytorch:")) && !strstr(spec, "release:") && !strstr(spec, "backend:");
+    g_autofree char *released = with_release(native ? study->release : NULL, spec);
+    const EchAllocDevice device = {.capacity = study->capacity};
+    g_autoptr(EchAllocator) probe = native && study->release ? ech_allocator_new(released, &device, NULL) : NULL;
+    return probe ? g_steal_pointer(&released) : g_strdup(spec); /* a setting that this release does not know, say */
+}
+
+void ech_alloc_study_find_release(EchAllocStudy *study)
+{
+    g_autofree char *recorded = study->start ? ech_alloc_recorded_spec(study->trace) : NULL;
+    if (!recorded || !g_str_has_prefix(recorded, "pytorch"))
+        return;
+    /* A setting that 2.13 brought. */
+    size_t first = ech_trace_get_property(study->trace, "allocator_settings.max_round_threshold") ? 1 : 0;
     const EchAllocRowOptions options = {.report = false};
-    char *best = NULL;
     uint64_t most = 0;
-    bool all = false;
-    for (size_t i = 0; i < G_N_ELEMENTS(releases) && !all; i++) {
-        const char *option = releases[i].option;
-        g_autofree char *spec = *option || *settings ? g_strconcat("pytorch:", option, *option && *settings ? "," : "", settings, NULL) : g_strdup("pytorch");
+    bool found = false, all = false;
+    for (size_t k = 0; k < G_N_ELEMENTS(releases) && !all; k++) {
+        size_t i = (first + k) % G_N_ELEMENTS(releases);
+        g_autofree char *spec = with_release(releases[i].option, recorded);
         g_autoptr(EchAllocRow) trial = g_new0(EchAllocRow, 1);
         trial->recorded = true;
         trial->own = g_array_new(FALSE, FALSE, sizeof(EchAllocStat));
-        if (!replay(study, spec, &options, trial, NULL) || !trial->recorded || (best && trial->equal <= most))
+        if (!replay(study, spec, &options, trial, NULL) || !trial->recorded || (found && trial->equal <= most))
             continue;
-        g_free(best);
-        best = g_steal_pointer(&spec);
-        *ret_release = releases[i].name;
+        study->release = releases[i].option;
+        study->released = releases[i].name;
         most = trial->equal;
+        found = true;
         all = trial->equal == trial->compared;
     }
-    return best ? best : g_strdup(recorded);
 }
 
 static bool run_online(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GError **error)
 {
     /* Other settings are a what-if: what was resident is then asked for first, in an empty memory. */
-    g_autofree char *recorded = study->start && !options->fresh ? ech_alloc_recorded_spec(study->trace) : NULL, *released = NULL;
+    g_autofree char *recorded = study->start && !options->fresh ? ech_alloc_recorded_spec(study->trace) : NULL;
     bool pytorch = recorded && g_str_has_prefix(recorded, "pytorch");
     row->recorded = recorded && ((pytorch && strcmp(row->spec, "pytorch") == 0) || strcmp(row->spec, recorded) == 0);
     if (row->recorded && pytorch)
-        released = with_release(study, recorded, &row->release);
-    const char *spec = released ? released : row->spec;
+        row->release = study->released;
+    g_autofree char *spec = ech_alloc_study_released(study, row->recorded && pytorch ? recorded : row->spec);
     if (!replay(study, spec, options, row, error))
         return false;
     if (pytorch && row->recorded && strcmp(recorded, "pytorch") != 0)

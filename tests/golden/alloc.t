@@ -189,7 +189,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
-tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 GiB
+tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 139 GiB
 no allocator needs less than 156 MiB; the recorded one held 120 MiB of the 210 MiB that it could have had
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
@@ -275,5 +275,5 @@ cuda_async                0   3.44 GiB  3.47 GiB   0.9 %     512 B  32.0 MiB    
 
 $ echelon alloc traces/pytorch_allocator/pools-1.expandable.pickle.gz -a pytorch | grep recorded
 no allocator needs less than 3.96 GiB; the recorded one held 5.13 GiB
-pytorch, as recorded      0   3.96 GiB  5.13 GiB  22.9 %  23.5 KiB   232 MiB        15  4.94 GiB
-pytorch, as recorded: from the recorded start state; 490 of 490 allocations at their recorded addresses; settings expandable_segments:True
+pytorch, as recorded      0   3.96 GiB  5.13 GiB  22.9 %  23.5 KiB   232 MiB        15  4.45 GiB
+pytorch, as recorded: from the recorded start state; 490 of 490 allocations at their recorded addresses, as by PyTorch 2.13 or later; settings expandable_segments:True

@@ -85,7 +85,7 @@ PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 
 allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
 pytorch, as recorded                  0   4.63 GiB  4.99 GiB   7.1 %  2.00 MiB  1000 MiB        34  4.99 GiB
-pytorch, as recorded: from the recorded start state; 802 of 802 allocations at their recorded addresses
+pytorch, as recorded: from the recorded start state; 802 of 802 allocations at their recorded addresses, as by PyTorch 2.13 or later
 in use when most is, 4.63 GiB, by what asked for it
     1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:47 <module>
     1000 MiB      1 block   NllLossBackward0
