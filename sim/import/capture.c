@@ -1,6 +1,7 @@
 #include "sim/import/capture.h"
 
 #include "sim/base/error.h"
+#include "sim/import/roles.h"
 
 #include <string.h>
 
@@ -917,6 +918,7 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     g_free(foreign.memories);
     g_free(foreign.queues);
     if (capture->uses->len > 0) {
+        ech_roles_infer(capture->builder);
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
         ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-typedef enum { WHAT_SAVED, WHAT_ARGUMENTS, WHAT_RESULTS } What;
+typedef enum { WHAT_SAVED, WHAT_ACTIVATIONS, WHAT_ARGUMENTS, WHAT_RESULTS } What;
 
 typedef struct {
     uint64_t what, overlap;
@@ -18,14 +18,19 @@ typedef struct {
     double idle;
 } OffloadOptions;
 
-static const char *const whats[] = {"saved", "arguments", "results", NULL};
+static const char *const whats[] = {"saved", "activations", "arguments", "results", NULL};
 
 static const EchParam offload_params[] = {
     {"what", ECH_PARAM_ENUM, offsetof(OffloadOptions, what), "saved", NULL, NULL, whats,
-     "saved: what the program makes and uses again later (activations); arguments: what it is given (parameters, optimizer state), with what is written over "
-     "it; results: what it hands back"},
+     "saved: what the program makes and uses again later; activations: of that, what a forward pass of PyTorch makes and its backward pass reads, each once "
+     "out "
+     "and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written over "
+     "it; "
+     "results: what it hands back"},
     {"names", ECH_PARAM_STRING, offsetof(OffloadOptions, names), "*", NULL, NULL, NULL,
-     "only arrays whose name, argument (\"opt_state*\"), operation or source line (\"*model.py:29*\") fits this, * standing for anything"},
+     "only arrays whose name, argument (\"opt_state*\"), operation, source line (\"*model.py:29*\"), PyTorch module (\"*layers.*.mlp*\") or role "
+     "(\"optimizer\") "
+     "fits this, * standing for anything"},
     {"above", ECH_PARAM_BYTES, offsetof(OffloadOptions, above), "1MiB", NULL, NULL, NULL, "only arrays of at least this size"},
     {"idle", ECH_PARAM_RATIO, offsetof(OffloadOptions, idle), "1", "0", "1000000", NULL,
      "saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the "
@@ -89,8 +94,11 @@ static bool is_asked_for(const Pass *p, EchId buffer)
     const EchBuffer *b = &p->s.buffers[buffer];
     if (b->memory != p->s.hbm || b->alias_of != ECH_NONE || b->bytes < MAX(p->o->above, 1) || b->role == ECH_ROLE_CONSTANT)
         return false;
-    What is = b->resident ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
-    return is == (What)p->o->what && ech_survey_fits_name(&p->s, buffer, p->o->names);
+    /* Programs that run as they are written make what they are given, too. */
+    bool given = b->resident || b->role == ECH_ROLE_PARAMETER || b->role == ECH_ROLE_OPTIMIZER;
+    What is = given ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
+    bool fits = p->o->what == WHAT_ACTIVATIONS ? is == WHAT_SAVED && b->role == ECH_ROLE_ACTIVATION : is == (What)p->o->what;
+    return fits && ech_survey_fits_name(&p->s, buffer, p->o->names);
 }
 
 /* The next uses of @a from use *at on, which is moved past them. */
@@ -145,14 +153,33 @@ static bool all_overwritten(const Pass *p, const Array *a, const Event *fill, co
     return read <= 4096 && ech_bytes_mul(loop->bytes, p->s.ops[loop->region].bytes) >= p->s.buffers[a->buffer].bytes;
 }
 
+/* Of the array's events the one after the longest pause; UINT32_MAX where it has none. */
+static uint32_t after_longest_pause(const Pass *p, const Array *a)
+{
+    Event before = {0};
+    double longest = -1;
+    uint32_t found = UINT32_MAX, n = 0;
+    for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1]; n++) {
+        Event e = next_event(p, a, &at);
+        double idle = n > 0 ? pause_between(p, a, &before, &e) : -1;
+        if (idle > longest) {
+            longest = idle;
+            found = n;
+        }
+        before = e;
+    }
+    return found;
+}
+
 static Reason plan_array(Pass *p, Array *a)
 {
     const EchSurvey *s = &p->s;
-    bool saved = p->o->what == WHAT_SAVED;
+    bool saved = p->o->what == WHAT_SAVED || p->o->what == WHAT_ACTIVATIONS;
+    uint32_t only = p->o->what == WHAT_ACTIVATIONS ? after_longest_pause(p, a) : UINT32_MAX, n = 0;
     a->first_stay = p->stays->len;
     a->idle = G_MAXDOUBLE;
     Event before = {0};
-    for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1];) {
+    for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1]; n++) {
         Event e = next_event(p, a, &at);
         Stay stay = {.array = p->arrays->len, .at = e, .until = e.op};
         stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
@@ -161,7 +188,7 @@ static Reason plan_array(Pass *p, Array *a)
             double idle = pause_between(p, a, &before, &e);
             if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
                 open->fills = true;
-            else if (idle >= p->o->idle)
+            else if (idle >= p->o->idle && (only == UINT32_MAX || n == only))
                 a->idle = MIN(a->idle, idle);
             else if (saved && (e.slices || before.slices))
                 return SOON;

@@ -148,6 +148,8 @@ void ech_remat_reset(EchRemat *remat);
 EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand);
 /** Whether @buffer still holds before op @site what it held after op @from. */
 bool ech_remat_is_there(const EchRemat *remat, EchId buffer, EchId from, EchId site);
+/** Whether @op alone ever writes @buffer, outside of loops: however little that is, it is all that the buffer holds. */
+bool ech_remat_is_all(const EchRemat *remat, EchId op, EchId buffer);
 bool ech_remat_has_products(const EchSurvey *survey, EchId op);
 /** What reads what @input stands for has to read and do: @ret_inputs (EchRematInput), each once; @ret_ops (EchId): the ops fused into it. Both are added to. */
 void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops);

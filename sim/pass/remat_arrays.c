@@ -100,7 +100,7 @@ static EchRematReason find_pause(const EchRemat *r, EchRematArray *a, const GArr
         return ECH_REMAT_LOOP;
     if (s->ops[m->op].kind == ECH_OP_COPY)
         return ECH_REMAT_COPIED;
-    if (m->bytes < s->buffers[a->buffer].bytes)
+    if (m->bytes < s->buffers[a->buffer].bytes && !ech_remat_is_all(r, m->op, a->buffer))
         return ECH_REMAT_PARTS;
     a->maker = m->op;
     a->slice = s->buffers[a->buffer].bytes;
@@ -119,7 +119,7 @@ void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReas
 static bool is_asked_for(const EchRemat *r, EchId buffer)
 {
     const EchBuffer *b = &r->s->buffers[buffer];
-    return b->role != ECH_ROLE_CONSTANT && b->role != ECH_ROLE_OUTPUT && b->bytes >= MAX(r->asked.above, 1) &&
+    return b->role != ECH_ROLE_CONSTANT && b->role != ECH_ROLE_OUTPUT && b->role != ECH_ROLE_PARAMETER && b->role != ECH_ROLE_OPTIMIZER && b->bytes >= MAX(r->asked.above, 1) &&
            ech_survey_fits_name(r->s, buffer, r->asked.names) && (*r->asked.keep == '\0' || !ech_survey_fits_name(r->s, buffer, r->asked.keep));
 }
 

@@ -129,6 +129,12 @@ typedef struct {
 
 static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes bytes, int depth, GArray *inputs);
 
+bool ech_remat_is_all(const EchRemat *remat, EchId op, EchId buffer)
+{
+    const EchUsers *writers = &remat->writers;
+    return remat->s->region[op] == ECH_NONE && writers->first[buffer + 1] == writers->first[buffer] + 1 && writers->op[writers->first[buffer]] == op;
+}
+
 bool ech_remat_has_products(const EchSurvey *s, EchId op)
 {
     for (uint32_t w = 0; w < s->ops[op].n_work; w++)
@@ -179,8 +185,11 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     bool slice = k != UINT32_MAX && ech_remat_array(r, k)->made_in != ECH_NONE && ech_remat_array(r, k)->maker == op;
     if (s->ops[op].kind == ECH_OP_LOOP)
         return ECH_REMAT_LOOP;
-    if (bytes < s->buffers[buffer].bytes && !slice)
-        return ECH_REMAT_PARTS;
+    if (bytes < s->buffers[buffer].bytes && !slice) {
+        if (!ech_remat_is_all(r, op, buffer))
+            return ECH_REMAT_PARTS;
+        bytes = s->buffers[buffer].bytes;
+    }
     uint32_t run = find_key(r->run_of, op, 0, at.target);
     if (run == UINT32_MAX) {
         EchRematReason why = run_again(r, op, at, depth, &run);

@@ -111,7 +111,8 @@ EchId ech_survey_after(const EchSurvey *survey, EchId op)
 bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern)
 {
     const EchBuffer *b = &survey->buffers[buffer];
-    if (strcmp(pattern, "*") == 0 || g_pattern_match_simple(pattern, ech_trace_string(survey->t, b->name)))
+    if (strcmp(pattern, "*") == 0 || g_pattern_match_simple(pattern, ech_trace_string(survey->t, b->name)) ||
+        (b->role != ECH_ROLE_UNKNOWN && g_pattern_match_simple(pattern, ech_role_name((EchRole)b->role))))
         return true;
     g_auto(GStrv) lines = g_strsplit(ech_trace_string(survey->t, b->stack), "\n", -1);
     for (char **line = lines; *line; line++)

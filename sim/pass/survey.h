@@ -46,7 +46,7 @@ EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_de
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
 /** The first op after an op at its level: past the body of a LOOP. */
 EchId ech_survey_after(const EchSurvey *survey, EchId op);
-/** Whether the name of @buffer, or a line of what it is known by (argument, operation, source), fits @pattern, "*" standing for anything. */
+/** Whether the name of @buffer, its role, or a line of what it is known by (argument, operation, source, module), fits @pattern, "*" standing for anything. */
 bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern);
 /** How often one pass over the trace runs an op: trip counts of the loops around it multiplied, saturating. */
 uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);

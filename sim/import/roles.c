@@ -1,0 +1,131 @@
+#include "sim/import/roles.h"
+
+#include <string.h>
+
+enum { IN_MODULE = 1, IN_BACKWARD = 2, IN_OPTIMIZER = 4, LOOKED_AT = 8 };
+
+/* Of a buffer. */
+typedef struct {
+    EchId alloc, free;   /* Ops, or ECH_NONE. */
+    EchId maker, reader; /* Stacks of the first op that writes it; of the first in a module's forward that reads it. */
+    uint8_t made, read;  /* Where: of the first that writes it; of all that read it. */
+    bool any;            /* It is used at all. */
+    bool stepped;        /* By an optimizer. */
+} Life;
+
+typedef struct {
+    EchTraceBuilder *builder;
+    GByteArray *places; /* Per string: where a stack says that an op is. */
+    Life *lives;
+    GArray *steps;       /* EchId: the first op of each step of an optimizer. */
+    EchId first_forward; /* The first op within a module. */
+} Roles;
+
+static uint8_t place_of(Roles *r, EchId stack)
+{
+    if (stack == ECH_NONE)
+        return 0;
+    while (r->places->len <= stack)
+        g_byte_array_append(r->places, (const guint8 *)"", 1);
+    if (r->places->data[stack] == 0) {
+        const char *text = ech_trace_builder_peek_string(r->builder, stack);
+        r->places->data[stack] =
+            (uint8_t)(LOOKED_AT | (strstr(text, "nn.Module: ") ? IN_MODULE : 0) | (strstr(text, "autograd::engine::evaluate_function") ? IN_BACKWARD : 0) |
+                      (strstr(text, "Optimizer.step") ? IN_OPTIMIZER : 0));
+    }
+    return r->places->data[stack];
+}
+
+static void note_use(Life *life, const EchOp *op, const EchUse *use, uint8_t place)
+{
+    bool forward = (place & (IN_MODULE | IN_BACKWARD)) == IN_MODULE;
+    life->any = true;
+    life->stepped |= (place & IN_OPTIMIZER) != 0;
+    if (use->access == ECH_WRITE && life->maker == ECH_NONE) {
+        life->maker = op->stack;
+        life->made = place;
+    }
+    if (use->access == ECH_READ) {
+        life->read |= place;
+        if (forward && life->reader == ECH_NONE)
+            life->reader = op->stack;
+    }
+}
+
+static void walk(Roles *r)
+{
+    bool stepping = false;
+    for (EchId i = 0; i < ech_trace_builder_n_ops(r->builder); i++) {
+        const EchOp *op = ech_trace_builder_peek_op(r->builder, i);
+        if (op->kind == ECH_OP_ALLOC)
+            r->lives[op->target].alloc = i;
+        else if (op->kind == ECH_OP_FREE)
+            r->lives[op->target].free = i;
+        if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COPY && op->kind != ECH_OP_COLLECTIVE)
+            continue;
+        uint8_t place = place_of(r, op->stack);
+        if ((place & IN_OPTIMIZER) && !stepping)
+            g_array_append_val(r->steps, i);
+        stepping = (place & IN_OPTIMIZER) != 0;
+        if ((place & IN_MODULE) && r->first_forward == ECH_NONE)
+            r->first_forward = i;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            const EchUse *use = ech_trace_builder_peek_use(r->builder, u);
+            note_use(&r->lives[use->buffer], op, use, place);
+        }
+    }
+}
+
+static bool is_state(const Roles *r, const Life *life)
+{
+    bool stays = life->free == ECH_NONE;
+    for (guint k = 1; k < r->steps->len; k++)
+        if ((life->alloc == ECH_NONE || life->alloc < g_array_index(r->steps, EchId, k - 1)) && (stays || life->free > g_array_index(r->steps, EchId, k)))
+            return true;
+    if (!stays)
+        return false;
+    return life->stepped || (r->steps->len < 2 && r->first_forward != ECH_NONE && (life->alloc == ECH_NONE || life->alloc < r->first_forward));
+}
+
+static EchRole role_of(const Life *life, bool state)
+{
+    bool backward = (life->made & IN_BACKWARD) != 0;
+    if (state)
+        return backward ? ECH_ROLE_GRADIENT : life->read & IN_MODULE ? ECH_ROLE_PARAMETER : life->stepped ? ECH_ROLE_OPTIMIZER : ECH_ROLE_UNKNOWN;
+    if (backward)
+        return life->stepped ? ECH_ROLE_GRADIENT : ECH_ROLE_UNKNOWN;
+    return life->maker != ECH_NONE && !(life->made & IN_OPTIMIZER) && (life->read & IN_BACKWARD) ? ECH_ROLE_ACTIVATION : ECH_ROLE_UNKNOWN;
+}
+
+/* The innermost module of @stack, behind the buffer's own stack. */
+static void add_module(EchTraceBuilder *builder, EchId buffer, EchId stack)
+{
+    const char *text = ech_trace_builder_peek_string(builder, stack), *module = strstr(text, "nn.Module: ");
+    const EchBuffer *b = ech_trace_builder_peek_buffer(builder, buffer);
+    const char *known = ech_trace_builder_peek_string(builder, b->stack);
+    if (!module || strstr(known, "nn.Module: "))
+        return;
+    g_autofree char *line = g_strndup(module, strcspn(module, "\n")), *whole = *known ? g_strconcat(known, "\n", line, NULL) : g_strdup(line);
+    EchId id = ech_trace_builder_string(builder, whole, -1);
+    ech_trace_builder_peek_buffer(builder, buffer)->stack = id;
+}
+
+void ech_roles_infer(EchTraceBuilder *builder)
+{
+    size_t n = ech_trace_builder_n_buffers(builder);
+    g_autoptr(GByteArray) places = g_byte_array_new();
+    g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autofree Life *lives = g_new(Life, n + 1);
+    for (size_t b = 0; b <= n; b++)
+        lives[b] = (Life){.alloc = ECH_NONE, .free = ECH_NONE, .maker = ECH_NONE, .reader = ECH_NONE};
+    Roles r = {.builder = builder, .places = places, .lives = lives, .steps = steps, .first_forward = ECH_NONE};
+    walk(&r);
+    for (EchId b = 0; b < n; b++) {
+        EchBuffer *buffer = ech_trace_builder_peek_buffer(builder, b);
+        if (buffer->bytes == 0 || !lives[b].any || buffer->role != ECH_ROLE_UNKNOWN)
+            continue;
+        bool state = is_state(&r, &lives[b]);
+        buffer->role = (uint8_t)role_of(&lives[b], state);
+        add_module(builder, b, state ? lives[b].reader : lives[b].maker);
+    }
+}
