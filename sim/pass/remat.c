@@ -1,6 +1,7 @@
 /* remat: arrays are made again instead of being kept, as JAX's jax.checkpoint, PyTorch's torch.utils.checkpoint or XLA's rematerialisation would have it.
  *
- * Which ones: those that bring down what the device holds at its fullest, cheapest first, until that is little enough or nothing brings it further down. */
+ * Which ones: those that bring down what the device holds at its fullest, cheapest first, until that is little enough or nothing brings it further down. Or,
+ * with modules, all that a forward pass makes within a module of PyTorch and uses nowhere else: as if each were called through torch.utils.checkpoint. */
 #include "sim/pass/pass.h"
 #include "sim/pass/remat.h"
 
@@ -11,7 +12,7 @@
 
 typedef struct {
     uint64_t products;
-    char *names, *keep;
+    char *names, *keep, *modules;
     EchBytes above, memory;
 } RematOptions;
 
@@ -22,6 +23,9 @@ static const EchParam remat_params[] = {
     {"above", ECH_PARAM_BYTES, offsetof(RematOptions, above), "64KiB", NULL, NULL, NULL, "only arrays of at least this size"},
     {"memory", ECH_PARAM_BYTES, offsetof(RematOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can"},
+    {"modules", ECH_PARAM_STRING, offsetof(RematOptions, modules), "", NULL, NULL, NULL,
+     "of each module of PyTorch whose path fits this (\"layers.*\"), all that its forward pass makes but its results, whatever that brings, as "
+     "torch.utils.checkpoint has it"},
     {"products", ECH_PARAM_BOOL, offsetof(RematOptions, products), "true", NULL, NULL, NULL,
      "true: anything may run again; false: no matrix products, as JAX's dots_saveable has it"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
@@ -135,7 +139,14 @@ static void say_declined(const EchRemat *r, EchDiag *diag)
 static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
     const RematOptions *o = options;
-    g_auto(EchSurvey) survey = {0};
+    g_auto(EchSurvey) survey = {0}, before = {0};
+    g_autoptr(EchTrace) kept = NULL;
+    if (*o->modules && ech_survey_init(&before, in, device)) {
+        kept = ech_remat_keep_inputs(&before, o->modules, error);
+        if (kept == NULL)
+            return NULL;
+        in = kept;
+    }
     if (!ech_survey_init(&survey, in, device)) {
         ech_diag_remark(diag, "remat: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
         return ech_trace_ref(in);
@@ -143,7 +154,10 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     g_auto(EchRemat) remat = {0};
     ech_remat_init(&remat, &survey, &(EchRematAsked){o->names, o->keep, o->above, o->products});
     price_arrays(&remat);
-    choose(&remat, o->memory, diag);
+    if (*o->modules)
+        ech_remat_choose_modules(&remat, o->modules);
+    else
+        choose(&remat, o->memory, diag);
     bool any = remat.runs->len > 0 || remat.inputs->len > 0;
     if (!any)
         ech_diag_remark(diag, "remat: left the trace as it is: %s",

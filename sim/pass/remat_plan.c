@@ -54,13 +54,13 @@ typedef struct {
     bool fit; /* All could take over what makes it. */
 } Readers;
 
-/* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. Recorded kernels are what they
- * were. */
+/* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. Recorded kernels, and those
+ * that a program asks for one by one, are what they were. */
 static bool takes_over(const EchRemat *r, EchId op)
 {
     const EchSurvey *s = r->s;
-    bool tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
-    return s->ops[op].kind == ECH_OP_KERNEL && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_remat_has_products(s, op));
+    bool eager = ech_trace_get_property(s->t, "host_order") != NULL, tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
+    return s->ops[op].kind == ECH_OP_KERNEL && !eager && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_remat_has_products(s, op));
 }
 
 static void find_readers(const EchRemat *r, Readers *readers)

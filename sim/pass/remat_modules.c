@@ -1,0 +1,184 @@
+/* Modules of PyTorch as torch.utils.checkpoint has them: what they are given is kept, what they make is made again. */
+#include "sim/pass/remat.h"
+
+#include <string.h>
+
+static bool is_backward(const EchSurvey *s, EchId op)
+{
+    return s->ops[op].stack != ECH_NONE && strstr(ech_trace_string(s->t, s->ops[op].stack), "autograd::engine::evaluate_function");
+}
+
+/* The outermost module that an op stands in, or that its node of a backward pass is of, and that fits @pattern: its line in the op's stack, of @ret_n bytes;
+ * borrowed. NULL where there is none. */
+static const char *module_of(const EchSurvey *s, EchId op, const char *pattern, size_t *ret_n)
+{
+    static const char before[] = "nn.Module: ";
+    const char *stack = s->ops[op].stack != ECH_NONE ? ech_trace_string(s->t, s->ops[op].stack) : "", *found = NULL;
+    for (const char *at = strstr(stack, before); at; at = strstr(at + 1, before)) {
+        size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(before), " \n");
+        g_autofree char *path = g_strndup(at + strlen(before), name);
+        if (g_pattern_match_simple(pattern, path)) {
+            found = at;
+            *ret_n = n;
+        }
+    }
+    return found;
+}
+
+/* Whether a forward pass uses @a outside of the module that made it, whose line is @module[@n]. */
+static bool is_result(const EchRemat *r, const EchRematArray *a, const char *module, size_t n)
+{
+    const EchSurvey *s = r->s;
+    for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
+        EchId op = r->users.op[u];
+        const char *stack = s->ops[op].stack != ECH_NONE ? ech_trace_string(s->t, s->ops[op].stack) : "";
+        const char *at = is_backward(s, op) ? module : stack;
+        for (; at && at != module; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+            if (strncmp(at, module, n) == 0 && (at[n] == '\n' || at[n] == '\0'))
+                break;
+        if (!at)
+            return true;
+    }
+    return false;
+}
+
+void ech_remat_choose_modules(EchRemat *remat, const char *pattern)
+{
+    EchRemat *r = remat;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        size_t n = 0;
+        const char *module = module_of(r->s, a->maker, pattern, &n);
+        a->chosen = module && !is_backward(r->s, a->maker) && is_backward(r->s, a->back) && !is_result(r, a, module, n);
+    }
+    if (ech_remat_plan(r) == ECH_REMAT_OK)
+        return;
+    /* Not all at once: as many as go together. */
+    g_autofree bool *wanted = g_new(bool, r->arrays->len + 1);
+    for (guint k = 0; k < r->arrays->len; k++) {
+        wanted[k] = ech_remat_array(r, k)->chosen;
+        ech_remat_array(r, k)->chosen = false;
+    }
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        a->chosen = wanted[k];
+        EchRematReason why = wanted[k] ? ech_remat_plan(r) : ECH_REMAT_OK;
+        a->chosen = wanted[k] && why == ECH_REMAT_OK;
+        if (why != ECH_REMAT_OK)
+            ech_remat_decline(r, a, why);
+    }
+    (void)ech_remat_plan(r);
+}
+
+/* One call of a module. */
+typedef struct {
+    EchId first, last; /* Of its forward ops the first; of its backward ops the last, ECH_NONE before them. */
+    GArray *inputs;    /* EchId: buffers. */
+} Call;
+
+static void free_call(gpointer data)
+{
+    g_array_unref(((Call *)data)->inputs);
+    g_free(data);
+}
+
+/* What a call was given stays until @until of each says, at least to its last op. */
+static void settle_call(const Call *call, EchId *until)
+{
+    for (guint k = 0; call->last != ECH_NONE && k < call->inputs->len; k++) {
+        EchId buffer = g_array_index(call->inputs, EchId, k);
+        until[buffer] = until[buffer] == ECH_NONE ? call->last : MAX(until[buffer], call->last);
+    }
+}
+
+/* For each buffer the op after which it may go, or ECH_NONE: whenever it went before. */
+static void find_inputs(const EchSurvey *s, const char *pattern, EchId *until)
+{
+    g_autoptr(GHashTable) calls = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_call);
+    g_autofree EchId *written = g_new(EchId, s->n_buffers + 1);
+    for (size_t b = 0; b < s->n_buffers; b++)
+        written[b] = ECH_NONE;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *op = &s->ops[i];
+        size_t n;
+        const char *module = op->n_uses > 0 ? module_of(s, i, pattern, &n) : NULL;
+        g_autofree char *key = module ? g_strndup(module, n) : NULL;
+        Call *call = key ? g_hash_table_lookup(calls, key) : NULL;
+        if (key && is_backward(s, i)) {
+            if (call)
+                call->last = i;
+        } else if (key) {
+            if (!call || call->last != ECH_NONE) { /* the next step's */
+                if (call)
+                    settle_call(call, until);
+                call = g_new(Call, 1);
+                *call = (Call){i, ECH_NONE, g_array_new(FALSE, FALSE, sizeof(EchId))};
+                g_hash_table_replace(calls, g_steal_pointer(&key), call);
+            }
+            for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+                if (s->uses[u].access == ECH_READ && written[s->uses[u].buffer] != ECH_NONE && written[s->uses[u].buffer] < call->first)
+                    g_array_append_val(call->inputs, s->uses[u].buffer);
+        }
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+            if (s->uses[u].access == ECH_WRITE)
+                written[s->uses[u].buffer] = i;
+    }
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, calls);
+    while (g_hash_table_iter_next(&iter, NULL, &value))
+        settle_call(value, until); /* the latest of all: in whatever order */
+}
+
+static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
+{
+    const EchOp *op = &s->ops[i];
+    e->map[i] = ech_trace_builder_op(e->builder, ech_edit_op(e, i));
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+        ech_trace_builder_use(e->builder, s->uses[u].buffer, (EchAccess)s->uses[u].access, s->uses[u].bytes, (EchPattern)s->uses[u].pattern,
+                              (EchOrigin)s->uses[u].origin);
+    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+        if (e->map[s->deps[d].op] != ECH_NONE)
+            ech_trace_builder_dep(e->builder, e->map[s->deps[d].op], s->deps[d].distance);
+    if (after != ECH_NONE)
+        ech_trace_builder_dep(e->builder, e->map[after], 0);
+    ech_edit_work(e, i);
+}
+
+EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *pattern, GError **error)
+{
+    const EchSurvey *s = survey;
+    g_autofree EchId *until = g_new(EchId, s->n_buffers + 1), *first = g_new(EchId, s->n + 1), *next = g_new(EchId, s->n + 1);
+    for (size_t b = 0; b < s->n_buffers; b++)
+        until[b] = ECH_NONE;
+    for (size_t i = 0; i <= s->n; i++)
+        first[i] = next[i] = ECH_NONE;
+    bool loops = false;
+    for (EchId i = 0; i < s->n; i++)
+        loops |= s->ops[i].kind == ECH_OP_LOOP;
+    if (!loops) /* programs that run as they are written have none */
+        find_inputs(s, pattern, until);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
+    g_auto(EchEdit) edit = {0};
+    for (EchId i = (EchId)s->n; i-- > 0;) { /* frees that wait, by the op they wait for */
+        const EchOp *op = &s->ops[i];
+        EchId at = op->kind == ECH_OP_FREE ? until[op->target] : ECH_NONE;
+        if (at == ECH_NONE || at < i)
+            continue;
+        next[i] = first[at];
+        first[at] = i;
+    }
+    ech_edit_init(&edit, s, builder);
+    for (EchId i = 0; i < s->n; i++) {
+        bool waits = s->ops[i].kind == ECH_OP_FREE && until[s->ops[i].target] != ECH_NONE && until[s->ops[i].target] > i;
+        if (!waits)
+            write_op(&edit, s, i, ECH_NONE);
+        for (EchId k = first[i]; k != ECH_NONE; k = next[k])
+            write_op(&edit, s, k, i);
+    }
+    ech_edit_loops(&edit, s->n_buffers);
+    for (EchId i = 0; loops && i < s->n; i++)
+        if (s->ops[i].kind == ECH_OP_LOOP)
+            ech_trace_builder_peek_op(builder, edit.map[i])->target = s->ops[i].target;
+    return ech_trace_builder_finish(builder, error);
+}
