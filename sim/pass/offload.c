@@ -12,7 +12,7 @@
 typedef enum { WHAT_SAVED, WHAT_ACTIVATIONS, WHAT_ARGUMENTS, WHAT_RESULTS } What;
 
 typedef struct {
-    uint64_t what, overlap;
+    uint64_t what, overlap, each;
     char *names;
     EchBytes above, memory;
     double idle;
@@ -37,6 +37,8 @@ static const EchParam offload_params[] = {
      "device"},
     {"memory", ECH_PARAM_BYTES, offsetof(OffloadOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all"},
+    {"each", ECH_PARAM_BOOL, offsetof(OffloadOptions, each), "false", NULL, NULL, NULL,
+     "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again"},
     {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
      "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
@@ -55,10 +57,11 @@ typedef struct {
 /* Uses between which the array stays on the device. */
 typedef struct {
     uint32_t array;
-    Event at;    /* The first one's; writes: any of them. */
-    EchId until; /* The last one's op. */
-    bool last;   /* Nothing follows and nobody wants it: what was written is not stored. */
-    bool fills;  /* Writes values that the slices after it all overwrite: left out. */
+    Event at;       /* The first one's; writes: any of them. */
+    EchId until;    /* The last one's op. */
+    uint32_t times; /* That what was written is copied out. */
+    bool last;      /* Nothing follows and nobody wants it: what was written is not stored. */
+    bool fills;     /* Writes values that the slices after it all overwrite: left out. */
 } Stay;
 
 typedef struct {
@@ -181,15 +184,18 @@ static Reason plan_array(Pass *p, Array *a)
     Event before = {0};
     for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1]; n++) {
         Event e = next_event(p, a, &at);
-        Stay stay = {.array = p->arrays->len, .at = e, .until = e.op};
+        Stay stay = {.array = p->arrays->len, .at = e, .until = e.op, .times = 1};
         stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
         if (a->n_stays > 0) {
             Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
             double idle = pause_between(p, a, &before, &e);
+            bool again = p->o->each && only != UINT32_MAX && n > only && s->ops[e.op].stack != s->ops[before.op].stack; /* another operator's gradient */
             if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
                 open->fills = true;
             else if (idle >= p->o->idle && (only == UINT32_MAX || n == only))
                 a->idle = MIN(a->idle, idle);
+            else if (again)
+                g_array_index(p->stays, Stay, a->first_stay).times++;
             else if (saved && (e.slices || before.slices))
                 return SOON;
             else if (!e.slices && !before.slices) {
@@ -421,13 +427,17 @@ static void end(Writer *w, const Stay *stay)
     if (stay->at.writes && !stay->last) {
         EchBytes bytes = ech_trace_builder_peek_buffer(w->b, on_device)->bytes;
         EchId copy = put_copy(w, buffer, on_device, bytes, true);
+        count(w, stay, bytes, &w->n_out, &w->out);
+        for (uint32_t k = 1; k < stay->times; k++) {
+            copy = put_copy(w, buffer, on_device, bytes, true);
+            count(w, stay, bytes, &w->n_out, &w->out);
+        }
         /* Users on other queues. */
         for (uint32_t u = p->users.first[buffer]; u < p->users.first[buffer + 1]; u++) {
             EchId op = p->users.op[u];
             if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
                 ech_trace_builder_dep(w->b, w->e.map[op], 0);
         }
-        count(w, stay, bytes, &w->n_out, &w->out);
         if (!p->o->overlap) {
             EchOp wait = ech_op_init(ECH_OP_WAIT);
             wait.queue = p->s.core;

@@ -156,17 +156,19 @@ $ echelon list passes
       names=text (*)  only arguments whose name fits this, * standing for anything ("state*")
       above=size (0)  only arguments of at least this size
   offload          let saved activations, arguments or results wait in host memory between their uses
-      what=saved|arguments|results (saved)  saved: what the program makes and uses again later (activations); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
-      names=text (*)  only arrays whose name, argument ("opt_state*"), operation or source line ("*model.py:29*") fits this, * standing for anything
+      what=saved|activations|arguments|results (saved)  saved: what the program makes and uses again later; activations: of that, what a forward pass of PyTorch makes and its backward pass reads, each once out and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
+      names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything
       above=size (1MiB)  only arrays of at least this size
       idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
+      each=true or false (false)  activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again
       overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)
   remat            make saved activations again instead of keeping them
       names=text (*)  only arrays whose name, operation or source line ("*model.py:29*") fits this, * standing for anything
       keep=text ()  none that fits this, as JAX's save_only_these_names has it
       above=size (64KiB)  only arrays of at least this size
       memory=size (0)  only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can
+      modules=text ()  of each module of PyTorch whose path fits this ("layers.*"), all that its forward pass makes but its results, whatever that brings, as torch.utils.checkpoint has it
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are

@@ -36,5 +36,5 @@ $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass offlo
   after pass offload:names=nothing
   - offload: left the trace as it is: no array fits what was asked for
 $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass offload:what=weights 2>&1
-echelon: --pass: pass offload: what: 'weights' is unknown; expected one of saved, arguments, results
+echelon: --pass: pass offload: what: 'weights' is unknown; expected one of saved, activations, arguments, results
 exit 2

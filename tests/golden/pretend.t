@@ -18,8 +18,8 @@ what the file says, what was inferred
   operations of kernels  absent 15.5 % known 20.9 % inferred 63.6 %
 PyTorch's allocator: default settings
 records of the file
-        4023  pop
-        4023  push
+        4020  pop
+        4020  push
          352  kernel
           99  set
           93  library
@@ -31,7 +31,6 @@ notes
            6  kernel_traffic_inferred_from_grids
           30  kernel_traffic_assumed
           34  memory_events_replaced_by_the_snapshot
-          10  frees_moved_behind_uses
          307  uses_of_inferred_direction
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
@@ -44,11 +43,11 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 
   Memory at its fullest
     hbm: 4.63 GiB live at 48.4 ms, 4.71 GiB reserved (1.7 % of it lost to fragmentation); best_fit
-      1.46 GiB  gpt_train.py:47 (functional.py:3561), 4 of them
+      1.46 GiB  gpt_train.py:59 (functional.py:3561), 4 of them
       1000 MiB  NllLossBackward0
-       578 MiB  gpt_train.py:38 (linear.py:134), 3 of them
-       346 MiB  gpt_train.py:41 (module.py:1098), 27 of them
-       346 MiB  gpt_train.py:49 (adam.py:179), 27 of them
+       578 MiB  gpt_train.py:49 (linear.py:134), 3 of them
+       346 MiB  gpt_train.py:52 (module.py:1098), 27 of them     parameter
+       346 MiB  gpt_train.py:61 (adam.py:179), 27 of them        optimizer
        972 MiB  in 12 more
 
   Who asked for it (forward, recomputed, backward)
@@ -87,12 +86,60 @@ allocator                        failed  peak live  reserved    frag     waste  
 pytorch, as recorded                  0   4.63 GiB  4.99 GiB   7.1 %  2.00 MiB  1000 MiB        34  4.99 GiB
 pytorch, as recorded: from the recorded start state; 802 of 802 allocations at their recorded addresses, as by PyTorch 2.13 or later
 in use when most is, 4.63 GiB, by what asked for it
-    1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:47 <module>
+    1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:59 <module>
     1000 MiB      1 block   NllLossBackward0
-     578 MiB      3 blocks  linear.py:134 forward < module.py:1841 inner < gpt_train.py:38 forward
+     578 MiB      3 blocks  linear.py:134 forward < module.py:1841 inner < gpt_train.py:49 forward
      346 MiB     27 blocks  adam.py:179 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
      346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
      972 MiB     67 blocks  of 11 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
   It takes 68.7 ms, bound by pageable port (48 % of the critical path).
+$ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
+  It fits. hbm 4.08 GiB of 79.1 GiB (5 %)
+  Steps: 2, the middle one takes 12.8 ms
+    12.8 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.08 GiB
+    12.5 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.08 GiB
+
+  It fits. hbm 3.46 GiB of 79.1 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
+  Steps: 2, the middle one takes 99.4 ms
+    99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+    99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
+
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
+  It fits. hbm 4.08 GiB of 79.1 GiB (5 %)
+  Steps: 2, the middle one takes 12.7 ms
+    12.7 ms from Optimizer.step#AdamW.step to the next, 252 kernels, at most 4.08 GiB
+    12.4 ms from Optimizer.step#AdamW.step to the next, 198 kernels, at most 4.08 GiB
+
+  - remat: 94 arrays (1.58 GiB) made again instead of kept: 98 kernels run again, 1.91 ms by their own times
+  - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
+  - remat: 1 array (1000 MiB) kept: made in parts
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
+  It fits. hbm 3.46 GiB of 79.1 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
+  Steps: 2, the middle one takes 60.6 ms
+    60.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
+    60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
+
+  - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
+  It fits. hbm 3.96 GiB of 79.1 GiB (5 %), host 692 MiB of 2 TiB (0 %)
+  Steps: 2, the middle one takes 40.7 ms
+    31.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
+    40.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
+
+  - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'
+  It fits. hbm 4.55 GiB of 79.1 GiB (6 %), host 88 MiB of 2 TiB (0 %)
+  - offload: 9 arrays (264 MiB) on the host; 9 copies there (264 MiB) and 9 back (264 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass offload:what=activations,overlap=true --pass prefetch:depth=4 | sed -n '/It fits/,/It takes/p;/ - offload/p;/ - prefetch/p'
+  It fits. hbm 5.12 GiB of 79.1 GiB (6 %), host 640 MiB of 2 TiB (0 %)
+  It takes 118 ms, bound by host link to device (32 % of the critical path).
+  - offload: 75 arrays (1.88 GiB) on the host; 75 copies there (1.88 GiB) and 75 back (1.88 GiB)
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
+  - offload: left 6 arrays on the device (1.65 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
+  - prefetch: 75 fetches from the host start earlier (1.88 GiB), by 5.23 ms of computing at most
+  - prefetch: it takes up to 640 MiB more of the device's memory; the compiler's places do not hold any more

@@ -447,6 +447,55 @@ START_TEST(arrays_of_library_calls_copies_and_collectives)
 }
 END_TEST
 
+/* Two steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. */
+START_TEST(roles_and_modules_of_arrays)
+{
+    g_autoptr(GString) text = g_string_new(HEAD "name 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: layers.0.up (Linear)\"\nname 3 \"aten::mm, seq = 5\"\n"
+                                                "name 4 \"autograd::engine::evaluate_function: MmBackward0\"\nname 5 \"MmBackward0, seq = 5\"\n"
+                                                "name 6 \"Optimizer.step#Adam.step\"\nname 7 \"k(float const*, float const*, float*)\"\n"
+                                                "alloc 1 0 0 4096 4096 3 0\nset 2 0 0 4096\nuses 2 4096 4096\n");
+    for (int step = 0; step < 3; step++) {
+        int at = 100 * (step + 1);
+        g_string_append_printf(text,
+                               "alloc %d 0 0 65536 4096 3 0\nalloc %d 0 0 131072 4096 3 0\n"
+                               "push %d 9 2\npush %d 9 3\nkernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 4096 1 65536\n"
+                               "kernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 4096 1 131072\npop %d 9\npop %d 9\n"
+                               "free %d 0 0 131072 4096 3 0\nalloc %d 0 0 196608 4096 3 0\n",
+                               at, at, at + 1, at + 2, at + 3, at + 4, at + 5, at + 6, at + 7, at + 8);
+        g_string_append_printf(text,
+                               "push %d 8 4\npush %d 8 5\nkernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 65536 1 196608\npop %d 8\npop %d 8\n"
+                               "free %d 0 0 65536 4096 3 0\npush %d 9 6\n",
+                               at + 10, at + 11, at + 12, at + 13, at + 14, at + 15, at + 16);
+        if (step == 0)
+            g_string_append(text, "alloc 117 0 0 8192 4096 3 0\nset 118 0 0 4096\nuses 2 8192 4096\n");
+        g_string_append_printf(text, "kernel %d 0 0 7 1 1 1 32 1 1 0\nargs 0 196608 1 8192 2 4096\npop %d 9\nfree %d 0 0 196608 4096 3 0\n", at + 20, at + 21,
+                               at + 22);
+    }
+    g_string_append(text, "end\n");
+    g_autoptr(EchImport) import = must_read(text->str);
+    static const struct {
+        uint64_t address;
+        EchRole role;
+        const char *module;
+    } expected[] = {{4096, ECH_ROLE_PARAMETER, "nn.Module: layers.0.up (Linear)"},
+                    {8192, ECH_ROLE_OPTIMIZER, ""},
+                    {65536, ECH_ROLE_ACTIVATION, "nn.Module: layers.0.up (Linear)"},
+                    {131072, ECH_ROLE_UNKNOWN, "nn.Module: layers.0.up (Linear)"},
+                    {196608, ECH_ROLE_GRADIENT, "nn.Module: layers.0.up (Linear)"}};
+    const EchTrace *t = import->trace;
+    size_t n = 0;
+    for (size_t b = 0; b < ech_trace_n_buffers(t); b++)
+        for (size_t i = 0; i < G_N_ELEMENTS(expected); i++)
+            if (ech_trace_buffers(t)[b].address == expected[i].address) {
+                const char *stack = ech_trace_string(t, ech_trace_buffers(t)[b].stack);
+                ck_assert_msg(ech_trace_buffers(t)[b].role == expected[i].role, "%s: %s", ech_role_name(ech_trace_buffers(t)[b].role), stack);
+                ck_assert_msg(*expected[i].module ? strstr(stack, expected[i].module) != NULL : !strstr(stack, "nn.Module"), "%s", stack);
+                n++;
+            }
+    ck_assert_uint_eq(n, 2 + 3 * 3);
+}
+END_TEST
+
 /* An allocator's events hold up no stream: what another stream was asked for before lies in front of them, not of what uses them. */
 START_TEST(streams_do_not_wait_for_the_hosts_allocator)
 {
@@ -497,6 +546,7 @@ int main(void)
     tcase_add_test(cases, operators);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
+    tcase_add_test(cases, roles_and_modules_of_arrays);
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);
     suite_add_tcase(suite, cases);

@@ -1,11 +1,19 @@
 """Three training steps of a small GPT in PyTorch: autocast to bfloat16, fused attention, AdamW.
 
-    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py
+    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint|save_on_cpu]
+
+checkpoint: each block's activations are made again; save_on_cpu: what autograd saves waits in pinned host memory.
 """
+
+import contextlib
+import sys
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+how = sys.argv[1] if len(sys.argv) > 1 else "plain"
 
 
 class Block(nn.Module):
@@ -35,14 +43,18 @@ class GPT(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, tokens):
-        return self.head(self.blocks(self.embed(tokens)))
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if how == "checkpoint" else block(x)
+        return self.head(x)
 
 
 model = GPT().cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 tokens = torch.randint(0, 32000, (8, 1024), device="cuda")
 for step in range(3):
-    with torch.autocast("cuda", torch.bfloat16):
+    saved = torch.autograd.graph.save_on_cpu(pin_memory=True) if how == "save_on_cpu" else contextlib.nullcontext()
+    with saved, torch.autocast("cuda", torch.bfloat16):
         logits = model(tokens)
         loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))
     loss.backward()
