@@ -74,7 +74,10 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_ATTENTION: return "flash_";
     case ECH_GPU_GATHER: return "indexselect";
     case ECH_GPU_SCATTER: return name->trips ? "sum_and_scatter" : "index_put";
-    case ECH_GPU_CONCAT: return name->vector == 2 ? "catarraybatchedcopy_contig" : "catarraybatchedcopy";
+    case ECH_GPU_CONCAT:
+        return name->vector == 2 && name->element_bytes != 8 ? "catarraybatchedcopy_contig"
+               : name->vector > 1                            ? "catarraybatchedcopy_vectorized"
+                                                             : "catarraybatchedcopy";
     case ECH_GPU_RELAYOUT: return name->trips ? "radixsort onesweep" : name->vector == 16 ? "radixsort" : name->vector == 4 ? "nhwctonchw" : "transpose";
     case ECH_GPU_OPTIMIZER: return "multi_tensor_apply";
     case ECH_GPU_FILL: return name->instructions ? "fillfunctor" : "memset";
