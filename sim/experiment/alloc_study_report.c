@@ -33,7 +33,7 @@ static bool is_plumbing(const char *frame)
 void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32_t id, const char *what)
 {
     const char *stack = ech_alloc_study_stack(study, id);
-    if (!stack)
+    if (!stack || !*stack)
         return;
     bool python = strstr(stack, ".py:") != NULL;
     g_autofree char *name = ech_alloc_study_short_name(study, id, 40);

@@ -89,6 +89,17 @@ static void text_advice(GString *out, const EchAllocStudy *study, const GPtrArra
         g_string_append(out, "  what the program asks for after that is not in the capture: 'echelon capture --pretend' with a larger device tells\n");
 }
 
+/* True where the recording has no request after that one: the program ended with it. */
+static bool ends_with(const EchAllocStudy *study, uint32_t id)
+{
+    for (guint i = study->events->len; i-- > 0;) {
+        const EchAllocEvent *event = &g_array_index(study->events, EchAllocEvent, i);
+        if (event->kind == ECH_EVENT_ALLOC)
+            return event->id == id;
+    }
+    return false;
+}
+
 /* The recording ran out of memory: who would not have. */
 static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
 {
@@ -152,6 +163,8 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
         g_string_append_c(out, '\n');
     }
     text_advice(out, study, rows);
+    if (ends_with(study, id))
+        g_string_append(out, "  the recording ends there: what the program would have asked for next is not in it\n");
     if (fragmented)
         g_string_append(out, "  --report says what stood in the way\n");
 }

@@ -148,6 +148,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
   pytorch:expandable_segments:True  serves it; 160 MiB of device memory would do
   pytorch:backend:cudaMallocAsync   serves it; 156 MiB of device memory would do
   try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:32: it need not empty its cache for that
+  the recording ends there: what the program would have asked for next is not in it
   --report says what stood in the way
 
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
@@ -170,6 +171,7 @@ the recording ran out of memory: 110 MiB asked for by serve.py:9 with 20 MiB all
   pytorch, as recorded              refuses it too, though as many bytes are free, what private pools keep included
   pytorch:expandable_segments:True  refuses it, though as many bytes are free, what private pools keep included
   pytorch:backend:cudaMallocAsync   serves it; 130 MiB of device memory would do, as if no private pool kept memory
+  the recording ends there: what the program would have asked for next is not in it
   --report says what stood in the way
 $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB
@@ -202,6 +204,7 @@ in use at the refusal, 56 MiB, by what asked for it
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   pytorch:              serves it; 220 MiB of device memory would do
+  the recording ends there: what the program would have asked for next is not in it
 
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 $ echelon alloc tests/golden/data/streams.pickle | grep -E "recorded"
@@ -258,6 +261,8 @@ device
   would do
   try PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:32: it need not empty
   its cache for that
+  the recording ends there: what the program would have asked for next
+  is not in it
   --report says what stood in the way
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --json | sed -n '/"try"/,/}/p'
