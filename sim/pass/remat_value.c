@@ -301,6 +301,10 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
         return ECH_REMAT_OK;
     if (depth > MAX_DEPTH)
         return ECH_REMAT_DEEP;
+    if (s->buffers[buffer].bytes == 0 && s->buffers[buffer].resident) { /* traffic of unknown place: no array that anything else hangs on */
+        add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
+        return ECH_REMAT_OK;
+    }
     bool copied, written;
     EchId made_by = last_writer(r, buffer, at.region, at.op, &written);
     if (made_by == ECH_NONE && ech_remat_is_there(r, buffer, at.region != ECH_NONE ? at.region : 0, at.site)) {
