@@ -29,28 +29,26 @@ typedef enum {
 
 typedef struct {
     const char *name, *label;
-    const char *passes[4]; /* NULL-terminated */
-    size_t n_goals;        /* of its first passes, how many take memory= */
-    const char *allocator; /* or NULL */
-    const char *in_jax, *in_pytorch;
+    const char *passes[4];           /* NULL-terminated; BLOCKS stands for the modules that a program repeats */
+    size_t n_goals;                  /* of its first passes, how many take memory= */
+    const char *allocator;           /* or NULL */
+    const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do */
     When when;
 } Measure;
+
+#define BLOCKS "remat:modules="
 
 #define OFFLOAD_NAMES "jax.checkpoint with policy save_and_offload_only_these_names"
 #define PINNED_HOST "shardings with memory_kind=\"pinned_host\""
 #define SAVE_ON_CPU "torch.autograd.graph.save_on_cpu(pin_memory=True)"
 #define CPU_OFFLOAD "FSDP's CPUOffloadPolicy, ZeRO-Offload"
 
+#define GROWING "pytorch:expandable_segments:True"
+#define EXPANDABLE "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+
 /* In the order in which a person would try them. */
 static const Measure measures[] = {
-    {"expandable_segments",
-     "segments that grow",
-     {NULL},
-     0,
-     "pytorch:expandable_segments:True",
-     NULL,
-     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-     FRAGMENTED},
+    {"expandable_segments", "segments that grow", {NULL}, 0, GROWING, NULL, EXPANDABLE, FRAGMENTED},
     {"collect",
      "memory given back early",
      {NULL},
@@ -60,6 +58,7 @@ static const Measure measures[] = {
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      FRAGMENTED},
     {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, "jax.jit with donate_argnames", NULL, ALWAYS},
+    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, "torch.utils.checkpoint around each", ALWAYS},
     {"remat_cheap",
      "make again what needs no product",
      {"remat:products=false", NULL},
@@ -69,23 +68,26 @@ static const Measure measures[] = {
      "torch.utils.checkpoint with a policy that keeps products",
      ALWAYS},
     {"remat", "make activations again", {"remat", NULL}, 1, NULL, "jax.checkpoint", "torch.utils.checkpoint", ALWAYS},
-    {"offload", "activations on host, waited for", {"offload", NULL}, 1, NULL, OFFLOAD_NAMES, SAVE_ON_CPU, ALWAYS},
+    {"offload", "activations on host, waited for", {"offload", NULL}, 1, NULL, OFFLOAD_NAMES, NULL, ALWAYS},
     {"offload_fetched",
      "activations on host, fetched ahead",
      {"offload", "prefetch", NULL},
      1,
      NULL,
      OFFLOAD_NAMES ", fetched as XLA's scheduler sees fit",
-     SAVE_ON_CPU ", fetched ahead on a stream of its own",
+     NULL,
      ALWAYS},
+    {"offload_overlapped", "activations on host, overlapped", {"offload:overlap=true", "prefetch", NULL}, 1, NULL, OFFLOAD_NAMES ", at best", NULL, ALWAYS},
+    {"offload", "activations on host, waited for", {"offload:what=activations", NULL}, 1, NULL, NULL, SAVE_ON_CPU, ALWAYS},
     {"offload_overlapped",
      "activations on host, overlapped",
-     {"offload:overlap=true", "prefetch", NULL},
+     {"offload:what=activations,overlap=true", "prefetch", NULL},
      1,
      NULL,
-     OFFLOAD_NAMES ", at best",
-     SAVE_ON_CPU ", both ways on streams of their own",
+     NULL,
+     "copies of saved tensors on streams of their own",
      ALWAYS},
+    {"offload_optimizer", "optimizer state on host, waited for", {"offload:what=arguments,names=optimizer", NULL}, 1, NULL, NULL, "ZeRO-Offload", ALWAYS},
     {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, PINNED_HOST, CPU_OFFLOAD, ALWAYS},
     {"offload_arguments_overlapped",
      "arguments on host, overlapped",
@@ -95,7 +97,17 @@ static const Measure measures[] = {
      PINNED_HOST ", at best",
      CPU_OFFLOAD ", prefetched",
      ALWAYS},
-    {"offload_all", "activations on host, all that pause", {"offload:idle=0", "prefetch", NULL}, 1, NULL, OFFLOAD_NAMES ", of all of them", SAVE_ON_CPU, LAST},
+    {"offload_all", "activations on host, all that pause", {"offload:idle=0", "prefetch", NULL}, 1, NULL, OFFLOAD_NAMES ", of all of them", NULL, LAST},
+    {"offload_all", "activations on host, all that pause", {"offload:what=activations,idle=0", NULL}, 1, NULL, NULL, SAVE_ON_CPU, LAST},
+    {"offload_all_growing",
+     "all on host, and segments that grow",
+     {"offload:what=activations,idle=0", NULL},
+     1,
+     GROWING,
+     NULL,
+     SAVE_ON_CPU ", " EXPANDABLE,
+     LAST},
+    {"remat_growing", "make again, and segments that grow", {"remat", NULL}, 1, GROWING, NULL, "torch.utils.checkpoint, " EXPANDABLE, LAST},
     {"remat_and_arguments",
      "activations again, arguments on host",
      {"remat", "offload:what=arguments", "prefetch", NULL},
@@ -141,6 +153,7 @@ typedef struct {
     EchAdvice *advice;
     GArray *trials;    /* Trial */
     bool pytorch, xla; /* what was captured */
+    char *blocks;      /* paths of the modules that a PyTorch program repeats, "layers.*"; or NULL */
     unsigned jobs;
     const volatile sig_atomic_t *stop;
     EchSweepProgress progress;
@@ -175,10 +188,10 @@ static char *goal_text(EchBytes bytes)
 }
 
 /* Passes of the case, then the measure's. @ahead: with fetches ahead, which fill the memory there is. */
-static char *passes_text(const EchCase *base, const Measure *measure, const char *goal, bool ahead, char **ret_options)
+static char *passes_text(const Advise *a, const Measure *measure, const char *goal, bool ahead, char **ret_options)
 {
     g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(g_free);
-    const EchYamlNode *own = ech_yaml_get(base->config, "passes");
+    const EchYamlNode *own = ech_yaml_get(a->base->config, "passes");
     if (own)
         (void)ech_experiment_read_texts(own, "passes", all, NULL); /* The run as it is has read them. */
     g_autoptr(GString) options = g_string_new(NULL);
@@ -187,7 +200,8 @@ static char *passes_text(const EchCase *base, const Measure *measure, const char
         bool with_goal = goal && i < measure->n_goals;
         if (!ahead && strcmp(pass, prefetch) == 0)
             continue;
-        g_autofree char *spec = g_strconcat(pass, with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "", with_goal ? goal : "", NULL);
+        g_autofree char *spec = g_strconcat(pass, strcmp(pass, BLOCKS) == 0 ? a->blocks : "", with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "",
+                                            with_goal ? goal : "", NULL);
         g_ptr_array_add(all, g_strdup(spec));
         g_string_append_printf(options, "%s--pass %s", options->len ? " " : "", spec);
     }
@@ -203,13 +217,18 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
     if (!m)
         return vary(a->base, "device", t->row.label, error);
     g_free(t->row.options);
-    if (m->allocator) {
-        t->row.options = g_strdup_printf("--allocator %s", m->allocator);
-        return vary(a->base, "allocator", m->allocator, error);
+    g_autofree char *allocator = m->allocator ? g_strdup_printf("--allocator %s", m->allocator) : NULL;
+    EchCase *other = m->allocator ? vary(a->base, "allocator", m->allocator, error) : NULL;
+    if (m->allocator && (!other || !m->passes[0])) {
+        t->row.options = g_steal_pointer(&allocator);
+        return other;
     }
     g_autofree char *goal = a->advice->base.fits ? NULL : goal_text(a->advice->available - a->advice->available / 100 * (100 - goals[t->tried]));
-    g_autofree char *passes = passes_text(a->base, m, goal, !roomy && t->tried + 1 < G_N_ELEMENTS(goals), &t->row.options);
-    return vary(a->base, "passes", passes, error);
+    g_autofree char *options = NULL, *passes = passes_text(a, m, goal, !roomy && t->tried + 1 < G_N_ELEMENTS(goals), &options);
+    t->row.options = g_strconcat(allocator ? allocator : "", allocator ? " " : "", options, NULL);
+    EchCase *c = vary(other ? other : a->base, "passes", passes, error);
+    ech_case_free(other);
+    return c;
 }
 
 /* Runs cases, @n of them, which are taken. */
@@ -390,9 +409,10 @@ static void add_measures(Advise *a, When when)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(measures); i++) {
         const Measure *m = &measures[i];
-        if (m->when != when || (!a->xla && m->passes[0] && strcmp(m->passes[0], donate) == 0))
+        const char *in_code = a->pytorch ? m->in_pytorch : m->in_jax, *first = m->passes[0] ? m->passes[0] : "";
+        if (m->when != when || !in_code || (strcmp(first, donate) == 0 && !a->xla) || (strcmp(first, BLOCKS) == 0 && !a->blocks))
             continue;
-        Trial t = {.measure = m, .row = {.name = m->name, .label = g_strdup(m->label), .in_code = a->pytorch ? m->in_pytorch : a->xla ? m->in_jax : NULL}};
+        Trial t = {.measure = m, .row = {.name = m->name, .label = g_strdup(m->label), .in_code = a->pytorch || a->xla ? in_code : NULL}};
         g_array_append_val(a->trials, t);
     }
 }
@@ -402,6 +422,22 @@ static bool is_pytorch(const EchResult *result)
 {
     static const char *const formats[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", NULL};
     return result->format && g_strv_contains(formats, result->format);
+}
+
+/* The modules that a PyTorch program repeats, of those the outermost: "layers.*" of "layers.*.mlp (MLP)". NULL where it repeats none. */
+static char *blocks_of(JsonObject *run)
+{
+    JsonNode *node = json_object_get_member(run, "askers");
+    JsonArray *askers = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+    char *found = NULL;
+    for (guint i = 0; askers && i < json_array_get_length(askers); i++) {
+        const char *name = ech_member_text(json_array_get_object_element(askers, i), "name"), *repeated = name ? strstr(name, ".*") : NULL;
+        if (!repeated || (found && strlen(found) <= (size_t)(repeated + 2 - name)))
+            continue;
+        g_free(found);
+        found = g_strndup(name, (size_t)(repeated + 2 - name));
+    }
+    return found;
 }
 
 static JsonNode *json_of(const EchResult *result)
@@ -466,6 +502,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         advice->base.fits = false;
         advice->base.hbm = compiled ? planned : advice->base.hbm;
     }
+    a->blocks = blocks_of(json_node_get_object(roomy_node ? roomy_node : node));
     advice->live_fits = advice->base.hbm <= advice->available;
     g_autoptr(GPtrArray) said = ech_explain_run(json_node_get_object(roomy_node ? roomy_node : node));
     g_ptr_array_add(said, NULL);
@@ -535,7 +572,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     }
     if (!base)
         return NULL;
-    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, jobs, stop, progress, data};
+    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, NULL, jobs, stop, progress, data};
     g_array_set_clear_func(a.trials, trial_clear);
     g_autoptr(EchResult) result = NULL;
     bool ok = run_base(&a, &result, error);
@@ -560,6 +597,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         take_rows(&a);
     g_array_unref(a.trials);
     ech_case_free(a.base);
+    g_free(a.blocks);
     return ok ? g_steal_pointer(&advice) : NULL;
 }
 
@@ -590,7 +628,8 @@ static void cell(GString *out, const char *text, int width)
     g_string_append_printf(out, "%*s%s", MAX(width - ech_text_width(text), 1), "", text);
 }
 
-static void print_run(GString *out, const EchAdviceRun *run, EchTime base)
+/* @available: what there is, where it does not fit. */
+static void print_run(GString *out, const EchAdviceRun *run, EchTime base, EchBytes available)
 {
     g_autofree char *hbm = ech_format_bytes(run->hbm), *host = ech_format_bytes(run->host), *time = ech_format_time(run->makespan);
     g_autofree char *factor = g_strdup_printf("x%.3f", base > 0 ? (double)run->makespan / (double)base : 0);
@@ -598,7 +637,7 @@ static void print_run(GString *out, const EchAdviceRun *run, EchTime base)
     cell(out, hbm, 10);
     cell(out, run->host ? host : "-", 10);
     cell(out, timed ? time : "-", 9);
-    cell(out, timed && base > 0 ? factor : "-", 9);
+    cell(out, timed && base > 0 ? factor : run->hbm <= available ? "in pieces" : "-", 10);
     g_string_append_c(out, '\n');
 }
 
@@ -615,7 +654,7 @@ static void print_rows(GString *out, const EchAdvice *advice, int of_rank, const
         any = true;
         g_string_append_printf(out, "  %2zu  ", i + 1);
         ech_text_cell(out, row->label, 36);
-        print_run(out, &row->run, advice->base.makespan);
+        print_run(out, &row->run, advice->base.makespan, of_rank == 1 && !advice->base.fits ? advice->available : 0);
     }
 }
 
@@ -632,13 +671,17 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
         any = true;
         const char *reason = of_rank == 3 ? advice->rows[i].error : advice->rows[i].nothing;
         g_autoptr(GString) text = g_string_new(NULL);
+        size_t n_said = 0;
         for (size_t k = i; k < advice->n; k++) {
             const EchAdviceRow *row = &advice->rows[k];
             if (rank(row) != of_rank || strcmp(reason, of_rank == 3 ? row->error : row->nothing) != 0)
                 continue;
             g_string_append_printf(text, "%s%s", text->len ? "; " : "", row->label);
             said[k] = true;
+            n_said++;
         }
+        if (n_said == advice->n)
+            g_string_assign(text, "all that was tried");
         g_string_append_printf(text, ": %s", reason);
         ech_text_wrap(out, "    ", text->str, columns);
     }
@@ -676,9 +719,9 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     ech_text_wrap(out, "  ", line->str, columns);
     for (char **sentence = advice->holds; *sentence; sentence++)
         ech_text_wrap(out, "  ", *sentence, columns);
-    g_string_append_printf(out, "\n  %-40s%10s%10s%9s%9s\n", "", "hbm", "host", "time", "relative");
+    g_string_append_printf(out, "\n  %-40s%10s%10s%9s%10s\n", "", "hbm", "host", "time", "relative");
     g_string_append_printf(out, "  %-40s", "as it is");
-    print_run(out, &advice->base, 0);
+    print_run(out, &advice->base, 0, 0);
     print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
     print_rows(out, advice, 1, advice->base.fits ? "What would not" : "What would not be enough");
     if (advice->n > 0)

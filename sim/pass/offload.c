@@ -569,7 +569,8 @@ static void say(const Writer *w, EchDiag *diag)
     ech_diag_remark(diag, "offload: %u array%s (%s) on the host; %" G_GUINT64_FORMAT " copies there (%s) and %" G_GUINT64_FORMAT " back (%s)%s", n,
                     n == 1 ? "" : "s", all, w->n_out, out, w->n_in, in,
                     p->o->overlap ? "" : "; the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)");
-    ech_diag_remark(diag, "offload: kernels are those compiled without it; the compiler's places do not hold any more");
+    if (ech_survey_has_places(&p->s))
+        ech_diag_remark(diag, "offload: kernels are those compiled without it; the compiler's places do not hold any more");
 }
 
 /* The queue of copies one way: the trace's own, or one made for them. */

@@ -456,7 +456,8 @@ static void say(const Pass *p, EchDiag *diag)
                         " iteration%s ahead; as many more than needed are made as the loop ends",
                         ringed, ringed == 1 ? "" : "es", b, ringed == 1 ? "s" : "", p->o->depth, p->o->depth == 1 ? "" : "s");
     if (moved + ringed > 0)
-        ech_diag_remark(diag, "prefetch: it takes up to %s more of the device's memory; the compiler's places do not hold any more", c);
+        ech_diag_remark(diag, "prefetch: it takes up to %s more of the device's memory%s", c,
+                        ech_survey_has_places(&p->s) ? "; the compiler's places do not hold any more" : "");
     /* Declined, by reason, in the order met. */
     g_autofree bool *told = g_new0(bool, p->fetches->len + 1);
     for (guint k = 0; k < p->fetches->len; k++) {

@@ -439,9 +439,12 @@ static void say(const Writer *w, EchDiag *diag)
         ech_diag_remark(diag, "remat: %u kernel%s that made only what is not kept %s gone", idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are");
     if (carried > 0)
         ech_diag_remark(diag, "remat: %s are kept of what iterations begin with", stacked);
-    ech_diag_remark(diag, recorded ? "remat: kernels that run again take as long as they were recorded to; buffers are placed by the allocator"
-                                   : "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do "
-                                     "not hold any more");
+    if (recorded)
+        ech_diag_remark(diag, "remat: kernels that run again take as long as they were recorded to");
+    else if (ech_survey_has_places(w->s))
+        ech_diag_remark(diag,
+                        "remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold "
+                        "any more");
 }
 
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)

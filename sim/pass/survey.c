@@ -9,6 +9,15 @@ bool ech_survey_is_host(const EchSurvey *survey, EchId memory)
     return known != NULL ? known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE : g_str_has_prefix(name, "host");
 }
 
+bool ech_survey_has_places(const EchSurvey *survey)
+{
+    for (size_t i = 0; i < survey->n_buffers; i++) {
+        if (survey->buffers[i].memory == survey->hbm && survey->buffers[i].offset != ECH_OFFSET_NONE)
+            return true;
+    }
+    return false;
+}
+
 EchId ech_survey_root(const EchSurvey *survey, EchId buffer)
 {
     while (buffer != ECH_NONE && survey->buffers[buffer].alias_of != ECH_NONE)

@@ -51,6 +51,9 @@ bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pat
 /** How often one pass over the trace runs an op: trip counts of the loops around it multiplied, saturating. */
 uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);
 
+/** Whether a compiler gave places in the device memory. */
+bool ech_survey_has_places(const EchSurvey *survey);
+
 /** Which ops use a buffer. */
 typedef struct {
     uint32_t *first; /**< first[n_buffers + 1]: a buffer's slice of op. */

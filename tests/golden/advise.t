@@ -6,19 +6,19 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It takes 1.02 ms. Its critical path: latency inside kernels 70 %, hbm port 18 %, overhead 12 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
 
-                                                 hbm      host     time relative
-  as it is                                   123 MiB         -  1.02 ms        -
+                                                 hbm      host     time  relative
+  as it is                                   123 MiB         -  1.02 ms         -
 
   What would make it fit
-   1  make activations again                98.7 MiB         -  1.09 ms   x1.069
+   1  make activations again                98.7 MiB         -  1.09 ms    x1.069
 
   What would not be enough
-   2  arguments on host, waited for          117 MiB  5.50 MiB        -        -
-   3  arguments on host, overlapped          117 MiB  5.50 MiB        -        -
-   4  make again what needs no product       119 MiB         -        -        -
-   5  activations on host, waited for        119 MiB     4 MiB        -        -
-   6  activations on host, fetched ahead     119 MiB     4 MiB        -        -
-   7  activations on host, overlapped        119 MiB     4 MiB        -        -
+   2  arguments on host, waited for          117 MiB  5.50 MiB        -         -
+   3  arguments on host, overlapped          117 MiB  5.50 MiB        -         -
+   4  make again what needs no product       119 MiB         -        -         -
+   5  activations on host, waited for        119 MiB     4 MiB        -         -
+   6  activations on host, fetched ahead     119 MiB     4 MiB        -         -
+   7  activations on host, overlapped        119 MiB     4 MiB        -         -
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat:memory=100MiB   jax.checkpoint
@@ -27,16 +27,16 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   1  activations again or all on host      23.1 MiB  23.5 MiB        -        -
-   2  activations again, arguments on host  38.0 MiB  5.50 MiB        -        -
-   3  make activations again                43.1 MiB         -        -        -
-   4  activations on host, all that pause   54.5 MiB  95.5 MiB        -        -
-   5  arguments on host, waited for          117 MiB  5.50 MiB        -        -
-   6  arguments on host, overlapped          117 MiB  5.50 MiB        -        -
-   7  make again what needs no product       119 MiB         -        -        -
-   8  activations on host, waited for        119 MiB     4 MiB        -        -
-   9  activations on host, fetched ahead     119 MiB     4 MiB        -        -
-  10  activations on host, overlapped        119 MiB     4 MiB        -        -
+   1  activations again or all on host      23.1 MiB  23.5 MiB        -         -
+   2  activations again, arguments on host  38.0 MiB  5.50 MiB        -         -
+   3  make activations again                43.1 MiB         -        -         -
+   4  activations on host, all that pause   54.5 MiB  95.5 MiB        -         -
+   5  arguments on host, waited for          117 MiB  5.50 MiB        -         -
+   6  arguments on host, overlapped          117 MiB  5.50 MiB        -         -
+   7  make again what needs no product       119 MiB         -        -         -
+   8  activations on host, waited for        119 MiB     4 MiB        -         -
+   9  activations on host, fetched ahead     119 MiB     4 MiB        -         -
+  10  activations on host, overlapped        119 MiB     4 MiB        -         -
 
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
@@ -46,13 +46,13 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
 
-                                                 hbm      host     time relative
-  as it is                                  31.2 MiB         -   312 us        -
+                                                 hbm      host     time  relative
+  as it is                                  31.2 MiB         -   312 us         -
 
   What would save some
-   1  make activations again                16.5 MiB         -   337 us   x1.080
-   2  arguments on host, overlapped         25.0 MiB  5.50 MiB   714 us   x2.288
-   3  arguments on host, waited for         25.0 MiB  5.50 MiB   739 us   x2.367
+   1  make activations again                16.5 MiB         -   337 us    x1.080
+   2  arguments on host, overlapped         25.0 MiB  5.50 MiB   714 us    x2.288
+   3  arguments on host, waited for         25.0 MiB  5.50 MiB   739 us    x2.367
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat   jax.checkpoint
@@ -64,16 +64,22 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
   What would make it fit
-   1  tpu7x                                 24.7 GiB    90 GiB   27.0 s   x0.240
-   2  tpu-v6e                               24.7 GiB    90 GiB   32.3 s   x0.287
-   3  tpu-v5p                               24.7 GiB    90 GiB   46.2 s   x0.411
-   4  activations again, arguments on host  15.6 GiB  96.2 GiB    131 s   x1.170
+   1  tpu7x                                 24.7 GiB    90 GiB   27.0 s    x0.240
+   2  tpu-v6e                               24.7 GiB    90 GiB   32.3 s    x0.287
+   3  tpu-v5p                               24.7 GiB    90 GiB   46.2 s    x0.411
+   4  activations again, arguments on host  15.6 GiB  96.2 GiB    131 s    x1.170
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   with allocator pytorch
 
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
+$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
+  What would make it fit
+   1  optimizer state on host, waited for   3.96 GiB   692 MiB   146 ms    x2.131
+
+  What to add to 'echelon run', which tells the arrays; how a program says so
+   1  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",

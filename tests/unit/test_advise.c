@@ -6,31 +6,32 @@
 #include <check.h>
 #include <string.h>
 
-static EchExperiment *load(const char *trace, const char *device, const char *const *passes, const char *const *settings)
+static EchExperiment *load(const char *trace, const char *device, const char *allocator, const char *const *passes, const char *const *settings)
 {
     g_autofree char *path = g_strconcat(ECH_SOURCE_DIR "/traces/", trace, NULL);
     GError *error = NULL;
-    const EchExperimentOverrides overrides = {.trace = path, .device = device, .passes = passes, .settings = settings};
+    const EchExperimentOverrides overrides = {.trace = path, .device = device, .allocator = allocator, .passes = passes, .settings = settings};
     EchExperiment *experiment = ech_experiment_load(NULL, &overrides, &error);
     ck_assert_ok(experiment != NULL, error);
     return experiment;
 }
 
-/* The specs behind each "--pass" of @options; NULL-terminated. */
-static char **passes_of(const char *options)
+/* The specs behind each @option of @options; NULL-terminated. */
+static char **said(const char *options, const char *option)
 {
     g_auto(GStrv) words = g_strsplit(options, " ", -1);
     g_autoptr(GStrvBuilder) out = g_strv_builder_new();
-    for (char **word = words; *word; word++) {
-        ck_assert_str_eq(*word, "--pass");
-        g_strv_builder_add(out, *++word);
+    for (char **word = words; *word; word += 2) {
+        ck_assert(strcmp(*word, "--pass") == 0 || strcmp(*word, "--allocator") == 0);
+        if (strcmp(*word, option) == 0)
+            g_strv_builder_add(out, word[1]);
     }
     return g_strv_builder_end(out);
 }
 
 static EchAdvice *advise(const char *trace, const char *device, const char *memory, unsigned jobs)
 {
-    g_autoptr(EchExperiment) experiment = load(trace, device, NULL, NULL);
+    g_autoptr(EchExperiment) experiment = load(trace, device, NULL, NULL, NULL);
     GError *error = NULL;
     EchAdvice *advice = ech_advise(experiment, memory, jobs, NULL, NULL, NULL, &error);
     ck_assert_ok(advice != NULL, error);
@@ -38,13 +39,12 @@ static EchAdvice *advise(const char *trace, const char *device, const char *memo
 }
 
 static const struct {
-    const char *trace, *device, *memory;
+    const char *trace, *device, *memory, *allocator; /* allocator: that advice takes where none is given */
     bool helps;
 } asked[] = {
-    {"gpt_everything.h100", "h100-sxm", "100MiB", true},
-    {"gpt_unrolled_kept.h100", "h100-sxm", "120MiB", true},
-    {"gpt_unrolled_kept.h100", "h100-sxm", "30MiB", false},
-    {"adam_none.v5e", "tpu-v5e", NULL, true},
+    {"gpt_everything.h100", "h100-sxm", "100MiB", NULL, true},    {"gpt_unrolled_kept.h100", "h100-sxm", "120MiB", NULL, true},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "30MiB", NULL, false}, {"adam_none.v5e", "tpu-v5e", NULL, NULL, true},
+    {"gpt_pytorch.h100", "h100-sxm", "4352MiB", "pytorch", true},
 };
 
 START_TEST(rows_run_again)
@@ -59,11 +59,12 @@ START_TEST(rows_run_again)
         if (!row->run.fits || row->nothing)
             continue;
         ck_assert(advice->base.fits ? row->run.hbm < advice->base.hbm : row->run.hbm <= advice->available);
-        g_auto(GStrv) passes = passes_of(row->options);
+        g_auto(GStrv) passes = said(row->options, "--pass"), allocators = said(row->options, "--allocator");
         g_autofree char *capacity = g_strdup_printf("device.memories.hbm.capacity=%s", asked[_i].memory);
         g_autofree char *available = g_strdup_printf("device.memories.hbm.available=%s", asked[_i].memory);
         const char *const settings[] = {"replay.engine=native", asked[_i].memory ? capacity : NULL, available, NULL}; /* none where no memory is asked */
-        g_autoptr(EchExperiment) again = load(asked[_i].trace, asked[_i].device, (const char *const *)passes, settings);
+        g_autoptr(EchExperiment) again =
+            load(asked[_i].trace, asked[_i].device, *allocators ? *allocators : asked[_i].allocator, (const char *const *)passes, settings);
         GError *error = NULL;
         g_autoptr(EchResult) result = ech_experiment_run(again, 0, &error);
         ck_assert_ok(result != NULL, error);
@@ -107,7 +108,7 @@ END_TEST
 /* Once stopped, what was not tried is told so. */
 START_TEST(stopped)
 {
-    g_autoptr(EchExperiment) experiment = load("gpt_everything.v6e", "tpu-v6e", NULL, NULL);
+    g_autoptr(EchExperiment) experiment = load("gpt_everything.v6e", "tpu-v6e", NULL, NULL, NULL);
     const volatile sig_atomic_t stop = 1;
     GError *error = NULL;
     g_autoptr(EchAdvice) advice = ech_advise(experiment, "20MiB", 1, &stop, NULL, NULL, &error);
