@@ -113,7 +113,6 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     12.4 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.08 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
-  - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 1 array (1000 MiB) kept: made in parts
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 79.1 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
@@ -122,7 +121,6 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
-  - offload: kernels are those compiled without it; the compiler's places do not hold any more
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 79.1 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.7 ms
@@ -130,16 +128,13 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     40.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
-  - offload: kernels are those compiled without it; the compiler's places do not hold any more
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'
   It fits. hbm 4.55 GiB of 79.1 GiB (6 %), host 88 MiB of 2 TiB (0 %)
   - offload: 9 arrays (264 MiB) on the host; 9 copies there (264 MiB) and 9 back (264 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
-  - offload: kernels are those compiled without it; the compiler's places do not hold any more
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass offload:what=activations,overlap=true --pass prefetch:depth=4 | sed -n '/It fits/,/It takes/p;/ - offload/p;/ - prefetch/p'
   It fits. hbm 5.12 GiB of 79.1 GiB (6 %), host 640 MiB of 2 TiB (0 %)
   It takes 118 ms, bound by host link to device (32 % of the critical path).
   - offload: 75 arrays (1.88 GiB) on the host; 75 copies there (1.88 GiB) and 75 back (1.88 GiB)
-  - offload: kernels are those compiled without it; the compiler's places do not hold any more
   - offload: left 6 arrays on the device (1.65 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
   - prefetch: 75 fetches from the host start earlier (1.88 GiB), by 5.23 ms of computing at most
-  - prefetch: it takes up to 640 MiB more of the device's memory; the compiler's places do not hold any more
+  - prefetch: it takes up to 640 MiB more of the device's memory
