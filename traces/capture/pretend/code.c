@@ -269,10 +269,19 @@ static void choose(PretendCode *code, const uint8_t *binary)
     code->binary = binary;
 }
 
+/* Byte by byte: what is handed over may be a text of none. */
+static bool begins(const uint8_t *image, const char *magic)
+{
+    for (size_t i = 0; i < 4; i++)
+        if (image[i] != (uint8_t)magic[i])
+            return false;
+    return true;
+}
+
 /* The wrapper that compilers register holds a magic number, a version and the binary's address. */
 static const uint8_t *unwrapped(const uint8_t *image)
 {
-    return image && number_at(image, 4) == UINT64_C(0x466243b1) ? (const uint8_t *)(uintptr_t)number_at(image + 8, 8) : NULL;
+    return image && begins(image, "\xb1\x43\x62\x46") ? (const uint8_t *)(uintptr_t)number_at(image + 8, 8) : NULL;
 }
 
 PretendCode *pretend_code_of_wrapper(const void *wrapper)
@@ -299,12 +308,10 @@ PretendCode *pretend_code_of_image(const void *image)
     if (!code || !image)
         return code;
     const uint8_t *binary = unwrapped(image);
-    if (memcmp(image,
-               "\x7f"
-               "ELF",
-               4) == 0) {
+    if (begins(image, "\x7f"
+                      "ELF")) {
         read_elf(code, image, elf_bytes(image));
-    } else if (binary || number_at(image, 4) == UINT64_C(0xba55ed50)) {
+    } else if (binary || begins(image, "\x50\xed\x55\xba")) {
         /* The caller may let go of it. */
         PretendCode chosen = {0};
         choose(&chosen, binary ? binary : image);
